@@ -1,0 +1,37 @@
+# The commands of the README and of .ci/run. Needs python3, python3-venv, git and make.
+PYTHON ?= python3
+ARGS ?=
+PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: chat test lint types package bench clean
+
+chat: .venv/run  ## set up and open a chat
+	@.venv/bin/picoclaw chat $(ARGS)
+
+test: .venv/dev  ## set up and run the tests
+	@.venv/bin/python -m pytest $(ARGS)
+
+lint: .venv/dev
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+
+types: .venv/dev
+	@.venv/bin/mypy
+
+package: .venv/dev  ## sdist -> wheel -> clean environment -> run from /
+	@.venv/bin/python -m pytest tests/package $(ARGS)
+
+bench: .venv/dev
+	@.venv/bin/python tests/bench/cost.py $(ARGS)
+
+.venv/run: pyproject.toml
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install --editable .
+	@touch $@
+
+.venv/dev: .venv/run
+	@$(PIP) install --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,245 @@
+"""The loop: ask the model, run what it asks for, until it answers or a limit is reached.
+
+However a turn ends, the conversation stays valid: each call has its result, and the last word is an assistant's.
+Knows no channel, no file and no wording; time, model, tools and templates are handed in.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from picoclaw.config import LimitsConfig
+from picoclaw.conversation import Conversation
+from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, TurnStopped
+from picoclaw.messages import (
+    Caller,
+    End,
+    Event,
+    Message,
+    Notice,
+    Request,
+    Text,
+    ToolCall,
+    ToolRun,
+    Turn,
+    Usage,
+)
+from picoclaw.prompt import Templates, fill
+from picoclaw.providers import Provider
+from picoclaw.tools.toolset import Toolset
+
+Listener = Callable[[Event | ToolRun], None]
+SAME_CALLS = 3
+LAST_WORD_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """What every turn needs. `prompts` are templates by name, `window` and `answer` tokens, `clock` seconds."""
+
+    provider: Provider
+    toolset: Toolset
+    prompts: Templates
+    limits: LimitsConfig
+    window: int
+    answer: int
+    clock: Callable[[], float] = time.monotonic
+
+    def turn(
+        self,
+        system: str,
+        history: Sequence[tuple[Message, ...]],
+        text: str,
+        caller: Caller,
+        listen: Listener = lambda _: None,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> Turn:
+        """Answer one message, after the earlier turns in `history`.
+
+        `listen` hears each event as it happens; `stopping` is asked between events and between tools, and Ctrl-C
+        works as well. Raises nothing that a model, a tool or a person did: `Turn.stopped` is '' when the model
+        answered of its own accord, else 'steps', 'seconds', 'tokens', 'repeated', 'stopped' or 'error'.
+        """
+        talk = Conversation(list(history))
+        talk.say(text)
+        return _Running(self, system, talk, caller, listen, stopping, self.clock() + self.limits.seconds).go()
+
+
+@dataclass(slots=True)
+class _Running:
+    """One turn in the making."""
+
+    agent: Agent
+    system: str
+    talk: Conversation
+    caller: Caller
+    listen: Listener
+    stopping: Callable[[], bool]
+    deadline: float
+    runs: list[ToolRun] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+    said: str = ""
+    same: int = 0
+    last: ToolCall | None = None
+    notice: Notice = field(default_factory=lambda: Notice(""))
+
+    def go(self) -> Turn:
+        prompts = self.agent.prompts
+        try:
+            if limit := self._until_answered():
+                self._last_word(limit)
+        except (TurnStopped, KeyboardInterrupt):
+            return self._broken_off("stopped", prompts["stopped"])
+        except ProviderError as error:
+            self._note(error)
+            return self._broken_off("error", fill(prompts["failed"], {"error": self.notice.text}))
+        return self._turn(limit)
+
+    def _until_answered(self) -> str:
+        """Go round until the model answers ('') or a limit ends it (its name)."""
+        tools = self.agent.toolset.definitions()
+        while True:
+            try:
+                calls = self._ask(tools)
+            except DeadlinePassed:
+                return "seconds"
+            for call in calls:
+                self._check_stop()
+                if self.agent.clock() < self.deadline:
+                    self._run(call)
+            if not calls:
+                return ""
+            if limit := self._limit():
+                return limit
+
+    def _ask(self, tools: Sequence[dict[str, Any]]) -> list[ToolCall]:
+        """Make one request, shortened until it fits; the answer joins the conversation."""
+        shortened = self.agent.prompts["shortened"]
+        room = self.agent.window - self.agent.answer
+        while self.talk.tokens(self.system, tools) > room and self.talk.shorten(shortened):
+            pass
+        while True:
+            try:
+                return self._answer(tools)
+            except ContextOverflow:
+                if not self.talk.shorten(shortened):
+                    raise
+
+    def _answer(self, tools: Sequence[dict[str, Any]]) -> list[ToolCall]:
+        self._check_stop()
+        self.steps += 1
+        request = Request(self.system, self.talk.shown(), tuple(tools), self.agent.answer, self.deadline)
+        calls: list[ToolCall] = []
+        end = End("stop", Usage())
+        for event in self.agent.provider.events(request):
+            match event:
+                case Text():
+                    self.said += event.text
+                case ToolCall():
+                    calls.append(event)
+                case End():
+                    end = event
+                case Notice():
+                    self.notice = event
+            if not isinstance(event, ToolCall):
+                self.listen(event)
+            self._check_stop()
+        self.usage += end.usage
+        calls = calls if tools else []
+        self.talk.answer(self._worded(end, calls), calls)
+        self.said = ""
+        return calls
+
+    def _worded(self, end: End, calls: list[ToolCall]) -> str:
+        if not self.said.strip():
+            return "" if calls else self.agent.prompts["empty"]
+        if end.finish == "length" and not calls:
+            return f"{self.said}\n{fill(self.agent.prompts['cut'], {'tokens': str(self.agent.answer)})}"
+        return self.said
+
+    def _run(self, call: ToolCall) -> None:
+        self.same = self.same + 1 if self.last and _alike(self.last, call) else 1
+        self.last = call
+        self.listen(call)
+        began = self.agent.clock()
+        if self.same < SAME_CALLS:
+            result = self.agent.toolset.call(call, self.caller)
+        else:
+            result = fill(self.agent.prompts["repeated"], {"count": str(SAME_CALLS - 1)})
+        run = ToolRun(call.name, call.arguments, result, (self.agent.clock() - began) * 1000)
+        self.runs.append(run)
+        self.talk.result(call, result)
+        self.listen(run)
+
+    def _limit(self) -> str:
+        limits = self.agent.limits
+        reached = {
+            "repeated": self.same >= SAME_CALLS,
+            "steps": self.steps >= limits.steps,
+            "seconds": self.agent.clock() >= self.deadline,
+            "tokens": self.usage.total >= limits.tokens,
+        }
+        return next((name for name, over in reached.items() if over), "")
+
+    def _last_word(self, limit: str) -> None:
+        """Ask once more, without tools, so that the person learns where things stand."""
+        prompts = self.agent.prompts
+        self.talk.settle(prompts["not_run"])
+        if self.said:
+            self.talk.answer(self.said)
+            self.said = ""
+        reason = _reason(limit, self.agent.limits)
+        self.talk.instruct(fill(prompts["limit"], {"reason": reason}))
+        self.deadline = self.agent.clock() + min(LAST_WORD_SECONDS, self.agent.limits.seconds)
+        try:
+            self._ask(())
+        except ProviderError as error:
+            self._note(error)
+        if self.talk.messages[-1].text == prompts["empty"]:
+            self.talk.messages.pop()
+        if self.talk.messages[-1].role != "assistant":
+            used = ", ".join(dict.fromkeys(run.name for run in self.runs)) or "nothing"
+            result = self.runs[-1].result if self.runs else "none"
+            known = {"reason": reason, "tools": used, "result": result}
+            self.talk.answer(f"{self.said}\n{fill(prompts['unfinished'], known)}".strip())
+
+    def _check_stop(self) -> None:
+        if self.stopping():
+            raise TurnStopped
+
+    def _note(self, error: ProviderError) -> None:
+        self.notice = Notice(" ".join(str(error).split()), failed=True)
+
+    def _broken_off(self, how: str, mark: str) -> Turn:
+        """Answer what is open, keep what was said so far, and mark it as cut."""
+        self.talk.settle(self.agent.prompts["not_run"])
+        self.talk.answer(f"{self.said}\n{mark}".strip())
+        return self._turn(how)
+
+    def _turn(self, how: str) -> Turn:
+        return Turn(
+            reply=self.talk.messages[-1].text,
+            messages=tuple(self.talk.messages),
+            steps=self.steps,
+            tools=tuple(self.runs),
+            usage=self.usage,
+            stopped=how,
+            provider=self.agent.provider.name,
+            notice=self.notice,
+            forgotten=self.talk.forgotten,
+        )
+
+
+def _alike(one: ToolCall, other: ToolCall) -> bool:
+    return (one.name, one.arguments, one.broken) == (other.name, other.arguments, other.broken)
+
+
+def _reason(limit: str, limits: LimitsConfig) -> str:
+    return {
+        "steps": f"the limit of {limits.steps} steps is reached",
+        "seconds": f"the limit of {limits.seconds:g} seconds is reached",
+        "tokens": f"the limit of {limits.tokens} tokens is reached",
+        "repeated": f"the same call was made {SAME_CALLS} times in a row",
+    }[limit]

@@ -1,0 +1,57 @@
+"""`picoclaw chat`: one question with -m, a conversation on a terminal, or a line each from a pipe."""
+
+import argparse
+import json
+import sys
+
+from picoclaw.app import SIMULATED, App, as_json
+from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.keys import uninterrupted
+from picoclaw.messages import Inbound, Turn
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("-m", "--message", metavar="TEXT", help="ask this, print the answer and leave")
+    parser.add_argument("--session", default="terminal", metavar="S", help="the conversation to go on with")
+    parser.add_argument("--json", action="store_true", help="with -m: print the whole turn as JSON")
+    board_option(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Answer; exit code 1 when a question had no answer."""
+    if given.message is None:
+        if given.json:
+            print("picoclaw chat: --json needs -m", file=sys.stderr)
+            return 2
+        return _talk(given)
+    if not given.message.strip():
+        print("picoclaw chat: -m needs a text that is not empty", file=sys.stderr)
+        return 2
+    with opened(given) as app:
+        return _once(app, given)
+
+
+def _once(app: App, given: argparse.Namespace) -> int:
+    said: list[str] = []
+    say = said.append if given.json else lambda text: print(printable(text), flush=True)
+    turn = app.answer(Inbound(given.session, given.message), say, shield=uninterrupted)
+    mark = [SIMULATED] if app.board.simulated else []
+    if given.json:
+        print(json.dumps(as_json(app, turn, "\n\n".join([*said, turn.reply, *mark])), ensure_ascii=False))
+    elif turn.stopped != "error":
+        print(printable("\n".join([turn.reply, *mark])))
+    return 130 if turn.stopped == "stopped" else report(turn)
+
+
+def report(turn: Turn) -> int:
+    """Say on stderr, in one line, what the person should know about the turn; returns the exit code."""
+    if turn.notice.text:
+        print(f"picoclaw: {printable(turn.notice.text)}", file=sys.stderr)
+    return 1 if turn.notice.failed else 0
+
+
+def _talk(given: argparse.Namespace) -> int:
+    from picoclaw.cli.terminal import converse
+
+    return converse(given)

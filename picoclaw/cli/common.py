@@ -1,0 +1,44 @@
+"""What several verbs share: options, opening the app, text that is safe for a terminal."""
+
+import argparse
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from picoclaw import workspace
+from picoclaw.app import App, choose_board
+from picoclaw.config import BoardConfig, load
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def board_option(parser: argparse.ArgumentParser) -> None:
+    """Add --board."""
+    parser.add_argument(
+        "--board",
+        choices=["auto", "linux", "sim"],
+        help="which board to use; auto takes the simulated one where there is no sensor and no bus",
+    )
+
+
+@contextmanager
+def opened(
+    options: argparse.Namespace, ask: Callable[[str], bool] | None = None, *, make: bool = True
+) -> Iterator[App]:
+    """Build the app for a verb and take it apart afterwards; `make` prepares the home folder first."""
+    config = load()
+    if options.board:
+        config = replace(config, board=BoardConfig(options.board))
+    if make:
+        workspace.prepare(config.home)
+    app = App(config, choose_board(config.board.kind, config), ask)
+    try:
+        yield app
+    finally:
+        app.close()
+
+
+def printable(text: str) -> str:
+    """Make control characters and direction overrides visible, so that a text cannot drive the terminal."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

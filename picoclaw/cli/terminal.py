@@ -1,0 +1,191 @@
+"""The conversation on a terminal: answers as they come, tool calls in a dim line each, Ctrl-C and /stop.
+
+From a pipe it reads a message a line, and prints nothing but the answers.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from picoclaw.app import SIMULATED, App
+from picoclaw.cli.chat import report
+from picoclaw.cli.common import opened, printable
+from picoclaw.cli.keys import Typing, uninterrupted
+from picoclaw.messages import Event, Inbound, Notice, Text, ToolCall, ToolRun
+from picoclaw.reflex.reminders import ReminderThread
+from picoclaw.store.database import Database
+
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+_HISTORY_LINES = 1000
+_HELP = """\
+Type a question, or one of:
+  /help  this list
+  /stop  end the turn that is running (Ctrl-C does the same)
+  /quit  leave (Ctrl-D does the same)"""
+
+
+def converse(given: argparse.Namespace) -> int:
+    """Talk until the input ends; returns 0, or 1 when the last answer from a pipe failed."""
+    tty = sys.stdin.isatty() and sys.stdout.isatty()
+    screen = Screen(tty=tty)
+    with opened(given, screen.ask if tty else None) as app:
+        if not tty:
+            return max([_turn(app, given.session, line, screen) for line in screen.lines()], default=0)
+        with _line_history(app.config.home / "chat_history"), _reminders(app, screen) as reminders:
+            screen.greet(app)
+            for line in screen.lines():
+                _turn(app, given.session, line, screen)
+                reminders.changed()
+    return 0
+
+
+@contextmanager
+def _reminders(app: App, screen: "Screen") -> Iterator[ReminderThread]:
+    thread = ReminderThread(lambda: Database(app.database.path), screen.remind)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.stop()
+
+
+def _turn(app: App, session: str, line: str, screen: "Screen") -> int:
+    if line.startswith("/"):
+        known = {"/help": _HELP, "/stop": "Nothing is running."}
+        print(known.get(line, f"{printable(line)} is not a command; /help lists them."))
+        return 0
+    with screen.turn():
+        turn = app.answer(Inbound(session, line), screen.say, screen.hear, uninterrupted)
+    screen.end(turn.reply, simulated=app.board.simulated, failed=turn.stopped == "error")
+    return report(turn)
+
+
+class Screen:
+    """What is shown, and what is typed meanwhile."""
+
+    def __init__(self, *, tty: bool) -> None:
+        """`tty`: a person is looking; else nothing but answers is printed."""
+        self._tty = tty
+        self._typed: deque[str] = deque()
+        self._typing = Typing(self._typed)
+        self._streamed = ""
+
+    def greet(self, app: App) -> None:
+        """Say who answers, on which board."""
+        from picoclaw.hw import health
+
+        self._dim(f"{app.provider.name} on {health.model(app.board)}. /help for help, Ctrl-D to leave.")
+
+    def lines(self) -> Iterator[str]:
+        """What the person types, line by line, without the empty ones."""
+        while True:
+            try:
+                line = self._typed.popleft() if self._typed else self._read()
+            except KeyboardInterrupt:
+                print("\n(Ctrl-D leaves)")
+                continue
+            except EOFError:
+                if self._tty:
+                    print()
+                return
+            if line in {"/quit", "/exit"}:
+                return
+            if line:
+                yield line
+
+    def _read(self) -> str:
+        if self._tty:
+            return input("> ").strip()
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.strip()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Watch what is typed while a turn runs."""
+        self._streamed = ""
+        with self._typing if self._tty else nullcontext():
+            yield
+
+    def hear(self, event: Event | ToolRun) -> None:
+        """Show an event of the turn as it happens."""
+        if not self._tty:
+            return
+        if isinstance(event, Text):
+            self._streamed += event.text
+            print(printable(event.text), end="", flush=True)
+        elif isinstance(event, ToolRun):
+            self._break()
+            arguments = json.dumps(event.arguments, ensure_ascii=False) if event.arguments else ""
+            self._dim(f"· {event.name} {arguments} → {event.result}")
+        elif isinstance(event, ToolCall | Notice):
+            self._break()
+
+    def say(self, text: str) -> None:
+        """Show a message that is sent ahead of the answer."""
+        self._break()
+        print(printable(text), flush=True)
+
+    def remind(self, text: str) -> None:
+        """Show a reminder, from another thread, while the person may be typing."""
+        import readline
+
+        print(f"\r{printable(text)}\n> {readline.get_line_buffer()}", end="", flush=True)
+
+    def end(self, reply: str, *, simulated: bool, failed: bool) -> None:
+        """Show what of the answer was not streamed, and what the board is."""
+        if not failed:
+            rest = reply[len(self._streamed) :] if reply.startswith(self._streamed) else f"\n{reply}"
+            print(printable(rest))
+            if simulated:
+                self._dim(SIMULATED)
+        else:
+            self._break()
+
+    def ask(self, call: str) -> bool:
+        """Ask the person for a yes to exactly this call."""
+        self._break()
+        with self._typing.paused():
+            try:
+                return input(f"Allow this call? {printable(call)}\n[y/N] ").strip().lower() in {"y", "yes"}
+            except EOFError:
+                return False
+
+    def _break(self) -> None:
+        if self._streamed and not self._streamed.endswith("\n") and self._tty:
+            print()
+        self._streamed = ""
+
+    def _dim(self, text: str) -> None:
+        if not self._tty:
+            print(text)
+            return
+        width = max(20, shutil.get_terminal_size().columns - 1)
+        line = " ".join(printable(text).split())
+        print(f"{_DIM}{line if len(line) <= width else line[: width - 1] + '…'}{_PLAIN}")
+
+
+@contextmanager
+def _line_history(path: Path) -> Iterator[None]:
+    """Keep the typed lines for the next time, readable by the owner alone."""
+    import readline
+
+    readline.set_history_length(_HISTORY_LINES)
+    try:
+        path.touch(mode=0o600)
+        readline.read_history_file(path)
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        try:
+            readline.write_history_file(path)
+        except OSError as error:
+            print(f"picoclaw: the typed lines could not be kept: {error}", file=sys.stderr)

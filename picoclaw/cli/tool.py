@@ -1,0 +1,39 @@
+"""`picoclaw tool NAME JSON`: one call by hand. The person who types it is the owner, and it is exactly this call."""
+
+import argparse
+import json
+import sys
+from datetime import datetime
+
+from picoclaw.app import SIMULATED, clean
+from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.messages import Caller, ToolCall
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("arguments", metavar="JSON", nargs="?", default="{}", help="an object, such as '{\"bus\": 1}'")
+    board_option(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Call the tool and print its result; exit code 1 when it is an error."""
+    try:
+        arguments = json.loads(clean(given.arguments))
+    except (ValueError, RecursionError) as error:
+        print(f"picoclaw tool: JSON is not valid: {error}", file=sys.stderr)
+        return 2
+    if not isinstance(arguments, dict):
+        print("picoclaw tool: JSON must be an object, such as '{}'", file=sys.stderr)
+        return 2
+    with opened(given, lambda _: True) as app:
+        caller = Caller("terminal", "owner", datetime.now().astimezone(), lambda text: print(printable(text)))
+        result = app.toolset.call(ToolCall("1", given.name, arguments), caller)
+        app.history.settle("terminal")
+        simulated = app.board.simulated
+    failed = result.startswith("error: ")
+    print(printable(result.removeprefix("error: ")), file=sys.stderr if failed else sys.stdout)
+    if simulated and not failed:
+        print(SIMULATED)
+    return 1 if failed else 0

@@ -1,0 +1,216 @@
+"""The owner's settings: `config.toml`, the secrets apart from it, and the environment, which wins.
+
+Knows the keys, their types and their defaults; opens nothing but the two files.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from picoclaw.disk import explain
+from picoclaw.errors import ConfigError
+from picoclaw.schema import Parameter, Span, Unfit, check, nearest, parameter
+
+OPENAI = "https://api.openai.com/v1"
+OPENROUTER = "https://openrouter.ai/api/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """[model]: an OpenAI-compatible server, or nothing for the built-in matcher."""
+
+    base_url: Annotated[str, "such as http://127.0.0.1:8080/v1"] = ""
+    name: Annotated[str, "the model's name at that server"] = ""
+    stream: bool = True
+    context_tokens: Annotated[int, Span(1024, 10_000_000), "tokens of the model's window"] = 32_768
+    answer_tokens: Annotated[int, Span(16, 1_000_000), "most tokens of one answer"] = 1024
+    temperature: Annotated[float | None, Span(0, 2), "sampling; left to the server unless given"] = None
+    idle_seconds: Annotated[float, Span(1, 3600), "longest silence of the server"] = 120.0
+    retries: Annotated[int, Span(0, 10), "further tries when the server is unreachable"] = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """[limits]: where a turn ends at the latest."""
+
+    steps: Annotated[int, Span(1, 1000), "model calls with tools in one turn"] = 20
+    seconds: Annotated[float, Span(1, 86_400), "wall time of one turn"] = 300.0
+    tokens: Annotated[int, Span(100, 100_000_000), "tokens in and out of one turn"] = 200_000
+    result_chars: Annotated[int, Span(200, 1_000_000), "longest tool result shown to the model"] = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class BoardConfig:
+    """[board]: which board to use; `auto` takes the simulated one where there is no sensor and no bus."""
+
+    kind: Literal["auto", "linux", "sim"] = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsConfig:
+    """[tools]: what the tools may reach."""
+
+    exec: Annotated[Literal["allow", "ask", "off"], "shell commands asked for by the model"] = "allow"
+    extra_folders: Annotated[list[str], "folders outside the workspace that file tools may use"] = field(
+        default_factory=list
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SensorConfig:
+    """[sensors.NAME]: a part that is wired to a bus and read by a driver of tools/hw."""
+
+    part: Annotated[str, "the driver's name, such as bme280"]
+    bus: Annotated[int, Span(0, 255), "the N of /dev/i2c-N"] = 1
+    address: Annotated[int, Span(0x08, 0x77), "7-bit address, 0x08 to 0x77"] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything the owner decided. `home` is `$PICOCLAW_HOME`; `api_key` never comes from config.toml."""
+
+    home: Path
+    model: ModelConfig = field(default_factory=ModelConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    board: BoardConfig = field(default_factory=BoardConfig)
+    tools: ToolsConfig = field(default_factory=ToolsConfig)
+    sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
+    api_key: str = field(default="", repr=False)
+
+    @property
+    def workspace(self) -> Path:
+        """The folder that the agent's file tools work in."""
+        return self.home / "workspace"
+
+
+_TABLES: dict[str, type[Any]] = {
+    "model": ModelConfig,
+    "limits": LimitsConfig,
+    "board": BoardConfig,
+    "tools": ToolsConfig,
+}
+
+
+def home_folder(environment: Mapping[str, str]) -> Path:
+    """Return `$PICOCLAW_HOME`, or `~/.picoclaw`."""
+    folder = environment.get("PICOCLAW_HOME") or "~/.picoclaw"
+    try:
+        return Path(folder).expanduser().absolute()
+    except RuntimeError:
+        raise ConfigError(f"the ~ in {folder} stands for no known user; set PICOCLAW_HOME to a whole path") from None
+
+
+def load(environment: Mapping[str, str] | None = None) -> Config:
+    """Read config.toml, secrets.toml and the environment; raises ConfigError naming file, key and fix."""
+    environment = os.environ if environment is None else environment
+    home = home_folder(environment)
+    path = home / "config.toml"
+    config = _from_tables(home, _read_toml(path), path)
+    return _with_environment(config, environment)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {explain(error)}") from None
+    import tomllib
+
+    try:
+        return tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:  # also for a number of more digits than Python reads
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def _from_tables(home: Path, tables: dict[str, Any], path: Path) -> Config:
+    sensors = tables.pop("sensors", {})
+    settings: dict[str, Any] = {}
+    for name, table in tables.items():
+        if name not in _TABLES:
+            raise ConfigError(f"{path}: unknown table [{name}]{nearest(name, _TABLES | {'sensors': 0})}")
+        settings[name] = _table(_TABLES[name], table, f"{path}: [{name}]")
+    if not isinstance(sensors, dict):
+        raise ConfigError(f"{path}: [sensors] must hold one table for each sensor, such as [sensors.porch]")
+    settings["sensors"] = {
+        name: _table(SensorConfig, table, f"{path}: [sensors.{name}]") for name, table in sensors.items()
+    }
+    return Config(home=home, **settings)
+
+
+def _table(kind: type[Any], table: Any, where: str) -> Any:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} must be a table, not {table!r}")
+    wanted = _keys(kind)
+    try:
+        values = check(wanted, table)
+    except Unfit as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return kind(**{name: value for name, value in values.items() if name in table})
+
+
+def _keys(kind: type[Any]) -> tuple[Parameter, ...]:
+    return tuple(parameter(f.name, f.type, *(() if _required(f) else (None,))) for f in fields(kind))
+
+
+def _required(f: Any) -> bool:
+    from dataclasses import MISSING
+
+    return f.default is MISSING and f.default_factory is MISSING
+
+
+def _with_environment(config: Config, environment: Mapping[str, str]) -> Config:
+    base_url = environment.get("PICOCLAW_BASE_URL") or environment.get("OPENAI_BASE_URL") or config.model.base_url
+    name = environment.get("PICOCLAW_MODEL") or config.model.name
+    if not base_url and name:
+        base_url = OPENROUTER if "OPENROUTER_API_KEY" in environment else OPENAI
+    base_url = base_url.rstrip("/")
+    if base_url and not base_url.startswith(("http://", "https://")):
+        raise ConfigError(f"the model's base_url {base_url!r} must begin with http:// or https://")
+    model = replace(config.model, base_url=base_url, name=name)
+    key = _api_key(config.home, base_url, environment).strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError("the API key holds a character that no key has; copy it again")
+    return replace(config, model=model, api_key=key)
+
+
+def _api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
+    """A vendor's own variable is only ever sent to that vendor."""
+    if key := environment.get("PICOCLAW_API_KEY"):
+        return key
+    vendor = "OPENROUTER_API_KEY" if base_url.startswith(OPENROUTER) else "OPENAI_API_KEY"
+    theirs = base_url.startswith((OPENAI, OPENROUTER)) or base_url == environment.get("OPENAI_BASE_URL", "").rstrip("/")
+    if theirs and (key := environment.get(vendor)):
+        return key
+    return _credential(environment) or _secret(home / "secrets.toml")
+
+
+def _credential(environment: Mapping[str, str]) -> str:
+    folder = environment.get("CREDENTIALS_DIRECTORY")
+    if not folder:
+        return ""
+    path = Path(folder) / "api_key"
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        words = explain(error) if isinstance(error, OSError) else "it is not text"
+        raise ConfigError(f"{path} cannot be read: {words}") from None
+
+
+def _secret(path: Path) -> str:
+    table = _read_toml(path)
+    if not table:
+        return ""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise ConfigError(f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}")
+    try:
+        return str(check((parameter("api_key", str, ""),), table)["api_key"])
+    except Unfit:
+        raise ConfigError(f'{path} must hold one line, api_key = "...", and nothing else') from None

@@ -1,0 +1,93 @@
+"""Every error picoclaw raises on purpose. A message names the noun that failed, what was wrong, what to try.
+
+PicoclawError
+    ConfigError             a file or variable of the owner's is wrong
+    StoreError              durable state cannot be read or kept
+        StoreDamaged        the database is torn, or is not ours
+        StoreNewer          the database was written by a newer picoclaw
+    ProviderError           a model could not answer
+        Unavailable         worth another try, or another provider
+        Refused             the server said no; the same request will fail again
+            ContextOverflow the request does not fit the model's window
+        DeadlinePassed      the turn's time was up in the middle of an answer
+    ToolError               a tool call failed; its text is for the model
+        Denied              the guard, or a person, said no
+    HardwareError           the board could not do it
+        DeviceMissing       no such bus, device file or address
+        NoPermission        the device is there, but not for this user
+        BusFault            the bus answered with a fault
+    TurnStopped             a person ended the turn
+"""
+
+
+class PicoclawError(Exception):
+    """Anything picoclaw says no to; `str()` of it is one line for a person."""
+
+
+class ConfigError(PicoclawError):
+    """The configuration, a secret file or an environment variable is wrong."""
+
+
+class StoreError(PicoclawError):
+    """Durable state could not be read or written."""
+
+
+class StoreDamaged(StoreError):
+    """The database file is torn or is something else."""
+
+
+class StoreNewer(StoreError):
+    """The database holds a migration that this version does not know."""
+
+
+class ProviderError(PicoclawError):
+    """A model server gave no usable answer."""
+
+
+class Unavailable(ProviderError):
+    """Unreachable, overloaded or garbled; another try may work."""
+
+    def __init__(self, message: str, *, retry_after: float = 0.0) -> None:
+        """`retry_after`: seconds the server asked us to wait, 0 when it did not say."""
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Refused(ProviderError):
+    """The server refused the request; the owner has to change something."""
+
+
+class ContextOverflow(Refused):
+    """The request is longer than the model's context window."""
+
+
+class DeadlinePassed(ProviderError):
+    """The turn's time limit was reached while the model was answering."""
+
+
+class ToolError(PicoclawError):
+    """A tool call failed: what was wrong, and what to try."""
+
+
+class Denied(ToolError):
+    """The guard or a person did not allow the call."""
+
+
+class HardwareError(PicoclawError):
+    """A bus, a device file or a part failed."""
+
+
+class DeviceMissing(HardwareError):
+    """There is no such device file, or nothing answers at the address."""
+
+
+class NoPermission(HardwareError):
+    """The device is there, and this user may not open it."""
+
+
+class BusFault(HardwareError):
+    """The bus reported a fault: time-out, lost arbitration, a checksum that does not fit."""
+
+
+class TurnStopped(PicoclawError):
+    """A person ended the turn with /stop or Ctrl-C."""

@@ -1,0 +1,160 @@
+"""Sensors that the kernel reads for us: thermal zones, hwmon, IIO and 1-Wire, as plain files with known units.
+
+Formats: kernel documents Documentation/ABI/testing/sysfs-class-thermal, Documentation/hwmon/sysfs-interface.rst,
+Documentation/ABI/testing/sysfs-bus-iio, Documentation/w1/slaves/w1_therm.rst.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from picoclaw.errors import DeviceMissing, HardwareError
+from picoclaw.hw.board import Board, Reading, believed
+
+_INSIDE = re.compile(
+    r"cpu|soc|gpu|pkg|acpi|core|nvme|wifi|pmic|rp1|drivetemp|bcm|thermal|k10temp|volt|zone", re.IGNORECASE
+)
+_W1_MIRROR = "w1_slave_temp"  # w1_therm's hwmon face of the same part, without a name of its own
+_POWER_ON_MILLI = 85_000
+_DISCONNECTED_MILLI = -127_000
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSensor:
+    """A quantity that one kernel file, or a raw file with its scale, holds."""
+
+    name: str
+    quantity: str
+    path: str
+    factor: float
+    inside: bool
+    raw: bool = False
+
+    @property
+    def source(self) -> str:
+        """Where the value comes from, for people."""
+        return self.path
+
+
+def sensors(board: Board) -> list[KernelSensor]:
+    """List what the kernel can read now, without reading any value; names are unique per quantity."""
+    zones = list(_thermal(board))
+    mirrored = {_label(board, zone.path.rpartition("/")[0] + "/type").replace("-", "_") for zone in zones}
+    found = [*zones, *_hwmon(board, mirrored), *_iio(board), *_onewire(board)]
+    return list(_unique(found))
+
+
+def read(board: Board, sensor: KernelSensor) -> Reading:
+    """Read one value; a failure becomes a Reading that says what is wrong."""
+    try:
+        value = _value(board, sensor)
+    except (HardwareError, ValueError) as error:
+        return Reading(sensor.name, sensor.quantity, None, sensor.source, str(error), inside=sensor.inside)
+    return believed(Reading(sensor.name, sensor.quantity, value, sensor.source, inside=sensor.inside))
+
+
+def _value(board: Board, sensor: KernelSensor) -> float:
+    number = _number(board.text(sensor.path), sensor.path)
+    if "/w1/" in sensor.path and number in {_POWER_ON_MILLI, _DISCONNECTED_MILLI}:
+        raise ValueError(
+            f"{number / 1000:g} °C is a power-on or broken-wire value, not a measurement: check the wiring"
+        )
+    if sensor.raw:
+        number = (number + _attribute(board, sensor, "offset", 0.0)) * _attribute(board, sensor, "scale", 1.0)
+    return number * sensor.factor
+
+
+def _number(text: str, path: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{path} holds {text[:40]!r}, not a number") from None
+
+
+def _attribute(board: Board, sensor: KernelSensor, attribute: str, default: float) -> float:
+    """An IIO channel's own attribute, or the one that all channels of its kind share."""
+    channel = sensor.path.removesuffix("_raw")
+    for path in (f"{channel}_{attribute}", f"{channel.rstrip('0123456789')}_{attribute}"):
+        try:
+            return _number(board.text(path), path)
+        except DeviceMissing:
+            continue
+    return default
+
+
+def _thermal(board: Board) -> Iterator[KernelSensor]:
+    for path in board.glob("/sys/class/thermal/thermal_zone*/temp"):
+        kind = _label(board, path.removesuffix("temp") + "type") or "thermal"
+        name = "cpu" if re.search(r"cpu|soc|x86_pkg", kind, re.IGNORECASE) else kind
+        yield KernelSensor(name, "temperature", path, 1e-3, inside=True)
+
+
+_HWMON = {
+    "temp": ("temperature", 1e-3),
+    "humidity": ("humidity", 1e-3),
+    "in": ("voltage", 1e-3),
+    "curr": ("current", 1e-3),
+    "power": ("power", 1e-6),
+    "fan": ("fan", 1.0),
+}
+
+
+def _hwmon(board: Board, mirrored: set[str]) -> Iterator[KernelSensor]:
+    for path in board.glob("/sys/class/hwmon/hwmon*/*_input"):
+        folder, _, file = path.rpartition("/")
+        chip = _label(board, f"{folder}/name") or "hwmon"
+        kind = re.match(r"[a-z]+", file)
+        if chip in {*mirrored, _W1_MIRROR} or kind is None or kind[0] not in _HWMON:
+            continue
+        quantity, factor = _HWMON[kind[0]]
+        label = _label(board, path.removesuffix("_input") + "_label")
+        name = f"{chip} {label}".strip()
+        yield KernelSensor(name, quantity, path, factor, inside=bool(_INSIDE.search(chip)))
+
+
+_IIO = {
+    "in_temp": ("temperature", 1e-3),
+    "in_humidityrelative": ("humidity", 1e-3),
+    "in_pressure": ("pressure", 10.0),
+    "in_illuminance": ("light", 1.0),
+    "in_voltage": ("voltage", 1e-3),
+    "in_current": ("current", 1e-3),
+    "in_power": ("power", 1e-3),
+    "in_concentration_co2": ("co2", 1e4),
+    "in_distance": ("distance", 1.0),
+}
+
+
+def _iio(board: Board) -> Iterator[KernelSensor]:
+    for path in board.glob("/sys/bus/iio/devices/iio:device*/in_*"):
+        folder, _, file = path.rpartition("/")
+        shape = re.fullmatch(r"(in_[a-z]+?(?:_co2)?)(\d*)_(raw|input)", file)
+        if shape is None or shape[1] not in _IIO or (shape[3] == "raw" and board.glob(path[:-3] + "input")):
+            continue
+        quantity, factor = _IIO[shape[1]]
+        chip = _label(board, f"{folder}/label") or _label(board, f"{folder}/name") or "iio"
+        name = f"{chip} {shape[2]}".strip()
+        yield KernelSensor(name, quantity, path, factor, inside=False, raw=shape[3] == "raw")
+
+
+def _onewire(board: Board) -> Iterator[KernelSensor]:
+    for path in board.glob("/sys/bus/w1/devices/*-*/temperature"):
+        name = path.split("/")[-2]
+        yield KernelSensor(name, "temperature", path, 1e-3, inside=False)
+
+
+def _label(board: Board, path: str) -> str:
+    try:
+        return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", board.text(path)).strip()[:60]
+    except HardwareError:
+        return ""
+
+
+def _unique(found: list[KernelSensor]) -> Iterator[KernelSensor]:
+    taken: set[tuple[str, str]] = set()
+    for sensor in found:
+        name, count = sensor.name, 2
+        while (name, sensor.quantity) in taken:
+            name, count = f"{sensor.name} #{count}", count + 1
+        taken.add((name, sensor.quantity))
+        yield replace(sensor, name=name)

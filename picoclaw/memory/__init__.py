@@ -1,0 +1,1 @@
+"""What is remembered: Markdown files that the owner can open."""

@@ -1,0 +1,76 @@
+"""Daily notes `memory/YYYYMM/YYYYMMDD.md`: written a line at a time, found again by their words."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from picoclaw.disk import append, write_atomic
+
+_WORD = re.compile(r"\w+")
+_LARGEST_FILE = 1_000_000
+_STOP_WORDS = (
+    "a about am an and any are at be been did do does for from had has have how i in is it last me mention my note"
+    " noted of on or said say tell that the there this to was were what when where which who with you"
+)
+_STOP = frozenset(_STOP_WORDS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line that was found; `path` is relative to the workspace, `line` counts from 1."""
+
+    path: str
+    line: int
+    text: str
+    score: float
+
+
+def add(workspace: Path, text: str, now: datetime) -> Path:
+    """Add a line to the note of the local day of `now`; durable when this returns. Raises OSError."""
+    path = workspace / "memory" / f"{now:%Y%m}" / f"{now:%Y%m%d}.md"
+    entry = f"- {now:%H:%M} {' '.join(text.split())}\n".encode("utf-8", "replace")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        append(path, entry)
+    else:
+        write_atomic(path, f"# {now:%Y-%m-%d}\n\n".encode() + entry)
+    return path
+
+
+def search(workspace: Path, query: str, most: int = 6) -> list[Hit]:
+    """Find the lines of all notes that share the rarest words with the query, the best first."""
+    lines = list(_lines(workspace))
+    known = Counter(word for _, _, text in lines for word in _words(text))
+    wanted = _words(query)
+    hits = []
+    for path, number, text in lines:
+        shared = wanted & _words(text)
+        score = sum(math.log(1 + len(lines) / known[word]) for word in shared)
+        if shared:
+            hits.append(Hit(path, number, text, score))
+    return sorted(hits, key=lambda hit: (-hit.score, hit.path, hit.line))[:most]
+
+
+def _words(text: str) -> set[str]:
+    return {_stem(word) for word in _WORD.findall(text.lower())} - _STOP
+
+
+def _stem(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def _lines(workspace: Path) -> Iterator[tuple[str, int, str]]:
+    for path in sorted((workspace / "memory").rglob("*.md")):
+        try:
+            if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
+                continue
+            text = path.read_text(errors="replace")
+        except OSError:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip() and not line.startswith("#"):
+                yield str(path.relative_to(workspace)), number, line.strip()

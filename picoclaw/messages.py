@@ -1,0 +1,140 @@
+"""The words that travel between the rooms: what was said, what was called, what came back. No behaviour."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+Role = Literal["user", "assistant", "tool"]
+Origin = Literal["owner", "cron", "heartbeat"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call as a model asked for it.
+
+    `broken` holds the arguments' text when it was not a JSON object; such a call is never run, and goes back to
+    the model as an empty object.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    broken: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a conversation. `calls` only on an assistant's, `call_id` only on a tool's."""
+
+    role: Role
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the server counted them; 0 where it did not say."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Sum of two requests."""
+        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
+
+    @property
+    def total(self) -> int:
+        """Tokens in and out."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a provider is asked. `tools` are definitions: name, description, parameters (JSON schema)."""
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, Any], ...]
+    answer_tokens: int
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The last event of a completion; `finish` is the server's word for why it ended."""
+
+    finish: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the person should know about how the answer came about; not part of the answer.
+
+    `failed` when the owner has to mend something.
+    """
+
+    text: str
+    failed: bool = False
+
+
+Event = Text | ToolCall | End | Notice
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asked for a turn; handed to tools beside the model's arguments, never shown to the model.
+
+    `now` is the wall clock when the turn began, with its zone. `say` delivers a message to the chat at once.
+    """
+
+    session: str
+    origin: Origin
+    now: datetime
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """Something to be answered: a chat line, later also a due job or a heartbeat."""
+
+    session: str
+    text: str
+    origin: Origin = "owner"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """A tool call that was answered, with its result and how long it took."""
+
+    name: str
+    arguments: dict[str, Any]
+    result: str
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What became of an Inbound. `stopped` is empty when the model answered of its own accord.
+
+    `messages` are what the turn adds to the conversation; `forgotten` earlier turns no longer fitted the window.
+    """
+
+    reply: str
+    messages: tuple[Message, ...]
+    steps: int
+    tools: tuple[ToolRun, ...]
+    usage: Usage
+    stopped: str
+    provider: str
+    notice: Notice
+    forgotten: int = 0

@@ -1,0 +1,88 @@
+"""Tries the configured model a few times and, when it stays unreachable, lets the built-in matcher answer."""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+from picoclaw.errors import ContextOverflow, Refused, Unavailable
+from picoclaw.messages import Event, Notice, Request
+from picoclaw.providers import Fallback, Provider
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0
+
+
+class Chain:
+    """One model with a fallback. Once it has fallen back in a turn it stays there until the next."""
+
+    def __init__(
+        self,
+        model: Provider,
+        fallback: Callable[[], Fallback],
+        retries: int,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Make the `fallback` when it is first needed.
+
+        `retries` are further tries after the first; `sleep` waits between them, in seconds.
+        """
+        self._model = model
+        self._make_fallback = fallback
+        self._retries = retries
+        self._sleep = sleep
+        self._fallen = False
+
+    @cached_property
+    def _fallback(self) -> Fallback:
+        return self._make_fallback()
+
+    @property
+    def name(self) -> str:
+        """The name of whichever answered last."""
+        return self._fallback.name if self._fallen else self._model.name
+
+    def close(self) -> None:
+        """See Provider.close."""
+        self._model.close()
+        if "_fallback" in self.__dict__:
+            self._fallback.close()
+
+    def events(self, request: Request) -> Iterator[Event]:
+        """See Provider.events."""
+        if request.messages[-1].role == "user":
+            self._fallen = False
+        begun = self._fallen
+        if not self._fallen:
+            try:
+                for event in self._tried(request):
+                    begun = True
+                    yield event
+                return
+            except ContextOverflow:
+                raise  # a shorter request may be answered
+            except (Unavailable, Refused) as error:
+                if begun or not self._steps_in(request):
+                    raise
+                self._fallen = True
+                yield Notice(f"{error} - answered without a model", failed=isinstance(error, Refused))
+        yield from self._fallback.events(request)
+
+    def _steps_in(self, request: Request) -> bool:
+        """A tool's result can be told without a model; a question only when the matcher knows what to do."""
+        newest = request.messages[-1]
+        return newest.role == "tool" or self._fallback.answers(newest.text)
+
+    def _tried(self, request: Request) -> Iterator[Event]:
+        """Retry as long as nothing of an answer was passed on; what a person has read is not said again."""
+        for attempt in range(self._retries + 1):
+            begun = False
+            try:
+                for event in self._model.events(request):
+                    begun = True
+                    yield event
+                return
+            except Unavailable as error:
+                wait = error.retry_after or _FIRST_WAIT_S * 3**attempt
+                late = time.monotonic() + wait > request.deadline
+                if begun or late or wait > _LONGEST_WAIT_S or attempt == self._retries:
+                    raise
+                self._sleep(wait)

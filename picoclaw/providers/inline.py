@@ -1,0 +1,151 @@
+"""Tool calls that a model writes into its text, and thoughts that are not meant for people; a filter on a stream.
+
+Small local models answer with a fenced JSON block or a tag where the server knows no better. Text is
+passed on as soon as it cannot be the beginning of such a thing; the rest is held back until that is known.
+"""
+
+import json
+import re
+from typing import Any
+
+Written = tuple[str, dict[str, Any]]
+
+
+def _begun(word: str) -> str:
+    """A pattern for what a word may begin with, without being whole."""
+    return "|".join(re.escape(word[:n]) for n in range(len(word) - 1, 0, -1))
+
+
+_TAGS = ("<tool_call>", "<tools>", "<function_call>")
+_OPENING = re.compile(rf"(?<=\n)[ \t]*(?:(<think>)|```|[{{\[])|{'|'.join(_TAGS)}")
+_MAYBE = re.compile(rf"(?:(?<=\n)[ \t]*(?:{_begun('<think>')}|{_begun('```')})?|(?:{'|'.join(map(_begun, _TAGS))}))\Z")
+_THOUGHT_END = "</think>"
+_FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_TAG = re.compile(
+    r"<(?:tool_call|tools|function_call)>\s*(.*?)\s*(?:</(?:tool_call|tools|function_call)>|\Z)", re.DOTALL
+)
+_HEXADECIMAL = re.compile(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+
+
+def repaired(text: str) -> str:
+    """Make JSON of what small models take for it: hexadecimal numbers, a comma before a closing bracket."""
+    return _TRAILING_COMMA.sub("", _HEXADECIMAL.sub(lambda number: str(int(number[0], 16)), text))
+
+
+def _loads(text: str) -> Any:
+    """Read JSON strictly first: a repair could change what stands inside a text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(repaired(text))
+
+
+def arguments_from(text: str) -> tuple[dict[str, Any], str]:
+    """Parse a call's arguments: an object, or an object encoded twice; else the text comes back as broken."""
+    if not text.strip():
+        return {}, ""
+    try:
+        value = _loads(text)
+        if isinstance(value, str):
+            value = _loads(value)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # NaN and half characters cannot be kept
+    except (ValueError, RecursionError):
+        return {}, text
+    return (value, "") if isinstance(value, dict) else ({}, text)
+
+
+class InlineCalls:
+    """Feed it text as it comes; at the end it knows which calls were in it."""
+
+    def __init__(self, known: frozenset[str]) -> None:
+        """Only a call of a tool by a `known` name counts as one."""
+        self._known = known
+        self._before = "\n"  # the character before what is held; "" after a thought
+        self._held = ""
+        self._thinking = False
+        self._pieces: list[str] = []  # from an opening on, everything
+
+    def feed(self, text: str) -> str:
+        """Take a piece of text; returns what can be shown now."""
+        if self._pieces:
+            self._pieces.append(text)
+            return ""
+        self._held += text
+        shown = ""
+        while not self._in_thought():
+            if not self._before:
+                self._held = self._held.lstrip()
+            seen = (self._before or "\n") + self._held
+            opening = _OPENING.search(seen)
+            stop = opening or _MAYBE.search(seen)
+            shown += self._show(stop.start() - 1 if stop else len(self._held))
+            if opening is None:
+                break
+            if not opening[1]:
+                self._pieces, self._held = [self._held], ""
+                break
+            self._thinking = True
+        return shown
+
+    def _in_thought(self) -> bool:
+        """Drop what is thought; tells whether the thought goes on."""
+        if not self._thinking:
+            return False
+        _, ended, rest = self._held.partition(_THOUGHT_END)
+        self._thinking = not ended
+        self._held = rest if ended else self._held[-len(_THOUGHT_END) :]
+        if ended:
+            self._before = ""
+        return self._thinking
+
+    def _show(self, length: int) -> str:
+        shown, self._held = self._held[:length], self._held[length:]
+        self._before = shown[-1:] or self._before
+        return shown
+
+    def end(self, *, cut: bool) -> tuple[str, list[Written]]:
+        """Return the text still to be shown and the calls found; nothing half written is a call when `cut`."""
+        text = "".join(self._pieces) or ("" if self._thinking else self._held)
+        for shape in () if cut else (_TAG, _FENCE):
+            rest, calls = self._taken_out(shape, text)
+            if calls:
+                return rest, calls
+        calls = [] if cut else self._calls(text)
+        return ("", calls) if calls else (text, [])
+
+    def _taken_out(self, shape: re.Pattern[str], text: str) -> tuple[str, list[Written]]:
+        """Take the blocks that are calls out of the text."""
+        calls: list[Written] = []
+
+        def taken(block: re.Match[str]) -> str:
+            found = self._calls(block[1])
+            calls.extend(found)
+            return "" if found else block[0]
+
+        return shape.sub(taken, text).strip(), calls
+
+    def _calls(self, text: str) -> list[Written]:
+        """Read a text that is nothing but calls: one object, several, or an array of them."""
+        items: list[Any] = []
+        rest = repaired(text.strip())
+        if rest.startswith("{{"):  # a template's braces, copied with the rest
+            rest = rest[1:]
+        try:
+            while rest:
+                value, end = json.JSONDecoder().raw_decode(rest)
+                items += value if isinstance(value, list) else [value]
+                rest = rest[end:].strip().lstrip("}")
+        except (ValueError, RecursionError):
+            return []
+        calls = [self._call(item) for item in items]
+        return [call for call in calls if call] if all(calls) else []
+
+    def _call(self, item: Any) -> Written | None:
+        if isinstance(item, dict) and isinstance(item.get("function"), dict):
+            item = item["function"]
+        if not isinstance(item, dict) or item.get("name") not in list(self._known):
+            return None
+        given = item.get("arguments") or item.get("parameters") or {}
+        arguments, broken = arguments_from(given if isinstance(given, str) else json.dumps(given))
+        return None if broken else (item["name"], arguments)

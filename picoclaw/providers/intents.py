@@ -1,0 +1,78 @@
+"""The provider that needs no model: it matches a sentence to a tool call and says the tool's result."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from picoclaw.messages import End, Event, Message, Request, Text, ToolCall, Usage
+from picoclaw.providers.matcher import Match, Matcher
+
+_FIELD = re.compile(r"\{(\w+)\}")
+_CONTROL = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
+
+
+class Intents:
+    """Answers with templates and examples instead of a model."""
+
+    name = "intents"
+
+    def __init__(
+        self, data: Sequence[Mapping[str, Any]], *, configured_model: str = "", sources: Sequence[str] = ()
+    ) -> None:
+        """`data`: what is shipped, then the owner's; `sources` names the files in messages."""
+        self._matcher = Matcher(data, sources)
+        self._model = configured_model
+
+    def answers(self, text: str) -> bool:
+        """Whether the text asks for a tool that this provider knows; small talk does not count."""
+        match = self.match(text)
+        return match is not None and bool(match.tool)
+
+    def match(self, text: str) -> Match | None:
+        """What a user's message means, without the block that tells a model the time."""
+        _, closed, rest = text.partition("</moment>") if text.lstrip().startswith("<moment>") else ("", "", "")
+        clean = rest if closed else text
+        return self._matcher.match(clean.encode("utf-8", "replace").decode().translate(_CONTROL))
+
+    def events(self, request: Request) -> Iterator[Event]:
+        """One tool call, or one text."""
+        last = request.messages[-1] if request.messages else Message("user", "")
+        if last.role == "tool":
+            yield Text(self._result(request.messages))
+            yield End("stop", Usage())
+            return
+        match = self.match(last.text) if last.role == "user" else None
+        offered = {tool.get("name") for tool in request.tools}
+        if match and match.tool in offered and not match.missing:
+            yield ToolCall(f"intent-{len(request.messages)}", match.tool, match.arguments)
+            yield End("tool_calls", Usage())
+            return
+        yield Text(self._words(match, offered))
+        yield End("stop", Usage())
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _words(self, match: Match | None, offered: Collection[Any]) -> str:
+        say = self._matcher.say
+        if match is None or not (match.tool or match.answer):
+            return _fill(say["unreachable" if self._model else "no_model"], {"model": self._model})
+        if not match.tool:
+            return match.answer
+        if match.tool not in offered:
+            wording = self._matcher.tools.get(match.tool, {})
+            return _fill(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
+        return match.missing
+
+    def _result(self, messages: Sequence[Message]) -> str:
+        """The last call's result, in the words of the intent that asked for it."""
+        asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
+        called = {call.name for message in messages for call in message.calls if call.id == messages[-1].call_id}
+        match = self.match(asked)
+        if match is None or match.tool not in called:
+            return messages[-1].text
+        return _fill(match.answer, {**match.arguments, "result": messages[-1].text})
+
+
+def _fill(template: str, values: Mapping[str, Any]) -> str:
+    return _FIELD.sub(lambda field: str(values.get(field[1], field[0])), template)

@@ -1,0 +1,183 @@
+"""Finds the example sentences that are nearest to a text, by the words and neighbouring pairs they share."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import chain
+
+from picoclaw.providers.sentence import ADDRESS, FILE
+
+# Tuned on tests/data/intents_dev.json and on leaving out each example in turn.
+UNKNOWN = 0.45  # how much a word that no example holds counts
+PAIRS = 0.5
+FIRST = 0.7
+SECOND = 0.2
+DOUBT = 2
+ENOUGH = 3
+SHARE = 0.35
+COMMON = 9
+LEAN = 0.2
+SMOOTH = 0.3
+SOFT = 3.0
+
+_ENDINGS = {"s": ("ings", "ies", "es", "s"), "g": ("ing",), "d": ("ed",), "e": ("e",), "y": ("y",)}
+
+
+class Vocabulary(dict[str, int]):
+    """What each word counts as: the number of its concept, else of its stem; 0 to pass over. Fills as words are met.
+
+    Two neighbours count as `pair(first, second)`, a negative number; so does the first word, after 0.
+    """
+
+    def __init__(self, concepts: Mapping[str, str], ignore: Iterable[str]) -> None:
+        """`concepts`: words and phrases of two words with the concept they belong to."""
+        super().__init__(dict.fromkeys(ignore, 0))
+        self.names = [""]
+        self._numbers = {"": 0}
+        self._concepts = concepts
+        self._phrases: dict[str, dict[str, str]] = {}
+        for phrase in concepts:
+            first, _, second = phrase.partition(" ")
+            if second:
+                self._phrases.setdefault(first, {})[second] = phrase
+
+    def __missing__(self, word: str) -> int:
+        """Learn a word."""
+        name = self._concepts.get(word, "")
+        if not name:
+            root = stem(word.removesuffix("'s"))
+            shape = "" if word.isalpha() else self._shape(word)
+            name = shape or self._concepts.get(root, root)
+        number = self._numbers.setdefault(name, len(self.names))
+        if number == len(self.names):
+            self.names.append(name)
+        self[word] = number
+        return number
+
+    @staticmethod
+    def _shape(word: str) -> str:
+        if word[0].isdigit():
+            return "0x0" if ADDRESS.fullmatch(word) else "0"
+        return "a.b" if FILE.fullmatch(word) else ""
+
+    def features(self, words: Sequence[str]) -> set[int]:
+        """The features of a sentence: its words, their pairs, and how it begins."""
+        if not self._phrases.keys().isdisjoint(words):
+            words = self._joined(words)
+        single = [number for number in map(self.__getitem__, words) if number]
+        return {*single, *map(pair, [0, *single], single)}
+
+    def _joined(self, words: Sequence[str]) -> list[str]:
+        """The words, with phrases that are concepts made one."""
+        joined: list[str] = []
+        for word in words:
+            phrase = self._phrases.get(joined[-1], {}).get(word) if joined else None
+            if phrase:
+                joined[-1] = phrase
+            else:
+                joined.append(word)
+        return joined
+
+
+def pair(first: int, second: int) -> int:
+    """The number of two neighbours."""
+    return -(first << 16 | second)
+
+
+class Nearest:
+    """The examples with their weights; scores a text against each intent."""
+
+    def __init__(self, vocabulary: Vocabulary, examples: Mapping[str, Sequence[str]], tools: Mapping[str, str]) -> None:
+        """`examples` and `tools` by intent. Weights come from the examples: a word that few of them use says more."""
+        self._vocabulary, self._tools = vocabulary, tools
+        self._names = [name for name, lines in examples.items() for _ in lines]
+        bags: list[set[int]] = []
+        self._calls: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        for name, lines in examples.items():
+            more = [vocabulary.features(line.split()) for line in lines]
+            self._calls[tools[name]].update(chain.from_iterable(more))
+            bags += more
+        self._sizes = Counter(tools[name] for name in self._names)
+        self._counts: Counter[int] = Counter()
+        most: dict[int, int] = {}
+        for calls in self._calls.values():
+            self._counts.update(calls)
+            most |= {feature: count for feature, count in calls.items() if count > most.get(feature, 0)}
+        size = len(bags)
+        self._weights = {f: _weight(_part(f), count, most[f], size) for f, count in self._counts.items()}
+        squares = {feature: weight * weight for feature, weight in self._weights.items()}
+        self._norms = [math.sqrt(sum(map(squares.__getitem__, bag))) or 1.0 for bag in bags]
+        self._rare = math.log(1 + len(bags)) * UNKNOWN
+        self._postings: defaultdict[int, list[int]] = defaultdict(list)
+        for number, bag in enumerate(bags):
+            for feature in bag:
+                self._postings[feature].append(number)
+
+    def known(self, word: str) -> bool:
+        """Whether an example holds the word, or it is one to pass over."""
+        return not self._vocabulary[word] or self._vocabulary[word] in self._counts
+
+    def common(self, word: str) -> bool:
+        """Whether the word is too usual to be what a sentence is about."""
+        return not self._vocabulary[word] or self._counts[self._vocabulary[word]] > COMMON
+
+    def concerns(self, words: Sequence[str], tool: str) -> bool:
+        """Whether a word belongs to the tool's own subject; likeness in the small words alone is chance."""
+        for feature in self._vocabulary.features(words):
+            told = self._counts[feature] - self._calls[""][feature]
+            if feature > 0 and self._calls[tool][feature] >= max(ENOUGH, told * SHARE):
+                return True
+        return False
+
+    def scores(self, words: Sequence[str]) -> dict[str, float]:
+        """Nearness of each intent, 0 to 1: mostly the cosine of its nearest example, with a little of the second."""
+        weights = {
+            feature: self._weights.get(feature, self._rare if feature > -(1 << 16) else 0.0)
+            for feature in self._vocabulary.features(words)
+        }
+        norm = math.sqrt(sum(weight**2 for weight in weights.values())) or 1.0
+        nearness: defaultdict[int, float] = defaultdict(float)
+        for feature, weight in weights.items():
+            square = weight * weight / norm
+            for number in self._postings.get(feature, ()):
+                nearness[number] += square
+        near: defaultdict[str, list[float]] = defaultdict(lambda: [0.0])
+        for number, value in nearness.items():
+            near[self._names[number]].append(value / self._norms[number])
+        leaning = self._leaning([feature for feature in weights if feature in self._counts])
+        return {name: (1 - LEAN) * _pooled(values) + LEAN * leaning[self._tools[name]] for name, values in near.items()}
+
+    def _leaning(self, features: Sequence[int]) -> dict[str, float]:
+        """The tools' shares, were each feature evidence by itself; steadies a text that is like no one example."""
+        logs = dict.fromkeys(self._calls, 0.0)
+        for tool, calls in self._calls.items():
+            size = self._sizes[tool] + 10 * SMOOTH
+            for feature in features:
+                logs[tool] += math.log((calls[feature] + SMOOTH) / size) * (1.0 if feature > 0 else 0.5)
+        top = max(logs.values(), default=0.0)
+        odds = {tool: math.exp((value - top) / SOFT) for tool, value in logs.items()}
+        return {tool: value / sum(odds.values()) for tool, value in odds.items()}
+
+
+def _part(feature: int) -> float:
+    return 1.0 if feature > 0 else FIRST if feature > -(1 << 16) else PAIRS
+
+
+@cache
+def _weight(part: float, count: int, most: int, examples: int) -> float:
+    """A word that few examples hold says more, and one that a single tool's examples hold, more still."""
+    return part * math.log(1 + examples / count) * most / (count + DOUBT)
+
+
+def _pooled(values: list[float]) -> float:
+    first, second = sorted(values)[:-3:-1]
+    return first if first > 0.99 else (1 - SECOND) * first + SECOND * second
+
+
+def stem(word: str) -> str:
+    """`word` without its commonest English endings; short words stay as they are."""
+    for ending in _ENDINGS.get(word[-1:], ()):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            return word[: -len(ending)]
+    return word

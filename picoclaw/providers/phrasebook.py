@@ -1,0 +1,215 @@
+"""Reads the data of the intents: words, slots, concepts, templates and examples, checked as they are read."""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from picoclaw.errors import ConfigError
+from picoclaw.providers.nearest import stem
+from picoclaw.providers.sentence import SLOT_KINDS, Found, Slot
+
+Data = Mapping[str, Any]
+# What may follow a place in a template: a word, an "@concept", a slot, or "" where the sentence may end.
+Edges = list[tuple[str | Slot, Any]]
+
+_PIECE = re.compile(r"\{\w+\}|[\[\]()|{}]|[^\[\](){}|\s]+")
+_TOP = ("say", "words", "slots", "concepts", "tools", "intents")
+_INTENT = ("tool", "arguments", "defaults", "ask", "answer", "templates", "examples")
+_SLOT = ("kind", "as", "like", "values", "never", "after", "drop", "part", "whole")
+_SAY = ("no_model", "unreachable", "no_tool")
+_LISTS = ("ignore", "lead", "tail", "negations", "calendar", "at", "on", "joins", "halves", "from_now", "oclock")
+_NUMERIC = ("numbers", "units", "offsets", "hours")
+_TABLES = (*_NUMERIC, "expand", "days", "parts")
+
+
+class Intent(NamedTuple):
+    """One thing a sentence can mean. Without a tool its answer is said as it stands."""
+
+    name: str
+    tool: str
+    arguments: Found
+    defaults: Found
+    ask: Found
+    answer: str
+    slots: dict[str, Slot]
+    examples: list[str]
+
+
+class Book:
+    """All data read so far. A later table adds to an earlier one; its wording replaces."""
+
+    def __init__(self) -> None:
+        """Empty; `add` reads one file's table."""
+        self.say: dict[str, str] = dict.fromkeys(_SAY, "")
+        self.tools: dict[str, Data] = {}
+        self.words: dict[str, dict[str, Any]] = {name: {} for name in (*_LISTS, *_TABLES)}
+        self.concepts: dict[str, str] = {}
+        self.intents: dict[str, Intent] = {}
+        self.starts: dict[str, list[tuple[str, Edges]]] = {}
+        self._slots: dict[str, Slot] = {}
+        self._source = ""
+
+    def add(self, data: Data, source: str) -> None:
+        """Read one file's table; `source` names it in messages."""
+        self._source = source
+        self._keys("the file", data, _TOP)
+        self.say |= self._texts("say", data.get("say", {}), _SAY)
+        for tool, wording in self._table("tools", data).items():
+            self.tools[tool] = self._texts(f"tools.{tool}", wording, ("does", "lacks"))
+        for name, value in self._table("words", data, (*_LISTS, *_TABLES)).items():
+            self.words[name] |= self._word_table(f"words.{name}", name, value)
+        for name, value in self._table("slots", data).items():
+            self._add_slot(f"slots.{name}", name, value)
+        for name, value in self._table("concepts", data).items():
+            self._add_concept(name, self._split(f"concepts.{name}", value))
+        for name, value in self._table("intents", data).items():
+            self._add_intent(f"intents.{name}", name, value)
+
+    def _wrong(self, key: str, what: str, advice: str) -> ConfigError:
+        return ConfigError(f"{self._source}: {key}: {what}; {advice}")
+
+    def _keys(self, key: str, value: Any, known: Collection[str] = ()) -> None:
+        if not isinstance(value, Mapping):
+            raise self._wrong(key, "this is not a table", "write it as the shipped file does")
+        for name in value:
+            if known and name not in known:
+                raise self._wrong(key, f"unknown key '{name}'", f"known are {', '.join(known)}")
+
+    def _table(self, name: str, data: Data, known: Collection[str] = (), within: str = "") -> dict[str, Any]:
+        value = data.get(name, {})
+        self._keys(f"{within}{name}", value, known)
+        return dict(value)
+
+    def _texts(self, key: str, value: Any, known: Collection[str]) -> dict[str, str]:
+        self._keys(key, value, known)
+        for name, text in value.items():
+            self._expect(f"{key}.{name}", text, str)
+        return dict(value)
+
+    def _expect(self, key: str, value: Any, kind: type) -> None:
+        if not isinstance(value, kind):
+            raise self._wrong(key, f"this is no {kind.__name__}", "write it as the shipped file does")
+
+    def _lines(self, key: str, value: Any) -> list[str]:
+        """Sentences: a list, or a text with one on each line."""
+        lines = value.splitlines() if isinstance(value, str) else value
+        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+            raise self._wrong(key, "these are not sentences", "write one on each line of a text, or a list of texts")
+        return [line.strip() for line in lines if line.strip()]
+
+    def _split(self, key: str, value: Any) -> list[str]:
+        """Words: parted by spaces, with "_" for a space within a phrase."""
+        return [word.replace("_", " ") for word in " ".join(self._lines(key, value)).lower().split()]
+
+    def _word_table(self, key: str, name: str, value: Any) -> Data:
+        if name in _LISTS:
+            return dict.fromkeys(self._split(key, value), True)
+        self._keys(key, value)
+        for phrase, meaning in value.items():
+            good = isinstance(meaning, int | float) if name in _NUMERIC else isinstance(meaning, str)
+            if name == "parts":
+                good = isinstance(meaning, list) and len(meaning) == 2 and meaning[0] in {"am", "pm"}
+            if not good:
+                raise self._wrong(key, f"'{phrase}' has a wrong value", "compare it with the shipped file")
+        return dict(value)
+
+    def _add_concept(self, name: str, words: list[str]) -> None:
+        for word in words:
+            self.concepts[word] = name
+            if " " not in word:
+                self.concepts.setdefault(stem(word), name)
+
+    def _add_slot(self, key: str, name: str, value: Any) -> None:
+        self._keys(key, value, _SLOT)
+        old = self._slots.get(name) or Slot(name, "", {})
+        kind = value.get("kind", old.kind)
+        if kind not in SLOT_KINDS:
+            raise self._wrong(key, f"unknown kind '{kind}'", f"use one of {', '.join(sorted(SLOT_KINDS))}")
+        values = {**self._slots.get(value.get("like", ""), old).values, **old.values}
+        for meaning, words in self._table("values", value, within=f"{key}.").items():
+            spoken = self._split(f"{key}.values.{meaning}", words)
+            values |= dict.fromkeys(spoken, "" if meaning == "any" else meaning)
+            self._add_concept(name, spoken)
+        lists = {
+            part: frozenset(self._split(f"{key}.{part}", value.get(part, ""))) for part in ("never", "after", "drop")
+        }
+        self._slots[name] = Slot(
+            name=value.get("as", old.name),
+            kind=kind,
+            values=values,
+            never=old.never | lists["never"],
+            after=old.after | lists["after"],
+            drop=old.drop | lists["drop"],
+            part=value.get("part", old.part),
+            whole=value.get("whole", old.whole) is True,
+        )
+
+    def _add_intent(self, key: str, name: str, value: Any) -> None:
+        self._keys(key, value, _INTENT)
+        old = self.intents.get(name) or Intent(name, "", {}, {}, {}, "{result}", {}, [])
+        tables = {part: self._table(part, value, within=f"{key}.") for part in ("arguments", "defaults", "ask")}
+        intent = Intent(
+            name=name,
+            tool=value.get("tool", old.tool),
+            arguments=old.arguments | tables["arguments"],
+            defaults=old.defaults | tables["defaults"],
+            ask=old.ask | self._texts(f"{key}.ask", tables["ask"], ()),
+            answer=value.get("answer", old.answer),
+            slots=old.slots,
+            examples=old.examples
+            + [line.lower() for line in self._lines(f"{key}.examples", value.get("examples", ""))],
+        )
+        self._expect(f"{key}.tool", intent.tool, str)
+        self._expect(f"{key}.answer", intent.answer, str)
+        if intent.tool and "{result}" not in intent.answer:
+            raise self._wrong(key, "the answer leaves out the tool's result", "put {result} into it")
+        self.intents[name] = intent
+        for line in self._lines(f"{key}.templates", value.get("templates", "")):
+            self._add_template(f"{key}.templates: '{line}'", intent, line)
+
+    def _add_template(self, where: str, intent: Intent, line: str) -> None:
+        for label, then in _link(self._parse(where, intent, line), [("", None)]):
+            if label == "":
+                raise self._wrong(where, "every word may be left out", "require at least one")
+            start = label if isinstance(label, str) else ""
+            self.starts.setdefault(start, []).append((intent.name, [(label, then)]))
+
+    def _parse(self, where: str, intent: Intent, line: str) -> list[list[Any]]:
+        """The alternatives of a template; a bracket within is a list of alternatives itself."""
+        branches: list[list[Any]] = [[]]
+        outer: list[tuple[str, list[list[Any]]]] = []
+        for piece in _PIECE.findall(line.lower()):
+            if piece in {"(", "["}:
+                outer.append((piece, branches))
+                branches = [[]]
+            elif piece in {")", "]"}:
+                opened, around = outer.pop() if outer else ("", [])
+                if opened + piece not in {"()", "[]"}:
+                    raise self._wrong(where, f"'{piece}' closes nothing", "open that bracket, or remove it")
+                around[-1].append([*branches, []] if piece == "]" else branches)
+                branches = around
+            elif piece == "|":
+                branches.append([])
+            else:
+                branches[-1].append(piece if piece[0] not in "{}" else self._slot(where, intent, piece[1:-1]))
+        if outer:
+            raise self._wrong(where, f"'{outer[-1][0]}' is not closed", "close it")
+        return branches
+
+    def _slot(self, where: str, intent: Intent, name: str) -> Slot:
+        slot = self._slots.get(name)
+        if slot is None:
+            raise self._wrong(
+                where, f"unknown slot '{name}'", f"define [slots.{name}], or use {', '.join(self._slots)}"
+            )
+        return intent.slots.setdefault(name, slot)
+
+
+def _link(branches: list[list[Any]], then: Edges) -> Edges:
+    edges: Edges = []
+    for branch in branches:
+        after = then
+        for node in reversed(branch):
+            after = _link(node, after) if type(node) is list else [(node, after)]
+        edges += after
+    return edges

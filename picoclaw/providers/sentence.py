@@ -1,0 +1,238 @@
+"""A sentence as words, and the readers that turn some of them into values: numbers, times of day, names, files."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+MAX_CHARS = 4000  # a note may be longer than this, a request is not
+MAX_WORDS = 64
+SLOT_KINDS = frozenset({"address", "choice", "file", "folder", "name", "number", "text", "time"})
+
+Words = Mapping[str, Mapping[str, Any]]
+Found = dict[str, Any]
+Hit = tuple[Any, int]
+
+ADDRESS = re.compile(r"0x[0-9a-f]{1,4}")
+FILE = re.compile(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
+_WORD = re.compile(r"[^\s,;!?\"()\[\]{}<>*`“”„…]+")
+_GLUED = re.compile(r"(\d+(?:[.:]\d+)?)([a-z]+)")
+_DIGITS = re.compile(r"\d{1,9}", re.ASCII)
+_TRIM = " \t\r\n.,;:?\"'“”"
+
+
+class Slot(NamedTuple):
+    """A part of a sentence that becomes an argument; `kind` says how it is read."""
+
+    name: str
+    kind: str
+    values: Mapping[str, str]
+    never: frozenset[str] = frozenset()
+    after: frozenset[str] = frozenset()
+    drop: frozenset[str] = frozenset()
+    part: str = ""
+    whole: bool = False
+
+
+class Sentence:
+    """A text and its words in lower case, with where each came from."""
+
+    def __init__(self, raw: str, words: Words) -> None:
+        """Short forms ("what's", "90s", "half-past") become several words with one origin."""
+        self.raw, self.words = raw, list[str]()
+        self._starts: list[int] = []
+        expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
+        for found in _WORD.finditer(raw[:MAX_CHARS]):
+            word = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
+            glued = _GLUED.fullmatch(word)
+            if word in expand:
+                parts = expand[word].split()
+            elif glued and glued[2] in glue:
+                parts = [glued[1], glued[2]]
+            elif "-" in word and word.replace("-", "").isalpha():
+                parts = word.replace("-", " ").split()
+            else:
+                parts = [word] if word else []
+            self.words += parts
+            self._starts += [found.start()] * len(parts)
+        del self.words[MAX_WORDS:]
+
+    def text(self, first: int, end: int) -> str:
+        """The words from `first` up to `end` as they were written; the last word brings all that follows."""
+        stop = self._starts[end] if end < len(self.words) else len(self.raw)
+        return self.raw[self._starts[first] : stop].strip(_TRIM)
+
+    def longest(self, table: Mapping[str, Any], i: int) -> Hit | None:
+        """The value of the longest phrase of `table` that stands at word `i`, and where it ends."""
+        for end in range(min(i + 5, len(self.words)), i, -1):
+            phrase = " ".join(self.words[i:end])
+            if phrase in table:
+                return table[phrase], end
+        return None
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether any phrase of `table` occurs."""
+        return any(self.longest(table, i) for i in range(len(self.words)))
+
+
+class Reader:
+    """Reads slots out of a sentence: every reading is (value, index behind it), the likeliest first."""
+
+    def __init__(self, words: Words) -> None:
+        """`words`: the tables of numbers, units and times of day."""
+        self._words = words
+        self._kinds = {
+            "address": self._address,
+            "choice": self._choice,
+            "file": self._file,
+            "folder": self._folder,
+            "name": self._name,
+            "number": self._number,
+            "text": self._text,
+            "time": self._time,
+        }
+
+    def read(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """Every reading of `slot` that begins at word `i`."""
+        return self._kinds[slot.kind](slot, s, i) if i < len(s.words) else iter(())
+
+    @staticmethod
+    def _text(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        first = i
+        while first < len(s.words) - 1 and s.words[first] in slot.drop:
+            first += 1
+        for end in range(first + 1, len(s.words) + 1):
+            yield s.text(first, end), end
+
+    @staticmethod
+    def _choice(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        hit = s.longest(slot.values, i)
+        if hit:
+            yield hit
+
+    def _name(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        yield from self._choice(slot, s, i)
+        for end in range(i + 1, min(i + 3, len(s.words)) + 1):
+            word = s.words[end - 1]
+            foreign = end > 1 and word not in slot.values and s.text(end - 1, end)[:1].isupper()
+            if foreign or word in slot.never or not word[0].isalnum():
+                return  # "in Berlin" is no place of the owner's
+            yield s.text(i, end).lower(), end
+
+    def _file(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        if FILE.fullmatch(s.words[i]):
+            yield s.text(i, i + 1), i + 1
+        yield from self._choice(slot, s, i)
+
+    def _folder(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        yield from self._choice(slot, s, i)
+        if s.words[i] not in slot.never and not FILE.fullmatch(s.words[i]):
+            yield s.text(i, i + 1), i + 1
+
+    @staticmethod
+    def _address(_slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        if ADDRESS.fullmatch(s.words[i]):
+            yield int(s.words[i], 16), i + 1
+
+    def _number(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        word = s.words[i].lstrip("#")
+        value = int(word) if _DIGITS.fullmatch(word) else self._words["numbers"].get(word)
+        if isinstance(value, int):
+            yield value, i + 1
+        yield from self._address(slot, s, i)
+
+    def _time(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        near = s.words[i : i + 12]
+        if not any(word in self._timely or word[0].isdigit() for word in near) or s.holds(self._words["calendar"]):
+            return  # a reminder without its "every day" or "on Friday" would come at the wrong time
+        tail = " ".join(near)
+        for read in (self._duration, self._clock):
+            value, end = read(tail, slot.part)
+            if value:
+                yield value, i + len(tail[:end].split())
+
+    @cached_property
+    def _timely(self) -> frozenset[str]:
+        tables = ("units", "days", "parts", "hours", "oclock", "offsets")
+        some = {phrase.split()[0] for table in tables for phrase in self._words[table]}
+        return frozenset(some | {word for word, value in self._words["numbers"].items() if isinstance(value, int)})
+
+    def _amount(self, text: str) -> float:
+        numbers = self._words["numbers"]
+        if text in numbers:
+            return float(numbers[text])
+        return float(text) if text[0].isdigit() else float(sum(numbers[word] for word in text.split()))
+
+    @cached_property
+    def _span(self) -> re.Pattern[str]:
+        joins, numbers, halves, units, later = (
+            _either(self._words[table]) for table in ("joins", "numbers", "halves", "units", "from_now")
+        )
+        return re.compile(
+            rf"(?:(?:{joins}) )*(?P<n>\d{{1,6}}(?:\.\d{{1,3}})?|(?:{numbers})(?: (?:{numbers}))?)"
+            rf"(?P<before> (?:{halves}))? (?P<unit>{units})(?P<after> (?:{halves}))?(?: (?:{later}))?(?:(?= )|$) ?",
+            re.ASCII,
+        )
+
+    def _duration(self, tail: str, _part: str) -> tuple[Found, int]:
+        """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
+        seconds, end = 0.0, 0
+        while found := self._span.match(tail, end):
+            halves = bool(found["before"]) + bool(found["after"])
+            seconds += (self._amount(found["n"]) + halves / 2) * self._words["units"][found["unit"]]
+            end = found.end()
+        return ({"at_seconds": int(seconds) if seconds.is_integer() else seconds} if seconds else {}), end
+
+    @cached_property
+    def _moment(self) -> re.Pattern[str]:
+        at, on, days, parts, past, hours, oclock = (
+            _either(self._words[table]) for table in ("at", "on", "days", "parts", "offsets", "hours", "oclock")
+        )
+        numbers = _either({word: value for word, value in self._words["numbers"].items() if isinstance(value, int)})
+        return re.compile(
+            rf"(?:(?:{on}) )*(?P<at>(?:{at}) )*(?:(?P<day>{days}|\d{{4}}-\d\d-\d\d)|(?P<part>{parts})|"
+            rf"(?P<past>(?:{past}) )?(?:(?P<fixed>{hours})|(?P<hour>\d\d?|{numbers})(?P<minute>[:.][0-5]\d)?)"
+            rf"(?P<oclock> (?:{oclock})|(?= (?:{parts})(?: |$)))?)(?:(?= )|$) ?",
+            re.ASCII,
+        )
+
+    def _clock(self, tail: str, part: str) -> tuple[Found, int]:
+        """A time of day: "18:30", "tomorrow 07:30" or "2026-12-01 08:00"."""
+        found: dict[str, str] = {}
+        end = 0
+        while piece := self._moment.match(tail, end):
+            new = {name: text for name, text in piece.groupdict().items() if text is not None}
+            bare = "hour" in new and not new.keys() & {"at", "past", "minute", "oclock"}
+            if bare or (found.keys() & new.keys()) - {"at", "oclock"}:
+                break
+            found, end = found | new, piece.end()
+        when = self._resolve(found, part) if end else ""
+        return ({"at": when} if when else {}), end
+
+    def _resolve(self, found: dict[str, str], part: str) -> str:
+        half, clock = self._words["parts"].get(found.get("part", part), ("", "09:00"))
+        hour = self._words["hours"].get(found.get("fixed", ""))
+        if hour is None and "hour" in found:
+            hour = _of_day(int(self._amount(found["hour"])), half, exact="minute" in found)
+        if hour is not None:
+            minutes = hour * 60 + int(found.get("minute", ":0")[1:])
+            minutes += self._words["offsets"].get(found.get("past", "").strip(), 0)
+            if hour > 24:
+                return ""
+            clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
+        day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
+        return f"{day} {clock}".strip()
+
+
+def _of_day(hour: int, half: str, *, exact: bool) -> int:
+    """The hour of 24. "half past six" is 18:30 unless "morning" or waking is in it: one to six without "am" is the
+    afternoon, as few people mean to be reminded at night. "6:30" in digits is taken as it stands.
+    """
+    if half == "am":
+        return 0 if hour == 12 else hour
+    afternoon = half == "pm" or (not half and not exact and 1 <= hour <= 6)
+    return hour + 12 if afternoon and hour < 12 else hour
+
+
+def _either(table: Mapping[str, Any]) -> str:
+    return "|".join(re.escape(phrase) for phrase in sorted(table, key=len, reverse=True)) or r"(?!)"

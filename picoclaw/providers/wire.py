@@ -1,0 +1,262 @@
+"""OpenAI's chat completions format, to and from our words. Pure translation: no network, no clock.
+
+Source: https://platform.openai.com/docs/api-reference/chat and what servers of that kind were seen to send.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
+from picoclaw.messages import End, Event, Request, Text, ToolCall, Usage
+from picoclaw.providers.inline import InlineCalls, arguments_from
+
+_CONTEXT_WORDS = (
+    "context_length_exceeded",
+    "context length",
+    "context size",
+    "context window",
+    "exceed_context_size",
+    "input token count",
+    "prompt is too long",
+)
+_BRIDGE = "…"
+_LOST = "error: the result was lost."
+
+
+def body(
+    request: Request, model: str, *, stream: bool, cap: str = "max_tokens", temperature: float | None = None
+) -> dict[str, Any]:
+    """Build the JSON body. `cap` is what this server calls the limit of the answer."""
+    out: dict[str, Any] = {"model": model, "messages": _messages(request)}
+    if request.tools:
+        out["tools"] = [{"type": "function", "function": t} for t in request.tools]
+    out[cap] = request.answer_tokens
+    if temperature is not None:
+        out["temperature"] = temperature
+    if stream:
+        out |= {"stream": True, "stream_options": {"include_usage": True}}
+    return out
+
+
+def _messages(request: Request) -> list[dict[str, Any]]:
+    """Number the calls afresh: nine letters and digits, which is what the strictest server takes, each only once.
+
+    Whatever a strict server would refuse in this and every later turn is mended.
+    """
+    out: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
+    waiting: list[tuple[str, str]] = []
+    count = 0
+    for message in request.messages:
+        if message.role == "tool":
+            if waiting:
+                index = next((i for i, (theirs, _) in enumerate(waiting) if theirs == message.call_id), 0)
+                out.append(_result(waiting.pop(index)[1], message.text))
+            continue
+        out += [_result(ours, _LOST) for _, ours in waiting]
+        waiting = [(call.id, f"call{count + i:05d}") for i, call in enumerate(message.calls)]
+        count += len(waiting)
+        entry: dict[str, Any] = {"role": message.role, "content": message.text}
+        if waiting:
+            entry["tool_calls"] = [_call(c, ours) for c, (_, ours) in zip(message.calls, waiting, strict=True)]
+        _append(out, entry)
+    return out + [_result(ours, _LOST) for _, ours in waiting]
+
+
+def _append(out: list[dict[str, Any]], entry: dict[str, Any]) -> None:
+    """Many servers want user and assistant to take turns, and some refuse a user after a tool's result."""
+    before = out[-1]["role"] if out else ""
+    if before == entry["role"] == "user":
+        out[-1]["content"] += f"\n\n{entry['content']}"
+        return
+    if before == "tool" and entry["role"] == "user":
+        out.append({"role": "assistant", "content": _BRIDGE})
+    out.append(entry)
+
+
+def _result(number: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": number, "content": text}
+
+
+def _call(call: ToolCall, number: str) -> dict[str, Any]:
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:64] or "unnamed"
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+COMPLETE: dict[str, Any] = {"complete": True}
+"""Stands for the mark by which a server says that its answer is whole: [DONE], or the end of a whole body."""
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """A tool call as it comes in."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def is_another(self, number: str, name: str) -> bool:
+        """Tell whether a piece begins a call of its own, from a server that does not number its calls."""
+        if not name or not self.name:
+            return False
+        if number and self.id:
+            return number != self.id
+        return bool(self.arguments.strip()) and not arguments_from(self.arguments)[1]
+
+    def finished(self, number: str, *, cut: bool) -> ToolCall:
+        """Make the call; one that was `cut` before its arguments began is not one without arguments."""
+        arguments, broken = arguments_from(_mended(self.arguments))
+        if cut and not self.arguments.strip():
+            broken = "cut off before the arguments"
+        return ToolCall(_mended(self.id) or number, _mended(self.name), arguments, _mended(broken))
+
+
+@dataclass(slots=True)
+class Assembler:
+    """Puts an answer together from chunks; a whole body is one big chunk.
+
+    `known` are the names of the tools offered, for calls that a model writes into its text.
+    """
+
+    known: frozenset[str]
+    inline: InlineCalls = field(init=False)
+    finish: str = ""
+    usage: Usage = field(default_factory=Usage)
+    calls: list[_Pieces] = field(default_factory=list)
+    answered: bool = False
+    _open: dict[int, _Pieces] = field(default_factory=dict)
+    _half: str = ""
+
+    def __post_init__(self) -> None:
+        """Prepare the filter for calls in the text."""
+        self.inline = InlineCalls(self.known)
+
+    def feed(self, chunk: Any) -> Iterator[Event]:
+        """Take one chunk (a `delta`) or a body (a `message`); gives the text that may be shown already."""
+        if not isinstance(chunk, dict):
+            raise Unavailable(f"the model server sent {type(chunk).__name__} where an object belongs")
+        if chunk is COMPLETE:
+            self._complete()
+            return
+        choices = chunk.get("choices")
+        self.answered = self.answered or isinstance(choices, list)
+        choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+        self.finish = str(choice.get("finish_reason") or self.finish)
+        if wrong := _wrong(chunk, choice):
+            raise failure(_code(wrong), wrong)
+        self._count(chunk.get("usage"))
+        part = choice.get("delta") or choice.get("message")
+        if isinstance(part, dict):
+            yield from self._part(part)
+
+    def _complete(self) -> None:
+        if not self.answered:
+            raise Unavailable("the model server sent JSON with no answer in it (no choices); check base_url")
+        self.finish = self.finish or "stop"
+
+    def _part(self, part: dict[str, Any]) -> Iterator[Event]:
+        text = self._half + (_text(part.get("content")) or _text(part.get("refusal")))
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""  # its other half comes next
+        if shown := self.inline.feed(_mended(text[: len(text) - len(self._half)])):
+            yield Text(shown)
+        calls = part.get("tool_calls")
+        legacy = part.get("function_call")
+        if isinstance(legacy, dict):
+            calls = [{"index": 0, "function": legacy}]
+        for position, call in enumerate(calls if isinstance(calls, list) else []):
+            if isinstance(call, dict):
+                self._call(call, position)
+
+    def _call(self, call: dict[str, Any], position: int) -> None:
+        function = call.get("function")
+        function = function if isinstance(function, dict) else {}
+        number, name = str(call.get("id") or ""), str(function.get("name") or "")
+        index = call.get("index")
+        index = index if isinstance(index, int) else position
+        pieces = self._open.get(index)
+        if pieces is None or pieces.is_another(number, name):
+            pieces = self._open[index] = _Pieces()
+            self.calls.append(pieces)
+        pieces.id = pieces.id or number
+        pieces.name = pieces.name or name
+        arguments = function.get("arguments")
+        if arguments is not None:
+            pieces.arguments += arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            self.usage = Usage(_whole(usage.get("prompt_tokens")), _whole(usage.get("completion_tokens")))
+
+    def end(self) -> Iterator[Event]:
+        """Give what was held back, the tool calls in order, and the End."""
+        cut = self.finish == "length"
+        shown = self.inline.feed(_mended(self._half))
+        rest, written = self.inline.end(cut=cut)
+        if shown + rest:
+            yield Text(shown + rest)
+        for i, pieces in enumerate(self.calls):
+            yield pieces.finished(f"c{i}", cut=cut and pieces is self.calls[-1])
+        if not self.calls:
+            yield from (ToolCall(f"t{i}", name, arguments) for i, (name, arguments) in enumerate(written))
+        yield End(self.finish or "stop", self.usage)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(str(p.get("text") or "") for p in content if isinstance(p, dict))
+    return ""
+
+
+def _mended(text: str) -> str:
+    """Join the halves of a character that were sent apart; one without its other half is replaced."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def failure(status: int, answer: Any, retry_after: float = 0.0) -> ProviderError:
+    """Turn an error answer into the error to raise: what the server said, and what the owner can do about it."""
+    said = _said(answer)
+    told = f": {said}" if said else ""
+    if status in {401, 403}:
+        return Refused(f"the model server refused the key ({status}){told}; check PICOCLAW_API_KEY or secrets.toml")
+    if status in {404, 405}:
+        return Refused(
+            f"the model server knows no such model or path ({status}){told}; check base_url and the model's name"
+        )
+    if status == 413 or (status != 429 and any(word in said.lower() for word in _CONTEXT_WORDS)):
+        return ContextOverflow(f"the conversation does not fit the model's window{told}")
+    if status in {0, 408, 409, 425, 429} or status >= 500:
+        number = f" ({status})" if status else ""
+        return Unavailable(f"the model server cannot answer now{number}{told}", retry_after=retry_after)
+    return Refused(f"the model server refused the request ({status}){told}; check [model] in config.toml")
+
+
+def _wrong(chunk: dict[str, Any], choice: dict[str, Any]) -> Any:
+    """What went wrong according to the answer itself, in any of the places where servers say it."""
+    marked = "error" in {str(choice.get("finish_reason")), str(chunk.get("object"))}
+    return chunk.get("error") or choice.get("error") or (chunk if marked else None)
+
+
+def _code(error: Any) -> int:
+    """The status that an error within an answer names; 0 when it does not."""
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    return int(code) if re.fullmatch(r"[45]\d\d", code) else 0
+
+
+def _said(answer: Any) -> str:
+    """What the server itself says, as one line that is not too long."""
+    if isinstance(answer, list) and answer:
+        answer = answer[0]
+    error = answer.get("error", answer) if isinstance(answer, dict) else answer
+    if isinstance(error, dict):
+        parts = (error.get("type"), error.get("code"), error.get("message") or error.get("detail"))
+        error = " ".join(p if isinstance(p, str) else json.dumps(p) for p in parts if isinstance(p, str | list | dict))
+    return " ".join(_mended(error).split())[:300] if isinstance(error, str) else ""

@@ -1,0 +1,218 @@
+"""From a typed signature to a JSON schema, and from loose values to the types it names. Arithmetic only.
+
+One mechanism serves the tools' arguments (from a model, so forgiving) and the owner's configuration: text that
+is a number counts as one, decimal or hexadecimal, and whatever does not fit is named together with the fix.
+"""
+
+import inspect
+import json
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_LONGEST_NUMBER = 64
+
+
+class Unfit(ValueError):
+    """A value that does not fit its type; the text says which value, and what would fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Inclusive bounds of a number, for `Annotated[int, Span(0, 255)]`."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One named, typed value: a tool's argument or a configuration key."""
+
+    name: str
+    kind: Any
+    description: str
+    span: Span | None
+    required: bool
+    default: Any = None
+
+
+def parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> Parameter:
+    """Take `Annotated[...]` apart into type, description (the text) and bounds (the `Span`)."""
+    kind, description, span = annotation, "", None
+    if get_origin(annotation) is Annotated:
+        kind, *notes = get_args(annotation)
+        description = " ".join(note for note in notes if isinstance(note, str))
+        span = next((note for note in notes if isinstance(note, Span)), None)
+    required = default is inspect.Parameter.empty
+    return Parameter(name, kind, description, span, required, None if required else default)
+
+
+def parameters(function: Callable[..., Any], hidden: tuple[str, ...] = ("self",)) -> tuple[Parameter, ...]:
+    """Read a function's parameters in order, leaving out the hidden ones."""
+    found = inspect.signature(function).parameters.values()
+    return tuple(parameter(p.name, p.annotation, p.default) for p in found if p.name not in hidden)
+
+
+def json_schema(wanted: tuple[Parameter, ...]) -> dict[str, Any]:
+    """Describe the parameters as a JSON schema object, in as few bytes as say it."""
+    schema: dict[str, Any] = {"type": "object", "properties": {p.name: _property(p) for p in wanted}}
+    required = [p.name for p in wanted if p.required]
+    return schema | ({"required": required} if required else {})
+
+
+def _property(p: Parameter) -> dict[str, Any]:
+    described = _type_schema(p.kind)
+    if p.description:
+        described["description"] = p.description
+    if p.span:
+        bounded = described.get("items", described)
+        bounded |= {"minimum": p.span.low, "maximum": p.span.high}
+    if not p.required and p.default not in (None, "", []) and not isinstance(p.default, tuple):
+        described["default"] = p.default
+    return described
+
+
+def _type_schema(kind: Any) -> dict[str, Any]:
+    kind = _without_none(kind)
+    if get_origin(kind) is Literal:
+        return {"type": "string", "enum": list(get_args(kind))}
+    if get_origin(kind) is list:
+        return {"type": "array", "items": _type_schema(get_args(kind)[0])}
+    return {"type": _JSON_TYPES[kind]}
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) in {Union, types.UnionType}:
+        return next(arm for arm in get_args(kind) if arm is not type(None))
+    return kind
+
+
+def check(wanted: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values by name, converted, with defaults filled in.
+
+    Raises Unfit for an unknown name (with the nearest known one), a missing one, or a value that does not fit.
+    """
+    by_name = {p.name: p for p in wanted}
+    for name in given:
+        if name not in by_name:
+            raise Unfit(f"unknown {name!r}{nearest(name, by_name)}")
+    values = {}
+    for name, p in by_name.items():
+        value = given.get(name)
+        if value is None and p.required:
+            raise Unfit(f"{name!r} is missing" + (f": {p.description}" if p.description else ""))
+        values[name] = p.default if value is None else convert(value, p)
+    return values
+
+
+def nearest(name: str, known: Mapping[str, Any]) -> str:
+    """Say which known name was probably meant, or list them all."""
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    if not known:
+        return "; it takes none: send {}"
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+
+
+def convert(value: Any, p: Parameter) -> Any:
+    """Convert one value to the parameter's type and hold it against its bounds; raises Unfit."""
+    result = _convert(value, _without_none(p.kind), p.name)
+    if p.span:
+        for number in result if isinstance(result, list) else [result]:
+            _within(number, p)
+    return result
+
+
+def _within(number: float, p: Parameter) -> None:
+    if p.span and not p.span.low <= number <= p.span.high:
+        raise Unfit(
+            f"{p.name!r} is {_shown(number)}, outside {p.span.low} to {p.span.high}; {p.description}".rstrip("; ")
+        )
+
+
+def _convert(value: Any, kind: Any, name: str) -> Any:
+    origin = get_origin(kind)
+    if origin is Literal:
+        return _choice(value, get_args(kind), name)
+    if origin is list:
+        return _items(value, get_args(kind)[0], name)
+    converted = _CONVERT[kind](value)
+    if converted is None:
+        raise Unfit(f"{name!r} must be {_WORDS[kind]}, not {_shown(value)}")
+    return converted
+
+
+def _choice(value: Any, allowed: tuple[Any, ...], name: str) -> Any:
+    if value in allowed:
+        return value
+    if isinstance(value, str) and value.strip().lower() in allowed:
+        return value.strip().lower()
+    choices = ", ".join(repr(a) for a in allowed if a != "")
+    raise Unfit(f"{name!r} must be one of {choices}, not {_shown(value)}")
+
+
+def _items(value: Any, kind: Any, name: str) -> list[Any]:
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise Unfit(f"{name!r} must be a list, not {_shown(value)}") from None
+    if not isinstance(value, list | tuple):
+        raise Unfit(f"{name!r} must be a list, not {_shown(value)}")
+    return [_convert(item, kind, f"{name}[{i}]") for i, item in enumerate(value)]
+
+
+def _to_text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _to_int(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if not isinstance(value, str) or len(value) > _LONGEST_NUMBER:
+        return None
+    try:
+        return int(value.strip(), 0)
+    except ValueError:
+        return int(value) if value.strip().isdecimal() else None
+
+
+def _to_float(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and len(value) > _LONGEST_NUMBER:
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def _to_bool(value: Any) -> bool | None:
+    if isinstance(value, str):
+        return _BOOLEANS.get(value.strip().lower())
+    return value if isinstance(value, bool) else None
+
+
+_CONVERT: dict[Any, Callable[[Any], Any]] = {str: _to_text, int: _to_int, float: _to_float, bool: _to_bool}
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return "something too large to show"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,150 @@
+"""Opens `state.db`: write-ahead log, synced at every commit, migrated by named functions, never overwritten.
+
+Knows SQLite's settings and its errors; what the tables mean is known to the modules beside this one.
+Settings: https://sqlite.org/wal.html, https://sqlite.org/pragma.html#pragma_synchronous (FULL syncs the log at
+each commit, so a transaction that was reported done survives a power cut).
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+
+from picoclaw.disk import explain, sync_folder
+from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
+from picoclaw.store.migrations import MIGRATIONS
+
+_BUSY_MS = 5000
+_SET_ASIDE = "nothing was changed; move it aside to start afresh, or put back a copy"
+
+
+class Database:
+    """One connection to one file. Every write goes through `transaction()`."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or make it; raises StoreDamaged, StoreNewer or StoreError, having changed nothing."""
+        self.path = path
+        with self._explained():
+            if not path.exists():
+                _make(path)
+            if path.stat().st_size == 0:
+                raise StoreDamaged(f"{path} is empty, which a finished database never is; {_SET_ASIDE}")
+            unclean = path.with_name(path.name + "-wal").exists()
+            self.connection = _connect(path)
+            try:
+                self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, unclean)
+                _examine(self.connection, path, thorough=unclean)
+                self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+                _migrate(self.connection)
+            except BaseException:
+                self.connection.close()
+                raise
+
+    def close(self) -> None:
+        """Fold the log into the file and let go of it; may be called twice."""
+        with self._explained():
+            self.connection.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[apsw.Connection]:
+        """All of the block or none of it, durable when the block is left. Raises StoreError."""
+        with self._explained():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if not self.connection.getautocommit():
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """Give the connection for queries, with SQLite's errors put into words."""
+        with self._explained():
+            yield self.connection
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise StoreDamaged(f"{self.path} is damaged ({error}); {_SET_ASIDE}") from None
+        except apsw.Error as error:
+            raise StoreError(f"{self.path}: {_WORDS.get(type(error), str(error))}") from None
+        except OSError as error:
+            raise StoreError(f"{self.path}: {explain(error)}") from None
+
+
+_WORDS: dict[type[apsw.Error], str] = {
+    apsw.FullError: "the disk is full: free some space",
+    apsw.ReadOnlyError: "it cannot be written: check the owner, the mode, and whether the disk is read-only",
+    apsw.CantOpenError: "it cannot be opened: check the owner and mode of the file and its folder",
+    apsw.BusyError: "another picoclaw has kept it locked for 5 seconds; stop the other one",
+    apsw.IOError: "the disk reported an error: it may be full, or the card may be failing (see dmesg)",
+}
+
+
+def _connect(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(_BUSY_MS)
+    return connection
+
+
+def _make(path: Path) -> None:
+    """Build the file under another name first: under its own name it is never half made."""
+    young = path.with_name(f".{path.name}.{os.getpid()}")
+    young.unlink(missing_ok=True)
+    os.close(os.open(young, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        connection = _connect(young)
+        try:
+            connection.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, at TEXT NOT NULL) STRICT")
+            connection.execute("PRAGMA journal_mode = WAL")
+        finally:
+            connection.close()
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(young)
+    finally:
+        for leftover in path.parent.glob(young.name + "*"):
+            leftover.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _examine(connection: apsw.Connection, path: Path, *, thorough: bool) -> None:
+    known = {migration.__name__ for migration in MIGRATIONS}
+    columns = {str(name) for (name,) in connection.execute("SELECT name FROM pragma_table_info('migrations')")}
+    if columns != {"name", "at"}:
+        raise StoreDamaged(f"{path} is not picoclaw's database; {_SET_ASIDE}")
+    done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
+    if newer := sorted(done - known):
+        raise StoreNewer(
+            f"{path} was written by a newer picoclaw (it holds {newer[-1]}); nothing was changed; update picoclaw"
+        )
+    if thorough and (found := connection.execute("PRAGMA quick_check(1)").get) != "ok":
+        raise StoreDamaged(f"{path} is damaged ({found}); {_SET_ASIDE}")
+
+
+def _migrate(connection: apsw.Connection) -> None:
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
+    for migration in MIGRATIONS:
+        if migration.__name__ not in done:
+            _run(connection, migration)
+
+
+def _run(connection: apsw.Connection, migration: Callable[[apsw.Connection], None]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        taken = connection.execute("SELECT 1 FROM migrations WHERE name = ?", (migration.__name__,)).get
+        if not taken:
+            migration(connection)
+            connection.execute("INSERT INTO migrations VALUES (?, datetime('now'))", (migration.__name__,))
+        connection.execute("COMMIT")
+    except BaseException:
+        if not connection.getautocommit():
+            connection.execute("ROLLBACK")
+        raise

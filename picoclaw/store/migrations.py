@@ -1,0 +1,70 @@
+"""How the database came to its present shape: small functions, run once each, in this order, by name.
+
+A function is never changed after a release; a change of shape is a new function at the end.
+"""
+
+from collections.abc import Callable
+
+import apsw
+
+
+def m001_conversations(connection: apsw.Connection) -> None:
+    """Sessions, the turns in them, the messages of a turn exactly as they went to and came from a model."""
+    connection.execute("""
+        CREATE TABLE sessions (
+            id INTEGER PRIMARY KEY,
+            key TEXT NOT NULL UNIQUE,
+            shown_from INTEGER NOT NULL DEFAULT 0 -- older turns stay here and are no longer sent to a model
+        ) STRICT;
+        CREATE TABLE turns (
+            id INTEGER PRIMARY KEY,
+            session INTEGER NOT NULL REFERENCES sessions,
+            at TEXT NOT NULL,
+            provider TEXT NOT NULL,
+            steps INTEGER NOT NULL,
+            prompt_tokens INTEGER NOT NULL,
+            completion_tokens INTEGER NOT NULL,
+            stopped TEXT NOT NULL
+        ) STRICT;
+        CREATE INDEX turns_of_session ON turns (session, id);
+        CREATE TABLE messages (
+            id INTEGER PRIMARY KEY,
+            turn INTEGER NOT NULL REFERENCES turns,
+            role TEXT NOT NULL,
+            text TEXT NOT NULL,
+            calls TEXT NOT NULL DEFAULT '[]',
+            call_id TEXT NOT NULL DEFAULT ''
+        ) STRICT;
+        CREATE INDEX messages_of_turn ON messages (turn, id);
+    """)
+
+
+def m002_acts(connection: apsw.Connection) -> None:
+    """Calls that change something, written down before they run; a row outlives its turn only after a cut."""
+    connection.execute("""
+        CREATE TABLE acts (
+            id INTEGER PRIMARY KEY,
+            session TEXT NOT NULL,
+            at TEXT NOT NULL,
+            tool TEXT NOT NULL,
+            arguments TEXT NOT NULL,
+            process TEXT NOT NULL
+        ) STRICT;
+    """)
+
+
+def m003_jobs(connection: apsw.Connection) -> None:
+    """Reminders; `due` in seconds since the epoch, `claimed` by the process that is telling one."""
+    connection.execute("""
+        CREATE TABLE jobs (
+            id INTEGER PRIMARY KEY,
+            session TEXT NOT NULL,
+            message TEXT NOT NULL,
+            due REAL NOT NULL,
+            claimed TEXT NOT NULL DEFAULT ''
+        ) STRICT;
+        CREATE INDEX jobs_by_due ON jobs (due);
+    """)
+
+
+MIGRATIONS: list[Callable[[apsw.Connection], None]] = [m001_conversations, m002_acts, m003_jobs]

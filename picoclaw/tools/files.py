@@ -1,0 +1,179 @@
+"""File tools: inside the workspace, in numbered lines, written whole and durably."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+from picoclaw.disk import append, explain, write_atomic
+from picoclaw.errors import ToolError
+from picoclaw.schema import Span
+from picoclaw.tools.toolset import tool
+
+_LONGEST_LINE = 2000
+_LARGEST_EDIT = 4_000_000
+_LONGEST_LISTING = 500
+_CHUNK = 65_536
+
+FilePath = Annotated[str, "path in the workspace"]
+
+
+class Files:
+    """Reading and writing below the workspace and any extra folder the owner allows."""
+
+    def __init__(self, workspace: Path, extra: Sequence[str] = ()) -> None:
+        """Relative paths start at `workspace`."""
+        self._workspace = workspace.resolve()
+        self._roots = (self._workspace, *(Path(folder).expanduser().resolve() for folder in extra))
+
+    @tool(effect="read")
+    def read_file(
+        self,
+        path: FilePath,
+        start_line: Annotated[int, Span(1, 10_000_000)] = 1,
+        max_lines: Annotated[int, Span(1, 2000)] = 200,
+    ) -> str:
+        """Read a text file as numbered lines."""
+        found = self._regular(path)
+        with _explained(path), found.open("rb") as file:
+            if b"\0" in file.read(4096):
+                raise ToolError(f"{path} is binary; only text can be read")
+            file.seek(0)
+            lines = [_shown(*line) for line in islice(_lines(file), start_line - 1, start_line - 1 + max_lines)]
+            more = bool(file.read(1))
+        if not lines:
+            return f"[{path} is empty]" if start_line == 1 else f"[{path} ends before line {start_line}]"
+        numbered = "\n".join(f"{start_line + i}\t{line}" for i, line in enumerate(lines))
+        last = start_line + len(lines) - 1
+        return numbered + (f"\n[more follows: read on with start_line={last + 1}]" if more else "")
+
+    @tool(effect="write")
+    def write_file(self, path: FilePath, content: str, *, overwrite: bool = False) -> str:
+        """Write a new file; an existing one only with overwrite."""
+        target = self._inside(path)
+        if self._exists(target, path) and not overwrite:
+            raise ToolError(f"{path} exists already; edit_file changes a part, overwrite=true replaces it all")
+        return f"wrote {path}: {self._put(target, path, content)} bytes"
+
+    @tool(effect="write")
+    def edit_file(self, path: FilePath, old_text: str, new_text: str) -> str:
+        """Replace text that occurs exactly once in a file."""
+        target = self._regular(path)
+        with _explained(path):
+            if target.stat().st_size > _LARGEST_EDIT:
+                raise ToolError(f"{path} is larger than {_LARGEST_EDIT} bytes; it cannot be edited whole")
+            before = _decoded(target.read_bytes(), path)
+        count = before.count(old_text) if old_text else 0
+        if count != 1:
+            hint = "read the file and copy the text exactly" if count == 0 else "take in more of the lines around it"
+            raise ToolError(f"old_text occurs {count} times in {path}, not once; {hint}")
+        self._put(target, path, before.replace(old_text, new_text))
+        line = before[: before.index(old_text)].count("\n") + 1
+        return f"edited {path} at line {line}"
+
+    @tool(effect="write")
+    def append_file(self, path: FilePath, content: str) -> str:
+        """Add text to the end of a file, on a line of its own."""
+        target = self._inside(path)
+        if not self._exists(target, path):
+            return f"wrote {path}: {self._put(target, path, content)} bytes"
+        target = self._regular(path)
+        data = content.encode("utf-8", "replace")
+        with _explained(path):
+            append(target, _missing_newline(target) + data)
+        return f"added {len(data)} bytes to {path}"
+
+    @tool(effect="read")
+    def list_dir(self, path: FilePath = ".") -> str:
+        """List a folder: sizes in bytes, folders with a slash."""
+        folder = self._inside(path)
+        with _explained(path):
+            names = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            rows = [_row(entry) for entry in names[:_LONGEST_LISTING]]
+        if len(names) > _LONGEST_LISTING:
+            rows.append(f"[{len(names) - _LONGEST_LISTING} more not shown: list a folder below]")
+        return "\n".join(rows) or f"[{path} is empty]"
+
+    def _inside(self, path: str) -> Path:
+        """Resolve a path, links included, and refuse one that leaves the folders we may use."""
+        if "\0" in path or not path:
+            raise ToolError("path is empty or holds a NUL character")
+        with _explained(path):
+            found = (self._workspace / path).resolve()
+        if not any(found.is_relative_to(root) for root in self._roots):
+            raise ToolError(f"{path} is outside the workspace {self._workspace}; use a path below it")
+        return found
+
+    def _regular(self, path: str) -> Path:
+        found = self._inside(path)
+        with _explained(path):
+            mode = found.stat().st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a folder; list_dir shows it" if stat.S_ISDIR(mode) else "not a regular file"
+            raise ToolError(f"{path} is {kind}")
+        return found
+
+    def _exists(self, target: Path, path: str) -> bool:
+        with _explained(path):
+            return target.exists()
+
+    def _put(self, target: Path, path: str, content: str) -> int:
+        data = content.encode("utf-8", "replace")
+        with _explained(path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(target, data, 0o600)
+        return len(data)
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Put what the operating system refused into words for the model."""
+    try:
+        yield
+    except OSError as error:
+        raise ToolError(f"{path}: {explain(error)}") from None
+    except UnicodeError:
+        raise ToolError(f"{path} holds characters that no file name can hold") from None
+    except RuntimeError:
+        raise ToolError(f"{path}: its symbolic links go in a circle") from None
+
+
+def _decoded(data: bytes, path: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{path} is not UTF-8 text (byte {error.start}); it cannot be edited") from None
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """The beginning of each line and its whole length; no more of it is held in memory, however long it is."""
+    while line := file.readline(4 * _LONGEST_LINE):
+        length, rest = len(line), line
+        while not rest.endswith(b"\n") and (rest := file.readline(_CHUNK)):
+            length += len(rest)
+        yield line, length
+
+
+def _shown(line: bytes, length: int) -> str:
+    text = line.decode("utf-8", "replace").rstrip("\r\n")
+    whole = len(text) <= _LONGEST_LINE and length - len(line) <= len("\r\n")
+    return text if whole else f"{text[:_LONGEST_LINE]} [line cut: {length} bytes]"
+
+
+def _missing_newline(path: Path) -> bytes:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return b""
+        file.seek(-1, os.SEEK_END)
+        return b"" if file.read(1) == b"\n" else b"\n"
+
+
+def _row(entry: "os.DirEntry[str]") -> str:
+    if entry.is_dir(follow_symlinks=False):
+        return f"{entry.name}/"
+    if entry.is_symlink():
+        return f"{entry.name} -> (link)"
+    return f"{entry.name}  {entry.stat(follow_symlinks=False).st_size}"

@@ -1,0 +1,129 @@
+"""The `exec` tool: a shell command with a time limit that takes everything it started along with it."""
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from picoclaw.errors import ToolError
+from picoclaw.schema import Span
+from picoclaw.tools.toolset import tool
+
+if TYPE_CHECKING:
+    import subprocess
+
+_HEAD, _TAIL = 12_000, 4000
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TERM", "USER", "LOGNAME", "TMPDIR")
+_CHUNK = 65_536
+
+
+class Shell:
+    """Runs commands in the workspace, without the agent's secrets in their environment."""
+
+    def __init__(self, workspace: Path, environment: Mapping[str, str]) -> None:
+        """`environment` is ours; only its harmless, named variables are passed on."""
+        self._workspace = workspace
+        self._environment = {k: environment[k] for k in _KEPT_VARIABLES if k in environment}
+
+    @tool(effect="exec")
+    def exec(self, command: str, timeout: Annotated[float, Span(0.1, 600), "seconds"] = 30) -> str:
+        """Run a shell command in the workspace; shows its output and exit code."""
+        if "\0" in command:
+            raise ToolError("command holds a NUL character")
+        process = self._start(command)
+        output = _Output()
+        try:
+            finished = _collect(process, output, time.monotonic() + timeout)
+        finally:
+            _end_group(process)
+        ending = (
+            f"exit code {process.returncode}"
+            if finished
+            else (f"stopped after {timeout:g} s, with its whole process group; a longer timeout (up to 600) may help")
+        )
+        return f"{output.text()}[{ending}]"
+
+    def _start(self, command: str) -> "subprocess.Popen[bytes]":
+        import subprocess
+
+        try:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", command],
+                cwd=self._workspace,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise ToolError(f"the shell could not be started: {error}") from None
+
+
+class _Output:
+    """Keeps the head and the tail of what a command prints, whatever the length between."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+
+    def add(self, data: bytes) -> None:
+        room = _HEAD - len(self._head)
+        self._head += data[:room] if room > 0 else b""
+        self._tail += data[max(room, 0) :]
+        if (excess := len(self._tail) - _TAIL) > 0:
+            self._dropped += excess
+            del self._tail[:excess]
+
+    def text(self) -> str:
+        gap = f"\n[cut: {self._dropped} bytes left out here; send the output to a file to read it all]\n"
+        whole = self._head.decode("utf-8", "replace")
+        whole += (gap if self._dropped else "") + self._tail.decode("utf-8", "replace")
+        return whole if not whole or whole.endswith("\n") else whole + "\n"
+
+
+def _collect(process: "subprocess.Popen[bytes]", output: _Output, deadline: float) -> bool:
+    """Read until the command itself has ended, even when a child of it keeps the pipe open; False at the deadline."""
+    assert process.stdout is not None
+    pipe = process.stdout.fileno()
+    os.set_blocking(pipe, False)
+    ended = os.pidfd_open(process.pid)
+    selector = selectors.DefaultSelector()
+    selector.register(ended, selectors.EVENT_READ)
+    selector.register(pipe, selectors.EVENT_READ)
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            ready = {key.fd for key, _ in selector.select(left)}
+            if pipe in ready and not _drain(pipe, output):
+                selector.unregister(pipe)
+            if ended in ready:
+                _drain(pipe, output)
+                return True
+        return False
+    finally:
+        selector.close()
+        os.close(ended)
+
+
+def _drain(pipe: int, output: _Output) -> bool:
+    """Take what is there, at most a chunk; False when the other end is closed."""
+    try:
+        data = os.read(pipe, _CHUNK)
+    except BlockingIOError:
+        return True
+    output.add(data)
+    return bool(data)
+
+
+def _end_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill whatever is left of the process group, and reap the shell."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

@@ -1,0 +1,149 @@
+"""How a tool is declared, described to a model, and called: look up, check arguments, guard, run, cut.
+
+A tool is a method marked `@tool`; its name, schema and help come from its signature and docstring. A parameter
+named `caller` is handed in and never shown to the model. Every failure becomes a result the model can act on.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from picoclaw.errors import PicoclawError, ToolError
+from picoclaw.messages import Caller, ToolCall
+from picoclaw.schema import Parameter, Unfit, check, json_schema, nearest, parameters
+
+Effect = Literal["read", "write", "network", "exec", "actuate"]
+EffectOf = Callable[[Mapping[str, Any]], Effect]
+Method = TypeVar("Method", bound=Callable[..., str])
+
+_HIDDEN = ("self", "caller")
+_SHORTEST_SECRET = 8  # what a server without keys is given, such as "none", is no secret and a common word
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A callable tool. `effect` is what a call with given arguments does to the world."""
+
+    name: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    effect: EffectOf
+    function: Callable[..., str]
+    wants_caller: bool
+
+    def definition(self) -> dict[str, Any]:
+        """Describe the tool to a model."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": json_schema(self.parameters),
+        }
+
+
+def tool(effect: Effect | EffectOf) -> Callable[[Method], Method]:
+    """Mark a method as a tool; `effect` feeds the guard, and may depend on the arguments."""
+
+    def mark(method: Method) -> Method:
+        method.__dict__["picoclaw_effect"] = effect
+        return method
+
+    return mark
+
+
+def tools_of(group: object) -> Iterable[Tool]:
+    """List the tools of an object, in the order of their definition."""
+    for name, method in vars(type(group)).items():
+        effect = getattr(method, "picoclaw_effect", None)
+        if effect is not None:
+            yield _tool(name, getattr(group, name), effect)
+
+
+def _tool(name: str, function: Callable[..., str], effect: Effect | EffectOf) -> Tool:
+    annotations = getattr(function, "__annotations__", {})
+    return Tool(
+        name=name,
+        description=" ".join((function.__doc__ or "").split()),
+        parameters=parameters(function, _HIDDEN),
+        effect=effect if callable(effect) else _always(effect),
+        function=function,
+        wants_caller="caller" in annotations,
+    )
+
+
+def _always(effect: Effect) -> EffectOf:
+    return lambda _arguments: effect
+
+
+class Toolset:
+    """The tools of this board and configuration, and the one way to call them."""
+
+    def __init__(
+        self,
+        groups: Iterable[object],
+        *,
+        guard: Callable[[Effect, ToolCall, Caller], None],
+        journal: Callable[[ToolCall, Caller], None],
+        longest_result: int,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
+        """Collect the groups' tools.
+
+        `guard(effect, call, caller)` raises Denied to stop a call; `journal(call, caller)` writes down an act
+        durably before it is done; `longest_result` is in characters; `secrets` never appear in a result.
+        """
+        self._tools = {t.name: t for group in groups for t in tools_of(group)}
+        self._guard = guard
+        self._journal = journal
+        self._longest_result = longest_result
+        self._secrets = tuple(s for s in secrets if len(s) >= _SHORTEST_SECRET)
+
+    def definitions(self) -> tuple[dict[str, Any], ...]:
+        """Describe every tool, always in the same order."""
+        return tuple(t.definition() for t in self._tools.values())
+
+    def call(self, call: ToolCall, caller: Caller) -> str:
+        """Run one call and return its result, cut to size; what goes wrong is the result, beginning `error:`."""
+        try:
+            found = self._find(call)
+            arguments = self._checked(found, call)
+            self._admit(found, call, arguments, caller)
+            extra = {"caller": caller} if found.wants_caller else {}
+            result = found.function(**arguments, **extra)
+        except PicoclawError as error:
+            result = f"error: {error}"
+        except Exception as error:  # noqa: BLE001 - a tool must not end the turn
+            result = f"error: {call.name} failed unexpectedly: {type(error).__name__}: {error}"
+        return self._presentable(result)
+
+    def _find(self, call: ToolCall) -> Tool:
+        if call.name not in self._tools:
+            raise ToolError(f"there is no tool {call.name!r}{nearest(call.name, self._tools)}")
+        return self._tools[call.name]
+
+    def _checked(self, found: Tool, call: ToolCall) -> dict[str, Any]:
+        if call.broken:
+            raise ToolError(
+                f"the arguments of {call.name} are not a JSON object: {call.broken[:200]!r}; send them again"
+            )
+        try:
+            return check(found.parameters, call.arguments)
+        except Unfit as error:
+            raise ToolError(f"argument {error}") from None
+
+    def _admit(self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller) -> None:
+        effect = found.effect(arguments)
+        exact = ToolCall(call.id, call.name, arguments)
+        self._guard(effect, exact, caller)
+        if effect != "read":
+            self._journal(exact, caller)
+
+    def _presentable(self, result: str) -> str:
+        """Without secrets and lone surrogates (from file names that are not UTF-8), and with its middle cut out."""
+        result = result.encode("utf-8", "replace").decode()
+        for secret in self._secrets:
+            result = result.replace(secret, "[secret]")
+        if len(result) <= self._longest_result:
+            return result
+        tail = self._longest_result // 4
+        note = f"[cut: {len(result) - self._longest_result} characters left out here; ask for a smaller part]"
+        return f"{result[: self._longest_result - tail]}\n{note}\n{result[len(result) - tail :]}"

@@ -1,0 +1,63 @@
+"""The owner's folders and files: made when first needed, seeded from templates, never overwritten."""
+
+from pathlib import Path
+from typing import Any
+
+from picoclaw.disk import create, explain
+from picoclaw.errors import ConfigError
+from picoclaw.resources import shipped
+
+
+def prepare(home: Path) -> list[Path]:
+    """Make the home (mode 0700), the workspace and the seeded files that are missing; returns what was made."""
+    made = []
+    try:
+        for folder in (home, home / "workspace", home / "workspace" / "memory"):
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700, parents=True)
+                made.append(folder)
+        for source, target in _seeds(home):
+            if not target.exists() and create(target, source.read_bytes()):
+                made.append(target)
+    except OSError as error:
+        name = error.filename or home
+        raise ConfigError(f"{name} cannot be made: {explain(error)}; or set PICOCLAW_HOME to another folder") from None
+    return made
+
+
+def _seeds(home: Path) -> list[tuple[Path, Path]]:
+    templates = shipped("templates")
+    seeds = [(templates / "config.toml", home / "config.toml")]
+    return seeds + [(path, home / "workspace" / path.name) for path in sorted((templates / "workspace").glob("*.md"))]
+
+
+def intent_tables(workspace: Path) -> dict[str, dict[str, Any]]:
+    """Read what the matcher knows: the shipped files, then the owner's in `workspace/intents/`, by their path."""
+    import tomllib
+
+    folders = (shipped("templates") / "intents", workspace / "intents")
+    tables = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("*.toml"))):
+        try:
+            tables[str(path)] = tomllib.loads(path.read_bytes().decode())
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+    return tables
+
+
+class Prompts:
+    """The owner's wording where there is one (`workspace/prompts/NAME.md`), else the shipped one."""
+
+    def __init__(self, workspace: Path) -> None:
+        """Reads nothing yet."""
+        self._folders = (workspace / "prompts", shipped("templates") / "prompts")
+
+    def __getitem__(self, name: str) -> str:
+        """Return a template's text; raises ConfigError when the file cannot be read."""
+        path = next((f / f"{name}.md" for f in self._folders if (f / f"{name}.md").is_file()), None)
+        if path is None:
+            raise ConfigError(f"the prompt template {name}.md is missing; reinstall picoclaw")
+        try:
+            return path.read_text().rstrip("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} cannot be read as UTF-8 text: {error}") from None

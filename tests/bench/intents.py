@@ -1,0 +1,76 @@
+"""How often the intents choose the right tool, and how long it takes: `python tests/bench/intents.py [file.json]`."""
+
+import json
+import sys
+import time
+import tomllib
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from picoclaw.providers.matcher import Match, Matcher  # noqa: E402 - a checkout need not be installed
+
+SHIPPED = ROOT / "templates" / "intents" / "en.toml"
+CORPUS = ROOT / "tests" / "data" / "intents_dev.json"
+
+
+def judge(match: Match | None, case: dict[str, Any]) -> str:
+    """What is wrong with the match, or nothing."""
+    called = match.tool if match and not match.missing else ""
+    if called != case["tool"]:
+        return f"wanted {case['tool'] or 'no tool'}, got {called or 'none'}"
+    expected = case.get("arguments", {}).items()
+    wrong = {name: value for name, value in expected if match and match.arguments.get(name) != value}
+    return f"wanted {wrong}, got {match.arguments}" if match and wrong else ""
+
+
+def accuracy(matcher: Matcher, cases: list[dict[str, Any]]) -> None:
+    """Print the misses, and for each kind how many tools and how many whole calls were right."""
+    total: Counter[str] = Counter()
+    tools: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    for case in cases:
+        wrong = judge(matcher.match(case["text"]), case)
+        total[case["kind"]] += 1
+        tools[case["kind"]] += not wrong or "{" in wrong[:8]
+        calls[case["kind"]] += not wrong
+        if wrong:
+            print(f"  {case['kind']}: {case['text']!r}: {wrong}")
+    for kind, number in total.items():
+        print(f"{kind:9} tool {tools[kind]}/{number}, with arguments {calls[kind]}/{number}")
+
+
+def cost(cases: list[dict[str, Any]]) -> None:
+    """Print the CPU time to load, to the first answer of each kind, and of a match."""
+    marks = [time.process_time()]
+    data = tomllib.loads(SHIPPED.read_text("utf-8"))
+    marks.append(time.process_time())
+    matcher = Matcher([data])
+    marks.append(time.process_time())
+    for text in ("how warm is the greenhouse?", "do my tomatoes need a blanket tonight?"):
+        matcher.match(text)
+        marks.append(time.process_time())
+    spans = [f"{(after - before) * 1000:.1f}" for before, after in pairwise(marks)]
+    print("ms: TOML {}, compile {}, first by template {}, first by example {}".format(*spans))
+    each = []
+    for case in cases:
+        start = time.perf_counter()
+        matcher.match(case["text"])
+        each.append((time.perf_counter() - start) * 1000)
+    print(f"ms a match: mean {sum(each) / len(each):.2f}, longest {max(each):.2f}")
+
+
+def main() -> None:
+    """Measure one file of cases."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else CORPUS
+    cases = json.loads(path.read_text("utf-8"))
+    accuracy(Matcher([tomllib.loads(SHIPPED.read_text("utf-8"))]), cases)
+    cost(cases)
+
+
+if __name__ == "__main__":
+    main()

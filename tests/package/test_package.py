@@ -1,0 +1,86 @@
+"""The built package, without the checkout around it: sdist -> wheel -> clean environment -> run from `/`."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*command, **options):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The sdist of this checkout, and the wheel that is built from the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
+    return next(folder.glob("*.tar.gz")), next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """A clean environment with the wheel and what it asks for, and nothing else."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder / "env", with_pip=True)
+    run(folder / "env/bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", built[1])
+    return folder
+
+
+def environment(folder):
+    return {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+
+
+def test_wheel_holds_what_ships_beside_the_code(built):
+    with zipfile.ZipFile(built[1]) as wheel:
+        names = set(wheel.namelist())
+    shipped = [p for p in (*ROOT.glob("templates/**/*"), *ROOT.glob("tools/hw/*.py")) if p.is_file()]
+    assert len(shipped) > 10
+    for path in shipped:
+        assert f"picoclaw/shipped/{path.relative_to(ROOT)}" in names
+    code = {str(p.relative_to(ROOT)) for p in ROOT.glob("picoclaw/**/*.py")}
+    assert code <= names
+    assert not [n for n in names if n.startswith(("tests/", "docs/"))]
+
+
+def test_sdist_holds_the_tests_and_the_licence(built):
+    with tarfile.open(built[0]) as sdist:
+        names = {n.partition("/")[2] for n in sdist.getnames()}
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "Makefile", "tests/package/test_package.py"} <= names
+
+
+def test_runs_from_anywhere(installed):
+    picoclaw = installed / "env/bin/picoclaw"
+    where = {"cwd": "/", "env": environment(installed)}
+    assert run(picoclaw, "--version", **where).startswith("picoclaw ")
+    told = json.loads(run(picoclaw, "chat", "--board", "sim", "-m", "how warm is it?", "--json", **where))
+    assert told["simulated"]
+    assert [t["name"] for t in told["turn"]["tools"]] == ["sensor_read"]
+    assert "°C" in told["reply"]
+    assert "0x76 answers" in run(picoclaw, "tool", "i2c", '{"action": "scan"}', "--board", "sim", **where)
+    run(picoclaw, "prompt", "--json", **where)
+    run(picoclaw, "doctor", "--board", "sim", **where)
+
+
+def test_a_driver_runs_on_the_bench(installed):
+    driver = next(installed.glob("env/lib/python*/site-packages/picoclaw/shipped/tools/hw/bme280.py"))
+    said = run(installed / "env/bin/python", driver, "--sim", cwd="/", env=environment(installed))
+    assert said.startswith("temperature ")
+
+
+def test_asks_for_few_packages(installed):
+    listed = json.loads(run(installed / "env/bin/python", "-m", "pip", "list", "--format", "json"))
+    names = {p["name"].lower() for p in listed} - {"pip", "setuptools"}
+    assert len(names) <= 14, names
+    size = sum(f.stat().st_size for f in (installed / "env/lib").rglob("*") if f.is_file() and "/pip" not in str(f))
+    assert size < 25_000_000

@@ -1,0 +1,87 @@
+"""A person at a terminal: types into a real pty and waits until something is on the screen."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).resolve().parents[1]
+PICOCLAW = [sys.executable, "-m", "picoclaw"]
+
+
+def environment(home, **more):
+    """What a fresh user has, with the home folder somewhere harmless."""
+    kept = {name: os.environ[name] for name in ("PATH", "VIRTUAL_ENV", "PYTHONPATH") if name in os.environ}
+    return {**kept, "HOME": str(home), "LANG": "C.UTF-8", "PICOCLAW_HOME": str(home / "picoclaw"), **more}
+
+
+def picoclaw(home, *words, stdin="", timeout=60, **more):
+    """Run a command to its end."""
+    return subprocess.run(
+        [*PICOCLAW, *words],
+        env=environment(home, **more),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd="/",
+    )
+
+
+class Person:
+    """Someone at a terminal of a given width."""
+
+    def __init__(self, home, *words, columns=80, **more) -> None:
+        self.seen = ""
+        self._pid, self._screen = pty.fork()
+        if self._pid == 0:
+            os.chdir("/")
+            wide = environment(home, TERM="xterm", COLUMNS=str(columns), **more)
+            os.execvpe(PICOCLAW[0], [*PICOCLAW, *words], wide)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+        os.close(self._screen)
+
+    def types(self, text):
+        os.write(self._screen, text.encode())
+
+    def sees(self, text, seconds=20):
+        """Wait for a text after what was seen before; returns everything up to and with it."""
+        until = time.monotonic() + seconds
+        while text not in self.seen:
+            left = until - time.monotonic()
+            assert left > 0, f"{text!r} did not appear in {self.seen!r}"
+            if select.select([self._screen], [], [], left)[0]:
+                try:
+                    self.seen += os.read(self._screen, 65_536).decode("utf-8", "replace")
+                except OSError:
+                    assert text in self.seen, f"{text!r} did not appear before the end of {self.seen!r}"
+        before, found, self.seen = self.seen.partition(text)
+        return before + found
+
+    def leaves(self, seconds=20):
+        """Wait for the program's end; returns its exit code."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            done, status = os.waitpid(self._pid, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            if select.select([self._screen], [], [], 0.05)[0]:
+                try:
+                    self.seen += os.read(self._screen, 65_536).decode("utf-8", "replace")
+                except OSError:
+                    time.sleep(0.05)
+        raise AssertionError("it did not end")

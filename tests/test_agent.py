@@ -1,0 +1,416 @@
+"""The loop: whatever a model, a tool or a person does, the turn ends and its conversation stays valid."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from scripted import CALLER, PROMPTS, Clock, Scripted, Step, Toolbox, calls, says, toolset_of
+from validity import check_body, check_conversation
+
+from picoclaw.agent import Agent
+from picoclaw.config import LimitsConfig
+from picoclaw.errors import ContextOverflow, DeadlinePassed, Refused, TurnStopped, Unavailable
+from picoclaw.messages import Event, Message, Notice, Request, Text, ToolCall, ToolRun, Turn, Usage
+from picoclaw.prompt import fill
+from picoclaw.providers import wire
+
+MEASURE = ToolCall("a", "measure", {"quantity": "temperature"})
+SWITCH = ToolCall("b", "switch", {"pin": 17, "on": True})
+EARLIER = ((Message("user", "hello"), Message("assistant", "Hello.")),)
+
+
+class Bench:
+    """An agent with a scripted provider, a toolbox and a clock, all of which can be looked at afterwards."""
+
+    def __init__(
+        self,
+        *answers: Iterable[Step],
+        limits: LimitsConfig | None = None,
+        window: int = 32_768,
+        clock: Clock | None = None,
+        earlier: Sequence[tuple[Message, ...]] = (),
+    ) -> None:
+        self.clock = clock or Clock()
+        self.provider = Scripted(*answers)
+        self.toolbox = Toolbox(self.clock)
+        self.heard: list[Event | ToolRun] = []
+        self.earlier = earlier
+        self.agent = Agent(
+            self.provider,
+            toolset_of(self.toolbox, longest_result=100_000),
+            PROMPTS,
+            limits or LimitsConfig(),
+            window,
+            100,
+            self.clock,
+        )
+
+    def turn(self, text: str = "how warm is it?", stopping: Callable[[], bool] = lambda: False) -> Turn:
+        turn = self.agent.turn("Be brief.", self.earlier, text, CALLER, self.heard.append, stopping)
+        check_conversation(turn.messages)
+        assert turn.messages[0] == Message("user", text)
+        assert turn.messages[-1].text == turn.reply
+        shown = (*(m for one in self.earlier for m in one), *turn.messages, Message("user", "and now?"))
+        check_body(wire.body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
+        return turn
+
+    def results(self, turn: Turn) -> list[str]:
+        return [m.text for m in turn.messages if m.role == "tool"]
+
+    def last_asked(self) -> str:
+        return self.provider.requests[-1].messages[-1].text
+
+
+def stop_after(bench: Bench, kind: type[Any], count: int = 1) -> Callable[[], bool]:
+    """A person who says stop when `count` events of a kind were shown."""
+    return lambda: sum(isinstance(event, kind) for event in bench.heard) >= count
+
+
+def test_a_plain_answer() -> None:
+    bench = Bench(says("It is warm."), earlier=EARLIER)
+    turn = bench.turn()
+    assert (turn.reply, turn.steps, turn.stopped, turn.provider) == ("It is warm.", 1, "", "scripted")
+    assert turn.usage == Usage(7, 3)
+    request = bench.provider.requests[0]
+    assert request.system == "Be brief."
+    assert request.messages == (*EARLIER[0], Message("user", "how warm is it?"))
+    assert {t["name"] for t in request.tools} >= {"measure", "switch"}
+    assert request.deadline == 1000.0 + LimitsConfig().seconds
+
+
+def test_tools_run_in_order_and_their_results_go_back() -> None:
+    bench = Bench(calls(MEASURE, SWITCH), calls(ToolCall("c", "measure", {"quantity": "light"})), says("Done."))
+    turn = bench.turn()
+    assert bench.toolbox.used == [("measure", "temperature"), ("switch", 17, True), ("measure", "light")]
+    assert bench.results(turn) == ["temperature 21.4", "pin 17 is on", "light 21.4"]
+    assert (turn.tools[0].name, turn.tools[0].result) == ("measure", "temperature 21.4")
+    assert (turn.reply, turn.steps, turn.usage) == ("Done.", 3, Usage(21, 9))
+    assert [m.role for m in bench.provider.requests[1].messages] == ["user", "assistant", "tool", "tool"]
+
+
+def test_what_is_heard_comes_in_order() -> None:
+    bench = Bench(calls(MEASURE, text="One moment."), says("21"))
+    bench.turn()
+    kinds = [type(event).__name__ for event in bench.heard]
+    assert kinds == ["Text", "End", "ToolCall", "ToolRun", "Text", "Text", "End"]
+
+
+def test_text_beside_calls_is_kept() -> None:
+    turn = Bench(calls(MEASURE, text="One moment."), says("21")).turn()
+    assert turn.messages[1].text == "One moment."
+    assert turn.reply == "21"
+
+
+def test_notice_of_the_provider_is_handed_on() -> None:
+    turn = Bench([Notice("answered without a model"), *says("21")]).turn()
+    assert turn.notice == Notice("answered without a model")
+    assert not turn.stopped
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (ToolCall("a", "measur"), "measure"),
+        (ToolCall("a", ""), "no tool ''"),
+        (ToolCall("a", "no such/tool\n"), "no tool"),
+        (ToolCall("a", "x" * 300), "no tool"),
+        (ToolCall("a", "switch", {"pin": "seventeen", "on": True}), "pin"),
+        (ToolCall("a", "switch", {"pin": 17}), "on"),
+        (ToolCall("a", "switch", {}, '{"pin": 1'), '{"pin": 1'),
+        (ToolCall("a", "fail"), "wake it first"),
+        (ToolCall("a", "explode"), "ZeroDivisionError"),
+    ],
+    ids=lambda value: value.name[:12] if isinstance(value, ToolCall) else "",
+)
+def test_a_call_that_fails_is_told_to_the_model(call: ToolCall, told: str) -> None:
+    bench = Bench(calls(call), says("I could not."))
+    turn = bench.turn()
+    assert bench.results(turn)[0].startswith("error: ")
+    assert told in bench.results(turn)[0]
+    assert (turn.reply, turn.stopped) == ("I could not.", "")
+    assert not [use for use in bench.toolbox.used if use[0] == "switch"]
+
+
+def test_a_failing_call_does_not_keep_the_next_from_running() -> None:
+    bench = Bench(calls(ToolCall("a", "explode"), SWITCH), says("ok"))
+    bench.turn()
+    assert bench.toolbox.used == [("explode",), ("switch", 17, True)]
+
+
+def test_half_a_character_in_a_result_is_replaced() -> None:
+    bench = Bench(calls(ToolCall("a", "garble")), says("ok"))
+    assert bench.results(bench.turn()) == ["caf?.txt"]
+
+
+def test_duplicate_call_ids_in_one_message() -> None:
+    twice = (MEASURE, ToolCall("a", "switch", {"pin": 1, "on": False}))
+    bench = Bench(calls(*twice), says("ok"))
+    turn = bench.turn()
+    assert bench.results(turn) == ["temperature 21.4", "pin 1 is off"]
+    body = wire.body(bench.provider.requests[1], "m", stream=False)
+    check_body(body)
+    assert [m["content"] for m in body["messages"][-2:]] == ["temperature 21.4", "pin 1 is off"]
+
+
+@pytest.mark.parametrize("answer", [says(""), says(" \n"), []])
+def test_an_empty_answer_is_named(answer: list[Step]) -> None:
+    turn = Bench(answer).turn()
+    assert (turn.reply, turn.stopped) == ("[empty]", "")
+
+
+def test_an_answer_cut_at_its_limit_says_so() -> None:
+    turn = Bench(says("It is wa", finish="length")).turn()
+    assert turn.reply == "It is wa\n[cut at 100 tokens]"
+
+
+# Limits
+
+
+def rounds(count: int) -> list[list[Step]]:
+    return [calls(ToolCall("a", "measure", {"quantity": f"number {i}"})) for i in range(count)]
+
+
+def test_step_limit_gets_a_last_word_without_tools() -> None:
+    bench = Bench(*rounds(3), says("Got as far as 3."), limits=LimitsConfig(steps=3))
+    turn = bench.turn()
+    assert (turn.stopped, turn.reply, turn.steps) == ("steps", "Got as far as 3.", 4)
+    assert bench.provider.requests[-1].tools == ()
+    assert bench.last_asked().endswith("\n\nLast step: the limit of 3 steps is reached.")
+
+
+def test_token_limit() -> None:
+    bench = Bench(calls(MEASURE, usage=Usage(90, 10)), says("So far."), limits=LimitsConfig(tokens=100))
+    assert (bench.turn().stopped, bench.provider.requests[-1].tools) == ("tokens", ())
+
+
+def test_time_limit_after_a_slow_tool() -> None:
+    slow = ToolCall("a", "dawdle", {"seconds": 61})
+    bench = Bench(calls(slow), says("It took long."), limits=LimitsConfig(seconds=60))
+    turn = bench.turn()
+    assert (turn.stopped, turn.reply) == ("seconds", "It took long.")
+    assert bench.provider.requests[-1].deadline == 1061 + 60
+
+
+def test_time_limit_between_the_calls_of_one_message() -> None:
+    slow = [ToolCall("a", "dawdle", {"seconds": 40 + i}) for i in range(4)]
+    bench = Bench(calls(*slow), says("It took long."), limits=LimitsConfig(seconds=60))
+    turn = bench.turn()
+    assert turn.stopped == "seconds"
+    assert len(bench.toolbox.used) == 2
+    assert [r.partition("\n")[0] for r in bench.results(turn)[2:]] == ["error: not run"] * 2
+
+
+@pytest.mark.parametrize("said", ["", "It is wa"])
+def test_time_limit_in_the_middle_of_an_answer(said: str) -> None:
+    cut: list[Step] = [*([Text(said)] if said else []), DeadlinePassed("too long")]
+    bench = Bench(cut, says("I ran out of time."), limits=LimitsConfig(seconds=60))
+    turn = bench.turn()
+    assert (turn.stopped, turn.reply) == ("seconds", "I ran out of time.")
+    assert [m.text for m in turn.messages if m.role == "assistant"] == [*([said] if said else []), turn.reply]
+
+
+@pytest.mark.parametrize(
+    ("last", "reply"),
+    [
+        ([Unavailable("gone")], "[unfinished: the limit of 1 steps is reached; used measure; newest temperature 21.4]"),
+        ([DeadlinePassed("late")], "[unfinished: the limit of 1 steps"),
+        (says(""), "[unfinished: the limit of 1 steps"),
+        (calls(SWITCH), "[unfinished: the limit of 1 steps"),
+        ([Text("Half an ans"), Unavailable("gone")], "Half an ans\n[unfinished: the limit of 1 steps"),
+        ([Text("Half"), *calls(SWITCH)], "Half"),
+    ],
+    ids=["error", "late", "empty", "calls", "half", "text and calls"],
+)
+def test_last_word_that_fails(last: list[Step], reply: str) -> None:
+    bench = Bench(calls(MEASURE), last, limits=LimitsConfig(steps=1))
+    turn = bench.turn()
+    assert turn.stopped == "steps"
+    assert turn.reply.startswith(reply)
+    assert bench.toolbox.used == [("measure", "temperature")]
+
+
+def test_last_word_failing_before_any_tool() -> None:
+    turn = Bench([DeadlinePassed("late")], [Unavailable("gone")]).turn()
+    assert turn.reply == "[unfinished: the limit of 300 seconds is reached; used nothing; newest none]"
+    assert turn.notice == Notice("gone", failed=True)
+
+
+@pytest.mark.parametrize("last", [[TurnStopped()], [KeyboardInterrupt()], [Text("Half"), KeyboardInterrupt()]])
+def test_stop_during_the_last_word(last: list[Step]) -> None:
+    turn = Bench(calls(MEASURE), last, limits=LimitsConfig(steps=1)).turn()
+    assert turn.stopped == "stopped"
+    assert turn.reply.endswith("[stopped]")
+
+
+def test_the_same_call_three_times_is_not_made_again() -> None:
+    bench = Bench(calls(MEASURE), calls(MEASURE), calls(MEASURE), says("It stays at 21.4."))
+    turn = bench.turn()
+    assert (turn.stopped, turn.reply) == ("repeated", "It stays at 21.4.")
+    assert len(bench.toolbox.used) == 2
+    assert bench.results(turn)[-1].startswith("error: made 2 times already")
+
+
+def test_the_same_call_three_times_in_one_message() -> None:
+    bench = Bench(calls(MEASURE, MEASURE, MEASURE), says("ok"))
+    assert (bench.turn().stopped, len(bench.toolbox.used)) == ("repeated", 2)
+
+
+def test_the_same_broken_call_is_a_repetition_too() -> None:
+    broken = ToolCall("a", "switch", {}, "{")
+    assert Bench(calls(broken), calls(broken), calls(broken), says("I give up.")).turn().stopped == "repeated"
+
+
+def test_alternating_calls_are_not_broken_out_of() -> None:
+    bench = Bench(*[calls(one) for _ in range(4) for one in (MEASURE, SWITCH)], says("Done."))
+    turn = bench.turn()
+    assert (turn.stopped, turn.reply, len(bench.toolbox.used)) == ("", "Done.", 8)
+
+
+def test_same_tool_with_other_arguments_is_no_repetition() -> None:
+    bench = Bench(*rounds(5), says("Done."))
+    assert (bench.turn().stopped, len(bench.toolbox.used)) == ("", 5)
+
+
+# Stop and Ctrl-C
+
+
+def test_stop_in_the_middle_of_an_answer_hangs_up_and_keeps_what_was_said() -> None:
+    bench = Bench([Text("It is "), Text("warm, "), Text("never said")])
+    turn = bench.turn(stopping=stop_after(bench, Text, 2))
+    assert (turn.stopped, turn.reply) == ("stopped", "It is warm, \n[stopped]")
+    assert bench.provider.hung_up == 1
+
+
+def test_stop_between_tools_leaves_the_rest_undone() -> None:
+    bench = Bench(calls(MEASURE, SWITCH, SWITCH))
+    turn = bench.turn(stopping=stop_after(bench, ToolRun))
+    assert bench.toolbox.used == [("measure", "temperature")]
+    assert bench.results(turn) == ["temperature 21.4", "error: not run", "error: not run"]
+    assert (turn.stopped, turn.reply) == ("stopped", "[stopped]")
+
+
+def test_stop_after_the_tools_makes_no_further_request() -> None:
+    bench = Bench(calls(MEASURE))
+    assert bench.turn(stopping=stop_after(bench, ToolRun)).stopped == "stopped"
+    assert len(bench.provider.requests) == 1
+
+
+def test_stop_before_anything() -> None:
+    bench = Bench()
+    turn = bench.turn(stopping=lambda: True)
+    assert (turn.reply, bench.provider.requests) == ("[stopped]", [])
+
+
+@pytest.mark.parametrize("before", [[], [Text("It is ")], [MEASURE]], ids=["silent", "text", "call"])
+def test_ctrl_c_while_the_model_answers(before: list[Step]) -> None:
+    bench = Bench([*before, KeyboardInterrupt()])
+    turn = bench.turn()
+    assert turn.stopped == "stopped"
+    assert turn.reply == ("It is \n[stopped]" if before == [Text("It is ")] else "[stopped]")
+    assert not bench.toolbox.used
+
+
+def test_ctrl_c_in_a_tool() -> None:
+    bench = Bench(calls(MEASURE, ToolCall("b", "interrupted"), SWITCH))
+    turn = bench.turn()
+    assert turn.stopped == "stopped"
+    assert bench.results(turn) == ["temperature 21.4", "error: not run", "error: not run"]
+    assert bench.toolbox.used == [("measure", "temperature"), ("interrupted",)]
+
+
+@pytest.mark.parametrize("kind", [Text, ToolCall, ToolRun])
+def test_ctrl_c_while_an_event_is_shown(kind: type[Any]) -> None:
+    bench = Bench(calls(MEASURE, SWITCH, text="One moment."), says("never"))
+
+    def shown(event: Event | ToolRun) -> None:
+        if isinstance(event, kind):
+            raise KeyboardInterrupt
+
+    turn = bench.agent.turn("", (), "hello", CALLER, shown)
+    check_conversation(turn.messages)
+    assert turn.stopped == "stopped"
+
+
+# Errors of the provider
+
+
+@pytest.mark.parametrize("error", [Unavailable("the server\nis away"), Refused("the server\nis away")])
+def test_an_error_at_once(error: BaseException) -> None:
+    turn = Bench([error]).turn()
+    assert (turn.stopped, turn.reply) == ("error", "[failed: the server is away]")
+    assert turn.notice == Notice("the server is away", failed=True)
+    assert [m.role for m in turn.messages] == ["user", "assistant"]
+
+
+def test_an_error_in_the_middle_of_an_answer_keeps_what_was_said() -> None:
+    turn = Bench([Text("It is "), Unavailable("broke off")]).turn()
+    assert turn.reply == "It is \n[failed: broke off]"
+
+
+def test_an_error_after_tools_keeps_their_results() -> None:
+    bench = Bench(calls(MEASURE), [Unavailable("away")])
+    turn = bench.turn()
+    assert (turn.stopped, bench.results(turn)) == ("error", ["temperature 21.4"])
+
+
+def test_calls_of_an_answer_that_broke_off_are_never_run() -> None:
+    bench = Bench([SWITCH, Unavailable("broke off")])
+    turn = bench.turn()
+    assert not bench.toolbox.used
+    assert not any(m.calls for m in turn.messages)
+
+
+# The window
+
+
+def history(turns: int, size: int = 400) -> tuple[tuple[Message, ...], ...]:
+    return tuple((Message("user", f"{i} " + "x" * size), Message("assistant", f"ok {i}")) for i in range(turns))
+
+
+def test_long_history_is_shortened_before_it_is_sent() -> None:
+    bench = Bench(says("ok"), window=1500, earlier=history(12))
+    turn = bench.turn()
+    assert turn.forgotten == 6
+    assert bench.provider.requests[0].messages[0].text.startswith("6 ")
+
+
+def test_overflow_takes_earlier_turns_first_and_results_next() -> None:
+    overflow: list[Step] = [ContextOverflow("too long")]
+    recite = ToolCall("a", "recite", {"characters": 2000})
+    bench = Bench(calls(recite), overflow, overflow, overflow, says("ok"), earlier=history(3, 10))
+    turn = bench.turn()
+    assert (turn.reply, turn.stopped, turn.forgotten) == ("ok", "", 3)
+    assert [len(r.messages) for r in bench.provider.requests[1:]] == [9, 5, 3, 3]
+    assert bench.results(turn) == ["x" * 1000 + "[shortened]"]
+
+
+def test_overflow_of_many_long_results_shortens_the_longest() -> None:
+    wanted = [ToolCall("a", "recite", {"characters": n}) for n in (600, 4000, 900)]
+    bench = Bench(calls(*wanted), [ContextOverflow("too long")], [ContextOverflow("too long")], says("ok"))
+    assert [len(text) for text in bench.results(bench.turn())] == [600, 1016, 900]
+
+
+def test_too_long_for_the_window_ends_in_one_clear_error() -> None:
+    recite = ToolCall("a", "recite", {"characters": 3000})
+    bench = Bench(calls(recite), *[[ContextOverflow("does not fit")]] * 40, earlier=history(9))
+    turn = bench.turn()
+    assert (turn.stopped, turn.reply) == ("error", "[failed: does not fit]")
+    assert len(bench.provider.requests) < 12
+
+
+def test_a_question_too_long_for_the_window() -> None:
+    bench = Bench([ContextOverflow("does not fit")], earlier=history(1), window=1024)
+    turn = bench.turn("y" * 10_000)
+    assert (turn.stopped, turn.forgotten) == ("error", 1)
+
+
+def test_the_templates_used_here_are_those_that_ship() -> None:
+    """A turn reads no template beside those above, and fills no other value into them."""
+    from picoclaw.resources import shipped
+
+    for name, text in PROMPTS.items():
+        values = {"tokens", "error", "reason", "count", "head", "tools", "result"}
+        shipped_text = (shipped("templates") / "prompts" / f"{name}.md").read_text()
+        used = {v for v in values if f"{{{v}}}" in shipped_text}
+        assert used <= {v for v in values if f"{{{v}}}" in text}, name
+        assert fill(shipped_text, dict.fromkeys(values, "?")).strip()

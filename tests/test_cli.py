@@ -1,0 +1,466 @@
+"""The commands, run as their user runs them: real processes, real servers, real terminals."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from model_server import ModelServer, call, page, refusal, reply, silence, truncated_stream
+from person import PICOCLAW, ROOT, Person, environment, picoclaw
+from validity import check_body
+
+SIMULATED = "[simulated board, not real values]"
+
+
+def chat(home, text, *words, server=None, **more):
+    """One question on the simulated board, with or without a model."""
+    if server is not None:
+        more |= {"PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"}
+    return picoclaw(home, "chat", "--board", "sim", *words, "-m", text, **more)
+
+
+def one_line(done):
+    """The only line on stderr."""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def degrees(text):
+    return float(re.search(r"(-?\d+\.\d+) °C", text)[1])
+
+
+def test_a_question_gets_a_simulated_temperature(tmp_path):
+    done = chat(tmp_path, "how warm is it?")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert -40 < degrees(done.stdout) < 85
+    assert "simulated" in done.stdout
+
+
+def test_json_has_the_whole_turn(tmp_path):
+    told = json.loads(chat(tmp_path, "how warm is it?", "--json").stdout)
+    assert set(told) == {"reply", "turn", "provider", "simulated"}
+    assert set(told["turn"]) == {"steps", "tools", "usage", "stopped"}
+    [run] = told["turn"]["tools"]
+    assert set(run) == {"name", "arguments", "result", "ms"}
+    assert (run["name"], run["arguments"]) == ("sensor_read", {"quantity": "temperature"})
+    assert f"{degrees(run['result'])}" in told["reply"]
+    assert (told["provider"], told["simulated"]) == ("intents", True)
+
+
+def test_home_is_private(tmp_path):
+    chat(tmp_path, "hello")
+    home = tmp_path / "picoclaw"
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert (home / "state.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_init_twice_changes_nothing(tmp_path):
+    assert picoclaw(tmp_path, "init").returncode == 0
+    config = tmp_path / "picoclaw/config.toml"
+    config.write_text("[limits]\nsteps = 3\n")
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "picoclaw").rglob("*")}
+    assert "nothing was changed" in picoclaw(tmp_path, "init").stdout
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "picoclaw").rglob("*")} == before
+
+
+def test_a_model_is_asked_once_for_a_plain_answer(tmp_path):
+    with ModelServer([reply("Hello you.")]) as server:
+        done = chat(tmp_path, "hello", server=server)
+    assert (done.returncode, done.stdout) == (0, f"Hello you.\n{SIMULATED}\n")
+    assert len(server.requests) == 1
+    check_body(server.requests[0].body)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_tool_rounds_share_one_connection(tmp_path, stream):
+    (tmp_path / "picoclaw").mkdir(mode=0o700)
+    (tmp_path / "picoclaw/config.toml").write_text(f"[model]\nstream = {str(stream).lower()}\n")
+    rounds = [reply("", call("list_dir", {"path": "memory"})), reply("", call("sensor_read")), reply("Done.")]
+    with ModelServer(rounds) as server:
+        told = json.loads(chat(tmp_path, "go", "--json", server=server).stdout)
+    assert (len(server.requests), server.connections) == (3, 1)
+    assert [t["name"] for t in told["turn"]["tools"]] == ["list_dir", "sensor_read"]
+    assert told["turn"]["usage"] == {"prompt_tokens": 21, "completion_tokens": 9}
+    assert (told["turn"]["steps"], told["turn"]["stopped"]) == (3, "")
+
+
+def test_the_next_turn_repeats_the_bytes_of_the_last(tmp_path):
+    rounds = [reply("", call("sensor_read")), reply("Warm."), reply("Still warm.")]
+    with ModelServer(rounds) as server:
+        chat(tmp_path, "how warm is it?", server=server)
+        chat(tmp_path, "and now?", server=server)
+    earlier, later = (server.requests[i].body for i in (1, 2))
+    assert later["messages"][: len(earlier["messages"])] == earlier["messages"]
+    assert later["tools"] == earlier["tools"]
+    check_body(later)
+
+
+def test_prompt_shows_what_is_sent(tmp_path):
+    with ModelServer([reply("Hello.")]) as server:
+        picoclaw(tmp_path, "init")
+        shown = json.loads(
+            picoclaw(tmp_path, "prompt", "-m", "hello", "--json", "--board", "sim", PICOCLAW_BASE_URL=server.url).stdout
+        )
+        chat(tmp_path, "hello", server=server)
+    sent = server.requests[0].body
+    shown["body"]["model"] = sent["model"]
+    minute = re.compile(r"\d\d:\d\d")
+    assert minute.sub("", json.dumps(shown["body"])) == minute.sub("", json.dumps(sent))
+
+
+def test_prompt_is_small(tmp_path):
+    for board in ("sim", "linux"):
+        shown = json.loads(picoclaw(tmp_path, "prompt", "--json", "--board", board).stdout)
+        assert shown["system_bytes"] < 2048
+        assert shown["tools_bytes"] < 6000
+    assert not (tmp_path / "picoclaw").exists()
+
+
+FAILURES = {
+    "wrong key": ([refusal(401, "bad key")], "401"),
+    "web page": ([page()] * 3, "captive portal"),
+    "cut stream": ([truncated_stream()] * 3, "broke off"),
+    "overloaded": ([refusal(503, "busy")] * 3, "503"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failing_model_gives_one_clear_line(tmp_path, name):
+    script, words = FAILURES[name]
+    with ModelServer(script) as server:
+        done = chat(tmp_path, "write me a poem about pumps", server=server)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert words in one_line(done)
+    with ModelServer([reply("I am back.")]) as server:
+        chat(tmp_path, "are you back?", server=server)
+    said = json.dumps(server.requests[0].body["messages"])
+    assert "poem about pumps" in said
+    check_body(server.requests[0].body)
+
+
+def test_the_matcher_stands_in_for_an_unreachable_model(tmp_path):
+    done = chat(tmp_path, "how warm is it?", PICOCLAW_BASE_URL="http://127.0.0.1:9/v1", PICOCLAW_MODEL="gone")
+    assert done.returncode == 0
+    assert -40 < degrees(done.stdout) < 85
+    assert "cannot be reached" in one_line(done)
+    assert "without a model" in one_line(done)
+
+
+def test_a_refused_key_is_answered_and_still_an_error(tmp_path):
+    with ModelServer([refusal(401, "bad key")]) as server:
+        done = chat(tmp_path, "how warm is it?", server=server, PICOCLAW_API_KEY="sk-very-secret")
+    assert done.returncode == 1
+    assert "°C" in done.stdout
+    assert "401" in one_line(done)
+    assert "sk-very-secret" not in done.stdout + done.stderr
+
+
+def test_a_secret_is_never_printed(tmp_path):
+    rounds = [reply("", call("exec", {"command": "env; tr '\\0' '\\n' </proc/$PPID/environ"})), reply("ok")]
+    with ModelServer(rounds) as server:
+        done = chat(tmp_path, "go", "--json", server=server, PICOCLAW_API_KEY="sk-very-secret")
+    assert done.returncode == 0
+    assert server.requests[0].headers["authorization"] == "Bearer sk-very-secret"
+    assert "sk-very-secret" not in done.stdout
+    assert "PICOCLAW_API_KEY=[secret]" in done.stdout  # of its parent's, and none in its own environment
+    assert done.stdout.count("PICOCLAW_API_KEY") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([], 2),
+        (["fly"], 2),
+        (["chat", "--json"], 2),
+        (["chat", "-m", "  "], 2),
+        (["tool", "sensor_read", "{"], 2),
+        (["tool", "sensor_read", "[1]"], 2),
+        (["tool", "no_such_tool"], 1),
+        (["tool", "read_file", '{"path": "../x"}'], 1),
+        (["chat", "--board", "moon", "-m", "x"], 2),
+        (["--version"], 0),
+        (["--help"], 0),
+    ],
+)
+def test_exit_codes(tmp_path, words, code):
+    done = picoclaw(tmp_path, *words)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert bool(done.stderr) == (code != 0)
+
+
+def broken_config(home):
+    (home / "config.toml").write_text("[limits]\nstep = 3\n")
+    return ["'step'", "config.toml", "'steps'"]
+
+
+def damaged_database(home):
+    (home / "state.db").write_bytes(b"not a database at all, but long enough to look at" * 40)
+    return ["state.db", "damaged", "nothing was changed"]
+
+
+def home_is_a_file(home):
+    home.rmdir()
+    home.write_text("x")
+    return [str(home)]
+
+
+def unknown_part(home):
+    (home / "config.toml").write_text('[sensors.porch]\npart = "bme999"\n')
+    return ["sensors.porch", "bme999", "bme280"]
+
+
+@pytest.mark.parametrize("spoil", [broken_config, damaged_database, home_is_a_file, unknown_part])
+def test_a_spoilt_home_gives_one_clear_line(tmp_path, spoil):
+    home = tmp_path / "picoclaw"
+    home.mkdir(mode=0o700)
+    words = spoil(home)
+    done = chat(tmp_path, "hello")
+    assert done.returncode == 1
+    assert all(word in one_line(done) for word in words)
+
+
+def test_a_full_disk_is_said_and_the_answer_is_given(tmp_path):
+    chat(tmp_path, "hello")
+    limit = f"ulimit -f 0; exec {shlex.join([*PICOCLAW, 'chat', '--board', 'sim', '-m', 'how warm is it?'])}"
+    done = subprocess.run(
+        ["/bin/bash", "-c", limit], env=environment(tmp_path), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "°C" in done.stdout
+    assert "could not be kept" in one_line(done)
+    assert chat(tmp_path, "how warm is it?").returncode == 0
+
+
+def test_a_missing_bus_says_how_to_enable_it(tmp_path):
+    (tmp_path / "picoclaw").mkdir(mode=0o700)
+    (tmp_path / "picoclaw/config.toml").write_text('[sensors.porch]\npart = "bme280"\nbus = 77\n')
+    done = picoclaw(tmp_path, "tool", "sensor_read", '{"sensor": "porch"}', "--board", "linux")
+    assert done.returncode == 1
+    assert "/dev/i2c-77" in done.stderr
+    assert "raspi-config" in done.stderr
+
+
+def test_a_pipe_is_answered_line_by_line(tmp_path):
+    done = picoclaw(tmp_path, "chat", "--board", "sim", stdin="how warm is it?\n\nscan the i2c bus\n")
+    assert done.returncode == 0
+    assert done.stdout.count(SIMULATED) == 2
+    assert "0x76 answers" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_ascii_terminals_work(tmp_path):
+    done = chat(tmp_path, "how warm is it?", PYTHONIOENCODING="ascii", LC_ALL="POSIX")
+    assert done.returncode == 0
+    assert "temperature" in done.stdout
+
+
+def test_control_characters_of_a_model_do_not_reach_the_terminal(tmp_path):
+    with ModelServer([reply("red \x1b[31m and \u202eback")]) as server:
+        done = chat(tmp_path, "hello", server=server)
+    assert "\x1b" not in done.stdout
+    assert "\\x1b[31m" in done.stdout
+
+
+def test_doctor_finds_what_is_wrong(tmp_path):
+    assert picoclaw(tmp_path, "doctor", "--board", "sim").returncode == 0
+    picoclaw(tmp_path, "init")
+    (tmp_path / "picoclaw").chmod(0o755)
+    done = picoclaw(tmp_path, "doctor", "--json", "--board", "sim")
+    assert done.returncode == 1
+    [bad] = [f for f in json.loads(done.stdout) if f["mark"] == "bad"]
+    assert bad["mend"] == f"chmod 700 {tmp_path / 'picoclaw'}"
+
+
+# ---- a terminal
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_conversation_on_a_terminal(tmp_path, columns):
+    with Person(tmp_path, "chat", "--board", "sim", columns=columns) as person:
+        person.sees("> ")
+        person.types("how warm is it?\r")
+        assert "· sensor_read" in person.sees("°C (")
+        person.sees("simulated")
+        person.sees("> ")
+        person.types("/help\r")
+        person.sees("/stop")
+        person.sees("> ")
+        person.types("\x04")
+        assert person.leaves() == 0
+
+
+def test_a_reminder_is_told_in_an_open_chat(tmp_path):
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("> ")
+        person.types("remind me in 1 second to water the plants\r")
+        person.sees("is kept for")
+        person.sees("Reminder: water the plants")
+
+
+@pytest.mark.parametrize("how", ["\x03", "/stop\r"])
+def test_a_turn_is_stopped_in_mid_stream(tmp_path, how):
+    script = [reply("word " * 2000, pause=0.02), reply("Ready again.")]
+    with ModelServer(script) as server, Person(tmp_path, "chat", PICOCLAW_BASE_URL=server.url) as person:
+        person.sees("> ")
+        person.types("tell me a story\r")
+        person.sees("word word")
+        person.types(how)
+        person.sees("[stopped by the user]", seconds=2)
+        assert server.hung_up.wait(5)
+        person.sees("> ")
+        person.types("and now?\r")
+        person.sees("Ready again.")
+    check_body(server.requests[1].body)
+    assert "[stopped by the user]" in json.dumps(server.requests[1].body)
+
+
+def test_ctrl_c_ends_a_running_command_and_the_conversation_is_valid(tmp_path):
+    both = [call("exec", {"command": "sleep 60"}, "a"), call("list_dir", {}, "b")]
+    script = [reply("", *both), reply("Ready again.")]
+    with ModelServer(script) as server, Person(tmp_path, "chat", PICOCLAW_BASE_URL=server.url) as person:
+        person.sees("> ")
+        person.types("sleep\r")
+        time.sleep(1)
+        person.types("\x03")
+        person.sees("stopped", seconds=3)
+        person.sees("> ")
+        person.types("and now?\r")
+        person.sees("Ready again.")
+    check_body(server.requests[1].body)
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [("y", "wrote f4 25"), ("n", "refused by the owner")])
+def test_a_bus_write_is_asked_for(tmp_path, answer, outcome):
+    write = call("i2c", {"action": "write", "address": "0x76", "register": "0xf4", "data": [0x25]})
+    with ModelServer([reply("", write), reply("Done.")]) as server:
+        with Person(tmp_path, "chat", "--board", "sim", PICOCLAW_BASE_URL=server.url) as person:
+            person.sees("> ")
+            person.types("start it\r")
+            shown = person.sees("[y/N] ")
+            person.types(f"{answer}\r")
+            person.sees("Done.")
+        assert '"address": 118' in shown
+        assert outcome in server.requests[1].said
+
+
+def test_nobody_is_asked_without_a_terminal(tmp_path):
+    write = call("i2c", {"action": "write", "address": "0x76", "register": "0xf4", "data": [0x25]})
+    with ModelServer([reply("", write), reply("Sorry.")]) as server:
+        chat(tmp_path, "start it", server=server)
+    assert "needs the owner's yes" in server.requests[1].said
+
+
+# ---- cut off
+
+
+def test_cut_off_between_any_two_steps(tmp_path):
+    """Killed while the model thinks at step 1, 2 or 3: what was answered stays, and the next chat opens."""
+    for step in range(3):
+        before = [reply("", call("sensor_read")), reply("", call("list_dir"))][:step]
+        with ModelServer([reply(f"answer {step}")]) as server:
+            chat(tmp_path, f"question {step}", server=server)
+        with ModelServer([*before, silence()]) as server:
+            given = environment(tmp_path, PICOCLAW_BASE_URL=server.url)
+            running = subprocess.Popen([*PICOCLAW, "chat", "--board", "sim", "-m", "doomed"], env=given)
+            while len(server.requests) <= step:
+                time.sleep(0.01)
+            running.send_signal(signal.SIGKILL)
+            assert running.wait(10) == -signal.SIGKILL
+    with ModelServer([reply("all there")]) as server:
+        assert chat(tmp_path, "what is there?", server=server).returncode == 0
+    said = json.dumps(server.requests[0].body)
+    assert all(f"{word} {step}" in said for step in range(3) for word in ("question", "answer"))
+    check_body(server.requests[0].body)
+
+
+def test_cut_off_inside_an_act_is_reported_and_not_repeated(tmp_path):
+    killing = call("exec", {"command": "echo once >> done.txt; kill -9 $PPID"})
+    with ModelServer([reply("", killing)]) as server:
+        assert chat(tmp_path, "go", server=server).returncode == -signal.SIGKILL
+    with ModelServer([reply("I see.")]) as server:
+        chat(tmp_path, "what happened?", server=server)
+        assert "outcome is unknown" in server.requests[0].said
+        assert "done.txt" in server.requests[0].said
+    with ModelServer([reply("Nothing.")]) as server:
+        chat(tmp_path, "and now?", server=server)
+        assert "outcome is unknown" not in server.requests[0].said
+    assert (tmp_path / "picoclaw/workspace/done.txt").read_text() == "once\n"
+
+
+def test_killed_at_any_moment(tmp_path):
+    """Turns that were answered before a kill -9 are all there afterwards, at 12 moments spread over a turn."""
+    answered = []
+    for i in range(12):
+        with ModelServer(
+            [reply("", call("append_file", {"path": "n.txt", "content": f"{i}\n"})), reply(f"answer {i}.")]
+        ) as server:
+            given = environment(tmp_path, PICOCLAW_BASE_URL=server.url)
+            words = [*PICOCLAW, "chat", "--board", "sim", "-m", f"question {i}."]
+            running = subprocess.Popen(words, env=given, stdout=subprocess.PIPE)
+            time.sleep(0.05 + i * 0.05)
+            running.kill()
+            said, _ = running.communicate(timeout=10)
+            answered += [i] if b"answer" in said else []
+    with ModelServer([reply("all there")]) as server:
+        assert chat(tmp_path, "what is there?", server=server).returncode == 0
+    said = json.dumps(server.requests[0].body)
+    assert all(f"question {i}." in said and f"answer {i}." in said for i in answered)
+    check_body(server.requests[0].body)
+
+
+# ---- the README
+
+
+def readme_commands():
+    text = (ROOT / "README.md").read_text()
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        yield from (line.partition("   #")[0].strip() for line in block.splitlines())
+
+
+@pytest.mark.parametrize("line", [c for c in readme_commands() if not c.startswith(("make", "export"))])
+def test_readme_commands_run(tmp_path, line):
+    words = shlex.split(line)
+    if words[0] == "picoclaw":
+        done = picoclaw(tmp_path, *words[1:])
+    else:
+        words = [PICOCLAW[0], *(w for w in words[1:] if w not in {"--bus", "1"}), "--sim"]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_readme_names_real_things():
+    text = (ROOT / "README.md").read_text()
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {"make chat", "make test"} <= set(readme_commands())
+    assert set(re.findall(r"^make (\w+)$", text, re.MULTILINE)) <= targets
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert link.startswith("http") or (ROOT / link).exists(), link
+    code = "".join(p.read_text() for p in (ROOT / "picoclaw").rglob("*.py"))
+    for variable in set(re.findall(r"\b(?:PICOCLAW|OPENAI|OPENROUTER)_[A-Z_]+\b", text)):
+        assert variable in code, variable
+
+
+def test_readme_sensor_is_a_setting_that_works(tmp_path):
+    [toml] = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "picoclaw").mkdir(mode=0o700)
+    Path(tmp_path / "picoclaw/config.toml").write_text(toml)
+    assert "°C" in picoclaw(tmp_path, "tool", "sensor_read", "--board", "sim").stdout
+
+
+def test_shipped_config_is_all_defaults(tmp_path):
+    """Uncommenting every line of the shipped config.toml gives settings that load."""
+    text = (ROOT / "templates/config.toml").read_text()
+    lines = [re.sub(r"^# (?=[a-z_]+ = |\[)", "", line) for line in text.splitlines()]
+    (tmp_path / "picoclaw").mkdir(mode=0o700)
+    (tmp_path / "picoclaw/config.toml").write_text("\n".join(lines))
+    done = picoclaw(tmp_path, "tools", "--board", "sim", PICOCLAW_BASE_URL="http://127.0.0.1:9/v1")
+    assert done.returncode == 0, done.stderr
+    assert os.environ.get("PICOCLAW_HOME") != str(tmp_path)

@@ -1,0 +1,296 @@
+"""The owner's settings: what is accepted, what is refused in which words, and where a key may go."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from picoclaw.config import OPENAI, OPENROUTER, Config, SensorConfig, home_folder, load
+from picoclaw.errors import ConfigError
+from picoclaw.resources import shipped
+from picoclaw.workspace import Prompts, prepare
+
+ELSEWHERE = "https://elsewhere.example/v1"
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+def settings(home, text="", secrets=None, mode=0o600, **environment):
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    if secrets is not None:
+        (home / "secrets.toml").write_text(secrets)
+        (home / "secrets.toml").chmod(mode)
+    return load({"PICOCLAW_HOME": str(home)} | environment)
+
+
+def refusal(home, text="", **more):
+    with pytest.raises(ConfigError) as caught:
+        settings(home, text, **more)
+    words = str(caught.value)
+    assert "\n" not in words
+    return words
+
+
+# --- config.toml ---
+
+
+def test_without_a_file_everything_has_its_default(home):
+    assert load({"PICOCLAW_HOME": str(home)}) == Config(home)
+    assert not home.exists()
+
+
+def test_the_shipped_file_changes_no_default(home):
+    assert settings(home, (shipped("templates") / "config.toml").read_bytes()) == Config(home)
+
+
+def test_every_commented_line_of_the_shipped_file_is_valid(home):
+    text = (shipped("templates") / "config.toml").read_text()
+    config = settings(home, re.sub(r"^# (?=\w+ = |\[)", "", text, flags=re.MULTILINE))
+    assert config.model.base_url
+    assert config.model.name
+    assert config.sensors == {"greenhouse": SensorConfig("bme280", 1, 0x76)}
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "key", "value"),
+    [
+        ("[model]\nbase_url = 'http://pi:8080/v1'", "model", "base_url", "http://pi:8080/v1"),
+        ("[model]\nbase_url = 'http://pi:8080/v1/'", "model", "base_url", "http://pi:8080/v1"),
+        ("[model]\ncontext_tokens = 4096", "model", "context_tokens", 4096),
+        ("[model]\ncontext_tokens = '4096'", "model", "context_tokens", 4096),
+        ("[model]\nidle_seconds = 30", "model", "idle_seconds", 30.0),
+        ("[model]\nstream = false", "model", "stream", False),
+        ("[model]\nstream = 'no'", "model", "stream", False),
+        ("[model]\nretries = 0", "model", "retries", 0),
+        ("[limits]\nseconds = 86400", "limits", "seconds", 86_400.0),
+        ("[board]\nkind = 'SIM'", "board", "kind", "sim"),
+        ("[tools]\nexec = 'ask'", "tools", "exec", "ask"),
+        ("[tools]\nextra_folders = ['/srv', '~/x']", "tools", "extra_folders", ["/srv", "~/x"]),
+    ],
+)
+def test_a_setting_is_taken(home, text, table, key, value):
+    found = getattr(getattr(settings(home, text), table), key)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("address", ["0x76", "118", "'0x76'", "118.0"])
+def test_a_sensor_is_taken(home, address):
+    config = settings(home, f"[sensors.porch]\npart = 'bme280'\naddress = {address}\n[sensors.attic]\npart = 'x'")
+    assert config.sensors == {"porch": SensorConfig("bme280", 1, 0x76), "attic": SensorConfig("x", 1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[modle]\nname = 'x'", "unknown table [modle]; did you mean 'model'?"),
+        ("[sensor.porch]\npart = 'x'", "unknown table [sensor]; did you mean 'sensors'?"),
+        ("[zigbee]", "unknown table [zigbee]; known: model, limits, board, tools"),
+        ("base_url = 'http://x'", "unknown table [base_url]"),
+        ("[model]\nbaseurl = 'x'", "[model]: unknown 'baseurl'; did you mean 'base_url'?"),
+        ("[model]\napi_key = 'x'", "[model]: unknown 'api_key'"),
+        ("[limits]\nstep = 3", "[limits]: unknown 'step'; did you mean 'steps'?"),
+        ("model = 'gpt'", "[model] must be a table, not 'gpt'"),
+        ("sensors = 3", "[sensors] must hold one table for each sensor"),
+        ("[sensors]\nporch = 'bme280'", "[sensors.porch] must be a table, not 'bme280'"),
+        ("[sensors.porch]\nbus = 1", "[sensors.porch]: 'part' is missing: the driver's name, such as bme280"),
+        ("[sensors.porch]\npart = 'x'\naddres = 8", "[sensors.porch]: unknown 'addres'; did you mean 'address'?"),
+        ("[sensors.porch]\npart = 'x'\naddress = 0x78", "'address' is 120, outside 8 to 119; 7-bit address"),
+        ("[sensors.porch]\npart = 'x'\naddress = 0", "'address' is 0, outside 8 to 119"),
+        ("[model]\ncontext_tokens = 'many'", "[model]: 'context_tokens' must be a whole number, not \"many\""),
+        ("[model]\ncontext_tokens = true", "'context_tokens' must be a whole number, not true"),
+        ("[model]\ncontext_tokens = 1000.5", "'context_tokens' must be a whole number, not 1000.5"),
+        ("[model]\ncontext_tokens = 1023", "'context_tokens' is 1023, outside 1024 to 10000000"),
+        ("[model]\ncontext_tokens = 0x" + "f" * 9000, "'context_tokens' is something too large to show, outside"),
+        ("[model]\ncontext_tokens = " + "9" * 9000, "is not valid TOML"),
+        ("[model]\nidle_seconds = nan", "'idle_seconds' must be a number"),
+        ("[model]\nidle_seconds = inf", "'idle_seconds' must be a number"),
+        ("[model]\nname = 1979-05-27", "'name' must be text"),
+        ("[model]\nname = ['a']", "'name' must be text"),
+        ("[model]\nstream = 1", "'stream' must be true or false, not 1"),
+        ("[board]\nkind = 'arduino'", "'kind' must be one of 'auto', 'linux', 'sim', not \"arduino\""),
+        ("[tools]\nextra_folders = '/srv'", "'extra_folders' must be a list"),
+        ("[tools]\nextra_folders = [1979-05-27]", "'extra_folders[0]' must be text"),
+        ("[model]\nbase_url = 'localhost:8080'", "base_url 'localhost:8080' must begin with http:// or https://"),
+        ("[model]\nbase_url = 'file:///etc/passwd'", "must begin with http:// or https://"),
+        ("[model\n", "is not valid TOML"),
+        ("[model]\nname = 'a'\nname = 'b'", "is not valid TOML"),
+        ("x = " + "[" * 5000, "is not valid TOML"),
+        (b"[model]\nname = '\xff\xfe'", "is not valid TOML"),
+        (b"\xef\xbb\xbf[model]\n", "is not valid TOML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(home, text, said):
+    words = refusal(home, text)
+    assert said in words
+    assert "base_url" in said or "http://" in said or words.startswith(f"{home}/config.toml")
+
+
+def test_a_config_that_cannot_be_read_is_named(home):
+    (home / "config.toml").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"config\.toml cannot be read: it is a folder"):
+        load({"PICOCLAW_HOME": str(home)})
+
+
+# --- the environment ---
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "base_url", "name"),
+    [
+        ("", {}, "", ""),
+        ("", {"PICOCLAW_BASE_URL": "http://pi:1/v1/"}, "http://pi:1/v1", ""),
+        ("[model]\nbase_url = 'http://a'", {"PICOCLAW_BASE_URL": "http://b"}, "http://b", ""),
+        ("[model]\nbase_url = 'http://a'", {"PICOCLAW_BASE_URL": ""}, "http://a", ""),
+        ("[model]\nbase_url = 'http://a'", {"OPENAI_BASE_URL": "http://b"}, "http://b", ""),
+        ("", {"OPENAI_BASE_URL": "http://b", "PICOCLAW_BASE_URL": "http://c"}, "http://c", ""),
+        ("[model]\nname = 'small'", {"PICOCLAW_MODEL": "big"}, OPENAI, "big"),
+        ("[model]\nname = 'small'", {}, OPENAI, "small"),
+        ("", {"PICOCLAW_MODEL": "big", "OPENROUTER_API_KEY": "r"}, OPENROUTER, "big"),
+    ],
+)
+def test_the_environment_wins(home, text, environment, base_url, name):
+    model = settings(home, text, **environment).model
+    assert (model.base_url, model.name) == (base_url, name)
+
+
+VENDORS = {"OPENAI_API_KEY": "openai-key", "OPENROUTER_API_KEY": "openrouter-key"}
+
+
+@pytest.mark.parametrize(
+    ("base_url", "environment", "key"),
+    [
+        (OPENAI, VENDORS, "openai-key"),
+        (OPENAI + "/", VENDORS, "openai-key"),
+        (OPENROUTER, VENDORS, "openrouter-key"),
+        (ELSEWHERE, VENDORS, ""),
+        (ELSEWHERE, VENDORS | {"PICOCLAW_API_KEY": "ours"}, "ours"),
+        (OPENAI, VENDORS | {"PICOCLAW_API_KEY": "ours"}, "ours"),
+        ("http://127.0.0.1:8080/v1", VENDORS, ""),
+        ("http://api.openai.com/v1", VENDORS, ""),
+        ("https://api.openai.com.evil.example/v1", VENDORS, ""),
+        ("https://api.openai.com@evil.example/v1", VENDORS, ""),
+        ("https://evil.example/https://api.openai.com/v1", VENDORS, ""),
+        ("https://openrouter.ai.evil.example/api/v1", VENDORS, ""),
+        (OPENAI, {"OPENROUTER_API_KEY": "openrouter-key"}, ""),
+        (OPENROUTER, {"OPENAI_API_KEY": "openai-key"}, ""),
+        ("", VENDORS | {"OPENAI_BASE_URL": ELSEWHERE}, "openai-key"),
+        (OPENROUTER, VENDORS | {"OPENAI_BASE_URL": ELSEWHERE}, "openai-key"),
+        ("", VENDORS | {"OPENAI_BASE_URL": ELSEWHERE, "PICOCLAW_BASE_URL": "http://pi/v1"}, ""),
+    ],
+)
+def test_a_vendors_key_goes_to_that_vendor_alone(home, base_url, environment, key):
+    config = settings(home, f"[model]\nbase_url = '{base_url}'", **environment)
+    assert config.api_key == key
+
+
+# --- secrets ---
+
+
+def test_the_key_comes_from_the_secrets_file(home):
+    assert settings(home, secrets='api_key = " sk-123\\n"').api_key == "sk-123"
+
+
+@pytest.mark.parametrize("secrets", ["", "# nothing yet\n", 'api_key = ""'])
+def test_no_key_is_no_error(home, secrets):
+    assert settings(home, secrets=secrets).api_key == ""
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o602, 0o660, 0o610])
+def test_secrets_that_others_can_read_are_refused(home, mode):
+    words = refusal(home, secrets='api_key = "sk-123"', mode=mode)
+    assert f"{home}/secrets.toml can be read by others (mode {mode:04o}): chmod 600 {home}/secrets.toml" == words
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        'api-key = "sk-123"',
+        'key = "sk-123"',
+        'api_key = "sk-123"\nother = "sk-123"',
+        'api_key = ["sk-123"]',
+        'api_key = { x = "sk-123" }',
+        "api_key = sk-123",
+        'api_key = "sk-123',
+        'api_key = "sk-123\\u00e9"',
+        'api_key = "sk-123\\nX-Header: x"',
+    ],
+)
+def test_a_secrets_file_that_is_wrong_is_named_and_not_shown(home, secrets):
+    words = refusal(home, secrets=secrets)
+    assert "secrets.toml" in words or "API key" in words
+    assert "sk-123" not in words
+
+
+def test_a_credential_of_systemd(home, tmp_path):
+    (tmp_path / "api_key").write_text("sk-systemd\n")
+    given = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    assert settings(home, secrets='api_key = "sk-file"', **given).api_key == "sk-systemd"
+    assert settings(home, **given, PICOCLAW_API_KEY="sk-env").api_key == "sk-env"
+
+
+def test_no_credential_of_systemd_is_no_error(home, tmp_path):
+    given = {"CREDENTIALS_DIRECTORY": str(tmp_path / "missing")}
+    assert settings(home, secrets='api_key = "sk-file"', **given).api_key == "sk-file"
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_a_credential_that_cannot_be_read_is_named(home, tmp_path, content):
+    path = tmp_path / "api_key"
+    path.mkdir() if content is None else path.write_bytes(content)
+    assert refusal(home, CREDENTIALS_DIRECTORY=str(tmp_path)).startswith(f"{path} cannot be read: it is")
+
+
+def test_a_printed_config_shows_no_key(home):
+    config = settings(home, "[model]\nname = 'x'", PICOCLAW_API_KEY="sk-123")
+    assert config.api_key == "sk-123"
+    assert "sk-123" not in repr(config) + str(config) + f"{config}"
+
+
+# --- folders ---
+
+
+def test_the_home_is_where_the_variable_says():
+    user = Path.home()
+    assert home_folder({}) == home_folder({"PICOCLAW_HOME": ""}) == user / ".picoclaw"
+    assert home_folder({"PICOCLAW_HOME": "~/claw"}) == user / "claw"
+    assert home_folder({"PICOCLAW_HOME": "/srv/claw"}) == Path("/srv/claw")
+    assert home_folder({"PICOCLAW_HOME": "claw"}) == Path.cwd() / "claw"
+
+
+def test_a_home_of_nobody_is_an_error():
+    with pytest.raises(ConfigError, match="~no-such-user"):
+        load({"PICOCLAW_HOME": "~no-such-user/claw"})
+
+
+def test_the_workspace_is_seeded_once_and_never_overwritten(home):
+    made = prepare(home)
+    assert {home, home / "workspace", home / "config.toml"} <= set(made)
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert (home / "config.toml").stat().st_mode & 0o777 == 0o600
+    (home / "config.toml").write_text("# mine\n")
+    assert prepare(home) == []
+    assert (home / "config.toml").read_text() == "# mine\n"
+
+
+def test_a_home_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"file/home cannot be made: .*set PICOCLAW_HOME"):
+        prepare(tmp_path / "file/home")
+
+
+def test_the_owners_wording_wins_over_the_shipped_one(tmp_path):
+    prompts = Prompts(tmp_path)
+    shipped_text = prompts["empty"]
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts/empty.md").write_text("Nothing was said.\n\n")
+    assert prompts["empty"] == "Nothing was said." != shipped_text
+    (tmp_path / "prompts/empty.md").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"empty\.md cannot be read as UTF-8"):
+        prompts["empty"]
+    with pytest.raises(ConfigError, match=r"no_such_prompt\.md is missing"):
+        prompts["no_such_prompt"]

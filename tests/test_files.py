@@ -1,0 +1,377 @@
+"""The file tools on real files: what is read, what is written, and which paths are refused."""
+
+import os
+import stat
+import tracemalloc
+from datetime import UTC, datetime
+
+import pytest
+
+from picoclaw.messages import Caller, ToolCall
+from picoclaw.tools.files import Files
+from picoclaw.tools.toolset import Toolset
+
+CALLER = Caller("test", "owner", datetime(2026, 7, 1, tzinfo=UTC), print)
+
+
+class Desk:
+    """A workspace beside a folder of somebody else's, and the tools that work in it."""
+
+    def __init__(self, base, extra=()):
+        self.path = base / "workspace"
+        self.outside = base / "outside"
+        for folder in (self.path, self.outside):
+            folder.mkdir(exist_ok=True)
+        (self.outside / "secret.txt").write_text("do not look\n")
+        files = Files(self.path, [str(folder) for folder in extra])
+        self.toolset = Toolset([files], guard=lambda *_: None, journal=lambda *_: None, longest_result=1_000_000)
+
+    def __call__(self, tool, /, **arguments):
+        return self.toolset.call(ToolCall("c1", tool, arguments), CALLER)
+
+    def put(self, name, content):
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def names(self):
+        return sorted(str(p.relative_to(self.path)) for p in self.path.rglob("*"))
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path)
+
+
+# --- reading ---
+
+TEN = "".join(f"line {i}\n" for i in range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("content", "asked", "shown"),
+    [
+        ("one\ntwo\n", {}, "1\tone\n2\ttwo"),
+        ("one\ntwo", {}, "1\tone\n2\ttwo"),
+        ("one\r\ntwo\r\n", {}, "1\tone\n2\ttwo"),
+        ("\n\n", {}, "1\t\n2\t"),
+        (TEN, {"start_line": 9}, "9\tline 9\n10\tline 10"),
+        (TEN, {"start_line": "3", "max_lines": "1"}, "3\tline 3\n[more follows: read on with start_line=4]"),
+        ("a\nb\nc\n", {"max_lines": 2}, "1\ta\n2\tb\n[more follows: read on with start_line=3]"),
+        (TEN, {"start_line": 10, "max_lines": 1}, "10\tline 10"),
+        (TEN, {"start_line": 11}, "[a.txt ends before line 11]"),
+        ("", {}, "[a.txt is empty]"),
+        ("grün ☕ 𝄞\n", {}, "1\tgrün ☕ 𝄞"),
+        (b"caf\xe9 \xff\n", {}, "1\tcaf\ufffd \ufffd"),
+        (b"\xef\xbb\xbfhi\n", {}, "1\t\ufeffhi"),
+    ],
+)
+def test_reading_lines(desk, content, asked, shown):
+    desk.put("a.txt", content)
+    assert desk("read_file", path="a.txt", **asked) == shown
+
+
+@pytest.mark.parametrize("asked", [{"start_line": 0}, {"start_line": -1}, {"max_lines": 0}, {"max_lines": 2001}])
+def test_a_range_that_makes_no_sense(desk, asked):
+    desk.put("a.txt", TEN)
+    assert desk("read_file", path="a.txt", **asked).startswith("error: argument")
+
+
+@pytest.mark.parametrize(("length", "cut"), [(1999, False), (2000, False), (2001, True), (100_000, True)])
+@pytest.mark.parametrize("letter", ["x", "é", "𝄞"])
+@pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
+def test_a_long_line_is_cut_and_the_next_one_is_still_found(desk, length, cut, letter, ending):
+    line = letter * length + ending
+    desk.put("a.txt", f"{line}second\n" if ending else line)
+    first, *others = desk("read_file", path="a.txt").splitlines()
+    shown = f"1\t{letter * min(length, 2000)}"
+    assert first == (f"{shown} [line cut: {len(line.encode())} bytes]" if cut else shown)
+    assert others == (["2\tsecond"] if ending else [])
+
+
+def test_reading_an_endless_line_takes_little_memory(desk):
+    path = desk.put("a.txt", "x" * 5000)
+    os.truncate(path, 300_000_000)
+    tracemalloc.start()
+    answer = desk("read_file", path="a.txt")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert answer.endswith("[line cut: 300000000 bytes]")
+    assert most < 5_000_000
+
+
+@pytest.mark.parametrize("content", [b"\0", b"GIF89a\0\1", b"text " * 500 + b"\0"])
+def test_a_binary_file_is_not_shown(desk, content):
+    desk.put("a.bin", content)
+    assert desk("read_file", path="a.bin") == "error: a.bin is binary; only text can be read"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("missing.txt", "error: missing.txt: no such file or folder"),
+        ("a.txt/b", "error: a.txt/b: a part of the path is not a folder"),
+        ("folder", "error: folder is a folder; list_dir shows it"),
+        ("x" * 256, f"error: {'x' * 256}: the name is too long"),
+        ("\ud800", "error: ? holds characters that no file name can hold"),
+    ],
+)
+@pytest.mark.parametrize("tool", ["read_file", "edit_file"])
+def test_what_cannot_be_read_is_said_in_words(desk, tool, path, said):
+    desk.put("a.txt", TEN)
+    (desk.path / "folder").mkdir()
+    more = {"old_text": "a", "new_text": "b"} if tool == "edit_file" else {}
+    assert desk(tool, path=path, **more) == said
+
+
+ARGUMENTS = {
+    "read_file": {},
+    "write_file": {"content": "x", "overwrite": True},
+    "edit_file": {"old_text": "look", "new_text": "x"},
+    "append_file": {"content": "x"},
+    "list_dir": {},
+}
+
+
+@pytest.mark.parametrize("tool", ["read_file", "edit_file", "append_file"])
+def test_a_pipe_is_refused_and_does_not_hang(desk, tool):
+    os.mkfifo(desk.path / "pipe")
+    assert desk(tool, path="pipe", **ARGUMENTS[tool]) == "error: pipe is not a regular file"
+
+
+def test_an_endless_device_in_an_allowed_folder_is_refused_and_does_not_hang(tmp_path):
+    desk = Desk(tmp_path, extra=["/dev"])
+    for tool in ("read_file", "edit_file", "append_file"):
+        assert desk(tool, path="/dev/zero", **ARGUMENTS[tool]) == "error: /dev/zero is not a regular file"
+
+
+# --- paths ---
+
+
+def escapes(desk):
+    (desk.path / "leaf").symlink_to(desk.outside / "secret.txt")
+    (desk.path / "parent").symlink_to(desk.outside)
+    (desk.path / "dangling").symlink_to(desk.outside / "new.txt")
+    (desk.path / "chain").symlink_to(desk.path / "leaf")
+    (desk.path / "up").symlink_to("..")
+    return [
+        "../outside/secret.txt",
+        "a/../../outside/secret.txt",
+        str(desk.outside / "secret.txt"),
+        "/etc/passwd",
+        "..",
+        "/",
+        "leaf",
+        "chain",
+        "parent/secret.txt",
+        "dangling",
+        "up/outside/secret.txt",
+        "../workspace-of-another/x",
+    ]
+
+
+@pytest.mark.parametrize("tool", ARGUMENTS)
+def test_no_path_leads_out_of_the_workspace(desk, tool):
+    for path in escapes(desk):
+        answer = desk(tool, path=path, **ARGUMENTS[tool])
+        assert answer.startswith(f"error: {path} is outside the workspace"), path
+    assert [p.name for p in desk.outside.iterdir()] == ["secret.txt"]
+    assert (desk.outside / "secret.txt").read_text() == "do not look\n"
+
+
+@pytest.mark.parametrize("tool", ARGUMENTS)
+@pytest.mark.parametrize("path", ["", "a\0b", "\0"])
+def test_a_path_that_is_none(desk, tool, path):
+    assert desk(tool, path=path, **ARGUMENTS[tool]) == "error: path is empty or holds a NUL character"
+
+
+@pytest.mark.parametrize("tool", ARGUMENTS)
+def test_links_in_a_circle_end(desk, tool):
+    (desk.path / "a").symlink_to("b")
+    (desk.path / "b").symlink_to("a")
+    answer = desk(tool, path="a", **ARGUMENTS[tool])
+    assert answer.startswith("error: a: ")
+    assert "link" in answer
+    assert desk.names() == ["a", "b"]
+
+
+@pytest.mark.parametrize("tool", ARGUMENTS)
+def test_an_extra_folder_may_be_used_and_its_neighbours_not(tmp_path, tool):
+    (tmp_path / "extra-not").mkdir()
+    extra = tmp_path / "extra"
+    extra.mkdir()
+    (extra / "a.txt").write_text("look\n")
+    desk = Desk(tmp_path, [extra])
+    inside = "." if tool == "list_dir" else "a.txt"
+    assert not desk(tool, path=str(extra / inside), **ARGUMENTS[tool]).startswith("error:")
+    for path in (tmp_path / "extra-not/a.txt", extra / "../outside/secret.txt"):
+        assert "is outside the workspace" in desk(tool, path=str(path), **ARGUMENTS[tool])
+
+
+def test_an_absolute_path_and_a_link_inside_the_workspace_are_fine(desk):
+    path = desk.put("notes/a.txt", "hello\n")
+    (desk.path / "link").symlink_to("notes/a.txt")
+    assert desk("read_file", path=str(path)) == "1\thello"
+    assert desk("read_file", path="link") == "1\thello"
+    assert desk("write_file", path="link", content="new\n", overwrite=True).startswith("wrote")
+    assert (desk.path / "link").is_symlink()
+    assert path.read_text() == "new\n"
+
+
+def test_a_workspace_that_is_itself_a_link(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "workspace").symlink_to("real")
+    desk = Desk(tmp_path)
+    assert desk("write_file", path="a.txt", content="x") == "wrote a.txt: 1 bytes"
+    assert (tmp_path / "real/a.txt").read_text() == "x"
+
+
+# --- writing ---
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("content", "data"),
+    [
+        ("", b""),
+        ("one\ntwo", b"one\ntwo"),
+        ("one\r\ntwo\r\n", b"one\r\ntwo\r\n"),
+        ("☕\0\x7f", "☕\0\x7f".encode()),
+        ("a\ud800b", b"a?b"),
+    ],
+)
+def test_writing_a_new_file(desk, content, data):
+    assert desk("write_file", path="a.txt", content=content) == f"wrote a.txt: {len(data)} bytes"
+    assert (desk.path / "a.txt").read_bytes() == data
+    assert mode_of(desk.path / "a.txt") == 0o600
+    assert desk.names() == ["a.txt"]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "ä" * 127, "𝄞" * 63, "-rf", " ", "a\nb", ".hidden"])
+def test_any_name_that_the_disk_takes_can_be_written(desk, name):
+    assert desk("write_file", path=name, content="x").startswith("wrote")
+    assert desk.names() == [name]
+
+
+def test_folders_are_made_on_the_way(desk):
+    assert desk("write_file", path="a/b/c.txt", content="x") == "wrote a/b/c.txt: 1 bytes"
+    assert desk.names() == ["a", "a/b", "a/b/c.txt"]
+
+
+def test_an_existing_file_is_only_replaced_when_that_is_said(desk):
+    path = desk.put("a.txt", "old")
+    path.chmod(0o664)
+    assert desk("write_file", path="a.txt", content="new").startswith("error: a.txt exists already; edit_file")
+    assert path.read_text() == "old"
+    assert desk("write_file", path="a.txt", content="new", overwrite="true") == "wrote a.txt: 3 bytes"
+    assert path.read_text() == "new"
+    assert mode_of(path) == 0o664
+    assert desk.names() == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("folder", "error: folder: it is a folder"),
+        (".", "error: .: it is a folder"),
+        ("a.txt/b", "error: a.txt/b: "),
+        ("x" * 256, f"error: {'x' * 256}: the name is too long"),
+        ("\ud800", "error: ? holds characters that no file name can hold"),
+    ],
+)
+def test_what_cannot_be_written_leaves_nothing_behind(desk, path, said):
+    desk.put("a.txt", "old")
+    (desk.path / "folder").mkdir()
+    assert desk("write_file", path=path, content="x", overwrite=True).startswith(said)
+    assert desk.names() == ["a.txt", "folder"]
+    assert sorted(p.name for p in desk.path.parent.iterdir()) == ["outside", "workspace"]
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after", "said"),
+    [
+        ("a\nb\nc\n", "b", "B", "a\nB\nc\n", "edited a.txt at line 2"),
+        ("a\nb\nc\n", "a\nb", "", "\nc\n", "edited a.txt at line 1"),
+        ("a\r\nb\r\n", "b", "c", "a\r\nc\r\n", "edited a.txt at line 2"),
+        ("grün", "ü", "u", "grun", "edited a.txt at line 1"),
+        ("a\nb\n", "x", "y", None, "error: old_text occurs 0 times in a.txt, not once; read the file"),
+        ("a\na\n", "a", "y", None, "error: old_text occurs 2 times in a.txt, not once; take in more"),
+        ("a\n", "", "y", None, "error: old_text occurs 0 times in a.txt"),
+        ("", "a", "y", None, "error: old_text occurs 0 times in a.txt"),
+        (b"caf\xe9", "caf", "tea", None, "error: a.txt is not UTF-8 text (byte 3); it cannot be edited"),
+    ],
+)
+def test_editing(desk, before, old, new, after, said):
+    path = desk.put("a.txt", before)
+    path.chmod(0o644)
+    unchanged = path.read_bytes()
+    assert desk("edit_file", path="a.txt", old_text=old, new_text=new).startswith(said)
+    assert path.read_bytes() == (unchanged if after is None else after.encode())
+    assert mode_of(path) == 0o644
+    assert desk.names() == ["a.txt"]
+
+
+def test_a_huge_file_is_not_edited_whole(desk):
+    os.truncate(desk.put("a.txt", "x"), 4_000_001)
+    assert "is larger than" in desk("edit_file", path="a.txt", old_text="x", new_text="y")
+
+
+@pytest.mark.parametrize(
+    ("before", "added", "after", "said"),
+    [
+        (None, "one\n", b"one\n", "wrote log/a.txt: 4 bytes"),
+        ("", "one\n", b"one\n", "added 4 bytes to log/a.txt"),
+        ("zero\n", "one", b"zero\none", "added 3 bytes to log/a.txt"),
+        ("zero", "one\n", b"zero\none\n", "added 4 bytes to log/a.txt"),
+        (b"\xff\xfe", "ü", b"\xff\xfe\n\xc3\xbc", "added 2 bytes to log/a.txt"),
+        ("zero\n", "a\ud800", b"zero\na?", "added 2 bytes to log/a.txt"),
+    ],
+)
+def test_appending(desk, before, added, after, said):
+    if before is not None:
+        desk.put("log/a.txt", before)
+    assert desk("append_file", path="log/a.txt", content=added) == said
+    assert (desk.path / "log/a.txt").read_bytes() == after
+
+
+# --- listing ---
+
+
+def test_listing_a_folder(desk):
+    desk.put("b.txt", "12345")
+    desk.put("a/x", "")
+    (desk.path / "link").symlink_to("b.txt")
+    os.mkfifo(desk.path / "pipe")
+    assert desk("list_dir").splitlines() == ["a/", "b.txt  5", "link -> (link)", "pipe  0"]
+    assert desk("list_dir", path="a") == "x  0"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("empty", "[empty is empty]"),
+        ("missing", "error: missing: no such file or folder"),
+        ("a.txt", "error: a.txt: a part of the path is not a folder"),
+    ],
+)
+def test_listing_what_holds_nothing(desk, path, said):
+    (desk.path / "empty").mkdir()
+    desk.put("a.txt", "x")
+    assert desk("list_dir", path=path) == said
+
+
+def test_a_long_listing_is_cut(desk):
+    for number in range(503):
+        desk.put(f"{number:03}", "")
+    lines = desk("list_dir").splitlines()
+    assert lines[499] == "499  0"
+    assert lines[500:] == ["[3 more not shown: list a folder below]"]
+
+
+def test_a_name_that_is_not_utf_8_can_be_listed(desk):
+    (desk.path / os.fsdecode(b"caf\xe9")).write_text("x")
+    assert desk("list_dir") == "caf?  1"

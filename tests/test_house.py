@@ -1,0 +1,179 @@
+"""The house stays liveable: who may import whom, how long things may grow, what may be caught."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = sorted((ROOT / "picoclaw").rglob("*.py"))
+HARDWARE = sorted((ROOT / "tools/hw").glob("*.py"))
+CODE = PACKAGE + HARDWARE
+
+FLOORS = [
+    {"errors", "messages"},
+    {"schema", "disk", "prompt", "schedule", "resources"},
+    {"config", "workspace"},
+    {"store", "hw", "providers"},
+    {"conversation", "memory", "reflex"},
+    {"tools"},
+    {"agent"},
+    {"app"},
+    {"cli"},
+    {"__main__"},
+]
+
+# Modules that import something inside a function, with what it saves the commands that do without it.
+LATE_IMPORTS = {
+    "picoclaw/__main__.py": "argparse and everything else, for --version",
+    "picoclaw/app.py": "httpx when no model is configured, the simulation when there is a board",
+    "picoclaw/cli/__init__.py": "the verbs that were not asked for",
+    "picoclaw/cli/chat.py": "readline and select for -m",
+    "picoclaw/cli/doctor.py": "httpx and apsw when there is nothing to check with them",
+    "picoclaw/cli/terminal.py": "readline from a pipe",
+    "picoclaw/config.py": "tomllib without a config.toml",
+    "picoclaw/hw/linux.py": "smbus2 without a bus, ctypes for the clock",
+    "picoclaw/providers/openai.py": "email.utils, for the rarest form of Retry-After",
+    "picoclaw/schema.py": "difflib, for misspelt names only",
+    "picoclaw/tools/shell.py": "subprocess until a command is run",
+    "picoclaw/workspace.py": "tomllib, when the matcher is not asked",
+    "tools/hw/bme280.py": "the bench",
+    "tools/hw/i2c.py": "the bench",
+}
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
+def floor_of(module):
+    parts = module.split(".")
+    room = parts[1] if len(parts) > 1 else "__init__"
+    return next((i for i, rooms in enumerate(FLOORS) if room in rooms), None), room
+
+
+def imports_of(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "picoclaw":
+                yield from (f"picoclaw.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in PACKAGE if p.name != "__init__.py" or p.parent.name != "picoclaw"], ids=name_of
+)
+def test_imports_point_down(path):
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    floor, room = floor_of(module)
+    assert floor is not None, f"{room} is on no floor"
+    for wanted in imports_of(tree_of(path)):
+        if not wanted.startswith("picoclaw.") or wanted == "picoclaw.__version__":
+            continue
+        below, other = floor_of(wanted)
+        assert other == room or (below is not None and below < floor), f"{module} imports {wanted}"
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_sizes(path):
+    assert path.read_text().count("\n") <= 300
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.body[0].lineno < 50, f"{node.name} is too long"
+
+
+def test_functions_are_short_as_a_rule():
+    lengths = sorted(
+        node.end_lineno - node.body[0].lineno + 1
+        for path in CODE
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef)
+    )
+    assert lengths[len(lengths) * 9 // 10] <= 25
+
+
+def test_broad_except_only_where_a_tool_must_not_end_the_turn():
+    broad = [
+        name_of(path)
+        for path in CODE
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ExceptHandler) and (node.type is None or getattr(node.type, "id", "") == "Exception")
+    ]
+    assert broad == ["picoclaw/tools/toolset.py"]
+
+
+def test_late_imports_are_listed():
+    late = {
+        name_of(path)
+        for path in CODE
+        for function in ast.walk(tree_of(path))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    } | {name_of(p) for p in HARDWARE if "__main__" in p.read_text()}
+    assert late == set(LATE_IMPORTS)
+
+
+def modules_of(*arguments):
+    """What a command imports, by the interpreter's own account."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "picoclaw", *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+
+
+def test_importing_picoclaw_touches_nothing():
+    code = "import sys; before = set(sys.modules); import picoclaw; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['picoclaw']"
+
+
+def test_version_imports_next_to_nothing():
+    assert not modules_of("--version") & {"argparse", "json", "inspect", "apsw", "httpx", "tomllib", "picoclaw.cli"}
+
+
+def test_help_does_not_import_the_agent():
+    assert not modules_of("--help") & {"apsw", "httpx", "picoclaw.app", "tomllib"}
+
+
+def test_a_question_without_a_model_imports_no_network(tmp_path, monkeypatch):
+    monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "home"))
+    seen = modules_of("chat", "--board", "sim", "-m", "how warm is it?")
+    assert not seen & {
+        "httpx",
+        "ssl",
+        "socket",
+        "asyncio",
+        "numpy",
+        "subprocess",
+        "smbus2",
+        "email",
+        "logging",
+        "difflib",
+    }
+
+
+def test_every_module_says_what_it_knows():
+    assert all(ast.get_docstring(tree_of(path)) for path in CODE)
+
+
+def test_no_private_words():
+    """The checkout speaks of the project alone and holds no path of the machine it was written on."""
+    files = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    here = str(ROOT.parent)
+    for name in files.stdout.split("\n"):
+        path = ROOT / name
+        if name and path.is_file() and path != Path(__file__) and here not in {"/", ""}:
+            assert f"{here}/" not in path.read_text(errors="replace"), name

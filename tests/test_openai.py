@@ -1,0 +1,639 @@
+"""The provider over a real socket: one connection, few requests, and every misbehaviour named in bounded time."""
+
+import itertools
+import json
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from email.utils import formatdate
+from typing import Any, Self
+
+import pytest
+from model_server import (
+    NO_USAGE,
+    Answer,
+    ModelServer,
+    call,
+    canned,
+    chunk,
+    chunks,
+    comments,
+    drip,
+    drop,
+    events,
+    page,
+    raw,
+    refusal,
+    reply,
+    silence,
+    status,
+    truncated_body,
+    truncated_stream,
+    whole_body,
+)
+from scripted import CALLER, PROMPTS, TOOLS, Toolbox, calls_of, joined, text_of, toolset_of
+from validity import check_body, check_conversation
+
+from picoclaw.agent import Agent
+from picoclaw.config import LimitsConfig, ModelConfig
+from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, Refused, Unavailable
+from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
+from picoclaw.providers.chain import Chain
+from picoclaw.providers.openai import OpenAI
+
+PATIENCE = 0.3  # of the provider, for a silent server
+TURN = 0.7  # of the whole turn, in the tests of what never ends
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def model_at(url: str, *, stream: bool = True, patience: float = 5.0) -> ModelConfig:
+    return ModelConfig(base_url=url, name="qwen", stream=stream, idle_seconds=patience)
+
+
+def request_of(text: str = "how warm is it?", seconds: float = 10.0) -> Request:
+    return Request("Be brief.", (Message("user", text),), TOOLS, 100, time.monotonic() + seconds)
+
+
+def asked(
+    *script: Answer, stream: bool = True, key: str = "", patience: float = 5.0, seconds: float = 10.0
+) -> tuple[list[Event], ModelServer]:
+    """One request to a server with this script: the events, and the server to look at."""
+    with ModelServer(script) as server:
+        provider = OpenAI(model_at(server.url, stream=stream, patience=patience), key)
+        try:
+            found = joined(provider.events(request_of(seconds=seconds)))
+        finally:
+            provider.close()
+    return found, server
+
+
+def error_from(*script: Answer, stream: bool = True) -> ProviderError:
+    """The error of one request, after checking that it is one line and came soon."""
+    began = time.monotonic()
+    with pytest.raises(ProviderError) as caught:
+        asked(*script, stream=stream, patience=PATIENCE, seconds=TURN)
+    assert time.monotonic() - began < TURN + PATIENCE + 0.5
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 600
+    return caught.value
+
+
+# A good server
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_plain_answer_takes_one_request(stream: bool) -> None:
+    found, server = asked(reply("It is warm."), stream=stream)
+    assert found == [Text("It is warm."), End("stop", Usage(7, 3))]
+    (request,) = server.requests
+    check_body(request.body)
+    assert request.path == "/v1/chat/completions"
+    assert (request.body["model"], request.body["max_tokens"]) == ("qwen", 100)
+    assert bool(request.body.get("stream")) is stream
+
+
+ANSWERS: dict[str, tuple[Any, ...]] = {
+    "text": ("It is 21.4 °C.\nWarm\u2028enough\x85?",),
+    "call": ("", call("sensor_read", {"quantity": "temperature"})),
+    "calls": ("One moment.", call("sensor_read", "{}", "a"), call("exec", {"command": "ls"}, "b")),
+    "broken": ("", call("exec", '{"command": "rm')),
+    "inline": ('<tool_call>{"name": "sensor_read", "arguments": {}}</tool_call>',),
+    "empty": ("",),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_streamed_answer_gives_the_same_events_as_a_whole_one(name: str) -> None:
+    whole, _ = asked(reply(*ANSWERS[name]), stream=False)
+    streamed, _ = asked(reply(*ANSWERS[name], pieces=1), stream=True)
+    assert whole == streamed
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_server_may_stream_or_not_as_it_likes(asks: bool) -> None:
+    found, _ = asked(reply("21", call("exec"), stream=not asks), stream=asks)
+    assert (text_of(found), len(calls_of(found))) == ("21", 1)
+
+
+def test_tokens_are_guessed_when_the_server_does_not_count() -> None:
+    found, _ = asked(reply("21", usage=NO_USAGE))
+    end = found[-1]
+    assert isinstance(end, End)
+    assert end.usage.prompt_tokens > 50
+
+
+@pytest.mark.parametrize(("key", "header"), [("sk-123", "Bearer sk-123"), ("", None)])
+def test_the_key_is_sent_if_there_is_one(key: str, header: str | None) -> None:
+    _, server = asked(reply("ok"), key=key)
+    assert server.requests[0].headers.get("authorization") == header
+
+
+@pytest.mark.parametrize("key", ["sk-123\n", "sk-123\r", "sk 123", "sk-ü", "\x00"])
+def test_a_key_that_no_header_may_hold_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(Refused, match="PICOCLAW_API_KEY") as caught:
+        asked(reply("ok"), key=key)
+    assert key.strip() not in str(caught.value)
+
+
+def test_a_server_without_a_model_name_gets_some() -> None:
+    with ModelServer([reply("ok")]) as server:
+        provider = OpenAI(ModelConfig(base_url=server.url))
+        list(provider.events(request_of()))
+        provider.close()
+        provider.close()
+    assert server.requests[0].body["model"]
+
+
+def test_the_server_that_people_run_by_hand() -> None:
+    with ModelServer(canned) as server:
+        agent = agent_of(OpenAI(model_at(server.url)), names={"measure": "sensor_read"})
+        turn = agent.turn("", (), "<moment>now</moment>\nhow warm is it?", CALLER)
+        assert agent.turn("", (), "<moment>now</moment>\nhello", CALLER).reply == "You said: hello"
+        agent.provider.close()
+    assert turn.tools[0].name == "sensor_read"
+    assert turn.reply.startswith("The tool says: ")
+
+
+# Turns over one connection
+
+
+def agent_of(provider: Any, names: dict[str, str] | None = None) -> Agent:
+    return Agent(provider, toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
+
+
+def rounds(count: int) -> list[Answer]:
+    return [reply("", call("measure", {"quantity": f"number {i}"})) for i in range(count)]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("count", [1, 5])
+def test_n_rounds_take_n_plus_one_requests_over_one_connection(stream: bool, count: int) -> None:
+    with ModelServer([*rounds(count), reply("Done."), reply("Hello.")]) as server:
+        agent = agent_of(OpenAI(model_at(server.url, stream=stream)))
+        turn = agent.turn("Be brief.", (), "measure", CALLER)
+        assert (turn.reply, len(turn.tools)) == ("Done.", count)
+        assert len(server.requests) == count + 1
+        agent.turn("Be brief.", (turn.messages,), "and now?", CALLER)
+        agent.provider.close()
+    assert server.connections == 1
+    check_conversation(turn.messages)
+    for request in server.requests:
+        check_body(request.body)
+
+
+def test_each_request_begins_with_the_one_before() -> None:
+    """A server that caches prompts has to read only what is new."""
+    with ModelServer([*rounds(3), reply("Done."), reply("Hello.")]) as server:
+        agent = agent_of(OpenAI(model_at(server.url)))
+        turn = agent.turn("Be brief.", (), "measure", CALLER)
+        agent.turn("Be brief.", (turn.messages,), "and now?", CALLER)
+        agent.provider.close()
+    bodies = [request.body for request in server.requests]
+    for before, after in itertools.pairwise(bodies):
+        assert after["messages"][: len(before["messages"])] == before["messages"]
+        assert after["tools"] == before["tools"]
+
+
+def test_an_error_answer_leaves_the_connection_usable() -> None:
+    with ModelServer([refusal(503, "Loading model"), reply("ok")]) as server:
+        provider = OpenAI(model_at(server.url))
+        with pytest.raises(Unavailable):
+            list(provider.events(request_of()))
+        list(provider.events(request_of()))
+        provider.close()
+    assert server.connections == 1
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_made_anew() -> None:
+    with ModelServer([reply("one")]) as server:
+        provider = OpenAI(model_at(server.url))
+        list(provider.events(request_of()))
+    with ModelServer([reply("two")], port=server.port):
+        assert text_of(list(provider.events(request_of()))) == "two"
+        provider.close()
+
+
+@pytest.mark.parametrize("way", ["close", "stop", "ctrl-c"])
+def test_stop_in_the_middle_of_an_answer_hangs_up(way: str) -> None:
+    heard: list[Any] = []
+
+    def listen(event: Any) -> None:
+        heard.append(event)
+        if way == "ctrl-c":
+            raise KeyboardInterrupt
+
+    with ModelServer([reply("word " * 1000, pause=0.01), reply("Hello.")]) as server:
+        provider = OpenAI(model_at(server.url))
+        if way == "close":
+            stream: Any = provider.events(request_of())
+            next(stream)
+            stream.close()
+        else:
+            turn = agent_of(provider).turn("", (), "talk", CALLER, listen, lambda: bool(heard))
+            check_conversation(turn.messages)
+            assert turn.stopped == "stopped"
+            assert turn.reply.startswith("word")
+        assert server.hung_up.wait(2)
+        assert text_of(list(provider.events(request_of()))) == "Hello."
+        provider.close()
+
+
+# Servers that misbehave
+
+
+def named(value: Any) -> str:
+    return value if isinstance(value, str) else value.__qualname__.split(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "told"),
+    [
+        (page(), Unavailable, "login"),
+        (page(kind="application/json"), Unavailable, "login"),
+        (page(kind="text/plain"), Unavailable, "login"),
+        (page(502), Unavailable, "502"),
+        (page(404), Refused, "base_url"),
+        (truncated_stream(), Unavailable, "broke off"),
+        (events(chunk(content="It is 2"), done=False), Unavailable, "in the middle"),
+        (events(*chunks("", [call("exec")])[:-2], done=False), Unavailable, "in the middle"),
+        (truncated_body(), Unavailable, "broke off"),
+        (drop(), Unavailable, "broke off"),
+        (raw(b"{not json"), Unavailable, "not JSON"),
+        (raw(b""), Unavailable, "not JSON"),
+        (raw(b"\xff\xfe\x00"), Unavailable, "not JSON"),
+        (raw(b'"It is warm."'), Unavailable, "object"),
+        (raw(b"[]"), Unavailable, "object"),
+        (raw(b'{"status": "ok"}'), Unavailable, "no answer"),
+        (raw(b"[" * 100_000), Unavailable, "not JSON"),
+        (raw(b"x" * 9_000_000), Unavailable, "more than"),
+        (events("data: {not json"), Unavailable, "not JSON"),
+        (events(), Unavailable, "no answer"),
+        (events("event: ping", done=False), Unavailable, "in the middle"),
+        (events({"error": {"message": "overloaded"}}), Unavailable, "overloaded"),
+        (events(chunk(content="It is"), {"error": {"code": 400, "message": "odd"}}), Refused, "odd"),
+        (events('error: {"message": "slot died", "code": 500}', done=False), Unavailable, "slot died"),
+        (events(chunk(content="It"), chunk("error")), Unavailable, "cannot answer now"),
+        (raw(b'{"error": {"message": "The model crashed"}}'), Unavailable, "crashed"),
+        (silence(), Unavailable, "silent"),
+        (silence(chunk(content="It is")), Unavailable, "silent"),
+        (comments(), DeadlinePassed, "time limit"),
+        (drip(), DeadlinePassed, "time limit"),
+        (drip(kind="application/json"), DeadlinePassed, "time limit"),
+        (drip(code=500), DeadlinePassed, "time limit"),
+        (status(200, b"not gzip", Content_Encoding="gzip"), Unavailable, "broke off"),
+        (refusal(401, "Incorrect API key"), Refused, "PICOCLAW_API_KEY"),
+        (refusal(400, "context_length_exceeded"), ContextOverflow, "window"),
+        (refusal(413, "too large"), ContextOverflow, "window"),
+        (refusal(429, "Slow down"), Unavailable, "Slow down"),
+        (refusal(503, "Loading model"), Unavailable, "Loading model"),
+        (status(500, "plain\nwords", "text/plain"), Unavailable, "plain words"),
+        (status(500, "x" * 100_000), Unavailable, "500"),
+        (status(204), Refused, "204"),
+        (status(400, b"\xff\xfe"), Refused, "400"),
+        (status(404, [{"error": {"message": "models/x is not found"}}]), Refused, "models/x"),
+        (status(301, location="https://example.com/v1"), Refused, "https://example.com/v1"),
+        (status(308, "moved", location="/v2"), Refused, "base_url"),
+    ],
+    ids=named,
+)
+def test_misbehaviour_is_named(answer: Answer, kind: type[ProviderError], told: str) -> None:
+    error = error_from(answer)
+    assert type(error) is kind
+    assert told in str(error)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_call_of_a_stream_that_broke_is_never_given(stream: bool, before: int) -> None:
+    """Whatever came before the break, no tool call comes out of it."""
+    parts = chunks("Let me.", [call("exec", {"command": "ls"})])[: -2 - before]
+    seen: list[Event] = []
+    with ModelServer([truncated_stream(*parts)]) as server:
+        provider = OpenAI(model_at(server.url, stream=stream))
+        with pytest.raises(Unavailable):
+            seen += provider.events(request_of())
+        provider.close()
+    assert not calls_of(seen)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        events(*chunks("It is warm."), kind="application/json"),
+        events(*chunks("It is warm."), kind="text/plain"),
+        events(*chunks("It is warm."), kind="text/html"),
+        events(": hello", "", "retry: 3", "id: 1", "event: x", *chunks("It is warm.")),
+        events("data:", *chunks("It is warm."), "data: "),
+        events("\ufeff: hello", *chunks("It is warm.")),
+        events(*chunks("It is warm."), done=False),
+        events(*chunks("It is warm."), "data: [DONE]", "data: {not json", "x"),
+        lambda exchange: exchange.whole(whole("It is warm."), "text/event-stream"),
+        lambda exchange: exchange.whole(whole("It is warm."), "text/html"),
+        lambda exchange: exchange.whole(b"\xef\xbb\xbf\r\n " + whole("It is warm.")),
+        lambda exchange: exchange.whole(whole("It is warm.").replace(b", ", b",\n ")),
+        lambda exchange: exchange.whole(sse("It is warm.").replace(b"\n", b"\r\n")),
+        lambda exchange: exchange.whole(sse("It is warm.").rstrip(b"\n")),
+        lambda exchange: exchange.whole(sse("It is warm.").replace(b"data: ", b"data:"), "text/event-stream"),
+    ],
+)
+def test_an_odd_wrapping_does_not_matter(answer: Answer) -> None:
+    found, _ = asked(answer, patience=PATIENCE)
+    assert text_of(found) == "It is warm."
+
+
+def whole(text: str) -> bytes:
+    return json.dumps(whole_body(text)).encode()
+
+
+def sse(text: str) -> bytes:
+    return b"".join(f"data: {json.dumps(c)}\n\n".encode() for c in chunks(text)) + b"data: [DONE]\n\n"
+
+
+def test_a_server_that_never_ends_a_finished_stream_is_not_waited_for_long() -> None:
+    def answer(exchange: Any) -> None:
+        exchange.begin()
+        exchange.piece(sse("It is warm."))
+        exchange.rest()
+
+    found, _ = asked(answer, patience=PATIENCE)
+    assert text_of(found) == "It is warm."
+
+
+def test_a_slow_answer_is_not_a_silent_one() -> None:
+    found, _ = asked(reply("slow but alive", pieces=1, pause=PATIENCE / 6), patience=PATIENCE)
+    assert text_of(found) == "slow but alive"
+
+
+def test_a_large_answer_in_one_line() -> None:
+    found, _ = asked(reply("x" * 2_000_000), stream=False)
+    assert len(text_of(found)) == 2_000_000
+
+
+def test_nobody_listens_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    provider = OpenAI(model_at(f"http://127.0.0.1:{port}/v1"))
+    with pytest.raises(Unavailable, match=f"127.0.0.1:{port}.*cannot be reached.*is it running"):
+        list(provider.events(request_of()))
+    provider.close()
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://", "ftp://x/v1", "http://127.0.0.1:99999/v1", "http://a b/v1"])
+def test_an_address_that_is_none(url: str) -> None:
+    with pytest.raises(ProviderError) as caught, closing(OpenAI(model_at(url))) as provider:
+        list(provider.events(request_of(seconds=2)))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_server_that_speaks_something_else() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        provider = OpenAI(model_at(f"https://127.0.0.1:{listening.getsockname()[1]}/v1", patience=PATIENCE))
+        with pytest.raises(Unavailable):
+            list(provider.events(request_of()))
+        provider.close()
+
+
+# What a server asks for
+
+
+@pytest.mark.parametrize(
+    ("headers", "low", "high"),
+    [
+        ({"retry_after": "7"}, 7, 7),
+        ({"retry_after": " 0.5 "}, 0.5, 0.5),
+        ({"retry_after_ms": "1500", "retry_after": "9"}, 1.5, 1.5),
+        ({"retry_after": formatdate(time.time() + 3600, usegmt=True)}, 3500, 3601),
+        ({"retry_after": "Mon, 01 Jan 2024 00:00:00 GMT"}, 0, 0),
+        ({"retry_after": "soon"}, 0, 0),
+        ({"retry_after": "-5"}, 0, 0),
+        ({"retry_after": "nan"}, 0, 0),
+        ({"retry_after": "9" * 40}, 0, 0),
+        ({"retry_after": "Mon, 99 Foo 99999 99:99:99 GMT"}, 0, 0),
+        ({}, 0, 0),
+    ],
+)
+def test_retry_after(headers: dict[str, str], low: float, high: float) -> None:
+    error = error_from(refusal(429, "Slow down", **headers))
+    assert isinstance(error, Unavailable)
+    assert low <= error.retry_after <= high
+
+
+def test_a_server_that_wants_the_other_name_of_the_cap_is_asked_so_from_then_on() -> None:
+    no = refusal(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+    with ModelServer([no, reply("one"), reply("two")]) as server:
+        provider = OpenAI(model_at(server.url))
+        assert text_of(list(provider.events(request_of()))) == "one"
+        assert text_of(list(provider.events(request_of()))) == "two"
+        provider.close()
+    caps = [("max_tokens" in r.body, r.body.get("max_completion_tokens")) for r in server.requests]
+    assert caps == [(True, None), (False, 100), (False, 100)]
+
+
+def test_a_server_that_does_not_know_stream_options_is_asked_without() -> None:
+    no = status(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"]}]})
+    with ModelServer([no, reply("one"), reply("two")]) as server:
+        provider = OpenAI(model_at(server.url))
+        assert text_of(list(provider.events(request_of()))) == "one"
+        assert text_of(list(provider.events(request_of()))) == "two"
+        provider.close()
+    assert ["stream_options" in r.body for r in server.requests] == [True, False, False]
+
+
+def test_a_server_that_refuses_every_form_is_not_asked_for_ever() -> None:
+    with ModelServer(lambda _: refusal(400, "neither max_completion_tokens nor stream_options")) as server:
+        provider = OpenAI(model_at(server.url))
+        with pytest.raises(Refused):
+            list(provider.events(request_of()))
+        provider.close()
+    assert len(server.requests) == 3
+
+
+# Chain
+
+
+class Matcher:
+    """A fallback that knows about lamps, and remembers what it was asked."""
+
+    name = "matcher"
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.closed = False
+
+    def answers(self, text: str) -> bool:
+        return "lamp" in text
+
+    def events(self, request: Request) -> Iterator[Event]:
+        self.requests.append(request)
+        newest = request.messages[-1]
+        if newest.role == "tool":
+            yield Text(newest.text)
+        else:
+            yield ToolCall("m", "switch", {"pin": 17, "on": True})
+        yield End("stop", Usage())
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Bench:
+    """A chain over a scripted server; the waits are noted, not waited."""
+
+    def __init__(self, script: Iterable[Answer], retries: int = 2) -> None:
+        self.server = ModelServer(script)
+        self.matcher = Matcher()
+        self.waits: list[float] = []
+        model = OpenAI(model_at(self.server.url, patience=PATIENCE))
+        self.chain = Chain(model, lambda: self.matcher, retries, self.waits.append)
+
+    def __enter__(self) -> Self:
+        self.server.__enter__()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.chain.close()
+        self.server.__exit__(*problem)
+
+    def ask(self, text: str = "switch on the lamp", seconds: float = 100.0) -> list[Event]:
+        return joined(self.chain.events(request_of(text, seconds)))
+
+
+BUSY = refusal(503, "busy")
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_chain_tries_again(failures: int) -> None:
+    with Bench([*[BUSY] * failures, reply("Here I am.")]) as bench:
+        assert bench.ask() == [Text("Here I am."), End("stop", Usage(7, 3))]
+        assert bench.waits == [0.5, 1.5][:failures]
+        assert bench.chain.name == "openai:qwen"
+        assert not bench.matcher.requests
+
+
+def test_chain_waits_as_long_as_it_is_told() -> None:
+    with Bench([refusal(429, "slow", retry_after="4"), reply("ok")]) as bench:
+        bench.ask()
+        assert bench.waits == [4.0]
+
+
+@pytest.mark.parametrize(("wait", "seconds"), [("3600", 10_000.0), ("15", 10.0)], ids=["long", "past the deadline"])
+def test_chain_does_not_wait_in_vain(wait: str, seconds: float) -> None:
+    with Bench([refusal(429, "slow", retry_after=wait)]) as bench:
+        assert isinstance(bench.ask(seconds=seconds)[0], Notice)
+        assert bench.waits == []
+
+
+def test_chain_falls_back_with_a_notice() -> None:
+    with Bench([BUSY] * 3) as bench:
+        notice, wanted, end = bench.ask()
+        assert isinstance(notice, Notice)
+        assert "busy" in notice.text
+        assert not notice.failed
+        assert wanted == ToolCall("m", "switch", {"pin": 17, "on": True})
+        assert end == End("stop", Usage())
+        assert bench.chain.name == "matcher"
+        assert len(bench.server.requests) == 3
+
+
+def test_chain_says_when_the_owner_has_to_mend_something() -> None:
+    with Bench([refusal(401, "Incorrect key")]) as bench:
+        notice = bench.ask()[0]
+        assert isinstance(notice, Notice)
+        assert notice.failed
+        assert bench.waits == []
+
+
+def test_chain_does_not_pretend_to_know() -> None:
+    with Bench([BUSY] * 3) as bench:
+        with pytest.raises(Unavailable, match="busy"):
+            bench.ask("who wrote Faust?")
+        assert not bench.matcher.requests
+        assert bench.chain.name == "openai:qwen"
+
+
+def test_chain_does_not_say_twice_what_was_shown() -> None:
+    with Bench([truncated_stream(), reply("again")]) as bench:
+        heard = bench.chain.events(request_of("switch on the lamp"))
+        assert next(heard) == Text("It is 2")
+        with pytest.raises(Unavailable):
+            next(heard)
+        assert len(bench.server.requests) == 1
+        assert not bench.matcher.requests
+
+
+def test_chain_tries_again_when_nothing_was_shown_yet() -> None:
+    with Bench([truncated_stream(chunk(content='{"na')), reply("ok")]) as bench:
+        assert text_of(bench.ask()) == "ok"
+
+
+def test_chain_leaves_an_overflow_to_those_who_can_shorten() -> None:
+    with Bench([refusal(400, "context_length_exceeded")]) as bench:
+        with pytest.raises(ContextOverflow):
+            bench.ask()
+        assert not bench.matcher.requests
+        assert bench.waits == []
+
+
+def test_chain_leaves_the_deadline_to_the_turn() -> None:
+    with Bench([comments()]) as bench, pytest.raises(DeadlinePassed):
+        bench.ask(seconds=PATIENCE)
+
+
+def test_chain_stays_fallen_in_the_turn_and_goes_back_in_the_next() -> None:
+    with Bench([BUSY, reply("I am back."), BUSY], retries=0) as bench:
+        agent = agent_of(bench.chain)
+        turn = agent.turn("", (), "switch on the lamp", CALLER)
+        assert (turn.reply, turn.provider, turn.steps) == ("pin 17 is on", "matcher", 2)
+        assert len(bench.server.requests) == 1
+        check_conversation(turn.messages)
+        after = agent.turn("", (turn.messages,), "switch on the lamp", CALLER)
+        assert (after.reply, after.provider, after.notice) == ("I am back.", "openai:qwen", Notice(""))
+
+
+def test_chain_tells_a_result_when_the_model_is_lost_in_the_middle() -> None:
+    with Bench([reply("", call("measure")), *[BUSY] * 3]) as bench:
+        turn = agent_of(bench.chain).turn("", (), "how warm is it?", CALLER)
+        assert (turn.reply, turn.stopped, turn.provider) == ("temperature 21.4", "", "matcher")
+        assert "busy" in turn.notice.text
+        check_conversation(turn.messages)
+
+
+def test_agent_shortens_what_overflows_through_the_chain() -> None:
+    long = refusal(400, "context_length_exceeded")
+    earlier = ((Message("user", "switch on the lamp"), Message("assistant", "Done.")),)
+    with Bench([long, reply("ok")]) as bench:
+        turn = agent_of(bench.chain).turn("", earlier, "switch on the lamp", CALLER)
+        assert (turn.reply, turn.forgotten) == ("ok", 1)
+
+
+def test_chain_closes_the_fallback_only_if_it_was_needed() -> None:
+    with Bench([reply("ok")]) as bench:
+        agent_of(bench.chain).turn("", (), "how warm is it?", CALLER)
+    assert not bench.matcher.closed
+    with Bench([BUSY] * 3) as bench:
+        agent_of(bench.chain).turn("", (), "how warm is it?", CALLER)
+    assert bench.matcher.closed
+
+
+@pytest.mark.parametrize(
+    "answer", [page(), truncated_body(), drop(), silence(), comments(), raw(b"{"), refusal(401, "x")]
+)
+def test_a_turn_ends_well_whatever_the_server_does(answer: Answer) -> None:
+    """The whole way: the turn ends in time with one clear line, and what it leaves behind is valid."""
+    with ModelServer(lambda _: answer) as server:
+        provider = OpenAI(model_at(server.url, patience=PATIENCE))
+        agent = Agent(provider, toolset_of(Toolbox()), PROMPTS, LimitsConfig(seconds=TURN), 32_768, 100)
+        began = time.monotonic()
+        turn = agent.turn("", (), "how warm is it?", CALLER)
+        provider.close()
+    assert time.monotonic() - began < 2 * (TURN + PATIENCE)
+    assert turn.stopped in {"error", "seconds"}
+    assert turn.notice.failed
+    check_conversation(turn.messages)

@@ -1,0 +1,334 @@
+"""How tools are described and called, and what the guard says to a call."""
+
+import json
+from datetime import UTC, datetime
+from itertools import product
+from typing import Annotated, Literal
+
+import pytest
+
+from picoclaw.errors import Denied, HardwareError, StoreError, ToolError
+from picoclaw.messages import Caller, ToolCall
+from picoclaw.schema import Span
+from picoclaw.tools.guard import Guard, exact
+from picoclaw.tools.message import Messages
+from picoclaw.tools.toolset import Toolset, tool, tools_of
+
+NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+EFFECTS = ("read", "write", "network", "exec", "actuate")
+
+
+def caller(origin="owner", say=print):
+    return Caller("home", origin, NOW, say)
+
+
+class Valve:
+    """Tools with a memory of what was done, in order."""
+
+    def __init__(self, deeds):
+        self.deeds = deeds
+
+    @tool(effect=lambda arguments: "read" if arguments["action"] == "look" else "actuate")
+    def valve(
+        self,
+        action: Literal["look", "open"],
+        degrees: Annotated[int, Span(0, 90), "how far"] = 90,
+    ) -> str:
+        """Look at the valve,
+        or open it."""
+        self.deeds.append(("run", action, degrees))
+        return f"{action} {degrees}"
+
+    @tool(effect="read")
+    def who(self, caller: Caller, greeting: str = "hello") -> str:
+        """Tell who is asking."""
+        return f"{greeting} {caller.session} {caller.now:%H:%M}"
+
+    @tool(effect="read")
+    def echo(self, text: str) -> str:
+        """Say it again."""
+        return text
+
+    @tool(effect="read")
+    def fail(self, how: str) -> str:
+        """Fail."""
+        raise {"tool": ToolError, "hardware": HardwareError, "bug": KeyError}[how]("the pipe is clogged")
+
+    def not_a_tool(self) -> str:
+        """Do what the model may not ask for."""
+        return "done"
+
+
+class Witness:
+    """A guard and a journal that write into the same list as the tools."""
+
+    def __init__(self, longest=1000, secrets=(), denied=False, full=False):
+        self.deeds = []
+        self.denied = denied
+        self.full = full
+        self.toolset = Toolset(
+            [Valve(self.deeds)], guard=self.guard, journal=self.journal, longest_result=longest, secrets=secrets
+        )
+
+    def guard(self, effect, call, caller):
+        self.deeds.append(("guard", effect, call.arguments))
+        if self.denied:
+            raise Denied("not today")
+
+    def journal(self, call, caller):
+        self.deeds.append(("journal", call.name, call.arguments))
+        if self.full:
+            raise StoreError("the disk is full")
+
+    def call(self, name, /, broken="", **arguments):
+        return self.toolset.call(ToolCall("c1", name, arguments, broken), caller())
+
+
+# --- description ---
+
+
+def test_a_tool_is_described_by_its_signature_and_docstring():
+    definitions = {d["name"]: d for d in Witness().toolset.definitions()}
+    assert list(definitions) == ["valve", "who", "echo", "fail"]
+    assert definitions["valve"] == {
+        "name": "valve",
+        "description": "Look at the valve, or open it.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "action": {"type": "string", "enum": ["look", "open"]},
+                "degrees": {
+                    "type": "integer",
+                    "description": "how far",
+                    "minimum": 0,
+                    "maximum": 90,
+                    "default": 90,
+                },
+            },
+            "required": ["action"],
+        },
+    }
+
+
+def test_the_caller_is_handed_in_and_hidden_from_the_model():
+    witness = Witness()
+    (who,) = (d for d in witness.toolset.definitions() if d["name"] == "who")
+    assert list(who["parameters"]["properties"]) == ["greeting"]
+    assert witness.call("who") == "hello home 12:00"
+    assert witness.call("who", caller="me").startswith("error: argument unknown 'caller'")
+
+
+def test_definitions_are_the_same_bytes_each_time():
+    assert json.dumps(Witness().toolset.definitions()) == json.dumps(Witness().toolset.definitions())
+
+
+def test_an_effect_may_depend_on_the_arguments():
+    effects = {t.name: t.effect for t in tools_of(Valve([]))}
+    assert effects["valve"]({"action": "look"}) == "read"
+    assert effects["valve"]({"action": "open"}) == "actuate"
+    assert effects["echo"]({}) == "read"
+
+
+# --- calls ---
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (("valves", {}), "error: there is no tool 'valves'; did you mean 'valve'?"),
+        (("not_a_tool", {}), "error: there is no tool 'not_a_tool'; known: valve, who, echo, fail"),
+        (("", {}), "error: there is no tool ''; known: valve, who, echo, fail"),
+        (("valve", {}), "error: argument 'action' is missing"),
+        (("valve", {"action": "open", "angle": 3}), "error: argument unknown 'angle'; known: action, degrees"),
+        (
+            ("valve", {"action": "open", "degrees": 91}),
+            "error: argument 'degrees' is 91, outside 0 to 90; how far",
+        ),
+        (("fail", {"how": "tool"}), "error: the pipe is clogged"),
+        (("fail", {"how": "hardware"}), "error: the pipe is clogged"),
+        (("fail", {"how": "bug"}), "error: fail failed unexpectedly: KeyError: 'the pipe is clogged'"),
+        (("echo", {"text": "fine"}), "fine"),
+    ],
+)
+def test_whatever_goes_wrong_becomes_a_result(call, said):
+    assert Witness().call(call[0], **call[1]) == said
+
+
+def test_broken_arguments_are_sent_back_and_not_run():
+    witness = Witness()
+    answer = witness.call("valve", broken='{"action": "open"' * 1000)
+    assert answer.startswith('error: the arguments of valve are not a JSON object: \'{"action"')
+    assert len(answer) < 350
+    assert witness.deeds == []
+
+
+def test_ctrl_c_is_not_taken_for_a_failed_tool():
+    class Interrupted:
+        @tool(effect="read")
+        def wait(self) -> str:
+            """Wait."""
+            raise KeyboardInterrupt
+
+    toolset = Toolset([Interrupted()], guard=lambda *_: None, journal=lambda *_: None, longest_result=100)
+    with pytest.raises(KeyboardInterrupt):
+        toolset.call(ToolCall("c1", "wait"), caller())
+
+
+def test_an_act_is_guarded_then_journalled_then_done():
+    witness = Witness()
+    assert witness.call("valve", action="OPEN", degrees="0x2d") == "open 45"
+    arguments = {"action": "open", "degrees": 45}
+    assert witness.deeds == [
+        ("guard", "actuate", arguments),
+        ("journal", "valve", arguments),
+        ("run", "open", 45),
+    ]
+
+
+def test_a_read_is_not_journalled():
+    witness = Witness()
+    witness.call("valve", action="look")
+    assert [deed[0] for deed in witness.deeds] == ["guard", "run"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said", "seen"),
+    [
+        ({"denied": True}, "error: not today", ["guard"]),
+        ({"full": True}, "error: the disk is full", ["guard", "journal"]),
+    ],
+)
+def test_what_was_refused_or_could_not_be_written_down_is_not_done(setting, said, seen):
+    witness = Witness(**setting)
+    assert witness.call("valve", action="open") == said
+    assert [deed[0] for deed in witness.deeds] == seen
+
+
+@pytest.mark.parametrize("arguments", [{}, {"action": "open", "degrees": 999}])
+def test_a_call_that_does_not_fit_reaches_neither_guard_nor_journal(arguments):
+    witness = Witness()
+    witness.call("valve", **arguments)
+    assert witness.deeds == []
+
+
+# --- results ---
+
+
+@pytest.mark.parametrize("length", [99, 100])
+def test_a_result_that_fits_is_shown_whole(length):
+    assert Witness(longest=100).call("echo", text="x" * length) == "x" * length
+
+
+def test_a_long_result_keeps_its_beginning_and_its_end():
+    answer = Witness(longest=200).call("echo", text="BEGIN" + "x" * 5000 + "[exit code 3]")
+    assert answer.startswith("BEGIN")
+    assert answer.endswith("[exit code 3]")
+    assert "[cut: 4818 characters left out here; ask for a smaller part]" in answer
+    assert len(answer) < 300
+
+
+SECRET = "sk-live-0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("echo", {"text": f"PICOCLAW_API_KEY={SECRET}\n{SECRET}"}),
+        ("echo", {"text": "x" * 740 + SECRET + "x" * 500}),
+        ("echo", {"text": SECRET * 1000}),
+        ("valve", {"action": SECRET}),
+        ("who", {SECRET: 1}),
+        (SECRET, {}),
+        ("fail", {"how": SECRET}),
+    ],
+)
+def test_a_secret_is_in_no_result(name, arguments):
+    answer = Witness(secrets=("", SECRET)).call(name, **arguments)
+    assert SECRET[:16] not in answer
+
+
+@pytest.mark.parametrize("key", ["", "x", "0", "none", "ollama"])
+def test_a_key_that_is_no_secret_does_not_spoil_results(key):
+    text = "0x76 answers: none of the ollama boxes"
+    assert Witness(secrets=(key,)).call("echo", text=text) == text
+
+
+def test_a_result_can_always_be_written_as_utf_8():
+    answer = Witness().call("echo", text="caf\udce9 \ud83d ☕")
+    assert answer.encode() == "caf? ? ☕".encode()
+
+
+def test_a_message_is_said_at_once_in_the_callers_chat():
+    heard = []
+    toolset = Toolset([Messages()], guard=lambda *_: None, journal=lambda *_: None, longest_result=100)
+    say = caller(say=heard.append)
+    assert toolset.call(ToolCall("c1", "message", {"text": "on it"}), say) == "sent"
+    assert toolset.call(ToolCall("c2", "message", {"text": " \n"}), say) == "error: text is empty"
+    assert heard == ["on it"]
+
+
+# --- the guard ---
+
+DEFAULTS = {"read": "allow", "write": "allow", "network": "allow", "exec": "allow", "actuate": "ask"}
+ANSWERS = {"yes": lambda _: True, "no": lambda _: False, "nobody": None}
+
+
+def expected(verdict, origin, answer):
+    if verdict == "ask":
+        return origin == "owner" and answer == "yes"
+    return verdict == "allow"
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.parametrize("policy", [None, "allow", "ask", "refuse"])
+@pytest.mark.parametrize(("origin", "answer"), list(product(("owner", "cron", "heartbeat"), ANSWERS)))
+def test_the_guards_verdict(effect, policy, origin, answer):
+    guard = Guard({effect: policy} if policy else {}, ANSWERS[answer])
+    call = ToolCall("c1", "valve", {"action": "open"})
+    if expected(policy or DEFAULTS[effect], origin, answer):
+        guard(effect, call, caller(origin))
+    else:
+        with pytest.raises(Denied, match=r"^valve was refused"):
+            guard(effect, call, caller(origin))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "origin", "answer", "said"),
+    [
+        ("refuse", "owner", "yes", "rule 'exec: refuse'"),
+        ("ask", "cron", "yes", "rule 'exec: ask', and nobody is here to be asked"),
+        ("ask", "owner", "nobody", "rule 'exec: ask' needs the owner's yes"),
+        ("ask", "owner", "no", "refused by the owner"),
+    ],
+)
+def test_a_refusal_names_its_rule(verdict, origin, answer, said):
+    with pytest.raises(Denied, match=said):
+        Guard({"exec": verdict}, ANSWERS[answer])("exec", ToolCall("c1", "exec"), caller(origin))
+
+
+def test_a_person_is_asked_only_when_the_answer_counts():
+    asked = []
+    guard = Guard({"exec": "refuse", "write": "ask"}, lambda question: not asked.append(question))
+    guard("read", ToolCall("c1", "echo"), caller())
+    for effect, origin in [("exec", "owner"), ("write", "cron"), ("write", "heartbeat")]:
+        with pytest.raises(Denied):
+            guard(effect, ToolCall("c1", "echo"), caller(origin))
+    assert asked == []
+    guard("write", ToolCall("c1", "echo", {"text": "hi"}), caller())
+    assert asked == ['echo {"text": "hi"}']
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["rm -rf /\r echo harmless", "\x1b[2K\x1b[1A", "a\x00b", "\x7f\x7f", "\x9b2J", "\u202egpj.exe", "\u200b", "\ud800"],
+)
+def test_what_a_person_is_asked_hides_nothing(text):
+    shown = exact(ToolCall("c1", "exec", {"command": text}))
+    assert shown.isascii()
+    assert shown.isprintable()
+    assert json.loads(shown.removeprefix("exec ")) == {"command": text}
+
+
+def test_what_a_person_is_asked_is_the_whole_call():
+    command = "x" * 20_000 + "; rm -rf /"
+    assert exact(ToolCall("c1", "exec", {"command": command})).endswith('; rm -rf /"}')

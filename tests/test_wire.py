@@ -1,0 +1,626 @@
+"""The format of model servers, both ways: what is sent is strict, what is taken is whatever they send."""
+
+import json
+from typing import Any
+
+import pytest
+from model_server import NO_USAGE, call, chunk, chunks, usage_of, whole_body
+from scripted import TOOLS, calls_of, joined, text_of
+from validity import check_body
+
+from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, Unavailable
+from picoclaw.messages import End, Event, Message, Request, Text, ToolCall, Usage
+from picoclaw.providers import wire
+from picoclaw.providers.inline import InlineCalls, arguments_from
+
+KNOWN = frozenset(str(t["name"]) for t in TOOLS)
+READ = ToolCall("x", "sensor_read", {"quantity": "temperature"})
+ASKED = Message("user", "how warm is it?")
+
+
+def request_of(*messages: Message, system: str = "Be brief.", tools: Any = TOOLS) -> Request:
+    return Request(system, messages, tools, 100, 0.0)
+
+
+def sent(*messages: Message) -> list[dict[str, Any]]:
+    """The messages of a body, without the system's, after the strict judge has seen the body."""
+    body = wire.body(request_of(*messages), "m", stream=False)
+    check_body(body)
+    return [m for m in body["messages"] if m["role"] != "system"]
+
+
+def heard(*parts: Any, known: frozenset[str] = KNOWN) -> list[Event]:
+    """What an answer of these chunks comes to."""
+    assembler = wire.Assembler(known)
+    events = [event for part in (*parts, wire.COMPLETE) for event in assembler.feed(part)]
+    return joined([*events, *assembler.end()])
+
+
+def answered(text: str, finish: str = "stop") -> list[Event]:
+    return heard(whole_body(text, finish=finish))
+
+
+# What is sent
+
+
+def test_body_of_a_first_question() -> None:
+    body = wire.body(request_of(ASKED), "qwen", stream=False)
+    assert body == {
+        "model": "qwen",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "how warm is it?"},
+        ],
+        "tools": [{"type": "function", "function": t} for t in TOOLS],
+        "max_tokens": 100,
+    }
+
+
+def test_body_asks_for_a_stream_with_usage() -> None:
+    body = wire.body(request_of(ASKED), "m", stream=True)
+    assert body["stream"] is True
+    assert body["stream_options"] == {"include_usage": True}
+
+
+def test_body_names_the_cap_as_the_server_does() -> None:
+    body = wire.body(request_of(ASKED), "m", stream=False, cap="max_completion_tokens")
+    assert (body["max_completion_tokens"], "max_tokens" in body) == (100, False)
+
+
+def test_body_leaves_out_what_is_empty() -> None:
+    body = wire.body(request_of(ASKED, system="", tools=()), "m", stream=False)
+    assert "tools" not in body
+    assert [m["role"] for m in body["messages"]] == ["user"]
+
+
+def test_calls_and_results_are_paired() -> None:
+    messages = sent(ASKED, Message("assistant", "", (READ,)), Message("tool", "21.4", call_id="x"))
+    number = messages[1]["tool_calls"][0]["id"]
+    function = {"name": "sensor_read", "arguments": '{"quantity": "temperature"}'}
+    assert messages[1]["tool_calls"] == [{"id": number, "type": "function", "function": function}]
+    assert messages[2] == {"role": "tool", "tool_call_id": number, "content": "21.4"}
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ("call_abc", "call_def"),
+        ("", ""),
+        ("same", "same"),
+        ("chatcmpl-tool-0123456789abcdef0123456789abcdef", "ü"),
+        ("call00001", "call00000"),
+    ],
+)
+def test_ids_are_numbered_afresh_and_results_stay_with_their_calls(ids: tuple[str, str]) -> None:
+    first, second = (ToolCall(number, "exec", {"n": n}) for n, number in enumerate(ids))
+    results = (Message("tool", "first", call_id=ids[0]), Message("tool", "second", call_id=ids[1]))
+    turn = (ASKED, Message("assistant", "", (first, second)), *results, Message("assistant", "Done."))
+    messages = sent(*turn, *turn, ASKED)
+    assert [m["content"] for m in messages if m["role"] == "tool"] == ["first", "second"] * 2
+
+
+def test_results_out_of_order_find_their_calls() -> None:
+    two = (ToolCall("a", "exec", {}), ToolCall("b", "exec", {}))
+    out_of_order = (Message("tool", "second", call_id="b"), Message("tool", "first", call_id="a"))
+    body = wire.body(request_of(ASKED, Message("assistant", "", two), *out_of_order), "m", stream=False)
+    numbers = [c["id"] for c in body["messages"][2]["tool_calls"]]
+    assert {m["tool_call_id"]: m["content"] for m in body["messages"][3:]} == {
+        numbers[0]: "first",
+        numbers[1]: "second",
+    }
+
+
+def test_a_broken_call_goes_back_as_an_empty_object() -> None:
+    broken = ToolCall("x", "exec", {}, '{"command": "rm')
+    messages = sent(ASKED, Message("assistant", "", (broken,)), Message("tool", "error: ...", call_id="x"))
+    assert messages[1]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+@pytest.mark.parametrize("name", ["", "sensor read", "functions.exec", "größe", "x" * 100, "a\nb"])
+def test_names_that_no_server_would_take_back_are_mended(name: str) -> None:
+    sent(ASKED, Message("assistant", "", (ToolCall("x", name),)), Message("tool", "error: no tool", call_id="x"))
+
+
+def test_neighbouring_questions_become_one() -> None:
+    assert sent(ASKED, Message("user", "answer now")) == [{"role": "user", "content": "how warm is it?\n\nanswer now"}]
+
+
+def test_a_question_right_after_a_result_is_taken_by_strict_servers() -> None:
+    messages = sent(
+        ASKED, Message("assistant", "", (READ,)), Message("tool", "21.4", call_id="x"), Message("user", "answer now")
+    )
+    assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        (ASKED, Message("tool", "of nothing", call_id="x")),
+        (ASKED, Message("assistant", "", (READ,)), ASKED),
+        (ASKED, Message("assistant", "", (READ, READ)), Message("tool", "one", call_id="x"), ASKED),
+        (ASKED, Message("assistant", "", (READ,))),
+        (ASKED, Message("assistant", "", (READ,)), *[Message("tool", "one", call_id="x")] * 2),
+    ],
+    ids=["orphan", "no result", "one of two", "open end", "too many"],
+)
+def test_a_damaged_history_is_mended_for_sending(damaged: tuple[Message, ...]) -> None:
+    sent(*damaged)
+
+
+# What comes back: whole and in every chunking
+
+
+ANSWERS = {
+    "text": ("It is 21.4 °C.\nWarm enough?", []),
+    "call": ("", [call("sensor_read", {"quantity": "temperature"})]),
+    "calls": ("One moment.", [call("sensor_read", {"q": 'a "b"\n'}, "c1"), call("exec", {"command": "ls"}, "c2")]),
+    "broken": ("", [call("exec", '{"command": "rm')]),
+    "thought": ("<think>\nHm, {1}.\n</think>\n\nIt is 21 °C.", []),
+    "thoughts": ("<think>a</think>\n<think>b</think>It is <think> 21.", []),
+    "only thought": ("<think>and so on", []),
+    "fenced": ('I will look.\n```json\n{"name": "sensor_read", "arguments": {"quantity": "light"}}\n```\n', []),
+    "fence cut short": ('```json\n{"name": "sensor_read", "arguments": {}}', []),
+    "tagged": ('<tool_call>\n{"name": "exec", "arguments": {"command": "ls"}}\n</tool_call>', []),
+    "tagged in a line": ('Sure! <tool_call>{"name": "exec", "arguments": {}}</tool_call>', []),
+    "two tags": ('<tool_call>{"name": "exec"}</tool_call>\n<tool_call>{"name": "sensor_read"}</tool_call>', []),
+    "bare": ('{"name": "sensor_read", "parameters": {"quantity": "light"}}', []),
+    "indented": ('Look:\n  \t{"name": "sensor_read"}', []),
+    "array": ('[{"name": "sensor_read"}, {"name": "exec"}]', []),
+    "wrapped": ('{"type": "function", "function": {"name": "exec", "arguments": "{\\"command\\": \\"ls\\"}"}}', []),
+    "thought and call": ('<think>I read.</think>\n\n{"name": "sensor_read"}', []),
+    "code": ("Try:\n```python\nprint(1)\n```\nThat is all.\n", []),
+    "almost": ("`code` and <b>, <tool, ``\n<thin\n<\n  [a](b) {c}\n", []),
+    "odd line ends": ("a\r\n{b}\r \r{\u2028{x}\x85 [1]\x0c{", []),
+    "spaces": ("  \n\n  hello  \n", []),
+    "json text": ('{"temperature": 21}\nis the reading.', []),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("finish", ["", "length"])
+def test_every_chunking_gives_the_same_events(name: str, finish: str) -> None:
+    text, calls = ANSWERS[name]
+    expected = heard(whole_body(text, calls, finish))
+    longest = max(len(text), *(len(c["function"]["arguments"]) for c in calls), 1)
+    for pieces in range(1, longest + 1):
+        assert heard(*chunks(text, calls, finish, pieces=pieces)) == expected, pieces
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_split_at_any_place_gives_the_same_events(name: str) -> None:
+    text = ANSWERS[name][0]
+    expected = heard(whole_body(text, usage=NO_USAGE))
+    for i in range(len(text) + 1):
+        assert heard(chunk(content=text[:i]), chunk("stop", content=text[i:])) == expected, i
+
+
+def test_text_is_shown_as_it_comes() -> None:
+    assembler = wire.Assembler(KNOWN)
+    shown = [text_of(list(assembler.feed(chunk(content=piece)))) for piece in ("It", " is", " 21", ".\n", "`ok`")]
+    assert shown == ["It", " is", " 21", ".\n", "`ok`"]
+
+
+def test_text_after_a_thought_is_shown_as_it_comes() -> None:
+    assembler = wire.Assembler(KNOWN)
+    pieces = ("<think>", "Hm.", "</think>", "\n\n", "It", " is")
+    assert [text_of(list(assembler.feed(chunk(content=piece)))) for piece in pieces] == ["", "", "", "", "It", " is"]
+
+
+def test_a_very_long_thought_is_not_shown() -> None:
+    pieces = ("<think>", *["thinking "] * 50_000, "</think>", "It is 21.")
+    assert text_of(heard(*(chunk(content=piece) for piece in pieces))) == "It is 21."
+
+
+# What comes back: the shapes
+
+
+def test_usage_in_a_last_chunk_without_choices() -> None:
+    last = {"choices": [], "usage": usage_of((41, 7))}
+    assert heard(chunk(content="Hi"), chunk("stop"), last)[-1] == End("stop", Usage(41, 7))
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "many"}, [], -1])
+def test_usage_that_says_nothing(usage: Any) -> None:
+    assert heard(whole_body("Hi", usage=NO_USAGE) | {"usage": usage}) == [Text("Hi"), End("stop", Usage())]
+
+
+@pytest.mark.parametrize("choices", [[], [None], ["text"], [{}], [{"message": None}], [{"message": "text"}]])
+def test_choices_with_nothing_in_them(choices: list[Any]) -> None:
+    assert heard({"choices": choices}) == [End("stop", Usage())]
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"content": None}, ""),
+        ({"content": ""}, ""),
+        ({"content": [{"type": "text", "text": "It is "}, {"type": "text", "text": "21."}]}, "It is 21."),
+        ({"content": [{"type": "thinking", "thinking": [{"text": "Hm."}]}, {"type": "text", "text": "21"}]}, "21"),
+        ({"content": [None, "x", {"type": "image_url"}]}, ""),
+        ({"content": 21}, ""),
+        ({"content": None, "refusal": "I cannot help with that."}, "I cannot help with that."),
+        ({"content": "21", "reasoning_content": "Hm.", "reasoning": "Hm.", "reasoning_details": [{}]}, "21"),
+        ({"content": "21", "tool_calls": None, "function_call": None, "audio": None, "annotations": []}, "21"),
+        ({"content": "21", "tool_calls": [None, "x"], "function_call": "x"}, "21"),
+    ],
+)
+def test_content_in_all_its_forms(message: dict[str, Any], text: str) -> None:
+    assert text_of(heard(whole_body(**message))) == text
+    assert text_of(heard(chunk(**message), chunk("stop"))) == text
+
+
+@pytest.mark.parametrize(
+    ("finish", "known"), [("length", "length"), ("content_filter", "content_filter"), ("", "stop"), (None, "stop")]
+)
+def test_why_an_answer_ended(finish: Any, known: str) -> None:
+    assert heard(chunk(content="Hi"), chunk(finish))[-1] == End(known, Usage())
+
+
+def test_tool_calls_as_a_reason_with_none_and_stop_with_some() -> None:
+    assert calls_of(heard(whole_body("Hi", finish="tool_calls"))) == []
+    assert len(calls_of(heard(whole_body("", [call("exec")], finish="stop")))) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ("", {}),
+        ("  ", {}),
+        ('"{\\"a\\": 1}"', {"a": 1}),
+        (' {"a": {"b": [1, null]}}\n', {"a": {"b": [1, None]}}),
+        ('{"a": 1, "a": 2}', {"a": 2}),
+        ('{"text": "\\ud83d\\ude00"}', {"text": "😀"}),
+    ],
+)
+def test_arguments_that_can_be_read(arguments: str, meant: dict[str, Any]) -> None:
+    assert calls_of(heard(whole_body("", [call("exec", arguments)]))) == [ToolCall("call_1", "exec", meant)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"command": "rm',
+        '{"{"tagIds":',
+        "{'a': 1}",
+        '{"a": 1} {"b": 2}',
+        "null",
+        "[]",
+        "7",
+        '"text"',
+        '""',
+        '{"a": NaN}',
+        '{"a": Infinity}',
+        '{"a": -1e999}',
+        '{"a": "\\ud83d"}',
+        '{"a": "\0"}',
+        "[" * 100_000,
+        '{"a": ' + "9" * 5000 + "}",
+        "sensor_read()",
+    ],
+    ids=lambda text: text[:20].replace("\0", "NUL"),
+)
+def test_broken_arguments_are_kept_apart_and_never_run(arguments: str) -> None:
+    (found,) = calls_of(heard(whole_body("", [call("exec", arguments)])))
+    assert (found.arguments, found.broken) == ({}, arguments)
+    sent(ASKED, Message("assistant", "", (found,)), Message("tool", "error", call_id=found.id))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [({"a": 1}, {"a": 1}), ({}, {}), (None, {})],
+)
+def test_arguments_that_are_no_text(arguments: Any, meant: dict[str, Any]) -> None:
+    one = {"id": "call_1", "function": {"name": "exec", "arguments": arguments}}
+    assert calls_of(heard(whole_body("", [one]))) == [ToolCall("call_1", "exec", meant)]
+    assert calls_of(heard(chunk(tool_calls=[one]), chunk("stop"))) == [ToolCall("call_1", "exec", meant)]
+
+
+@pytest.mark.parametrize("arguments", [[1], 7, True, {"a": float("nan")}, {"a": "\ud83d"}])
+def test_arguments_that_are_no_text_and_no_good(arguments: Any) -> None:
+    one = {"id": "call_1", "function": {"name": "exec", "arguments": arguments}}
+    (found,) = calls_of(heard(whole_body("", [one])))
+    assert found.arguments == {}
+    assert found.broken
+
+
+def test_a_call_cut_at_the_limit_before_its_arguments_is_not_run_without_them() -> None:
+    first, second = calls_of(heard(whole_body("", [call("exec", "{}"), call("exec", "", "c2")], finish="length")))
+    assert not first.broken
+    assert second.broken
+
+
+def test_calls_without_ids_get_different_ones() -> None:
+    bare = [{"function": {"name": "exec", "arguments": "{}"}} for _ in range(3)]
+    assert len({c.id for c in calls_of(heard(whole_body("", bare)))}) == 3
+
+
+@pytest.mark.parametrize("odd", [{}, {"function": None}, {"function": "exec"}, {"function": {"arguments": "{}"}}])
+def test_a_call_without_a_name_is_one_that_no_tool_answers(odd: dict[str, Any]) -> None:
+    assert [c.name for c in calls_of(heard(whole_body("", [odd])))] in ([""], [])
+
+
+def test_whole_calls_in_chunks_of_their_own_stay_apart() -> None:
+    """Some servers number every streamed call 0, or not at all."""
+    parts = [call("exec", {"n": n}, f"c{n}") for n in range(3)]
+    expected = [ToolCall(f"c{n}", "exec", {"n": n}) for n in range(3)]
+    assert calls_of(heard(*(chunk(tool_calls=[p | {"index": 0}]) for p in parts))) == expected
+    assert calls_of(heard(*(chunk(tool_calls=[p]) for p in parts))) == expected
+    nameless = [chunk(tool_calls=[{"function": p["function"]}]) for p in parts]
+    assert [c.arguments for c in calls_of(heard(*nameless))] == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+def test_a_call_whose_id_and_name_come_with_every_piece_is_one() -> None:
+    whole = call("exec", {"command": "ls -l"})
+    pieces = [
+        chunk(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "exec", "arguments": letter}}])
+        for letter in whole["function"]["arguments"]
+    ]
+    assert calls_of(heard(*pieces)) == [ToolCall("c1", "exec", {"command": "ls -l"})]
+
+
+def test_pieces_of_two_calls_may_be_mixed() -> None:
+    parts = [
+        {"index": 0, "id": "c1", "function": {"name": "exec", "arguments": '{"a"'}},
+        {"index": 1, "id": "c2", "function": {"name": "sensor_read", "arguments": '{"b"'}},
+        {"index": 0, "function": {"arguments": ": 1}"}},
+        {"index": 1, "function": {"arguments": ": 2}"}},
+    ]
+    assert calls_of(heard(*(chunk(tool_calls=[p]) for p in parts))) == [
+        ToolCall("c1", "exec", {"a": 1}),
+        ToolCall("c2", "sensor_read", {"b": 2}),
+    ]
+
+
+def test_the_old_form_of_a_call() -> None:
+    old = {"name": "exec", "arguments": '{"command": "ls"}'}
+    (whole,) = calls_of(heard(whole_body(None, function_call=old)))
+    pieces = [chunk(function_call={"name": "exec"}), *(chunk(function_call={"arguments": c}) for c in old["arguments"])]
+    (streamed,) = calls_of(heard(*pieces, chunk("function_call")))
+    assert whole == streamed == ToolCall(whole.id, "exec", {"command": "ls"})
+
+
+@pytest.mark.parametrize("text", ["half \ud83d a pair", "\ude00"])
+def test_half_a_character_is_replaced(text: str) -> None:
+    assert "�" in text_of(answered(text))
+    text_of(answered(text)).encode()
+
+
+def test_a_character_split_over_two_chunks_is_whole() -> None:
+    assert text_of(heard(chunk(content="ok \ud83d"), chunk("stop", content="\ude00!"))) == "ok 😀!"
+
+
+@pytest.mark.parametrize("odd", [None, [], "text", 7, True])
+def test_a_chunk_that_is_no_object(odd: Any) -> None:
+    with pytest.raises(Unavailable, match="object"):
+        heard(odd)
+
+
+@pytest.mark.parametrize("odd", [{}, {"choices": None}, {"status": "ok"}, {"message": "Not here."}])
+def test_a_body_that_is_no_answer(odd: Any) -> None:
+    with pytest.raises(Unavailable, match="no answer"):
+        heard(odd)
+
+
+# Errors within an answer
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "told"),
+    [
+        ({"error": {"message": "overloaded"}}, Unavailable, "overloaded"),
+        ({"error": "overloaded"}, Unavailable, "overloaded"),
+        ({"error": {"code": 502, "message": "Provider returned error"}}, Unavailable, "Provider returned error"),
+        ({"error": {"code": 401, "message": "No auth"}}, Refused, "PICOCLAW_API_KEY"),
+        ({"error": {"code": "400", "message": "odd"}}, Refused, "odd"),
+        ({"error": {"message": "maximum context length is 4096 tokens"}}, ContextOverflow, "4096"),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, Unavailable, "busy"),
+        (chunk("error"), Unavailable, "cannot answer now"),
+        ({"choices": [{"finish_reason": "error", "error": {"message": "died"}}]}, Unavailable, "died"),
+        ({"choices": [], "error": {"message": "died"}}, Unavailable, "died"),
+        ({"object": "error", "message": "odd", "code": 400}, Refused, "odd"),
+    ],
+)
+def test_error_within_an_answer(part: dict[str, Any], kind: type[ProviderError], told: str) -> None:
+    with pytest.raises(kind) as caught:
+        heard(chunk(content="It is "), part)
+    assert told in str(caught.value)
+
+
+# Calls written as text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "wanted"),
+    [
+        ("fenced", "I will look.\n", [("sensor_read", {"quantity": "light"})]),
+        ("fence cut short", "", [("sensor_read", {})]),
+        ("tagged", "", [("exec", {"command": "ls"})]),
+        ("tagged in a line", "Sure! ", [("exec", {})]),
+        ("two tags", "", [("exec", {}), ("sensor_read", {})]),
+        ("bare", "", [("sensor_read", {"quantity": "light"})]),
+        ("indented", "Look:\n", [("sensor_read", {})]),
+        ("array", "", [("sensor_read", {}), ("exec", {})]),
+        ("wrapped", "", [("exec", {"command": "ls"})]),
+        ("thought and call", "", [("sensor_read", {})]),
+    ],
+)
+def test_calls_written_as_text(name: str, shown: str, wanted: list[tuple[str, Any]]) -> None:
+    events = answered(ANSWERS[name][0])
+    assert text_of(events) == shown
+    assert [(c.name, c.arguments) for c in calls_of(events)] == wanted
+    assert len({c.id for c in calls_of(events)}) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```json\n{"name": "unknown_tool", "arguments": {}}\n```',
+        '{"name": "unknown_tool", "arguments": {}}',
+        '{"name": "Ann", "age": 7}',
+        '{"name": ["exec"]}',
+        '{"name": {"first": "Ann"}}',
+        '{"name": null}',
+        '{"function": null, "name": 7}',
+        '{"name": "exec", "arguments": {"a": NaN}}',
+        '{"name": "exec", "arguments": "{"}',
+        '{"name": "exec", "arguments": [1]}',
+        '{"name": "exec", "arguments": {}} is what I would send; shall I?',
+        '[{"name": "exec"}, "and more"]',
+        '{"temperature": 21}',
+        "[1, 2]",
+        "[]",
+        "```json\n{not json}\n```",
+        "<tool_call>not json</tool_call>",
+        "[" * 50_000,
+        "The tag <think> opens a thought.\nIt is not one here.",
+        "```\n<think>\n```\nThis is how it is written.",
+        'Call it like `{"name": "exec"}` please.',
+        "  indented",
+        "{",
+        "```",
+    ],
+    ids=lambda text: text[:30],
+)
+def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
+    assert answered(text) == [Text(text), End("stop", Usage(7, 3))]
+
+
+@pytest.mark.parametrize("name", ["fenced", "fence cut short", "tagged", "bare", "array"])
+def test_a_call_in_text_that_was_cut_is_not_run(name: str) -> None:
+    text = ANSWERS[name][0]
+    events = answered(text, finish="length")
+    assert not calls_of(events)
+    assert text_of(events) == text
+
+
+def test_a_written_call_beside_a_real_one_is_not_run_twice() -> None:
+    events = heard(whole_body('{"name": "exec"}', [call("exec", {"command": "ls"})]))
+    assert [c.arguments for c in calls_of(events)] == [{"command": "ls"}]
+
+
+def test_calls_are_not_looked_for_where_no_tool_was_offered() -> None:
+    assert calls_of(heard(whole_body('{"name": "exec"}'), known=frozenset())) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<think>Hm.</think>It is 21.", "It is 21."),
+        ("<think>Hm.\n\n</think>\n\nIt is 21.", "It is 21."),
+        ("\n<think>Hm.</think>\nIt is 21.", "It is 21."),
+        ("<think>never ends", ""),
+        ("<think></think>", ""),
+    ],
+)
+def test_thoughts_are_not_shown(text: str, shown: str) -> None:
+    assert text_of(answered(text)).strip() == shown
+
+
+# Errors instead of an answer
+
+
+def error_of(message: str, **more: Any) -> dict[str, Any]:
+    return {"error": {"message": message, **more}}
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "kind", "told"),
+    [
+        (401, error_of("Incorrect key"), Refused, "PICOCLAW_API_KEY"),
+        (403, error_of("unsupported_country_region_territory"), Refused, "unsupported_country"),
+        (404, error_of("The model `x` does not exist"), Refused, "base_url"),
+        (404, "404 page not found", Refused, "base_url"),
+        (400, error_of("tools is not supported"), Refused, "tools is not supported"),
+        (400, {"detail": "Bad request"}, Refused, "Bad request"),
+        (402, error_of("Insufficient credits"), Refused, "Insufficient credits"),
+        (405, {}, Refused, "base_url"),
+        (413, error_of("Request too large"), ContextOverflow, "too large"),
+        (422, {"detail": [{"loc": ["body", "x"], "msg": "extra forbidden"}]}, Refused, "extra forbidden"),
+        (422, {"object": "error", "message": {"detail": [{"msg": "Extra"}]}}, Refused, "Extra"),
+        (408, {}, Unavailable, "408"),
+        (409, {}, Unavailable, "409"),
+        (425, {}, Unavailable, "425"),
+        (429, error_of("Rate limit reached"), Unavailable, "Rate limit reached"),
+        (429, error_of("You exceeded your current quota", code="insufficient_quota"), Unavailable, "quota"),
+        (500, error_of("no user query found"), Unavailable, "no user query"),
+        (502, "it sent a web page", Unavailable, "web page"),
+        (503, error_of("Loading model", type="unavailable_error"), Unavailable, "Loading model"),
+        (520, "", Unavailable, "520"),
+        (529, error_of("Overloaded", type="overloaded_error"), Unavailable, "Overloaded"),
+        (400, error_of("x", code="context_length_exceeded"), ContextOverflow, "window"),
+        (400, error_of("This model's maximum context length is 4096 tokens"), ContextOverflow, "4096"),
+        (400, error_of("x", type="exceed_context_size_error"), ContextOverflow, "window"),
+        (500, error_of("the request exceeds the available context size, try increasing it"), ContextOverflow, "window"),
+        (400, error_of("prompt is too long: 210000 tokens > 200000 maximum"), ContextOverflow, "210000"),
+        (400, error_of("The input token count (40000) exceeds the maximum number of tokens"), ContextOverflow, "40000"),
+        (400, error_of("loaded with context length of only 4096 tokens"), ContextOverflow, "4096"),
+        (400, None, Refused, "400"),
+        (418, [1, 2], Refused, "418"),
+        (400, 7, Refused, "400"),
+        (400, {"error": True}, Refused, "400"),
+        (300, {}, Refused, "300"),
+    ],
+)
+def test_failure(status: int, answer: Any, kind: type[PicoclawError], told: str) -> None:
+    error = wire.failure(status, answer)
+    assert type(error) is kind
+    assert told in str(error)
+    assert len(str(error).splitlines()) == 1
+
+
+@pytest.mark.parametrize("status", [400, 402, 405, 418, 422])
+def test_a_refusal_says_what_to_try(status: int) -> None:
+    assert "config.toml" in str(wire.failure(status, {})) or "base_url" in str(wire.failure(status, {}))
+
+
+def test_a_long_error_is_cut_and_stays_one_line() -> None:
+    error = str(wire.failure(500, error_of("line\n" * 5000)))
+    assert len(error) < 500
+    assert "\n" not in error
+
+
+def test_the_wait_a_server_asks_for_is_kept() -> None:
+    error = wire.failure(429, {}, retry_after=7.5)
+    assert isinstance(error, Unavailable)
+    assert error.retry_after == 7.5
+
+
+def test_written_arguments_survive_the_way_there_and_back() -> None:
+    original = {"text": 'He said "21 °C"\n\t\\', "n": [1, 2.5, None, True], "deep": {"a": {}}}
+    there = sent(ASKED, Message("assistant", "", (ToolCall("x", "exec", original),)), Message("tool", "", call_id="x"))
+    back = calls_of(heard(whole_body("", json.loads(json.dumps(there[1]["tool_calls"])))))
+    assert back[0].arguments == original
+
+
+# What small models take for JSON
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ('{"a": 1,}', {"a": 1}),
+        ('{"address": 0x76, "data": [0x1, 0xfF ]}', {"address": 118, "data": [1, 255]}),
+        ('{"text": "at 0x76, then"}', {"text": "at 0x76, then"}),
+    ],
+)
+def test_nearly_json_is_read(text: str, arguments: dict[str, Any]) -> None:
+    assert arguments_from(text) == (arguments, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{{"name": "sensor_read", "arguments": {"sensor": ""}}}',
+        '{{"name": "sensor_read", "arguments": {"sensor": ""}}}}',
+        '<tools>\n  {"name": "sensor_read", "arguments": {"sensor": ""}}\n</tools>',
+        '<function_call>{"name": "sensor_read", "arguments": {"sensor": ""}}</function_call>',
+        '```json\n{"name": "sensor_read", "arguments": {"sensor": "",}}\n```',
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_calls_as_small_models_write_them(text: str, size: int) -> None:
+    inline = InlineCalls(frozenset({"sensor_read"}))
+    shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
+    rest, found = inline.end(cut=False)
+    assert (shown + rest, found) == ("", [("sensor_read", {"sensor": ""})])
