@@ -83,6 +83,7 @@ class _Running:
     said: str = ""
     same: int = 0
     last: ToolCall | None = None
+    newest: str = "none"
     notice: Notice = field(default_factory=lambda: Notice(""))
 
     def go(self) -> Turn:
@@ -165,9 +166,10 @@ class _Running:
         self.listen(call)
         began = self.agent.clock()
         if self.same < SAME_CALLS:
-            result = self.agent.toolset.call(call, self.caller)
+            result = self.newest = self.agent.toolset.call(call, self.caller)
         else:
-            result = fill(self.agent.prompts["repeated"], {"count": str(SAME_CALLS - 1)})
+            again = {"count": str(SAME_CALLS - 1), "result": self.newest}
+            result = fill(self.agent.prompts["repeated"], again)
         run = ToolRun(call.name, call.arguments, result, (self.agent.clock() - began) * 1000)
         self.runs.append(run)
         self.talk.result(call, result)
@@ -201,8 +203,7 @@ class _Running:
             self.talk.messages.pop()
         if self.talk.messages[-1].role != "assistant":
             used = ", ".join(dict.fromkeys(run.name for run in self.runs)) or "nothing"
-            result = self.runs[-1].result if self.runs else "none"
-            known = {"reason": reason, "tools": used, "result": result}
+            known = {"reason": reason, "tools": used, "result": self.newest}
             self.talk.answer(f"{self.said}\n{fill(prompts['unfinished'], known)}".strip())
 
     def _check_stop(self) -> None:

@@ -8,15 +8,18 @@ from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
 
 
-def prepare(home: Path) -> list[Path]:
-    """Make the home (mode 0700), the workspace and the seeded files that are missing; returns what was made."""
+def prepare(home: Path, *, seeds: bool = False) -> list[Path]:
+    """Make the home (mode 0700) and the workspace where they are missing; returns what was made.
+
+    `seeds` adds the files that an owner may want to edit; a home without them works, and starts faster.
+    """
     made = []
     try:
         for folder in (home, home / "workspace", home / "workspace" / "memory"):
             if not folder.is_dir():
                 folder.mkdir(mode=0o700, parents=True)
                 made.append(folder)
-        for source, target in _seeds(home):
+        for source, target in _seeds(home) if seeds else ():
             if not target.exists() and create(target, source.read_bytes()):
                 made.append(target)
     except OSError as error:

@@ -17,7 +17,7 @@ PROMPTS = {
     "failed": "[failed: {error}]",
     "limit": "Last step: {reason}.",
     "not_run": "error: not run",
-    "repeated": "error: made {count} times already",
+    "repeated": "error: made {count} times already: {result}",
     "shortened": "{head}[shortened]",
     "stopped": "[stopped]",
     "unfinished": "[unfinished: {reason}; used {tools}; newest {result}]",

@@ -268,12 +268,12 @@ def test_a_home_of_nobody_is_an_error():
 
 
 def test_the_workspace_is_seeded_once_and_never_overwritten(home):
-    made = prepare(home)
+    made = prepare(home, seeds=True)
     assert {home, home / "workspace", home / "config.toml"} <= set(made)
     assert home.stat().st_mode & 0o777 == 0o700
     assert (home / "config.toml").stat().st_mode & 0o777 == 0o600
     (home / "config.toml").write_text("# mine\n")
-    assert prepare(home) == []
+    assert prepare(home, seeds=True) == []
     assert (home / "config.toml").read_text() == "# mine\n"
 
 

@@ -637,3 +637,14 @@ def test_a_turn_ends_well_whatever_the_server_does(answer: Answer) -> None:
     assert turn.stopped in {"error", "seconds"}
     assert turn.notice.failed
     check_conversation(turn.messages)
+
+
+def test_calls_written_into_the_last_word_are_not_shown() -> None:
+    """A small model goes on calling when it may not any more; the person gets the newest result instead."""
+    written = json.dumps({"name": "measure", "arguments": {}})
+    with Bench([reply(written)] * 4) as bench:
+        turn = agent_of(bench.chain).turn("", (), "how warm is it?", CALLER)
+        assert turn.stopped == "repeated"
+        assert turn.reply.startswith("[unfinished: the same call")
+        assert turn.reply.endswith("newest temperature 21.4]")
+        check_conversation(turn.messages)

@@ -614,6 +614,7 @@ def test_nearly_json_is_read(text: str, arguments: dict[str, Any]) -> None:
         '{{"name": "sensor_read", "arguments": {"sensor": ""}}}',
         '{{"name": "sensor_read", "arguments": {"sensor": ""}}}}',
         '<tools>\n  {"name": "sensor_read", "arguments": {"sensor": ""}}\n</tools>',
+        '<response>{"name": "sensor_read", "arguments": {"sensor": ""}}</response>',
         '<function_call>{"name": "sensor_read", "arguments": {"sensor": ""}}</function_call>',
         '```json\n{"name": "sensor_read", "arguments": {"sensor": "",}}\n```',
     ],

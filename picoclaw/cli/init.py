@@ -13,7 +13,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:  # noqa: ARG001
     """Make what is missing and say what was made."""
     config = load()
-    made = workspace.prepare(config.home)
+    made = workspace.prepare(config.home, seeds=True)
     for path in made:
         print(f"made {path}")
     if not made:

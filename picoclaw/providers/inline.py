@@ -16,14 +16,11 @@ def _begun(word: str) -> str:
     return "|".join(re.escape(word[:n]) for n in range(len(word) - 1, 0, -1))
 
 
-_TAGS = ("<tool_call>", "<tools>", "<function_call>")
-_OPENING = re.compile(rf"(?<=\n)[ \t]*(?:(<think>)|```|[{{\[])|{'|'.join(_TAGS)}")
-_MAYBE = re.compile(rf"(?:(?<=\n)[ \t]*(?:{_begun('<think>')}|{_begun('```')})?|(?:{'|'.join(map(_begun, _TAGS))}))\Z")
+_OPENING = re.compile(r"(?<=\n)[ \t]*(?:(<think>)|```|[{\[]|<[a-z_]+>)|<tool_call>")
+_MAYBE = re.compile(rf"(?:(?<=\n)[ \t]*(?:<[a-z_]*|`{{1,2}})?|(?:{_begun('<tool_call>')}))\Z")
 _THOUGHT_END = "</think>"
-_FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(.*?)(?:```|\Z)", re.DOTALL)
-_TAG = re.compile(
-    r"<(?:tool_call|tools|function_call)>\s*(.*?)\s*(?:</(?:tool_call|tools|function_call)>|\Z)", re.DOTALL
-)
+_FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
+_TAG = re.compile(r"<(?P<tag>[a-z_]+)>\s*(?P<inside>.*?)\s*(?:</(?P=tag)>|\Z)", re.DOTALL)
 _HEXADECIMAL = re.compile(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
@@ -119,7 +116,7 @@ class InlineCalls:
         calls: list[Written] = []
 
         def taken(block: re.Match[str]) -> str:
-            found = self._calls(block[1])
+            found = self._calls(block["inside"])
             calls.extend(found)
             return "" if found else block[0]
 

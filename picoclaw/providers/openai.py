@@ -90,7 +90,7 @@ class OpenAI:
         if not self._count:
             body.pop("stream_options", None)
         guess = Usage(estimated_tokens(size(body)))  # for a server that does not count
-        assembler = wire.Assembler(frozenset(t["name"] for t in request.tools))
+        assembler = wire.Assembler(wire.known_tools(request))
         wait = min(model.idle_seconds, max(0.1, request.deadline - time.monotonic()))
         timeout = httpx.Timeout(wait, connect=min(_CONNECT_S, wait))
         with (

@@ -41,6 +41,12 @@ def body(
     return out
 
 
+def known_tools(request: Request) -> frozenset[str]:
+    """Name the tools a model may write a call of: those offered, and those it has called, when none is any more."""
+    called = (call.name for message in request.messages for call in message.calls)
+    return frozenset((*(t["name"] for t in request.tools), *called))
+
+
 def _messages(request: Request) -> list[dict[str, Any]]:
     """Number the calls afresh: nine letters and digits, which is what the strictest server takes, each only once.
 

@@ -20,7 +20,7 @@ TRIES = 5
 
 
 def ask(home, question, *, stream, number):
-    (home / "config.toml").write_text(f"[model]\nstream = {str(stream).lower()}\n")
+    (home / "config.toml").write_text(f"[model]\nstream = {str(stream).lower()}\ntemperature = 0.2\n")
     done = subprocess.run(
         [
             sys.executable,
