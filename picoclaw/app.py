@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -152,7 +152,7 @@ class App:
             with shield():
                 self.history.keep(inbound.session, turn, now)
         except StoreError as error:
-            turn = replace(turn, notice=Notice(f"this turn could not be kept: {error}", failed=True))
+            turn = turn._replace(notice=Notice(f"this turn could not be kept: {error}", failed=True))
         return turn
 
     def _earlier(self, session: str) -> tuple[list[tuple[Message, ...]], list[str]]:

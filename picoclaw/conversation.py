@@ -1,7 +1,7 @@
 """What a model is shown: earlier turns and the present one, kept valid and short enough for its window."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from picoclaw.messages import Message, ToolCall
@@ -33,7 +33,7 @@ class Conversation:
         """Add a word of ours: to the newest result, because some servers refuse a user's message after one."""
         if self.messages and self.messages[-1].role == "tool":
             newest = self.messages[-1]
-            self.messages[-1] = replace(newest, text=f"{newest.text}\n\n{text}")
+            self.messages[-1] = newest._replace(text=f"{newest.text}\n\n{text}")
         else:
             self.say(text)
 
@@ -73,5 +73,5 @@ class Conversation:
             return False
         message = self.messages[longest]
         head = message.text[: len(message.text) // 2]
-        self.messages[longest] = replace(message, text=fill(template, {"head": head}))
+        self.messages[longest] = message._replace(text=fill(template, {"head": head}))
         return True

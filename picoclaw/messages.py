@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Role = Literal["user", "assistant", "tool"]
 Origin = Literal["owner", "cron", "heartbeat"]
@@ -23,8 +23,7 @@ class ToolCall:
     broken: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One entry of a conversation. `calls` only on an assistant's, `call_id` only on a tool's."""
 
     role: Role
@@ -50,8 +49,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What a provider is asked. `tools` are definitions: name, description, parameters (JSON schema)."""
 
     system: str
@@ -61,23 +59,20 @@ class Request:
     deadline: float
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A piece of the answer's text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """The last event of a completion; `finish` is the server's word for why it ended."""
 
     finish: str
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(NamedTuple):
     """Something the person should know about how the answer came about; not part of the answer.
 
     `failed` when the owner has to mend something.
@@ -90,8 +85,7 @@ class Notice:
 Event = Text | ToolCall | End | Notice
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """Who asked for a turn; handed to tools beside the model's arguments, never shown to the model.
 
     `now` is the wall clock when the turn began, with its zone. `say` delivers a message to the chat at once.
@@ -103,8 +97,7 @@ class Caller:
     say: Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Inbound:
+class Inbound(NamedTuple):
     """Something to be answered: a chat line, later also a due job or a heartbeat."""
 
     session: str
@@ -112,8 +105,7 @@ class Inbound:
     origin: Origin = "owner"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRun:
+class ToolRun(NamedTuple):
     """A tool call that was answered, with its result and how long it took."""
 
     name: str
@@ -122,8 +114,7 @@ class ToolRun:
     ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """What became of an Inbound. `stopped` is empty when the model answered of its own accord.
 
     `messages` are what the turn adds to the conversation; `forgotten` earlier turns no longer fitted the window.

@@ -8,8 +8,7 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -21,16 +20,14 @@ class Unfit(ValueError):
     """A value that does not fit its type; the text says which value, and what would fit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Inclusive bounds of a number, for `Annotated[int, Span(0, 255)]`."""
 
     low: float
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One named, typed value: a tool's argument or a configuration key."""
 
     name: str

@@ -2,19 +2,16 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """A read segment of an I2C transfer, in bytes."""
 
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """A write segment of an I2C transfer."""
 
     data: bytes
@@ -23,8 +20,7 @@ class Write:
 Presence = Literal["present", "absent", "busy"]
 
 
-@dataclass(frozen=True, slots=True)
-class Adapter:
+class Adapter(NamedTuple):
     """An I2C bus as the kernel lists it. `header` marks the one on the pin header."""
 
     number: int
@@ -33,8 +29,7 @@ class Adapter:
     header: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Wired:
+class Wired(NamedTuple):
     """A part on a bus, read by the driver file of that name in tools/hw."""
 
     part: str
@@ -42,8 +37,7 @@ class Wired:
     address: int
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(NamedTuple):
     """A disk's size and free room in bytes."""
 
     total: int
@@ -134,8 +128,7 @@ class I2CPart:
         return self.bus.transfer(self.address, [Write(bytes([first])), Read(length)])[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(NamedTuple):
     """Something a part measures: unit and the range beyond which a value is not believed."""
 
     unit: str
@@ -157,8 +150,7 @@ QUANTITIES: dict[str, Quantity] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """One value of one sensor, or why there is none.
 
     `value` is in the unit that QUANTITIES gives for `quantity`; `seconds` is how long ago it was measured.
@@ -185,4 +177,4 @@ def believed(reading: Reading) -> Reading:
     if reading.value is None or limits.low <= reading.value <= limits.high:
         return reading
     problem = f"implausible value {reading.value:g} {limits.unit}: check the wiring and the sensor"
-    return replace(reading, value=None, problem=problem)
+    return reading._replace(value=None, problem=problem)

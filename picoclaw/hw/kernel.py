@@ -6,7 +6,7 @@ Documentation/ABI/testing/sysfs-bus-iio, Documentation/w1/slaves/w1_therm.rst.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from picoclaw.errors import DeviceMissing, HardwareError
 from picoclaw.hw.board import Board, Reading, believed
@@ -19,8 +19,7 @@ _POWER_ON_MILLI = 85_000
 _DISCONNECTED_MILLI = -127_000
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSensor:
+class KernelSensor(NamedTuple):
     """A quantity that one kernel file, or a raw file with its scale, holds."""
 
     name: str
@@ -157,4 +156,4 @@ def _unique(found: list[KernelSensor]) -> Iterator[KernelSensor]:
         while (name, sensor.quantity) in taken:
             name, count = f"{sensor.name} #{count}", count + 1
         taken.add((name, sensor.quantity))
-        yield replace(sensor, name=name)
+        yield sensor._replace(name=name)

@@ -4,9 +4,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from picoclaw.disk import append, write_atomic
 
@@ -19,8 +19,7 @@ _STOP_WORDS = (
 _STOP = frozenset(_STOP_WORDS.split())
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A line that was found; `path` is relative to the workspace, `line` counts from 1."""
 
     path: str

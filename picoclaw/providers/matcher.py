@@ -5,17 +5,19 @@ Only grammar is here. Words, templates and examples are data that the owner can 
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
-from picoclaw.providers.nearest import Nearest, Vocabulary
-from picoclaw.providers.phrasebook import Book, Edges, Intent
+from picoclaw.providers.nearest import Nearest, Speller, Vocabulary, stem
+from picoclaw.providers.phrasebook import Book, Edges, Intent, Template
 from picoclaw.providers.sentence import Found, Hit, Reader, Sentence, Slot
 
 MAX_CLASSIFIED = 30
 MIN_SCORE = 0.42
 MIN_MARGIN = 0.05
 SURE = 0.79  # as good as an example's own words
+HINT = 0.5  # a statement must come nearer than a question
+SHORT = 4  # words; "how many hectopascals" is short for "do we have here"
 
 
 class Match(NamedTuple):
@@ -33,30 +35,37 @@ class Match(NamedTuple):
 class Walk:
     """One sentence's way through the templates."""
 
-    def __init__(self, reader: Reader, vocabulary: Vocabulary, sentence: Sentence, ends: Sequence[int]) -> None:
-        """`ends`: the indexes at which a sentence may stop; what follows is politeness."""
+    def __init__(
+        self, reader: Reader, vocabulary: Vocabulary, sentence: Sentence, ends: Sequence[int], polite: Mapping[int, int]
+    ) -> None:
+        """`ends`: where a sentence may stop; `polite`: from and to where it may be passed over."""
         self._reader, self._sentence, self._ends = reader, sentence, ends
         self._labels = [(word, "@" + vocabulary.names[vocabulary[word]]) for word in sentence.words]
         self._failed: set[tuple[int, int]] = set()
+        self._polite = polite
 
     def fit(self, edges: Edges, i: int, found: Found, score: int = 0) -> tuple[int, Found] | None:
         """The slots of the first way that ends well, and how many words it does not owe to free text."""
         if (id(edges), i) in self._failed:
             return None  # without this, nested options on a hostile text would take exponential time
-        for label, then in edges:
-            if label == "" and i in self._ends:
-                return score, found
-            fit = self._slot(label, then, i, found, score) if isinstance(label, Slot) else None
-            if isinstance(label, str) and i < len(self._labels) and label in self._labels[i]:
-                fit = self.fit(then, i + 1, found, score + 1)
-            if fit:
-                return fit
-        self._failed.add((id(edges), i))
-        return None
+        words, slots = edges.sorted
+        for label in self._labels[i] if i < len(self._labels) else ():
+            for then in words.get(label, ()):
+                if fit := self.fit(then, i + 1, found, score + 1):
+                    return fit
+        fit = next(filter(None, (self._slot(slot, then, i, found, score) for slot, then in slots)), None)
+        if not fit and "" in words and i in self._ends:
+            return score, found
+        if not fit and i in self._polite:
+            fit = self.fit(edges, self._polite[i], found, score)
+        if not fit:
+            self._failed.add((id(edges), i))
+        return fit
 
     def _slot(self, slot: Slot, then: Edges, i: int, found: Found, score: int) -> tuple[int, Found] | None:
         for value, end in self._reader.read(slot, self._sentence, i):
-            gain = 0 if slot.kind == "text" else end - i
+            free = slot.kind == "text" or (slot.kind == "name" and value not in slot.values.values())
+            gain = 0 if free else end - i
             fit = self.fit(then, end, {**found, slot.name: value}, score + gain)
             if fit:
                 return fit
@@ -73,7 +82,11 @@ class Matcher:
             self._book.add(table, sources[number] if number < len(sources) else f"intents file {number + 1}")
         self.say, self.tools = self._book.say, self._book.tools
         self._reader = Reader(self._book.words)
-        self._vocabulary = Vocabulary(self._book.concepts, self._book.words["ignore"])
+        words = self._book.words
+        self._lead = words["lead"] | words["wonder"]
+        self._vocabulary = Vocabulary(self._book.concepts, words["ignore"] | words["polite"], words["filenames"])
+        self._acts = frozenset(map(stem, words["acts"]))
+        self._keys = self._book.keys.union(self._book.concepts, *words.values())
 
     @cached_property
     def _nearest(self) -> Nearest:
@@ -82,38 +95,65 @@ class Matcher:
         examples = {name: intent.examples for name, intent in intents.items()}
         return Nearest(self._vocabulary, examples, {name: intent.tool for name, intent in intents.items()})
 
+    @cached_property
+    def _speller(self) -> Speller:
+        """Made when the first unknown word comes."""
+        words = self._book.words
+        lines = chain.from_iterable(intent.examples for intent in self._book.intents.values())
+        known = words["ordinary"].keys() | set(chain.from_iterable(map(str.split, lines)))
+        return Speller(words["mend"], self._vocabulary, known)
+
+    def _mended(self, word: str) -> str:
+        return self._speller.fix(word)
+
     def match(self, text: str) -> Match | None:
         """What `text` means, or None: no template fits it and no example is near enough."""
         s = Sentence(text, self._book.words)
         if not s.words:
             return None
-        begins, ends = self._core(s)
-        walk = Walk(self._reader, self._vocabulary, s, ends)
-        fits = [
-            (*fit, name)
-            for i in begins
-            for name, edges in self._starting(s.words[i])
-            if (fit := walk.fit(edges, i, {}))
-        ]
+        s.respell(self._keys, self._mended)
+        polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
+        begins, ends = self._core(s, polite)
+        walk = Walk(self._reader, self._vocabulary, s, ends, polite)
+        fits = self._fits(s, walk, begins)
+        if not fits and stem(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
+            later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
+            questions = [i for i in later if self._after(s, self._book.words["questions"], i)]
+            fits = self._fits(s, walk, questions, whole=True)
         if fits:
-            _, found, name = max(fits, key=lambda fit: fit[0])
-            return self._finish(self._book.intents[name], found, 1.0, "template")
+            return max(fits, key=lambda fit: (not fit[0].missing, fit[1], not fit[0].tool))[0]
         if len(s.words) > MAX_CLASSIFIED or s.holds(self._book.words["negations"]):
             return None
         return self._classify(s, begins[-1], ends[-1])
 
-    def _starting(self, word: str) -> Iterator[tuple[str, Edges]]:
-        for key in (word, "@" + self._vocabulary.names[self._vocabulary[word]], ""):
-            yield from self._book.starts.get(key, ())
+    def _fits(self, s: Sentence, walk: Walk, begins: Sequence[int], *, whole: bool = False) -> list[tuple[Match, int]]:
+        """What templates make of the words from one of `begins` on, and how well; `whole`: none with free text."""
+        found = []
+        for i in begins:
+            for template in self._starting(s.words[i]):
+                intent = self._book.intents[template.intent]
+                if (not whole or (intent.tool and not _texts(intent))) and (fit := walk.fit(template.edges, i, {})):
+                    found.append((self._finish(intent, fit[1], 1.0, "template"), fit[0]))
+        return found
 
-    def _core(self, s: Sentence) -> tuple[list[int], list[int]]:
+    def _starting(self, word: str) -> Iterator[Template]:
+        keys = (word, "@" + self._vocabulary.names[self._vocabulary[word]], "")
+        return chain.from_iterable(self._book.starts.get(key, ()) for key in keys)
+
+    def _core(self, s: Sentence, polite: Mapping[int, int]) -> tuple[list[int], list[int]]:
         """Where the sentence may begin and end, with and without its polite words."""
         begins, ends = [0], [len(s.words)]
-        while (hit := s.longest(self._book.words["lead"], begins[-1])) and hit[1] < len(s.words):
-            begins.append(hit[1])
-        while end := self._without_tail(s, begins[-1], ends[-1]):
+        while (end := self._after(s, self._lead, begins[-1]) or polite.get(begins[-1], 0)) and end < len(s.words):
+            begins.append(end)
+        backwards = {end: start for start, end in reversed(list(polite.items()))}
+        while (end := self._without_tail(s, begins[-1], ends[-1]) or backwards.get(ends[-1], 0)) > begins[-1]:
             ends.append(end)
         return begins, ends
+
+    @staticmethod
+    def _after(s: Sentence, table: Mapping[str, Any], i: int) -> int:
+        hit = s.longest(table, i)
+        return hit[1] if hit else 0
 
     def _without_tail(self, s: Sentence, begin: int, end: int) -> int:
         tails = self._book.words["tail"]
@@ -127,18 +167,52 @@ class Matcher:
         if not name or scores[name] < MIN_SCORE:
             return None
         intent = intents[name]
-        near = scores[name] >= SURE or self._nearest.concerns(words, intent.tool)
-        if intent.tool and not (near and self._ours(intent, s, begin)):
+        if intent.tool and not self._may(intent, s, begin, end, scores[name]):
             return None
         rival = max((score for other, score in scores.items() if not intents[other].tool), default=0.0)
         if intent.tool and scores[name] - rival < MIN_MARGIN:
             return None
         return self._finish(intent, self._gather(intent, s, begin, end), scores[name], "example")
 
-    def _ours(self, intent: Intent, s: Sentence, begin: int) -> bool:
+    def _may(self, intent: Intent, s: Sentence, begin: int, end: int, score: float) -> bool:
+        """Whether a sentence of this kind, as near as this, may call the intent's tool."""
+        mood = self._mood(s, begin, end)
+        words = self._book.words
+        if mood in {"acts", "general"} or (mood == "vague" and score < SURE):
+            return False
+        texts = _texts(intent)
+        if mood == "tells" and not (intent.hints and score >= HINT and (texts or not s.holds(words["past"]))):
+            return False
+        if any(slot.kind == "name" for slot in intent.slots.values()) and s.holds(words["calendar"]):
+            return False  # a sensor knows only the present
+        near = score >= SURE or self._nearest.concerns(s.words[begin:end], intent.tool)
+        return near and (texts or self._ours(s, begin))
+
+    def _mood(self, s: Sentence, begin: int, end: int) -> str:
+        """What kind of sentence it is: it "asks" about here and now or for a thing, "acts" on what no tool can reach,
+        "tells" something, is about the world in "general", or is too "vague" to tell.
+        """
+        words = self._book.words
+        if stem(s.words[begin]) in self._acts:
+            return "acts"
+        asks = s.asks or self._after(s, words["questions"], begin) > 0 or s.holds(words["wonder"])
+        if not asks and any(self._after(s, words["ends"], i) in {end, i + 2} for i in range(begin + 1, end)):
+            return "acts"
+        spoken = words["verbs"].keys() | words["past"].keys()
+        if not asks and s.words[begin] in words["tells"] and not spoken.isdisjoint(s.words[begin:]):
+            return "tells"
+        if s.holds(words["general"]):
+            return "general"
+        near = any(word in words["here"] or not word.isalpha() for word in s.words) or s.holds(self._places)
+        return "asks" if near or end - begin <= SHORT else "vague"
+
+    @cached_property
+    def _places(self) -> dict[str, str]:
+        slots = (slot for intent in self._book.intents.values() for slot in intent.slots.values())
+        return {phrase: name for slot in slots if slot.kind == "name" for phrase, name in slot.values.items()}
+
+    def _ours(self, s: Sentence, begin: int) -> bool:
         """Whether no unknown word is a proper name: "will it freeze in Madrid?" asks nothing of this board."""
-        if any(slot.kind == "text" for slot in intent.slots.values()):
-            return True
         unknown = (i for i in range(begin + 1, len(s.words)) if not self._nearest.known(s.words[i]))
         return not any(s.text(i, i + 1).istitle() for i in unknown)
 
@@ -166,6 +240,7 @@ class Matcher:
         while before > 0 and s.words[before] in slot.drop:
             before -= 1
         follows = not slot.after or (before >= 0 and s.words[before] in slot.after)
+        follows = follows or (i + 1 < len(s.words) and s.words[i + 1] in slot.before)
         if slot.kind in {"name", "folder"}:
             follows = s.longest(slot.values, i) is not None or (follows and not self._nearest.known(s.words[i]))
         if follows:
@@ -193,3 +268,7 @@ class Matcher:
                 arguments[name] = value
         missing = next((question for name, question in intent.ask.items() if name not in found), "")
         return Match(intent.name, intent.tool, arguments, intent.answer, score, route, missing)
+
+
+def _texts(intent: Intent) -> bool:
+    return any(slot.kind == "text" for slot in intent.slots.values())

@@ -2,11 +2,11 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
-from picoclaw.providers.sentence import ADDRESS, FILE
+from picoclaw.providers.sentence import ADDRESS, is_file
 
 # Tuned on tests/data/intents_dev.json and on leaving out each example in turn.
 UNKNOWN = 0.45  # how much a word that no example holds counts
@@ -20,6 +20,7 @@ COMMON = 9
 LEAN = 0.2
 SMOOTH = 0.3
 SOFT = 3.0
+MAX_TYPO, LONG, FAR = 16, 8, 9
 
 _ENDINGS = {"s": ("ings", "ies", "es", "s"), "g": ("ing",), "d": ("ed",), "e": ("e",), "y": ("y",)}
 
@@ -30,12 +31,12 @@ class Vocabulary(dict[str, int]):
     Two neighbours count as `pair(first, second)`, a negative number; so does the first word, after 0.
     """
 
-    def __init__(self, concepts: Mapping[str, str], ignore: Iterable[str]) -> None:
-        """`concepts`: words and phrases of two words with the concept they belong to."""
+    def __init__(self, concepts: Mapping[str, str], ignore: Iterable[str], files: Collection[str] = ()) -> None:
+        """`concepts`: words and phrases of two words with the concept they belong to; `files`: names without ending."""
         super().__init__(dict.fromkeys(ignore, 0))
         self.names = [""]
         self._numbers = {"": 0}
-        self._concepts = concepts
+        self._concepts, self._files = concepts, files
         self._phrases: dict[str, dict[str, str]] = {}
         for phrase in concepts:
             first, _, second = phrase.partition(" ")
@@ -55,11 +56,12 @@ class Vocabulary(dict[str, int]):
         self[word] = number
         return number
 
-    @staticmethod
-    def _shape(word: str) -> str:
+    def _shape(self, word: str) -> str:
         if word[0].isdigit():
             return "0x0" if ADDRESS.fullmatch(word) else "0"
-        return "a.b" if FILE.fullmatch(word) else ""
+        if is_file(word, self._files):
+            return "a.b"
+        return "/" if word[0] in "/~" or word.startswith("./") or word[-1] == "/" else ""
 
     def features(self, words: Sequence[str]) -> set[int]:
         """The features of a sentence: its words, their pairs, and how it begins."""
@@ -181,3 +183,49 @@ def stem(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
             return word[: -len(ending)]
     return word
+
+
+class Speller:
+    """Mends a word that nothing knows to the one keyword it must have been meant for."""
+
+    def __init__(self, keys: Iterable[str], vocabulary: Vocabulary, known: Collection[str]) -> None:
+        """`keys`: what may be meant; `known`: ordinary words that are never mended."""
+        self._vocabulary, self._known = vocabulary, known
+        self._keys: defaultdict[str, list[str]] = defaultdict(list)
+        for key in keys:
+            self._keys[key[0]].append(key)
+
+    def fix(self, word: str) -> str:
+        """The keyword, or `word` as it is: unknown, too short, or near to keywords of different meaning."""
+        if not 4 <= len(word) <= MAX_TYPO or word in self._known or stem(word) in self._known:
+            return word
+        steps = [(_steps(word, key), key) for key in self._keys[word[0]]]
+        least = min(steps, default=(FAR, ""))[0]
+        best = {self._vocabulary[key]: key for taken, key in steps if taken == least}
+        return best.popitem()[1] if least < FAR and len(best) == 1 else word
+
+
+def _steps(word: str, key: str) -> int:
+    """The distance if it may be a slip: one in a word of five letters, two in a long one, else FAR."""
+    size = min(len(word), len(key))
+    allowed = 2 if size >= LONG else 1
+    if abs(len(word) - len(key)) > allowed or len({*word} ^ {*key}) > 2 * allowed:
+        return FAR
+    if size < 5 and sorted(word) != sorted(key):
+        return FAR
+    steps = _distance(word, key)
+    return steps if steps <= allowed else FAR
+
+
+def _distance(first: str, second: str) -> int:
+    """How many letters must be changed, added, left out, or swapped with the next one."""
+    older, old = [0] * (len(second) + 1), list(range(len(second) + 1))
+    for i, letter in enumerate(first, 1):
+        new = [i]
+        for j, other in enumerate(second, 1):
+            steps = min(old[j] + 1, new[j - 1] + 1, old[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other:
+                steps = min(steps, older[j - 2] + 1)
+            new.append(steps)
+        older, old = old, new
+    return old[-1]

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -105,7 +104,7 @@ class OpenAI:
             raise Unavailable(f"{self._url} ended its answer in the middle; nothing of it was acted on")
         for event in assembler.end():
             yield (
-                replace(event, usage=event.usage if event.usage.total else guess) if isinstance(event, End) else event
+                event._replace(usage=event.usage if event.usage.total else guess) if isinstance(event, End) else event
             )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from picoclaw.errors import ConfigError
@@ -9,15 +10,15 @@ from picoclaw.providers.nearest import stem
 from picoclaw.providers.sentence import SLOT_KINDS, Found, Slot
 
 Data = Mapping[str, Any]
-# What may follow a place in a template: a word, an "@concept", a slot, or "" where the sentence may end.
-Edges = list[tuple[str | Slot, Any]]
 
-_PIECE = re.compile(r"\{\w+\}|[\[\]()|{}]|[^\[\](){}|\s]+")
-_TOP = ("say", "words", "slots", "concepts", "tools", "intents")
-_INTENT = ("tool", "arguments", "defaults", "ask", "answer", "templates", "examples")
-_SLOT = ("kind", "as", "like", "values", "never", "after", "drop", "part", "whole")
+_PIECE = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
+_TOP = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
+_INTENT = ("tool", "arguments", "defaults", "ask", "answer", "hints", "templates", "examples")
+_SLOT = ("kind", "as", "like", "values", "never", "after", "before", "drop", "part", "whole")
 _SAY = ("no_model", "unreachable", "no_tool")
-_LISTS = ("ignore", "lead", "tail", "negations", "calendar", "at", "on", "joins", "halves", "from_now", "oclock")
+_MOODS = ("polite", "questions", "acts", "ends", "tells", "verbs", "past", "here", "general")
+_TIMES = ("calendar", "at", "on", "joins", "within", "to", "halves", "from_now", "oclock")
+_LISTS = ("ignore", "lead", "wonder", "tail", "negations", "filenames", "mend", "ordinary", *_MOODS, *_TIMES)
 _NUMERIC = ("numbers", "units", "offsets", "hours")
 _TABLES = (*_NUMERIC, "expand", "days", "parts")
 
@@ -31,8 +32,38 @@ class Intent(NamedTuple):
     defaults: Found
     ask: Found
     answer: str
+    hints: bool
     slots: dict[str, Slot]
     examples: list[str]
+
+
+class Edges(list[tuple[str | Slot, Any]]):
+    """What may follow a place in a template: a word, an "@concept", a slot, or "" where the sentence may end."""
+
+    @cached_property
+    def sorted(self) -> tuple[dict[str, list["Edges"]], list[tuple[Slot, "Edges"]]]:
+        """The words with what follows each, and the slots."""
+        words: dict[str, list[Edges]] = {}
+        slots: list[tuple[Slot, Edges]] = []
+        for label, then in self:
+            if isinstance(label, Slot):
+                slots.append((label, then))
+            else:
+                words.setdefault(label, []).append(then)
+        return words, slots
+
+
+class Template:
+    """One line of templates; most are never walked, so it is linked when it is."""
+
+    def __init__(self, intent: str, branches: list[list[Any]]) -> None:
+        """`branches`: its alternatives, each of words, slots and nested alternatives."""
+        self.intent, self.branches = intent, branches
+
+    @cached_property
+    def edges(self) -> Edges:
+        """What it may begin with, and what may follow each."""
+        return _link(self.branches, Edges([("", None)]))
 
 
 class Book:
@@ -43,9 +74,12 @@ class Book:
         self.say: dict[str, str] = dict.fromkeys(_SAY, "")
         self.tools: dict[str, Data] = {}
         self.words: dict[str, dict[str, Any]] = {name: {} for name in (*_LISTS, *_TABLES)}
+        self.phrases: dict[str, str] = {}
         self.concepts: dict[str, str] = {}
         self.intents: dict[str, Intent] = {}
-        self.starts: dict[str, list[tuple[str, Edges]]] = {}
+        self.keys: set[str] = set()
+        self.starts: dict[str, list[Template]] = {}
+        self._parsed: dict[str, tuple[list[list[Any]], dict[str, Slot]]] = {}
         self._slots: dict[str, Slot] = {}
         self._source = ""
 
@@ -58,6 +92,7 @@ class Book:
             self.tools[tool] = self._texts(f"tools.{tool}", wording, ("does", "lacks"))
         for name, value in self._table("words", data, (*_LISTS, *_TABLES)).items():
             self.words[name] |= self._word_table(f"words.{name}", name, value)
+        self.phrases |= self._texts("phrases", data.get("phrases", {}), ())
         for name, value in self._table("slots", data).items():
             self._add_slot(f"slots.{name}", name, value)
         for name, value in self._table("concepts", data).items():
@@ -131,7 +166,8 @@ class Book:
             values |= dict.fromkeys(spoken, "" if meaning == "any" else meaning)
             self._add_concept(name, spoken)
         lists = {
-            part: frozenset(self._split(f"{key}.{part}", value.get(part, ""))) for part in ("never", "after", "drop")
+            part: frozenset(self._split(f"{key}.{part}", value.get(part, "")))
+            for part in ("never", "after", "before", "drop")
         }
         self._slots[name] = Slot(
             name=value.get("as", old.name),
@@ -139,6 +175,7 @@ class Book:
             values=values,
             never=old.never | lists["never"],
             after=old.after | lists["after"],
+            before=old.before | lists["before"],
             drop=old.drop | lists["drop"],
             part=value.get("part", old.part),
             whole=value.get("whole", old.whole) is True,
@@ -146,7 +183,7 @@ class Book:
 
     def _add_intent(self, key: str, name: str, value: Any) -> None:
         self._keys(key, value, _INTENT)
-        old = self.intents.get(name) or Intent(name, "", {}, {}, {}, "{result}", {}, [])
+        old = self.intents.get(name) or Intent(name, "", {}, {}, {}, "{result}", False, {}, [])
         tables = {part: self._table(part, value, within=f"{key}.") for part in ("arguments", "defaults", "ask")}
         intent = Intent(
             name=name,
@@ -155,6 +192,7 @@ class Book:
             defaults=old.defaults | tables["defaults"],
             ask=old.ask | self._texts(f"{key}.ask", tables["ask"], ()),
             answer=value.get("answer", old.answer),
+            hints=value.get("hints", old.hints) is True,
             slots=old.slots,
             examples=old.examples
             + [line.lower() for line in self._lines(f"{key}.examples", value.get("examples", ""))],
@@ -168,11 +206,12 @@ class Book:
             self._add_template(f"{key}.templates: '{line}'", intent, line)
 
     def _add_template(self, where: str, intent: Intent, line: str) -> None:
-        for label, then in _link(self._parse(where, intent, line), [("", None)]):
-            if label == "":
-                raise self._wrong(where, "every word may be left out", "require at least one")
-            start = label if isinstance(label, str) else ""
-            self.starts.setdefault(start, []).append((intent.name, [(label, then)]))
+        template = Template(intent.name, self._parse(where, intent, line))
+        labels, empty = _firsts(template.branches)
+        if empty:
+            raise self._wrong(where, "every word may be left out", "require at least one")
+        for label in labels:
+            self.starts.setdefault(label, []).append(template)
 
     def _parse(self, where: str, intent: Intent, line: str) -> list[list[Any]]:
         """The alternatives of a template; a bracket within is a list of alternatives itself."""
@@ -190,10 +229,29 @@ class Book:
                 branches = around
             elif piece == "|":
                 branches.append([])
+            elif piece[0] == "<":
+                branches[-1].append(self._phrase(where, intent, piece[1:-1]))
             else:
                 branches[-1].append(piece if piece[0] not in "{}" else self._slot(where, intent, piece[1:-1]))
+                self.keys.add(piece)
         if outer:
             raise self._wrong(where, f"'{outer[-1][0]}' is not closed", "close it")
+        return branches
+
+    def _phrase(self, where: str, intent: Intent, name: str) -> list[list[Any]]:
+        """A phrase's alternatives, parsed once and shared."""
+        text = self.phrases.get(name)
+        if text is None:
+            raise self._wrong(
+                where, f"unknown phrase '{name}'", f"define it in [phrases], or use {', '.join(self.phrases)}"
+            )
+        if text not in self._parsed:
+            inner = intent._replace(slots={})
+            self.phrases[name] = ""  # a phrase within itself is nothing
+            self._parsed[text] = (self._parse(where, inner, text.lower()), inner.slots)
+            self.phrases[name] = text
+        branches, slots = self._parsed[text]
+        intent.slots.update({slot: kind for slot, kind in slots.items() if slot not in intent.slots})
         return branches
 
     def _slot(self, where: str, intent: Intent, name: str) -> Slot:
@@ -206,10 +264,24 @@ class Book:
 
 
 def _link(branches: list[list[Any]], then: Edges) -> Edges:
-    edges: Edges = []
+    edges = Edges()
     for branch in branches:
         after = then
         for node in reversed(branch):
-            after = _link(node, after) if type(node) is list else [(node, after)]
+            after = _link(node, after) if type(node) is list else Edges([(node, after)])
         edges += after
     return edges
+
+
+def _firsts(branches: list[list[Any]]) -> tuple[set[str], bool]:
+    """The words that may come first, "" for a slot; and whether there may be none."""
+    labels, empty = set[str](), False
+    for branch in branches:
+        for node in branch:
+            more, none = _firsts(node) if type(node) is list else ({node if isinstance(node, str) else ""}, False)
+            labels |= more
+            if not none:
+                break
+        else:
+            empty = True
+    return labels, empty

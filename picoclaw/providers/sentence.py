@@ -1,13 +1,13 @@
 """A sentence as words, and the readers that turn some of them into values: numbers, times of day, names, files."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
-SLOT_KINDS = frozenset({"address", "choice", "file", "folder", "name", "number", "text", "time"})
+SLOT_KINDS = frozenset({"address", "choice", "dir", "file", "folder", "name", "number", "text", "time"})
 
 Words = Mapping[str, Mapping[str, Any]]
 Found = dict[str, Any]
@@ -18,6 +18,8 @@ FILE = re.compile(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
 _WORD = re.compile(r"[^\s,;!?\"()\[\]{}<>*`“”„…]+")
 _GLUED = re.compile(r"(\d+(?:[.:]\d+)?)([a-z]+)")
 _DIGITS = re.compile(r"\d{1,9}", re.ASCII)
+_JOINTS = frozenset({"and", "&", "plus"})
+_CLAUSE = frozenset(",.;:!?")
 _TRIM = " \t\r\n.,;:?\"'“”"
 
 
@@ -29,6 +31,7 @@ class Slot(NamedTuple):
     values: Mapping[str, str]
     never: frozenset[str] = frozenset()
     after: frozenset[str] = frozenset()
+    before: frozenset[str] = frozenset()
     drop: frozenset[str] = frozenset()
     part: str = ""
     whole: bool = False
@@ -41,6 +44,8 @@ class Sentence:
         """Short forms ("what's", "90s", "half-past") become several words with one origin."""
         self.raw, self.words = raw, list[str]()
         self._starts: list[int] = []
+        self._hits: dict[tuple[int, int], Hit | None] = {}
+        self._held: dict[int, bool] = {}
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
         for found in _WORD.finditer(raw[:MAX_CHARS]):
             word = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
@@ -56,14 +61,31 @@ class Sentence:
             self.words += parts
             self._starts += [found.start()] * len(parts)
         del self.words[MAX_WORDS:]
+        self.asks = raw.rstrip()[-1:] == "?"
+
+    def respell(self, known: Collection[str], fix: Callable[[str], str]) -> None:
+        """Mend the words that are not known, but for names; what was written stays as it is for free text."""
+        for i, word in enumerate(self.words):
+            if word not in known and word.isalpha() and not (i and self.raw[self._starts[i]].isupper()):
+                self.words[i] = fix(word)
 
     def text(self, first: int, end: int) -> str:
         """The words from `first` up to `end` as they were written; the last word brings all that follows."""
         stop = self._starts[end] if end < len(self.words) else len(self.raw)
         return self.raw[self._starts[first] : stop].strip(_TRIM)
 
+    def after_comma(self, i: int) -> bool:
+        """Whether word `i` begins a new clause."""
+        return 0 < i < len(self.words) and self.raw[: self._starts[i]].rstrip()[-1:] in _CLAUSE
+
     def longest(self, table: Mapping[str, Any], i: int) -> Hit | None:
         """The value of the longest phrase of `table` that stands at word `i`, and where it ends."""
+        key = (id(table), i)
+        if key not in self._hits:
+            self._hits[key] = self._longest(table, i)
+        return self._hits[key]
+
+    def _longest(self, table: Mapping[str, Any], i: int) -> Hit | None:
         for end in range(min(i + 5, len(self.words)), i, -1):
             phrase = " ".join(self.words[i:end])
             if phrase in table:
@@ -72,7 +94,9 @@ class Sentence:
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether any phrase of `table` occurs."""
-        return any(self.longest(table, i) for i in range(len(self.words)))
+        if id(table) not in self._held:
+            self._held[id(table)] = any(self._longest(table, i) for i in range(len(self.words)))
+        return self._held[id(table)]
 
 
 class Reader:
@@ -84,6 +108,7 @@ class Reader:
         self._kinds = {
             "address": self._address,
             "choice": self._choice,
+            "dir": self._dir,
             "file": self._file,
             "folder": self._folder,
             "name": self._name,
@@ -107,27 +132,37 @@ class Reader:
     @staticmethod
     def _choice(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         hit = s.longest(slot.values, i)
-        if hit:
+        while hit:  # "co2 ppm" says one thing twice, "temperature, humidity" is no single choice
             yield hit
+            value, end = hit
+            joint = end < len(s.words) and s.words[end] in _JOINTS
+            hit = s.longest(slot.values, end + joint)
+            if hit and hit[0] != value:
+                hit = ("", hit[1]) if joint or s.after_comma(end) else None
 
     def _name(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         yield from self._choice(slot, s, i)
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             word = s.words[end - 1]
             foreign = end > 1 and word not in slot.values and s.text(end - 1, end)[:1].isupper()
-            if foreign or word in slot.never or not word[0].isalnum():
+            if foreign or word in slot.never or word in self._words["polite"] or not word[0].isalnum():
                 return  # "in Berlin" is no place of the owner's
             yield s.text(i, end).lower(), end
 
     def _file(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
-        if FILE.fullmatch(s.words[i]):
+        if is_file(s.words[i], self._words["filenames"]):
             yield s.text(i, i + 1), i + 1
         yield from self._choice(slot, s, i)
 
     def _folder(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         yield from self._choice(slot, s, i)
-        if s.words[i] not in slot.never and not FILE.fullmatch(s.words[i]):
+        if s.words[i] not in slot.never and not is_file(s.words[i], self._words["filenames"]):
             yield s.text(i, i + 1), i + 1
+
+    def _dir(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        word = s.words[i]
+        path = word[-1] == "/" or ("/" in word and word[0] in "/~.")
+        yield from self._folder(slot, s, i) if path else self._choice(slot, s, i)
 
     @staticmethod
     def _address(_slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
@@ -139,11 +174,12 @@ class Reader:
         value = int(word) if _DIGITS.fullmatch(word) else self._words["numbers"].get(word)
         if isinstance(value, int):
             yield value, i + 1
-        yield from self._address(slot, s, i)
+        if not slot.before:  # nobody counts bytes in hex
+            yield from self._address(slot, s, i)
 
     def _time(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         near = s.words[i : i + 12]
-        if not any(word in self._timely or word[0].isdigit() for word in near) or s.holds(self._words["calendar"]):
+        if not (near[0] in self._timely or near[0][0].isdigit()) or s.holds(self._words["calendar"]):
             return  # a reminder without its "every day" or "on Friday" would come at the wrong time
         tail = " ".join(near)
         for read in (self._duration, self._clock):
@@ -153,9 +189,12 @@ class Reader:
 
     @cached_property
     def _timely(self) -> frozenset[str]:
-        tables = ("units", "days", "parts", "hours", "oclock", "offsets")
-        some = {phrase.split()[0] for table in tables for phrase in self._words[table]}
-        return frozenset(some | {word for word, value in self._words["numbers"].items() if isinstance(value, int)})
+        tables = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets")
+        return frozenset(phrase.split()[0] for table in tables for phrase in self._words[table])
+
+    @cached_property
+    def _whole(self) -> dict[str, int]:
+        return {word: value for word, value in self._words["numbers"].items() if isinstance(value, int)}
 
     def _amount(self, text: str) -> float:
         numbers = self._words["numbers"]
@@ -174,6 +213,13 @@ class Reader:
             re.ASCII,
         )
 
+    @cached_property
+    def _bare(self) -> re.Pattern[str]:
+        inside, numbers = _either(self._words["within"]), _either(self._whole)
+        return re.compile(
+            rf"(?:{inside}) (?P<n>\d{{1,3}}|{numbers})(?=$| (?:{_either(self._words['to'])})(?: |$))", re.ASCII
+        )
+
     def _duration(self, tail: str, _part: str) -> tuple[Found, int]:
         """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
         seconds, end = 0.0, 0
@@ -181,6 +227,8 @@ class Reader:
             halves = bool(found["before"]) + bool(found["after"])
             seconds += (self._amount(found["n"]) + halves / 2) * self._words["units"][found["unit"]]
             end = found.end()
+        if not end and (bare := self._bare.match(tail)):  # "in 20" is minutes
+            seconds, end = self._amount(bare["n"]) * 60, bare.end()
         return ({"at_seconds": int(seconds) if seconds.is_integer() else seconds} if seconds else {}), end
 
     @cached_property
@@ -188,10 +236,11 @@ class Reader:
         at, on, days, parts, past, hours, oclock = (
             _either(self._words[table]) for table in ("at", "on", "days", "parts", "offsets", "hours", "oclock")
         )
-        numbers = _either({word: value for word, value in self._words["numbers"].items() if isinstance(value, int)})
+        numbers, units = _either(self._whole), _either(self._words["units"])
         return re.compile(
             rf"(?:(?:{on}) )*(?P<at>(?:{at}) )*(?:(?P<day>{days}|\d{{4}}-\d\d-\d\d)|(?P<part>{parts})|"
-            rf"(?P<past>(?:{past}) )?(?:(?P<fixed>{hours})|(?P<hour>\d\d?|{numbers})(?P<minute>[:.][0-5]\d)?)"
+            rf"(?P<past>(?:{past}) )?(?:(?P<fixed>{hours})|(?P<hour>\d\d?|{numbers})(?P<minute>[:.][0-5]\d)?"
+            rf"(?! (?:{units})(?: |$)))"
             rf"(?P<oclock> (?:{oclock})|(?= (?:{parts})(?: |$)))?)(?:(?= )|$) ?",
             re.ASCII,
         )
@@ -236,3 +285,9 @@ def _of_day(hour: int, half: str, *, exact: bool) -> int:
 
 def _either(table: Mapping[str, Any]) -> str:
     return "|".join(re.escape(phrase) for phrase in sorted(table, key=len, reverse=True)) or r"(?!)"
+
+
+def is_file(word: str, names: Collection[str]) -> bool:
+    """Whether a word is a file's name: it has an ending, or is a path to one of `names`, which need none."""
+    _, slash, name = word.rpartition("/")
+    return bool(FILE.fullmatch(word)) or bool(slash and name in names)

@@ -1,7 +1,7 @@
 """Reminders in `state.db`: kept until they were delivered, claimed by the process that delivers them."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import apsw
 
@@ -9,8 +9,7 @@ from picoclaw.store.database import Database
 from picoclaw.store.history import alive, process_identity
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A reminder for a session; `due` has a zone."""
 
     number: int

@@ -5,8 +5,7 @@ named `caller` is handed in and never shown to the model. Every failure becomes 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from picoclaw.errors import PicoclawError, ToolError
 from picoclaw.messages import Caller, ToolCall
@@ -20,8 +19,7 @@ _HIDDEN = ("self", "caller")
 _SHORTEST_SECRET = 8  # what a server without keys is given, such as "none", is no secret and a common word
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(NamedTuple):
     """A callable tool. `effect` is what a call with given arguments does to the world."""
 
     name: str

@@ -21,8 +21,9 @@ CORPUS = ROOT / "tests" / "data" / "intents_dev.json"
 def judge(match: Match | None, case: dict[str, Any]) -> str:
     """What is wrong with the match, or nothing."""
     called = match.tool if match and not match.missing else ""
-    if called != case["tool"]:
-        return f"wanted {case['tool'] or 'no tool'}, got {called or 'none'}"
+    wanted = "" if case["tool"] in {None, "none"} else case["tool"]
+    if called != wanted:
+        return f"wanted {wanted or 'no tool'}, got {called or 'none'}"
     expected = case.get("arguments", {}).items()
     wrong = {name: value for name, value in expected if match and match.arguments.get(name) != value}
     return f"wanted {wrong}, got {match.arguments}" if match and wrong else ""
