@@ -5,13 +5,21 @@ import sys
 
 def main() -> int:
     """Run the command line; returns its exit code."""
-    if sys.argv[1:] == ["--version"]:
+    if sys.argv[1:] == ["--version"] and sys.stdout is not None:
         from picoclaw import __version__
 
-        print(f"picoclaw {__version__}")
-        return 0
+        try:
+            print(f"picoclaw {__version__}", flush=True)
+            return 0
+        except OSError as error:
+            from picoclaw.cli import output_failed
+
+            return output_failed(error)
+    import gc
+
     from picoclaw.cli import run
 
+    gc.disable()  # until everything is built: there is no garbage in imports, and looking for it takes 7 % of a start
     return run(sys.argv[1:])
 
 

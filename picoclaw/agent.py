@@ -192,7 +192,9 @@ class _Running:
         if self.said:
             self.talk.answer(self.said)
             self.said = ""
-        reason = _reason(limit, self.agent.limits)
+        limits = self.agent.limits
+        numbers = {"steps": limits.steps, "seconds": f"{limits.seconds:g}", "tokens": limits.tokens, "same": SAME_CALLS}
+        reason = fill(prompts[f"limit_{limit}"], {name: str(number) for name, number in numbers.items()})
         self.talk.instruct(fill(prompts["limit"], {"reason": reason}))
         self.deadline = self.agent.clock() + min(LAST_WORD_SECONDS, self.agent.limits.seconds)
         try:
@@ -235,12 +237,3 @@ class _Running:
 
 def _alike(one: ToolCall, other: ToolCall) -> bool:
     return (one.name, one.arguments, one.broken) == (other.name, other.arguments, other.broken)
-
-
-def _reason(limit: str, limits: LimitsConfig) -> str:
-    return {
-        "steps": f"the limit of {limits.steps} steps is reached",
-        "seconds": f"the limit of {limits.seconds:g} seconds is reached",
-        "tokens": f"the limit of {limits.tokens} tokens is reached",
-        "repeated": f"the same call was made {SAME_CALLS} times in a row",
-    }[limit]

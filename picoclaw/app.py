@@ -12,11 +12,12 @@ from picoclaw import prompt
 from picoclaw.agent import Agent, Listener
 from picoclaw.config import Config
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
-from picoclaw.hw import health, kernel, loader
+from picoclaw.hw import health, kernel, loader, parts
 from picoclaw.hw.board import Board, Wired
 from picoclaw.hw.linux import LinuxBoard
 from picoclaw.messages import Caller, Inbound, Message, Notice, ToolCall, Turn
 from picoclaw.providers import Fallback, Provider
+from picoclaw.reflex.bell import ring
 from picoclaw.store.database import Database
 from picoclaw.store.history import History
 from picoclaw.store.jobs import Jobs
@@ -44,7 +45,7 @@ class App:
     @cached_property
     def prompts(self) -> Prompts:
         """The templates of what is said to a model."""
-        return Prompts(self.config.workspace)
+        return Prompts(self.config.home)
 
     @cached_property
     def database(self) -> Database:
@@ -65,13 +66,9 @@ class App:
     def toolset(self) -> Toolset:
         """The tools of this board and configuration; those of absent hardware are left out."""
         config, home = self.config, self.config.home
+        wired = self._wired()
         groups: list[object] = [
-            Sensors(
-                self.board,
-                self._wired(),
-                lambda part: loader.load(part, loader.folders(home)).read,
-                str(home),
-            ),
+            Sensors(self.board, wired, lambda part: loader.chip(part, loader.folders(home)).read, str(home)),
             Files(config.workspace, config.tools.extra_folders),
             Recall(config.workspace),
             Reminders(lambda: self.jobs),
@@ -80,7 +77,8 @@ class App:
         if config.tools.exec != "off":
             groups.append(Shell(config.workspace, os.environ))
         if self.board.adapters():
-            groups.append(loader.load("i2c", loader.folders(home)).I2C(self.board))
+            known = {(part.bus, part.address) for part in wired.values()}
+            groups.append(loader.load("i2c", loader.folders(home)).I2C(self.board, known))
         return Toolset(
             groups,
             guard=Guard({"exec": "ask"} if config.tools.exec == "ask" else {}, self.ask),
@@ -103,8 +101,8 @@ class App:
     def _matcher(self) -> Fallback:
         from picoclaw.providers.intents import Intents
 
-        tables = intent_tables(self.config.workspace)
-        known = self.config.model.name or self.config.model.base_url
+        tables = intent_tables(self.config.home)
+        known = self.config.model.name or self.config.model.shown_url
         return Intents(list(tables.values()), configured_model=known, sources=list(tables))
 
     @cached_property
@@ -146,16 +144,30 @@ class App:
         now = datetime.now().astimezone()
         caller = Caller(inbound.session, inbound.origin, now, say)
         earlier, acts = self._earlier(inbound.session)
-        text = self.composed(clean(inbound.text), now, acts)
+        text = self.composed(clean(inbound.text), now, [act for _, act in acts])
         turn = self.agent.turn(self.system, earlier, text, caller, listen)
         try:
             with shield():
-                self.history.keep(inbound.session, turn, now)
+                self.history.keep(inbound.session, turn, now, [number for number, _ in acts])
         except StoreError as error:
-            turn = turn._replace(notice=Notice(f"this turn could not be kept: {error}", failed=True))
+            turn = _noted(turn, f"this turn could not be kept: {error}", failed=True)
+        self._ring()
+        for _, act in acts:
+            turn = _noted(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
         return turn
 
-    def _earlier(self, session: str) -> tuple[list[tuple[Message, ...]], list[str]]:
+    def settle(self, session: str) -> None:
+        """Cross off the acts of this process that were not part of a turn."""
+        if "history" in self.__dict__:
+            self.history.settle(session)
+        self._ring()
+
+    def _ring(self) -> None:
+        """Wake the clockwork of this home, if reminders may have changed."""
+        if "jobs" in self.__dict__:
+            ring(self.config.home)
+
+    def _earlier(self, session: str) -> tuple[list[tuple[Message, ...]], list[tuple[int, str]]]:
         """What came before; nothing when the disk fails, because an answer is worth more than its history."""
         try:
             return self.history.turns(session), self.history.unknown_acts(session)
@@ -179,12 +191,10 @@ class App:
         where = loader.folders(self.config.home)
         wired = dict(self.board.wired())
         for name, sensor in self.config.sensors.items():
-            if sensor.part not in loader.names(where):
-                known = ", ".join(n for n in loader.names(where) if n != "i2c")
-                path = self.config.home / "config.toml"
-                raise ConfigError(f"{path}: [sensors.{name}]: there is no driver {sensor.part!r}; there are: {known}")
-            address = sensor.address or loader.load(sensor.part, where).ADDRESSES[0]
-            wired[name] = Wired(sensor.part, sensor.bus, address)
+            try:
+                wired[name] = parts.wire(sensor, where)
+            except ConfigError as error:
+                raise ConfigError(f"{self.config.home / 'config.toml'}: [sensors.{name}]: {error}") from None
         return wired
 
 
@@ -199,6 +209,12 @@ def choose_board(kind: str, config: Config) -> Board:
     from picoclaw.hw.sim import SimBoard
 
     return SimBoard()
+
+
+def _noted(turn: Turn, text: str, *, failed: bool = False) -> Turn:
+    before = turn.notice
+    joined = f"{before.text}; {text}" if before.text else text
+    return turn._replace(notice=Notice(joined, before.failed or failed))
 
 
 def clean(text: str) -> str:

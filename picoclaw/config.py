@@ -4,6 +4,7 @@ Knows the keys, their types and their defaults; opens nothing but the two files.
 """
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -30,6 +31,16 @@ class ModelConfig:
     temperature: Annotated[float | None, Span(0, 2), "sampling; left to the server unless given"] = None
     idle_seconds: Annotated[float, Span(1, 3600), "longest silence of the server"] = 120.0
     retries: Annotated[int, Span(0, 10), "further tries when the server is unreachable"] = 2
+
+    @property
+    def shown_url(self) -> str:
+        """The base_url for messages."""
+        return shown_url(self.base_url)
+
+
+def shown_url(url: str) -> str:
+    """Leave a `user:password@` out of an address, even out of one that is written wrongly."""
+    return re.sub(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?.*@", r"\1", url, flags=re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +109,13 @@ def home_folder(environment: Mapping[str, str]) -> Path:
     """Return `$PICOCLAW_HOME`, or `~/.picoclaw`."""
     folder = environment.get("PICOCLAW_HOME") or "~/.picoclaw"
     try:
-        return Path(folder).expanduser().absolute()
+        home = Path(folder).expanduser().absolute()
+        str(home).encode()
     except RuntimeError:
         raise ConfigError(f"the ~ in {folder} stands for no known user; set PICOCLAW_HOME to a whole path") from None
+    except UnicodeError:
+        raise ConfigError("the path of picoclaw's home is not UTF-8; set PICOCLAW_HOME to another folder") from None
+    return home
 
 
 def load(environment: Mapping[str, str] | None = None) -> Config:
@@ -112,19 +127,36 @@ def load(environment: Mapping[str, str] | None = None) -> Config:
     return _with_environment(config, environment)
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+def _read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
+    text = _read(path, private=private)
+    if not text:
         return {}
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {explain(error)}") from None
     import tomllib
 
     try:
         return tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:  # also for a number of more digits than Python reads
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def _read(path: Path, *, private: bool = False) -> bytes:
+    """Read a regular file whole, nothing if there is none; a pipe in its place would keep us waiting for ever."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise ConfigError(f"{path} is not a regular file: move it aside and write a text file")
+            if private and mode & 0o077:
+                raise ConfigError(f"{path} can be read by others (mode {stat.S_IMODE(mode):04o}): chmod 600 {path}")
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {explain(error)}") from None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _from_tables(home: Path, tables: dict[str, Any], path: Path) -> Config:
@@ -134,12 +166,23 @@ def _from_tables(home: Path, tables: dict[str, Any], path: Path) -> Config:
         if name not in _TABLES:
             raise ConfigError(f"{path}: unknown table [{name}]{nearest(name, _TABLES | {'sensors': 0})}")
         settings[name] = _table(_TABLES[name], table, f"{path}: [{name}]")
+    for folder in settings.get("tools", ToolsConfig()).extra_folders:
+        _check_folder(folder, f"{path}: [tools]: extra_folders")
     if not isinstance(sensors, dict):
         raise ConfigError(f"{path}: [sensors] must hold one table for each sensor, such as [sensors.porch]")
     settings["sensors"] = {
         name: _table(SensorConfig, table, f"{path}: [sensors.{name}]") for name, table in sensors.items()
     }
     return Config(home=home, **settings)
+
+
+def _check_folder(folder: str, where: str) -> None:
+    try:
+        absolute = "\0" not in folder and Path(folder).expanduser().is_absolute()
+    except RuntimeError:
+        raise ConfigError(f"{where}: the ~ in {folder!r} stands for no known user; write a whole path") from None
+    if not absolute:
+        raise ConfigError(f"{where}: {folder!r} must be a whole path, such as '/srv/data' or '~/data'")
 
 
 def _table(kind: type[Any], table: Any, where: str) -> Any:
@@ -164,18 +207,38 @@ def _required(f: Any) -> bool:
 
 
 def _with_environment(config: Config, environment: Mapping[str, str]) -> Config:
+    _check_text(environment, "PICOCLAW_MODEL", "PICOCLAW_BASE_URL", "OPENAI_BASE_URL")
     base_url = environment.get("PICOCLAW_BASE_URL") or environment.get("OPENAI_BASE_URL") or config.model.base_url
     name = environment.get("PICOCLAW_MODEL") or config.model.name
     if not base_url and name:
-        base_url = OPENROUTER if "OPENROUTER_API_KEY" in environment else OPENAI
+        base_url = _vendor(name, environment)
     base_url = base_url.rstrip("/")
     if base_url and not base_url.startswith(("http://", "https://")):
-        raise ConfigError(f"the model's base_url {base_url!r} must begin with http:// or https://")
+        raise ConfigError(f"the model's base_url {shown_url(base_url)!r} must begin with http:// or https://")
     model = replace(config.model, base_url=base_url, name=name)
     key = _api_key(config.home, base_url, environment).strip()
     if not (key.isascii() and key.isprintable()):
         raise ConfigError("the API key holds a character that no key has; copy it again")
     return replace(config, model=model, api_key=key)
+
+
+def _check_text(environment: Mapping[str, str], *names: str) -> None:
+    """Refuse bytes that are not UTF-8, which Python hands on as lone surrogates and no server takes."""
+    for name in names:
+        try:
+            environment.get(name, "").encode()
+        except UnicodeError:
+            raise ConfigError(f"the variable {name} is not UTF-8 text; set it again") from None
+
+
+def _vendor(name: str, environment: Mapping[str, str]) -> str:
+    """Whose model it is, told by whose key there is: nobody's question goes to a vendor that was not chosen."""
+    for variable, base_url in (("OPENROUTER_API_KEY", OPENROUTER), ("OPENAI_API_KEY", OPENAI)):
+        if environment.get(variable):
+            return base_url
+    raise ConfigError(
+        f"there is no server for the model {name!r}: set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
+    )
 
 
 def _api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
@@ -195,21 +258,13 @@ def _credential(environment: Mapping[str, str]) -> str:
         return ""
     path = Path(folder) / "api_key"
     try:
-        return path.read_text()
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        words = explain(error) if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(f"{path} cannot be read: {words}") from None
+        return _read(path).decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} cannot be read: it is not text") from None
 
 
 def _secret(path: Path) -> str:
-    table = _read_toml(path)
-    if not table:
-        return ""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        raise ConfigError(f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}")
+    table = _read_toml(path, private=True)
     try:
         return str(check((parameter("api_key", str, ""),), table)["api_key"])
     except Unfit:

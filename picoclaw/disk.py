@@ -1,4 +1,4 @@
-"""The few ways picoclaw writes files: whole and durable, or an appended line that is durable."""
+"""The few ways picoclaw writes files: whole and durable, or an appended line that is durable, in folders that last."""
 
 import contextlib
 import errno
@@ -78,6 +78,21 @@ def append(path: Path, data: bytes) -> None:
         except OSError:
             os.ftruncate(file.fileno(), before)
             raise
+
+
+def make_folder(path: Path, mode: int = 0o700) -> None:
+    """Make a folder and those above it that are missing; returns when their names are durable. Raises OSError."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        try:
+            folder.mkdir(mode)
+        except FileExistsError:
+            if not folder.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+        sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, Protocol
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
-_HEAD = re.compile(r"\A<moment>.*?</moment>\s*", re.DOTALL)
 
 
 class Templates(Protocol):
@@ -32,11 +31,6 @@ def moment(template: str, now: datetime, notes: Sequence[str] = ()) -> str:
 def headed(head: str, text: str) -> str:
     """Put the head before the user's words."""
     return f"{head}\n{text}"
-
-
-def without_head(text: str) -> str:
-    """Give the user's own words back."""
-    return _HEAD.sub("", text)
 
 
 def size(value: Any) -> int:

@@ -166,8 +166,8 @@ def _items(value: Any, kind: Any, name: str) -> list[Any]:
 
 
 def _to_text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str):  # a model's escapes may be halves of characters, which no file and no database takes
+        return value.encode("utf-8", "replace").decode()
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

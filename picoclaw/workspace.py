@@ -40,12 +40,23 @@ def intent_tables(workspace: Path) -> dict[str, dict[str, Any]]:
 
     folders = (shipped("templates") / "intents", workspace / "intents")
     tables = {}
-    for path in (path for folder in folders for path in sorted(folder.glob("*.toml"))):
+    for path in (path for folder in folders for path in _toml_files(folder)):
         try:
             tables[str(path)] = tomllib.loads(path.read_bytes().decode())
-        except (OSError, ValueError, RecursionError) as error:
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {explain(error)}") from None
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path} cannot be read: {error}") from None
     return tables
+
+
+def _toml_files(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be read: {explain(error)}") from None
 
 
 class Prompts:
@@ -57,10 +68,12 @@ class Prompts:
 
     def __getitem__(self, name: str) -> str:
         """Return a template's text; raises ConfigError when the file cannot be read."""
-        path = next((f / f"{name}.md" for f in self._folders if (f / f"{name}.md").is_file()), None)
-        if path is None:
-            raise ConfigError(f"the prompt template {name}.md is missing; reinstall picoclaw")
-        try:
-            return path.read_text().rstrip("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} cannot be read as UTF-8 text: {error}") from None
+        for path in (folder / f"{name}.md" for folder in self._folders):
+            try:
+                if path.is_file():
+                    return path.read_text(encoding="utf-8").rstrip("\n")
+            except UnicodeDecodeError as error:
+                raise ConfigError(f"{path} cannot be read as UTF-8 text: {error}") from None
+            except OSError as error:
+                raise ConfigError(f"{path} cannot be read: {explain(error)}") from None
+        raise ConfigError(f"the prompt template {name}.md is missing; reinstall picoclaw")

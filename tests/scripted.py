@@ -20,6 +20,10 @@ PROMPTS = {
     "repeated": "error: made {count} times already: {result}",
     "shortened": "{head}[shortened]",
     "stopped": "[stopped]",
+    "limit_steps": "the limit of {steps} steps is reached",
+    "limit_seconds": "the limit of {seconds} seconds is reached",
+    "limit_tokens": "the limit of {tokens} tokens is reached",
+    "limit_repeated": "the same call was made {same} times in a row",
     "unfinished": "[unfinished: {reason}; used {tools}; newest {result}]",
 }
 TOOLS: tuple[dict[str, Any], ...] = (

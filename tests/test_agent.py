@@ -409,7 +409,7 @@ def test_the_templates_used_here_are_those_that_ship() -> None:
     from picoclaw.resources import shipped
 
     for name, text in PROMPTS.items():
-        values = {"tokens", "error", "reason", "count", "head", "tools", "result"}
+        values = {"tokens", "error", "reason", "count", "head", "tools", "result", "steps", "seconds", "same"}
         shipped_text = (shipped("templates") / "prompts" / f"{name}.md").read_text()
         used = {v for v in values if f"{{{v}}}" in shipped_text}
         assert used <= {v for v in values if f"{{{v}}}" in text}, name

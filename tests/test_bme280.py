@@ -1,16 +1,18 @@
 """The BME280 driver against Bosch's published example, floating point, and the simulated part it is shipped with."""
 
 import re
+import shutil
 import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rights import ordinary_user
 
 from picoclaw.errors import ConfigError, DeviceMissing
 from picoclaw.hw.board import I2CPart, Read, Write
-from picoclaw.hw.loader import load, names
+from picoclaw.hw.loader import chip, chips, load, names
 from picoclaw.hw.sim import SimBoard, SimI2C
 from picoclaw.hw.sim_parts import SimBME280
 from picoclaw.resources import shipped
@@ -432,3 +434,77 @@ def test_help_on_the_bench(script):
     done = bench(script, "--help")
     assert done.returncode == 0
     assert "--sim" in done.stdout
+
+
+# --- finding drivers ---
+
+GOOD = "ADDRESSES = (0x40,)\ndef read(part):\n    return {}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("import sys\nsys.exit(3)\n" + GOOD, "cannot be loaded: SystemExit: 3"),
+        ("raise AssertionError('no')\n" + GOOD, "cannot be loaded: AssertionError: no"),
+        ("import struct\nstruct.unpack('<H', b'')\n" + GOOD, "cannot be loaded: error: unpack requires"),
+        ("import no_such_module_anywhere\n" + GOOD, "cannot be loaded: ModuleNotFoundError"),
+        ("def read(part:\n", "cannot be loaded: SyntaxError"),
+        ("\0", "cannot be loaded: "),
+        ("ADDRESSES = (0x40,)\n", "it has no function read(part)"),
+        ("ADDRESSES = (0x40,)\nread = 7\n", "it has no function read(part)"),
+        ("def read(part):\n    return {}\n", "it needs ADDRESSES"),
+        (GOOD.replace("(0x40,)", "()"), "it needs ADDRESSES"),
+        (GOOD.replace("(0x40,)", "0x40"), "it needs ADDRESSES"),
+        (GOOD.replace("(0x40,)", "'40'"), "it needs ADDRESSES"),
+        (GOOD.replace("(0x40,)", "(0x78,)"), "it needs ADDRESSES"),
+        (GOOD.replace("(0x40,)", "(0x40, 'x')"), "it needs ADDRESSES"),
+    ],
+)
+def test_a_file_that_is_no_driver_is_named_with_what_is_missing(tmp_path, content, said):
+    path = tmp_path / "odd_part.py"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        chip("odd_part", [tmp_path])
+    assert str(path) in str(caught.value)
+
+
+def test_a_tool_is_no_chip():
+    with pytest.raises(ConfigError, match=r"i2c\.py is not the driver of a chip"):
+        chip("i2c", [TOOLS])
+    assert "i2c" in names([TOOLS])
+    assert chips([TOOLS]) == ["bme280"]
+    assert chip("bme280", [TOOLS]).ADDRESSES == (0x76, 0x77)
+
+
+def test_an_owners_own_driver_on_the_bench_needs_no_docstring(tmp_path):
+    shutil.copy(TOOLS / "bme280.py", tmp_path / "plain.py")
+    text = (tmp_path / "plain.py").read_text()
+    (tmp_path / "plain.py").write_text(text.split('"""', 2)[2])
+    code = f"from picoclaw.hw.bench import run; raise SystemExit(run({str(tmp_path / 'plain.py')!r}))"
+    done = subprocess.run([sys.executable, "-c", code, "--sim"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    (tmp_path / "plain.py").write_text("")
+    done = subprocess.run([sys.executable, "-c", code, "--sim"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"plain: .*is not the driver of a chip.*\n", done.stderr)
+
+
+@pytest.mark.parametrize("closed", ["etc", "etc/hw"])
+def test_a_folder_that_may_not_be_read_is_passed_over(tmp_path, closed):
+    theirs = tmp_path / "etc/hw"
+    theirs.mkdir(parents=True)
+    (theirs / "secret_part.py").write_text(GOOD)
+    (tmp_path / closed).chmod(0)
+    with ordinary_user():
+        assert chip("bme280", [theirs, TOOLS]).ADDRESSES == (0x76, 0x77)
+        assert chips([theirs, TOOLS]) == ["bme280"]
+        with pytest.raises(ConfigError, match=f"there is no driver 'secret_part'; known: bme280; {theirs} may not be"):
+            load("secret_part", [theirs, TOOLS])
+    (tmp_path / closed).chmod(0o700)
+
+
+def test_a_driver_that_may_not_be_read_is_named(tmp_path):
+    (tmp_path / "closed_part.py").write_text(GOOD)
+    (tmp_path / "closed_part.py").chmod(0)
+    with ordinary_user(), pytest.raises(ConfigError, match=r"closed_part\.py cannot be loaded: PermissionError"):
+        chip("closed_part", [tmp_path])

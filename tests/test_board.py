@@ -1,17 +1,16 @@
 """The board: kernel files in a tree of real files, the simulated board beside it, and the tools that read them."""
 
-import ctypes
 import re
-from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
+from rights import ordinary_user
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw import health, kernel
 from picoclaw.hw.board import Adapter, Wired
 from picoclaw.hw.linux import LinuxBoard
-from picoclaw.hw.loader import load
+from picoclaw.hw.loader import chip, load
 from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim_parts import SimBME280
 from picoclaw.messages import Caller, ToolCall
@@ -26,6 +25,7 @@ ZONE = "/sys/class/thermal/thermal_zone"
 HWMON = "/sys/class/hwmon/hwmon"
 IIO = "/sys/bus/iio/devices/iio:device"
 CO2 = f"{IIO}0/in_concentration_co2"
+MLX = {f"{IIO}0/name": "mlx90614", f"{IIO}0/in_temp_object_raw": "15003", f"{IIO}0/in_temp_object_offset": "-13658"}
 W1 = "/sys/bus/w1/devices/28-0316a2794cff/temperature"
 
 PI = {
@@ -53,19 +53,6 @@ def tree(tmp_path):
         return LinuxBoard(tmp_path / "root")
 
     return build
-
-
-@contextmanager
-def ordinary_user():
-    """Give up root's right to open everything, for a while, in this thread (capset(2))."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    header, held = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
-    assert libc.capget(header, held) == 0
-    assert libc.capset(header, (ctypes.c_uint32 * 6)(0, held[1], 0, 0, held[4], 0)) == 0
-    try:
-        yield
-    finally:
-        assert libc.capset(header, held) == 0
 
 
 def measured(board):
@@ -110,12 +97,30 @@ def problem(board):
             {f"{IIO}0/name": "scd4x", f"{CO2}_raw": "612", f"{CO2}_scale": "0.0001"},
             {("scd4x", "co2"): 612.0},
         ),
+        (
+            {f"{IIO}0/name": "scd4x", f"{CO2}_raw": "612", f"{IIO}0/in_concentration_scale": "0.0001"},
+            {("scd4x", "co2"): 612.0},
+        ),
+        (
+            MLX | {f"{IIO}0/in_temp_ambient_input": "20500", f"{IIO}0/in_temp_object_scale": "20"},
+            {("mlx90614 object", "temperature"): 26.9, ("mlx90614 ambient", "temperature"): 20.5},
+        ),
+        (MLX | {f"{IIO}0/in_temp_scale": "20"}, {("mlx90614 object", "temperature"): 26.9}),
+        (
+            {f"{IIO}0/in_voltage4_vccint_raw": "100", f"{IIO}0/in_voltage4_vccint_scale": "10"},
+            {("iio 4 vccint", "voltage"): 1.0},
+        ),
+        ({f"{IIO}0/in_current0_raw": "1500"}, {("iio 0", "current"): 1.5}),
+        ({f"{IIO}0/in_current0_raw": "1500", f"{IIO}0/in_current_scale": "2"}, {("iio 0", "current"): 3.0}),
+        ({f"{IIO}0/in_current0_raw": "1500", f"{IIO}0/in_current0_offset": "2"}, {("iio 0", "current"): None}),
+        ({f"{IIO}0/in_temp_peak_raw": "77", f"{IIO}0/in_temp_scale": "9", f"{IIO}0/in_temp_mean_raw": "7"}, {}),
+        ({f"{IIO}0/in_concentration_voc_raw": "5", f"{IIO}0/in_intensity_ir_raw": "5"}, {}),
         ({f"{IIO}0/in_illuminance_input": "320"}, {("iio", "light"): 320.0}),
     ],
 )
 def test_what_the_kernel_measures(tree, files, expected):
     found = measured(tree(files))
-    assert found == {key: pytest.approx(value) for key, value in expected.items()}
+    assert found == {key: value if value is None else pytest.approx(value) for key, value in expected.items()}
 
 
 ADC = {
@@ -128,11 +133,10 @@ ADC = {
 @pytest.mark.parametrize(
     ("attributes", "volts"),
     [
-        ({}, (1.0, 0.5)),
         ({"in_voltage_scale": "2"}, (2.0, 1.0)),
         ({"in_voltage0_scale": "3", "in_voltage_scale": "2"}, (3.0, 1.0)),
         ({"in_voltage_scale": "2", "in_voltage_offset": "-100"}, (1.8, 0.8)),
-        ({"in_voltage1_offset": "500"}, (1.0, 1.0)),
+        ({"in_voltage_scale": "1", "in_voltage1_offset": "500"}, (1.0, 1.0)),
     ],
 )
 def test_a_raw_channel_is_offset_and_scaled_by_its_own_or_a_shared_attribute(tree, attributes, volts):
@@ -144,6 +148,28 @@ def test_a_raw_channel_is_offset_and_scaled_by_its_own_or_a_shared_attribute(tre
 def test_a_broken_scale_is_a_problem_and_not_ignored(tree):
     board = tree({f"{IIO}0/in_voltage0_raw": "1000", f"{IIO}0/in_voltage0_scale": "much"})
     assert "holds 'much', not a number" in problem(board)
+
+
+@pytest.mark.parametrize(
+    "channel", ["in_voltage0", "in_temp", "in_temp_object", "in_humidityrelative", "in_pressure", "in_distance"]
+)
+def test_a_raw_value_without_a_scale_is_not_believed(tree, channel):
+    board = tree({f"{IIO}0/{channel}_raw": "100", f"{IIO}0/{channel}_offset": "1"})
+    assert problem(board).startswith(f"{IIO}0/{channel}_scale is missing, so 100 has no unit")
+
+
+@pytest.mark.parametrize(("kind", "value"), [("temp1", "21000"), ("humidity1", "50000"), ("fan1", "0")])
+def test_a_fault_that_the_chip_reports_hides_the_value(tree, kind, value):
+    files = {f"{HWMON}3/name": "chip", f"{HWMON}3/{kind}_input": value}
+    assert measured(tree(files | {f"{HWMON}3/{kind}_fault": "0\n"})) != {}
+    assert problem(tree(files | {f"{HWMON}3/{kind}_fault": "1\n"})) == (
+        f"the chip reports a fault of its sensor ({HWMON}3/{kind}_fault): check that it is connected and whole"
+    )
+
+
+def test_a_fault_of_one_sensor_is_none_of_another(tree):
+    board = tree({f"{HWMON}3/temp{n}_input": "21000" for n in (1, 2)} | {f"{HWMON}3/temp1_fault": "1"})
+    assert measured(board) == {("hwmon", "temperature"): None, ("hwmon #2", "temperature"): 21.0}
 
 
 def test_a_finished_value_is_preferred_to_a_raw_one(tree):
@@ -317,8 +343,13 @@ def test_a_display_is_never_taken_for_the_header(tree):
 # --- how the board is ---
 
 
+def judged(board, what, now=NOON, home="/"):
+    """Mark and words of one thing."""
+    return next(((row.mark, row.how) for row in health.status(board, now, home) if row.what == what), (None, None))
+
+
 def row(board, what, now=NOON):
-    return dict(health.status(board, now, "/")).get(what)
+    return judged(board, what, now)[1]
 
 
 SINCE_BOOT = "under-voltage has occurred since boot; throttling has occurred since boot"
@@ -344,10 +375,23 @@ def test_the_firmwares_word_on_power(tree, word, said):
     assert row(tree({THROTTLED: word}), "power and throttling") == said
 
 
-@pytest.mark.parametrize(("alarm", "said"), [("0", "good: no under-voltage alarm"), ("1", "under-voltage")])
-def test_the_kernels_word_on_power(tree, alarm, said):
+@pytest.mark.parametrize(
+    ("word", "mark"),
+    [
+        *(("0", "good"), ("1", "bad"), ("4", "bad"), ("5", "bad"), ("50005", "bad"), ("0x80004", "bad")),
+        *(("50000", "note"), ("8", "note"), ("2", "note"), ("", "note"), ("garbled", "note")),
+    ],
+)
+def test_only_what_harms_now_is_bad(tree, word, mark):
+    assert judged(tree({THROTTLED: word}), "power and throttling")[0] == mark
+
+
+@pytest.mark.parametrize(
+    ("alarm", "mark", "said"), [("0", "good", "good: no under-voltage alarm"), ("1", "bad", "under-voltage")]
+)
+def test_the_kernels_word_on_power(tree, alarm, mark, said):
     files = {f"{HWMON}1/name": "rpi_volt\n", f"{HWMON}1/in0_lcrit_alarm": f"{alarm}\n"}
-    assert row(tree(files), "power and throttling") == said
+    assert judged(tree(files), "power and throttling") == (mark, said)
 
 
 @pytest.mark.parametrize(
@@ -383,16 +427,37 @@ def test_an_odd_meminfo_leaves_memory_out(tree, meminfo):
     assert row(tree({"/proc/meminfo": meminfo}), "memory") is None
 
 
+@pytest.mark.parametrize(
+    "content", ["", "garbled", "nan nan nan", "inf", "-1", "9" * 5000, "\xff", "1e400", "²³ 1 1", None]
+)
+@pytest.mark.parametrize("file", ["/proc/uptime", "/proc/loadavg", "/proc/meminfo", f"{ZONE}0/temp"])
+def test_garbled_files_of_the_kernel_lose_no_other_row(tree, file, content):
+    left_out = {"/proc/uptime": "uptime", "/proc/loadavg": "load", "/proc/meminfo": "memory"}.get(file)
+    rows = [row.what for row in health.status(tree(PI | {file: content}), NOON, "/")]
+    assert set(rows) >= {"board", "processor temperature", "uptime", "load", "memory", "clock"} - {left_out}
+
+
+def test_a_processor_whose_temperature_cannot_be_read_is_bad(tree):
+    assert judged(tree({}), "processor temperature")[0] == "note"
+    assert judged(tree({f"{ZONE}0/temp": "hot"}), "processor temperature")[0] == "bad"
+
+
 def test_a_disk_that_is_not_there_is_said(tree):
-    assert dict(health.status(tree({}), NOON, "/no/such/folder"))["disk"] == "/no/such/folder does not exist"
+    assert judged(tree({}), "disk", home="/no/such/folder") == ("bad", "/no/such/folder does not exist")
 
 
 @pytest.mark.parametrize(
-    ("year", "said"), [(1970, "NOT trusted"), (2025, "NOT trusted"), (2026, "plausible but not synchronised")]
+    ("year", "mark", "said"),
+    [
+        (1970, "bad", "NOT trusted"),
+        (2025, "bad", "NOT trusted"),
+        (2026, "note", "plausible but not synchronised"),
+    ],
 )
-def test_a_clock_of_the_past_is_not_trusted(year, said):
-    now = datetime(year, 3, 1, 7, 5, tzinfo=UTC)
-    assert health.clock(SimBoard(), now).startswith(f"{year}-03-01 07:05+00:00, {said}")
+def test_a_clock_of_the_past_is_not_trusted(year, mark, said):
+    judgement, words = judged(SimBoard(), "clock", datetime(year, 3, 1, 7, 5, tzinfo=UTC))
+    assert judgement == mark
+    assert words.startswith(f"{year}-03-01 07:05+00:00, {said}")
 
 
 @pytest.mark.parametrize(
@@ -472,7 +537,7 @@ def test_one_failed_sensor_does_not_hide_the_others(tree):
 def test_it_is_an_error_when_all_have_failed(tree):
     answer = ask(sensors(tree(PI | {W1: "85000"})), "sensor_read")
     assert answer.startswith("error: 28-0316a2794cff: temperature not available:")
-    assert "measured just now" not in answer
+    assert "just now" not in answer
     assert "cpu" not in answer
 
 
@@ -480,10 +545,41 @@ def test_the_list_names_what_is_wired_and_what_the_kernel_reads(tree):
     answer = ask(sensors(tree(PI | OUTDOOR), {"porch": Wired("bme280", 1, 0x76)}), "sensor_list")
     assert answer.splitlines() == [
         "porch: bme280 on i2c-1 at 0x76",
-        "cpu: temperature (/sys/class/thermal/thermal_zone0/temp)",
-        "sht3x: humidity (/sys/class/hwmon/hwmon5/humidity1_input)",
-        "sht3x: temperature (/sys/class/hwmon/hwmon5/temp1_input)",
+        "cpu: temperature (/sys/class/thermal/thermal_zone0)",
+        "sht3x: humidity (/sys/class/hwmon/hwmon5)",
+        "sht3x: temperature (/sys/class/hwmon/hwmon5)",
     ]
+
+
+def test_the_source_of_several_quantities_is_what_they_share(tree):
+    (line,) = ask(sensors(tree(OUTDOOR)), "sensor_read").splitlines()
+    assert line.endswith("°C (/sys/class/hwmon/hwmon5, read just now)")
+
+
+DRIVERS = {
+    "short_answer": "import struct\ndef read(part):\n    return {'temperature': struct.unpack('<H', b'1')[0]}",
+    "division": "def read(part):\n    return {'temperature': 1 / 0}",
+    "index": "def read(part):\n    return {'temperature': [][1]}",
+    "unknown_quantity": "def read(part):\n    return {'radiation': 1.0}",
+    "no_number": "def read(part):\n    return {'temperature': 'warm'}",
+    "nothing": "def read(part):\n    pass",
+    "name": "def read(part):\n    return undefined",
+    "assertion": "def read(part):\n    assert False",
+    "exits": "import sys\ndef read(part):\n    sys.exit(3)",
+    "late_import": "def read(part):\n    import no_such_module_anywhere",
+    "recursion": "def read(part):\n    return read(part)",
+    "end_of_file": "def read(part):\n    raise EOFError",
+}
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_a_faulty_driver_loses_no_other_sensor(tmp_path, name):
+    (tmp_path / f"faulty_{name}.py").write_text(f"ADDRESSES = (0x76,)\n{DRIVERS[name]}\n")
+    wired = {"attic": Wired(f"faulty_{name}", 1, 0x76), **SimBoard().wired()}
+    group = Sensors(SimBoard(), wired, lambda part: chip(part, [tmp_path, *HW]).read, "/")
+    broken, whole = ask(group, "sensor_read").splitlines()
+    assert broken.startswith(f"attic: temperature not available: its driver faulty_{name}.py failed: ")
+    assert whole.startswith("greenhouse: temperature ")
 
 
 def weather(seconds):
@@ -642,9 +738,20 @@ def test_a_board_without_a_bus_says_how_to_turn_it_on(tree):
     assert "raspi-config nonint do_i2c 0" in i2c(tree({}), action="scan")
 
 
-def test_only_writing_moves_anything():
-    (tool,) = toolset(load("i2c", HW).I2C(SimBoard()))._tools.values()
-    assert [tool.effect({"action": a}) for a in ("detect", "scan", "read", "write")] == ["read"] * 3 + ["actuate"]
+@pytest.mark.parametrize(
+    ("action", "register", "known", "effect"),
+    [
+        ("detect", None, False, "read"),
+        ("scan", None, False, "read"),
+        ("read", None, False, "read"),
+        ("read", 0xD0, True, "read"),
+        ("read", 0xD0, False, "actuate"),
+        ("write", None, True, "actuate"),
+    ],
+)
+def test_only_what_may_move_something_actuates(action, register, known, effect):
+    (tool,) = toolset(load("i2c", HW).I2C(SimBoard(), {(1, 0x76)} if known else ()))._tools.values()
+    assert tool.effect({"action": action, "bus": 1, "address": 0x76, "register": register}) == effect
 
 
 def test_errors_of_the_board_are_hardware_errors():

@@ -135,7 +135,8 @@ def test_a_failing_model_gives_one_clear_line(tmp_path, name):
     script, words = FAILURES[name]
     with ModelServer(script) as server:
         done = chat(tmp_path, "write me a poem about pumps", server=server)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert done.returncode == 1
+    assert ("without a model" in done.stdout) == (name != "cut stream")  # what has begun is not begun anew
     assert words in one_line(done)
     with ModelServer([reply("I am back.")]) as server:
         chat(tmp_path, "are you back?", server=server)
@@ -413,6 +414,199 @@ def test_killed_at_any_moment(tmp_path):
     said = json.dumps(server.requests[0].body)
     assert all(f"question {i}." in said and f"answer {i}." in said for i in answered)
     check_body(server.requests[0].body)
+
+
+def test_a_cut_off_act_survives_other_commands_and_is_told_without_a_model(tmp_path):
+    killing = call("exec", {"command": "kill -9 $PPID"})
+    with ModelServer([reply("", killing)]) as server:
+        chat(tmp_path, "go", server=server)
+    assert picoclaw(tmp_path, "tool", "list_dir").returncode == 0
+    done = chat(tmp_path, "hello")
+    assert done.returncode == 0
+    assert "outcome is unknown" in one_line(done)
+    assert chat(tmp_path, "hello").stderr == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_turn_and_what_it_runs(tmp_path, number):
+    with ModelServer([reply("", call("exec", {"command": "echo $$ > pid; exec sleep 60"}))]) as server:
+        given = environment(tmp_path, PICOCLAW_BASE_URL=server.url)
+        running = subprocess.Popen([*PICOCLAW, "chat", "-m", "go"], env=given, stdout=subprocess.DEVNULL)
+        pid = tmp_path / "picoclaw/workspace/pid"
+        while not pid.exists() or not pid.read_text().strip():
+            time.sleep(0.02)
+        running.send_signal(number)
+        assert running.wait(10) == 1
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+    with ModelServer([reply("I see.")]) as server:
+        chat(tmp_path, "and now?", server=server)
+    assert "[stopped by the user]" in json.dumps(server.requests[0].body)
+    check_body(server.requests[0].body)
+
+
+def test_a_reminder_of_another_process_is_told_by_an_idle_chat(tmp_path):
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("> ")
+        picoclaw(tmp_path, "tool", "cron", '{"action": "add", "message": "look up", "at_seconds": 1}')
+        person.sees("Reminder: look up", seconds=8)
+    assert not list((tmp_path / "picoclaw").glob("*.tmp"))
+
+
+def test_a_late_reminder_says_so(tmp_path):
+    picoclaw(tmp_path, "tool", "cron", '{"action": "add", "message": "look up", "at_seconds": 1}')
+    time.sleep(1.2)
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("Reminder: look up")
+    assert "no reminders" in picoclaw(tmp_path, "tool", "cron", '{"action": "list"}').stdout
+
+
+# ---- every setting does something
+
+
+def with_settings(home, text):
+    (home / "picoclaw").mkdir(mode=0o700, exist_ok=True)
+    (home / "picoclaw/config.toml").write_text(text)
+
+
+def requests_with(tmp_path, settings, script, text="go", **more):
+    with_settings(tmp_path, settings)
+    with ModelServer(script) as server:
+        done = chat(tmp_path, text, "--json", server=server, **more)
+    return done, [r.body for r in server.requests]
+
+
+LISTING = call("list_dir", {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "value"),
+    [
+        ("[model]\ntemperature = 0.25", "temperature", 0.25),
+        ("[model]\nanswer_tokens = 77", "max_tokens", 77),
+        ("[model]\nstream = true", "stream", True),
+        ('[model]\nname = "mine"', "model", "scripted"),
+    ],
+)
+def test_model_settings_reach_the_server(tmp_path, settings, key, value):
+    _, [body] = requests_with(tmp_path, settings, [reply("ok")])
+    assert body[key] == value
+
+
+def test_retries_setting(tmp_path):
+    _, bodies = requests_with(tmp_path, "[model]\nretries = 0", [refusal(503, "busy")] * 5)
+    assert len(bodies) == 1
+    _, bodies = requests_with(tmp_path, "[model]\nretries = 1", [refusal(503, "busy")] * 5)
+    assert len(bodies) == 2
+
+
+def test_idle_setting(tmp_path):
+    began = time.monotonic()
+    done, _ = requests_with(tmp_path, "[model]\nidle_seconds = 1\nretries = 0", [silence()])
+    assert time.monotonic() - began < 8
+    assert "for 1 s" in one_line(done)
+
+
+def test_steps_setting(tmp_path):
+    done, bodies = requests_with(tmp_path, "[limits]\nsteps = 1", [reply("", LISTING), reply("So far.")])
+    assert json.loads(done.stdout)["turn"]["stopped"] == "steps"
+    assert "tools" not in bodies[1]
+
+
+def test_tokens_setting(tmp_path):
+    done, _ = requests_with(tmp_path, "[limits]\ntokens = 100", [reply("", LISTING, usage=(99, 9)), reply("So far.")])
+    assert json.loads(done.stdout)["turn"]["stopped"] == "tokens"
+
+
+def test_seconds_setting(tmp_path):
+    slow = call("exec", {"command": "sleep 1.1"})
+    done, _ = requests_with(tmp_path, "[limits]\nseconds = 1", [reply("", slow), reply("So far.")])
+    assert json.loads(done.stdout)["turn"]["stopped"] == "seconds"
+
+
+def test_result_setting(tmp_path):
+    long = call("exec", {"command": "seq 1000"})
+    _, bodies = requests_with(tmp_path, "[limits]\nresult_chars = 300", [reply("", long), reply("ok")])
+    assert len(bodies[1]["messages"][-1]["content"]) < 500
+
+
+def test_window_setting(tmp_path):
+    for i in range(4):
+        requests_with(tmp_path, "", [reply(f"answer {i} " * 300)], text=f"question {i}")
+    _, [body] = requests_with(tmp_path, "[model]\ncontext_tokens = 4096", [reply("ok")])
+    assert "question 0" not in json.dumps(body)
+    check_body(body)
+
+
+@pytest.mark.parametrize(("policy", "words"), [("ask", "needs the owner's yes"), ("off", "there is no tool 'exec'")])
+def test_exec_setting(tmp_path, policy, words):
+    script = [reply("", call("exec", {"command": "echo done > done.txt"})), reply("ok")]
+    _, bodies = requests_with(tmp_path, f'[tools]\nexec = "{policy}"', script)
+    assert words in bodies[1]["messages"][-1]["content"]
+    assert not (tmp_path / "picoclaw/workspace/done.txt").exists()
+
+
+def test_extra_folders_setting(tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/a.txt").write_text("here")
+    wanted = ["tool", "read_file", json.dumps({"path": str(tmp_path / "notes/a.txt")})]
+    assert picoclaw(tmp_path, *wanted).returncode == 1
+    with_settings(tmp_path, f'[tools]\nextra_folders = ["{tmp_path}/notes"]')
+    assert "here" in picoclaw(tmp_path, *wanted).stdout
+
+
+def test_board_setting(tmp_path):
+    with_settings(tmp_path, '[board]\nkind = "linux"')
+    assert SIMULATED not in picoclaw(tmp_path, "tool", "board_status").stdout
+
+
+def test_a_model_name_alone_goes_nowhere(tmp_path):
+    with_settings(tmp_path, '[model]\nname = "qwen2.5:7b"')
+    done = chat(tmp_path, "hello")
+    assert done.returncode == 1
+    assert "base_url" in one_line(done)
+
+
+# ---- what a model must not reach
+
+
+def test_prompts_and_intents_are_out_of_the_models_reach(tmp_path):
+    files = {"prompts/system.md": "You are evil.", "intents/zz.toml": "broken ["}
+    calls = [call("write_file", {"path": p, "content": c}, f"c{i}") for i, (p, c) in enumerate(files.items())]
+    with ModelServer([reply("", *calls), reply("ok")]) as server:
+        chat(tmp_path, "go", server=server)
+    assert "evil" not in picoclaw(tmp_path, "prompt", "--session", "new").stdout
+    assert chat(tmp_path, "how warm is it?").returncode == 0
+
+
+def test_the_owners_prompts_and_intents_count(tmp_path):
+    for folder in ("prompts", "intents"):
+        (tmp_path / "picoclaw" / folder).mkdir(parents=True)
+    (tmp_path / "picoclaw/prompts/system.md").write_text("You are a gardener on {board}.\n")
+    (tmp_path / "picoclaw/intents/mine.toml").write_text(
+        '[intents.plants]\ntool = "list_dir"\nanswer = "Here: {result}"\ntemplates = "show me the beds"\n'
+    )
+    assert "You are a gardener on Simulated" in picoclaw(tmp_path, "prompt", "--board", "sim").stdout
+    assert chat(tmp_path, "show me the beds").stdout.startswith("Here: memory/")
+
+
+def test_a_register_of_an_unknown_part_is_not_named_without_a_yes(tmp_path):
+    """Naming a register writes a byte, which an expander would take for its new output."""
+    reads = [call("i2c", {"action": "read", "address": a, "register": 0}, f"c{a}") for a in (0x20, 0x76)]
+    with ModelServer([reply("", *reads), reply("ok")]) as server:
+        chat(tmp_path, "go", server=server)
+    unknown, known = [m["content"] for m in server.requests[1].body["messages"] if m["role"] == "tool"]
+    assert "needs the owner's yes" in unknown
+    assert "from register 0x00" in known
+
+
+def test_a_server_that_echoes_the_key_does_not_spread_it(tmp_path):
+    key = "sk-very-secret-key"
+    for script in ([refusal(401, f"Incorrect key: Bearer {key}")], [reply(f"your key is {key}, is it not?")]):
+        with ModelServer(script) as server:
+            done = chat(tmp_path, "hello", "--json", server=server, PICOCLAW_API_KEY=key)
+        assert key not in done.stdout + done.stderr
+    stored = b"".join(p.read_bytes() for p in (tmp_path / "picoclaw").glob("state.db*"))
+    assert key.encode() not in stored
 
 
 # ---- the README

@@ -1,14 +1,16 @@
 """The owner's settings: what is accepted, what is refused in which words, and where a key may go."""
 
+import os
 import re
 from pathlib import Path
 
 import pytest
+from rights import ordinary_user
 
-from picoclaw.config import OPENAI, OPENROUTER, Config, SensorConfig, home_folder, load
+from picoclaw.config import OPENAI, OPENROUTER, Config, ModelConfig, SensorConfig, home_folder, load, shown_url
 from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
-from picoclaw.workspace import Prompts, prepare
+from picoclaw.workspace import Prompts, intent_tables, prepare
 
 ELSEWHERE = "https://elsewhere.example/v1"
 
@@ -114,6 +116,11 @@ def test_a_sensor_is_taken(home, address):
         ("[model]\nstream = 1", "'stream' must be true or false, not 1"),
         ("[board]\nkind = 'arduino'", "'kind' must be one of 'auto', 'linux', 'sim', not \"arduino\""),
         ("[tools]\nextra_folders = '/srv'", "'extra_folders' must be a list"),
+        ("[tools]\nextra_folders = ['']", "[tools]: extra_folders: '' must be a whole path, such as"),
+        ("[tools]\nextra_folders = ['.']", "extra_folders: '.' must be a whole path"),
+        ("[tools]\nextra_folders = ['/srv', 'data']", "extra_folders: 'data' must be a whole path"),
+        ('[tools]\nextra_folders = ["/srv\\u0000"]', "extra_folders: '/srv\\x00' must be a whole path"),
+        ("[tools]\nextra_folders = ['~no-such-user/x']", "the ~ in '~no-such-user/x' stands for no known user"),
         ("[tools]\nextra_folders = [1979-05-27]", "'extra_folders[0]' must be text"),
         ("[model]\nbase_url = 'localhost:8080'", "base_url 'localhost:8080' must begin with http:// or https://"),
         ("[model]\nbase_url = 'file:///etc/passwd'", "must begin with http:// or https://"),
@@ -148,14 +155,51 @@ def test_a_config_that_cannot_be_read_is_named(home):
         ("[model]\nbase_url = 'http://a'", {"PICOCLAW_BASE_URL": ""}, "http://a", ""),
         ("[model]\nbase_url = 'http://a'", {"OPENAI_BASE_URL": "http://b"}, "http://b", ""),
         ("", {"OPENAI_BASE_URL": "http://b", "PICOCLAW_BASE_URL": "http://c"}, "http://c", ""),
-        ("[model]\nname = 'small'", {"PICOCLAW_MODEL": "big"}, OPENAI, "big"),
-        ("[model]\nname = 'small'", {}, OPENAI, "small"),
+        ("[model]\nname = 'small'", {"PICOCLAW_MODEL": "big", "OPENAI_API_KEY": "o"}, OPENAI, "big"),
+        ("[model]\nname = 'small'", {"OPENAI_API_KEY": "o", "OPENROUTER_API_KEY": ""}, OPENAI, "small"),
         ("", {"PICOCLAW_MODEL": "big", "OPENROUTER_API_KEY": "r"}, OPENROUTER, "big"),
+        ("", {"PICOCLAW_MODEL": "big", "OPENROUTER_API_KEY": "r", "OPENAI_API_KEY": "o"}, OPENROUTER, "big"),
+        ("", {"PICOCLAW_MODEL": "big", "PICOCLAW_BASE_URL": "http://b"}, "http://b", "big"),
     ],
 )
 def test_the_environment_wins(home, text, environment, base_url, name):
     model = settings(home, text, **environment).model
     assert (model.base_url, model.name) == (base_url, name)
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, {"OPENAI_API_KEY": "", "OPENROUTER_API_KEY": ""}, {"PICOCLAW_API_KEY": "sk-123"}]
+)
+def test_a_model_without_a_server_is_sent_to_nobody(home, environment):
+    words = refusal(home, "[model]\nname = 'small'", **environment)
+    assert words.startswith("there is no server for the model 'small': set base_url")
+
+
+@pytest.mark.parametrize("name", ["PICOCLAW_HOME", "PICOCLAW_MODEL", "PICOCLAW_BASE_URL", "OPENAI_BASE_URL"])
+def test_a_variable_that_is_not_text_is_named(home, name):
+    given = {"PICOCLAW_HOME": str(home)} | {name: "/srv/" + os.fsdecode(b"h\xe9")}
+    with pytest.raises(ConfigError, match=name) as caught:
+        load(given)
+    str(caught.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://pi:8080/v1", "http://pi:8080/v1"),
+        ("https://user:pass@pi/v1", "https://pi/v1"),
+        ("https://pass@pi/v1", "https://pi/v1"),
+        ("https://user:p@ss@pi/v1", "https://pi/v1"),
+        ("https://user:p/ss@pi/v1", "https://pi/v1"),
+        ("user:pass@pi/v1", "pi/v1"),
+        ("https:/user:pass@pi/v1", "pi/v1"),
+        ("", ""),
+    ],
+)
+def test_a_password_in_the_address_is_not_shown(home, url, shown):
+    assert shown_url(url) == ModelConfig(base_url=url).shown_url == shown
+    if url and not url.startswith(("http://", "https://")):
+        assert f"{shown!r} must begin with" in refusal(home, PICOCLAW_BASE_URL=url)
 
 
 VENDORS = {"OPENAI_API_KEY": "openai-key", "OPENROUTER_API_KEY": "openrouter-key"}
@@ -226,6 +270,22 @@ def test_a_secrets_file_that_is_wrong_is_named_and_not_shown(home, secrets):
     assert "sk-123" not in words
 
 
+@pytest.mark.parametrize("name", ["config.toml", "secrets.toml"])
+def test_a_pipe_in_place_of_a_file_is_named_and_not_waited_for(home, name):
+    home.mkdir()
+    os.mkfifo(home / name, 0o600)
+    with pytest.raises(ConfigError, match=rf"{re.escape(name)} is not a regular file"):
+        load({"PICOCLAW_HOME": str(home)})
+
+
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/null")])
+def test_secrets_that_are_no_file_are_named(home, make):
+    home.mkdir()
+    make(home / "secrets.toml")
+    with pytest.raises(ConfigError, match=r"secrets\.toml (cannot be read: it is a folder|is not a regular file)"):
+        load({"PICOCLAW_HOME": str(home)})
+
+
 def test_a_credential_of_systemd(home, tmp_path):
     (tmp_path / "api_key").write_text("sk-systemd\n")
     given = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
@@ -246,7 +306,7 @@ def test_a_credential_that_cannot_be_read_is_named(home, tmp_path, content):
 
 
 def test_a_printed_config_shows_no_key(home):
-    config = settings(home, "[model]\nname = 'x'", PICOCLAW_API_KEY="sk-123")
+    config = settings(home, "[model]\nbase_url = 'http://pi/v1'", PICOCLAW_API_KEY="sk-123")
     assert config.api_key == "sk-123"
     assert "sk-123" not in repr(config) + str(config) + f"{config}"
 
@@ -294,3 +354,29 @@ def test_the_owners_wording_wins_over_the_shipped_one(tmp_path):
         prompts["empty"]
     with pytest.raises(ConfigError, match=r"no_such_prompt\.md is missing"):
         prompts["no_such_prompt"]
+
+
+@pytest.mark.parametrize("closed", ["", "prompts", "prompts/empty.md"])
+def test_wording_that_may_not_be_read_is_named(tmp_path, closed):
+    owner = tmp_path / "owner"
+    (owner / "prompts").mkdir(parents=True)
+    (owner / "prompts/empty.md").write_text("Nothing.")
+    (owner / closed).chmod(0)
+    with ordinary_user(), pytest.raises(ConfigError, match=r"empty\.md cannot be read: no permission"):
+        Prompts(owner)["empty"]
+    (owner / closed).chmod(0o700)
+
+
+@pytest.mark.parametrize("closed", ["", "intents", "intents/en.toml"])
+def test_intents_that_may_not_be_read_are_named(tmp_path, closed):
+    owner = tmp_path / "owner"
+    (owner / "intents").mkdir(parents=True)
+    (owner / "intents/en.toml").write_text("")
+    (owner / closed).chmod(0)
+    with ordinary_user(), pytest.raises(ConfigError, match=r"intents(/en\.toml)? cannot be read: no permission"):
+        intent_tables(owner)
+    (owner / closed).chmod(0o700)
+
+
+def test_no_intents_of_the_owners_are_no_error(tmp_path):
+    assert intent_tables(tmp_path).keys() == intent_tables(tmp_path / "missing").keys() != set()

@@ -2,11 +2,14 @@
 
 import os
 import stat
+import subprocess
+import sys
 import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
 
+from picoclaw.disk import make_folder
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.tools.files import Files
 from picoclaw.tools.toolset import Toolset
@@ -114,7 +117,6 @@ def test_a_binary_file_is_not_shown(desk, content):
         ("a.txt/b", "error: a.txt/b: a part of the path is not a folder"),
         ("folder", "error: folder is a folder; list_dir shows it"),
         ("x" * 256, f"error: {'x' * 256}: the name is too long"),
-        ("\ud800", "error: ? holds characters that no file name can hold"),
     ],
 )
 @pytest.mark.parametrize("tool", ["read_file", "edit_file"])
@@ -280,7 +282,6 @@ def test_an_existing_file_is_only_replaced_when_that_is_said(desk):
         (".", "error: .: it is a folder"),
         ("a.txt/b", "error: a.txt/b: "),
         ("x" * 256, f"error: {'x' * 256}: the name is too long"),
-        ("\ud800", "error: ? holds characters that no file name can hold"),
     ],
 )
 def test_what_cannot_be_written_leaves_nothing_behind(desk, path, said):
@@ -375,3 +376,80 @@ def test_a_long_listing_is_cut(desk):
 def test_a_name_that_is_not_utf_8_can_be_listed(desk):
     (desk.path / os.fsdecode(b"caf\xe9")).write_text("x")
     assert desk("list_dir") == "caf?  1"
+
+
+# --- what a power cut leaves ---
+
+COUNTED = """
+import os, stat, sys
+kinds = []
+real = os.fsync
+def counted(handle):
+    mode = os.fstat(handle).st_mode
+    kinds.append("folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other")
+    real(handle)
+os.fsync = counted
+from datetime import datetime
+from pathlib import Path
+from picoclaw import disk
+from picoclaw.memory import notes
+from picoclaw.tools.files import Files
+here = Path(sys.argv[1])
+eval(sys.argv[2])
+print(*kinds)
+"""
+
+
+@pytest.mark.parametrize(
+    ("done", "synced"),
+    [
+        ("disk.write_atomic(here / 'new', b'x')", "file folder"),
+        ("disk.write_atomic(here / 'old', b'x')", "file folder"),
+        ("disk.create(here / 'new', b'x')", "file folder"),
+        ("disk.create(here / 'old', b'x')", ""),
+        ("disk.append(here / 'old', b'x')", "file"),
+        ("disk.make_folder(here / 'a')", "folder"),
+        ("disk.make_folder(here / 'a/b/c')", "folder folder folder"),
+        ("disk.make_folder(here)", ""),
+        ("Files(here).write_file('a/b/new', 'x')", "folder folder file folder"),
+        ("Files(here).edit_file('old', 'here', 'gone')", "file folder"),
+        ("Files(here).append_file('old', 'x')", "file"),
+        ("notes.add(here, 'x', datetime(2026, 7, 1))", "folder folder file folder"),
+    ],
+)
+def test_everything_written_is_synced(tmp_path, done, synced):
+    (tmp_path / "old").write_text("it was here")
+    child = subprocess.run([sys.executable, "-c", COUNTED, tmp_path, done], capture_output=True, text=True, timeout=60)
+    assert (child.stdout.strip(), child.stderr) == (synced, "")
+
+
+def test_folders_that_are_made_are_private(tmp_path):
+    make_folder(tmp_path / "a/b")
+    make_folder(tmp_path / "a/b")
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")} == {0o700}
+
+
+@pytest.mark.parametrize("name", ["file", "file/b", "dangling"])
+def test_a_file_in_the_way_of_a_folder_is_an_error(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    with pytest.raises(NotADirectoryError):
+        make_folder(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("content", "old", "count"),
+    [
+        ("aaa", "aa", 2),
+        ("aaaa", "aa", 3),
+        ("abab", "ab", 2),
+        ("ababa", "aba", 2),
+        ("abc", "x", 0),
+        ("\n\n\n", "\n\n", 2),
+    ],
+)
+def test_places_that_overlap_are_counted(desk, content, old, count):
+    desk.put("a.txt", content)
+    answer = desk("edit_file", path="a.txt", old_text=old, new_text="z")
+    assert answer.startswith(f"error: old_text occurs {count} times in a.txt, not once")
+    assert (desk.path / "a.txt").read_text() == content

@@ -257,6 +257,8 @@ BROKEN = [
     ({"intents": {"x": {"templates": "a b]"}}}, ("intents.x", "a b]", "closes nothing")),
     ({"intents": {"x": {"templates": "a (b]"}}}, ("intents.x", "closes nothing")),
     ({"intents": {"x": {"templates": "a {b"}}}, ("intents.x", "unknown slot")),
+    ({"intents": {"x": {"templates": "a <sensr>"}}}, ("intents.x", "unknown phrase 'sensr'", "[phrases]")),
+    ({"phrases": {"x": 1}}, ("phrases.x",)),
     ({"intents": {"x": {"templates": "[a] [b]"}}}, ("intents.x", "left out", "require")),
     ({"intents": {"x": {"templates": [1]}}}, ("intents.x.templates", "not sentences")),
     ({"intents": {"x": {"tool": 1}}}, ("intents.x.tool",)),
@@ -281,6 +283,128 @@ def test_a_mistake_in_the_data_is_named(data, parts):
     assert "\n" not in message
     for part in parts:
         assert part in message
+
+
+SAME = [
+    ("how warm is the porch?", "sensor_read"),
+    ("scan the i2c bus", "i2c"),
+    ("list my reminders", "cron"),
+    ("how much disk space is left", "board_status"),
+]
+
+
+@pytest.mark.parametrize("shape", ["{} pls", "hey {}", "yo, {} thx", "Could you tell me {}, please, mate", "{} rn tbh"])
+@pytest.mark.parametrize(("text", "tool"), SAME)
+def test_chat_words_are_passed_over(shape, text, tool):
+    match = MATCHER.match(shape.format(text))
+    assert match.tool == tool
+    assert match.arguments == MATCHER.match(text).arguments
+
+
+SLIPS = [
+    ("whats the temprature", {"quantity": "temperature"}),
+    ("humidty?", {"quantity": "humidity"}),
+    ("barometric presure plz", {"quantity": "pressure"}),
+    ("tempreture in the grenhouse", {"quantity": "temperature", "sensor": "greenhouse"}),
+    ("remid me in 5 minutes to x", {"action": "add", "message": "x", "at_seconds": 300}),
+    ("list my remiders", {"action": "list"}),
+    ("read regster 0xd0 of 0x76", {"action": "read", "register": 0xD0, "address": 0x76}),
+]
+
+
+@pytest.mark.parametrize(("text", "arguments"), SLIPS, ids=[case[0] for case in SLIPS])
+def test_a_slip_of_the_pen_is_mended(text, arguments):
+    assert MATCHER.match(text).arguments == arguments
+
+
+@pytest.mark.parametrize(
+    "text", ["what is the remainder", "how is humanity", "list the directors", "fires?", "Presure"]
+)
+def test_an_ordinary_word_is_not_mended(text):
+    match = MATCHER.match(text)
+    assert (text == "Presure") == bool(match and match.tool)
+
+
+PHRASES = [
+    ("CO2?", "sensor_read", {"quantity": "co2"}),
+    ("porch humidity", "sensor_read", {"quantity": "humidity", "sensor": "porch"}),
+    ("current temperature pls", "sensor_read", {"quantity": "temperature"}),
+    ("how much current is being drawn", "sensor_read", {"quantity": "current"}),
+    ("What voltage are we reading?", "sensor_read", {"quantity": "voltage"}),
+    ("how many hectopascals", "sensor_read", {"quantity": "pressure"}),
+    ("temperature and humidity?", "sensor_read", {}),
+    ("temperature, humidity and light on the porch", "sensor_read", {"sensor": "porch"}),
+    ("brrr, how cold is it?", "sensor_read", {"quantity": "temperature"}),
+    ("it feels stuffy in here", "sensor_read", {"quantity": "co2"}),
+    ("sensors list", "sensor_list", {}),
+    ("free memory", "board_status", {}),
+    ("uptime", "board_status", {}),
+    ("run a scan of I2C bus 1", "i2c", {"action": "scan", "bus": 1}),
+    ("is anything on the bus", "i2c", {"action": "scan"}),
+    ("i2c read 0x76 0xfa 3 bytes", "i2c", {"action": "read", "address": 0x76, "register": 0xFA, "length": 3}),
+    ("read 0xd0 from 0x76", "i2c", {"action": "read", "address": 0x76, "register": 0xD0}),
+    ("what id does 0x68 give back in 0x75", "i2c", {"action": "read", "address": 0x68, "register": 0x75}),
+    ("what's in /home/pi/photos", "list_dir", {"path": "/home/pi/photos"}),
+    ("list the current directory", "list_dir", {"path": "."}),
+    ("cat /etc/hostname", "read_file", {"path": "/etc/hostname"}),
+    ("What does /etc/hosts say?", "read_file", {"path": "/etc/hosts"}),
+    ("ping me in 90 seconds", "cron", {"action": "add", "message": "Time is up.", "at_seconds": 90}),
+    ("give me a shout in 20", "cron", {"action": "add", "message": "Time is up.", "at_seconds": 1200}),
+    ("set a timer for five minutes for the tea", "cron", {"action": "add", "message": "the tea", "at_seconds": 300}),
+    ("set a reminder for 45 s from now: tea", "cron", {"action": "add", "message": "tea", "at_seconds": 45}),
+    ("Write this down please: pump is KX-4471", "memory_store", {"text": "pump is KX-4471"}),
+]
+
+
+@pytest.mark.parametrize(("text", "tool", "arguments"), PHRASES, ids=[case[0] for case in PHRASES])
+def test_a_terse_or_roundabout_request(text, tool, arguments):
+    match = MATCHER.match(text)
+    assert (match.tool, match.missing) == (tool, "")
+    assert match.arguments == arguments or (arguments.get("path") == "." and match.arguments == {})
+
+
+NO_REQUEST = """
+we had a power cut at my aunt's house last week
+The board of directors meets on Friday.
+I missed the bus again
+my laptop battery died on the train
+the cat knocked over the thermometer
+never mind the temperature
+forget about the scan
+no need to list the files
+don't bother with the humidity
+open the vents in the greenhouse
+could you turn down the lights in the living room
+lights off please
+lights on in the kitchen
+make the greenhouse warmer
+start the pump for ten minutes
+how do cron jobs work on linux
+what is i2c
+what is humidity
+why does a pi throttle
+how long do batteries last
+how hot does an oven need to be for pizza
+what do you remember about the French Revolution
+how hot will it be on Sunday?
+is it warm in Madrid?
+write a bash script to list files
+rm -rf /
+"""
+
+
+@pytest.mark.parametrize("text", NO_REQUEST.strip().splitlines())
+def test_what_asks_for_nothing_here_calls_nothing(text):
+    match = MATCHER.match(text)
+    assert match is None or not match.tool
+
+
+def test_a_phrase_is_a_part_of_templates():
+    lines = "how deep is the <well>\nhow long is <loop> b"
+    phrases = {"well": "(well|borehole)", "loop": "a <loop>"}
+    matcher = Matcher([{"phrases": phrases, "intents": {"x": {"tool": "t", "templates": lines}}}])
+    assert matcher.match("how deep is the borehole").tool == "t"
+    assert matcher.match("how long is a b").tool == "t"
 
 
 def test_no_data_at_all_understands_nothing():
@@ -315,6 +439,12 @@ HOSTILE = [
     "remind me in 999999999999999999 weeks to x",
     "read register 99999999999 of 0xffff",
     "²³ ½ ① ٣ minutes",
+    "temperatrue " * 800,
+    "what is what is " * 600,
+    "please " * 1400,
+    "is it, " * 1400,
+    "temperature and " * 650,
+    "<where> <" * 1000,
 ]
 
 

@@ -234,3 +234,16 @@ def test_json_schema_of_a_default(kind, default, schema):
     described = json_schema((parameter("value", kind, default),))["properties"]["value"]
     assert described == schema
     assert json.loads(json.dumps(described)) == schema
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [("a\ud800b", "a?b"), ("\ud83d\ude00", "??"), ("grün ☕ 𝄞 \0", "grün ☕ 𝄞 \0"), ("", ""), (7, "7")],
+)
+def test_halves_of_characters_are_replaced_in_every_text(given, taken):
+    wanted = (parameter("text", str), parameter("texts", list[str]), parameter("maybe", str | None, None))
+    assert check(wanted, {"text": given, "texts": [given], "maybe": given}) == {
+        "text": taken,
+        "texts": [taken],
+        "maybe": taken,
+    }

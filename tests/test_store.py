@@ -1,6 +1,5 @@
 """The database with real SQLite files: what goes in comes back, and nothing that was kept is ever lost."""
 
-import ctypes
 import json
 import os
 import random
@@ -15,6 +14,7 @@ from datetime import UTC, datetime
 
 import apsw
 import pytest
+from rights import ordinary_user
 
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage
@@ -57,19 +57,6 @@ def opened(path):
         yield History(database)
     finally:
         database.close()
-
-
-@contextmanager
-def ordinary_user():
-    """Give up root's right to open everything, for a while, in this thread (capset(2))."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    header, held = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
-    assert libc.capget(header, held) == 0
-    assert libc.capset(header, (ctypes.c_uint32 * 6)(0, held[1], 0, 0, held[4], 0)) == 0
-    try:
-        yield
-    finally:
-        assert libc.capset(header, held) == 0
 
 
 # --- turns ---
@@ -177,7 +164,7 @@ history.begin_act("home", ToolCall("c1", "exec", {"command": "reboot ☕"}), dat
 print("begun", flush=True)
 time.sleep(60)
 """
-UNKNOWN = ['2026-07-01T12:00:00+00:00 exec {"command": "reboot ☕"}']
+UNKNOWN = [(1, '2026-07-01T12:00:00+00:00 exec {"command": "reboot ☕"}')]
 
 
 def script(source, *arguments):
@@ -210,10 +197,31 @@ def test_an_act_of_a_killed_process_is_unknown_until_a_turn_is_kept(history, pat
         child.wait()
     assert history.unknown_acts("shed") == []
     assert history.unknown_acts("home") == history.unknown_acts("home") == UNKNOWN
-    history.keep("shed", said("elsewhere"), NOON)
+    history.keep("shed", said("elsewhere"), NOON, [1])
+    history.keep("home", said("it was not shown"), NOON)
+    history.settle("home")
     assert history.unknown_acts("home") == UNKNOWN
-    history.keep("home", said("here"), NOON)
+    history.keep("home", said("here"), NOON, [number for number, _ in UNKNOWN])
     assert history.unknown_acts("home") == []
+
+
+def test_an_act_whose_process_died_after_the_turn_began_is_told_in_the_next(history, path):
+    with acting(path) as first:
+        first.kill()
+        first.wait()
+    shown = [number for number, _ in history.unknown_acts("home")]
+    with acting(path) as second:
+        second.kill()
+        second.wait()
+    history.keep("home", said("first"), NOON, shown)
+    assert history.unknown_acts("home") == [(2, UNKNOWN[0][1])]
+
+
+def test_an_acts_number_is_never_used_again(database, history):
+    history.begin_act("home", ACT, NOON)
+    history.settle("home")
+    history.begin_act("home", ACT, NOON)
+    assert rows(database, "SELECT id FROM acts") == [(2,)]
 
 
 def test_a_killed_process_that_nobody_has_reaped_counts_as_dead(history, path):
@@ -224,13 +232,20 @@ def test_a_killed_process_that_nobody_has_reaped_counts_as_dead(history, path):
 
 
 @pytest.mark.parametrize("settle", ["keep", "settle"])
-def test_a_process_settles_its_own_acts_and_dead_ones_only(database, history, path, settle):
+def test_a_process_settles_its_own_acts_only(database, history, path, settle):
+    with acting(path) as dead:
+        dead.kill()
+        dead.wait()
     with acting(path):
         history.begin_act("home", ACT, NOON)
         history.begin_act("shed", ACT, NOON)
         history.keep("home", said("done"), NOON) if settle == "keep" else history.settle("home")
-        left = rows(database, "SELECT session, process FROM acts ORDER BY session")
-        assert [(session, who == process_identity()) for session, who in left] == [("home", False), ("shed", True)]
+        left = rows(database, "SELECT session, process FROM acts ORDER BY id")
+        assert [(session, who == process_identity()) for session, who in left] == [
+            ("home", False),
+            ("home", False),
+            ("shed", True),
+        ]
 
 
 def test_a_later_process_of_the_same_number_is_not_taken_for_an_earlier_one():
@@ -238,6 +253,29 @@ def test_a_later_process_of_the_same_number_is_not_taken_for_an_earlier_one():
     assert alive(f"{pid}:{start}:{boot}")
     for other in (f"{pid}:{int(start) - 1}:{boot}", f"{pid}:{start}:another-boot", f"{pid}:", "", "x", "-1:0:0"):
         assert not alive(other), other
+
+
+# --- what is inside the file ---
+
+
+@pytest.mark.parametrize(
+    "calls",
+    ["", "not json", "null", "{}x", "[1]", "[[]]", '[["a"]]', '[["a", "b", [], ""]]', "[[1, 2, {}, 3]]", "[" * 5000],
+)
+def test_calls_that_are_not_calls_are_damage(database, history, path, calls):
+    history.keep("home", said("hi"), NOON)
+    with database.transaction() as connection:
+        connection.execute("UPDATE messages SET calls = ?", (calls,))
+    with pytest.raises(StoreDamaged, match=r"state\.db is damaged \(a message's calls .*move it aside") as caught:
+        history.turns("home")
+    assert str(path) in str(caught.value)
+
+
+def test_a_commit_is_synced_before_it_returns(database, history):
+    history.keep("home", said("hi"), NOON)
+    with database.transaction() as connection:
+        assert connection.execute("PRAGMA synchronous").get == 2
+        assert connection.execute("PRAGMA journal_mode").get == "wal"
 
 
 # --- files that are not ours, or no longer whole ---

@@ -28,7 +28,7 @@ class Valve:
     def __init__(self, deeds):
         self.deeds = deeds
 
-    @tool(effect=lambda arguments: "read" if arguments["action"] == "look" else "actuate")
+    @tool(effect=lambda self, arguments: "read" if arguments["action"] == "look" else "actuate")
     def valve(
         self,
         action: Literal["look", "open"],

@@ -219,6 +219,15 @@ def test_usage_in_a_last_chunk_without_choices() -> None:
     assert heard(chunk(content="Hi"), chunk("stop"), last)[-1] == End("stop", Usage(41, 7))
 
 
+@pytest.mark.parametrize(
+    ("told", "believed"),
+    [(2**63, 10**12), (10**400, 10**12), (-1, 0), (-(2**63), 0), (True, 0), (1e300, 0), (2**62, 10**12), (41, 41)],
+)
+def test_usage_that_no_database_takes_is_bounded(told: Any, believed: int) -> None:
+    usage = {"prompt_tokens": told, "completion_tokens": told}
+    assert heard(whole_body("Hi") | {"usage": usage})[-1] == End("stop", Usage(believed, believed))
+
+
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "many"}, [], -1])
 def test_usage_that_says_nothing(usage: Any) -> None:
     assert heard(whole_body("Hi", usage=NO_USAGE) | {"usage": usage}) == [Text("Hi"), End("stop", Usage())]

@@ -2,10 +2,14 @@
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TextIO, cast
 
+from picoclaw.disk import explain
 from picoclaw.errors import PicoclawError
 
 VERBS = {
@@ -20,26 +24,78 @@ VERBS = {
 
 def run(arguments: Sequence[str]) -> int:
     """Run one verb. Returns 0, 1 (an error, said in one line on stderr) or 2 (wrong usage)."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    _prepare_streams()
+    # Bytes that are not UTF-8 arrive as lone surrogates, which no database, no server and no terminal takes.
+    arguments = [argument.encode("utf-8", "replace").decode() for argument in arguments]
+    if sys.stdout is None:
+        return _complain("standard output is closed; open it, or send it to /dev/null")
     try:
-        code = _verb(arguments)
+        code = _worded(arguments)
         sys.stdout.flush()
-    except PicoclawError as error:
-        print(f"picoclaw: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        return output_failed(error)
     return code
+
+
+def _worded(arguments: Sequence[str]) -> int:
+    try:
+        return _verb(arguments)
+    except PicoclawError as error:
+        return _complain(str(error))
+
+
+def _complain(text: str) -> int:
+    print(f"picoclaw: {text}", file=sys.stderr)
+    return 1
+
+
+def _prepare_streams() -> None:
+    """Make the standard streams safe to use, also where the one who started us has closed them.
+
+    A closed one is opened again on /dev/null, so that no file of ours gets its number.
+    """
+    if None in {sys.stdin, sys.stdout, sys.stderr}:
+        while os.open(os.devnull, os.O_RDWR) < 2:
+            pass
+    if sys.stdin is None:
+        sys.stdin = cast("TextIO", _Closed())
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+class _Closed:
+    """Stands for a standard input that is closed: whoever wants to read it ends the program in one line."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse whatever is wanted."""
+        raise PicoclawError("standard input is closed; open it, or give the question with -m")
+
+
+def output_failed(error: OSError) -> int:
+    """Say it, unless the reader has simply left; what is still to be written goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return (
+        1 if isinstance(error, BrokenPipeError) else _complain(f"standard output cannot be written: {explain(error)}")
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    """Does not hide that a help text could not be written."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)
 
 
 def _verb(arguments: Sequence[str]) -> int:
     verb = next((a for a in arguments if not a.startswith("-")), "")
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="picoclaw",
         description="An AI agent for single-board computers.",
         epilog="See `picoclaw VERB --help` for each.",
@@ -55,7 +111,10 @@ def _verb(arguments: Sequence[str]) -> int:
             module = importlib.import_module(f"picoclaw.cli.{name}")
             module.options(sub)
             sub.set_defaults(run=module.run)
-    options = parser.parse_args(arguments)
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit as end:  # after --help, --version or a usage error
+        return int(end.code or 0)
     return int(options.run(options))
 
 

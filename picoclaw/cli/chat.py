@@ -6,7 +6,7 @@ import sys
 
 from picoclaw.app import SIMULATED, App, as_json
 from picoclaw.cli.common import board_option, opened, printable
-from picoclaw.cli.keys import uninterrupted
+from picoclaw.cli.keys import listen_to_signals, uninterrupted
 from picoclaw.messages import Inbound, Turn
 
 
@@ -24,11 +24,14 @@ def run(given: argparse.Namespace) -> int:
         if given.json:
             print("picoclaw chat: --json needs -m", file=sys.stderr)
             return 2
-        return _talk(given)
+        from picoclaw.cli.terminal import converse
+
+        return converse(given, listen_to_signals())
     if not given.message.strip():
         print("picoclaw chat: -m needs a text that is not empty", file=sys.stderr)
         return 2
-    with opened(given) as app:
+    listen_to_signals()
+    with opened(given, agent=True) as app:
         return _once(app, given)
 
 
@@ -41,17 +44,11 @@ def _once(app: App, given: argparse.Namespace) -> int:
         print(json.dumps(as_json(app, turn, "\n\n".join([*said, turn.reply, *mark])), ensure_ascii=False))
     elif turn.stopped != "error":
         print(printable("\n".join([turn.reply, *mark])))
-    return 130 if turn.stopped == "stopped" else report(turn)
+    return report(turn)
 
 
 def report(turn: Turn) -> int:
     """Say on stderr, in one line, what the person should know about the turn; returns the exit code."""
     if turn.notice.text:
         print(f"picoclaw: {printable(turn.notice.text)}", file=sys.stderr)
-    return 1 if turn.notice.failed else 0
-
-
-def _talk(given: argparse.Namespace) -> int:
-    from picoclaw.cli.terminal import converse
-
-    return converse(given)
+    return 1 if turn.notice.failed or turn.stopped == "stopped" else 0

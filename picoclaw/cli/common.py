@@ -1,6 +1,7 @@
 """What several verbs share: options, opening the app, text that is safe for a terminal."""
 
 import argparse
+import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,9 +25,16 @@ def board_option(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def opened(
-    options: argparse.Namespace, ask: Callable[[str], bool] | None = None, *, make: bool = True
+    options: argparse.Namespace,
+    ask: Callable[[str], bool] | None = None,
+    *,
+    make: bool = True,
+    agent: bool = False,
 ) -> Iterator[App]:
-    """Build the app for a verb and take it apart afterwards; `make` prepares the home folder first."""
+    """Build the app for a verb and take it apart afterwards.
+
+    `make` prepares the home folder first; `agent` builds all that a turn needs at once.
+    """
     config = load()
     if options.board:
         config = replace(config, board=BoardConfig(options.board))
@@ -34,6 +42,9 @@ def opened(
         workspace.prepare(config.home)
     app = App(config, choose_board(config.board.kind, config), ask)
     try:
+        if agent:
+            _ = app.agent
+        gc.enable()
         yield app
     finally:
         app.close()

@@ -11,29 +11,33 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 from picoclaw import __version__
 from picoclaw.cli.common import board_option, printable
 from picoclaw.config import Config, home_folder, load
+from picoclaw.disk import explain
 from picoclaw.errors import ConfigError, HardwareError, ProviderError, StoreError
-from picoclaw.hw import health, kernel
-from picoclaw.hw.board import Board
+from picoclaw.hw import health, kernel, loader, parts
+from picoclaw.hw.board import Board, Wired
 from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Message, Request
 
-Mark = Literal["good", "note", "bad"]
+_SUPPLY = "use a stronger power supply and a short cable"
+_MENDS = {"clock": "sudo timedatectl set-ntp true", "power and throttling": _SUPPLY}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was looked at. `mend` is what to do about it."""
 
-    mark: Mark
+    mark: health.Mark
     what: str
     how: str
     mend: str = ""
+
+
+_ELSEWHERE = "give this user the folders above it, or set PICOCLAW_HOME to a folder of its own"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +60,8 @@ def run(given: argparse.Namespace) -> int:
 def examine(kind: str) -> Iterator[Finding]:
     """Look at everything in turn; nothing is made or changed."""
     yield Finding("good", "picoclaw", f"{__version__} on Python {platform.python_version()}, {sys.executable}")
-    yield from _home(home_folder(os.environ))
     try:
+        yield from _home(home_folder(os.environ))
         config = load()
     except ConfigError as error:
         yield Finding("bad", "settings", str(error), "mend the file named here, or move it aside")
@@ -66,14 +70,21 @@ def examine(kind: str) -> Iterator[Finding]:
     yield from _store(config.home)
     yield from _model(config)
     board: Board = SimBoard() if kind == "sim" else LinuxBoard()
-    yield from _board(board, config)
+    try:
+        yield from examine_board(board, config)
+    finally:
+        board.close()
 
 
 def _home(home: Path) -> Iterator[Finding]:
-    if not home.exists():
+    try:
+        mode = stat.S_IMODE(home.stat().st_mode)
+    except FileNotFoundError:
         yield Finding("note", "home", f"{home} does not exist yet", "picoclaw init")
         return
-    mode = stat.S_IMODE(home.stat().st_mode)
+    except OSError as error:
+        yield Finding("bad", "home", f"{home} cannot be looked at: {explain(error)}", _ELSEWHERE)
+        return
     if mode & 0o077:
         yield Finding("bad", "home", f"{home} is open to others (mode {mode:04o})", f"chmod 700 {home}")
     elif not os.access(home, os.R_OK | os.W_OK | os.X_OK):
@@ -84,7 +95,7 @@ def _home(home: Path) -> Iterator[Finding]:
 
 def _store(home: Path) -> Iterator[Finding]:
     path = home / "state.db"
-    if not path.exists():
+    if not os.path.lexists(path):
         yield Finding("note", "state.db", "not made yet; the first chat makes it")
         return
     from picoclaw.store.database import Database
@@ -119,7 +130,7 @@ def _model(config: Config) -> Iterator[Finding]:
         yield Finding("bad", "model", str(error), "check [model] in config.toml, PICOCLAW_BASE_URL, PICOCLAW_API_KEY")
         return
     yield Finding(
-        "good", "model", f"{model.name or 'default'} at {model.base_url} answers in {time.monotonic() - began:.1f} s"
+        "good", "model", f"{model.name or 'default'} at {model.shown_url} answers in {time.monotonic() - began:.1f} s"
     )
 
 
@@ -130,39 +141,32 @@ def _hint() -> str:
     return "set base_url and name under [model] in config.toml, or PICOCLAW_BASE_URL and PICOCLAW_MODEL"
 
 
-def _board(board: Board, config: Config) -> Iterator[Finding]:
-    for what, how in health.status(board, datetime.now().astimezone(), str(_existing(config.home))):
-        bad = how.startswith("under-voltage") or "NOT trusted" in how
-        mend = (
-            {"clock": "timedatectl set-ntp true"}.get(what, "use a stronger power supply and a short cable")
-            if bad
-            else ""
-        )
-        yield Finding("bad" if bad else "good", what, how, mend)
+def examine_board(board: Board, config: Config) -> Iterator[Finding]:
+    """Look at the board: how it is, its sensors, read once each, and its buses."""
+    for mark, what, how in health.status(board, datetime.now().astimezone(), _existing(config.home)):
+        yield Finding(mark, what, how, _MENDS.get(what, "") if mark == "bad" else "")
     yield from _sensors(board, config)
     yield from _buses(board)
 
 
-_MENDS = {
-    "clock": "sudo timedatectl set-ntp true",
-    "power and throttling": "use a stronger power supply and a short cable",
-}
-
-
 def _sensors(board: Board, config: Config) -> Iterator[Finding]:
     readings = [kernel.read(board, sensor) for sensor in kernel.sensors(board)]
+    where = loader.folders(config.home)
+    wired: dict[str, Wired] = dict(board.wired())
+    for name, sensor in config.sensors.items():
+        try:
+            wired[name] = parts.wire(sensor, where)
+        except ConfigError as error:
+            wired.pop(name, None)
+            yield Finding("bad", name, f"[sensors.{name}]: {error}", "mend that table in config.toml, or the driver")
+    for name, part in wired.items():
+        readings += parts.measure(board, name, part, lambda part: loader.chip(part, where).read)
     for reading in readings:
         if reading.value is None:
-            yield Finding("bad", reading.sensor, reading.problem)
-    working = [r.sensor for r in readings if r.value is not None]
-    named = [*config.sensors, *board.wired()]
-    if working or named:
-        yield Finding(
-            "good",
-            "sensors",
-            f"the kernel reads {', '.join(working) or 'none'}; configured: {', '.join(named) or 'none'}",
-        )
-    else:
+            yield Finding("bad", reading.sensor, f"{reading.quantity} not available: {reading.problem}")
+    if working := dict.fromkeys(reading.sensor for reading in readings if reading.value is not None):
+        yield Finding("good", "sensors", f"{', '.join(working)} can be read")
+    if not readings and not config.sensors:
         mend = "name a part in config.toml under [sensors.NAME], or try `picoclaw chat --board sim`"
         yield Finding("note", "sensors", "the kernel knows none and none is configured", mend)
 
@@ -182,5 +186,5 @@ def _buses(board: Board) -> Iterator[Finding]:
         yield Finding("good", f"i2c-{adapter.number}", f"{adapter.name}{where}")
 
 
-def _existing(path: Path) -> Path:
-    return next(p for p in (path, *path.parents) if p.exists())
+def _existing(path: Path) -> str:
+    return next(str(p) for p in (path, *path.parents) if os.path.lexists(p))

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 _STDIN = 0
@@ -66,11 +66,32 @@ class Typing:
                 self._kept.append(line.strip())
 
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def listen_to_signals() -> threading.Event:
+    """Let Ctrl-C, SIGTERM and a lost connection end the turn; returns what is set when the program is to end too.
+
+    A program that was started in the background of a script has SIGINT ignored; it is heeded again.
+    """
+    leaving = threading.Event()
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        if number != signal.SIGINT:
+            leaving.set()
+        raise KeyboardInterrupt
+
+    for number in _SIGNALS:
+        signal.signal(number, interrupt)
+    return leaving
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C wait for nothing: while a turn is being kept there is nothing left to stop."""
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Let no signal in while a turn is being kept: there is nothing left to stop."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -23,7 +23,7 @@ def run(given: argparse.Namespace) -> int:
     with opened(given, make=False) as app:
         kept = (app.config.home / "state.db").exists()
         history = [m for turn in app.history.turns(given.session) for m in turn] if kept else []
-        acts = app.history.unknown_acts(given.session) if kept else []
+        acts = [act for _, act in app.history.unknown_acts(given.session)] if kept else []
         text = app.composed(given.message, datetime.now().astimezone(), acts)
         messages = (*history, Message("user", text))
         model = app.config.model

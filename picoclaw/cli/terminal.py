@@ -11,14 +11,15 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Event
 
 from picoclaw.app import SIMULATED, App
 from picoclaw.cli.chat import report
 from picoclaw.cli.common import opened, printable
 from picoclaw.cli.keys import Typing, uninterrupted
-from picoclaw.messages import Event, Inbound, Notice, Text, ToolCall, ToolRun
+from picoclaw.messages import Event as Happening
+from picoclaw.messages import Inbound, Notice, Text, ToolCall, ToolRun
 from picoclaw.reflex.reminders import ReminderThread
-from picoclaw.store.database import Database
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _HISTORY_LINES = 1000
@@ -29,27 +30,26 @@ Type a question, or one of:
   /quit  leave (Ctrl-D does the same)"""
 
 
-def converse(given: argparse.Namespace) -> int:
-    """Talk until the input ends; returns 0, or 1 when the last answer from a pipe failed."""
+def converse(given: argparse.Namespace, leaving: Event) -> int:
+    """Talk until the input ends, or `leaving` is set; returns 0, or 1 when an answer to a pipe failed."""
     tty = sys.stdin.isatty() and sys.stdout.isatty()
-    screen = Screen(tty=tty)
-    with opened(given, screen.ask if tty else None) as app:
+    screen = Screen(leaving, tty=tty)
+    with opened(given, screen.ask if tty else None, agent=True) as app:
         if not tty:
             return max([_turn(app, given.session, line, screen) for line in screen.lines()], default=0)
-        with _line_history(app.config.home / "chat_history"), _reminders(app, screen) as reminders:
+        with _line_history(app.config.home / "chat_history"), _reminders(app, screen):
             screen.greet(app)
             for line in screen.lines():
                 _turn(app, given.session, line, screen)
-                reminders.changed()
     return 0
 
 
 @contextmanager
-def _reminders(app: App, screen: "Screen") -> Iterator[ReminderThread]:
-    thread = ReminderThread(lambda: Database(app.database.path), screen.remind)
+def _reminders(app: App, screen: "Screen") -> Iterator[None]:
+    thread = ReminderThread(app.database.path, screen.remind)
     thread.start()
     try:
-        yield thread
+        yield
     finally:
         thread.stop()
 
@@ -68,8 +68,9 @@ def _turn(app: App, session: str, line: str, screen: "Screen") -> int:
 class Screen:
     """What is shown, and what is typed meanwhile."""
 
-    def __init__(self, *, tty: bool) -> None:
-        """`tty`: a person is looking; else nothing but answers is printed."""
+    def __init__(self, leaving: Event, *, tty: bool) -> None:
+        """`leaving` is set when it is time to end; `tty`: a person is looking, else only answers are printed."""
+        self._leaving = leaving
         self._tty = tty
         self._typed: deque[str] = deque()
         self._typing = Typing(self._typed)
@@ -83,10 +84,12 @@ class Screen:
 
     def lines(self) -> Iterator[str]:
         """What the person types, line by line, without the empty ones."""
-        while True:
+        while not self._leaving.is_set():
             try:
                 line = self._typed.popleft() if self._typed else self._read()
             except KeyboardInterrupt:
+                if not self._tty:
+                    return
                 print("\n(Ctrl-D leaves)")
                 continue
             except EOFError:
@@ -113,7 +116,7 @@ class Screen:
         with self._typing if self._tty else nullcontext():
             yield
 
-    def hear(self, event: Event | ToolRun) -> None:
+    def hear(self, event: Happening | ToolRun) -> None:
         """Show an event of the turn as it happens."""
         if not self._tty:
             return

@@ -27,13 +27,13 @@ def run(given: argparse.Namespace) -> int:
     if not isinstance(arguments, dict):
         print("picoclaw tool: JSON must be an object, such as '{}'", file=sys.stderr)
         return 2
-    with opened(given, lambda _: True) as app:
+    with opened(given) as app:
+        # A person typed exactly this call; a program that a model has started has no terminal to type at.
+        app.ask = (lambda _: True) if sys.stdin.isatty() or app.board.simulated else None
         caller = Caller("terminal", "owner", datetime.now().astimezone(), lambda text: print(printable(text)))
-        result = app.toolset.call(ToolCall("1", given.name, arguments), caller)
-        app.history.settle("terminal")
-        simulated = app.board.simulated
-    failed = result.startswith("error: ")
-    print(printable(result.removeprefix("error: ")), file=sys.stderr if failed else sys.stdout)
-    if simulated and not failed:
-        print(SIMULATED)
-    return 1 if failed else 0
+        good, result = app.toolset.run(ToolCall("1", given.name, arguments), caller)
+        print(printable(result), file=sys.stdout if good else sys.stderr)
+        if app.board.simulated and good:
+            print(SIMULATED)
+        app.settle(caller.session)
+    return 0 if good else 1

@@ -7,7 +7,7 @@ from pathlib import Path
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw.board import QUANTITIES, Board, I2CPart
 from picoclaw.hw.linux import LinuxBoard
-from picoclaw.hw.loader import load
+from picoclaw.hw.loader import chip
 from picoclaw.hw.sim import SimBoard
 
 FIRST_ADDRESS, LAST_ADDRESS = 0x08, 0x77
@@ -35,8 +35,12 @@ def address(text: str) -> int:
 def run(file: str) -> int:
     """Read the part that a driver file is for; exit code 1 when that fails, 2 for wrong usage."""
     path = Path(file).resolve()
-    part = load(path.stem, [path.parent])
-    parser = argparse.ArgumentParser(prog=path.name, description=(part.__doc__ or "").splitlines()[0])
+    try:
+        part = chip(path.stem, [path.parent])
+    except ConfigError as error:
+        print(f"{path.stem}: {error}", file=sys.stderr)
+        return 1
+    parser = argparse.ArgumentParser(prog=path.name, description=(part.__doc__ or path.stem).splitlines()[0])
     parser.add_argument("--address", type=address, default=part.ADDRESSES[0])
     add_board_options(parser)
     options = parser.parse_args()

@@ -153,7 +153,7 @@ QUANTITIES: dict[str, Quantity] = {
 class Reading(NamedTuple):
     """One value of one sensor, or why there is none.
 
-    `value` is in the unit that QUANTITIES gives for `quantity`; `seconds` is how long ago it was measured.
+    `value` is in the unit that QUANTITIES gives for `quantity`.
     `inside` marks a sensor of the board itself, such as its processor's temperature.
     """
 
@@ -162,7 +162,6 @@ class Reading(NamedTuple):
     value: float | None
     source: str
     problem: str = ""
-    seconds: float = 0.0
     inside: bool = False
 
     @property

@@ -1,4 +1,4 @@
-"""How the board itself is doing: heat, power, memory, disk, load, uptime, clock; as lines for people.
+"""How the board itself is doing: heat, power, memory, disk, load, uptime, clock; marked, and in words for people.
 
 The throttling flags are the firmware's get_throttled word:
 https://www.raspberrypi.com/documentation/computers/os.html#get_throttled
@@ -7,6 +7,7 @@ https://www.raspberrypi.com/documentation/computers/os.html#get_throttled
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Literal, NamedTuple
 
 from picoclaw.errors import HardwareError
 from picoclaw.hw import kernel
@@ -23,22 +24,33 @@ _THROTTLED = {
     18: "throttling has occurred since boot",
     19: "the soft temperature limit has been reached since boot",
 }
+_HARMFUL_NOW = 1 << 0 | 1 << 2
 _OLDEST_PLAUSIBLE_YEAR = 2026
 
+Mark = Literal["good", "note", "bad"]
 
-def status(board: Board, now: datetime, home: str) -> list[tuple[str, str]]:
-    """Return (what, how it is) for everything that can be known; a part that cannot be read says why."""
+
+class Row(NamedTuple):
+    """One thing about the board: `bad` is to be mended, a `note` is good to know."""
+
+    mark: Mark
+    what: str
+    how: str
+
+
+def status(board: Board, now: datetime, home: str) -> list[Row]:
+    """Return a row for everything that can be known; what cannot be read says why, or is left out if garbled."""
     rows = [
-        ("board", model(board)),
-        ("processor temperature", _heat(board)),
-        ("power and throttling", _power(board)),
-        ("memory", _memory(board)),
-        ("disk", _disk(board, home)),
-        ("load", _load(board)),
-        ("uptime", _uptime(board)),
-        ("clock", clock(board, now)),
+        Row("good", "board", model(board)),
+        _heat(board),
+        _power(board),
+        Row("good", "memory", _memory(board)),
+        _disk(board, home),
+        Row("good", "load", _load(board)),
+        Row("good", "uptime", _uptime(board)),
+        _clock(board, now),
     ]
-    return [(what, how) for what, how in rows if how]
+    return [row for row in rows if row.how]
 
 
 def model(board: Board) -> str:
@@ -49,12 +61,15 @@ def model(board: Board) -> str:
     return "unknown (no device tree and no DMI name)"
 
 
-def _heat(board: Board) -> str:
+def _heat(board: Board) -> Row:
+    what = "processor temperature"
     for sensor in kernel.sensors(board):
         if sensor.inside and sensor.quantity == "temperature":
             reading = kernel.read(board, sensor)
-            return reading.problem if reading.value is None else f"{reading.value:.1f} °C ({sensor.name})"
-    return "not available: this board has no thermal zone"
+            if reading.value is None:
+                return Row("bad", what, reading.problem)
+            return Row("good", what, f"{reading.value:.1f} °C ({sensor.name})")
+    return Row("note", what, "not available: this board has no thermal zone")
 
 
 def throttled(word: int) -> list[str]:
@@ -62,59 +77,66 @@ def throttled(word: int) -> list[str]:
     return [words for bit, words in _THROTTLED.items() if word >> bit & 1]
 
 
-def _power(board: Board) -> str:
+def _power(board: Board) -> Row:
+    what = "power and throttling"
     for path in board.glob("/sys/devices/platform/soc*/soc*:firmware/get_throttled"):
         text = _try(board, path)
         if re.fullmatch(r"(0x)?[0-9a-fA-F]{1,8}", text):
-            flags = throttled(int(text, 16))
-            return "; ".join(flags) if flags else "good: no under-voltage and no throttling since boot"
+            word = int(text, 16)
+            if flags := throttled(word):
+                return Row("bad" if word & _HARMFUL_NOW else "note", what, "; ".join(flags))
+            return Row("good", what, "good: no under-voltage and no throttling since boot")
     for path in board.glob("/sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
         if _try(board, path.removesuffix("in0_lcrit_alarm") + "name") == "rpi_volt":
-            return "under-voltage" if _try(board, path) == "1" else "good: no under-voltage alarm"
-    return "not available: not a Raspberry Pi, or its firmware interface is hidden"
+            low = _try(board, path) == "1"
+            return Row("bad", what, "under-voltage") if low else Row("good", what, "good: no under-voltage alarm")
+    return Row("note", what, "not available: not a Raspberry Pi, or its firmware interface is hidden")
 
 
 def _memory(board: Board) -> str:
-    table = dict(re.findall(r"^(\w+):\s+(\d+) kB", _try(board, "/proc/meminfo"), re.MULTILINE))
+    table = dict(re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", _try(board, "/proc/meminfo"), re.MULTILINE))
     if "MemTotal" not in table or "MemAvailable" not in table:
         return ""
     total, free = int(table["MemTotal"]) // 1024, int(table["MemAvailable"]) // 1024
     return f"{free} of {total} MB available"
 
 
-def _disk(board: Board, home: str) -> str:
+def _disk(board: Board, home: str) -> Row:
     try:
         space = board.space(home)
     except HardwareError as error:
-        return str(error)
+        return Row("bad", "disk", str(error))
     gigabyte = 1e9
     full = 100 * (1 - space.free / space.total) if space.total else 0
-    return f"{space.free / gigabyte:.1f} of {space.total / gigabyte:.1f} GB free ({full:.0f} % used)"
+    return Row(
+        "good", "disk", f"{space.free / gigabyte:.1f} of {space.total / gigabyte:.1f} GB free ({full:.0f} % used)"
+    )
 
 
 def _load(board: Board) -> str:
-    text = _try(board, "/proc/loadavg").split()
-    return f"{text[0]} {text[1]} {text[2]} (1, 5 and 15 minutes)" if len(text) >= 3 else ""
+    found = re.match(r"([0-9.]{1,12}) ([0-9.]{1,12}) ([0-9.]{1,12})(?!\S)", _try(board, "/proc/loadavg"))
+    return f"{' '.join(found.groups())} (1, 5 and 15 minutes)" if found else ""
 
 
 def _uptime(board: Board) -> str:
-    text = _try(board, "/proc/uptime").split()
-    return duration(float(text[0])) if text else ""
+    found = re.match(r"[0-9]{1,12}(?=[.\s]|$)", _try(board, "/proc/uptime"))
+    return duration(int(found[0])) if found else ""
 
 
-def clock(board: Board, now: datetime) -> str:
+def _clock(board: Board, now: datetime) -> Row:
     """Say the time and whether it can be trusted: synchronised, plausible only, or plainly wrong."""
     shown = now.isoformat(sep=" ", timespec="minutes")
     if now.year < _OLDEST_PLAUSIBLE_YEAR:
-        return f"{shown}, NOT trusted: the year is in the past, so the clock was never set since power-on"
+        wrong = "NOT trusted: the year is in the past, so the clock was never set since power-on"
+        return Row("bad", "clock", f"{shown}, {wrong}")
     if board.clock_synchronised():
-        return f"{shown}, trusted: synchronised with a time source"
-    return f"{shown}, plausible but not synchronised (no time source has confirmed it)"
+        return Row("good", "clock", f"{shown}, trusted: synchronised with a time source")
+    return Row("note", "clock", f"{shown}, plausible but not synchronised (no time source has confirmed it)")
 
 
-def lines(rows: list[tuple[str, str]]) -> Iterator[str]:
+def lines(rows: list[Row]) -> Iterator[str]:
     """Format rows for reading."""
-    return (f"{what}: {how}" for what, how in rows)
+    return (f"{row.what}: {row.how}" for row in rows)
 
 
 def _try(board: Board, path: str) -> str:

@@ -17,6 +17,7 @@ _INSIDE = re.compile(
 _W1_MIRROR = "w1_slave_temp"  # w1_therm's hwmon face of the same part, without a name of its own
 _POWER_ON_MILLI = 85_000
 _DISCONNECTED_MILLI = -127_000
+_PROCESSED_ALONE = "current"  # in_currentX_raw: "if no offset or scale is present, [...] processed", in milliamps
 
 
 class KernelSensor(NamedTuple):
@@ -31,8 +32,8 @@ class KernelSensor(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Where the value comes from, for people."""
-        return self.path
+        """Where the value comes from, for people: the folder, which all quantities of one part share."""
+        return self.path.rpartition("/")[0]
 
 
 def sensors(board: Board) -> list[KernelSensor]:
@@ -53,14 +54,39 @@ def read(board: Board, sensor: KernelSensor) -> Reading:
 
 
 def _value(board: Board, sensor: KernelSensor) -> float:
+    _check_fault(board, sensor.path)
     number = _number(board.text(sensor.path), sensor.path)
     if "/w1/" in sensor.path and number in {_POWER_ON_MILLI, _DISCONNECTED_MILLI}:
         raise ValueError(
             f"{number / 1000:g} °C is a power-on or broken-wire value, not a measurement: check the wiring"
         )
     if sensor.raw:
-        number = (number + _attribute(board, sensor, "offset", 0.0)) * _attribute(board, sensor, "scale", 1.0)
+        number = _scaled(board, sensor, number)
     return number * sensor.factor
+
+
+def _scaled(board: Board, sensor: KernelSensor, number: float) -> float:
+    """Give a raw value its unit, which all but one quantity have only after scaling, by the ABI document."""
+    scale, offset = (_attribute(board, sensor.path, name) for name in ("scale", "offset"))
+    if scale is None and offset is None and sensor.quantity == _PROCESSED_ALONE:
+        return number
+    if scale is None:
+        missing = sensor.path.removesuffix("raw") + "scale"
+        raise ValueError(f"{missing} is missing, so {number:g} has no unit: the kernel's driver does not tell it")
+    return (number + (offset or 0.0)) * scale
+
+
+def _check_fault(board: Board, path: str) -> None:
+    """A chip that knows its sensor to be broken says so in a file beside the value, which then means nothing."""
+    if "/hwmon/" not in path:
+        return
+    fault = path.removesuffix("_input") + "_fault"
+    try:
+        broken = board.text(fault) not in {"", "0"}
+    except DeviceMissing:
+        return
+    if broken:
+        raise ValueError(f"the chip reports a fault of its sensor ({fault}): check that it is connected and whole")
 
 
 def _number(text: str, path: str) -> float:
@@ -70,15 +96,17 @@ def _number(text: str, path: str) -> float:
         raise ValueError(f"{path} holds {text[:40]!r}, not a number") from None
 
 
-def _attribute(board: Board, sensor: KernelSensor, attribute: str, default: float) -> float:
+def _attribute(board: Board, path: str, attribute: str) -> float | None:
     """An IIO channel's own attribute, or the one that all channels of its kind share."""
-    channel = sensor.path.removesuffix("_raw")
-    for path in (f"{channel}_{attribute}", f"{channel.rstrip('0123456789')}_{attribute}"):
+    folder, _, file = path.rpartition("/")
+    kind = re.match(r"in_[a-z]+", file)
+    for stem in (file.removesuffix("_raw"), kind[0] if kind else file):
+        beside = f"{folder}/{stem}_{attribute}"
         try:
-            return _number(board.text(path), path)
+            return _number(board.text(beside), beside)
         except DeviceMissing:
             continue
-    return default
+    return None
 
 
 def _thermal(board: Board) -> Iterator[KernelSensor]:
@@ -124,16 +152,25 @@ _IIO = {
 }
 
 
+_CHANNEL = re.compile(r"(in_[a-z]+)(\d*)((?:_[a-z0-9]+)*?)_(raw|input)")
+_MEMORY = ("_peak", "_trough", "_mean")  # what was, not what is
+
+
 def _iio(board: Board) -> Iterator[KernelSensor]:
     for path in board.glob("/sys/bus/iio/devices/iio:device*/in_*"):
         folder, _, file = path.rpartition("/")
-        shape = re.fullmatch(r"(in_[a-z]+?(?:_co2)?)(\d*)_(raw|input)", file)
-        if shape is None or shape[1] not in _IIO or (shape[3] == "raw" and board.glob(path[:-3] + "input")):
+        shape = _CHANNEL.fullmatch(file)
+        if shape is None or shape[3].endswith(_MEMORY):
             continue
-        quantity, factor = _IIO[shape[1]]
+        stem, number, modifier, form = shape.groups()
+        if stem + modifier in _IIO:  # the substance of a concentration
+            stem, modifier = stem + modifier, ""
+        if stem not in _IIO or (form == "raw" and board.glob(path[:-3] + "input")):
+            continue
+        quantity, factor = _IIO[stem]
         chip = _label(board, f"{folder}/label") or _label(board, f"{folder}/name") or "iio"
-        name = f"{chip} {shape[2]}".strip()
-        yield KernelSensor(name, quantity, path, factor, inside=False, raw=shape[3] == "raw")
+        name = " ".join([chip, *number.split(), *modifier.split("_")[1:]])
+        yield KernelSensor(name, quantity, path, factor, inside=False, raw=form == "raw")
 
 
 def _onewire(board: Board) -> Iterator[KernelSensor]:

@@ -5,6 +5,7 @@ The owner's own files win over the shipped ones; they lie where the agent's file
 
 import importlib.util
 import re
+import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +15,13 @@ from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-_BROKEN = (
-    *(ImportError, SyntaxError, AttributeError, NameError, TypeError, ValueError),
-    *(ArithmeticError, LookupError, RuntimeError, OSError),
+_TOOLS = {"i2c"}  # files of tools/hw that are no chip's driver
+_FIRST_ADDRESS, _LAST_ADDRESS = 0x08, 0x77
+BROKEN = (
+    *(ImportError, SyntaxError, AttributeError, NameError, TypeError, ValueError, AssertionError, struct.error),
+    *(ArithmeticError, LookupError, RuntimeError, OSError, EOFError, BufferError, MemoryError, SystemExit),
 )
+"""What a faulty driver may raise, as it is imported or as it reads; no fault of a driver may end picoclaw."""
 
 
 def folders(home: Path) -> list[Path]:
@@ -26,21 +30,67 @@ def folders(home: Path) -> list[Path]:
 
 
 def load(name: str, where: Sequence[Path]) -> ModuleType:
-    """Import `NAME.py` from the first folder that has it.
+    """Import `NAME.py` from the first folder that has it; a folder that may not be read has nothing.
 
     Raises ConfigError when there is none, or when it cannot be imported.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(f"driver name {name!r} must be lower-case letters, digits and underscores")
-    path = next((folder / f"{name}.py" for folder in where if (folder / f"{name}.py").is_file()), None)
+    path = next((files[name] for files in map(_files, where) if name in files), None)
     if path is None:
-        raise ConfigError(f"there is no driver {name!r}; known: {', '.join(names(where))}")
+        raise ConfigError(f"there is no driver {name!r}; known: {', '.join(chips(where))}{_closed(where)}")
     return _import(name, path)
+
+
+def chip(name: str, where: Sequence[Path]) -> ModuleType:
+    """Load the driver of a chip: a module with `read(part)` and at least one address in `ADDRESSES`.
+
+    Raises ConfigError naming the file and what is missing in it.
+    """
+    module = load(name, where)
+    if not callable(getattr(module, "read", None)):
+        raise ConfigError(f"{module.__file__} is not the driver of a chip: it has no function read(part)")
+    addresses = getattr(module, "ADDRESSES", None)
+    if not (isinstance(addresses, tuple | list) and addresses and all(map(_is_address, addresses))):
+        raise ConfigError(
+            f"{module.__file__} is not the driver of a chip: it needs ADDRESSES, a tuple of the 7-bit addresses"
+            " (0x08 to 0x77) that the part can have, the usual one first"
+        )
+    return module
 
 
 def names(where: Sequence[Path]) -> list[str]:
     """List the names that `load` would find."""
-    return sorted({path.stem for folder in where for path in folder.glob("[a-z]*.py")})
+    return sorted({name for folder in where for name in _files(folder)})
+
+
+def chips(where: Sequence[Path]) -> list[str]:
+    """List the names that are meant for `chip`."""
+    return [name for name in names(where) if name not in _TOOLS]
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    try:
+        return {path.stem: path for path in folder.iterdir() if path.suffix == ".py" and _NAME.fullmatch(path.stem)}
+    except OSError:
+        return {}
+
+
+def _closed(where: Sequence[Path]) -> str:
+    """Say which folders could not be looked into."""
+    closed = []
+    for folder in where:
+        try:
+            next(folder.iterdir(), None)
+        except PermissionError:
+            closed.append(f"; {folder} may not be read by this user")
+        except OSError:
+            continue
+    return "".join(closed)
+
+
+def _is_address(value: object) -> bool:
+    return isinstance(value, int) and _FIRST_ADDRESS <= value <= _LAST_ADDRESS
 
 
 def _import(name: str, path: Path) -> ModuleType:
@@ -54,7 +104,7 @@ def _import(name: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except _BROKEN as error:
-        raise ConfigError(f"driver {path} cannot be loaded: {error}") from error
+    except BROKEN as error:
+        raise ConfigError(f"driver {path} cannot be loaded: {type(error).__name__}: {error}") from error
     sys.modules[full] = module
     return module

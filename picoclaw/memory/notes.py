@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from picoclaw.disk import append, write_atomic
+from picoclaw.disk import append, make_folder, write_atomic
 
 _WORD = re.compile(r"\w+")
 _LARGEST_FILE = 1_000_000
@@ -31,8 +31,10 @@ class Hit(NamedTuple):
 def add(workspace: Path, text: str, now: datetime) -> Path:
     """Add a line to the note of the local day of `now`; durable when this returns. Raises OSError."""
     path = workspace / "memory" / f"{now:%Y%m}" / f"{now:%Y%m%d}.md"
+    if not _inside(workspace, path):
+        raise OSError(f"{path.relative_to(workspace)} leads out of the memory folder: a symbolic link is in its way")
     entry = f"- {now:%H:%M} {' '.join(text.split())}\n".encode("utf-8", "replace")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     if path.exists():
         append(path, entry)
     else:
@@ -40,8 +42,16 @@ def add(workspace: Path, text: str, now: datetime) -> Path:
     return path
 
 
+def _inside(workspace: Path, path: Path) -> bool:
+    """Tell whether a path is below the memory folder also when every symbolic link on the way is followed."""
+    try:
+        return path.resolve().is_relative_to(workspace.resolve() / "memory")
+    except (OSError, RuntimeError):  # RuntimeError: links that go in a circle
+        return False
+
+
 def search(workspace: Path, query: str, most: int = 6) -> list[Hit]:
-    """Find the lines of all notes that share the rarest words with the query, the best first."""
+    """Find the lines of all notes that share the rarest words with the query, the best first. Raises OSError."""
     lines = list(_lines(workspace))
     known = Counter(word for _, _, text in lines for word in _words(text))
     wanted = _words(query)
@@ -65,9 +75,9 @@ def _stem(word: str) -> str:
 def _lines(workspace: Path) -> Iterator[tuple[str, int, str]]:
     for path in sorted((workspace / "memory").rglob("*.md")):
         try:
-            if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
+            if not (path.is_file() and _inside(workspace, path)) or path.stat().st_size > _LARGEST_FILE:
                 continue
-            text = path.read_text(errors="replace")
+            text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         for number, line in enumerate(text.splitlines(), 1):

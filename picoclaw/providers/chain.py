@@ -60,13 +60,14 @@ class Chain:
             except ContextOverflow:
                 raise  # a shorter request may be answered
             except (Unavailable, Refused) as error:
-                if begun or not self._steps_in(request):
+                if begun:
                     raise
                 self._fallen = True
-                yield Notice(f"{error} - answered without a model", failed=isinstance(error, Refused))
+                failed = isinstance(error, Refused) or not self._can(request)
+                yield Notice(f"{error} - answered without a model", failed=failed)
         yield from self._fallback.events(request)
 
-    def _steps_in(self, request: Request) -> bool:
+    def _can(self, request: Request) -> bool:
         """A tool's result can be told without a model; a question only when the matcher knows what to do."""
         newest = request.messages[-1]
         return newest.role == "tool" or self._fallback.answers(newest.text)

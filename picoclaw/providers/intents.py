@@ -66,12 +66,15 @@ class Intents:
 
     def _result(self, messages: Sequence[Message]) -> str:
         """The last call's result, in the words of the intent that asked for it."""
+        newest = messages[-1].text
+        if newest.startswith("error: "):
+            return _fill(self._matcher.say["failed"], {"result": newest.removeprefix("error: ")})
         asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
         called = {call.name for message in messages for call in message.calls if call.id == messages[-1].call_id}
         match = self.match(asked)
         if match is None or match.tool not in called:
-            return messages[-1].text
-        return _fill(match.answer, {**match.arguments, "result": messages[-1].text})
+            return newest
+        return _fill(match.answer, {**match.arguments, "result": newest})
 
 
 def _fill(template: str, values: Mapping[str, Any]) -> str:

@@ -84,7 +84,9 @@ class Matcher:
         self._reader = Reader(self._book.words)
         words = self._book.words
         self._lead = words["lead"] | words["wonder"]
-        self._vocabulary = Vocabulary(self._book.concepts, words["ignore"] | words["polite"], words["filenames"])
+        self._vocabulary = Vocabulary(
+            self._book.concepts, words["ignore"] | words["polite"], words["filenames"], words["ordinary"]
+        )
         self._acts = frozenset(map(stem, words["acts"]))
         self._keys = self._book.keys.union(self._book.concepts, *words.values())
 
@@ -178,7 +180,7 @@ class Matcher:
         """Whether a sentence of this kind, as near as this, may call the intent's tool."""
         mood = self._mood(s, begin, end)
         words = self._book.words
-        if mood in {"acts", "general"} or (mood == "vague" and score < SURE):
+        if mood in {"acts", "general"} or (score < SURE and (mood == "vague" or end - begin == 1)):
             return False
         texts = _texts(intent)
         if mood == "tells" and not (intent.hints and score >= HINT and (texts or not s.holds(words["past"]))):
@@ -212,9 +214,11 @@ class Matcher:
         return {phrase: name for slot in slots if slot.kind == "name" for phrase, name in slot.values.items()}
 
     def _ours(self, s: Sentence, begin: int) -> bool:
-        """Whether no unknown word is a proper name: "will it freeze in Madrid?" asks nothing of this board."""
-        unknown = (i for i in range(begin + 1, len(s.words)) if not self._nearest.known(s.words[i]))
-        return not any(s.text(i, i + 1).istitle() for i in unknown)
+        """Whether no foreign word is a proper name or follows "in": "will it freeze in Madrid?" asks nothing here."""
+        foreign = (i for i in range(begin + 1, len(s.words)) if self._nearest.foreign(s.words[i]))
+        return not any(
+            s.text(i, i + 1).istitle() or (s.words[i - 1] == "in" and not s.longest(self._places, i)) for i in foreign
+        )
 
     def _gather(self, intent: Intent, s: Sentence, begin: int, end: int) -> Found:
         """The slots of a sentence without a template: each where it first reads well, free text last."""

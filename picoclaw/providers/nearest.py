@@ -31,12 +31,17 @@ class Vocabulary(dict[str, int]):
     Two neighbours count as `pair(first, second)`, a negative number; so does the first word, after 0.
     """
 
-    def __init__(self, concepts: Mapping[str, str], ignore: Iterable[str], files: Collection[str] = ()) -> None:
-        """`concepts`: words and phrases of two words with the concept they belong to; `files`: names without ending."""
+    def __init__(
+        self, concepts: Mapping[str, str], ignore: Iterable[str], files: Collection[str] = (), plain: Iterable[str] = ()
+    ) -> None:
+        """`concepts`: words and phrases of two words with the concept they belong to; `files`: names without ending;
+        `plain`: words that only look like one of a concept, as directors do.
+        """
         super().__init__(dict.fromkeys(ignore, 0))
         self.names = [""]
         self._numbers = {"": 0}
-        self._concepts, self._files = concepts, files
+        self._concepts = {**concepts, **{word: word for word in plain}}
+        self._files = files
         self._phrases: dict[str, dict[str, str]] = {}
         for phrase in concepts:
             first, _, second = phrase.partition(" ")
@@ -119,6 +124,11 @@ class Nearest:
     def known(self, word: str) -> bool:
         """Whether an example holds the word, or it is one to pass over."""
         return not self._vocabulary[word] or self._vocabulary[word] in self._counts
+
+    def foreign(self, word: str) -> bool:
+        """Whether no example of a tool holds the word."""
+        number = self._vocabulary[word]
+        return number != 0 and self._counts[number] <= self._calls[""][number]
 
     def common(self, word: str) -> bool:
         """Whether the word is too usual to be what a sentence is about."""

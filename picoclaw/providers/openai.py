@@ -14,11 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from picoclaw.config import ModelConfig
+from picoclaw.config import ModelConfig, shown_url
 from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable
 from picoclaw.messages import End, Event, Request, Usage
 from picoclaw.prompt import estimated_tokens, size
 from picoclaw.providers import wire
+from picoclaw.providers.mask import Mask
 
 # httpx imports its command line whenever click and rich happen to be installed: 44 ms and 6 MB for nothing.
 sys.modules.setdefault("httpx._main", cast("ModuleType", None))
@@ -43,6 +44,8 @@ class OpenAI:
         self.name = f"openai:{model.name or 'default'}"
         self._model = model
         self._url = f"{model.base_url}/chat/completions"
+        self._shown_url = shown_url(self._url)
+        self._mask = Mask(key)
         self._cap = "max_tokens"
         self._count = True
         if not re.fullmatch(r"[\x21-\x7e]*", key):
@@ -55,8 +58,11 @@ class OpenAI:
             self._client = httpx.Client(
                 headers=headers, verify=_tls() if model.base_url.startswith("https") else False, transport=transport
             )
-        except (ValueError, httpx.InvalidURL) as error:
-            raise Refused(f"a proxy variable cannot be used: {error}; check HTTPS_PROXY and its like") from None
+        except (ValueError, httpx.InvalidURL, ImportError) as error:
+            reason = shown_url(" ".join(str(error).split()))  # a proxy's address may hold a password as well
+            raise Refused(
+                f"a proxy variable cannot be used: {reason}; check HTTPS_PROXY, ALL_PROXY and their like"
+            ) from None
 
     def close(self) -> None:
         """See Provider.close."""
@@ -66,10 +72,11 @@ class OpenAI:
         """See Provider.events."""
         while True:
             try:
-                yield from self._answer(request)
+                yield from self._mask.events(self._answer(request))
                 return
-            except Refused as error:
-                if not self._adapted(str(error)):
+            except ProviderError as error:
+                error.args = (self._mask.whole(str(error)),)
+                if not (isinstance(error, Refused) and self._adapted(str(error))):
                     raise
 
     def _adapted(self, said: str) -> bool:
@@ -93,19 +100,49 @@ class OpenAI:
         wait = min(model.idle_seconds, max(0.1, request.deadline - time.monotonic()))
         timeout = httpx.Timeout(wait, connect=min(_CONNECT_S, wait))
         with (
-            _explained(self._url, wait, request.deadline),
+            _explained(self._shown_url, wait, request.deadline),
             self._client.stream("POST", self._url, json=body, timeout=timeout) as response,
         ):
             if response.status_code != httpx.codes.OK:
-                raise _failure(response, request.deadline)
-            for chunk in _chunks(response, request.deadline):
+                raise self._failure(response, request.deadline)
+            for chunk in self._chunks(response, request.deadline):
                 yield from assembler.feed(chunk)
         if not assembler.finish:
-            raise Unavailable(f"{self._url} ended its answer in the middle; nothing of it was acted on")
+            raise Unavailable(f"{self._shown_url} ended its answer in the middle; nothing of it was acted on")
         for event in assembler.end():
             yield (
                 event._replace(usage=event.usage if event.usage.total else guess) if isinstance(event, End) else event
             )
+
+    def _chunks(self, response: httpx.Response, deadline: float) -> Iterator[Any]:
+        """The JSON objects of a streamed answer or the one of a whole answer, whichever the server chose to send."""
+        lines = map(self._mask.whole, _lines(_bounded(response.iter_bytes(), deadline)))
+        first = next((line for line in lines if line.strip()), "").lstrip("\ufeff")
+        if first.lstrip().startswith("<"):
+            raise Unavailable(_WEB_PAGE.format(url=self._shown_url))
+        if _FIELD.match(first):
+            yield from _stream(chain([first], lines))
+        else:
+            yield _json("\n".join([first, *lines]))
+            yield wire.COMPLETE
+
+    def _failure(self, response: httpx.Response, deadline: float) -> ProviderError:
+        """Read a bounded part of an error answer and say what it means."""
+        data = b""
+        with suppress(httpx.HTTPError):
+            for piece in _bounded(response.iter_bytes(), deadline):
+                data += piece
+                if len(data) > _LARGEST_ERROR:
+                    break
+        text = self._mask.whole(data.decode("utf-8", "replace").strip())
+        if response.is_redirect:
+            target = shown_url(response.headers.get("location", "?"))
+            return Refused(f"{self._shown_url} redirects to {target}: put that in base_url")
+        try:
+            answer = json.loads(text)
+        except (ValueError, RecursionError):
+            answer = "it sent a web page" if text.startswith("<") else text
+        return wire.failure(response.status_code, answer, _retry_after(response.headers))
 
 
 def _tls() -> ssl.SSLContext:
@@ -116,19 +153,6 @@ def _tls() -> ssl.SSLContext:
     else:
         context.load_default_certs()
     return context
-
-
-def _chunks(response: httpx.Response, deadline: float) -> Iterator[Any]:
-    """The JSON objects of a streamed answer or the one of a whole answer, whichever the server chose to send."""
-    lines = _lines(_bounded(response.iter_bytes(), deadline))
-    first = next((line for line in lines if line.strip()), "").lstrip("\ufeff")
-    if first.lstrip().startswith("<"):
-        raise Unavailable(_WEB_PAGE.format(url=response.url))
-    if _FIELD.match(first):
-        yield from _stream(chain([first], lines))
-    else:
-        yield _json("\n".join([first, *lines]))
-        yield wire.COMPLETE
 
 
 def _stream(lines: Iterator[str]) -> Iterator[Any]:
@@ -177,24 +201,6 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise Unavailable(f"the model server sent something that is not JSON: {text.strip()[:80]!r}") from None
-
-
-def _failure(response: httpx.Response, deadline: float) -> ProviderError:
-    """Read a bounded part of an error answer and say what it means."""
-    data = b""
-    with suppress(httpx.HTTPError):
-        for piece in _bounded(response.iter_bytes(), deadline):
-            data += piece
-            if len(data) > _LARGEST_ERROR:
-                break
-    text = data.decode("utf-8", "replace").strip()
-    if response.is_redirect:
-        return Refused(f"{response.url} redirects to {response.headers.get('location', '?')}: put that in base_url")
-    try:
-        answer = json.loads(text)
-    except (ValueError, RecursionError):
-        answer = "it sent a web page" if text.startswith("<") else text
-    return wire.failure(response.status_code, answer, _retry_after(response.headers))
 
 
 def _retry_after(headers: httpx.Headers) -> float:

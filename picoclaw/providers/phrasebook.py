@@ -12,10 +12,11 @@ from picoclaw.providers.sentence import SLOT_KINDS, Found, Slot
 Data = Mapping[str, Any]
 
 _PIECE = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
+_MARKS = frozenset("()[]{}<|")
 _TOP = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
 _INTENT = ("tool", "arguments", "defaults", "ask", "answer", "hints", "templates", "examples")
 _SLOT = ("kind", "as", "like", "values", "never", "after", "before", "drop", "part", "whole")
-_SAY = ("no_model", "unreachable", "no_tool")
+_SAY = ("no_model", "unreachable", "no_tool", "failed")
 _MOODS = ("polite", "questions", "acts", "ends", "tells", "verbs", "past", "here", "general")
 _TIMES = ("calendar", "at", "on", "joins", "within", "to", "halves", "from_now", "oclock")
 _LISTS = ("ignore", "lead", "wonder", "tail", "negations", "filenames", "mend", "ordinary", *_MOODS, *_TIMES)
@@ -217,8 +218,14 @@ class Book:
         """The alternatives of a template; a bracket within is a list of alternatives itself."""
         branches: list[list[Any]] = [[]]
         outer: list[tuple[str, list[list[Any]]]] = []
-        for piece in _PIECE.findall(line.lower()):
-            if piece in {"(", "["}:
+        pieces = _PIECE.findall(line.lower())
+        self.keys.update(pieces)
+        for piece in pieces:
+            if piece[0] not in _MARKS:
+                branches[-1].append(piece)
+            elif piece == "|":
+                branches.append([])
+            elif piece in {"(", "["}:
                 outer.append((piece, branches))
                 branches = [[]]
             elif piece in {")", "]"}:
@@ -227,13 +234,9 @@ class Book:
                     raise self._wrong(where, f"'{piece}' closes nothing", "open that bracket, or remove it")
                 around[-1].append([*branches, []] if piece == "]" else branches)
                 branches = around
-            elif piece == "|":
-                branches.append([])
-            elif piece[0] == "<":
-                branches[-1].append(self._phrase(where, intent, piece[1:-1]))
             else:
-                branches[-1].append(piece if piece[0] not in "{}" else self._slot(where, intent, piece[1:-1]))
-                self.keys.add(piece)
+                read = self._phrase if piece[0] == "<" else self._slot
+                branches[-1].append(read(where, intent, piece[1:-1]))
         if outer:
             raise self._wrong(where, f"'{outer[-1][0]}' is not closed", "close it")
         return branches

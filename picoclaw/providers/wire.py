@@ -22,6 +22,7 @@ _CONTEXT_WORDS = (
     "input token count",
     "prompt is too long",
 )
+_MOST_TOKENS = 10**12  # so that the sum of a turn fits the database, whatever a server claims
 _BRIDGE = "…"
 _LOST = "error: the result was lost."
 
@@ -224,7 +225,7 @@ def _mended(text: str) -> str:
 
 
 def _whole(value: Any) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
+    return min(max(value, 0), _MOST_TOKENS) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def failure(status: int, answer: Any, retry_after: float = 0.0) -> ProviderError:

@@ -3,24 +3,27 @@
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 from picoclaw.errors import StoreError
+from picoclaw.reflex.bell import Bell
 from picoclaw.schedule import duration
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 
 _LATE_S = 60.0
+_RETRY_S = 30.0
 _LONGEST_SLEEP_S = 3600.0  # a clock that was set meanwhile is noticed after this at the latest
 
 
 class ReminderThread:
-    """Wakes when a reminder is due, or when `changed()` says that there may be an earlier one."""
+    """Wakes when a reminder is due, and when the bell of its home rings because there may be an earlier one."""
 
-    def __init__(self, open_database: Callable[[], Database], tell: Callable[[str], None]) -> None:
-        """`open_database` makes the thread's own connection; `tell` shows a text to the person."""
-        self._open = open_database
+    def __init__(self, database: Path, tell: Callable[[str], None]) -> None:
+        """`database` is the path of `state.db`, opened anew for the thread; `tell` shows a text to the person."""
+        self._path = database
         self._tell = tell
-        self._wake = threading.Event()
+        self._bell = Bell(database.parent)
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="reflex", daemon=True)
 
@@ -28,46 +31,44 @@ class ReminderThread:
         """Begin."""
         self._thread.start()
 
-    def changed(self) -> None:
-        """Look again at what is due next."""
-        self._wake.set()
-
     def stop(self) -> None:
         """End, and wait until the thread has let go of the database."""
         self._ending = True
-        self._wake.set()
+        self._bell.ring()
         self._thread.join(5)
+        self._bell.close()
 
     def _run(self) -> None:
         try:
-            database = self._open()
+            database = Database(self._path)
         except StoreError as error:
             self._tell(f"reminders cannot be told: {error}")
             return
         try:
             while not self._ending:
-                self._wake.wait(self._step(Jobs(database)))
-                self._wake.clear()
+                self._bell.wait(self._step(Jobs(database)))
         finally:
             database.close()
 
     def _step(self, jobs: Jobs) -> float | None:
-        """Tell what is due; returns how long to sleep, None for until woken."""
+        """Tell what is due; returns how long to sleep in seconds, None for until the bell."""
         try:
             for job in jobs.claim(datetime.now(UTC)):
                 self._tell(worded(job, datetime.now(UTC)))
                 jobs.delivered(job)
             due = jobs.next_due()
         except StoreError as error:
-            self._tell(f"reminders: {error}")
-            return _LONGEST_SLEEP_S
-        if due is None:
-            return None
-        return min(max(0.0, (due - datetime.now(UTC)).total_seconds()), _LONGEST_SLEEP_S)
+            self._tell(f"reminders wait: {error}")
+            return _RETRY_S
+        return None if due is None else sleep_until(due, datetime.now(UTC))
+
+
+def sleep_until(due: datetime, now: datetime) -> float:
+    """Seconds to sleep, never past an hour, because the clock may be set meanwhile."""
+    return min(max(0.0, (due - now).total_seconds()), _LONGEST_SLEEP_S)
 
 
 def worded(job: Job, now: datetime) -> str:
     """Word a reminder, with a note when it comes late."""
     late = (now - job.due).total_seconds()
-    note = f" (due {duration(late)} ago; picoclaw was not running)" if late > _LATE_S else ""
-    return f"Reminder: {job.message}{note}"
+    return f"Reminder: {job.message}{f' (was due {duration(late)} ago)' if late > _LATE_S else ''}"

@@ -17,7 +17,12 @@ from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.store.migrations import MIGRATIONS
 
 _BUSY_MS = 5000
-_SET_ASIDE = "nothing was changed; move it aside to start afresh, or put back a copy"
+SET_ASIDE = "nothing was changed; move it aside to start afresh, or put back a copy"
+
+
+def storable(text: str) -> str:
+    """Replace lone surrogates, which a model may write as escapes and which are no text to SQLite."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class Database:
@@ -30,7 +35,7 @@ class Database:
             if not path.exists():
                 _make(path)
             if path.stat().st_size == 0:
-                raise StoreDamaged(f"{path} is empty, which a finished database never is; {_SET_ASIDE}")
+                raise StoreDamaged(f"{path} is empty, which a finished database never is; {SET_ASIDE}")
             unclean = path.with_name(path.name + "-wal").exists()
             self.connection = _connect(path)
             try:
@@ -71,7 +76,7 @@ class Database:
         try:
             yield
         except (apsw.CorruptError, apsw.NotADBError) as error:
-            raise StoreDamaged(f"{self.path} is damaged ({error}); {_SET_ASIDE}") from None
+            raise StoreDamaged(f"{self.path} is damaged ({error}); {SET_ASIDE}") from None
         except apsw.Error as error:
             raise StoreError(f"{self.path}: {_WORDS.get(type(error), str(error))}") from None
         except OSError as error:
@@ -117,14 +122,14 @@ def _examine(connection: apsw.Connection, path: Path, *, thorough: bool) -> None
     known = {migration.__name__ for migration in MIGRATIONS}
     columns = {str(name) for (name,) in connection.execute("SELECT name FROM pragma_table_info('migrations')")}
     if columns != {"name", "at"}:
-        raise StoreDamaged(f"{path} is not picoclaw's database; {_SET_ASIDE}")
+        raise StoreDamaged(f"{path} is not picoclaw's database; {SET_ASIDE}")
     done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
     if newer := sorted(done - known):
         raise StoreNewer(
             f"{path} was written by a newer picoclaw (it holds {newer[-1]}); nothing was changed; update picoclaw"
         )
     if thorough and (found := connection.execute("PRAGMA quick_check(1)").get) != "ok":
-        raise StoreDamaged(f"{path} is damaged ({found}); {_SET_ASIDE}")
+        raise StoreDamaged(f"{path} is damaged ({found}); {SET_ASIDE}")
 
 
 def _migrate(connection: apsw.Connection) -> None:

@@ -5,14 +5,16 @@ A turn is one transaction, so a cut at any moment leaves all of it or nothing, a
 
 import json
 import os
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from picoclaw.errors import StoreDamaged
 from picoclaw.messages import Message, ToolCall, Turn
-from picoclaw.store.database import Database
+from picoclaw.store.database import SET_ASIDE, Database, storable
 
 _FORGET = """
     UPDATE sessions SET shown_from = (
@@ -40,12 +42,19 @@ class History:
                 (session,),
             )
             found: dict[Any, list[Message]] = {}
-            for number, *message in rows:
-                found.setdefault(number, []).append(_message(*message))
+            try:
+                for number, *message in rows:
+                    found.setdefault(number, []).append(_message(*message))
+            except (ValueError, TypeError, RecursionError):
+                damage = "a message's calls are not what picoclaw writes there"
+                raise StoreDamaged(f"{self._database.path} is damaged ({damage}); {SET_ASIDE}") from None
             return [tuple(messages) for messages in found.values()]
 
-    def keep(self, session: str, turn: Turn, at: datetime) -> None:
-        """Add a finished turn; when this returns it is durable. The acts of this process are settled with it."""
+    def keep(self, session: str, turn: Turn, at: datetime, shown_acts: Sequence[int] = ()) -> None:
+        """Add a finished turn; when this returns it is durable.
+
+        The acts of this process are settled with it, and those of `unknown_acts` that the turn has shown.
+        """
         with self._database.transaction() as connection:
             connection.execute("INSERT INTO sessions (key) VALUES (?) ON CONFLICT DO NOTHING", (session,))
             if turn.forgotten:
@@ -66,9 +75,9 @@ class History:
             number = connection.last_insert_rowid()
             connection.executemany(
                 "INSERT INTO messages (turn, role, text, calls, call_id) VALUES (?, ?, ?, ?, ?)",
-                [(number, m.role, _storable(m.text), _calls(m.calls), _storable(m.call_id)) for m in turn.messages],
+                [(number, m.role, storable(m.text), _calls(m.calls), storable(m.call_id)) for m in turn.messages],
             )
-            _settle(connection, session)
+            _settle(connection, session, shown_acts)
 
     def settle(self, session: str) -> None:
         """Cross off this process's acts of a session, when they were not part of a turn."""
@@ -84,37 +93,42 @@ class History:
                     session,
                     at.isoformat(timespec="seconds"),
                     call.name,
-                    _storable(json.dumps(call.arguments, ensure_ascii=False)),
+                    storable(json.dumps(call.arguments, ensure_ascii=False)),
                     process_identity(),
                 ),
             )
 
-    def unknown_acts(self, session: str) -> list[str]:
-        """Return the acts whose process ended before their turn was kept, as `time tool {arguments}`."""
+    def unknown_acts(self, session: str) -> list[tuple[int, str]]:
+        """Return the acts whose process ended before their turn was kept: number and `time tool {arguments}`."""
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT at, tool, arguments, process FROM acts WHERE session = ? ORDER BY id", (session,)
+                "SELECT id, at, tool, arguments, process FROM acts WHERE session = ? ORDER BY id", (session,)
             )
-            return [f"{at} {tool} {arguments}" for at, tool, arguments, process in rows if not alive(str(process))]
+            return [
+                (int(str(number)), f"{at} {tool} {arguments}")
+                for number, at, tool, arguments, process in rows
+                if not alive(str(process))
+            ]
 
 
-def _settle(connection: apsw.Connection, session: str) -> None:
-    for number, process in connection.execute("SELECT id, process FROM acts WHERE session = ?", (session,)).fetchall():
-        if process == process_identity() or not alive(str(process)):
-            connection.execute("DELETE FROM acts WHERE id = ?", (number,))
+def _settle(connection: apsw.Connection, session: str, shown: Sequence[int] = ()) -> None:
+    """Nothing but what is known to be settled: another process may have died since the turn began."""
+    connection.execute("DELETE FROM acts WHERE session = ? AND process = ?", (session, process_identity()))
+    connection.executemany("DELETE FROM acts WHERE session = ? AND id = ?", [(session, number) for number in shown])
 
 
 def _calls(calls: tuple[ToolCall, ...]) -> str:
-    return _storable(json.dumps([[c.id, c.name, c.arguments, c.broken] for c in calls], ensure_ascii=False))
-
-
-def _storable(text: str) -> str:
-    """Replace lone surrogates, which a model may write as escapes and which are no text to SQLite."""
-    return text.encode("utf-8", "replace").decode()
+    return storable(json.dumps([[c.id, c.name, c.arguments, c.broken] for c in calls], ensure_ascii=False))
 
 
 def _message(role: Any, text: Any, calls: Any, call_id: Any) -> Message:
-    return Message(role, text, tuple(ToolCall(*call) for call in json.loads(calls)), call_id)
+    return Message(role, text, tuple(_called(*call) for call in json.loads(calls)), call_id)
+
+
+def _called(number: Any, name: Any, arguments: Any, broken: Any) -> ToolCall:
+    if not (isinstance(arguments, dict) and all(isinstance(text, str) for text in (number, name, broken))):
+        raise TypeError("a call is its id, its name, an object and a text")
+    return ToolCall(number, name, arguments, broken)
 
 
 def process_identity() -> str:
@@ -131,8 +145,10 @@ def alive(identity: str) -> bool:
 def _identity(pid: int) -> str:
     """Pid, start time in clock ticks (proc(5), field 22 of stat) and boot; one that nobody has reaped is gone."""
     try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        state, *fields = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return f"{pid}:gone"
     return f"{pid}:gone" if state in {"Z", "X"} else f"{pid}:{fields[18]}:{boot}"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import apsw
 
-from picoclaw.store.database import Database
+from picoclaw.store.database import Database, storable
 from picoclaw.store.history import alive, process_identity
 
 
@@ -30,7 +30,7 @@ class Jobs:
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO jobs (session, message, due) VALUES (?, ?, ?)",
-                (session, message, due.astimezone(UTC).timestamp()),
+                (storable(session), storable(message), due.astimezone(UTC).timestamp()),
             )
             return connection.last_insert_rowid()
 

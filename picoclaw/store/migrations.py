@@ -40,10 +40,13 @@ def m001_conversations(connection: apsw.Connection) -> None:
 
 
 def m002_acts(connection: apsw.Connection) -> None:
-    """Calls that change something, written down before they run; a row outlives its turn only after a cut."""
+    """Calls that change something, written down before they run; a row outlives its turn only after a cut.
+
+    A number is never used again: the one who was shown an act crosses it off by its number, perhaps much later.
+    """
     connection.execute("""
         CREATE TABLE acts (
-            id INTEGER PRIMARY KEY,
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
             session TEXT NOT NULL,
             at TEXT NOT NULL,
             tool TEXT NOT NULL,
@@ -54,10 +57,13 @@ def m002_acts(connection: apsw.Connection) -> None:
 
 
 def m003_jobs(connection: apsw.Connection) -> None:
-    """Reminders; `due` in seconds since the epoch, `claimed` by the process that is telling one."""
+    """Reminders; `due` in seconds since the epoch, `claimed` by the process that is telling one.
+
+    A number is never used again: a person, or a model, may still mean the reminder that had it.
+    """
     connection.execute("""
         CREATE TABLE jobs (
-            id INTEGER PRIMARY KEY,
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
             session TEXT NOT NULL,
             message TEXT NOT NULL,
             due REAL NOT NULL,

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
-from picoclaw.disk import append, explain, write_atomic
+from picoclaw.disk import append, explain, make_folder, write_atomic
 from picoclaw.errors import ToolError
 from picoclaw.schema import Span
 from picoclaw.tools.toolset import tool
@@ -66,7 +66,7 @@ class Files:
             if target.stat().st_size > _LARGEST_EDIT:
                 raise ToolError(f"{path} is larger than {_LARGEST_EDIT} bytes; it cannot be edited whole")
             before = _decoded(target.read_bytes(), path)
-        count = before.count(old_text) if old_text else 0
+        count = _count(before, old_text)
         if count != 1:
             hint = "read the file and copy the text exactly" if count == 0 else "take in more of the lines around it"
             raise ToolError(f"old_text occurs {count} times in {path}, not once; {hint}")
@@ -123,7 +123,7 @@ class Files:
     def _put(self, target: Path, path: str, content: str) -> int:
         data = content.encode("utf-8", "replace")
         with _explained(path):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
             write_atomic(target, data, 0o600)
         return len(data)
 
@@ -139,6 +139,14 @@ def _explained(path: str) -> Iterator[None]:
         raise ToolError(f"{path} holds characters that no file name can hold") from None
     except RuntimeError:
         raise ToolError(f"{path}: its symbolic links go in a circle") from None
+
+
+def _count(text: str, part: str) -> int:
+    """Count the places where a part occurs, those that overlap as well; nothing occurs nowhere."""
+    count, place = 0, text.find(part) if part else -1
+    while place >= 0:
+        count, place = count + 1, text.find(part, place + 1)
+    return count
 
 
 def _decoded(data: bytes, path: str) -> str:

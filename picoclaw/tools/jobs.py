@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 from picoclaw import schedule
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller
+from picoclaw.schema import Span
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.tools.toolset import Effect, tool
 
-
-def _effect(arguments: Mapping[str, Any]) -> Effect:
-    return "read" if arguments.get("action") == "list" else "write"
+_LONGEST_S = int(schedule.LONGEST.total_seconds())
 
 
 class Reminders:
@@ -22,15 +21,18 @@ class Reminders:
         """`jobs()` opens the store when it is first needed."""
         self._jobs = jobs
 
+    def _effect(self, arguments: Mapping[str, Any]) -> Effect:
+        return "read" if arguments["action"] == "list" else "write"
+
     @tool(effect=_effect)
     def cron(
         self,
         action: Literal["add", "list", "remove"],
         caller: Caller,
         message: str = "",
-        at_seconds: Annotated[float, "seconds from now"] = 0.0,
+        at_seconds: Annotated[float, Span(0, _LONGEST_S), "seconds from now"] = 0.0,
         at: Annotated[str, "or a time: 18:30, tomorrow 07:30, 2026-12-01 08:00"] = "",
-        job: Annotated[int, "number to remove"] = 0,
+        job: Annotated[int, Span(0, 1_000_000_000), "number to remove"] = 0,
     ) -> str:
         """Keep reminders. add needs message and at_seconds or at."""
         if action == "list":
@@ -43,11 +45,16 @@ class Reminders:
     def _add(self, caller: Caller, message: str, at_seconds: float, at: str) -> str:
         if not message:
             raise ToolError("message is missing: what to remind of")
-        if bool(at_seconds) == bool(at):
-            raise ToolError("give either at_seconds or at")
+        at = at.strip()
+        if not at_seconds and not at:  # small models send 0 and "" for what they leave out
+            raise ToolError("the time is missing: give at_seconds, which must be more than 0, or at")
+        if at_seconds and at:
+            raise ToolError("give either at_seconds or at, not both")
         due = _moment(at_seconds, at, caller.now)
-        if not caller.now < due <= caller.now + schedule.LONGEST:
-            raise ToolError(f"{due:%Y-%m-%d %H:%M} is not within the next ten years")
+        if due <= caller.now:
+            raise ToolError(f"{due:%Y-%m-%d %H:%M} is in the past; it is {caller.now:%Y-%m-%d %H:%M} now")
+        if due > caller.now + schedule.LONGEST:
+            raise ToolError(f"{due:%Y-%m-%d %H:%M} is more than ten years ahead; choose an earlier time")
         number = self._jobs().add(caller.session, message, due)
         return (
             f"reminder {number} is kept for {_when(due, caller.now)}: {message}"

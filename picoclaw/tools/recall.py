@@ -30,5 +30,8 @@ class Recall:
     @tool(effect="read")
     def memory_search(self, query: str) -> str:
         """Find notes by their words."""
-        hits = notes.search(self._workspace, query)
+        try:
+            hits = notes.search(self._workspace, query)
+        except OSError as error:
+            raise ToolError(f"the notes cannot be read: {explain(error)}") from None
         return "\n".join(f"{hit.path}:{hit.line} {hit.text}" for hit in hits) or f"no note has any word of {query!r}"

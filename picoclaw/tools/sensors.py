@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Literal
 
-from picoclaw.errors import ConfigError, HardwareError, ToolError
-from picoclaw.hw import health, kernel
-from picoclaw.hw.board import QUANTITIES, Board, I2CPart, Reading, Wired, believed
+from picoclaw.errors import ToolError
+from picoclaw.hw import health, kernel, parts
+from picoclaw.hw.board import QUANTITIES, Board, Reading, Wired
 from picoclaw.messages import Caller
-from picoclaw.schedule import duration
 from picoclaw.tools.toolset import tool
 
-Driver = Callable[[I2CPart], dict[str, float]]
 QuantityName = Literal[
     "",
     "temperature",
@@ -29,7 +27,9 @@ QuantityName = Literal[
 class Sensors:
     """Sensors that the kernel reads, and parts that a driver of ours reads over a bus."""
 
-    def __init__(self, board: Board, wired: Mapping[str, Wired], driver: Callable[[str], Driver], home: str) -> None:
+    def __init__(
+        self, board: Board, wired: Mapping[str, Wired], driver: Callable[[str], parts.Driver], home: str
+    ) -> None:
         """`wired` by the owner's names; `driver(part)` gives the read function of tools/hw/PART.py."""
         self._board = board
         self._wired = wired
@@ -39,7 +39,7 @@ class Sensors:
     @tool(effect="read")
     def sensor_list(self) -> str:
         """List the sensors and what each measures."""
-        rows = [f"{name}: {part.part} on i2c-{part.bus} at 0x{part.address:02x}" for name, part in self._wired.items()]
+        rows = [f"{name}: {parts.place(part)}" for name, part in self._wired.items()]
         rows += [f"{s.name}: {s.quantity} ({s.source})" for s in kernel.sensors(self._board)]
         return "\n".join(rows) or _NO_SENSOR
 
@@ -66,22 +66,10 @@ class Sensors:
     def _readings(self, sensor: str, quantity: str) -> Iterable[Reading]:
         for name, part in self._wired.items():
             if _meant(sensor, name, part.part):
-                yield from self._measure(name, part, quantity or "temperature")
+                yield from parts.measure(self._board, name, part, self._driver, quantity or "temperature")
         for known in kernel.sensors(self._board):
             if _meant(sensor, known.name, known.source):
                 yield kernel.read(self._board, known)
-
-    def _measure(self, name: str, part: Wired, asked: str) -> Iterable[Reading]:
-        source = f"{part.part} on i2c-{part.bus} at 0x{part.address:02x}"
-        try:
-            bus = self._board.i2c(part.bus)
-            values = self._driver(part.part)(I2CPart(bus, part.address))
-            return [believed(Reading(name, quantity, value, source)) for quantity, value in values.items()]
-        except (HardwareError, ConfigError, ValueError) as error:
-            return [Reading(name, asked, None, source, str(error))]
-        except (LookupError, ArithmeticError, TypeError, AttributeError) as error:
-            problem = f"its driver {part.part}.py failed: {type(error).__name__}: {error}"
-            return [Reading(name, asked, None, source, problem)]
 
     def _nothing(self, sensor: str, quantity: str) -> str:
         names = [*self._wired, *dict.fromkeys(s.name for s in kernel.sensors(self._board))]
@@ -103,14 +91,12 @@ def _meant(asked: str, *names: str) -> bool:
 
 
 def _lines(readings: Iterable[Reading]) -> Iterable[str]:
-    """One line a sensor: `porch: temperature 21.4 °C, humidity 55.2 % (source, measured just now)`."""
+    """One line a sensor: `porch: temperature 21.4 °C, humidity 55.2 % (source, read just now)`."""
     by_sensor: dict[str, list[Reading]] = {}
     for reading in readings:
         by_sensor.setdefault(reading.sensor, []).append(reading)
     for name, group in by_sensor.items():
-        age = ", measured just now" if group[0].seconds < 2 else f", measured {duration(group[0].seconds)} ago"
-        if all(r.value is None for r in group):
-            age = ""
+        age = "" if all(r.value is None for r in group) else ", read just now"
         values = ", ".join(_value(r) for r in group)
         yield f"{name}: {values} ({group[0].source}{age})"
 

@@ -5,6 +5,7 @@ named `caller` is handed in and never shown to the model. Every failure becomes 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from picoclaw.errors import PicoclawError, ToolError
@@ -13,6 +14,7 @@ from picoclaw.schema import Parameter, Unfit, check, json_schema, nearest, param
 
 Effect = Literal["read", "write", "network", "exec", "actuate"]
 EffectOf = Callable[[Mapping[str, Any]], Effect]
+EffectMethod = Callable[[Any, Mapping[str, Any]], Effect]
 Method = TypeVar("Method", bound=Callable[..., str])
 
 _HIDDEN = ("self", "caller")
@@ -38,8 +40,8 @@ class Tool(NamedTuple):
         }
 
 
-def tool(effect: Effect | EffectOf) -> Callable[[Method], Method]:
-    """Mark a method as a tool; `effect` feeds the guard, and may depend on the arguments."""
+def tool(effect: Effect | EffectMethod) -> Callable[[Method], Method]:
+    """Mark a method as a tool; `effect` feeds the guard, and may be a method that looks at the arguments."""
 
     def mark(method: Method) -> Method:
         method.__dict__["picoclaw_effect"] = effect
@@ -53,16 +55,16 @@ def tools_of(group: object) -> Iterable[Tool]:
     for name, method in vars(type(group)).items():
         effect = getattr(method, "picoclaw_effect", None)
         if effect is not None:
-            yield _tool(name, getattr(group, name), effect)
+            yield _tool(name, getattr(group, name), partial(effect, group) if callable(effect) else _always(effect))
 
 
-def _tool(name: str, function: Callable[..., str], effect: Effect | EffectOf) -> Tool:
+def _tool(name: str, function: Callable[..., str], effect: EffectOf) -> Tool:
     annotations = getattr(function, "__annotations__", {})
     return Tool(
         name=name,
         description=" ".join((function.__doc__ or "").split()),
         parameters=parameters(function, _HIDDEN),
-        effect=effect if callable(effect) else _always(effect),
+        effect=effect,
         function=function,
         wants_caller="caller" in annotations,
     )
@@ -100,18 +102,24 @@ class Toolset:
         return tuple(t.definition() for t in self._tools.values())
 
     def call(self, call: ToolCall, caller: Caller) -> str:
-        """Run one call and return its result, cut to size; what goes wrong is the result, beginning `error:`."""
+        """Run one call and return its result for a model; what went wrong begins with `error:`."""
+        good, text = self.run(call, caller)
+        return text if good else f"error: {text}"
+
+    def run(self, call: ToolCall, caller: Caller) -> tuple[bool, str]:
+        """Run one call; returns whether it went well, and the result or what was wrong, cut to size."""
+        good = False
         try:
             found = self._find(call)
             arguments = self._checked(found, call)
             self._admit(found, call, arguments, caller)
             extra = {"caller": caller} if found.wants_caller else {}
-            result = found.function(**arguments, **extra)
+            result, good = found.function(**arguments, **extra), True
         except PicoclawError as error:
-            result = f"error: {error}"
+            result = str(error)
         except Exception as error:  # noqa: BLE001 - a tool must not end the turn
-            result = f"error: {call.name} failed unexpectedly: {type(error).__name__}: {error}"
-        return self._presentable(result)
+            result = f"{call.name} failed unexpectedly: {type(error).__name__}: {error}"
+        return good, self._presentable(result)
 
     def _find(self, call: ToolCall) -> Tool:
         if call.name not in self._tools:

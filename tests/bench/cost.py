@@ -23,16 +23,24 @@ ROUNDS = 50
 PYTHON = sys.executable
 
 
+# A process's peak counts what it was forked from, so a small one starts the command and reads its account.
+LAUNCHER = """
+import os, sys, time
+began = time.perf_counter()
+null = os.open(os.devnull, os.O_RDWR)
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, null, 1)])
+_, status, usage = os.wait4(child, 0)
+print(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, time.perf_counter() - began, usage.ru_maxrss)
+"""
+
+
 def measured(command, environment):
     """CPU seconds, wall seconds and peak megabytes of one run."""
-    began = time.perf_counter()
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    errors = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    process.stderr.close()
-    assert process.returncode == 0, errors.decode()
-    return usage.ru_utime + usage.ru_stime, time.perf_counter() - began, usage.ru_maxrss / 1024
+    launch = [PYTHON, "-I", "-S", "-c", LAUNCHER, *command]
+    done = subprocess.run(launch, env=environment, capture_output=True, text=True, check=True)
+    code, cpu, wall, memory = done.stdout.split()
+    assert code == "0", done.stderr
+    return float(cpu), float(wall), int(memory) / 1024
 
 
 class Script:

@@ -5,7 +5,7 @@ Run `python3 tools/hw/i2c.py scan --bus 1` on the bench.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,16 +26,19 @@ def available(board: Board) -> bool:
     return bool(board.adapters())
 
 
-def _effect(arguments: Mapping[str, Any]) -> Effect:
-    return "actuate" if arguments.get("action") == "write" else "read"
-
-
 class I2C:
     """Raw access to the I2C buses of a board."""
 
-    def __init__(self, board: Board) -> None:
-        """Remember the board; opens no bus."""
+    def __init__(self, board: Board, known: Collection[tuple[int, int]] = ()) -> None:
+        """Remember the board; opens no bus. `known` are bus and address of the parts that somebody has named."""
         self._board = board
+        self._known = known
+
+    def _effect(self, arguments: Mapping[str, Any]) -> Effect:
+        """Naming a register writes its number, which an expander or a DAC would take for its new output."""
+        known = (arguments["bus"], arguments["address"]) in self._known
+        points = arguments["action"] == "read" and arguments["register"] is not None
+        return "actuate" if arguments["action"] == "write" or (points and not known) else "read"
 
     @tool(effect=_effect)
     def i2c(

@@ -1,0 +1,49 @@
+"""How one process wakes the clockwork of the others on the same home: a named pipe each, no polling (fifo(7))."""
+
+import contextlib
+import os
+import select
+from pathlib import Path
+
+_PREFIX = "bell-"
+
+
+class Bell:
+    """Something to sleep on until it rings. A context manager."""
+
+    def __init__(self, home: Path) -> None:
+        """Hang it up in the home folder; raises OSError when that cannot be written."""
+        self._path = home / f"{_PREFIX}{os.getpid()}"
+        self._path.unlink(missing_ok=True)
+        os.mkfifo(self._path, 0o600)
+        # Opened for both directions, so that there is never an end of file.
+        self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def wait(self, seconds: float | None) -> None:
+        """Sleep until it rings or the time is over; None waits for the ring alone."""
+        if select.select([self._pipe], [], [], seconds)[0]:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._pipe, 4096)
+
+    def ring(self) -> None:
+        """Wake whoever waits on this one."""
+        with contextlib.suppress(BlockingIOError):  # it is full, so it has rung
+            os.write(self._pipe, b"!")
+
+    def close(self) -> None:
+        """Take it down."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._pipe)
+
+
+def ring(home: Path) -> None:
+    """Wake everyone who sleeps on a bell of this home; a bell whose owner is dead is taken down."""
+    for path in home.glob(f"{_PREFIX}*"):
+        try:
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            path.unlink(missing_ok=True)
+            continue
+        with contextlib.suppress(OSError):
+            os.write(pipe, b"!")
+        os.close(pipe)

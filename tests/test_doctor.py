@@ -1,0 +1,169 @@
+"""`picoclaw doctor`: what is wrong is found, marked and mended, and nothing that is wrong ends it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from model_server import ModelServer, reply
+from person import environment, picoclaw
+
+from picoclaw.cli.doctor import examine_board
+from picoclaw.config import Config, SensorConfig
+from picoclaw.hw.linux import LinuxBoard
+from picoclaw.hw.sim import SimBoard
+
+THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
+IIO = "/sys/bus/iio/devices/iio:device0"
+
+
+@pytest.fixture
+def look(tmp_path):
+    """Examine a board made of files, or the simulated one, with what the owner has configured."""
+
+    def examined(files=None, drivers=None, **sensors):
+        board = SimBoard()
+        if files is not None:
+            for name, content in files.items():
+                path = tmp_path / "root" / name.lstrip("/")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content)
+            board = LinuxBoard(tmp_path / "root")
+        for name, content in (drivers or {}).items():
+            (tmp_path / "hw").mkdir(exist_ok=True)
+            (tmp_path / f"hw/{name}.py").write_text(content)
+        return {f.what: f for f in examine_board(board, Config(home=tmp_path, sensors=sensors))}
+
+    return examined
+
+
+@pytest.mark.parametrize(
+    ("word", "mark", "mended"),
+    [("0", "good", False), ("1", "bad", True), ("4", "bad", True), ("50000", "note", False), ("odd", "note", False)],
+)
+def test_power(look, word, mark, mended):
+    found = look({THROTTLED: word})["power and throttling"]
+    assert (found.mark, "power supply" in found.mend) == (mark, mended)
+
+
+@pytest.mark.parametrize("file", ["uptime", "loadavg", "meminfo"])
+@pytest.mark.parametrize("content", ["", "garbled", "nan", "9" * 5000, "\x1b[2J"])
+def test_garbled_files_end_nothing(look, file, content):
+    assert look({f"/proc/{file}": content})["I2C"].mark == "note"
+
+
+def test_a_board_without_anything_is_no_failure(look):
+    found = look({})
+    assert (found["sensors"].mark, found["I2C"].mark) == ("note", "note")
+    assert not [f for f in found.values() if f.mark == "bad"]
+
+
+def test_what_works_is_said_in_one_line(look):
+    found = look()
+    assert found["sensors"].mark == "good"
+    assert found["sensors"].how == "cpu, greenhouse can be read"
+
+
+FAULTY = "ADDRESSES = (0x40,)\nimport struct\ndef read(part):\n    struct.unpack('<H', b'')\n"
+
+
+@pytest.mark.parametrize(
+    ("sensor", "said"),
+    [
+        (SensorConfig("bme280", 1, 0x77), "temperature not available: 0x77 on /dev/i2c-1 does not answer"),
+        (SensorConfig("bme280", 7, 0x76), "temperature not available: /dev/i2c-7 does not exist"),
+        (SensorConfig("bme208"), "[sensors.porch]: there is no driver 'bme208'; known: "),
+        (SensorConfig("BME280"), "[sensors.porch]: driver name 'BME280' must be lower-case"),
+        (SensorConfig("i2c"), "i2c.py is not the driver of a chip"),
+        (SensorConfig("broken_part"), "broken_part.py cannot be loaded: SystemExit: 4"),
+        (SensorConfig("faulty_part", 1, 0x76), "its driver faulty_part.py failed: error: unpack requires"),
+    ],
+)
+def test_a_configured_sensor_that_cannot_be_read_is_bad(look, sensor, said):
+    found = look(drivers={"broken_part": "raise SystemExit(4)", "faulty_part": FAULTY}, porch=sensor)
+    assert found["porch"].mark == "bad"
+    assert said in found["porch"].how
+    assert found["sensors"].how == "cpu, greenhouse can be read"
+
+
+def test_a_part_of_the_boards_own_that_does_not_answer_is_bad(look, monkeypatch):
+    board = SimBoard()
+    board.i2c(1).parts.clear()
+    found = {f.what: f for f in examine_board(board, Config(home=Path("/")))}
+    assert found["greenhouse"].mark == "bad"
+    assert "does not answer" in found["greenhouse"].how
+
+
+@pytest.mark.parametrize(
+    ("files", "what", "said"),
+    [
+        ({"/sys/bus/w1/devices/28-1/temperature": "85000"}, "28-1", "power-on or broken-wire"),
+        ({"/sys/bus/w1/devices/28-1/temperature": "warm"}, "28-1", "not a number"),
+        ({f"{IIO}/in_voltage0_raw": "5"}, "iio 0", "in_voltage0_scale is missing"),
+    ],
+)
+def test_a_sensor_of_the_kernels_that_cannot_be_read_is_bad(look, files, what, said):
+    found = look(files)
+    assert found[what].mark == "bad"
+    assert said in found[what].how
+
+
+# --- the command ---
+
+
+def test_every_configured_sensor_is_read(tmp_path):
+    home = tmp_path / "picoclaw"
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text("[sensors.porch]\npart = 'bme280'\naddress = 0x77\n")
+    done = picoclaw(tmp_path, "doctor", "--board", "sim", "--json")
+    found = {f["what"]: f for f in json.loads(done.stdout)}
+    assert (done.returncode, done.stderr) == (1, "")
+    assert found["porch"]["mark"] == "bad"
+    assert found["sensors"]["how"] == "cpu, greenhouse can be read"
+
+
+def test_a_password_in_the_address_is_not_shown(tmp_path):
+    with ModelServer([reply("ok")]) as server:
+        url = server.url.replace("http://", "http://user:hunter22@")
+        done = picoclaw(tmp_path, "doctor", "--board", "sim", PICOCLAW_BASE_URL=url, PICOCLAW_MODEL="x")
+    assert f"x at {server.url} answers" in done.stdout
+    assert "hunter22" not in done.stdout + done.stderr
+
+
+NOBODY = """
+import ctypes, runpy, sys
+libc = ctypes.CDLL(None)
+libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
+sys.argv = ["picoclaw", "doctor", "--board", "sim"]
+runpy.run_module("picoclaw", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("variables", [{"PICOCLAW_HOME": ""}, {}])
+def test_a_home_that_cannot_be_searched_is_named(tmp_path, variables):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o000)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", NOBODY],
+            env=environment(closed, **variables),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd="/",
+        )
+    finally:
+        closed.chmod(0o700)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert re.search(r"^bad   home: .*/closed/.?picoclaw cannot be looked at: no permission", done.stdout, re.MULTILINE)
+    assert "bad   settings: " in done.stdout
+
+
+@pytest.mark.parametrize("home", ["~no-such-user/claw", os.fsdecode(b"/srv/h\xe9")])
+def test_a_home_that_is_none_is_a_finding(tmp_path, home):
+    done = picoclaw(tmp_path, "doctor", PICOCLAW_HOME=home)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "bad   settings: " in done.stdout
