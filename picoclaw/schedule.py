@@ -4,6 +4,8 @@ import re
 from datetime import datetime, timedelta
 
 LONGEST = timedelta(days=3660)
+_LONGEST_SHOWN = 60
+_YEARS_OF_RULES = 20  # beyond, no zone's rules are known, and the ends of the calendar are near
 _CLOCK = re.compile(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00' or '2026-12-01 08:00'"
@@ -15,20 +17,27 @@ def at(text: str, now: datetime) -> datetime:
     A time of day alone is today's, or tomorrow's when it is past. Raises ValueError naming the accepted forms.
     """
     words = " ".join(text.lower().split())
-    try:
-        return _local(datetime.fromisoformat(words.upper().replace(" ", "T", 1)), now)
-    except ValueError:
-        pass
+    text = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    if moment := _date(words):
+        return _local(moment, now)
     day, _, clock = words.rpartition(" ")
     if clock in {"am", "pm"}:
         day, _, hour = day.rpartition(" ")
         clock = hour + clock
     hour_minute = _clock(clock, text)
-    ahead = _days_ahead(day.removesuffix(" at").strip(), now, text)
+    day = f" {day}".removesuffix(" at").strip()
+    ahead = _days_ahead(day, now, text)
     moment = _wall(now, ahead or 0, hour_minute)
     if moment <= now and ahead is None:
         return _wall(now, 1, hour_minute)
     return _wall(now, 7, hour_minute) if moment <= now and day in _DAYS else moment
+
+
+def _date(words: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(words.upper().replace(" ", "T", 1))
+    except ValueError:
+        return None
 
 
 def _local(moment: datetime, now: datetime) -> datetime:
@@ -37,7 +46,7 @@ def _local(moment: datetime, now: datetime) -> datetime:
 
 
 def _zoned(moment: datetime, now: datetime) -> datetime:
-    if now.tzinfo is None or hasattr(now.tzinfo, "key"):
+    if now.tzinfo is None or hasattr(now.tzinfo, "key") or abs(moment.year - now.year) > _YEARS_OF_RULES:
         return moment.replace(tzinfo=now.tzinfo)
     return moment.astimezone()  # a fixed offset stands for the system's zone, whose rules apply on that day
 
