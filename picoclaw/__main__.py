@@ -17,10 +17,13 @@ def main() -> int:
             return output_failed(error)
     import gc
 
-    from picoclaw.cli import run
-
     gc.disable()  # until everything is built: there is no garbage in imports, and looking for it takes 7 % of a start
-    return run(sys.argv[1:])
+    try:
+        from picoclaw.cli import run
+
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:
+        return 1
 
 
 if __name__ == "__main__":

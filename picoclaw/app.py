@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -84,7 +84,7 @@ class App:
             guard=Guard({"exec": "ask"} if config.tools.exec == "ask" else {}, self.ask),
             journal=self._journal,
             longest_result=config.limits.result_chars,
-            secrets=(config.api_key,),
+            secrets=(config.api_key, *(value for name, value in os.environ.items() if name.endswith("_API_KEY"))),
         )
 
     @cached_property
@@ -157,9 +157,10 @@ class App:
         return turn
 
     def settle(self, session: str) -> None:
-        """Cross off the acts of this process that were not part of a turn."""
+        """Cross off the acts of this process that were not part of a turn, as far as the disk lets us."""
         if "history" in self.__dict__:
-            self.history.settle(session)
+            with suppress(StoreError):
+                self.history.settle(session)
         self._ring()
 
     def _ring(self) -> None:

@@ -660,3 +660,21 @@ def test_shipped_config_is_all_defaults(tmp_path):
     done = picoclaw(tmp_path, "tools", "--board", "sim", PICOCLAW_BASE_URL="http://127.0.0.1:9/v1")
     assert done.returncode == 0, done.stderr
     assert os.environ.get("PICOCLAW_HOME") != str(tmp_path)
+
+
+def test_a_sensor_that_fails_is_an_error_also_without_a_model(tmp_path):
+    with_settings(tmp_path, '[sensors.porch]\npart = "bme280"\nbus = 77\n')
+    done = chat(tmp_path, "how warm is it on the porch?", "--board", "linux")
+    assert done.returncode == 1
+    assert "/dev/i2c-77" in one_line(done)
+
+
+def test_a_killed_chat_leaves_no_bell_for_long(tmp_path):
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("> ")
+    assert list((tmp_path / "picoclaw").glob("bell-*"))
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("> ")
+        person.types("\x04")
+        assert person.leaves() == 0
+    assert not list((tmp_path / "picoclaw").glob("bell-*"))

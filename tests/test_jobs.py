@@ -111,7 +111,7 @@ def test_a_late_reminder_says_so(jobs, late, note):
     jobs.add("home", "tea", NOON)
     now = NOON + timedelta(seconds=late)
     (job,) = jobs.claim(now)
-    words = worded(job, now)
+    words = worded(job, now, "home")
     assert words.startswith("Reminder: tea")
     assert note in words
     assert ("due" in words) == bool(note)
@@ -176,3 +176,9 @@ def test_another_chats_reminder_is_not_removed(cron):
     cron(**ADD, at_seconds=600)
     assert cron("shed", action="remove", job=1) == "error: this chat has no reminder 1; action list shows them"
     assert cron(action="remove", job=1) == "reminder 1 is removed"
+
+
+def test_a_reminder_of_another_chat_names_it(jobs):
+    jobs.add("home", "tea", NOON)
+    (job,) = jobs.claim(NOON)
+    assert worded(job, NOON, "elsewhere") == "Reminder of chat 'home': tea"

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -642,3 +643,25 @@ def test_a_really_full_disk_is_an_error_and_loses_nothing(tiny_disk):
     kept = filled(tiny_disk / "state.db", 0)
     with opened(tiny_disk / "state.db") as history:
         assert [int(t[0].text) for t in history.turns("home")] == kept
+
+
+def test_two_threads_may_make_the_database_at_once(tmp_path):
+    for i in range(20):
+        path = tmp_path / f"{i}.db"
+        barrier = threading.Barrier(4)
+        problems = []
+
+        def make(path=path, barrier=barrier, problems=problems):
+            barrier.wait()
+            try:
+                Database(path).close()
+            except StoreError as error:
+                problems.append(error)
+
+        threads = [threading.Thread(target=make) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+    assert {p.suffix for p in tmp_path.iterdir()} == {".db"}

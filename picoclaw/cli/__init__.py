@@ -33,10 +33,10 @@ def run(arguments: Sequence[str]) -> int:
         code = _worded(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return 130
+        return _complain("interrupted")
     except OSError as error:
         if error.filename is not None:
-            raise
+            return _complain(f"{error.filename}: {explain(error)}")
         return output_failed(error)
     return code
 

@@ -6,7 +6,7 @@ import sys
 
 from picoclaw.app import SIMULATED, App, as_json
 from picoclaw.cli.common import board_option, opened, printable
-from picoclaw.cli.keys import listen_to_signals, uninterrupted
+from picoclaw.cli.keys import heed_no_signals, listen_to_signals, uninterrupted
 from picoclaw.messages import Inbound, Turn
 
 
@@ -30,8 +30,8 @@ def run(given: argparse.Namespace) -> int:
     if not given.message.strip():
         print("picoclaw chat: -m needs a text that is not empty", file=sys.stderr)
         return 2
-    listen_to_signals()
     with opened(given, agent=True) as app:
+        listen_to_signals()
         return _once(app, given)
 
 
@@ -44,11 +44,13 @@ def _once(app: App, given: argparse.Namespace) -> int:
         print(json.dumps(as_json(app, turn, "\n\n".join([*said, turn.reply, *mark])), ensure_ascii=False))
     elif turn.stopped != "error":
         print(printable("\n".join([turn.reply, *mark])))
+    heed_no_signals()
     return report(turn)
 
 
 def report(turn: Turn) -> int:
     """Say on stderr, in one line, what the person should know about the turn; returns the exit code."""
-    if turn.notice.text:
-        print(f"picoclaw: {printable(turn.notice.text)}", file=sys.stderr)
-    return 1 if turn.notice.failed or turn.stopped == "stopped" else 0
+    interrupted = "the turn was interrupted" if turn.stopped == "stopped" else ""
+    if said := "; ".join(filter(None, [turn.notice.text, interrupted])):
+        print(f"picoclaw: {printable(said)}", file=sys.stderr)
+    return 1 if turn.notice.failed or interrupted else 0

@@ -86,6 +86,12 @@ def listen_to_signals() -> threading.Event:
     return leaving
 
 
+def heed_no_signals() -> None:
+    """Everything is done and kept; what is left is to end."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Let no signal in while a turn is being kept: there is nothing left to stop."""

@@ -7,6 +7,7 @@ import argparse
 import json
 import shutil
 import sys
+import termios
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,6 +18,7 @@ from picoclaw.app import SIMULATED, App
 from picoclaw.cli.chat import report
 from picoclaw.cli.common import opened, printable
 from picoclaw.cli.keys import Typing, uninterrupted
+from picoclaw.disk import explain
 from picoclaw.messages import Event as Happening
 from picoclaw.messages import Inbound, Notice, Text, ToolCall, ToolRun
 from picoclaw.reflex.reminders import ReminderThread
@@ -37,7 +39,7 @@ def converse(given: argparse.Namespace, leaving: Event) -> int:
     with opened(given, screen.ask if tty else None, agent=True) as app:
         if not tty:
             return max([_turn(app, given.session, line, screen) for line in screen.lines()], default=0)
-        with _line_history(app.config.home / "chat_history"), _reminders(app, screen):
+        with _line_history(app.config.home / "chat_history"), _reminders(app, given.session, screen):
             screen.greet(app)
             for line in screen.lines():
                 _turn(app, given.session, line, screen)
@@ -45,8 +47,13 @@ def converse(given: argparse.Namespace, leaving: Event) -> int:
 
 
 @contextmanager
-def _reminders(app: App, screen: "Screen") -> Iterator[None]:
-    thread = ReminderThread(app.database.path, screen.remind)
+def _reminders(app: App, session: str, screen: "Screen") -> Iterator[None]:
+    try:
+        thread = ReminderThread(app.config.home / "state.db", session, screen.remind)
+    except OSError as error:
+        print(f"picoclaw: reminders cannot be told in this chat: {explain(error)}", file=sys.stderr)
+        yield
+        return
     thread.start()
     try:
         yield
@@ -62,7 +69,7 @@ def _turn(app: App, session: str, line: str, screen: "Screen") -> int:
     with screen.turn():
         turn = app.answer(Inbound(session, line), screen.say, screen.hear, uninterrupted)
     screen.end(turn.reply, simulated=app.board.simulated, failed=turn.stopped == "error")
-    return report(turn)
+    return report(turn._replace(stopped="") if screen.tty else turn)
 
 
 class Screen:
@@ -71,7 +78,7 @@ class Screen:
     def __init__(self, leaving: Event, *, tty: bool) -> None:
         """`leaving` is set when it is time to end; `tty`: a person is looking, else only answers are printed."""
         self._leaving = leaving
-        self._tty = tty
+        self.tty = tty
         self._typed: deque[str] = deque()
         self._typing = Typing(self._typed)
         self._streamed = ""
@@ -88,12 +95,12 @@ class Screen:
             try:
                 line = self._typed.popleft() if self._typed else self._read()
             except KeyboardInterrupt:
-                if not self._tty:
+                if not self.tty or self._leaving.is_set():
                     return
                 print("\n(Ctrl-D leaves)")
                 continue
             except EOFError:
-                if self._tty:
+                if self.tty:
                     print()
                 return
             if line in {"/quit", "/exit"}:
@@ -102,7 +109,7 @@ class Screen:
                 yield line
 
     def _read(self) -> str:
-        if self._tty:
+        if self.tty:
             return input("> ").strip()
         line = sys.stdin.readline()
         if not line:
@@ -113,12 +120,12 @@ class Screen:
     def turn(self) -> Iterator[None]:
         """Watch what is typed while a turn runs."""
         self._streamed = ""
-        with self._typing if self._tty else nullcontext():
+        with self._typing if self.tty else nullcontext():
             yield
 
     def hear(self, event: Happening | ToolRun) -> None:
         """Show an event of the turn as it happens."""
-        if not self._tty:
+        if not self.tty:
             return
         if isinstance(event, Text):
             self._streamed += event.text
@@ -155,18 +162,19 @@ class Screen:
         """Ask the person for a yes to exactly this call."""
         self._break()
         with self._typing.paused():
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
             try:
                 return input(f"Allow this call? {printable(call)}\n[y/N] ").strip().lower() in {"y", "yes"}
             except EOFError:
                 return False
 
     def _break(self) -> None:
-        if self._streamed and not self._streamed.endswith("\n") and self._tty:
+        if self._streamed and not self._streamed.endswith("\n") and self.tty:
             print()
         self._streamed = ""
 
     def _dim(self, text: str) -> None:
-        if not self._tty:
+        if not self.tty:
             print(text)
             return
         width = max(20, shutil.get_terminal_size().columns - 1)
@@ -191,4 +199,4 @@ def _line_history(path: Path) -> Iterator[None]:
         try:
             readline.write_history_file(path)
         except OSError as error:
-            print(f"picoclaw: the typed lines could not be kept: {error}", file=sys.stderr)
+            print(f"picoclaw: {path} could not be written: {explain(error)}", file=sys.stderr)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from picoclaw.app import SIMULATED, clean
 from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.keys import listen_to_signals
 from picoclaw.messages import Caller, ToolCall
 
 
@@ -28,12 +29,16 @@ def run(given: argparse.Namespace) -> int:
         print("picoclaw tool: JSON must be an object, such as '{}'", file=sys.stderr)
         return 2
     with opened(given) as app:
-        # A person typed exactly this call; a program that a model has started has no terminal to type at.
+        listen_to_signals()
+        # Whoever typed exactly this call at a terminal has agreed to it. A fence, not a wall: until exec has a
+        # sandbox, a command that a model runs can make itself a terminal, as it can open the bus by itself.
         app.ask = (lambda _: True) if sys.stdin.isatty() or app.board.simulated else None
         caller = Caller("terminal", "owner", datetime.now().astimezone(), lambda text: print(printable(text)))
-        good, result = app.toolset.run(ToolCall("1", given.name, arguments), caller)
+        try:
+            good, result = app.toolset.run(ToolCall("1", given.name, arguments), caller)
+        finally:
+            app.settle(caller.session)
         print(printable(result), file=sys.stdout if good else sys.stderr)
         if app.board.simulated and good:
             print(SIMULATED)
-        app.settle(caller.session)
     return 0 if good else 1

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from picoclaw.messages import End, Event, Message, Request, Text, ToolCall, Usage
+from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers.matcher import Match, Matcher
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -38,6 +38,8 @@ class Intents:
         """One tool call, or one text."""
         last = request.messages[-1] if request.messages else Message("user", "")
         if last.role == "tool":
+            if last.text.startswith("error: "):
+                yield Notice(last.text.removeprefix("error: "), failed=True)
             yield Text(self._result(request.messages))
             yield End("stop", Usage())
             return

@@ -239,7 +239,9 @@ def failure(status: int, answer: Any, retry_after: float = 0.0) -> ProviderError
             f"the model server knows no such model or path ({status}){told}; check base_url and the model's name"
         )
     if status == 413 or (status != 429 and any(word in said.lower() for word in _CONTEXT_WORDS)):
-        return ContextOverflow(f"the conversation does not fit the model's window{told}")
+        return ContextOverflow(
+            f"the conversation does not fit the model's window{told}; lower context_tokens, or begin another --session"
+        )
     if status in {0, 408, 409, 425, 429} or status >= 500:
         number = f" ({status})" if status else ""
         return Unavailable(f"the model server cannot answer now{number}{told}", retry_after=retry_after)

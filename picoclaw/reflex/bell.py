@@ -1,6 +1,7 @@
 """How one process wakes the clockwork of the others on the same home: a named pipe each, no polling (fifo(7))."""
 
 import contextlib
+import errno
 import os
 import select
 from pathlib import Path
@@ -12,7 +13,8 @@ class Bell:
     """Something to sleep on until it rings. A context manager."""
 
     def __init__(self, home: Path) -> None:
-        """Hang it up in the home folder; raises OSError when that cannot be written."""
+        """Hang it up in the home folder, and take down those of the dead; raises OSError if it cannot be made."""
+        ring(home)
         self._path = home / f"{_PREFIX}{os.getpid()}"
         self._path.unlink(missing_ok=True)
         os.mkfifo(self._path, 0o600)
@@ -39,11 +41,18 @@ class Bell:
 def ring(home: Path) -> None:
     """Wake everyone who sleeps on a bell of this home; a bell whose owner is dead is taken down."""
     for path in home.glob(f"{_PREFIX}*"):
-        try:
-            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            path.unlink(missing_ok=True)
-            continue
         with contextlib.suppress(OSError):
-            os.write(pipe, b"!")
+            _ring(path)
+
+
+def _ring(path: Path) -> None:
+    try:
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # nobody has it open to read
+            path.unlink(missing_ok=True)
+        return
+    try:
+        os.write(pipe, b"!")
+    finally:
         os.close(pipe)

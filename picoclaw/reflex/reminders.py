@@ -19,9 +19,13 @@ _LONGEST_SLEEP_S = 3600.0  # a clock that was set meanwhile is noticed after thi
 class ReminderThread:
     """Wakes when a reminder is due, and when the bell of its home rings because there may be an earlier one."""
 
-    def __init__(self, database: Path, tell: Callable[[str], None]) -> None:
-        """`database` is the path of `state.db`, opened anew for the thread; `tell` shows a text to the person."""
+    def __init__(self, database: Path, session: str, tell: Callable[[str], None]) -> None:
+        """`database` is the path of `state.db`, opened anew for the thread; `tell` shows a text to the person.
+
+        Reminders of another chat than `session` name it. Raises OSError when the home folder takes no bell.
+        """
         self._path = database
+        self._session = session
         self._tell = tell
         self._bell = Bell(database.parent)
         self._ending = False
@@ -54,7 +58,7 @@ class ReminderThread:
         """Tell what is due; returns how long to sleep in seconds, None for until the bell."""
         try:
             for job in jobs.claim(datetime.now(UTC)):
-                self._tell(worded(job, datetime.now(UTC)))
+                self._tell(worded(job, datetime.now(UTC), self._session))
                 jobs.delivered(job)
             due = jobs.next_due()
         except StoreError as error:
@@ -68,7 +72,8 @@ def sleep_until(due: datetime, now: datetime) -> float:
     return min(max(0.0, (due - now).total_seconds()), _LONGEST_SLEEP_S)
 
 
-def worded(job: Job, now: datetime) -> str:
-    """Word a reminder, with a note when it comes late."""
+def worded(job: Job, now: datetime, session: str) -> str:
+    """Word a reminder for the chat `session`, with a note when it comes late or belongs to another chat."""
     late = (now - job.due).total_seconds()
-    return f"Reminder: {job.message}{f' (was due {duration(late)} ago)' if late > _LATE_S else ''}"
+    whose = "" if job.session == session else f" of chat {job.session!r}"
+    return f"Reminder{whose}: {job.message}{f' (was due {duration(late)} ago)' if late > _LATE_S else ''}"

@@ -7,6 +7,7 @@ each commit, so a transaction that was reported done survives a power cut).
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def _connect(path: Path) -> apsw.Connection:
 
 def _make(path: Path) -> None:
     """Build the file under another name first: under its own name it is never half made."""
-    young = path.with_name(f".{path.name}.{os.getpid()}")
+    young = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     young.unlink(missing_ok=True)
     os.close(os.open(young, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:

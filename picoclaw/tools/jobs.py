@@ -58,7 +58,7 @@ class Reminders:
         number = self._jobs().add(caller.session, message, due)
         return (
             f"reminder {number} is kept for {_when(due, caller.now)}: {message}"
-            " (told in an open `picoclaw chat`, late if none is open then)"
+            " (told in an open interactive `picoclaw chat`, late if none is open then)"
         )
 
     def _remove(self, session: str, number: int) -> str:
