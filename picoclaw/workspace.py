@@ -11,7 +11,7 @@ from picoclaw.resources import shipped
 def prepare(home: Path, *, seeds: bool = False) -> list[Path]:
     """Make the home (mode 0700) and the workspace where they are missing; returns what was made.
 
-    `seeds` adds the files that an owner may want to edit; a home without them works, and starts faster.
+    `seeds` adds the commented config.toml; a home without it works, and starts faster.
     """
     made = []
     try:
@@ -19,26 +19,20 @@ def prepare(home: Path, *, seeds: bool = False) -> list[Path]:
             if not folder.is_dir():
                 folder.mkdir(mode=0o700, parents=True)
                 made.append(folder)
-        for source, target in _seeds(home) if seeds else ():
-            if not target.exists() and create(target, source.read_bytes()):
-                made.append(target)
+        config = home / "config.toml"
+        if seeds and not config.exists() and create(config, (shipped("templates") / "config.toml").read_bytes()):
+            made.append(config)
     except OSError as error:
         name = error.filename or home
         raise ConfigError(f"{name} cannot be made: {explain(error)}; or set PICOCLAW_HOME to another folder") from None
     return made
 
 
-def _seeds(home: Path) -> list[tuple[Path, Path]]:
-    templates = shipped("templates")
-    seeds = [(templates / "config.toml", home / "config.toml")]
-    return seeds + [(path, home / "workspace" / path.name) for path in sorted((templates / "workspace").glob("*.md"))]
-
-
-def intent_tables(workspace: Path) -> dict[str, dict[str, Any]]:
-    """Read what the matcher knows: the shipped files, then the owner's in `workspace/intents/`, by their path."""
+def intent_tables(home: Path) -> dict[str, dict[str, Any]]:
+    """Read what the matcher knows: the shipped files, then the owner's in the home's `intents/`, by their path."""
     import tomllib
 
-    folders = (shipped("templates") / "intents", workspace / "intents")
+    folders = (shipped("templates") / "intents", home / "intents")
     tables = {}
     for path in (path for folder in folders for path in _toml_files(folder)):
         try:
@@ -60,11 +54,11 @@ def _toml_files(folder: Path) -> list[Path]:
 
 
 class Prompts:
-    """The owner's wording where there is one (`workspace/prompts/NAME.md`), else the shipped one."""
+    """The owner's wording where there is one (`prompts/NAME.md` in the home), else the shipped one."""
 
-    def __init__(self, workspace: Path) -> None:
+    def __init__(self, home: Path) -> None:
         """Reads nothing yet."""
-        self._folders = (workspace / "prompts", shipped("templates") / "prompts")
+        self._folders = (home / "prompts", shipped("templates") / "prompts")
 
     def __getitem__(self, name: str) -> str:
         """Return a template's text; raises ConfigError when the file cannot be read."""

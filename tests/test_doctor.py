@@ -89,7 +89,7 @@ def test_a_configured_sensor_that_cannot_be_read_is_bad(look, sensor, said):
     assert found["sensors"].how == "cpu, greenhouse can be read"
 
 
-def test_a_part_of_the_boards_own_that_does_not_answer_is_bad(look, monkeypatch):
+def test_a_part_of_the_boards_own_that_does_not_answer_is_bad():
     board = SimBoard()
     board.i2c(1).parts.clear()
     found = {f.what: f for f in examine_board(board, Config(home=Path("/")))}

@@ -21,11 +21,6 @@ FIRST, LAST = 0x08, 0x77
 Action = Literal["detect", "scan", "read", "write"]
 
 
-def available(board: Board) -> bool:
-    """Tell whether the board has any I2C bus."""
-    return bool(board.adapters())
-
-
 class I2C:
     """Raw access to the I2C buses of a board."""
 
