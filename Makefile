@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS ?=
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: chat test lint types package bench clean
+.PHONY: chat test lint types package lab bench clean
 
 chat: .venv/run  ## set up and open a chat
 	@.venv/bin/picoclaw chat $(ARGS)
@@ -20,6 +20,9 @@ types: .venv/dev
 
 package: .venv/dev  ## sdist -> wheel -> clean environment -> run from /
 	@.venv/bin/python -m pytest tests/package $(ARGS)
+
+lab: .venv/dev  ## the hardware tests on real kernels in QEMU; skipped with a reason where that cannot run
+	@tests/lab/run $(ARGS)
 
 bench: .venv/dev
 	@.venv/bin/python tests/bench/cost.py $(ARGS)

@@ -1,21 +1,22 @@
 """The table of contents: joins every part once, answers what comes in, takes everything apart again."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from picoclaw import prompt
 from picoclaw.agent import Agent, Listener
 from picoclaw.config import Config
-from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
-from picoclaw.hw import health, kernel, loader, parts
-from picoclaw.hw.board import Board, Wired
-from picoclaw.hw.linux import LinuxBoard
-from picoclaw.messages import Caller, Inbound, Message, Notice, ToolCall, Turn
+from picoclaw.errors import PicoclawError, StoreDamaged, StoreError, StoreNewer
+from picoclaw.hw import added, health, loader, parts
+from picoclaw.hw.board import Board
+from picoclaw.hw.reading import Wired
+from picoclaw.messages import Caller, Inbound, Message, Notice, ToolCall, Turn, Usage
 from picoclaw.providers import Fallback, Provider
 from picoclaw.reflex.bell import ring
 from picoclaw.store.database import Database
@@ -26,12 +27,28 @@ from picoclaw.tools.guard import Guard
 from picoclaw.tools.jobs import Reminders
 from picoclaw.tools.message import Messages
 from picoclaw.tools.recall import Recall
+from picoclaw.tools.sensor_add import SensorAdd
 from picoclaw.tools.sensors import Sensors
 from picoclaw.tools.shell import Shell
 from picoclaw.tools.toolset import Toolset
-from picoclaw.workspace import Prompts, intent_tables
+from picoclaw.workspace import Prompts, intent_tables, outputs_file
+
+if TYPE_CHECKING:
+    from picoclaw.reflex.outputs import Outputs
+    from picoclaw.tools.switch import Switch
 
 SIMULATED = "[simulated board, not real values]"
+STOP_WORDS = {
+    "stop",
+    "please stop",
+    "stop it",
+    "stop now",
+    "emergency stop",
+    "stop everything",
+    "stop all",
+    "all off",
+    "everything off",
+}
 
 
 @dataclass
@@ -63,12 +80,33 @@ class App:
         return Jobs(self.database)
 
     @cached_property
+    def drivers(self) -> parts.Drivers:
+        """The drivers of tools/hw, and of the owner's own folders."""
+        return parts.Drivers(self.board, self._chip)
+
+    def _chip(self, part: str) -> ModuleType:
+        return loader.chip(part, loader.folders(self.config.home))
+
+    def _owned(self) -> dict[tuple[int, int], str]:
+        """The declared outputs that are channels of a part on I2C, by bus and address."""
+        return self.outputs.parts() if self.outputs else {}
+
+    @cached_property
+    def outputs(self) -> "Outputs | None":
+        """The way to the keeper of the declared outputs, if there are any."""
+        if not outputs_file(self.config.home).exists():
+            return None
+        from picoclaw.reflex.outputs import Outputs
+
+        return Outputs(self.config.home, lambda: "sim" if self.board.simulated else "linux")
+
+    @cached_property
     def toolset(self) -> Toolset:
         """The tools of this board and configuration; those of absent hardware are left out."""
         config, home = self.config, self.config.home
-        wired = self._wired()
+        wired = parts.wired(config, self.board)
         groups: list[object] = [
-            Sensors(self.board, wired, lambda part: loader.chip(part, loader.folders(home)).read, str(home)),
+            Sensors(self.board, wired, self.drivers, str(home)),
             Files(config.workspace, config.tools.extra_folders),
             Recall(config.workspace),
             Reminders(lambda: self.jobs),
@@ -76,9 +114,7 @@ class App:
         ]
         if config.tools.exec != "off":
             groups.append(Shell(config.workspace, os.environ))
-        if self.board.adapters():
-            known = {(part.bus, part.address) for part in wired.values()}
-            groups.append(loader.load("i2c", loader.folders(home)).I2C(self.board, known))
+        groups += self._buses(wired)
         return Toolset(
             groups,
             guard=Guard({"exec": "ask"} if config.tools.exec == "ask" else {}, self.ask),
@@ -141,6 +177,8 @@ class App:
         `say` delivers messages that come ahead of the answer, `listen` hears what happens, `shield` holds off
         interruptions while the turn is being kept.
         """
+        if said := self.stop(inbound.text, inbound.origin):
+            return _stopped(inbound, *said)
         now = datetime.now().astimezone()
         caller = Caller(inbound.session, inbound.origin, now, say)
         earlier, acts = self._earlier(inbound.session)
@@ -155,6 +193,18 @@ class App:
         for _, act in acts:
             turn = _noted(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
         return turn
+
+    def stop(self, text: str, who: str) -> tuple[bool, str] | None:
+        """Stop the outputs if that is all that a text says: without a model, the network or the database.
+
+        Every channel may ask this before anything else. Returns whether it went well and what to say.
+        """
+        if self.outputs is None or " ".join(text.lower().strip(" \t\r\n!.").split()) not in STOP_WORDS:
+            return None
+        try:
+            return True, self.outputs.stop(who)
+        except PicoclawError as error:
+            return False, str(error)
 
     def settle(self, session: str) -> None:
         """Cross off the acts of this process that were not part of a turn, as far as the disk lets us."""
@@ -177,39 +227,58 @@ class App:
         except StoreError:
             return [], []
 
+    def leave(self) -> None:
+        """End well: what was switched on may run to the end of its time. Without this it goes off with `close`."""
+        if outputs := self.__dict__.get("outputs"):
+            outputs.leave()
+
+    def abandon(self) -> None:
+        """End in a hurry: what was switched on goes off now."""
+        if outputs := self.__dict__.get("outputs"):
+            outputs.close()
+
     def close(self) -> None:
         """Take apart what was made, in the reverse order; may be called twice."""
         made = self.__dict__
-        for name in ("provider", "board", "database"):
-            if name in made:
+        for name in ("provider", "outputs", "board", "database"):
+            if made.get(name):
                 made[name].close()
+
+    def _buses(self, wired: dict[str, Wired]) -> Iterator[object]:
+        """The tools of the buses that this board has; what is not there costs no memory and no word of the prompt."""
+        where = loader.folders(self.config.home)
+        board = self.board
+        ports = [port for port in board.ports() if not port.used_by]
+        if board.adapters() or board.spi_nodes() or ports:
+            yield SensorAdd(board, wired, self.drivers, where, partial(added.keep, self.config.home), self._owned())
+        if board.adapters():
+            yield loader.load("i2c", where).I2C(board, parts.Addresses(wired, self._chip), owned=self._owned())
+        if board.spi_nodes():
+            yield loader.load("spi", where).Spi(board)
+        if ports:
+            yield loader.load("serial", where).Serial(board, {p.port for p in wired.values() if p.route == "serial"})
+        if board.gpio_chips():
+            yield loader.load("gpio", where).Gpio(board, self._switch())
+        if self.outputs:
+            from picoclaw.tools.outputs import Outputs as OutputTool
+
+            yield OutputTool(self.outputs)
+
+    def _switch(self) -> "Switch | None":
+        if self.outputs is None:
+            return None
+        from picoclaw.tools.switch import Switch
+
+        return Switch(self.outputs, self.board, self.config.home)
 
     def _journal(self, call: ToolCall, caller: Caller) -> None:
         self.history.begin_act(caller.session, call, caller.now)
 
-    def _wired(self) -> Mapping[str, Wired]:
-        """The parts that the board knows of and those that the owner names, which win."""
-        where = loader.folders(self.config.home)
-        wired = dict(self.board.wired())
-        for name, sensor in self.config.sensors.items():
-            try:
-                wired[name] = parts.wire(sensor, where)
-            except ConfigError as error:
-                raise ConfigError(f"{self.config.home / 'config.toml'}: [sensors.{name}]: {error}") from None
-        return wired
 
-
-def choose_board(kind: str, config: Config) -> Board:
-    """Open the real board, or the simulated one if asked for or if there is nothing real to read.
-
-    `kind` is 'auto', 'linux' or 'sim'.
-    """
-    board = LinuxBoard()
-    if kind != "sim" and (kind == "linux" or config.sensors or board.adapters() or kernel.sensors(board)):
-        return board
-    from picoclaw.hw.sim import SimBoard
-
-    return SimBoard()
+def _stopped(inbound: Inbound, good: bool, said: str) -> Turn:  # noqa: FBT001
+    messages = (Message("user", inbound.text), Message("assistant", said))
+    notice = Notice("" if good else said, failed=not good)
+    return Turn(said, messages, 0, (), Usage(), "" if good else "error", "stop", notice)
 
 
 def _noted(turn: Turn, text: str, *, failed: bool = False) -> Turn:
@@ -221,23 +290,3 @@ def _noted(turn: Turn, text: str, *, failed: bool = False) -> Turn:
 def clean(text: str) -> str:
     """Replace lone surrogates, which undecodable input leaves behind and no database or server takes."""
     return text.encode("utf-8", "replace").decode()
-
-
-def as_json(app: App, turn: Turn, reply: str) -> dict[str, Any]:
-    """Describe a turn for programs."""
-    return {
-        "reply": reply,
-        "turn": {
-            "steps": turn.steps,
-            "tools": [
-                {"name": r.name, "arguments": r.arguments, "result": r.result, "ms": round(r.ms, 3)} for r in turn.tools
-            ],
-            "usage": {
-                "prompt_tokens": turn.usage.prompt_tokens,
-                "completion_tokens": turn.usage.completion_tokens,
-            },
-            "stopped": turn.stopped,
-        },
-        "provider": turn.provider,
-        "simulated": app.board.simulated,
-    }

@@ -75,13 +75,21 @@ class SensorConfig:
     """[sensors.NAME]: a part that is wired to a bus and read by a driver of tools/hw."""
 
     part: Annotated[str, "the driver's name, such as bme280"]
-    bus: Annotated[int, Span(0, 255), "the N of /dev/i2c-N"] = 1
+    bus: Annotated[int | None, Span(0, 255), "the N of /dev/i2c-N, or of /dev/spidevN.M"] = None
     address: Annotated[int, Span(0x08, 0x77), "7-bit address, 0x08 to 0x77"] = 0
+    chip: Annotated[int, Span(0, 255), "chip select, the M of /dev/spidevN.M"] = 0
+    port: Annotated[str, "serial port such as /dev/serial0, or 1-Wire device such as 28-00000a1b2c3d"] = ""
+    options: Annotated[dict[str, Any], "such as { shunt_ohms = 0.1 }, see the driver's OPTIONS"] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything the owner decided. `home` is `$PICOCLAW_HOME`; `api_key` never comes from config.toml."""
+    """Everything the owner decided. `home` is `$PICOCLAW_HOME`; `api_key` never comes from config.toml.
+
+    `added` names the sensors that come from sensors.toml, which is written for the owner in conversation.
+    """
 
     home: Path
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -89,6 +97,7 @@ class Config:
     board: BoardConfig = field(default_factory=BoardConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
+    added: frozenset[str] = frozenset()
     api_key: str = field(default="", repr=False)
 
     @property
@@ -123,11 +132,16 @@ def load(environment: Mapping[str, str] | None = None) -> Config:
     environment = os.environ if environment is None else environment
     home = home_folder(environment)
     path = home / "config.toml"
-    config = _from_tables(home, _read_toml(path), path)
+    config = _from_tables(home, read_toml(path), path)
+    sensors = added_sensors(home)
+    config = replace(
+        config, sensors={**sensors, **config.sensors}, added=frozenset(sensors) - frozenset(config.sensors)
+    )
     return _with_environment(config, environment)
 
 
-def _read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
+def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
+    """Read a file of the owner's, nothing if there is none; raises ConfigError."""
     text = _read(path, private=private)
     if not text:
         return {}
@@ -165,15 +179,26 @@ def _from_tables(home: Path, tables: dict[str, Any], path: Path) -> Config:
     for name, table in tables.items():
         if name not in _TABLES:
             raise ConfigError(f"{path}: unknown table [{name}]{nearest(name, _TABLES | {'sensors': 0})}")
-        settings[name] = _table(_TABLES[name], table, f"{path}: [{name}]")
+        settings[name] = fitted(_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
         _check_folder(folder, f"{path}: [tools]: extra_folders")
-    if not isinstance(sensors, dict):
+    return Config(home=home, sensors=_sensors(sensors, path), **settings)
+
+
+def added_sensors(home: Path) -> dict[str, SensorConfig]:
+    """Read the parts that were added in conversation, from sensors.toml; raises ConfigError."""
+    path = home / "sensors.toml"
+    tables = read_toml(path)
+    sensors = _sensors(tables.pop("sensors", {}), path)
+    if tables:
+        raise ConfigError(f"{path}: [{next(iter(tables))}] does not belong here: only [sensors.NAME] does")
+    return sensors
+
+
+def _sensors(tables: Any, path: Path) -> dict[str, SensorConfig]:
+    if not isinstance(tables, dict):
         raise ConfigError(f"{path}: [sensors] must hold one table for each sensor, such as [sensors.porch]")
-    settings["sensors"] = {
-        name: _table(SensorConfig, table, f"{path}: [sensors.{name}]") for name, table in sensors.items()
-    }
-    return Config(home=home, **settings)
+    return {name: fitted(SensorConfig, table, f"{path}: [sensors.{name}]") for name, table in tables.items()}
 
 
 def _check_folder(folder: str, where: str) -> None:
@@ -185,15 +210,16 @@ def _check_folder(folder: str, where: str) -> None:
         raise ConfigError(f"{where}: {folder!r} must be a whole path, such as '/srv/data' or '~/data'")
 
 
-def _table(kind: type[Any], table: Any, where: str) -> Any:
-    if not isinstance(table, dict):
-        raise ConfigError(f"{where} must be a table, not {table!r}")
+def fitted(kind: type[Any], given: Any, where: str) -> Any:
+    """Make a dataclass out of a table of TOML; `where` names file and table in the ConfigError."""
+    if not isinstance(given, dict):
+        raise ConfigError(f"{where} must be a table, not {given!r}")
     wanted = _keys(kind)
     try:
-        values = check(wanted, table)
+        values = check(wanted, given)
     except Unfit as error:
         raise ConfigError(f"{where}: {error}") from None
-    return kind(**{name: value for name, value in values.items() if name in table})
+    return kind(**{name: value for name, value in values.items() if name in given})
 
 
 def _keys(kind: type[Any]) -> tuple[Parameter, ...]:
@@ -264,7 +290,7 @@ def _credential(environment: Mapping[str, str]) -> str:
 
 
 def _secret(path: Path) -> str:
-    table = _read_toml(path, private=True)
+    table = read_toml(path, private=True)
     try:
         return str(check((parameter("api_key", str, ""),), table)["api_key"])
     except Unfit:

@@ -69,15 +69,17 @@ def _durable_copy(path: Path, data: bytes, mode: int) -> Iterator[Path]:
 
 def append(path: Path, data: bytes) -> None:
     """Add to the end of a file durably; a short write is taken back. Raises OSError."""
-    with path.open("ab") as file:
-        before = file.tell()
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        except OSError:
-            os.ftruncate(file.fileno(), before)
-            raise
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    before = os.fstat(file).st_size
+    try:
+        while data:
+            data = data[os.write(file, data) :]
+        os.fsync(file)
+    except OSError:
+        os.ftruncate(file, before)
+        raise
+    finally:
+        os.close(file)
 
 
 def make_folder(path: Path, mode: int = 0o700) -> None:

@@ -10,10 +10,17 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
-_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
+_WORDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "a table of names and values",
+}
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _LONGEST_NUMBER = 64
+_MOST_NAMES = 25
 
 
 class Unfit(ValueError):
@@ -66,16 +73,18 @@ def _property(p: Parameter) -> dict[str, Any]:
     described = _type_schema(p.kind)
     if p.description:
         described["description"] = p.description
-    if p.span:
+    elif p.span:  # a description says what matters of the bounds, and whoever oversteps them is told
         bounded = described.get("items", described)
         bounded |= {"minimum": p.span.low, "maximum": p.span.high}
-    if not p.required and p.default not in (None, "", []) and not isinstance(p.default, tuple):
+    if not p.required and p.default and not isinstance(p.default, tuple):
         described["default"] = p.default
     return described
 
 
 def _type_schema(kind: Any) -> dict[str, Any]:
     kind = _without_none(kind)
+    if get_origin(kind) is dict:
+        return {"type": "object"}
     if get_origin(kind) is Literal:
         return {"type": "string", "enum": list(get_args(kind))}
     if get_origin(kind) is list:
@@ -114,7 +123,9 @@ def nearest(name: str, known: Mapping[str, Any]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     if not known:
         return "; it takes none: send {}"
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(list(known)[:_MOST_NAMES])}{', …' if len(known) > _MOST_NAMES else ''}"
 
 
 def convert(value: Any, p: Parameter) -> Any:
@@ -139,6 +150,7 @@ def _convert(value: Any, kind: Any, name: str) -> Any:
         return _choice(value, get_args(kind), name)
     if origin is list:
         return _items(value, get_args(kind)[0], name)
+    kind = origin or kind
     converted = _CONVERT[kind](value)
     if converted is None:
         raise Unfit(f"{name!r} must be {_WORDS[kind]}, not {_shown(value)}")
@@ -204,7 +216,22 @@ def _to_bool(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-_CONVERT: dict[Any, Callable[[Any], Any]] = {str: _to_text, int: _to_int, float: _to_float, bool: _to_bool}
+def _to_dict(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+_CONVERT: dict[Any, Callable[[Any], Any]] = {
+    str: _to_text,
+    int: _to_int,
+    float: _to_float,
+    bool: _to_bool,
+    dict: _to_dict,
+}
 
 
 def _shown(value: Any) -> str:

@@ -71,3 +71,12 @@ class Prompts:
             except OSError as error:
                 raise ConfigError(f"{path} cannot be read: {explain(error)}") from None
         raise ConfigError(f"the prompt template {name}.md is missing; reinstall picoclaw")
+
+
+MACHINE_OUTPUTS = Path("/etc/picoclaw/outputs.toml")
+"""Wins entirely over the one in the home folder when it is there."""
+
+
+def outputs_file(home: Path) -> Path:
+    """Return the file that declares the outputs: the machine's, which root alone can write, or the home's."""
+    return MACHINE_OUTPUTS if MACHINE_OUTPUTS.exists() else home / "outputs.toml"

@@ -11,10 +11,13 @@ import pytest
 from rights import ordinary_user
 
 from picoclaw.errors import ConfigError, DeviceMissing
-from picoclaw.hw.board import I2CPart, Read, Write
+from picoclaw.hw.board import Read, Write
+from picoclaw.hw.handles import I2CPart
 from picoclaw.hw.loader import chip, chips, load, names
-from picoclaw.hw.sim import SimBoard, SimI2C
-from picoclaw.hw.sim_parts import SimBME280
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim.buses import SimI2C
+from picoclaw.hw.sim.parts.bosch import SimBME280
+from picoclaw.hw.sim.scene import Scene
 from picoclaw.resources import shipped
 
 TOOLS = shipped("tools/hw")
@@ -99,7 +102,7 @@ class Registers:
 
 
 def wired(part, clock=None):
-    return I2CPart(SimI2C(1, {0x76: part}), 0x76, (clock or Clock()).sleep)
+    return I2CPart(SimI2C(1, {0x76: part}), 0x76, sleep=(clock or Clock()).sleep)
 
 
 # --- arithmetic ---
@@ -118,15 +121,20 @@ def test_boschs_worked_example():
 )
 def test_integers_agree_with_floating_point(h):
     trim = trimmed(h)
-    for temperature in range(400_000, 640_000, 15_013):
-        for pressure in range(250_000, 600_000, 35_011):
+    compared = 0
+    for temperature in range(350_000, 720_000, 15_013):
+        for pressure in range(250_000, 900_000, 35_011):
             humidity = (temperature * 7 + pressure) % 40_000 + 10_000
             raw = bme280.Raw(temperature, pressure, humidity)
-            values = bme280.decode(raw, trim)
             celsius, hectopascal, percent = floating(raw, trim)
+            if not (-39.9 < celsius < 84.9 and 300.1 < hectopascal < 1099.9):
+                continue
+            compared += 1
+            values = bme280.decode(raw, trim)
             assert values["temperature"] == pytest.approx(celsius, abs=0.011)
             assert values["pressure"] == pytest.approx(hectopascal, abs=0.01)
             assert values["humidity"] == pytest.approx(percent, abs=0.02)
+    assert compared > 200
 
 
 def packed(h, t=T, p=P):
@@ -169,8 +177,30 @@ def test_a_bmp280_may_leave_humidity_out():
 
 
 def test_trimming_values_of_nothing_but_zeros_divide_nothing_by_zero():
-    values = bme280.decode(bme280.Raw(519888, 415148, 30000), trimmed((0,) * 6, (0,) * 3, (0,) * 9))
-    assert values["pressure"] == 0
+    with pytest.raises(ValueError, match="reports 0 hPa, outside its 300 to 1100"):
+        bme280.decode(bme280.Raw(519888, 415148, 30000), trimmed((0,) * 6, (0,) * 3, (0,) * 9))
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ((310_000, 415_148, 30_000), "-41[.0-9]* °C, outside its -40 to 85"),
+        ((718_000, 415_148, 30_000), "86[.0-9]* °C, outside its -40 to 85"),
+        ((519_888, 840_000, 30_000), "2[0-9.]+ hPa, outside its 300 to 1100"),
+        ((519_888, 350_000, 30_000), "11[0-9.]+ hPa, outside its 300 to 1100"),
+    ],
+)
+def test_what_is_beyond_the_operating_range_is_refused(raw, said):
+    with pytest.raises(ValueError, match=said):
+        bme280.decode(bme280.Raw(*raw), trimmed())
+
+
+@pytest.mark.parametrize("byte", [0x00, 0xFF])
+@pytest.mark.parametrize(("register", "length"), [(0x88, 26), (0xE1, 7), (0xF7, 8)])
+def test_a_block_of_nothing_but_zeros_or_ones_is_refused(register, length, byte):
+    content = {0x88: packed(H)[0], 0xE1: packed(H)[1], 0xF4: b"\x27", 0xF7: bytes.fromhex("655ac0 7eed00 6d60")}
+    with pytest.raises(ValueError, match=rf"0x{byte:02x} only: check SDA"):
+        bme280.read(wired(Registers(0x60, content | {register: bytes([byte]) * length})))
 
 
 # --- the driver on a bus ---
@@ -214,7 +244,7 @@ def test_the_exact_messages_of_one_read():
     clock = Clock()
     board = SimBoard(clock)
     bus = board.i2c(1)
-    bme280.read(I2CPart(bus, 0x76, clock.sleep))
+    bme280.read(I2CPart(bus, 0x76, sleep=clock.sleep))
     assert [segment for address, segment in bus.log if address == 0x76] == [
         *(Write(b"\xd0"), Read(1)),
         *(Write(b"\x88"), Read(26)),
@@ -237,9 +267,9 @@ def test_nothing_at_the_address():
 @pytest.mark.parametrize("start", [MORNING, 1_767_225_600.0, 0.0])
 def test_a_day_of_readings_agrees_with_the_weather(start):
     clock = Clock(start)
-    part = wired(SimBME280(clock, steep), clock)
+    part = wired(SimBME280(Scene(clock, STEEP)), clock)
     while clock.now < start + 86_400:
-        celsius, percent, hectopascal = steep(clock.now)
+        celsius, percent, hectopascal = (STEEP[quantity](clock.now) for quantity in bme280.QUANTITIES)
         values = bme280.read(part)
         assert values["temperature"] == pytest.approx(celsius, abs=0.05)
         assert values["humidity"] == pytest.approx(percent, abs=0.2)
@@ -247,10 +277,16 @@ def test_a_day_of_readings_agrees_with_the_weather(start):
         clock.now += 599.0
 
 
-def steep(seconds):
-    """A day from frost to heat, from dry to dripping, from a mountain to a low-lying high."""
-    part = seconds % 86_400 / 86_400
-    return -20 + 70 * part, 5 + 90 * part, 800 + 260 * part
+def of_the_day(seconds):
+    return seconds % 86_400 / 86_400
+
+
+# A day from frost to heat, from dry to dripping, from a mountain to a low-lying high.
+STEEP = {
+    "temperature": lambda seconds: -20 + 70 * of_the_day(seconds),
+    "humidity": lambda seconds: 5 + 90 * of_the_day(seconds),
+    "pressure": lambda seconds: 800 + 260 * of_the_day(seconds),
+}
 
 
 # --- the simulated part ---
@@ -265,7 +301,7 @@ ASLEEP = bytes.fromhex("800000 800000 8000")
 
 
 def test_the_simulated_part_sleeps_until_it_is_told_to_measure():
-    part = SimBME280(Clock())
+    part = SimBME280(Scene(Clock()))
     assert registers(part, 0xD0, 1) == b"\x60"
     assert registers(part, 0xF7, 8) == ASLEEP
     part.write(b"\xf4\x24")
@@ -284,7 +320,7 @@ def test_the_simulated_part_sleeps_until_it_is_told_to_measure():
     ],
 )
 def test_the_simulated_part_measures_what_was_chosen_beforehand(writes, measured):
-    part = SimBME280(Clock())
+    part = SimBME280(Scene(Clock()))
     for data in writes:
         part.write(data)
     raw = bme280.unpack(registers(part, 0xF7, 8))
@@ -293,7 +329,7 @@ def test_the_simulated_part_measures_what_was_chosen_beforehand(writes, measured
 
 def test_the_simulated_part_is_busy_while_it_measures_and_then_sleeps():
     clock = Clock()
-    part = SimBME280(clock)
+    part = SimBME280(Scene(clock))
     part.write(b"\xf4\x25")
     assert registers(part, 0xF3, 1)[0] & 0x08
     clock.now += 0.0094
@@ -303,7 +339,7 @@ def test_the_simulated_part_is_busy_while_it_measures_and_then_sleeps():
 
 def test_the_simulated_part_keeps_its_results_until_the_next_measurement():
     clock = Clock()
-    part = SimBME280(clock, steep)
+    part = SimBME280(Scene(clock, STEEP))
     part.write(b"\xf4\x25")
     first = registers(part, 0xF7, 8)
     clock.now += 3600
@@ -313,7 +349,7 @@ def test_the_simulated_part_keeps_its_results_until_the_next_measurement():
 
 
 def test_the_simulated_part_forgets_on_reset_and_protects_its_trimming():
-    part = SimBME280(Clock())
+    part = SimBME280(Scene(Clock()))
     before = registers(part, 0x88, 26)
     part.write(b"\x88\x00")
     part.write(b"\xd0\x00")
@@ -352,8 +388,8 @@ def test_a_drivers_name_is_no_path(name):
 
 def test_an_unknown_driver_lists_the_known_ones():
     assert {"bme280", "i2c"} <= set(names([TOOLS]))
-    with pytest.raises(ConfigError, match=r"no driver 'bme680'; known: .*bme280"):
-        load("bme680", [TOOLS])
+    with pytest.raises(ConfigError, match=r"no driver 'bme980'; known: .*bme280"):
+        load("bme980", [TOOLS])
 
 
 def test_the_owners_driver_wins_over_the_shipped_one(tmp_path):
@@ -391,8 +427,7 @@ def test_reading_registers_on_the_bench():
     ("script", "arguments"),
     [
         ("bme280.py", ["--bus", "99"]),
-        ("bme280.py", ["--sim", "--bus", "3"]),
-        ("bme280.py", ["--sim", "--address", "0x77"]),
+        ("bme280.py", ["--address", "0x77", "--bus", "98"]),
         ("i2c.py", ["scan", "--bus", "99"]),
         ("i2c.py", ["scan", "--sim", "--bus", "3"]),
         ("i2c.py", ["read", "--sim"]),
@@ -416,7 +451,7 @@ def test_what_cannot_be_done_on_the_bench_is_said_in_one_line(script, arguments)
         ("i2c.py", ["erase"]),
         ("i2c.py", ["write", "--sim", "--address", "0x76"]),
         ("i2c.py", ["read", "--sim", "--address", "0x200"]),
-        ("i2c.py", ["read", "--sim", "--address", "0x76", "--register", "300"]),
+        ("i2c.py", ["read", "--sim", "--address", "0x76", "--register", "70000"]),
         ("i2c.py", ["read", "--sim", "--address", "0x76", "--length", "0"]),
         ("i2c.py", ["read", "--sim", "--address", "0x76", "--length", "-1"]),
         ("i2c.py", ["scan", "--sim", "--bus", "one"]),
@@ -452,7 +487,7 @@ GOOD = "ADDRESSES = (0x40,)\ndef read(part):\n    return {}\n"
         ("\0", "cannot be loaded: "),
         ("ADDRESSES = (0x40,)\n", "it has no function read(part)"),
         ("ADDRESSES = (0x40,)\nread = 7\n", "it has no function read(part)"),
-        ("def read(part):\n    return {}\n", "it needs ADDRESSES"),
+        ("def read(part):\n    return {}\n", "it needs one table of ADDRESSES"),
         (GOOD.replace("(0x40,)", "()"), "it needs ADDRESSES"),
         (GOOD.replace("(0x40,)", "0x40"), "it needs ADDRESSES"),
         (GOOD.replace("(0x40,)", "'40'"), "it needs ADDRESSES"),
@@ -472,7 +507,8 @@ def test_a_tool_is_no_chip():
     with pytest.raises(ConfigError, match=r"i2c\.py is not the driver of a chip"):
         chip("i2c", [TOOLS])
     assert "i2c" in names([TOOLS])
-    assert chips([TOOLS]) == ["bme280"]
+    assert not {"i2c", "spi", "serial", "gpio"} & set(chips([TOOLS]))
+    assert {"bme280", "mcp3008", "pms5003", "ds18b20"} < set(chips([TOOLS]))
     assert chip("bme280", [TOOLS]).ADDRESSES == (0x76, 0x77)
 
 
@@ -497,8 +533,10 @@ def test_a_folder_that_may_not_be_read_is_passed_over(tmp_path, closed):
     (tmp_path / closed).chmod(0)
     with ordinary_user():
         assert chip("bme280", [theirs, TOOLS]).ADDRESSES == (0x76, 0x77)
-        assert chips([theirs, TOOLS]) == ["bme280"]
-        with pytest.raises(ConfigError, match=f"there is no driver 'secret_part'; known: bme280; {theirs} may not be"):
+        assert chips([theirs, TOOLS]) == chips([TOOLS])
+        with pytest.raises(
+            ConfigError, match=f"there is no driver 'secret_part'; known: .*, bme280, .*; {theirs} may not be"
+        ):
             load("secret_part", [theirs, TOOLS])
     (tmp_path / closed).chmod(0o700)
 

@@ -8,11 +8,14 @@ from rights import ordinary_user
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw import health, kernel
-from picoclaw.hw.board import Adapter, Wired
-from picoclaw.hw.linux import LinuxBoard
+from picoclaw.hw.board import Adapter
+from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.loader import chip, load
-from picoclaw.hw.sim import SimBoard
-from picoclaw.hw.sim_parts import SimBME280
+from picoclaw.hw.parts import Drivers
+from picoclaw.hw.reading import Wired
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim.parts.bosch import SimBME280
+from picoclaw.hw.sim.scene import Scene
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
 from picoclaw.tools.sensors import Sensors
@@ -114,7 +117,7 @@ def problem(board):
         ({f"{IIO}0/in_current0_raw": "1500", f"{IIO}0/in_current_scale": "2"}, {("iio 0", "current"): 3.0}),
         ({f"{IIO}0/in_current0_raw": "1500", f"{IIO}0/in_current0_offset": "2"}, {("iio 0", "current"): None}),
         ({f"{IIO}0/in_temp_peak_raw": "77", f"{IIO}0/in_temp_scale": "9", f"{IIO}0/in_temp_mean_raw": "7"}, {}),
-        ({f"{IIO}0/in_concentration_voc_raw": "5", f"{IIO}0/in_intensity_ir_raw": "5"}, {}),
+        ({f"{IIO}0/in_concentration_nox_raw": "5", f"{IIO}0/in_intensity_ir_raw": "5"}, {}),
         ({f"{IIO}0/in_illuminance_input": "320"}, {("iio", "light"): 320.0}),
     ],
 )
@@ -263,7 +266,7 @@ def board(request, tree):
     simulated = SimBoard(lambda: 1_780_000_000.0)
     if request.param == "simulated":
         return simulated
-    paths = [p for depth in range(1, 9) for p in simulated.glob("/*" * depth)]
+    paths = list(simulated._files)
     bus = {"/dev/i2c-1": "", "/sys/class/i2c-dev/i2c-1/name": "bcm2835 (i2c@7e804000)\n"}
     return tree({path: simulated.text(path) + "\n" for path in paths} | bus)
 
@@ -330,7 +333,7 @@ def test_adapters_are_listed_by_number_with_the_header_marked(tree):
     files |= {f"/sys/class/i2c-dev/i2c-{number}/name": f"{name}\n" for number, name in names.items()}
     assert tree(files).adapters() == [
         Adapter(1, "/dev/i2c-1", "bcm2835 (i2c@7e804000)", header=True),
-        Adapter(2, "/dev/i2c-2", "HDMI A DDC", header=False),
+        Adapter(2, "/dev/i2c-2", "HDMI A DDC", header=False, use="an HDMI port"),
         Adapter(20, "/dev/i2c-20", "unknown adapter", header=False),
     ]
 
@@ -478,7 +481,7 @@ def toolset(*groups):
 
 
 def sensors(board, wired=None):
-    return Sensors(board, board.wired() if wired is None else wired, lambda part: load(part, HW).read, "/")
+    return Sensors(board, board.wired() if wired is None else wired, Drivers(board, lambda part: load(part, HW)), "/")
 
 
 def ask(group, tool, /, **arguments):
@@ -576,14 +579,13 @@ DRIVERS = {
 def test_a_faulty_driver_loses_no_other_sensor(tmp_path, name):
     (tmp_path / f"faulty_{name}.py").write_text(f"ADDRESSES = (0x76,)\n{DRIVERS[name]}\n")
     wired = {"attic": Wired(f"faulty_{name}", 1, 0x76), **SimBoard().wired()}
-    group = Sensors(SimBoard(), wired, lambda part: chip(part, [tmp_path, *HW]).read, "/")
+    group = Sensors(SimBoard(), wired, Drivers(SimBoard(), lambda part: chip(part, [tmp_path, *HW])), "/")
     broken, whole = ask(group, "sensor_read").splitlines()
     assert broken.startswith(f"attic: temperature not available: its driver faulty_{name}.py failed: ")
     assert whole.startswith("greenhouse: temperature ")
 
 
-def weather(seconds):
-    return 21.5, 55.25, 1013.25
+WEATHER = {"temperature": 21.5, "humidity": 55.25, "pressure": 1013.25}
 
 
 def simulated_at(seconds):
@@ -594,7 +596,7 @@ def simulated_at(seconds):
         return clock[0]
 
     board = SimBoard(ticking)
-    board.i2c(1).parts[0x76] = SimBME280(ticking, weather)
+    board.i2c(1).parts[0x76] = SimBME280(Scene(ticking, WEATHER))
     return board
 
 
@@ -690,8 +692,8 @@ READ, WRITE = {"action": "read", "address": 0x76}, {"action": "write", "address"
         (READ | {"addr": 1}, "unknown 'addr'; did you mean 'address'?"),
         (READ | {"length": 0}, "'length' is 0, outside 1 to 256"),
         (READ | {"length": 257}, "'length' is 257, outside 1 to 256"),
-        (READ | {"register": 256}, "'register' is 256, outside 0 to 255"),
-        (READ | {"register": -1}, "'register' is -1, outside 0 to 255"),
+        (READ | {"register": 256}, "register 0x100 needs wide"),
+        (READ | {"register": -1}, "'register' is -1, outside 0 to 65535"),
         (READ | {"bus": 256}, "'bus' is 256, outside 0 to 255"),
         (READ | {"bus": 2}, "there is no i2c-2; there are: i2c-1"),
         ({"action": "scan", "bus": 2}, "there is no i2c-2; there are: i2c-1"),

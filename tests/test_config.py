@@ -83,7 +83,7 @@ def test_a_setting_is_taken(home, text, table, key, value):
 @pytest.mark.parametrize("address", ["0x76", "118", "'0x76'", "118.0"])
 def test_a_sensor_is_taken(home, address):
     config = settings(home, f"[sensors.porch]\npart = 'bme280'\naddress = {address}\n[sensors.attic]\npart = 'x'")
-    assert config.sensors == {"porch": SensorConfig("bme280", 1, 0x76), "attic": SensorConfig("x", 1, 0)}
+    assert config.sensors == {"porch": SensorConfig("bme280", None, 0x76), "attic": SensorConfig("x")}
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from person import environment, picoclaw
 
 from picoclaw.cli.doctor import examine_board
 from picoclaw.config import Config, SensorConfig
-from picoclaw.hw.linux import LinuxBoard
-from picoclaw.hw.sim import SimBoard
+from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.sim.board import SimBoard
 
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 IIO = "/sys/bus/iio/devices/iio:device0"
@@ -64,10 +64,10 @@ def test_a_board_without_anything_is_no_failure(look):
 def test_what_works_is_said_in_one_line(look):
     found = look()
     assert found["sensors"].mark == "good"
-    assert found["sensors"].how == "cpu, greenhouse can be read"
+    assert found["sensors"].how == "greenhouse, cpu can be read"
 
 
-FAULTY = "ADDRESSES = (0x40,)\nimport struct\ndef read(part):\n    struct.unpack('<H', b'')\n"
+FAULTY = "ADDRESSES = (0x76,)\nimport struct\ndef read(part):\n    struct.unpack('<H', b'')\n"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_configured_sensor_that_cannot_be_read_is_bad(look, sensor, said):
     found = look(drivers={"broken_part": "raise SystemExit(4)", "faulty_part": FAULTY}, porch=sensor)
     assert found["porch"].mark == "bad"
     assert said in found["porch"].how
-    assert found["sensors"].how == "cpu, greenhouse can be read"
+    assert found["sensors"].how == "greenhouse, cpu can be read"
 
 
 def test_a_part_of_the_boards_own_that_does_not_answer_is_bad():
@@ -122,7 +122,7 @@ def test_every_configured_sensor_is_read(tmp_path):
     found = {f["what"]: f for f in json.loads(done.stdout)}
     assert (done.returncode, done.stderr) == (1, "")
     assert found["porch"]["mark"] == "bad"
-    assert found["sensors"]["how"] == "cpu, greenhouse can be read"
+    assert found["sensors"]["how"] == "greenhouse, cpu can be read"
 
 
 def test_a_password_in_the_address_is_not_shown(tmp_path):

@@ -1,5 +1,6 @@
 """The default provider: what sentences mean without a model, and what it says when they mean nothing to it."""
 
+import gc
 import json
 import random
 import time
@@ -452,9 +453,14 @@ HOSTILE = [
 def test_hostile_texts_are_answered_at_once(text):
     provider = Intents([SHIPPED])
     provider.answers("is it cold?")
-    start = time.process_time()
-    events = list(provider.events(request(Message("user", text))))
-    assert time.process_time() - start < 0.25
+    gc.disable()  # a collection of all that the other tests left behind would be counted as the matcher's time
+    try:
+        start = time.process_time()
+        events = list(provider.events(request(Message("user", text))))
+        took = time.process_time() - start
+    finally:
+        gc.enable()
+    assert took < 0.25
     assert isinstance(events[-1], End)
     assert events == list(provider.events(request(Message("user", text))))
     json.dumps([event.arguments for event in events if isinstance(event, ToolCall)]).encode()

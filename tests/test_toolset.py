@@ -100,8 +100,6 @@ def test_a_tool_is_described_by_its_signature_and_docstring():
                 "degrees": {
                     "type": "integer",
                     "description": "how far",
-                    "minimum": 0,
-                    "maximum": 90,
                     "default": 90,
                 },
             },

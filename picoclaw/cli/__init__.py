@@ -17,6 +17,8 @@ VERBS = {
     "tools": "list the tools that the agent has on this board",
     "tool": "call one tool by hand, without a model",
     "prompt": "show exactly what would be sent to a model",
+    "outputs": "list, arm, switch and check the declared outputs",
+    "stop": "bring every output to its safe level, now",
     "doctor": "check the set-up and say how to mend it",
     "init": "make the home folder with a commented config.toml",
 }

@@ -3,8 +3,9 @@
 import argparse
 import json
 import sys
+from typing import Any
 
-from picoclaw.app import SIMULATED, App, as_json
+from picoclaw.app import SIMULATED, App
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import heed_no_signals, listen_to_signals, uninterrupted
 from picoclaw.messages import Inbound, Turn
@@ -31,8 +32,11 @@ def run(given: argparse.Namespace) -> int:
         print("picoclaw chat: -m needs a text that is not empty", file=sys.stderr)
         return 2
     with opened(given, agent=True) as app:
-        listen_to_signals()
-        return _once(app, given)
+        leaving = listen_to_signals()
+        code = _once(app, given)
+        if leaving.is_set():
+            app.abandon()
+        return code
 
 
 def _once(app: App, given: argparse.Namespace) -> int:
@@ -54,3 +58,23 @@ def report(turn: Turn) -> int:
     if said := "; ".join(filter(None, [turn.notice.text, interrupted])):
         print(f"picoclaw: {printable(said)}", file=sys.stderr)
     return 1 if turn.notice.failed or interrupted else 0
+
+
+def as_json(app: App, turn: Turn, reply: str) -> dict[str, Any]:
+    """Describe a turn for programs."""
+    return {
+        "reply": reply,
+        "turn": {
+            "steps": turn.steps,
+            "tools": [
+                {"name": r.name, "arguments": r.arguments, "result": r.result, "ms": round(r.ms, 3)} for r in turn.tools
+            ],
+            "usage": {
+                "prompt_tokens": turn.usage.prompt_tokens,
+                "completion_tokens": turn.usage.completion_tokens,
+            },
+            "stopped": turn.stopped,
+        },
+        "provider": turn.provider,
+        "simulated": app.board.simulated,
+    }

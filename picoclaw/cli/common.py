@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from picoclaw import workspace
-from picoclaw.app import App, choose_board
+from picoclaw.app import App
 from picoclaw.config import BoardConfig, load
+from picoclaw.hw import boards
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -40,12 +41,15 @@ def opened(
         config = replace(config, board=BoardConfig(options.board))
     if make:
         workspace.prepare(config.home)
-    app = App(config, choose_board(config.board.kind, config), ask)
+    app = App(config, boards.choose(config.board.kind, config), ask)
     try:
         if agent:
             _ = app.agent
         gc.enable()
+        if app.outputs:
+            app.outputs.recover()
         yield app
+        app.leave()
     finally:
         app.close()
 

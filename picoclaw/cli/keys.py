@@ -5,7 +5,7 @@ import select
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
@@ -16,9 +16,10 @@ _STDIN = 0
 class Typing:
     """Reads the terminal during a turn: /stop interrupts it like Ctrl-C, other lines are kept for afterwards."""
 
-    def __init__(self, kept: deque[str]) -> None:
-        """`kept` receives the lines that are not /stop."""
+    def __init__(self, kept: deque[str], urgent: Callable[[str], bool]) -> None:
+        """`urgent` sees each line at once, and tells whether it has dealt with it; `kept` receives the others."""
         self._kept = kept
+        self._urgent = urgent
         self._thread: threading.Thread | None = None
         self._end = -1
 
@@ -60,7 +61,7 @@ class Typing:
 
     def _take(self, text: str) -> None:
         for line in text.splitlines():
-            if line.strip() == "/stop":
+            if line.strip() == "/stop" or self._urgent(line):
                 os.kill(os.getpid(), signal.SIGINT)
             elif line.strip():
                 self._kept.append(line.strip())

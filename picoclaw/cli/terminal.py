@@ -9,8 +9,9 @@ import shutil
 import sys
 import termios
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -39,10 +40,13 @@ def converse(given: argparse.Namespace, leaving: Event) -> int:
     with opened(given, screen.ask if tty else None, agent=True) as app:
         if not tty:
             return max([_turn(app, given.session, line, screen) for line in screen.lines()], default=0)
+        screen.stop = partial(app.stop, who="owner")
         with _line_history(app.config.home / "chat_history"), _reminders(app, given.session, screen):
             screen.greet(app)
             for line in screen.lines():
                 _turn(app, given.session, line, screen)
+        if leaving.is_set():
+            app.abandon()
     return 0
 
 
@@ -63,7 +67,7 @@ def _reminders(app: App, session: str, screen: "Screen") -> Iterator[None]:
 
 def _turn(app: App, session: str, line: str, screen: "Screen") -> int:
     if line.startswith("/"):
-        known = {"/help": _HELP, "/stop": "Nothing is running."}
+        known = {"/help": _HELP, "/stop": "Nothing is running. STOP, without the slash, brings the outputs to safety."}
         print(known.get(line, f"{printable(line)} is not a command; /help lists them."))
         return 0
     with screen.turn():
@@ -80,7 +84,8 @@ class Screen:
         self._leaving = leaving
         self.tty = tty
         self._typed: deque[str] = deque()
-        self._typing = Typing(self._typed)
+        self._typing = Typing(self._typed, self._stops)
+        self.stop: Callable[[str], tuple[bool, str] | None] = lambda _: None
         self._streamed = ""
 
     def greet(self, app: App) -> None:
@@ -115,6 +120,13 @@ class Screen:
         if not line:
             raise EOFError
         return line.strip()
+
+    def _stops(self, line: str) -> bool:
+        """Heed the order to stop the outputs while a turn runs, from the thread that reads the terminal."""
+        said = self.stop(line)
+        if said:
+            print(f"\n{printable(said[1])}", flush=True)
+        return said is not None
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -164,7 +176,8 @@ class Screen:
         with self._typing.paused():
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
             try:
-                return input(f"Allow this call? {printable(call)}\n[y/N] ").strip().lower() in {"y", "yes"}
+                answer = input(f"Allow this call? {printable(call)}\n[y/N] ").strip().lower()
+                return not self._stops(answer) and answer in {"y", "yes"}
             except EOFError:
                 return False
 

@@ -2,26 +2,57 @@
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from picoclaw.errors import ConfigError, HardwareError
-from picoclaw.hw.board import QUANTITIES, Board, I2CPart
-from picoclaw.hw.linux import LinuxBoard
+from picoclaw.config import SensorConfig, fitted
+from picoclaw.errors import ConfigError, HardwareError, ToolError
+from picoclaw.hw import parts
+from picoclaw.hw.board import Board
+from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.loader import chip
-from picoclaw.hw.sim import SimBoard
+from picoclaw.hw.reading import Reading, Wired, worded
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim.parts import PARTS
+from picoclaw.hw.sim.script import DEFAULT, Script
+from picoclaw.schema import Unfit, check, parameters
 
 FIRST_ADDRESS, LAST_ADDRESS = 0x08, 0x77
+_SIM_PORTS = {"serial": "/dev/ttySIM0", "onewire": "28-000000000001"}
 
 
-def add_board_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose a bus, and the simulated board."""
-    parser.add_argument("--bus", type=int, default=1, help="the N of /dev/i2c-N (default 1)")
+def run_tool(
+    kind: Callable[[Board], Any], name: str, actions: Sequence[str], arguments: Sequence[str] | None = None
+) -> int:
+    """Run one action of a bus tool; its options are the tool's own parameters. Exit code 1 when it fails, 2 for usage.
+
+    `kind(board)` makes the group, whose method `name` is the tool; only `actions` can be done on the bench;
+    `arguments` are the command line's unless given.
+    """
+    tool = getattr(kind, name)
+    wanted = parameters(tool, ("self", "caller"))
+    parser = argparse.ArgumentParser(prog=f"{name}.py", description=tool.__doc__)
+    parser.add_argument("action", choices=actions)
+    for p in wanted:
+        if p.name != "action":
+            usual = f" (default {p.default})" if p.default else ""
+            parser.add_argument(f"--{p.name.replace('_', '-')}", help=f"{p.description}{usual}".replace("%", "%%"))
     parser.add_argument("--sim", action="store_true", help="use the simulated board")
-
-
-def board_from(options: argparse.Namespace) -> Board:
-    """Open the board that the options name."""
-    return SimBoard() if options.sim else LinuxBoard()
+    options = vars(parser.parse_args(arguments))
+    board: Board = SimBoard() if options.pop("sim") else LinuxBoard()
+    try:
+        given = check(wanted, options)
+        print(getattr(kind(board), name)(**given))
+    except Unfit as error:
+        parser.error(str(error))
+    except (HardwareError, ToolError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    finally:
+        board.close()
+    return 0
 
 
 def address(text: str) -> int:
@@ -35,23 +66,59 @@ def address(text: str) -> int:
 def run(file: str) -> int:
     """Read the part that a driver file is for; exit code 1 when that fails, 2 for wrong usage."""
     path = Path(file).resolve()
+    sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != path.parent]  # serial.py is no pyserial
     try:
         part = chip(path.stem, [path.parent])
+        options = _parser(path, part).parse_args()
+        wired = parts.wire(_placed(path.stem, parts.route(part), options), [path.parent])
     except ConfigError as error:
         print(f"{path.stem}: {error}", file=sys.stderr)
         return 1
-    parser = argparse.ArgumentParser(prog=path.name, description=(part.__doc__ or path.stem).splitlines()[0])
-    parser.add_argument("--address", type=address, default=part.ADDRESSES[0])
-    add_board_options(parser)
-    options = parser.parse_args()
-    board = board_from(options)
+    board: Board = SimBoard(script=_rehearsal(path.stem, wired)) if options.sim else LinuxBoard()
     try:
-        values = part.read(I2CPart(board.i2c(options.bus), options.address))
-    except (HardwareError, ConfigError, ValueError) as error:
-        print(f"{path.stem}: {error}", file=sys.stderr)
-        return 1
+        readings = parts.Drivers(board, lambda _: part).measure(path.stem, wired)
     finally:
         board.close()
-    for quantity, value in values.items():
-        print(f"{quantity} {value:.2f} {QUANTITIES[quantity].unit}{' (simulated)' if options.sim else ''}")
-    return 0
+    for reading in readings:
+        print(_line(reading, simulated=options.sim), file=sys.stdout if reading.value is not None else sys.stderr)
+    return 1 if any(reading.value is None for reading in readings) else 0
+
+
+def _rehearsal(name: str, wired: Wired) -> Script:
+    """The part where the person says it is; an owner's own part, which nothing simulates, meets the usual board."""
+    return Script({name: wired}, {}) if name in PARTS else DEFAULT
+
+
+def _parser(path: Path, part: ModuleType) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=path.name, description=(part.__doc__ or path.stem).splitlines()[0])
+    route = parts.route(part)
+    if route == "i2c":
+        parser.add_argument("--address", type=address, default=part.ADDRESSES[0])
+        parser.add_argument("--bus", type=int, default=1, help="the N of /dev/i2c-N (default 1)")
+    elif route == "spi":
+        parser.add_argument("--bus", type=int, default=0, help="the N of /dev/spidevN.M (default 0)")
+        parser.add_argument("--chip", type=int, default=0, help="chip select, the M of /dev/spidevN.M (default 0)")
+    else:
+        parser.add_argument("--port", default="", help="serial port or 1-Wire device")
+    parser.add_argument("--sim", action="store_true", help="use the simulated board")
+    for name, (usual, low, high) in getattr(part, "OPTIONS", {}).items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=usual, help=f"{low:g} to {high:g}")
+    return parser
+
+
+def _placed(name: str, route: str, given: argparse.Namespace) -> SensorConfig:
+    known = vars(given)
+    place = {key: known[key] for key in ("bus", "address", "chip", "port") if key in known}
+    if "port" in place and not place["port"] and given.sim:
+        place["port"] = _SIM_PORTS[route]
+    options = {key: value for key, value in known.items() if key not in {*place, "sim"}}
+    given_place = {key: value for key, value in place.items() if value != ""}
+    sensor: SensorConfig = fitted(SensorConfig, {"part": name, **given_place, "options": options}, name)
+    return sensor
+
+
+def _line(reading: Reading, *, simulated: bool) -> str:
+    if reading.value is None:
+        return f"{reading.sensor}: {reading.what} not available: {reading.problem}"
+    notes = [f"doubtful: {reading.doubt}"] * bool(reading.doubt) + ["simulated"] * simulated
+    return worded(reading) + (f" ({'; '.join(notes)})" if notes else "")

@@ -1,8 +1,9 @@
-"""What a board is: the one door to hardware, as a Protocol with two equals behind it, Linux and the simulation."""
+"""What a board is: the one door to hardware, as Protocols with two equals behind them, Linux and the simulation."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
+
+from picoclaw.hw.reading import Wired
 
 
 class Read(NamedTuple):
@@ -21,20 +22,13 @@ Presence = Literal["present", "absent", "busy"]
 
 
 class Adapter(NamedTuple):
-    """An I2C bus as the kernel lists it. `header` marks the one on the pin header."""
+    """An I2C bus as the kernel lists it. `header` marks the one on the pin header; `use` says what another is for."""
 
     number: int
     path: str
     name: str
     header: bool
-
-
-class Wired(NamedTuple):
-    """A part on a bus, read by the driver file of that name in tools/hw."""
-
-    part: str
-    bus: int
-    address: int
+    use: str = ""
 
 
 class Space(NamedTuple):
@@ -65,6 +59,144 @@ class I2CBus(Protocol):
         ...
 
 
+class SpiNode(NamedTuple):
+    """An SPI device file, `/dev/spidevBUS.CHIP`."""
+
+    bus: int
+    chip: int
+    path: str
+
+
+class Exchange(NamedTuple):
+    """A segment of an SPI message: as many bytes come back as are sent.
+
+    After it `delay_us` (0-65,535) is waited, and then the chip select stays asserted unless `release`.
+    """
+
+    data: bytes
+    delay_us: int = 0
+    release: bool = False
+
+
+class SpiSettings(NamedTuple):
+    """How a part wants to be spoken to: mode 0-3 (CPOL * 2 + CPHA), clock in Hz, order of the bits."""
+
+    mode: int = 0
+    speed_hz: int = 500_000
+    lsb_first: bool = False
+
+
+class SpiDevice(Protocol):
+    """One chip select of an SPI bus."""
+
+    node: SpiNode
+
+    def transfer(self, segments: Sequence[Exchange], settings: SpiSettings) -> list[bytes]:
+        """Run the segments as one message, in which the chip select is held; returns what came back for each.
+
+        The settings that the device file had before are restored. Raises DeviceMissing, NoPermission, BusFault.
+        """
+        ...
+
+
+class Port(NamedTuple):
+    """A serial port: its device file, its lasting names (`/dev/serial/by-id/...`), and what holds it, if anything."""
+
+    path: str
+    names: tuple[str, ...] = ()
+    description: str = ""
+    used_by: str = ""
+
+
+class SerialSettings(NamedTuple):
+    """The frame of a serial port."""
+
+    baud: int = 9600
+    bits: int = 8
+    parity: Literal["none", "even", "odd"] = "none"
+    stop_bits: int = 1
+
+
+class SerialPort(Protocol):
+    """An open serial port; DTR and RTS are left as they are. Raises DeviceMissing when it has been unplugged."""
+
+    path: str
+
+    def write(self, data: bytes) -> None:
+        """Send, and wait until the kernel has taken all of it."""
+        ...
+
+    def read(self, most: int, seconds: float) -> bytes:
+        """Return up to `most` bytes; fewer, or none, when `seconds` are over."""
+        ...
+
+    def flush(self) -> None:
+        """Throw away what has been received and not been read."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the port; may be called twice."""
+        ...
+
+
+class GpioChip(NamedTuple):
+    """A GPIO controller; its label lasts (`pinctrl-rp1`), its number does not."""
+
+    path: str
+    label: str
+    lines: int
+
+
+class Line(NamedTuple):
+    """A GPIO line as the kernel lists it. `consumer` is who holds it, empty when it is free."""
+
+    chip: str
+    offset: int
+    name: str
+    consumer: str
+    output: bool
+    active_low: bool = False
+
+
+class Edge(NamedTuple):
+    """A change of an input line: its new physical level, and when, in nanoseconds of CLOCK_MONOTONIC."""
+
+    level: int
+    at_ns: int
+
+
+Bias = Literal["", "pull-up", "pull-down", "none"]
+
+
+class LineHandle(Protocol):
+    """A requested GPIO line; levels are physical, 0 or 1. Closing it gives the line back to the kernel.
+
+    `lost` counts the edges that were thrown away because nobody fetched them.
+    """
+
+    lost: int
+
+    def get(self) -> int:
+        """Read the level at the pin."""
+        ...
+
+    def set(self, level: int) -> None:
+        """Drive an output."""
+        ...
+
+    def edges(self, seconds: float) -> list[Edge]:
+        """Wait for edges of an input that was requested with them; none when the time is over."""
+        ...
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable with an edge."""
+        ...
+
+    def close(self) -> None:
+        """Give the line back; may be called twice."""
+        ...
+
+
 class Board(Protocol):
     """All of the hardware. Opening it touches nothing; each method touches what it names."""
 
@@ -77,8 +209,16 @@ class Board(Protocol):
         """
         ...
 
+    def put(self, path: str, text: str) -> None:
+        """Write a small file of the kernel's, such as one of `/sys/class/pwm`; raises as `text` does."""
+        ...
+
     def glob(self, pattern: str) -> list[str]:
         """List the kernel's files that match, sorted."""
+        ...
+
+    def may_open(self, path: str) -> bool:
+        """Tell whether this user may read and write a device file, without opening it."""
         ...
 
     def space(self, path: str) -> Space:
@@ -97,6 +237,46 @@ class Board(Protocol):
         """Return the one object of a bus. Raises DeviceMissing (saying how to enable it), NoPermission."""
         ...
 
+    def spi_nodes(self) -> list[SpiNode]:
+        """List the SPI device files."""
+        ...
+
+    def spi(self, bus: int, chip: int) -> SpiDevice:
+        """Return the one object of a chip select. Raises DeviceMissing, NoPermission."""
+        ...
+
+    def ports(self) -> list[Port]:
+        """List the serial ports that something may be wired to."""
+        ...
+
+    def serial(self, name: str, settings: SerialSettings) -> SerialPort:
+        """Open a serial port by its path or one of its names, exclusively.
+
+        Raises DeviceMissing, NoPermission, BusFault.
+        """
+        ...
+
+    def gpio_chips(self) -> list[GpioChip]:
+        """List the GPIO controllers."""
+        ...
+
+    def lines(self, chip: str) -> list[Line]:
+        """List the lines of a controller, named by its path or its label."""
+        ...
+
+    def line_in(
+        self, chip: str, offset: int, *, bias: Bias = "", edges: bool = False, debounce_us: int = 0
+    ) -> LineHandle:
+        """Request a line as an input; without bias and edges, one that is an output is taken as it is and stays one.
+
+        Raises DeviceMissing, NoPermission, BusFault (naming who holds it).
+        """
+        ...
+
+    def line_out(self, chip: str, offset: int, level: int) -> LineHandle:
+        """Request a line as an output that is driven to `level` at once. Raises as line_in does."""
+        ...
+
     def wired(self) -> Mapping[str, Wired]:
         """Return parts known to be wired without the owner's saying so, by sensor name."""
         ...
@@ -104,76 +284,3 @@ class Board(Protocol):
     def close(self) -> None:
         """Let go of every device file; may be called twice."""
         ...
-
-
-class I2CPart:
-    """One address on one bus: what a driver in tools/hw is handed."""
-
-    def __init__(self, bus: I2CBus, address: int, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Bind an address, 0x08 to 0x77, of a bus; `sleep` is how to wait for a conversion, in seconds."""
-        self.bus = bus
-        self.address = address
-        self.sleep = sleep
-
-    def write(self, *data: int) -> None:
-        """Write bytes in one transaction."""
-        self.bus.transfer(self.address, [Write(bytes(data))])
-
-    def read(self, length: int) -> bytes:
-        """Read bytes without naming a register."""
-        return self.bus.transfer(self.address, [Read(length)])[0]
-
-    def registers(self, first: int, length: int) -> bytes:
-        """Read consecutive registers from an 8-bit register address on, with a repeated start."""
-        return self.bus.transfer(self.address, [Write(bytes([first])), Read(length)])[0]
-
-
-class Quantity(NamedTuple):
-    """Something a part measures: unit and the range beyond which a value is not believed."""
-
-    unit: str
-    low: float
-    high: float
-
-
-QUANTITIES: dict[str, Quantity] = {
-    "temperature": Quantity("°C", -100, 200),
-    "humidity": Quantity("%", 0, 100),
-    "pressure": Quantity("hPa", 10, 12_000),
-    "light": Quantity("lx", 0, 250_000),
-    "voltage": Quantity("V", -1000, 1000),
-    "current": Quantity("A", -1000, 1000),
-    "power": Quantity("W", -100_000, 100_000),
-    "co2": Quantity("ppm", 0, 100_000),
-    "distance": Quantity("m", 0, 1000),
-    "fan": Quantity("rpm", 0, 100_000),
-}
-
-
-class Reading(NamedTuple):
-    """One value of one sensor, or why there is none.
-
-    `value` is in the unit that QUANTITIES gives for `quantity`.
-    `inside` marks a sensor of the board itself, such as its processor's temperature.
-    """
-
-    sensor: str
-    quantity: str
-    value: float | None
-    source: str
-    problem: str = ""
-    inside: bool = False
-
-    @property
-    def unit(self) -> str:
-        """The unit of the value."""
-        return QUANTITIES[self.quantity].unit
-
-
-def believed(reading: Reading) -> Reading:
-    """Return the reading, or the same without its value when that is outside what is physically believable."""
-    limits = QUANTITIES[reading.quantity]
-    if reading.value is None or limits.low <= reading.value <= limits.high:
-        return reading
-    problem = f"implausible value {reading.value:g} {limits.unit}: check the wiring and the sensor"
-    return reading._replace(value=None, problem=problem)

@@ -31,11 +31,12 @@ Mark = Literal["good", "note", "bad"]
 
 
 class Row(NamedTuple):
-    """One thing about the board: `bad` is to be mended, a `note` is good to know."""
+    """One thing that was looked at: `bad` is to be mended, a `note` is good to know; `mend` is what to do about it."""
 
     mark: Mark
     what: str
     how: str
+    mend: str = ""
 
 
 def status(board: Board, now: datetime, home: str) -> list[Row]:
@@ -56,7 +57,7 @@ def status(board: Board, now: datetime, home: str) -> list[Row]:
 def model(board: Board) -> str:
     """Name the board from its device tree or firmware tables."""
     for path in ("/proc/device-tree/model", "/sys/class/dmi/id/product_name"):
-        if text := _try(board, path).strip("\0 "):
+        if text := read(board, path).strip("\0 "):
             return text
     return "unknown (no device tree and no DMI name)"
 
@@ -80,21 +81,21 @@ def throttled(word: int) -> list[str]:
 def _power(board: Board) -> Row:
     what = "power and throttling"
     for path in board.glob("/sys/devices/platform/soc*/soc*:firmware/get_throttled"):
-        text = _try(board, path)
+        text = read(board, path)
         if re.fullmatch(r"(0x)?[0-9a-fA-F]{1,8}", text):
             word = int(text, 16)
             if flags := throttled(word):
                 return Row("bad" if word & _HARMFUL_NOW else "note", what, "; ".join(flags))
             return Row("good", what, "good: no under-voltage and no throttling since boot")
     for path in board.glob("/sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
-        if _try(board, path.removesuffix("in0_lcrit_alarm") + "name") == "rpi_volt":
-            low = _try(board, path) == "1"
+        if read(board, path.removesuffix("in0_lcrit_alarm") + "name") == "rpi_volt":
+            low = read(board, path) == "1"
             return Row("bad", what, "under-voltage") if low else Row("good", what, "good: no under-voltage alarm")
     return Row("note", what, "not available: not a Raspberry Pi, or its firmware interface is hidden")
 
 
 def _memory(board: Board) -> str:
-    table = dict(re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", _try(board, "/proc/meminfo"), re.MULTILINE))
+    table = dict(re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", read(board, "/proc/meminfo"), re.MULTILINE))
     if "MemTotal" not in table or "MemAvailable" not in table:
         return ""
     total, free = int(table["MemTotal"]) // 1024, int(table["MemAvailable"]) // 1024
@@ -114,12 +115,12 @@ def _disk(board: Board, home: str) -> Row:
 
 
 def _load(board: Board) -> str:
-    found = re.match(r"([0-9.]{1,12}) ([0-9.]{1,12}) ([0-9.]{1,12})(?!\S)", _try(board, "/proc/loadavg"))
+    found = re.match(r"([0-9.]{1,12}) ([0-9.]{1,12}) ([0-9.]{1,12})(?!\S)", read(board, "/proc/loadavg"))
     return f"{' '.join(found.groups())} (1, 5 and 15 minutes)" if found else ""
 
 
 def _uptime(board: Board) -> str:
-    found = re.match(r"[0-9]{1,12}(?=[.\s]|$)", _try(board, "/proc/uptime"))
+    found = re.match(r"[0-9]{1,12}(?=[.\s]|$)", read(board, "/proc/uptime"))
     return duration(int(found[0])) if found else ""
 
 
@@ -139,7 +140,8 @@ def lines(rows: list[Row]) -> Iterator[str]:
     return (f"{row.what}: {row.how}" for row in rows)
 
 
-def _try(board: Board, path: str) -> str:
+def read(board: Board, path: str) -> str:
+    """Read a small file of the kernel's, nothing when that cannot be."""
     try:
         return board.text(path)
     except HardwareError:

@@ -4,17 +4,21 @@ Formats: kernel documents Documentation/ABI/testing/sysfs-class-thermal, Documen
 Documentation/ABI/testing/sysfs-bus-iio, Documentation/w1/slaves/w1_therm.rst.
 """
 
+import math
 import re
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from picoclaw.errors import DeviceMissing, HardwareError
-from picoclaw.hw.board import Board, Reading, believed
+from picoclaw.hw.board import Board
+from picoclaw.hw.reading import Reading, Wired, believed
 
 _INSIDE = re.compile(
     r"cpu|soc|gpu|pkg|acpi|core|nvme|wifi|pmic|rp1|drivetemp|bcm|thermal|k10temp|volt|zone", re.IGNORECASE
 )
 _W1_MIRROR = "w1_slave_temp"  # w1_therm's hwmon face of the same part, without a name of its own
+_W1 = "/sys/bus/w1/devices"
 _POWER_ON_MILLI = 85_000
 _DISCONNECTED_MILLI = -127_000
 _PROCESSED_ALONE = "current"  # in_currentX_raw: "if no offset or scale is present, [...] processed", in milliamps
@@ -29,6 +33,8 @@ class KernelSensor(NamedTuple):
     factor: float
     inside: bool
     raw: bool = False
+    channel: str = ""
+    limits: tuple[float, float] | None = None
 
     @property
     def source(self) -> str:
@@ -44,13 +50,29 @@ def sensors(board: Board) -> list[KernelSensor]:
     return list(_unique(found))
 
 
-def read(board: Board, sensor: KernelSensor) -> Reading:
-    """Read one value; a failure becomes a Reading that says what is wrong."""
+def bound(board: Board, part: Wired, known: list[KernelSensor]) -> list[KernelSensor]:
+    """Return those of the known sensors that a kernel driver reads from this very part."""
+    device = f"i2c/devices/{part.bus}-{part.address:04x}" if part.address else f"spi/devices/spi{part.bus}.{part.chip}"
+    if part.port:
+        return [sensor for sensor in known if sensor.path.startswith(f"{_W1}/{part.port}/")]
+    faces = [*board.glob(f"/sys/bus/{device}/iio:device*"), *board.glob(f"/sys/bus/{device}/hwmon/hwmon*")]
+    names = {face.rpartition("/")[2] for face in faces}
+    return [sensor for sensor in known if sensor.source.rpartition("/")[2] in names]
+
+
+def read(board: Board, sensor: KernelSensor, name: str = "") -> Reading:
+    """Read one value; a failure becomes a Reading that says what is wrong.
+
+    `name` is the owner's, for a part that the owner has named; its channels are told apart then.
+    """
+    empty = Reading(sensor.name, sensor.quantity, None, sensor.source, inside=sensor.inside)
+    if name:
+        empty = empty._replace(sensor=name, channel=sensor.channel)
     try:
         value = _value(board, sensor)
     except (HardwareError, ValueError) as error:
-        return Reading(sensor.name, sensor.quantity, None, sensor.source, str(error), inside=sensor.inside)
-    return believed(Reading(sensor.name, sensor.quantity, value, sensor.source, inside=sensor.inside))
+        return empty._replace(problem=str(error))
+    return believed(empty._replace(value=value, at=time.time()), sensor.limits)
 
 
 def _value(board: Board, sensor: KernelSensor) -> float:
@@ -135,8 +157,11 @@ def _hwmon(board: Board, mirrored: set[str]) -> Iterator[KernelSensor]:
             continue
         quantity, factor = _HWMON[kind[0]]
         label = _label(board, path.removesuffix("_input") + "_label")
+        if chip in _SHUNTS and file == "in0_input":  # in1 is the bus (Documentation/hwmon/ina2xx.rst)
+            label = label or "shunt"
         name = f"{chip} {label}".strip()
-        yield KernelSensor(name, quantity, path, factor, inside=bool(_INSIDE.search(chip)))
+        channel = label or file[len(kind[0]) :].removesuffix("_input").removeprefix("1")
+        yield KernelSensor(name, quantity, path, factor, bool(_INSIDE.search(chip)), channel=channel)
 
 
 _IIO = {
@@ -148,11 +173,20 @@ _IIO = {
     "in_current": ("current", 1e-3),
     "in_power": ("power", 1e-3),
     "in_concentration_co2": ("co2", 1e4),
+    "in_concentration_voc": ("tvoc", 1e7),
     "in_distance": ("distance", 1.0),
+    "in_resistance": ("resistance", 1.0),
+    "in_accel": ("acceleration", 1.0),
+    "in_anglvel": ("rotation", math.degrees(1)),
+    "in_massconcentration": ("dust", 1.0),
 }
 
 
 _CHANNEL = re.compile(r"(in_[a-z]+)(\d*)((?:_[a-z0-9]+)*?)_(raw|input)")
+# Drivers that leave the ABI document: bme680_core.c gives % for milli-%, sgp30.c parts of one for percent.
+_QUIRKS = {("bme680", "humidity"): 1.0, ("sgp30", "co2"): 1e6, ("sgp30", "tvoc"): 1e9}
+_FAR_REACHING = {"maxim_thermocouple", "max31855", "max31855k", "max31856", "max31865", "max6675", "mcp9600"}
+_SHUNTS = {"ina209", "ina219", "ina220", "ina226", "ina230", "ina231"}
 _MEMORY = ("_peak", "_trough", "_mean")  # what was, not what is
 
 
@@ -168,13 +202,20 @@ def _iio(board: Board) -> Iterator[KernelSensor]:
         if stem not in _IIO or (form == "raw" and board.glob(path[:-3] + "input")):
             continue
         quantity, factor = _IIO[stem]
-        chip = _label(board, f"{folder}/label") or _label(board, f"{folder}/name") or "iio"
-        name = " ".join([chip, *number.split(), *modifier.split("_")[1:]])
-        yield KernelSensor(name, quantity, path, factor, inside=False, raw=form == "raw")
+        driver = _label(board, f"{folder}/name") or "iio"
+        chip = _label(board, f"{folder}/label") or driver
+        channel = " ".join([*number.split(), *modifier.split("_")[1:]])
+        if driver in _SHUNTS and quantity == "voltage":  # ina2xx-adc.c: channel 0 is the shunt, 1 the bus
+            channel = "shunt" if number == "0" else ""
+        factor = _QUIRKS.get((driver, quantity), factor)
+        if (driver, stem, form) == ("sgp40", "in_resistance", "raw"):  # ticks, which its driver gives no scale
+            quantity, form = "raw", "input"
+        reach = (-270.0, 1800.0) if driver in _FAR_REACHING and quantity == "temperature" else None
+        yield KernelSensor(f"{chip} {channel}".strip(), quantity, path, factor, False, form == "raw", channel, reach)
 
 
 def _onewire(board: Board) -> Iterator[KernelSensor]:
-    for path in board.glob("/sys/bus/w1/devices/*-*/temperature"):
+    for path in board.glob(f"{_W1}/*-*/temperature"):
         name = path.split("/")[-2]
         yield KernelSensor(name, "temperature", path, 1e-3, inside=False)
 

@@ -15,7 +15,9 @@ from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-_TOOLS = {"i2c"}  # files of tools/hw that are no chip's driver
+_TOOLS = {"i2c", "spi", "serial", "gpio"}  # files of tools/hw that are no chip's driver
+ROUTES = {"i2c": "ADDRESSES", "spi": "SPI", "serial": "SERIAL", "onewire": "FAMILIES"}
+"""The kinds of bus, and the table in a driver file that says how its part is reached on one."""
 _FIRST_ADDRESS, _LAST_ADDRESS = 0x08, 0x77
 BROKEN = (
     *(ImportError, SyntaxError, AttributeError, NameError, TypeError, ValueError, AssertionError, struct.error),
@@ -43,20 +45,30 @@ def load(name: str, where: Sequence[Path]) -> ModuleType:
 
 
 def chip(name: str, where: Sequence[Path]) -> ModuleType:
-    """Load the driver of a chip: a module with `read(part)` and at least one address in `ADDRESSES`.
+    """Load the driver of a chip: a module with `read(part)` and the table of one of ROUTES.
 
     Raises ConfigError naming the file and what is missing in it.
     """
     module = load(name, where)
     if not callable(getattr(module, "read", None)):
         raise ConfigError(f"{module.__file__} is not the driver of a chip: it has no function read(part)")
-    addresses = getattr(module, "ADDRESSES", None)
+    if not any(hasattr(module, attribute) for attribute in ROUTES.values()):
+        tables = ", ".join(f"{table} ({bus})" for bus, table in ROUTES.items())
+        raise ConfigError(f"{module.__file__} is not the driver of a chip: it needs one table of {tables}")
+    addresses = getattr(module, "ADDRESSES", (_FIRST_ADDRESS,))
     if not (isinstance(addresses, tuple | list) and addresses and all(map(_is_address, addresses))):
         raise ConfigError(
             f"{module.__file__} is not the driver of a chip: it needs ADDRESSES, a tuple of the 7-bit addresses"
             " (0x08 to 0x77) that the part can have, the usual one first"
         )
+    options = getattr(module, "OPTIONS", {})
+    if not isinstance(options, dict) or not all(map(_is_option, options.values())):
+        raise ConfigError(f"OPTIONS in {module.__file__} must be names with three numbers: (usual, lowest, highest)")
     return module
+
+
+def _is_option(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 3 and all(isinstance(number, int | float) for number in value)
 
 
 def names(where: Sequence[Path]) -> list[str]:

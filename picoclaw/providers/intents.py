@@ -25,14 +25,14 @@ class Intents:
 
     def answers(self, text: str) -> bool:
         """Whether the text asks for a tool that this provider knows; small talk does not count."""
-        match = self.match(text)
+        match = self.match(text, ())
         return match is not None and bool(match.tool)
 
-    def match(self, text: str) -> Match | None:
-        """What a user's message means, without the block that tells a model the time."""
+    def match(self, text: str, offered: Collection[Any] | None = None) -> Match | None:
+        """What a user's message means, without the block that tells a model the time; `offered` as in Matcher.match."""
         _, closed, rest = text.partition("</moment>") if text.lstrip().startswith("<moment>") else ("", "", "")
         clean = rest if closed else text
-        return self._matcher.match(clean.encode("utf-8", "replace").decode().translate(_CONTROL))
+        return self._matcher.match(clean.encode("utf-8", "replace").decode().translate(_CONTROL), offered)
 
     def events(self, request: Request) -> Iterator[Event]:
         """One tool call, or one text."""
@@ -43,8 +43,8 @@ class Intents:
             yield Text(self._result(request.messages))
             yield End("stop", Usage())
             return
-        match = self.match(last.text) if last.role == "user" else None
         offered = {tool.get("name") for tool in request.tools}
+        match = self.match(last.text, offered) if last.role == "user" else None
         if match and match.tool in offered and not match.missing:
             yield ToolCall(f"intent-{len(request.messages)}", match.tool, match.arguments)
             yield End("tool_calls", Usage())
@@ -73,7 +73,7 @@ class Intents:
             return _fill(self._matcher.say["failed"], {"result": newest.removeprefix("error: ")})
         asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
         called = {call.name for message in messages for call in message.calls if call.id == messages[-1].call_id}
-        match = self.match(asked)
+        match = self.match(asked, called)
         if match is None or match.tool not in called:
             return newest
         return _fill(match.answer, {**match.arguments, "result": newest})

@@ -3,7 +3,7 @@
 Only grammar is here. Words, templates and examples are data that the owner can change.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count, islice
 from typing import Any, NamedTuple
@@ -94,7 +94,7 @@ class Matcher:
     def _nearest(self) -> Nearest:
         """Weighed when the first sentence comes that no template fits."""
         intents = self._book.intents
-        examples = {name: intent.examples for name, intent in intents.items()}
+        examples = {name: intent.examples for name, intent in intents.items() if intent.examples}
         return Nearest(self._vocabulary, examples, {name: intent.tool for name, intent in intents.items()})
 
     @cached_property
@@ -108,8 +108,11 @@ class Matcher:
     def _mended(self, word: str) -> str:
         return self._speller.fix(word)
 
-    def match(self, text: str) -> Match | None:
-        """What `text` means, or None: no template fits it and no example is near enough."""
+    def match(self, text: str, offered: Collection[Any] | None = None) -> Match | None:
+        """What `text` means, or None: no template fits it and no example is near enough.
+
+        `offered` are the tools there are; without it, nothing that acts is understood.
+        """
         s = Sentence(text, self._book.words)
         if not s.words:
             return None
@@ -117,23 +120,36 @@ class Matcher:
         polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
         begins, ends = self._core(s, polite)
         walk = Walk(self._reader, self._vocabulary, s, ends, polite)
-        fits = self._fits(s, walk, begins)
+        fits = self._fits(s, walk, begins, offered)
+        if offered is not None and ("?" not in s.raw or s.holds(self._book.words["requests"])):
+            fits += self._fits(s, Walk(self._reader, self._vocabulary, s, ends[:1], {}), begins[:1], acts=True)
         if not fits and stem(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
             later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
             questions = [i for i in later if self._after(s, self._book.words["questions"], i)]
-            fits = self._fits(s, walk, questions, whole=True)
+            fits = self._fits(s, walk, questions, offered, whole=True)
         if fits:
             return max(fits, key=lambda fit: (not fit[0].missing, fit[1], not fit[0].tool))[0]
         if len(s.words) > MAX_CLASSIFIED or s.holds(self._book.words["negations"]):
             return None
         return self._classify(s, begins[-1], ends[-1])
 
-    def _fits(self, s: Sentence, walk: Walk, begins: Sequence[int], *, whole: bool = False) -> list[tuple[Match, int]]:
+    def _fits(
+        self,
+        s: Sentence,
+        walk: Walk,
+        begins: Sequence[int],
+        offered: Collection[Any] | None = None,
+        *,
+        whole: bool = False,
+        acts: bool = False,
+    ) -> list[tuple[Match, int]]:
         """What templates make of the words from one of `begins` on, and how well; `whole`: none with free text."""
         found = []
         for i in begins:
             for template in self._starting(s.words[i]):
                 intent = self._book.intents[template.intent]
+                if intent.acts != acts or (intent.only and intent.tool not in (offered or ())):
+                    continue
                 if (not whole or (intent.tool and not _texts(intent))) and (fit := walk.fit(template.edges, i, {})):
                     found.append((self._finish(intent, fit[1], 1.0, "template"), fit[0]))
         return found

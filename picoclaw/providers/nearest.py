@@ -1,12 +1,12 @@
 """Finds the example sentences that are nearest to a text, by the words and neighbouring pairs they share."""
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-
-from picoclaw.providers.sentence import ADDRESS, is_file
+from typing import Any
 
 # Tuned on tests/data/intents_dev.json and on leaving out each example in turn.
 UNKNOWN = 0.45  # how much a word that no example holds counts
@@ -21,6 +21,9 @@ LEAN = 0.2
 SMOOTH = 0.3
 SOFT = 3.0
 MAX_TYPO, LONG, FAR = 16, 8, 9
+
+ADDRESS = re.compile(r"0x[0-9a-f]{1,4}")
+_FILE = re.compile(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
 
 _ENDINGS = {"s": ("ings", "ies", "es", "s"), "g": ("ing",), "d": ("ed",), "e": ("e",), "y": ("y",)}
 
@@ -213,6 +216,23 @@ class Speller:
         least = min(steps, default=(FAR, ""))[0]
         best = {self._vocabulary[key]: key for taken, key in steps if taken == least}
         return best.popitem()[1] if least < FAR and len(best) == 1 else word
+
+
+def is_file(word: str, names: Collection[str]) -> bool:
+    """Whether a word is a file's name: it has an ending, or is a path to one of `names`, which need none."""
+    _, slash, name = word.rpartition("/")
+    return bool(_FILE.fullmatch(word)) or bool(slash and name in names)
+
+
+def amount(text: str, numbers: Mapping[str, Any]) -> float:
+    """What digits or words in `numbers` count; 0 for two words that make no number, as "five ten" do not."""
+    if text in numbers or text[0].isdigit():
+        return float(numbers.get(text, text))
+    head, _, tail = text.partition(" ")
+    first, second = numbers.get(head, 0), numbers.get(tail, 0)
+    if second == 100:
+        return float(first * second)
+    return float(first + second) if first % 10 == 0 < second < 10 < first < 100 else 0.0
 
 
 def _steps(word: str, key: str) -> int:

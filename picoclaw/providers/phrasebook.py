@@ -14,10 +14,10 @@ Data = Mapping[str, Any]
 _PIECE = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _MARKS = frozenset("()[]{}<|")
 _TOP = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
-_INTENT = ("tool", "arguments", "defaults", "ask", "answer", "hints", "templates", "examples")
+_INTENT = ("tool", "arguments", "defaults", "ask", "answer", "hints", "acts", "only", "templates", "examples")
 _SLOT = ("kind", "as", "like", "values", "never", "after", "before", "drop", "part", "whole")
 _SAY = ("no_model", "unreachable", "no_tool", "failed")
-_MOODS = ("polite", "questions", "acts", "ends", "tells", "verbs", "past", "here", "general")
+_MOODS = ("polite", "questions", "acts", "ends", "tells", "verbs", "past", "here", "general", "requests")
 _TIMES = ("calendar", "at", "on", "joins", "within", "to", "halves", "from_now", "oclock")
 _LISTS = ("ignore", "lead", "wonder", "tail", "negations", "filenames", "mend", "ordinary", *_MOODS, *_TIMES)
 _NUMERIC = ("numbers", "units", "offsets", "hours")
@@ -25,7 +25,10 @@ _TABLES = (*_NUMERIC, "expand", "days", "parts")
 
 
 class Intent(NamedTuple):
-    """One thing a sentence can mean. Without a tool its answer is said as it stands."""
+    """One thing a sentence can mean. Without a tool its answer is said as it stands.
+
+    `acts`: it moves something, so only a whole sentence means it; `only`: where its tool is offered.
+    """
 
     name: str
     tool: str
@@ -36,6 +39,8 @@ class Intent(NamedTuple):
     hints: bool
     slots: dict[str, Slot]
     examples: list[str]
+    acts: bool = False
+    only: bool = False
 
 
 class Edges(list[tuple[str | Slot, Any]]):
@@ -161,7 +166,8 @@ class Book:
         kind = value.get("kind", old.kind)
         if kind not in SLOT_KINDS:
             raise self._wrong(key, f"unknown kind '{kind}'", f"use one of {', '.join(sorted(SLOT_KINDS))}")
-        values = {**self._slots.get(value.get("like", ""), old).values, **old.values}
+        like = self._slots.get(value.get("like", ""), old)
+        values = {**like.values, **old.values}
         for meaning, words in self._table("values", value, within=f"{key}.").items():
             spoken = self._split(f"{key}.values.{meaning}", words)
             values |= dict.fromkeys(spoken, "" if meaning == "any" else meaning)
@@ -174,9 +180,9 @@ class Book:
             name=value.get("as", old.name),
             kind=kind,
             values=values,
-            never=old.never | lists["never"],
+            never=old.never | like.never | lists["never"],
             after=old.after | lists["after"],
-            before=old.before | lists["before"],
+            before=old.before | like.before | lists["before"],
             drop=old.drop | lists["drop"],
             part=value.get("part", old.part),
             whole=value.get("whole", old.whole) is True,
@@ -197,6 +203,8 @@ class Book:
             slots=old.slots,
             examples=old.examples
             + [line.lower() for line in self._lines(f"{key}.examples", value.get("examples", ""))],
+            acts=value.get("acts", old.acts) is True,
+            only=value.get("only", old.only) is True,
         )
         self._expect(f"{key}.tool", intent.tool, str)
         self._expect(f"{key}.answer", intent.answer, str)

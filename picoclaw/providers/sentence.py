@@ -5,21 +5,26 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from picoclaw.providers.nearest import ADDRESS, amount, is_file
+
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
-SLOT_KINDS = frozenset({"address", "choice", "dir", "file", "folder", "name", "number", "text", "time"})
+SLOT_KINDS = frozenset(
+    {"address", "choice", "dir", "file", "folder", "label", "name", "number", "percent", "seconds", "text", "time"}
+)
 
 Words = Mapping[str, Mapping[str, Any]]
 Found = dict[str, Any]
 Hit = tuple[Any, int]
 
-ADDRESS = re.compile(r"0x[0-9a-f]{1,4}")
-FILE = re.compile(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
 _WORD = re.compile(r"[^\s,;!?\"()\[\]{}<>*`“”„…]+")
 _GLUED = re.compile(r"(\d+(?:[.:]\d+)?)([a-z]+)")
 _DIGITS = re.compile(r"\d{1,9}", re.ASCII)
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent)(?= |$)", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _JOINTS = frozenset({"and", "&", "plus"})
 _CLAUSE = frozenset(",.;:!?")
+_SIGNS = frozenset("+-|=")
 _TRIM = " \t\r\n.,;:?\"'“”"
 
 
@@ -43,9 +48,8 @@ class Sentence:
     def __init__(self, raw: str, words: Words) -> None:
         """Short forms ("what's", "90s", "half-past") become several words with one origin."""
         self.raw, self.words = raw, list[str]()
-        self._starts: list[int] = []
+        self.starts: list[int] = []
         self._hits: dict[tuple[int, int], Hit | None] = {}
-        self._held: dict[int, bool] = {}
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
         for found in _WORD.finditer(raw[:MAX_CHARS]):
             word = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
@@ -59,24 +63,25 @@ class Sentence:
             else:
                 parts = [word] if word else []
             self.words += parts
-            self._starts += [found.start()] * len(parts)
+            self.starts += [found.start()] * len(parts)
         del self.words[MAX_WORDS:]
+        self.spelt = tuple(self.words)
         self.asks = raw.rstrip()[-1:] == "?"
 
     def respell(self, known: Collection[str], fix: Callable[[str], str]) -> None:
         """Mend the words that are not known, but for names; what was written stays as it is for free text."""
         for i, word in enumerate(self.words):
-            if word not in known and word.isalpha() and not (i and self.raw[self._starts[i]].isupper()):
+            if word not in known and word.isalpha() and not (i and self.raw[self.starts[i]].isupper()):
                 self.words[i] = fix(word)
 
     def text(self, first: int, end: int) -> str:
         """The words from `first` up to `end` as they were written; the last word brings all that follows."""
-        stop = self._starts[end] if end < len(self.words) else len(self.raw)
-        return self.raw[self._starts[first] : stop].strip(_TRIM)
+        stop = self.starts[end] if end < len(self.words) else len(self.raw)
+        return self.raw[self.starts[first] : stop].strip(_TRIM)
 
     def after_comma(self, i: int) -> bool:
         """Whether word `i` begins a new clause."""
-        return 0 < i < len(self.words) and self.raw[: self._starts[i]].rstrip()[-1:] in _CLAUSE
+        return 0 < i < len(self.words) and self.raw[: self.starts[i]].rstrip()[-1:] in _CLAUSE
 
     def longest(self, table: Mapping[str, Any], i: int) -> Hit | None:
         """The value of the longest phrase of `table` that stands at word `i`, and where it ends."""
@@ -94,9 +99,7 @@ class Sentence:
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether any phrase of `table` occurs."""
-        if id(table) not in self._held:
-            self._held[id(table)] = any(self._longest(table, i) for i in range(len(self.words)))
-        return self._held[id(table)]
+        return any(self.longest(table, i) for i in range(len(self.words)))
 
 
 class Reader:
@@ -105,21 +108,11 @@ class Reader:
     def __init__(self, words: Words) -> None:
         """`words`: the tables of numbers, units and times of day."""
         self._words = words
-        self._kinds = {
-            "address": self._address,
-            "choice": self._choice,
-            "dir": self._dir,
-            "file": self._file,
-            "folder": self._folder,
-            "name": self._name,
-            "number": self._number,
-            "text": self._text,
-            "time": self._time,
-        }
 
     def read(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         """Every reading of `slot` that begins at word `i`."""
-        return self._kinds[slot.kind](slot, s, i) if i < len(s.words) else iter(())
+        reader: Callable[[Slot, Sentence, int], Iterator[Hit]] = getattr(self, f"_{slot.kind}")
+        return reader(slot, s, i) if i < len(s.words) else iter(())
 
     @staticmethod
     def _text(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
@@ -148,6 +141,17 @@ class Reader:
             if foreign or word in slot.never or word in self._words["polite"] or not word[0].isalnum():
                 return  # "in Berlin" is no place of the owner's
             yield s.text(i, end).lower(), end
+
+    @staticmethod
+    def _label(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """A name of the owner's, never mended: "grow light 2" is grow_light_2. `before`, if given, has its noun."""
+        for end in range(i + 1, min(i + 3, len(s.words)) + 1):
+            words = s.spelt[i:end]
+            if words[-1] in slot.never or not words[0][0].isalpha() or not _LABEL.fullmatch(words[-1]):
+                return
+            noun = words[-1] if len(words) == 1 or not words[-1].isdigit() else words[-2]
+            if not slot.before or noun in slot.before or not noun.isalpha():
+                yield "_".join(words), end
 
     def _file(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         if is_file(s.words[i], self._words["filenames"]):
@@ -196,12 +200,6 @@ class Reader:
     def _whole(self) -> dict[str, int]:
         return {word: value for word, value in self._words["numbers"].items() if isinstance(value, int)}
 
-    def _amount(self, text: str) -> float:
-        numbers = self._words["numbers"]
-        if text in numbers:
-            return float(numbers[text])
-        return float(text) if text[0].isdigit() else float(sum(numbers[word] for word in text.split()))
-
     @cached_property
     def _span(self) -> re.Pattern[str]:
         joins, numbers, halves, units, later = (
@@ -220,15 +218,27 @@ class Reader:
             rf"(?:{inside}) (?P<n>\d{{1,3}}|{numbers})(?=$| (?:{_either(self._words['to'])})(?: |$))", re.ASCII
         )
 
+    def _seconds(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """How long: "90 s", "half an hour"; with none of the words in `never`, which tell when."""
+        for value, end in self._time(slot, s, i):
+            if "at_seconds" in value and s.raw[s.starts[i]] not in _SIGNS and slot.never.isdisjoint(s.words[i:end]):
+                yield value["at_seconds"], end
+
+    def _percent(self, _slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        found = _PERCENT.match(" ".join(s.words[i : i + 4]))
+        value = amount(found[1], self._words["numbers"]) if found and s.raw[s.starts[i]] not in _SIGNS else 0.0
+        if found and value:
+            yield f"{value:g}", i + len(found[0].split())
+
     def _duration(self, tail: str, _part: str) -> tuple[Found, int]:
         """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
         seconds, end = 0.0, 0
         while found := self._span.match(tail, end):
             halves = bool(found["before"]) + bool(found["after"])
-            seconds += (self._amount(found["n"]) + halves / 2) * self._words["units"][found["unit"]]
+            seconds += (amount(found["n"], self._words["numbers"]) + halves / 2) * self._words["units"][found["unit"]]
             end = found.end()
         if not end and (bare := self._bare.match(tail)):  # "in 20" is minutes
-            seconds, end = self._amount(bare["n"]) * 60, bare.end()
+            seconds, end = amount(bare["n"], self._words["numbers"]) * 60, bare.end()
         return ({"at_seconds": int(seconds) if seconds.is_integer() else seconds} if seconds else {}), end
 
     @cached_property
@@ -262,7 +272,7 @@ class Reader:
         half, clock = self._words["parts"].get(found.get("part", part), ("", "09:00"))
         hour = self._words["hours"].get(found.get("fixed", ""))
         if hour is None and "hour" in found:
-            hour = _of_day(int(self._amount(found["hour"])), half, exact="minute" in found)
+            hour = _of_day(int(amount(found["hour"], self._words["numbers"])), half, exact="minute" in found)
         if hour is not None:
             minutes = hour * 60 + int(found.get("minute", ":0")[1:])
             minutes += self._words["offsets"].get(found.get("past", "").strip(), 0)
@@ -285,9 +295,3 @@ def _of_day(hour: int, half: str, *, exact: bool) -> int:
 
 def _either(table: Mapping[str, Any]) -> str:
     return "|".join(re.escape(phrase) for phrase in sorted(table, key=len, reverse=True)) or r"(?!)"
-
-
-def is_file(word: str, names: Collection[str]) -> bool:
-    """Whether a word is a file's name: it has an ending, or is a path to one of `names`, which need none."""
-    _, slash, name = word.rpartition("/")
-    return bool(FILE.fullmatch(word)) or bool(slash and name in names)

@@ -1,51 +1,42 @@
 """`sensor_list` and `sensor_read`: what is measured here, in numbers with units, and how the board itself is."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Literal
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated
 
 from picoclaw.errors import ToolError
-from picoclaw.hw import health, kernel, parts
-from picoclaw.hw.board import QUANTITIES, Board, Reading, Wired
+from picoclaw.hw import health, parts, survey
+from picoclaw.hw.board import Board
+from picoclaw.hw.reading import QUANTITIES, Reading, Wired, worded
 from picoclaw.messages import Caller
+from picoclaw.schedule import duration
+from picoclaw.schema import nearest
 from picoclaw.tools.toolset import tool
-
-QuantityName = Literal[
-    "",
-    "temperature",
-    "humidity",
-    "pressure",
-    "light",
-    "voltage",
-    "current",
-    "power",
-    "co2",
-    "distance",
-    "fan",
-]
 
 
 class Sensors:
     """Sensors that the kernel reads, and parts that a driver of ours reads over a bus."""
 
-    def __init__(
-        self, board: Board, wired: Mapping[str, Wired], driver: Callable[[str], parts.Driver], home: str
-    ) -> None:
-        """`wired` by the owner's names; `driver(part)` gives the read function of tools/hw/PART.py."""
+    def __init__(self, board: Board, wired: Mapping[str, Wired], drivers: parts.Drivers, home: str) -> None:
+        """`wired` by the owner's names; looked up anew each time, because parts are added."""
         self._board = board
         self._wired = wired
-        self._driver = driver
+        self._drivers = drivers
         self._home = home
 
     @tool(effect="read")
     def sensor_list(self) -> str:
         """List the sensors and what each measures."""
-        rows = [f"{name}: {parts.place(part)}" for name, part in self._wired.items()]
-        rows += [f"{s.name}: {s.quantity} ({s.source})" for s in kernel.sensors(self._board)]
+        found = survey.sensors(self._board, self._wired)
+        rows = [f"{s.name}: {'' if s.part else s.kernel[0].quantity + ' '}{_placed(s)}" for s in found]
         return "\n".join(rows) or _NO_SENSOR
 
     @tool(effect="read")
-    def sensor_read(self, sensor: Annotated[str, "its name; empty: all"] = "", quantity: QuantityName = "") -> str:
+    def sensor_read(
+        self, sensor: Annotated[str, "its name; empty: all"] = "", quantity: Annotated[str, "such as humidity"] = ""
+    ) -> str:
         """Measure now; gives values with units."""
+        quantity = _known_quantity(quantity)
         wanted: set[str] = {quantity} if quantity else set()
         if sensor.strip().lower() in QUANTITIES:  # what small models write there
             sensor, wanted = "", wanted | {sensor.strip().lower()}
@@ -54,9 +45,10 @@ class Sensors:
             readings = [r for r in readings if not r.inside] or readings
         if not readings:
             raise ToolError(self._nothing(sensor, " or ".join(sorted(wanted))))
+        rows = "\n".join(_lines(readings, time.time()))
         if all(r.value is None for r in readings):
-            raise ToolError("\n".join(_lines(readings)))
-        return "\n".join(_lines(readings))
+            raise ToolError(rows)
+        return rows
 
     @tool(effect="read")
     def board_status(self, caller: Caller) -> str:
@@ -64,15 +56,16 @@ class Sensors:
         return "\n".join(health.lines(health.status(self._board, caller.now, self._home)))
 
     def _readings(self, sensor: str, quantity: str) -> Iterable[Reading]:
-        for name, part in self._wired.items():
-            if _meant(sensor, name, part.part):
-                yield from parts.measure(self._board, name, part, self._driver, quantity or "temperature")
-        for known in kernel.sensors(self._board):
-            if _meant(sensor, known.name, known.source):
-                yield kernel.read(self._board, known)
+        known = survey.sensors(self._board, self._wired)
+        meant = [s for s in known if s.name == sensor.strip()]
+        meant = meant or [s for s in known if _meant(sensor, s.name, s.part.part if s.part else s.source)]
+        for found in meant:
+            ours = self._drivers.quantities(found.part) if found.part and not found.kernel else []
+            if not quantity or not ours or quantity in ours:  # what cannot answer need not be woken
+                yield from survey.read(self._board, self._drivers, found, quantity or "temperature")
 
     def _nothing(self, sensor: str, quantity: str) -> str:
-        names = [*self._wired, *dict.fromkeys(s.name for s in kernel.sensors(self._board))]
+        names = list(dict.fromkeys(found.name for found in survey.sensors(self._board, self._wired)))
         if not names:
             return _NO_SENSOR
         what = f"no sensor {sensor!r}" if sensor else "no sensor"
@@ -85,24 +78,39 @@ _NO_SENSOR = (
 )
 
 
+def _placed(found: survey.Found) -> str:
+    return found.source if found.part else f"({found.source})"
+
+
+def _known_quantity(asked: str) -> str:
+    quantity = asked.strip().lower()
+    if quantity and quantity not in QUANTITIES:
+        raise ToolError(f"there is no quantity {asked!r}{nearest(quantity, QUANTITIES)}")
+    return quantity
+
+
 def _meant(asked: str, *names: str) -> bool:
     wanted = asked.strip().lower()
     return not wanted or any(wanted in name.lower() for name in names)
 
 
-def _lines(readings: Iterable[Reading]) -> Iterable[str]:
+_JUST_NOW_S = 5.0
+
+
+def _lines(readings: Iterable[Reading], now: float) -> Iterable[str]:
     """One line a sensor: `porch: temperature 21.4 °C, humidity 55.2 % (source, read just now)`."""
     by_sensor: dict[str, list[Reading]] = {}
     for reading in readings:
         by_sensor.setdefault(reading.sensor, []).append(reading)
     for name, group in by_sensor.items():
-        age = "" if all(r.value is None for r in group) else ", read just now"
-        values = ", ".join(_value(r) for r in group)
-        yield f"{name}: {values} ({group[0].source}{age})"
+        values = ", ".join(worded(r) if r.value is not None else f"{r.what} not available: {r.problem}" for r in group)
+        doubts = "; ".join(dict.fromkeys(r.doubt for r in group if r.quality == "doubtful"))
+        yield f"{name}: {values} ({group[0].source}{_age(group, now)}{f'; doubtful: {doubts}' if doubts else ''})"
 
 
-def _value(r: Reading) -> str:
-    if r.value is None:
-        return f"{r.quantity} not available: {r.problem}"
-    digits = 0 if QUANTITIES[r.quantity].unit in {"ppm", "rpm"} else 2
-    return f"{r.quantity} {r.value:.{digits}f} {r.unit}"
+def _age(group: Iterable[Reading], now: float) -> str:
+    moments = [r.at for r in group if r.value is not None]
+    if not moments:
+        return ""
+    seconds = max(0.0, now - min(moments))
+    return ", read just now" if seconds < _JUST_NOW_S else f", read {duration(seconds)} ago"

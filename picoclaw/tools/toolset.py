@@ -12,7 +12,7 @@ from picoclaw.errors import PicoclawError, ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.schema import Parameter, Unfit, check, json_schema, nearest, parameters
 
-Effect = Literal["read", "write", "network", "exec", "actuate"]
+Effect = Literal["read", "write", "network", "exec", "actuate", "switch"]
 EffectOf = Callable[[Mapping[str, Any]], Effect]
 EffectMethod = Callable[[Any, Mapping[str, Any]], Effect]
 Method = TypeVar("Method", bound=Callable[..., str])

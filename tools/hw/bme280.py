@@ -4,16 +4,20 @@ Source: Bosch Sensortec BST-BME280-DS002, revision 1.6; the pages named below ar
 Run `python3 tools/hw/bme280.py --help` to read one on the bench.
 """
 
-from __future__ import annotations
-
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from pathlib import Path
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from picoclaw.hw.board import I2CPart
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x76, 0x77)
 QUANTITIES = ("temperature", "humidity", "pressure")
+# Read by picoclaw/hw/parts.py: a register's number only moves the pointer here, so one may be read without asking.
+REGISTERS = True
 
 # Page 26, table 18: memory map.
 ID, CTRL_HUM, STATUS, CTRL_MEAS, DATA = 0xD0, 0xF2, 0xF3, 0xF4, 0xF7
@@ -45,8 +49,11 @@ class Raw(NamedTuple):
 def calibration(first: bytes, second: bytes | None) -> Calibration:
     """Take the trimming values out of registers 0x88-0xA1 and 0xE1-0xE7 (page 24, table 16).
 
-    dig_H4 and dig_H5 are 12-bit two's complement and share register 0xE5.
+    dig_H4 and dig_H5 are 12-bit two's complement and share register 0xE5. Raises ValueError when all bits of a block
+    are the same, which no part has.
     """
+    for block in (first, second or b""):
+        _refuse_uniform(block, "trimming values")
     t1, t2, t3, *p = struct.unpack_from("<Hhh H8h", first)
     h = None
     if second is not None:
@@ -58,18 +65,24 @@ def calibration(first: bytes, second: bytes | None) -> Calibration:
 def decode(raw: Raw, trim: Calibration) -> dict[str, float]:
     """Compensate raw values to °C, hPa and % with Bosch's integer arithmetic (pages 25 and 26, section 4.2.3).
 
-    Raises ValueError when a converter was off, which it reports as a fixed value (page 31).
+    Raises ValueError when a converter was off, which it reports as a fixed value (page 31), and outside of the
+    operating range, -40 to 85 °C and 300 to 1100 hPa (sections 1.3 and 1.4).
     """
     if SKIPPED_20_BIT in {raw.temperature, raw.pressure}:
         raise ValueError("the part did not measure (0x80000): it may have been reset or lost power; try again")
     fine = _fine_temperature(raw.temperature, trim.t)
-    values = {"temperature": ((fine * 5 + 128) >> 8) / 100}
+    values = {"temperature": within(((fine * 5 + 128) >> 8) / 100, -40, 85, "°C")}
     if trim.h is not None:
         if raw.humidity == SKIPPED_16_BIT:
             raise ValueError("the humidity converter was off (0x8000): the part may have been reset; try again")
         values["humidity"] = _humidity(raw.humidity, fine, trim.h) / 1024
-    values["pressure"] = _pressure(raw.pressure, fine, trim.p) / 256 / 100
+    values["pressure"] = within(_pressure(raw.pressure, fine, trim.p) / 256 / 100, 300, 1100, "hPa")
     return values
+
+
+def _refuse_uniform(data: bytes, what: str) -> None:
+    if data and data in {bytes(len(data)), b"\xff" * len(data)}:
+        raise ValueError(f"the part's {what} read 0x{data[0]:02x} only: check SDA, its pull-up and the part's supply")
 
 
 def _fine_temperature(raw: int, t: tuple[int, int, int]) -> int:
@@ -111,7 +124,7 @@ def read(part: I2CPart) -> dict[str, float]:
     """Measure once and return °C, % and hPa by quantity.
 
     A part that somebody has set to measure continuously is only read; any other sleeps again afterwards.
-    Raises ValueError when the part is not a BME280 or BMP280, or did not finish.
+    Raises ValueError when the part is not a BME280 or BMP280, did not finish, or gives what no measurement can be.
     """
     name = identify(part)
     if not name:
@@ -135,7 +148,11 @@ def _measure_once(part: I2CPart, *, humid: bool) -> None:
 
 
 def unpack(data: bytes) -> Raw:
-    """Take the burst of registers 0xF7-0xFE apart (page 31)."""
+    """Take the burst of registers 0xF7-0xFE apart (page 31).
+
+    Raises ValueError when all bits of temperature and pressure are the same, which no measurement gives.
+    """
+    _refuse_uniform(data[:6], "results")
     return Raw(
         data[3] << 12 | data[4] << 4 | data[5] >> 4,
         data[0] << 12 | data[1] << 4 | data[2] >> 4,
@@ -144,10 +161,6 @@ def unpack(data: bytes) -> Raw:
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
-
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
     from picoclaw.hw.bench import run
 
     sys.exit(run(__file__))

@@ -1,45 +1,11 @@
-"""Simulated parts: what the chips behind SimBoard's buses answer, register by register.
-
-They know datasheets and weather, and share no code with the drivers in tools/hw: a BME280 here turns its weather
-into raw values with the datasheet's *floating-point* formulas, so that the driver's integer ones are really put
-to work, and checked.
+"""Bosch's parts. Each turns its weather into raw values with the datasheet's *floating-point* formulas, so that the
+driver's integer ones are really put to work, and checked.
 """
 
-import math
 import struct
 from collections.abc import Callable
-from typing import Protocol
 
-
-class SimPart(Protocol):
-    """Something that acknowledges an address: takes written bytes, gives read ones."""
-
-    def write(self, data: bytes) -> None:
-        """Receive one write segment."""
-        ...
-
-    def read(self, length: int) -> bytes:
-        """Answer one read segment."""
-        ...
-
-
-class Weather(Protocol):
-    """What a simulated place is like at a moment, in seconds since the epoch."""
-
-    def __call__(self, seconds: float) -> tuple[float, float, float]:
-        """Return °C, %RH and hPa."""
-        ...
-
-
-def greenhouse(seconds: float) -> tuple[float, float, float]:
-    """A mild greenhouse: warm and dry after noon UTC, with slow pressure changes and a little flutter."""
-    day = math.tau * (seconds % 86_400) / 86_400
-    flutter = math.sin(seconds / 37) * 0.08 + math.sin(seconds / 11) * 0.03
-    temperature = 22.0 - 5.0 * math.cos(day - 0.6) + flutter
-    humidity = 58.0 + 14.0 * math.cos(day - 0.6) - 3 * flutter
-    pressure = 1012.0 + 9.0 * math.sin(seconds / 200_000) + flutter / 4
-    return temperature, humidity, pressure
-
+from picoclaw.hw.sim.scene import Scene
 
 # Trimming values: temperature and pressure from the worked example in Bosch's BMP280 datasheet (BST-BMP280-DS001,
 # section 3.12), humidity as read from a part.
@@ -55,10 +21,10 @@ _MEASUREMENT_S = 0.0093
 class SimBME280:
     """A BME280 that sleeps, measures when told to, and keeps its results until the next measurement."""
 
-    def __init__(self, clock: Callable[[], float], weather: Weather = greenhouse) -> None:
-        """`clock` gives seconds since the epoch."""
-        self._clock = clock
-        self._weather = weather
+    def __init__(self, scene: Scene) -> None:
+        """Measures temperature, humidity and pressure of the scene."""
+        self._clock = scene.now
+        self._scene = scene
         self._pointer = 0
         self._registers = bytearray(256)
         self._oversample_humidity = 0
@@ -103,7 +69,9 @@ class SimBME280:
     def _measure(self, control: int) -> None:
         if not control & 0b11:
             return
-        temperature, humidity, pressure = self._weather(self._clock())
+        scene = self._scene
+        temperature, humidity = scene.get("temperature", 21.0), scene.get("humidity", 50.0)
+        pressure = scene.get("pressure", 1013.25)
         raw_t = _invert(lambda raw: _celsius(raw)[0], temperature, 20)
         fine = _celsius(raw_t)[1]
         raw_p = _invert(lambda raw: -_hectopascal(raw, fine), -pressure, 20)

@@ -1,0 +1,151 @@
+"""What a driver of tools/hw is handed: one part on one bus, with the few moves that datasheets describe."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from picoclaw.errors import BusFault
+from picoclaw.hw.board import Board, Exchange, I2CBus, Read, SerialPort, SpiDevice, SpiSettings, Write
+from picoclaw.hw.checks import crc8
+
+
+def within(value: float, low: float, high: float, what: str) -> float:
+    """Return a value that the part can give; raises ValueError for one outside of its range (`what`: `°C`)."""
+    if not low <= value <= high:
+        raise ValueError(
+            f"the part reports {value:.6g} {what}, outside its {low:g} to {high:g}: check the wiring and that this is"
+            " the right part; it may be damaged"
+        )
+    return value
+
+
+class Part:
+    """What all parts have: options, time, and a memory between two readings of one process."""
+
+    def __init__(
+        self,
+        options: Mapping[str, float] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`options` by the names of the driver's OPTIONS; `sleep` and `clock` are in seconds."""
+        self.options: Mapping[str, float] = options or {}
+        self.sleep = sleep
+        self.clock = clock
+        self.memory: dict[str, Any] = {}
+        self._doubts: list[str] = []
+
+    def doubt(self, why: str) -> None:
+        """Say, for this reading, why its values are not to be trusted fully (`still warming up`)."""
+        self._doubts.append(why)
+
+    def doubts(self) -> str:
+        """Return what has been said by `doubt` since the last call."""
+        said, self._doubts = "; ".join(self._doubts), []
+        return said
+
+
+class I2CPart(Part):
+    """One address on one I2C bus."""
+
+    def __init__(self, bus: I2CBus, address: int, *more: Any, **named: Any) -> None:
+        """Bind an address, 0x08 to 0x77, of a bus; the rest is Part's."""
+        super().__init__(*more, **named)
+        self.bus = bus
+        self.address = address
+
+    def write(self, *data: int) -> None:
+        """Write bytes in one transaction."""
+        self.bus.transfer(self.address, [Write(bytes(data))])
+
+    def read(self, length: int) -> bytes:
+        """Read bytes without naming a register."""
+        return self.bus.transfer(self.address, [Read(length)])[0]
+
+    def registers(self, first: int, length: int) -> bytes:
+        """Read consecutive registers from an 8-bit register address on, with a repeated start."""
+        return self.bus.transfer(self.address, [Write(bytes([first])), Read(length)])[0]
+
+    def word(self, register: int, order: Literal["big", "little"] = "big") -> int:
+        """Read a register of 16 bits."""
+        return int.from_bytes(self.registers(register, 2), order)
+
+    def write_word(self, register: int, value: int, order: Literal["big", "little"] = "big") -> None:
+        """Write a register of 16 bits."""
+        self.write(register, *value.to_bytes(2, order))
+
+    def words(self, command: int, count: int, wait: float = 0.0, arguments: Sequence[int] = ()) -> list[int]:
+        """Send a Sensirion command (16 bits; 8 when below 0x100), wait in seconds, read 16-bit words with their CRCs.
+
+        `arguments` are 16-bit words that go with the command, each followed by its CRC. With a count of 0 nothing is
+        read. Raises BusFault when a checksum does not fit.
+        """
+        sent = [word.to_bytes(2, "big") for word in arguments]
+        self.write(*command.to_bytes(2 if command > 0xFF else 1, "big"), *b"".join(w + bytes([crc8(w)]) for w in sent))
+        if wait:
+            self.sleep(wait)
+        if not count:
+            return []
+        answer = self.read(3 * count)
+        return [int.from_bytes(self.checked(answer[i : i + 3]), "big") for i in range(0, len(answer), 3)]
+
+    def checked(self, answer: bytes, initial: int = 0xFF) -> bytes:
+        """Return an answer without its last byte, the CRC-8 of the others (polynomial 0x31, from `initial`).
+
+        Raises BusFault when it does not fit, or when all is zeros, for which a CRC that begins at 0 would fit.
+        """
+        if not any(answer) or crc8(answer[:-1], initial=initial) != answer[-1]:
+            raise BusFault(
+                f"0x{self.address:02x} on i2c-{self.bus.number} sent a wrong checksum ({answer.hex(' ')}):"
+                " check the cable's length, the pull-ups and the supply"
+            )
+        return answer[:-1]
+
+
+class SpiPart(Part):
+    """One chip select of an SPI bus, spoken to as its driver's SPI table says."""
+
+    def __init__(self, device: SpiDevice, settings: SpiSettings, *more: Any, **named: Any) -> None:
+        """Bind a device and its settings; the rest is Part's."""
+        super().__init__(*more, **named)
+        self.device = device
+        self.settings = settings
+
+    def exchange(self, *data: int) -> bytes:
+        """Send bytes and return what came back, in one message."""
+        return self.device.transfer([Exchange(bytes(data))], self.settings)[0]
+
+
+class SerialPart(Part):
+    """A part that talks over an open serial port."""
+
+    def __init__(self, port: SerialPort, *more: Any, **named: Any) -> None:
+        """Bind an open port; the rest is Part's."""
+        super().__init__(*more, **named)
+        self.port = port
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        self.port.write(data)
+
+    def read(self, most: int, seconds: float) -> bytes:
+        """Return up to `most` bytes, waiting no longer than `seconds`."""
+        return self.port.read(most, seconds)
+
+    def flush(self) -> None:
+        """Throw away what has been received and not been read."""
+        self.port.flush()
+
+
+class OneWirePart(Part):
+    """A device of the kernel's 1-Wire bus, by its name there, such as `28-00000a1b2c3d`."""
+
+    def __init__(self, board: Board, name: str, *more: Any, **named: Any) -> None:
+        """Bind a device; the rest is Part's."""
+        super().__init__(*more, **named)
+        self._board = board
+        self.name = name
+
+    def text(self, attribute: str) -> str:
+        """Read an attribute of the device, such as `w1_slave`."""
+        return self._board.text(f"/sys/bus/w1/devices/{self.name}/{attribute}")

@@ -1,0 +1,1 @@
+"""The real board: device files and kernel files, one module for each kind of bus."""

@@ -1,0 +1,231 @@
+"""Serial ports: which there are and what holds them, from files alone, and one of them opened through pyserial.
+
+Sources: termios(3), ioctl_tty(2), flock(2); kernel documents Documentation/ABI/testing/sysfs-tty and
+Documentation/admin-guide/serial-console.rst; systemd-getty-generator(8).
+"""
+
+import errno
+import fcntl
+import glob
+import os
+import re
+import select
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from picoclaw.errors import BusFault, HardwareError
+from picoclaw.hw.board import Port, SerialSettings
+from picoclaw.hw.faults import explained
+
+LOWEST_BAUD, HIGHEST_BAUD = 50, 4_000_000
+_LINKS = ("/dev/serial[0-9]", "/dev/serial/by-id/*", "/dev/serial/by-path/*")
+_LOGINS = "/sys/fs/cgroup/{}system.slice/system-serial*getty.slice/serial-getty@{}.service"
+_CONSOLE, _LOGIN = "the Linux console", "a login prompt"
+_PARITY = {"none": "N", "even": "E", "odd": "O"}
+_TCGETS2, _TERMIOS2 = 0x802C542A, 44  # of arm, arm64, riscv and x86: the ioctl, and the size of its struct
+_BAUD_TOLERANCE = 0.03
+_GRACE_S = 2.0
+_PIECES = re.compile(r"(\d+)|(\D+)")
+
+
+def ports(root: str = "") -> list[Port]:
+    """List the ports with hardware behind them; an 8250 port of type 0 is only a placeholder of the kernel's."""
+    names = _lasting_names(root)
+    found = []
+    for device in _glob(root, "/sys/class/tty/*/device"):
+        tty = device.parent.name
+        if Path(f"{root}/dev/{tty}").exists() and _text(device.parent / "type") != "0":
+            found.append(Port(f"/dev/{tty}", names.get(tty, ()), _description(device), holder(tty, root)))
+    return found
+
+
+def holder(tty: str, root: str = "") -> str:
+    """Say what of the system itself uses a port, named as in `/sys/class/tty`; empty when nothing does."""
+    booted = re.findall(r"(?:^|\s)console=([^\s,]+)", _text(Path(f"{root}/proc/cmdline")))
+    active = _text(Path(f"{root}/sys/class/tty/console/active")).split()
+    names = {tty, *(Path(name).name for name in _lasting_names(root).get(tty, ()))}
+    if names & {*booted, *active}:
+        return _CONSOLE
+    if any(_glob(root, _LOGINS.format(version, tty)) for version in ("", "systemd/")):
+        return _LOGIN
+    return ""
+
+
+def _lasting_names(root: str) -> dict[str, tuple[str, ...]]:
+    names: dict[str, tuple[str, ...]] = {}
+    for link in (link for pattern in _LINKS for link in _glob(root, pattern)):
+        with suppress(OSError):
+            tty = link.readlink().name
+            names[tty] = (*names.get(tty, ()), str(link)[len(root) :])
+    return names
+
+
+def _description(device: Path) -> str:
+    """Name a USB adapter as it names itself, or the driver of a built-in port (below its serial-base devices)."""
+    real = device.resolve()
+    for folder in (real, *real.parents[:5]):
+        if product := _text(folder / "product"):
+            words = f"{_text(folder / 'manufacturer')} {product}"
+            return " ".join("".join(c if c.isprintable() else " " for c in words).split())[:80]
+    for folder in (real, *real.parents[:3]):
+        driver = (folder / "driver").resolve()
+        if driver.exists() and "serial-base" not in driver.parts:
+            return driver.name
+    return ""
+
+
+def _glob(root: str, pattern: str) -> list[Path]:
+    found = glob.glob(glob.escape(root) + pattern)  # noqa: PTH207 - Path.glob does not take absolute patterns
+    return sorted(map(Path, found), key=lambda path: [(int(d or 0), w) for d, w in _PIECES.findall(str(path))])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _remedy(used_by: str, tty: str) -> str:
+    end = f"`sudo systemctl disable --now serial-getty@{tty}`"
+    if used_by == _LOGIN:
+        return f"end that with {end}"
+    return (
+        f"end that with `sudo raspi-config nonint do_serial_cons 1`, or {end} and without console={tty} in cmdline.txt"
+    )
+
+
+def _opened(path: str, name: str, settings: SerialSettings) -> Any:
+    try:
+        import serial  # type: ignore[import-untyped]
+    except ImportError:
+        raise HardwareError("the package pyserial is missing: use the Python that picoclaw is installed in") from None
+    frame = (settings.baud, settings.bits, _PARITY.get(settings.parity), settings.stop_bits)
+    try:
+        # With dsrdtr pyserial leaves DTR alone, and nothing else follows from it; it raises RTS, which is up already.
+        return serial.Serial(path, *frame, timeout=0, exclusive=True, dsrdtr=True)
+    except ValueError as error:
+        raise BusFault(f"{name} refused its settings: {error}") from None
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Find the error number in what pyserial and termios raise, some of which are no OSErrors or have none."""
+    try:
+        yield
+    except (OSError, termios.error) as error:
+        numbers = (getattr(e, "args", ()) for e in (error, error.__context__))
+        number = next((args[0] for args in numbers if args and isinstance(args[0], int)), errno.EIO)
+        number = errno.EBUSY if number == errno.EAGAIN else number  # flock(2): somebody else has it
+        raise OSError(number, os.strerror(number)) from error
+
+
+class LinuxSerial:
+    """An open port, exclusive by flock(2) against programs that ask for it, and by TIOCEXCL against all but root's.
+
+    DTR and RTS are not touched here, and HUPCL is cleared, so that closing leaves them up. The kernel itself raises
+    both whenever it opens a port: a board that resets on DTR does so at the first opening, and not at later ones.
+    """
+
+    def __init__(self, name: str, settings: SerialSettings, root: str = "") -> None:
+        """Open it and throw away what had been received. Raises DeviceMissing, NoPermission, BusFault.
+
+        The baud rate is 50 to 4,000,000 per second, standard or not; one that the port cannot do is refused.
+        """
+        self.path = name
+        self._baud = settings.baud
+        if not LOWEST_BAUD <= settings.baud <= HIGHEST_BAUD:
+            raise BusFault(f"{name} cannot have {settings.baud} baud: {LOWEST_BAUD} to {HIGHEST_BAUD} are possible")
+        tty = Path(root + name).resolve().name
+        if used_by := holder(tty, root):
+            raise BusFault(f"{name} is in use by {used_by}: {_remedy(used_by, tty)}")
+        with explained(name), _as_os_error():
+            self._device = _opened(root + name, name, settings)
+        self._fd: int = self._device.fileno()
+        try:
+            with explained(name), _as_os_error():
+                fcntl.ioctl(self._fd, termios.TIOCEXCL)
+                self._keep_lines_up()
+                self._check_baud()
+        except HardwareError:
+            self.close()
+            raise
+
+    def _keep_lines_up(self) -> None:
+        state = termios.tcgetattr(self._fd)
+        state[2] &= ~termios.HUPCL
+        termios.tcsetattr(self._fd, termios.TCSANOW, state)
+
+    def _check_baud(self) -> None:
+        """Ask what the driver has made of the baud rate: it takes one that it can do, and reports no error."""
+        state = fcntl.ioctl(self._fd, _TCGETS2, bytes(_TERMIOS2))
+        real = int.from_bytes(state[-4:], sys.byteorder)
+        if abs(real - self._baud) > self._baud * _BAUD_TOLERANCE:
+            raise BusFault(f"{self.path} cannot have {self._baud} baud: its driver offers {real}")
+
+    def write(self, data: bytes) -> None:
+        """See SerialPort.write; waits as long as the bytes need on the wire, and 2 seconds.
+
+        Raises BusFault when that is over, after throwing away what the kernel had taken and not sent.
+        """
+        ends = time.monotonic() + _GRACE_S + 12 * len(data) / self._baud
+        left = memoryview(data)
+        with explained(self.path), _as_os_error():
+            while left:
+                if not self._ready(select.POLLOUT, ends) or time.monotonic() > ends:
+                    termios.tcflush(self._fd, termios.TCOFLUSH)
+                    raise BusFault(f"{self.path} took only {len(data) - len(left)} of {len(data)} bytes in time")
+                with suppress(BlockingIOError):
+                    left = left[os.write(self._fd, left) :]
+
+    def read(self, most: int, seconds: float) -> bytes:
+        """See SerialPort.read; what came before the port was unplugged is still returned."""
+        ends = time.monotonic() + seconds
+        received = bytearray()
+        with explained(self.path):
+            while len(received) < most and self._ready(select.POLLIN, ends):
+                chunk = self._chunk(most - len(received), had=bool(received))
+                if not chunk:
+                    break
+                received += chunk
+        return bytes(received)
+
+    def _chunk(self, most: int, *, had: bool) -> bytes:
+        """Read what is there; a port that is ready and has nothing has been unplugged."""
+        try:
+            chunk = os.read(self._fd, most)
+        except OSError:
+            if had:
+                return b""
+            raise
+        if not chunk and not had:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return chunk
+
+    def _ready(self, wanted: int, ends: float) -> bool:
+        poll = select.poll()
+        poll.register(self._handle(), wanted)
+        return bool(poll.poll(max(0.0, ends - time.monotonic()) * 1000))
+
+    def _handle(self) -> int:
+        if self._fd < 0:
+            raise OSError(errno.EBADF, "it has been closed")
+        return self._fd
+
+    def flush(self) -> None:
+        """See SerialPort.flush."""
+        with explained(self.path), _as_os_error():
+            termios.tcflush(self._handle(), termios.TCIFLUSH)
+
+    def close(self) -> None:
+        """See SerialPort.close."""
+        if self._fd >= 0:
+            with suppress(OSError):
+                fcntl.ioctl(self._fd, termios.TIOCNXCL)
+        self._fd = -1
+        self._device.close()

@@ -1,0 +1,187 @@
+"""The simulated board: parts behind simulated buses, a processor with a temperature, and the files of a small Pi."""
+
+import errno
+import fnmatch
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from picoclaw.errors import DeviceMissing
+from picoclaw.hw.board import (
+    Adapter,
+    Bias,
+    GpioChip,
+    I2CBus,
+    Line,
+    LineHandle,
+    Port,
+    SerialPort,
+    SerialSettings,
+    Space,
+    SpiDevice,
+    SpiNode,
+)
+from picoclaw.hw.faults import explained
+from picoclaw.hw.reading import Wired
+from picoclaw.hw.sim import parts
+from picoclaw.hw.sim.buses import SerialPeer, SimI2C, SimSerial, SimSpi
+from picoclaw.hw.sim.lines import SimLines
+from picoclaw.hw.sim.scene import Scene, Wiring
+from picoclaw.hw.sim.script import DEFAULT, Script
+
+_BOOTED_BEFORE_S = 90_061
+
+
+class SimBoard:
+    """A board made of arithmetic; tests turn the hands of its clock."""
+
+    simulated = True
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        script: Script = DEFAULT,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        state: Path | None = None,
+    ) -> None:
+        """Wire the parts up.
+
+        `clock` gives seconds since the epoch, `sleep` lets them pass; `state` is a folder in which the levels of the
+        GPIO lines outlive the process, as on a board's pins; without it nothing outside this object is touched.
+        """
+        self._clock = clock
+        self._sleep = sleep
+        self._script = script
+        self.wiring = Wiring(clock)
+        self.wiring.faults += script.faults
+        self.scenes = {name: Scene(clock, script.values.get(name)) for name in script.wired}
+        self._buses: dict[int, SimI2C] = {1: SimI2C(1, {}, self.wiring)}
+        self._chip_selects: dict[tuple[int, int], SimSpi] = {}
+        self._peers: dict[str, SerialPeer | None] = dict.fromkeys(script.empty)
+        self._open_ports: set[str] = set()
+        self._lines = SimLines(script.lines, state)
+        self._files: dict[str, Callable[[], str]] = {
+            "/proc/device-tree/model": lambda: "Simulated board (no hardware is attached)",
+            "/proc/meminfo": lambda: "MemTotal: 437500 kB\nMemAvailable: 262144 kB",
+            "/proc/loadavg": lambda: "0.08 0.05 0.01 1/99 1234",
+            "/proc/uptime": lambda: f"{_BOOTED_BEFORE_S}.00 0.00",
+            "/sys/class/thermal/thermal_zone0/type": lambda: "cpu-thermal",
+            "/sys/class/thermal/thermal_zone0/temp": lambda: str(round(46_000 + 3000 * math.sin(clock() / 300))),
+            "/sys/devices/platform/soc/soc:firmware/get_throttled": lambda: "0",
+        }
+        for name, wired in script.wired.items():
+            self._wire(wired, self.scenes[name])
+
+    def _wire(self, wired: Wired, scene: Scene) -> None:
+        part = parts.make(wired.part, scene)
+        if wired.route == "i2c":
+            self._buses.setdefault(wired.bus, SimI2C(wired.bus, {}, self.wiring)).parts[wired.address] = part
+        elif wired.route == "spi":
+            node = SpiNode(wired.bus, wired.chip, f"/dev/spidev{wired.bus}.{wired.chip}")
+            self._chip_selects[wired.bus, wired.chip] = SimSpi(node, part, self.wiring)
+        elif wired.route == "serial":
+            self._peers[wired.port] = part
+        else:
+            for file, content in part.files().items():
+                self._files[f"/sys/bus/w1/devices/{wired.port}/{file}"] = partial(self._onewire, wired.port, content)
+
+    def _onewire(self, name: str, content: Callable[[], str]) -> str:
+        """What the kernel says of a 1-Wire device whose plug may be loose."""
+        with explained(f"/sys/bus/w1/devices/{name}"):
+            if self.wiring.fault(name):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return content()
+
+    def text(self, path: str) -> str:
+        """See Board.text."""
+        if path not in self._files:
+            raise DeviceMissing(f"{path} does not exist on the simulated board")
+        return self._files[path]()
+
+    def put(self, path: str, text: str) -> None:
+        """See Board.put; what is written can be read again."""
+        if path not in self._files:
+            raise DeviceMissing(f"{path} does not exist on the simulated board")
+        self._files[path] = lambda: text
+
+    def glob(self, pattern: str) -> list[str]:
+        """See Board.glob; like a shell's, `*` stays inside one folder."""
+        depth = pattern.count("/")
+        found = {"/".join(p.split("/")[: depth + 1]) for p in self._files if p.count("/") >= depth}
+        return sorted(p for p in found if fnmatch.fnmatchcase(p, pattern))
+
+    def may_open(self, path: str) -> bool:  # noqa: ARG002
+        """See Board.may_open."""
+        return True
+
+    def space(self, path: str) -> Space:  # noqa: ARG002
+        """See Board.space."""
+        return Space(31_000_000_000, 24_800_000_000)
+
+    def clock_synchronised(self) -> bool:
+        """See Board.clock_synchronised."""
+        return False
+
+    def adapters(self) -> list[Adapter]:
+        """See Board.adapters."""
+        return [Adapter(n, f"/dev/i2c-{n}", "simulated adapter", header=n == 1) for n in sorted(self._buses)]
+
+    def i2c(self, number: int) -> I2CBus:
+        """See Board.i2c."""
+        if number not in self._buses:
+            _missing(f"/dev/i2c-{number}")
+        return self._buses[number]
+
+    def spi_nodes(self) -> list[SpiNode]:
+        """See Board.spi_nodes."""
+        return sorted(device.node for device in self._chip_selects.values())
+
+    def spi(self, bus: int, chip: int) -> SpiDevice:
+        """See Board.spi."""
+        if (bus, chip) not in self._chip_selects:
+            _missing(f"/dev/spidev{bus}.{chip}")
+        return self._chip_selects[bus, chip]
+
+    def ports(self) -> list[Port]:
+        """See Board.ports."""
+        return [Port(path, description="simulated port") for path in sorted(self._peers)]
+
+    def serial(self, name: str, settings: SerialSettings) -> SerialPort:  # noqa: ARG002
+        """See Board.serial."""
+        if name not in self._peers:
+            _missing(name)
+        return SimSerial(name, self._peers[name], self._sleep, self.wiring, self._open_ports)
+
+    def gpio_chips(self) -> list[GpioChip]:
+        """See Board.gpio_chips."""
+        return self._lines.chips()
+
+    def lines(self, chip: str) -> list[Line]:
+        """See Board.lines."""
+        return self._lines.lines(chip)
+
+    def line_in(
+        self, chip: str, offset: int, *, bias: Bias = "", edges: bool = False, debounce_us: int = 0
+    ) -> LineHandle:
+        """See Board.line_in."""
+        return self._lines.request_input(chip, offset, bias, edges=edges, debounce_us=debounce_us)
+
+    def line_out(self, chip: str, offset: int, level: int) -> LineHandle:
+        """See Board.line_out."""
+        return self._lines.request_output(chip, offset, level)
+
+    def wired(self) -> Mapping[str, Wired]:
+        """See Board.wired."""
+        return {name: part for name, part in self._script.wired.items() if name not in self._script.unnamed}
+
+    def close(self) -> None:
+        """See Board.close."""
+
+
+def _missing(path: str) -> None:
+    with explained(path):
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))

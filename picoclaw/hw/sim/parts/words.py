@@ -1,0 +1,159 @@
+"""What parts with registers have in common: a pointer, words or bytes behind it, and conversions that take time."""
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from picoclaw.hw.sim.scene import Scene
+
+
+class Converter:
+    """Something that measures: once after a while, or again and again."""
+
+    def __init__(self, scene: Scene) -> None:
+        """Measures the scene; the first measurement was over before the first look, as long after power-on."""
+        self.scene = scene
+        self._due = -math.inf
+
+    def measure(self) -> None:
+        """Take the values of this moment into the registers."""
+
+    def period(self) -> float:
+        """How long after a measurement the next one is over, in seconds; infinite when there is none."""
+        return math.inf
+
+    def begin(self, seconds: float) -> None:
+        """Start to measure; it is over after so many seconds."""
+        self._due = self.scene.now() + seconds
+
+    def halt(self) -> None:
+        """Measure nothing until the next `begin`."""
+        self._due = math.inf
+
+    @property
+    def measuring(self) -> bool:
+        """Whether a measurement is under way."""
+        return self.scene.now() < self._due < math.inf
+
+    def catch_up(self) -> None:
+        """Do what has become due."""
+        if self.scene.now() >= self._due:
+            self.measure()
+            self._due = self.scene.now() + self.period()
+
+
+class Words(Converter):
+    """A part with registers of 16 bits, each read and written by itself (SMBus read word and write word).
+
+    A register is read again when more bytes are read than it has.
+    """
+
+    order: ClassVar[Literal["big", "little"]] = "big"
+    power_on: ClassVar[Mapping[int, int]] = {}
+    writable: ClassVar[Mapping[int, int]] = {}
+    narrow: ClassVar[frozenset[int]] = frozenset()
+    """Registers of 8 bits."""
+
+    def __init__(self, scene: Scene) -> None:
+        """Has its power-on values in its registers."""
+        super().__init__(scene)
+        self.registers = dict(self.power_on)
+        self._pointer = 0
+
+    def write(self, data: bytes) -> None:
+        """Set the pointer, and store a word when there is one."""
+        self.catch_up()
+        if not data:
+            return
+        self._pointer = self.point(data[0])
+        width = self._width()
+        if len(data) > width:
+            value = int.from_bytes(data[1 : 1 + width], self.order)
+            mask = self.mask(self._pointer)
+            kept = self.registers.get(self._pointer, 0) & ~mask
+            self.registers[self._pointer] = kept | value & mask
+            self.stored(self._pointer, value)
+
+    def read(self, length: int) -> bytes:
+        """Read the register at the pointer."""
+        self.catch_up()
+        width = self._width()
+        word = self.load(self._pointer).to_bytes(width, self.order)
+        return bytes(word[i % width] for i in range(length))
+
+    def point(self, register: int) -> int:
+        """Decode the pointer, of which a part may look at some bits only."""
+        return register
+
+    def mask(self, register: int) -> int:
+        """Return the bits of a register that can be written now."""
+        return self.writable.get(register, 0)
+
+    def stored(self, register: int, value: int) -> None:
+        """React to a write; `value` has all of the bits that were sent."""
+
+    def load(self, register: int) -> int:
+        """Return what a register reads as."""
+        return self.registers.get(register, 0)
+
+    def _width(self) -> int:
+        return 1 if self._pointer in self.narrow else 2
+
+
+class Bytes(Converter):
+    """A part with registers of 8 bits; the pointer moves on with each byte that is read or written."""
+
+    size: ClassVar[int] = 256
+
+    def __init__(self, scene: Scene) -> None:
+        """All registers are 0."""
+        super().__init__(scene)
+        self.registers = bytearray(self.size)
+        self.pointer = 0
+
+    def write(self, data: bytes) -> None:
+        """Set the pointer, and store the bytes that follow."""
+        self.catch_up()
+        if not data:
+            return
+        self.pointer = data[0]
+        for value in data[1:]:
+            self.store(self.pointer, value)
+            self.pointer = self.next(self.pointer)
+
+    def read(self, length: int) -> bytes:
+        """Read from the pointer on."""
+        self.catch_up()
+        found = bytearray()
+        for _ in range(length):
+            found.append(self.load(self.pointer))
+            self.pointer = self.next(self.pointer)
+        return bytes(found)
+
+    def next(self, register: int) -> int:
+        """Return the register after one."""
+        return (register + 1) % self.size
+
+    def store(self, register: int, value: int) -> None:
+        """Take a byte that is written."""
+        self.registers[register % self.size] = value
+
+    def load(self, register: int) -> int:
+        """Return what a register reads as."""
+        return self.registers[register % self.size]
+
+
+def clipped(value: float, low: float, high: float) -> float:
+    """Hold a value to the ends of what a converter can give; to be done before rounding, as a value may be infinite."""
+    return min(max(value, low), high)
+
+
+def signed(value: float, bits: int) -> int:
+    """Round to an integer of so many bits, held to its ends, as two's complement."""
+    highest = (1 << bits - 1) - 1
+    return round(clipped(value, -highest - 1, highest)) & (1 << bits) - 1
+
+
+def negative(word: int, bits: int = 16) -> int:
+    """Return what a two's complement of so many bits stands for."""
+    return word - (1 << bits) if word >> bits - 1 else word

@@ -1,0 +1,183 @@
+"""What a simulated board consists of: the parts, what they measure, the GPIO lines, and what goes wrong when.
+
+An owner rehearses a set-up with `sim.toml` in picoclaw's home; docs/hardware.md has an example.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from picoclaw.config import SensorConfig, fitted, read_toml
+from picoclaw.errors import ConfigError
+from picoclaw.hw import loader
+from picoclaw.hw.parts import spot, wire
+from picoclaw.hw.reading import QUANTITIES, Wired
+from picoclaw.hw.sim.parts import PARTS
+from picoclaw.hw.sim.scene import GREENHOUSE, Fault, Value
+from picoclaw.schema import Span, nearest
+
+NAME = "sim.toml"
+_LARGEST = 1e9
+
+
+class SimLine(NamedTuple):
+    """A GPIO line of the simulated controller: its number, its name, and the level that its wiring pulls it to."""
+
+    offset: int
+    name: str = ""
+    pull: int = 0
+    consumer: str = ""
+
+
+class Script(NamedTuple):
+    """A whole set-up: `wired` by sensor name, `values` by sensor name and quantity, `empty` ports without a part.
+
+    `unnamed` are those of the parts that nobody has told picoclaw about.
+    """
+
+    wired: Mapping[str, Wired]
+    values: Mapping[str, Mapping[str, Value]]
+    faults: tuple[Fault, ...] = ()
+    lines: tuple[SimLine, ...] = ()
+    empty: tuple[str, ...] = ()
+    unnamed: frozenset[str] = frozenset()
+
+
+LINES = tuple(SimLine(n, f"GPIO{n}", pull=int(n < 9)) for n in range(28))
+"""A Raspberry Pi's header: GPIO0-8 are pulled up at power-on, the others down (BCM2835 peripherals, table 6-31)."""
+DEFAULT = Script({"greenhouse": Wired("bme280", 1, 0x76)}, {"greenhouse": GREENHOUSE}, lines=LINES)
+
+
+_PLACES = "i2c-1, i2c-1/0x76, spi0.0, /dev/ttyS0, 28-000000000001"
+_PLACE = re.compile(r"i2c-\d+(/0x[0-9a-f]{2})?|spi\d+\.\d+|/dev/\S+|[0-9a-f]{2}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Swing:
+    """A value that swings about a mean like a sine, with some noise."""
+
+    mean: float
+    swing: float = 0.0
+    period_s: Annotated[float, Span(0.001, 1e9)] = 86_400.0
+    noise: float = 0.0
+
+    def __call__(self, seconds: float) -> float:
+        flutter = math.sin(seconds * 7919) * math.sin(seconds * 104_729)
+        return self.mean + self.swing * math.sin(math.tau * seconds / self.period_s) + self.noise * flutter
+
+
+@dataclass(frozen=True, slots=True)
+class _FaultTable:
+    kind: Literal["unplugged", "nack", "stuck", "eio", "bits", "low", "high"]
+    on: Annotated[str, "a part's name, or a place such as i2c-1, i2c-1/0x76, spi0.0, /dev/ttyS0"]
+    after_s: Annotated[float, Span(0, 1e9)] = 0.0
+    for_s: Annotated[float, Span(0, 1e9)] = 1e9
+    every: Annotated[int, Span(1, 1_000_000), "strike on each n-th transfer only"] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _LineTable:
+    offset: Annotated[int, Span(0, 1023)]
+    name: str = ""
+    pull: Annotated[int, Span(0, 1)] = 0
+    consumer: Annotated[str, "who holds it, if anybody"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    parts: dict[str, Any] = field(default_factory=dict)
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    ports: Annotated[list[str], "serial ports without a part"] = field(default_factory=list)
+
+
+def load(path: Path, where: Sequence[Path]) -> Script:
+    """Read a script, or return the default one when there is none; `where` are the folders of the drivers.
+
+    Raises ConfigError naming file, table and fix.
+    """
+    tables = read_toml(path)
+    if not tables:
+        return DEFAULT
+    whole: _Whole = fitted(_Whole, tables, str(path))
+    wired, values = {}, {}
+    for name, part in whole.parts.items():
+        wired[name], values[name] = _part(part, f"{path}: [parts.{name}]", where)
+    faults = [fitted(_FaultTable, fault, f"{path}: [[faults]] number {n}") for n, fault in enumerate(whole.faults, 1)]
+    lines = [fitted(_LineTable, line, f"{path}: [[lines]] number {n}") for n, line in enumerate(whole.lines, 1)]
+    _check_places(wired, lines, str(path))
+    if wrong := [port for port in whole.ports if not re.fullmatch(r"/dev/\S+", port)]:
+        raise ConfigError(f"{path}: ports: {wrong[0]!r} is no serial port, such as /dev/ttyUSB0")
+    return Script(
+        wired,
+        values,
+        tuple(Fault(f.kind, _place(f.on, wired, f"{path}: [[faults]]"), f.after_s, f.for_s, f.every) for f in faults),
+        tuple(SimLine(x.offset, x.name, x.pull, x.consumer) for x in lines) or LINES,
+        tuple(whole.ports),
+        frozenset(name for name, part in whole.parts.items() if not part.get("named", True)),
+    )
+
+
+def _part(given: Any, where: str, folders: Sequence[Path]) -> tuple[Wired, dict[str, Value]]:
+    if not isinstance(given, dict):
+        raise ConfigError(f"{where} must be a table")
+    place = {key: value for key, value in given.items() if key not in {"values", "named"}}
+    if not isinstance(given.get("named", True), bool):
+        raise ConfigError(f"{where}: named must be true, or false for a part that is still to be added")
+    sensor: SensorConfig = fitted(SensorConfig, place, where)
+    if sensor.part not in PARTS:
+        raise ConfigError(f"{where}: no part {sensor.part!r} can be simulated{nearest(sensor.part, PARTS)}")
+    try:
+        wired = wire(sensor, folders)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    values = given.get("values", {})
+    if not isinstance(values, dict):
+        raise ConfigError(f"{where}: values must be a table of quantities, such as {{ temperature = 21.5 }}")
+    found = {key: _value(key, value, f"{where}: values") for key, value in values.items()}
+    can = {str(key).partition(" ")[0] for key in getattr(loader.chip(wired.part, folders), "QUANTITIES", ())}
+    if strange := [key for key in values if can and key.partition(" ")[0] not in can]:
+        raise ConfigError(
+            f"{where}: {wired.part} does not measure {strange[0]!r}; it measures {', '.join(sorted(can))}"
+        )
+    return wired, found
+
+
+def _value(key: str, value: Any, where: str) -> Value:
+    quantity = key.partition(" ")[0]
+    if quantity not in QUANTITIES:
+        raise ConfigError(f"{where}: {key!r} is no quantity{nearest(quantity, QUANTITIES)}")
+    if isinstance(value, dict):
+        swing: _Swing = fitted(_Swing, value, f"{where}: {key}")
+        return swing
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not -_LARGEST <= value <= _LARGEST:  # neither infinite nor NaN is between
+        raise ConfigError(f"{where}: {key} must be a number, or a table such as {{ mean = 21, swing = 4 }}")
+    return float(value)
+
+
+def _check_places(wired: Mapping[str, Wired], lines: Sequence[_LineTable], where: str) -> None:
+    taken: dict[str, str] = {}
+    for name, part in wired.items():
+        if spot(part) in taken:
+            raise ConfigError(f"{where}: [parts.{name}] is where [parts.{taken[spot(part)]}] is: {spot(part)}")
+        taken[spot(part)] = name
+    offsets = [line.offset for line in lines]
+    if twice := [offset for offset in offsets if offsets.count(offset) > 1]:
+        raise ConfigError(f"{where}: there are two [[lines]] with offset {twice[0]}")
+
+
+def _place(on: str, wired: Mapping[str, Wired], where: str) -> str:
+    """Name a part's place as the simulated buses do; raises ConfigError for what is neither a part nor a place."""
+    if on not in wired:
+        if not _PLACE.fullmatch(on.lower()):
+            close = nearest(on, dict(wired)) if wired else ""
+            raise ConfigError(f"{where}: on = {on!r} is no part and no place{close}; places: {_PLACES}")
+        return on if on.startswith("/") else on.lower()
+    part = wired[on]
+    if part.route == "i2c":
+        return f"i2c-{part.bus}/0x{part.address:02x}"
+    return f"spi{part.bus}.{part.chip}" if part.route == "spi" else part.port

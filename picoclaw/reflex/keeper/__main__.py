@@ -1,0 +1,167 @@
+"""`python -m picoclaw.reflex.keeper HOME BOARD`: takes the lock, forks, and watches. Sources: fork(2), pidfd_open(2).
+
+Everything is imported before the fork, so that the watch needs nothing from the disk when it is needed most.
+"""
+
+import contextlib
+import fcntl
+import gc
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from pathlib import Path
+
+from picoclaw.disk import explain
+from picoclaw.reflex.clock import boottime
+from picoclaw.reflex.keeper import place
+from picoclaw.reflex.keeper.hands import Hands
+from picoclaw.reflex.keeper.leases import marked
+from picoclaw.reflex.keeper.rescue import open_board, rescue
+
+_LOCK_S = 2.0
+_PATIENCE_S = 0.6
+_TRIES = 60
+_PROMISE = struct.Struct("d")
+
+
+def main(words: list[str]) -> int:
+    """Start a keeper and return at once; on standard output it says `ready`, `busy` or what is wrong."""
+    home, kind = Path(words[0]), words[1]
+    os.chdir("/")
+    os.umask(0o077)
+    try:
+        lock = place.take_lock(home, _LOCK_S)
+    except OSError as error:
+        return _say(f"{home / place.LOCK}: {explain(error)}")
+    if lock < 0:
+        return _say("busy")
+    place.sign(lock, place.Holder(os.getpid(), 0, kind))
+    left = marked(home).board or kind
+    if left != kind and (problems := rescue(home, left, f"a keeper of the {left} board was killed")):
+        return _say(f"what was left on by a keeper of the {left} board is not safe: {'; '.join(problems.values())}")
+    open_board(kind, home).close()  # imports it
+    gc.freeze()
+    if os.fork():
+        return 0
+    return _keep(home, kind, lock)
+
+
+def _say(text: str) -> int:
+    with contextlib.suppress(OSError):
+        os.write(1, text.encode() + b"\n")
+    return 1
+
+
+def _keep(home: Path, kind: str, lock: int) -> int:
+    ours, theirs = os.pipe(), os.pipe()  # promises to the watch; its end, for the hands
+    os.set_blocking(ours[1], False)
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(ours[1], fcntl.F_SETPIPE_SZ, 4096)  # the less it holds, the sooner a frozen watch is noticed
+    watch = os.getpid()
+    place.sign(lock, place.Holder(watch, 0, kind))
+    signals = _signals()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ours[0])
+        os.close(theirs[1])
+        place.sign(lock, place.Holder(watch, os.getpid(), kind))
+        return _work(home, kind, watch, (theirs[0], ours[1]))
+    os.close(ours[1])
+    os.close(theirs[0])
+    _silence()
+    why = _watched(pid, ours[0], signals)
+    if not why:
+        return 0
+    return _rescued(home, kind, why)
+
+
+def _work(home: Path, kind: str, watch: int, ends: tuple[int, int]) -> int:
+    lock = place.inode(home)
+    try:
+        listener = place.listen(home)
+    except OSError as error:
+        return _say(f"{home / place.SOCKET}: {explain(error)}")
+    hands = Hands(home, open_board(kind, home), listener, *ends)
+    hands.heed_signals()
+    safe = hands.run(_ready)
+    with contextlib.suppress(OSError):
+        if place.inode(home) == lock:
+            (home / place.SOCKET).unlink()
+    if hands.alone:  # a frozen one would keep the lock
+        with contextlib.suppress(OSError):
+            os.kill(watch, signal.SIGKILL)
+    return 0 if safe else 1
+
+
+def _ready() -> None:
+    _say("ready")
+    _silence()
+
+
+def _silence() -> None:
+    """Close what we were started with, so that whoever reads it sees the end."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+def _signals() -> int:
+    """Return a descriptor on which the watch's signals arrive; the hands take over with handlers of their own."""
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return reader
+
+
+def _watched(pid: int, promises: int, signals: int) -> str:
+    """Wait for the hands' end; returns why everything has to be made safe, nothing after a clean end."""
+    end, why, due, last = os.pidfd_open(pid), "", 0.0, 0.0
+    poller = select.poll()
+    for file in (end, promises, signals):
+        poller.register(file, select.POLLIN)
+    while True:
+        soonest = last or due  # whoever was told to end keeps no promise any more
+        late = soonest + _PATIENCE_S - boottime() if soonest else None
+        if late is not None and late <= 0:
+            os.kill(pid, signal.SIGKILL)
+            why, due, last = why or "the keeper hung", 0.0, 0.0
+            continue
+        happened = dict(poller.poll(None if late is None else late * 1000 + 1))
+        if end in happened:
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            return why or (f"the keeper ended with {status}" if status else "")
+        if promises in happened:
+            due = _newest(promises, poller)
+        if signals in happened:
+            numbers = os.read(signals, 4096)
+            os.kill(pid, signal.SIGKILL if signal.SIGUSR1 in numbers else signal.SIGTERM)
+            why = STOPPED if signal.SIGUSR1 in numbers else why
+            last = boottime()
+
+
+STOPPED = "stop"
+
+
+def _newest(promises: int, poller: select.poll) -> float:
+    said = os.read(promises, _PROMISE.size * 512)
+    if not said:
+        poller.unregister(promises)
+        return 0.0
+    return float(_PROMISE.unpack(said[-_PROMISE.size :])[0])
+
+
+def _rescued(home: Path, kind: str, why: str) -> int:
+    """Try until everything is safe; a second keeper cannot begin meanwhile, because the lock is ours."""
+    for _ in range(_TRIES):
+        if not rescue(home, kind, why, stop=why == STOPPED):
+            return 0
+        time.sleep(_PATIENCE_S)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

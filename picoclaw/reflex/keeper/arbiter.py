@@ -1,0 +1,299 @@
+"""Answers requests: who may do what with which output, and until when. Waits for nothing; clocks are handed in."""
+
+import contextlib
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from picoclaw.disk import explain
+from picoclaw.reflex.declared import Declared, Needs, Output, shown
+from picoclaw.reflex.keeper import answers
+from picoclaw.reflex.keeper.answers import Answer, every, no, yes
+from picoclaw.reflex.keeper.button import Button
+from picoclaw.reflex.keeper.leases import Lease, Leases, unwritable
+from picoclaw.reflex.keeper.place import STOP
+from picoclaw.reflex.keeper.plan import Plan
+from picoclaw.reflex.keeper.wiring import Wiring
+from picoclaw.reflex.rules import Ask, Moment, Refusal, Sample, asked_seconds, judge, unwell
+
+SAMPLE_S, LOOK_S, _SHOWN = 5.0, 1.0, 60
+
+
+class Samples(Protocol):
+    """Measurements of the required sensors."""
+
+    def latest(self, needs: Needs) -> Sample | None:
+        """Return the newest one."""
+        ...
+
+    def want(self, needs: Needs) -> None:
+        """Ask for a new one, which comes later or never."""
+        ...
+
+
+class Arbiter:
+    """The outputs of one home."""
+
+    def __init__(
+        self,
+        home: Path,
+        leases: Leases,
+        samples: Samples,
+        clock: Callable[[], float],
+        wall: Callable[[], datetime | None],
+        check: Callable[[Declared], Wiring],
+    ) -> None:
+        """`clock` gives boottime; `wall` local time, None when it is not trusted; `check` looks at the wiring."""
+        self._home = home
+        self._leases = leases
+        self._samples = samples
+        self._clock = clock
+        self._wall = wall
+        self._trouble = ""
+        self._plan = Plan(home, check)
+        self._looked = clock()
+        self._stopped = ""
+        self.button: Button | None = None
+        self.lost = ""
+
+    def begin(self) -> None:
+        """Bring everything to its safe level, whatever was before, and read back what has happened."""
+        self._plan.load()
+        self._trouble = self._leases.begin(self._plan.usable().values())
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is away from its safe level, and nothing is known only here."""
+        return self.all_is_safe and (not self._stopped or (self._home / STOP).exists())
+
+    @property
+    def all_is_safe(self) -> bool:
+        """Whether nothing is away from its safe level."""
+        return not self._leases.running and not self._leases.unsafe
+
+    @property
+    def live(self) -> bool:
+        """Whether something is away from its safe level."""
+        return bool(self._leases.running)
+
+    @property
+    def holders(self) -> set[int | None]:
+        """The clients that something is on for."""
+        return {lease.client for lease in self._leases.running.values()}
+
+    def request(self, given: dict[str, Any], client: int, asked_at: float) -> Answer | None:
+        """Answer one request; None when a sample has to come first: ask again when it may have come.
+
+        `asked_at` is when the request came; SAMPLE_S after that there is an answer in any case.
+        """
+        self._reload()
+        self._heed_button()
+        who, do = str(given.get("who", ""))[:_SHOWN], given.get("do")
+        does: dict[object, Callable[[], Answer | None]] = {
+            "set": lambda: self._set(given, client, asked_at),
+            "off": lambda: self._off(str(given.get("name", "")), who),
+            "stop": lambda: self.stop(who),
+            "safe": lambda: self._all_off(who),
+            "resume": lambda: self._resume(who),
+            "list": self._list,
+            "leave": lambda: self._leave(client),
+        }
+        if not isinstance(do, str) or do not in does:
+            return no("request", f"a request needs do: {', '.join(map(str, does))}")
+        return answers.other_board(given, self._leases.kind) or does[do]()
+
+    def _set(self, given: dict[str, Any], client: int, asked_at: float) -> Answer | None:
+        name = str(given.get("name", ""))
+        output = self._plan.declared.outputs.get(name)
+        ask = answers.ask(given)
+        if isinstance(ask, Refusal):
+            return self._refused(name, given, ask)
+        if output and ask.level == output.safe_level:
+            return self._off(name, ask.who)
+        needed = output.needed if output else None
+        sample = self._samples.latest(needed) if needed else None
+        moment = self._moment(name, sample)
+        refusal = judge(name, ask, moment)
+        if refusal and refusal.rule == "sensor" and needed and self._may_wait(sample, asked_at):
+            self._samples.want(needed)
+            return None
+        if refusal or output is None:
+            return self._refused(name, given, refusal or Refusal("unknown output", name))
+        ask = ask._replace(seconds=asked_seconds(output, ask, moment))
+        return self._away(output, ask, client) if name in self._plan.usable() else self._dry(output, ask)
+
+    def _may_wait(self, sample: Sample | None, asked_at: float) -> bool:
+        return self._clock() < asked_at + SAMPLE_S and (sample is None or sample.at < asked_at)
+
+    def _moment(self, name: str, sample: Sample | None) -> Moment:
+        problem = next(iter(self._problems()), "") or self._plan.fault(name)
+        known, plain = self._plan.declared.outputs, self._plan.wiring.plain
+        return Moment(self._clock(), self._wall(), self._leases.history, known, sample, self.stopped, problem, plain)
+
+    @property
+    def stopped(self) -> str:
+        """By whom everything is stopped; empty when it is not."""
+        return self._stopped or (f"{STOP} is there" if (self._home / STOP).exists() else "")
+
+    def _refused(self, name: str, given: dict[str, Any], refusal: Refusal) -> Answer:
+        asked = {key: str(given.get(key, ""))[:_SHOWN] for key in ("level", "seconds", "who")}
+        self._leases.note("refused", name=name[:_SHOWN], rule=refusal.rule, why=refusal.why, **asked)
+        return no(refusal.rule, f"{name[:_SHOWN]} was refused: {refusal}")
+
+    def _dry(self, output: Output, ask: Ask) -> Answer:
+        self._leases.note("dry", name=output.name, level=ask.level, seconds=ask.seconds, who=ask.who)
+        return yes(
+            f"dry run, NOTHING was driven: {output.name} would be {shown(ask.level)} for {ask.seconds:g} s;"
+            f" its declaration is new or changed, a person arms it with `picoclaw outputs arm {output.name}`",
+            dry=True,
+        )
+
+    def _away(self, output: Output, ask: Ask, client: int) -> Answer:
+        seconds = ask.seconds or 0.0
+        lease = Lease(output, ask.level, self._clock() + seconds, client)
+        try:
+            problem = self._leases.grant(lease, seconds, ask.who, self._plan.usable().values())
+        except OSError as error:
+            return no("audit", f"{output.name} was refused: {Refusal('audit', unwritable(error))}")
+        if problem:
+            return no("hardware", problem)
+        if self.stopped:
+            self._leases.safe(output, "safe", "stop")
+            return no("stop", f"{output.name} is at its safe level again: everything was stopped meanwhile")
+        return yes(f"{output.name} is {shown(ask.level)} for {seconds:g} s", seconds=seconds)
+
+    def _off(self, name: str, who: str) -> Answer:
+        lease, armed, known = self._leases.running.get(name), self._plan.armed(), self._plan.declared.outputs
+        if lease is None and name not in known:
+            return no("unknown output", f"there is no output {name[:_SHOWN]!r}; declared: {', '.join(known) or 'none'}")
+        if lease is None and name not in armed:
+            return yes(f"{name} was not on")
+        output = lease.output if lease else armed[name]
+        problem = self._leases.safe(output, "off", who=who)
+        hint = f"; `picoclaw outputs set {name} off SECONDS` switches it off for a while" if output.safe_level else ""
+        return every([problem] if problem else [], f"{name} is at its safe level, {shown(output.safe_level)}{hint}")
+
+    def stop(self, who: str) -> Answer:
+        """Everything off, and nothing on until a person resumes."""
+        self._stopped = f"by {who or 'somebody'}"
+        problems = self._leases.safe_all([*self._plan.usable().values()], "stop")
+        with contextlib.suppress(OSError):
+            (self._home / STOP).touch(mode=0o600)
+        self._leases.later("stop", who=who)
+        dry = self._plan.undriven()
+        return every(problems, f"stopped: everything is at its safe level{dry}; `picoclaw outputs resume` ends that")
+
+    def _all_off(self, who: str) -> Answer:
+        problems = self._leases.safe_all([*self._plan.usable().values()], f"asked by {who}")
+        return every(problems, f"everything is at its safe level{self._plan.undriven()}")
+
+    def _resume(self, who: str) -> Answer:
+        if who != "owner":
+            return no("who", f"{who or 'nobody'} may not resume; a person does that with `picoclaw outputs resume`")
+        try:
+            (self._home / STOP).unlink(missing_ok=True)
+        except OSError as error:
+            return no("stop", f"{self._home / STOP} cannot be removed: {explain(error)}")
+        self._stopped = ""
+        self._leases.note("resume", who=who)
+        return yes("resumed: outputs may be switched on again")
+
+    def _leave(self, client: int) -> Answer:
+        self._leases.leave(client)
+        return yes("left")
+
+    def _list(self) -> Answer:
+        now, armed, running = self._clock(), self._plan.armed(), self._leases.running
+        faults, unsafe = self._plan.wiring.faults, self._leases.unsafe
+        rows = [
+            answers.row(output, running.get(name), now)
+            | {"armed": name in armed, "unsafe": name in unsafe, "fault": faults.get(name, "")}
+            for name, output in self._plan.declared.outputs.items()
+        ]
+        return {"ok": True, "outputs": rows, "problems": self._problems(), "stopped": self.stopped}
+
+    def _problems(self) -> list[str]:
+        button = self.button.trouble if self.button else ""
+        return [*filter(None, [self._trouble, button]), *self._plan.declared.problems]
+
+    def gone(self, client: int) -> None:
+        """A client is gone without a word: what it had switched on goes off."""
+        for lease in [lease for lease in self._leases.running.values() if lease.client == client]:
+            self._leases.safe(lease.output, "safe", "its client is gone")
+
+    def all_safe(self, why: str) -> None:
+        """Bring everything that is away back."""
+        self._leases.safe_all(why=why)
+
+    def flush(self) -> None:
+        """Write down what `tick`, `gone` and the like have done; to be called before sleeping."""
+        self._leases.flush()
+
+    def tick(self) -> None:
+        """Do what is due: leases that end, sensors that fail, outputs that would not go safe."""
+        now = self._clock()
+        self._heed_button()
+        self._look(now)
+        for lease in list(self._leases.running.values()):
+            why = "its time is over" if now >= lease.ends else self._unwell(lease.output, now)
+            if why:
+                self._leases.safe(lease.output, "safe", why)
+        self._leases.retry()
+
+    def _unwell(self, output: Output, now: float) -> str:
+        if (needs := output.needed) is None:
+            return ""
+        sample = self._samples.latest(needs)
+        if sample is None or now >= sample.at + needs.fresh_s / 2:
+            self._samples.want(needs)
+        return unwell(needs, sample, now)
+
+    @property
+    def looks(self) -> float | None:
+        """When `tick` looks at the files again, None when nothing hangs on them."""
+        return self._looked + LOOK_S if self.live else None
+
+    def due(self, *, critical: bool = False) -> float | None:
+        """When `tick` is to be called next, None for not at all; `critical`: when something has to go safe."""
+        moments = [at for _, at in self._leases.unsafe.values()]
+        for lease in self._leases.running.values():
+            moments.append(lease.ends)
+            needs = lease.output.needed
+            if needs and (sample := self._samples.latest(needs)):
+                half = sample.at + needs.fresh_s / 2
+                moments.append(half if self._clock() < half and not critical else sample.at + needs.fresh_s + 0.05)
+        return min(moments, default=None)
+
+    def _heed_button(self) -> None:
+        if self.button is None:
+            return
+        held = self.button.held(self._plan.declared.stop)
+        if self.button.trouble:
+            self.all_safe(self.button.trouble)
+        elif held and not self.stopped:
+            self.stop("the stop button")
+
+    def _look(self, now: float) -> None:
+        """While something is away from its safe level, look about once a second whether the files still allow it."""
+        if self.all_is_safe or (now < self._looked + LOOK_S and not (self._home / STOP).exists()):
+            return
+        self._looked = now
+        if lost := self._plan.lost:
+            self.lost = lost
+            self.all_safe(self.lost)
+            self._leases.disown()
+            return
+        self._reload()
+        if self.stopped:
+            self.all_safe("stop")
+
+    def _reload(self) -> None:
+        """Look whether outputs.toml is another than the one we know; what is on then was meant by the old one."""
+        if not self._plan.changed:
+            return
+        self._leases.safe_all(why="outputs.toml was changed")
+        self._leases.release()
+        self._leases.note("reload")
+        self._plan.load()
+        self._leases.safe_all([*self._plan.usable().values()])

@@ -1,0 +1,245 @@
+"""The client's side of outputs: reaches the keeper, starts one where there is none, and stops without one.
+
+Sources: posix_spawn(3), unix(7).
+"""
+
+import contextlib
+import os
+import select
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from picoclaw.disk import explain
+from picoclaw.errors import HardwareError, PicoclawError, ToolError
+from picoclaw.reflex import declared
+from picoclaw.reflex.halt import halt, mended
+from picoclaw.reflex.keeper import place
+from picoclaw.reflex.keeper.place import exchange
+from picoclaw.workspace import outputs_file
+
+_START_S = 10.0
+_ANSWER_S = 10.0
+_TRIES, _RESCUES = 3, 10
+_LOG, _LONGEST_LOG = "outputs.log", 65_536
+Answer = dict[str, Any]
+
+
+class OutputRefused(ToolError):
+    """A rule spoke against it; the text names the rule."""
+
+
+class Outputs:
+    """One client of the keeper. What it switches on goes off when it ends without having said `leave`."""
+
+    def __init__(self, home: Path, board: Callable[[], str]) -> None:
+        """`board()` names the board, `sim` or `linux`, for a keeper that has to be started."""
+        self._home = home
+        self._board = board
+        self._named = ""
+        self._connection: socket.socket | None = None
+        self._left = threading.Event()
+        self._guarded: socket.socket | None = None
+        self._lock = threading.Lock()
+
+    def list(self) -> Answer:
+        """Return `outputs` (name, kind, place, level, seconds left, armed, unsafe), `problems` and `stopped`."""
+        return self._ask({"do": "list"})
+
+    def set(self, name: str, level: str, seconds: float | None, who: str) -> str:
+        """Bring an output to a level for some seconds; None for as long as may be. Raises OutputRefused."""
+        answer = self._ask({"do": "set", "name": name, "level": level, "seconds": seconds, "who": who})
+        if "seconds" in answer:
+            self._guard()
+        return str(answer["text"])
+
+    def off(self, name: str, who: str) -> str:
+        """Bring an output to its safe level; never refused."""
+        return str(self._ask({"do": "off", "name": name, "who": who})["text"])
+
+    def stop(self, who: str) -> str:
+        """Bring everything to its safe level, and keep it there until a person resumes."""
+        return halt(self._home, self._board, who)
+
+    def resume(self, who: str) -> str:
+        """End a stop; only a person may."""
+        return str(self._ask({"do": "resume", "who": who})["text"])
+
+    def parts(self) -> dict[tuple[int, int], str]:
+        """Name the output at each bus and address that outputs are channels of."""
+        outputs = declared.load(outputs_file(self._home)).outputs.values()
+        return {(output.bus, output.address): output.name for output in outputs if output.part}
+
+    def meant(self, name: str) -> str:
+        """Return the declared name that was meant, such as `grow_light` by `Grow light`."""
+        return declared.meant(name.strip(), declared.load(outputs_file(self._home)).outputs)
+
+    def wants_yes(self, name: str, level: str) -> bool:
+        """Whether a person has to agree to this: no for what is not known, or for the way to the safe level."""
+        output = declared.load(outputs_file(self._home)).outputs.get(name.strip())
+        with contextlib.suppress(ValueError):
+            if output and declared.level(level) == output.safe_level:
+                return False
+        return output is not None and output.confirm
+
+    def recover(self) -> None:
+        """Make safe what a keeper that was killed has left on."""
+        if (self._home / place.LIVE).exists():
+            with contextlib.suppress(OutputRefused):  # one that lives does that itself
+                self.list()
+
+    def leave(self) -> None:
+        """End, and let what was switched on run to its end."""
+        if self._connection is not None:
+            with contextlib.suppress(HardwareError):
+                self._ask({"do": "leave"})
+        self.close()
+
+    def close(self) -> None:
+        """End; what was switched on goes off. May be called twice."""
+        self._left.set()
+        self._drop()
+
+    def _drop(self) -> None:
+        """Hang up; the thread that watches the connection has a copy of it, which is shut down as well."""
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
+            self._connection.close()
+            self._connection = None
+
+    def _guard(self) -> None:
+        """While something of ours may be on, a thread notices that both of the keeper's processes are gone."""
+        if self._connection is not None and self._guarded is not self._connection:
+            self._guarded = self._connection
+            self._left = threading.Event()
+            given = (self._connection.dup(), self._left, self._home, self._board)
+            threading.Thread(target=_rescued, args=given, name="outputs", daemon=True).start()
+
+    def _ask(self, request: Answer) -> Answer:
+        with self._lock:
+            answer = self._exchanged(request | {"board": self._kind()})
+        if not answer.get("ok"):
+            kind = HardwareError if answer.get("rule") == "hardware" else OutputRefused
+            raise kind(str(answer.get("text", "the keeper of the outputs gave no reason")))
+        return answer
+
+    def _kind(self) -> str:
+        """Name the board once: the keeper refuses to switch anything for a client that means another one."""
+        self._named = self._named or self._board()
+        return self._named
+
+    def _exchanged(self, request: Answer) -> Answer:
+        """A connection may be dead, because its keeper was not needed any more, or just before it was."""
+        for _ in range(_TRIES):
+            self._connection = self._connection or reached(self._home, self._board)
+            with contextlib.suppress(ConnectionError):
+                return self._answered(self._connection, request)
+            self._drop()
+        raise HardwareError(
+            "the keeper of the outputs ended, everything goes to its safe level; see `picoclaw outputs audit`"
+        )
+
+    def _answered(self, connection: socket.socket, request: Answer) -> Answer:
+        """Whatever keeps us from reading the answer, Ctrl-C too, ends the connection, and the wish with it."""
+        answer = None
+        try:
+            answer = exchange(connection, request, _ANSWER_S)
+        except ConnectionError:
+            raise
+        except (OSError, ValueError) as error:
+            raise HardwareError(
+                f"the keeper of the outputs does not answer ({error}): try `picoclaw outputs safe`"
+            ) from None
+        finally:
+            if answer is None:
+                self._drop()
+        return answer
+
+
+def _rescued(line: socket.socket, left: threading.Event, home: Path, board: Callable[[], str]) -> None:
+    """Wait for the end of a connection; if it was not we who ended it, look that nothing is left on."""
+    with line:
+        poller = select.poll()
+        poller.register(line, select.POLLRDHUP)
+        poller.poll()
+    for _ in range(_RESCUES):
+        if left.is_set():
+            return
+        with contextlib.suppress(PicoclawError, OSError):
+            if mended(home, board):
+                return
+        left.wait(1)
+
+
+def reached(home: Path, board: Callable[[], str]) -> socket.socket:
+    """Connect to the keeper, starting one if need be. Raises HardwareError saying why there is none."""
+    said = ""
+    for _ in range(3):  # one that is just ending still has the lock for a moment
+        if connection := place.connect(home, _ANSWER_S):
+            return connection
+        said = _started(home, board())
+        if said not in {"ready", "busy"}:
+            break
+    if connection := place.connect(home, _ANSWER_S):
+        return connection
+    why = {"": f"see {home / _LOG}", "busy": "another one holds the lock and does not answer: `picoclaw outputs safe`"}
+    raise HardwareError(f"the keeper of the outputs could not be started: {why.get(said, said)}")
+
+
+def _started(home: Path, kind: str) -> str:
+    """Start a keeper in a session of its own and wait until it is ready; returns what it says."""
+    package = str(Path(__file__).parents[2])
+    words = [sys.executable, "-P", "-m", "picoclaw.reflex.keeper", str(home), kind]
+    kept = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
+    heard, said = os.pipe2(os.O_CLOEXEC)
+    log = _log(home)
+    try:
+        streams = [(os.POSIX_SPAWN_DUP2, said, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
+        null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        environment = {**kept, "LANG": "C.UTF-8", "PYTHONPATH": package}
+        pid = os.posix_spawn(sys.executable, words, environment, file_actions=[null, *streams], setsid=True)
+    except OSError as error:
+        os.close(heard)
+        return f"{sys.executable}: {explain(error)}"
+    finally:
+        os.close(said)
+        os.close(log)
+    try:
+        text = b""
+        while not text.endswith(b"\n") and select.select([heard], [], [], _START_S)[0]:
+            more = os.read(heard, 4096)
+            if not more:
+                break
+            text += more
+    finally:
+        os.close(heard)
+        os.waitpid(pid, 0)
+    return text.decode("utf-8", "replace").strip()
+
+
+def _log(home: Path) -> int:
+    """Where a keeper that fails says so at length."""
+    with contextlib.suppress(OSError):
+        file = os.open(home / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        if os.fstat(file).st_size > _LONGEST_LOG:
+            os.ftruncate(file, 0)
+        return file
+    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
+def worded(answer: Answer) -> Iterator[str]:
+    """Word what `list` returned, a line each."""
+    if answer["stopped"]:
+        yield f"everything is stopped ({answer['stopped']}); a person ends that with `picoclaw outputs resume`"
+    yield from (f"nothing can be switched on: {problem}" for problem in answer["problems"])
+    for row in answer["outputs"]:
+        left = "" if row["left"] is None else f", {row['left']:g} s left"
+        doubt = ", COULD NOT BE BROUGHT TO ITS SAFE LEVEL" if row["unsafe"] else ""
+        dry = "" if row["armed"] else f", dry run until `picoclaw outputs arm {row['name']}`"
+        level = declared.shown(row["level"]) if row["armed"] else "not driven"
+        fault = f", {row['fault']}" if row["fault"] else ""
+        yield f"{row['name']} ({row['kind']}, {row['place']}): {level}{left}{doubt}{dry}{fault}"

@@ -1,0 +1,153 @@
+"""`sensor_add`: names a part that has been wired up, after making sure that it is what it is said to be."""
+
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from picoclaw.config import SensorConfig
+from picoclaw.disk import explain
+from picoclaw.errors import ConfigError, HardwareError, ToolError
+from picoclaw.hw import detect, loader, parts
+from picoclaw.hw.board import Board
+from picoclaw.hw.reading import Wired, worded
+from picoclaw.schema import Span
+from picoclaw.tools.toolset import tool
+
+_LONGEST_NAME = 40
+
+
+class SensorAdd:
+    """Adds parts to those that sensor_read reads."""
+
+    def __init__(
+        self,
+        board: Board,
+        wired: MutableMapping[str, Wired],
+        drivers: parts.Drivers,
+        where: Sequence[Path],
+        keep: Callable[[str, SensorConfig], None],
+        owned: Mapping[tuple[int, int], str] = MappingProxyType({}),
+    ) -> None:
+        """`wired` grows by what is added; `keep(name, sensor)` makes it durable, raising OSError.
+
+        `owned` names the declared output at a bus and address, which is left alone.
+        """
+        self._owned = owned
+        self._board = board
+        self._wired = wired
+        self._drivers = drivers
+        self._where = where
+        self._keep = keep
+
+    @tool(effect="actuate")
+    def sensor_add(
+        self,
+        name: Annotated[str, "such as porch"],
+        part: Annotated[str, "such as bme280; empty: find out"] = "",
+        bus: Annotated[int | None, Span(0, 255)] = None,
+        address: Annotated[int, Span(0, 0x77), "I2C, 0x08-0x77"] = 0,
+        chip: Annotated[int, Span(0, 255), "SPI chip select"] = 0,
+        port: Annotated[str, "serial port or 1-Wire device"] = "",
+        options: Annotated[dict[str, Any] | None, "such as shunt_ohms"] = None,
+    ) -> str:
+        """Add a part that was wired up: checks that it is there and what it is, then keeps it."""
+        self._check_name(name)
+        if address and address < detect.FIRST_ADDRESS:
+            raise ToolError(f"'address' is {address}, outside 0x08 to 0x77")
+        if not part:
+            self._check_bus(1 if bus is None else bus, address)
+            part = self._found(1 if bus is None else bus, address)
+        sensor = SensorConfig(part.strip().lower(), bus, address, chip, port, options or {})
+        try:
+            wired = parts.wire(sensor, self._where)
+        except ConfigError as error:
+            raise ToolError(str(error)) from None
+        self._check_place(wired)
+        if wired.route == "i2c":
+            self._check_bus(wired.bus, wired.address)
+        seen = self._verified(name, wired)
+        try:
+            self._keep(name, _explicit(sensor, wired))
+        except ConfigError as error:
+            raise ToolError(str(error)) from None
+        except OSError as error:
+            raise ToolError(f"{name} could not be kept: {explain(error)}") from None
+        self._wired[name] = wired
+        return f"added {name}: {parts.place(wired)}; it measures {seen}"
+
+    def _check_name(self, name: str) -> None:
+        if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable() or name != name.strip():
+            raise ToolError(f"name must be 1 to {_LONGEST_NAME} printable characters, such as porch")
+        if name in self._wired:
+            raise ToolError(
+                f"there is a sensor {name!r} already: {parts.place(self._wired[name])}; choose another name"
+            )
+
+    def _check_place(self, wired: Wired) -> None:
+        for name, other in self._wired.items():
+            if parts.spot(other) == parts.spot(wired):
+                raise ToolError(f"{parts.spot(wired)} is taken: {name} is {parts.place(other)}")
+
+    def _check_bus(self, bus: int, address: int) -> None:
+        """Even to be asked, a part is written to; what belongs to the board or is an output is left alone."""
+        if (bus, address) in self._owned:
+            raise ToolError(f"0x{address:02x} on i2c-{bus} is the declared output {self._owned[bus, address]}")
+        use = next((a.use for a in self._board.adapters() if a.number == bus), "")
+        if use:
+            raise ToolError(f"i2c-{bus} belongs to {use}: wire parts to the pin header's bus")
+
+    def _found(self, bus: int, address: int) -> str:
+        """Find out which part is at an address; raises ToolError when that cannot be told, never guesses."""
+        if not address:
+            raise ToolError(
+                "part or address is missing: say which part it is, or where (`i2c` with scan lists addresses)"
+            )
+        where = f"0x{address:02x} on i2c-{bus}"
+        if (presence := self._board.i2c(bus).probe(address)) != "present":
+            held = f"is read by the kernel's driver {self._board.i2c(bus).holder(address)} already: see sensor_list"
+            raise ToolError(f"{where} {held if presence == 'busy' else 'does not answer: check power and wiring'}")
+        found = detect.ask(self._board, bus, address, self._where)
+        if len(found.identified) == 1:
+            return next(iter(found.identified))
+        choices = list(found.identified) or found.possible
+        if not choices:
+            raise ToolError(
+                f"{where} answers, but no driver knows a part at that address; use the i2c tool, or add a driver"
+            )
+        raise ToolError(
+            f"{where} answers, but may be {' or '.join(choices)}, which cannot be told apart safely:"
+            " ask the person what is printed on it, and give part"
+        )
+
+    def _verified(self, name: str, wired: Wired) -> str:
+        """Measure once; raises ToolError when it is another part, or gives nothing to be believed."""
+        chip = loader.chip(wired.part, self._where)
+        identify = getattr(chip, "identify", None)
+        try:
+            if identify is not None:
+                with self._drivers.opened(wired, chip) as handle:
+                    said = identify(handle)
+                if not said:
+                    raise ToolError(f"what is on {parts.spot(wired)} is no {wired.part}{self._instead(wired)}")
+        except (HardwareError, ValueError) as error:
+            raise ToolError(str(error)) from None
+        except loader.BROKEN as error:
+            raise ToolError(f"its driver {wired.part}.py failed: {type(error).__name__}: {error}") from None
+        readings = self._drivers.measure(name, wired)
+        if all(reading.value is None for reading in readings):
+            raise ToolError(f"{parts.place(wired)} was not added: {readings[0].problem}")
+        return ", ".join(worded(reading) for reading in readings if reading.value is not None)
+
+    def _instead(self, wired: Wired) -> str:
+        if wired.route != "i2c":
+            return ""
+        others = detect.ask(self._board, wired.bus, wired.address, self._where).identified
+        return f": it says that it is {' or '.join(others.values())}" if others else ""
+
+
+def _explicit(sensor: SensorConfig, wired: Wired) -> SensorConfig:
+    """Say the whole place, so that another driver's usual one cannot move the part."""
+    bus = wired.bus if wired.route in {"i2c", "spi"} else None
+    return replace(sensor, bus=bus, address=wired.address)

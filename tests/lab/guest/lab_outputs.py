@@ -1,0 +1,63 @@
+"""An output on a real GPIO line, and the sudden death of each process that has to do with it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lab
+
+from picoclaw.reflex import declared
+from picoclaw.reflex.keeper import place
+
+VICTIMS = ("client", "watch", "hands")
+LEASE_S = 20.0
+_SWITCHES_ON = """
+import sys
+from pathlib import Path
+from picoclaw.reflex.outputs import Outputs
+outputs = Outputs(Path(sys.argv[1]), lambda: "linux")
+print(outputs.set("pump", "on", float(sys.argv[2]), "owner"), flush=True)
+sys.stdin.read()
+"""
+
+
+def home(folder: Path, chip: str, line: int) -> Path:
+    """Make a home with one armed output."""
+    table = f'[outputs.pump]\nchip = "{chip}"\nline = "{line}"\nkind = "pump"\nlongest_on_s = 60\n'
+    (folder / "outputs.toml").write_text(table)
+    outputs = declared.load(folder / "outputs.toml").outputs
+    declared.keep_armed(folder, {name: output.digest for name, output in outputs.items()})
+    return folder
+
+
+def on(folder: Path, seconds: float = LEASE_S) -> subprocess.Popen:
+    """Switch the output on from a process of its own, which stays."""
+    client = subprocess.Popen(
+        [sys.executable, "-B", "-c", _SWITCHES_ON, str(folder), str(seconds)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd="/run/job",
+    )
+    said = client.stdout.readline()
+    assert b"on" in said, said
+    return client
+
+
+def kill(folder: Path, client: subprocess.Popen, victim: str, level: Callable[[], int]) -> float:
+    """Kill one of the processes with SIGKILL; returns after how many seconds the level was safe."""
+    assert level() == 1
+    watch, hands = place.holder(folder)[:2]
+    os.kill({"client": client.pid, "watch": watch, "hands": hands}[victim], signal.SIGKILL)
+    began = time.monotonic()
+    lab.wait_for(lambda: level() == 0, f"the level is safe after the death of the {victim}", 5.0)
+    took = time.monotonic() - began
+    client.kill()
+    client.wait()
+    lock = place.take_lock(folder, 10.0)
+    assert lock >= 0, "the keeper did not end"
+    os.close(lock)
+    return took

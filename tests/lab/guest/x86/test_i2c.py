@@ -1,0 +1,108 @@
+"""I2C through the real i2c-dev: what is sent, what comes back, and what the kernel's errors become."""
+
+import time
+
+import lab
+import pytest
+from smbus2 import SMBus, i2c_msg
+
+from picoclaw.errors import BusFault, DeviceMissing
+from picoclaw.hw.board import Read, Write
+
+BME280 = "i2c-1/0x76"
+
+
+@pytest.fixture
+def bus(bridge, board):
+    bridge.place("bme280", BME280)
+    yield board.i2c(1)
+    bridge.heal()
+    bridge.remove(BME280)
+
+
+def test_the_adapter_is_listed(bridge, board):
+    assert ("/dev/i2c-1", "picosim", True) in [(a.path, a.name, a.header) for a in board.adapters()]
+
+
+def test_a_write_and_a_read_are_one_message_with_a_repeated_start(bus, bridge):
+    assert bus.transfer(0x76, [Write(b"\xd0"), Read(1)]) == [b"\x60"]
+    assert bridge.log() == [{"address": 0x76, "segments": ["d0", 1]}]
+
+
+def test_many_segments(bus, bridge):
+    found = bus.transfer(0x76, [Write(b"\xd0"), Read(1), Write(b"\x88"), Read(24)])
+    assert [len(f) for f in found] == [1, 24]
+    assert len(bridge.log()) == 1
+
+
+@pytest.mark.parametrize("length", [1, 32, 33, 255, 4096])
+def test_lengths(bus, length):
+    assert len(bus.transfer(0x76, [Write(b"\x00"), Read(length)])[0]) == length
+
+
+def test_scan_finds_what_answers_and_no_more(bus):
+    assert [a for a in range(0x08, 0x78) if bus.probe(a) == "present"] == [0x76]
+
+
+def test_a_16_bit_memory_with_a_page_that_wraps_and_deaf_while_it_programs(bridge, board):
+    bridge.place("memory", "i2c-1/0x50")
+    bus = board.i2c(1)
+    bus.transfer(0x50, [Write(b"\x00\x1eabcd")])
+    deaf = bus.probe(0x50)
+    lab.wait_for(lambda: bus.probe(0x50) == "present", "the memory answers again")
+    found = bus.transfer(0x50, [Write(b"\x00\x1e"), Read(2), Write(b"\x00\x00"), Read(3)])
+    bridge.remove("i2c-1/0x50")
+    assert (deaf, found) == ("absent", [b"ab", b"cd\xff"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "words"),
+    [
+        ("nack", DeviceMissing, "does not answer"),
+        ("eio", BusFault, "reported an I/O error"),
+        ("stuck", BusFault, "timed out"),
+    ],
+)
+def test_faults_become_words(bus, bridge, kind, error, words):
+    bridge.fault(kind, BME280)
+    began = time.monotonic()
+    with pytest.raises(error, match=f"0x76 on /dev/i2c-1 {words}"):
+        bus.transfer(0x76, [Write(b"\xd0"), Read(1)])
+    assert time.monotonic() - began < 2
+    bridge.heal()
+    assert bus.transfer(0x76, [Write(b"\xd0"), Read(1)]) == [b"\x60"]
+
+
+def test_an_absent_part(bus):
+    with pytest.raises(DeviceMissing, match="0x40 on /dev/i2c-1 does not answer"):
+        bus.transfer(0x40, [Read(1)])
+
+
+def test_an_address_that_a_kernel_driver_holds_is_busy_and_named(bus, bridge):
+    lab.modprobe("bmp280-i2c")
+    lab.bind("bme280", 0x76)
+    bridge.log()
+    try:
+        with pytest.raises(BusFault, match="in use by a kernel driver"):
+            bus.transfer(0x76, [Write(b"\xf4\x00")])
+        assert (bus.probe(0x76), bus.holder(0x76)) == ("busy", "bmp280")
+        assert bridge.log() == []
+    finally:
+        lab.unbind(0x76)
+    assert bus.probe(0x76) == "present"
+
+
+def test_one_register_costs_little_more_than_smbus2_alone(bus, bridge, record_property):
+    """A ratio in one run: both go through the same kernel to the same part, in turns."""
+    plain, ours = 0.0, 0.0
+    with SMBus(1) as direct:
+        for _ in range(200):
+            began = time.perf_counter()
+            direct.i2c_rdwr(i2c_msg.write(0x76, [0xD0]), i2c_msg.read(0x76, 1))
+            between = time.perf_counter()
+            bus.transfer(0x76, [Write(b"\xd0"), Read(1)])
+            ours += time.perf_counter() - between
+            plain += between - began
+    record_property("ratio", f"{ours / plain:.2f} ({plain * 5:.2f} ms and {ours * 5:.2f} ms)")
+    assert ours / plain <= 1.3
+    assert bridge.log()[-1] == {"address": 0x76, "segments": ["d0", 1]}

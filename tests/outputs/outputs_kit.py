@@ -1,0 +1,152 @@
+"""What the tests of the outputs share: a home with declarations that are armed, and hands on a clock."""
+
+import os
+import time
+from pathlib import Path
+
+from picoclaw.errors import BusFault
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.reflex import declared
+from picoclaw.reflex.keeper import place, wiring
+from picoclaw.reflex.keeper.arbiter import Arbiter
+from picoclaw.reflex.keeper.leases import Leases
+from picoclaw.reflex.keeper.lines import Terminals
+from picoclaw.reflex.outputs import Outputs
+
+PUMP = '[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 600\n'
+LAMP = '[outputs.lamp]\nline = "GPIO27"\nkind = "light"\nlongest_on_s = 600\n'
+
+
+def arm(home):
+    """Arm whatever is declared."""
+    outputs = declared.load(home / "outputs.toml").outputs
+    declared.keep_armed(home, {name: output.digest for name, output in outputs.items()})
+
+
+def make_home(folder, toml=PUMP, *, armed=True):
+    folder.mkdir(exist_ok=True)
+    (folder / "outputs.toml").write_text(toml)
+    if armed:
+        arm(folder)
+    return folder
+
+
+def pin(home, line=17):
+    """The level of a line of the simulated board, None when nobody has ever driven it."""
+    try:
+        return int((home / f"sim/line{line}").read_text())
+    except FileNotFoundError:
+        return None
+
+
+def until(true, seconds=3.0):
+    """Wait for something that another process does."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def ended(home):
+    """Wait until no keeper holds the lock."""
+    lock = place.take_lock(home, 5.0)
+    assert lock >= 0, "the keeper did not end"
+    os.close(lock)
+
+
+CLIENTS = []
+
+
+def client(home):
+    """A client that is closed when its test is over."""
+    CLIENTS.append(Outputs(home, lambda: "sim"))
+    return CLIENTS[-1]
+
+
+def close_clients():
+    while CLIENTS:
+        CLIENTS.pop().close()
+
+
+class Clock:
+    """Time that only the test moves."""
+
+    def __init__(self, now=10_000.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+class Samples:
+    """Samples that the test puts there; remembers what was wanted."""
+
+    def __init__(self):
+        self.newest = None
+        self.wanted = 0
+
+    def latest(self, needs):
+        return self.newest
+
+    def want(self, needs):
+        self.wanted += 1
+
+
+class Stubborn(Terminals):
+    """Terminals of which some do not do what they are told."""
+
+    def __init__(self, board, home):
+        super().__init__(board, home)
+        self.stuck = set()
+
+    def drive(self, output, level):
+        if output.name in self.stuck:
+            return str(BusFault(f"{output.place} does not answer"))
+        return super().drive(output, level)
+
+
+class Desk:
+    """An arbiter on a simulated board, with the test's clock."""
+
+    def __init__(self, home, wall=None, clock=None):
+        self.home = home
+        self.clock = clock or Clock()
+        self.samples = Samples()
+        self.promises = []
+        self.board = SimBoard(state=home / "sim")
+        self.terminals = Stubborn(self.board, home)
+        self.leases = Leases(home, self.terminals, self.clock, self._promise)
+        self.arbiter = Arbiter(
+            home,
+            self.leases,
+            self.samples,
+            self.clock,
+            lambda: wall,
+            lambda known: wiring.check(self.board, home, known),
+        )
+        self.arbiter.begin()
+
+    def _promise(self, moment):
+        self.promises.append(moment)
+        return True
+
+    def ask(self, do, name="pump", client=1, **more):
+        given = {"do": do, "name": name, "who": "owner", **more}
+        answer = self.arbiter.request(given, client, self.clock.now)
+        self.arbiter.flush()
+        return answer
+
+    def on(self, name="pump", seconds=60, client=1, **more):
+        return self.ask("set", name, client, **{"level": "on", "seconds": seconds, **more})
+
+    def later(self, seconds):
+        self.clock.now += seconds
+        self.arbiter.tick()
+        self.arbiter.flush()

@@ -1,0 +1,234 @@
+"""The verbs `outputs` and `stop`, and the `output` tool, as a person and a model use them."""
+
+import os
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from outputs_kit import LAMP, PUMP, client, close_clients, ended, make_home, pin
+
+from picoclaw.errors import Denied, ToolError
+from picoclaw.messages import Caller, ToolCall
+from picoclaw.reflex import audit, declared
+from picoclaw.reflex.keeper import place
+from picoclaw.reflex.outputs import OutputRefused
+from picoclaw.tools.guard import Guard
+from picoclaw.tools.outputs import Outputs
+from picoclaw.tools.toolset import Toolset, tools_of
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from person import Person, picoclaw
+
+
+@pytest.fixture
+def home(tmp_path):
+    """The home of `picoclaw` under tmp_path, with a pump that needs a yes and a lamp that does not."""
+    home = make_home(tmp_path / "picoclaw", PUMP + LAMP + "confirm = false\n", armed=False)
+    yield home
+    close_clients()
+    ended(home)
+    assert pin(home) in {None, 0}
+    assert audit.verify(home)[1] == ""
+
+
+def arm(tmp_path, name="pump"):
+    with Person(tmp_path, "outputs", "--board", "sim", "arm", name, columns=200) as person:
+        person.sees("[outputs.pump]")
+        person.sees("longest_on_s = 600")
+        person.sees(f"Type the name, {name}, to arm it: ")
+        person.types("pump\n")
+        person.sees("pump is armed")
+        assert person.leaves() == 0
+
+
+def test_a_person_arms_switches_and_disarms(tmp_path, home):
+    def outputs(*words):
+        return picoclaw(tmp_path, "outputs", "--board", "sim", *words)
+
+    assert "dry run until `picoclaw outputs arm pump`" in outputs().stdout
+    assert "NOTHING was driven" in outputs("set", "pump", "on", "60").stdout
+    arm(tmp_path)
+    assert outputs("set", "pump", "on", "60").stdout == "pump is on for 60 s\n"
+    assert pin(home) == 1, "it runs on after the command has ended"
+    assert "pump (pump, gpio GPIO17): on, " in outputs("list").stdout
+    assert outputs("off", "pump").returncode == 0
+    assert pin(home) == 0
+    assert outputs("set", "pump", "on", "60").returncode == 0
+    assert "disarmed" in outputs("disarm", "pump").stdout
+    assert pin(home) == 0
+    assert declared.armed(home) == {}
+    said = outputs("audit", "-n", "99").stdout
+    assert [word for word in ("dry", "arm pump", "on pump", "off pump", "disarm pump") if word not in said] == []
+    assert "records follow from each other" in outputs("audit", "--verify").stdout
+
+
+def test_a_wrong_name_arms_nothing(tmp_path, home):
+    with Person(tmp_path, "outputs", "arm", "pump", columns=200) as person:
+        person.sees("to arm it: ")
+        person.types("yes\n")
+        person.sees("pump was not armed")
+        assert person.leaves() == 1
+    assert declared.armed(home) == {}
+
+
+@pytest.mark.parametrize("words", [("arm", "pump"), ("resume",)])
+def test_only_a_person_at_a_terminal(tmp_path, home, words):
+    done = picoclaw(tmp_path, "outputs", "--board", "sim", *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "only by a person at a terminal" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("set", "pump", "on", "601"), "rule 'longest_on'"),
+        (("set", "pump", "half"), "rule 'value'"),
+        (("set", "boiler", "on"), "rule 'unknown output'"),
+        (("off", "boiler"), "there is no output 'boiler'; declared: pump, lamp"),
+        (("disarm", "pump"), "pump is not armed"),
+    ],
+)
+def test_what_is_refused_is_said_in_one_line(tmp_path, home, words, said):
+    done = picoclaw(tmp_path, "outputs", "--board", "sim", *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert said in done.stderr
+
+
+def test_stop_and_resume(tmp_path, home):
+    declared.keep_armed(home, {n: o.digest for n, o in declared.load(home / "outputs.toml").outputs.items()})
+    kept = client(home)
+    kept.set("pump", "on", 60, "owner")
+    assert picoclaw(tmp_path, "stop").returncode == 0
+    assert pin(home) == 0
+    with pytest.raises(OutputRefused, match="rule 'stop'"):
+        kept.set("pump", "on", 60, "owner")
+    with Person(tmp_path, "outputs", "--board", "sim", "resume", columns=200) as person:
+        person.sees("resumed")
+        assert person.leaves() == 0
+    assert kept.set("pump", "on", 1, "owner")
+
+
+def test_safe_after_both_were_killed(tmp_path, home):
+    """What a service does when it has ended in whatever way (ExecStopPost)."""
+    declared.keep_armed(home, {n: o.digest for n, o in declared.load(home / "outputs.toml").outputs.items()})
+    client(home).set("pump", "on", 60, "owner")
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in place.holder(home)[:2]:
+            os.kill(pid, number)
+    ended(home)
+    done = picoclaw(tmp_path, "outputs", "safe")
+    assert (done.returncode, done.stdout) == (0, "everything is at its safe level\n")
+    assert pin(home) == 0
+    assert not (home / place.LIVE).exists()
+
+
+def test_stop_imports_little(tmp_path, home):
+    done = picoclaw(tmp_path, "outputs", "--board", "sim", "safe")
+    assert done.returncode == 0
+    done = picoclaw(tmp_path, "stop", PYTHONPROFILEIMPORTTIME="1")
+    seen = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not seen & {"apsw", "httpx", "asyncio", "subprocess", "picoclaw.app", "picoclaw.agent"}
+
+
+def test_nothing_declared(tmp_path):
+    done = picoclaw(tmp_path, "outputs", "list")
+    assert (done.returncode, "no output is declared" in done.stdout) == (0, True)
+    assert not (tmp_path / "picoclaw").exists()
+
+
+def test_a_wrong_outputs_toml_is_shown(tmp_path, home):
+    (home / "outputs.toml").write_text(PUMP + "colour = 3")
+    done = picoclaw(tmp_path, "outputs", "--board", "sim")
+    assert done.returncode == 1
+    assert "nothing can be switched on: " in done.stdout
+    assert "unknown 'colour'" in done.stdout
+
+
+def caller(origin="owner"):
+    return Caller("home", origin, datetime(2026, 7, 1, tzinfo=UTC), print)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "effect"),
+    [
+        ({"action": "list"}, "read"),
+        ({"action": "stop"}, "switch"),
+        ({"action": "off", "name": "pump"}, "switch"),
+        ({"action": "set", "name": "pump", "level": "on"}, "actuate"),
+        ({"action": "set", "name": "pump", "level": "off"}, "switch"),
+        ({"action": "set", "name": "pump", "level": "?"}, "actuate"),
+        ({"action": "set", "name": "lamp", "level": "on"}, "switch"),
+        ({"action": "set", "name": "boiler", "level": "on"}, "switch"),
+    ],
+)
+def test_what_needs_a_yes(home, arguments, effect):
+    (found,) = tools_of(Outputs(client(home)))
+    assert found.effect({"name": "", "level": "on", **arguments}) == effect
+
+
+def test_the_tool(home):
+    declared.keep_armed(home, {n: o.digest for n, o in declared.load(home / "outputs.toml").outputs.items()})
+    journal = []
+    toolset = Toolset(
+        [Outputs(client(home))],
+        guard=Guard({}, lambda call: "pump" in call),
+        journal=lambda call, _: journal.append(call.arguments["action"]),
+        longest_result=4000,
+    )
+
+    def call(origin="owner", **arguments):
+        return toolset.call(ToolCall("1", "output", arguments), caller(origin))
+
+    assert call(action="set", name="pump", level="on", seconds=60) == "pump is on for 60 s"
+    assert pin(home) == 1
+    assert "pump (pump, gpio GPIO17): on, " in call(action="list")
+    assert "rule 'actuate: ask'" in call("cron", action="set", name="pump", level="on")
+    assert "rule 'who'" in call("cron", action="set", name="lamp", level="on")
+    assert call("cron", action="off", name="pump") == "pump is at its safe level, off"
+    assert call(action="set", name="lamp", seconds=0) == "lamp is on for 600 s"
+    assert "rule 'value'" in call(action="set", name="lamp", level=50)
+    assert "name is missing" in call(action="off")
+    assert "stopped" in call(action="stop")
+    assert pin(home, 27) == 0
+    assert journal == ["set", "set", "off", "set", "set", "off", "stop"]
+
+
+def test_the_tool_costs_few_bytes():
+    (found,) = tools_of(Outputs(None))
+    assert len(str(found.definition())) < 600
+
+
+def test_errors_are_of_kinds_that_tools_know():
+    assert issubclass(OutputRefused, ToolError)
+    assert not issubclass(OutputRefused, Denied)
+
+
+def test_what_is_not_there_is_not_armed(tmp_path, home):
+    (home / "outputs.toml").write_text(PUMP.replace("17", "99"))
+    with Person(tmp_path, "outputs", "--board", "sim", "arm", "pump", columns=200) as person:
+        person.sees("there is no GPIO line 'GPIO99'")
+        assert person.leaves() == 1
+    assert declared.armed(home) == {}
+
+
+def test_arming_shows_what_was_declared_and_no_other_bus(tmp_path, home):
+    with Person(tmp_path, "outputs", "--board", "sim", "arm", "pump", columns=200) as person:
+        shown = person.sees("to arm it: ") or ""
+        person.types("no\n")
+        person.sees("was not armed")
+        assert person.leaves() == 1
+    assert not [word for word in ("period_us", "address", "channel") if word in str(shown)]
+
+
+def test_an_empty_outputs_toml_and_no_lines_of_the_audit(tmp_path, home):
+    (home / "outputs.toml").write_text("")
+    assert "no output is declared" in picoclaw(tmp_path, "outputs").stdout
+    audit.write(home, "arm", name="pu\x1b[2Jmp")
+    assert picoclaw(tmp_path, "outputs", "audit", "-n", "0").stdout == ""
+    assert "\x1b" not in picoclaw(tmp_path, "outputs", "audit").stdout
+
+
+def test_what_is_not_armed_has_no_level(tmp_path, home):
+    assert "pump (pump, gpio GPIO17): not driven, dry run" in picoclaw(tmp_path, "outputs", "--board", "sim").stdout

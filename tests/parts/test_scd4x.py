@@ -1,0 +1,173 @@
+"""The SCD4x driver against Sensirion's example and the simulated part."""
+
+import pytest
+from part_bench import Answers, driver, mounted, one_line, refusing, sent, slept
+
+from picoclaw.errors import BusFault, DeviceMissing
+from picoclaw.hw.board import Read, Write
+from picoclaw.hw.sim.parts.sensirion import framed
+from picoclaw.hw.sim.parts.sensirion_gas import SimSCD4x
+
+scd4x = driver("scd4x")
+VALUES = {"co2": 812, "temperature": 23.4, "humidity": 41.0}
+NEAR = {
+    "co2": 812,
+    "temperature": pytest.approx(23.4, abs=0.002),
+    "humidity": pytest.approx(41.0, abs=0.001),
+}
+READY, MEASUREMENT = (Write(b"\xe4\xb8"), Read(3)), (Write(b"\xec\x05"), Read(9))
+SERIAL = (Write(b"\x36\x82"), Read(9))
+
+
+def test_the_datasheets_example():
+    """Datasheet SCD4x, section 3.5.2, table "read_measurement": 500 ppm, 25 °C, 37 %, with their checksums."""
+    values = scd4x.decode(0x01F4, 0x6667, 0x5EB9)
+    assert values == {"co2": 500, "temperature": pytest.approx(25, abs=0.01), "humidity": pytest.approx(37, abs=0.01)}
+    assert framed([0x01F4, 0x6667, 0x5EB9]) == bytes.fromhex("01f433 6667a2 5eb93c")
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        *(((co2, 26_000, 0), "ppm, outside its 1 to 40000") for co2 in (0, 40_001)),
+        *(((500, temperature, 0), "°C, outside its -10 to 60") for temperature in (0, 65_535)),
+    ],
+)
+def test_what_the_part_cannot_report_is_refused(raw, said):
+    with pytest.raises(ValueError, match=said):
+        scd4x.decode(*raw)
+
+
+@pytest.mark.parametrize("co2", [1, 400, 5000, 40_000])
+@pytest.mark.parametrize("celsius", [-9.9, 0.0, 59.9])
+def test_a_reading_agrees_with_the_scene(co2, celsius):
+    part = mounted("scd4x", SimSCD4x, {"co2": co2, "temperature": celsius})
+    values = scd4x.read(part)
+    assert (values["co2"], values["temperature"]) == (co2, pytest.approx(celsius, abs=0.002))
+
+
+def test_an_idle_part_is_started_read_and_stopped():
+    part = mounted("scd4x", SimSCD4x, VALUES)
+    assert scd4x.read(part) == NEAR
+    messages = sent(part)
+    assert messages[:5] == [*READY, *SERIAL, Write(b"\x21\xb1")]
+    assert messages[5:-3] == [*READY] * ((len(messages) - 8) // 2)
+    assert messages[-3:] == [*MEASUREMENT, Write(b"\x3f\x86")]
+    assert 5 <= sum(slept(part)) < 7
+    assert "continuously" in part.doubts()
+    assert part.words(0x3682, 3, 0.001) == [0xF896, 0x9F07, 0x3BBE]  # it is idle again
+
+
+def test_a_part_that_has_a_measurement_ready_is_only_read():
+    part = mounted("scd4x", SimSCD4x, VALUES)
+    part.write(0x21, 0xB1)
+    part.sleep(5.1)
+    sent(part)
+    assert scd4x.read(part) == NEAR
+    assert sent(part) == [*READY, *MEASUREMENT]
+    assert not part.doubts()
+
+
+@pytest.mark.parametrize(("command", "longest"), [(b"\x21\xb1", 6), (b"\x21\xac", 31)])
+def test_a_part_that_is_measuring_is_waited_for_and_not_stopped(command, longest):
+    part = mounted("scd4x", SimSCD4x, VALUES)
+    part.write(*command)
+    slept(part).clear()
+    assert scd4x.read(part) == NEAR
+    assert sum(slept(part)) < longest
+    assert not {Write(b"\x21\xb1"), Write(b"\x3f\x86")} & set(sent(part)[1:])
+    with pytest.raises(DeviceMissing):
+        part.write(0x36, 0x82)
+
+
+def test_a_part_that_gives_no_measurement_is_given_up_and_stopped():
+    class Weak(SimSCD4x):
+        def _done(self):
+            return 0
+
+    part = mounted("scd4x", Weak)
+    with pytest.raises(ValueError, match="no measurement within 6 s") as error:
+        scd4x.read(part)
+    assert one_line(error)
+    assert sent(part)[-1] == Write(b"\x3f\x86")
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        ("low", BusFault, "wrong checksum"),
+        ("high", BusFault, "wrong checksum"),
+        ("bits", BusFault, "wrong checksum"),
+        ("nack", DeviceMissing, "does not answer"),
+    ],
+)
+def test_faults_of_the_wiring_are_said_in_one_line_and_start_nothing(fault, kind, said):
+    part = mounted("scd4x", SimSCD4x, fault=fault)
+    with pytest.raises(kind, match=said) as error:
+        scd4x.read(part)
+    assert one_line(error)
+    assert Write(b"\x21\xb1") not in sent(part)
+
+
+@pytest.mark.parametrize("measuring", [False, True])
+@pytest.mark.parametrize("refused", range(1, 36))
+def test_a_single_refusal_neither_makes_it_wait_nor_blames_the_supply(refused, measuring):
+    part = mounted("scd4x", SimSCD4x, VALUES)
+    if measuring:
+        part.write(0x21, 0xB1)
+    try:
+        assert scd4x.read(refusing(part, refused)) == NEAR
+    except DeviceMissing as error:
+        assert "does not answer" in str(error)  # noqa: PT017 - where it strikes decides
+    assert sum(slept(part)) < 8
+    if not measuring:  # it is idle again, whatever happened
+        part.sleep(1)
+        assert refusing(part).words(0x3682, 3, 0.001) == [0xF896, 0x9F07, 0x3BBE]
+
+
+@pytest.mark.parametrize("refused", [3, 4])
+def test_the_question_whether_it_measures_is_asked_twice(refused):
+    part = refusing(mounted("scd4x", SimSCD4x, VALUES), refused)
+    assert scd4x.read(part) == NEAR
+    assert 5 <= sum(slept(part)) < 7
+
+
+def test_a_second_refusal_is_said_as_what_it_is():
+    part = refusing(mounted("scd4x", SimSCD4x, VALUES), 3, 4)
+    with pytest.raises(ValueError, match=r"did not answer twice .* no measurement within 31 s: .*wiring") as error:
+        scd4x.read(part)
+    assert one_line(error)
+    assert "supply" not in str(error.value)
+
+
+def test_no_command_that_stores_or_sets_anything_is_ever_sent():
+    part = mounted("scd4x", SimSCD4x)
+    scd4x.read(part)
+    assert {segment.data for segment in sent(part) if isinstance(segment, Write)} == {
+        *(b"\xe4\xb8", b"\x36\x82", b"\x21\xb1", b"\xec\x05", b"\x3f\x86"),
+    }
+
+
+@pytest.mark.parametrize("answer", [b"\0" * 3, b"\xff" * 3])
+def test_another_part_is_not_identified(answer):
+    assert not scd4x.identify(mounted("scd4x", Answers(answer)))
+
+
+@pytest.mark.parametrize("measuring", [False, True])
+def test_a_part_is_identified_idle_or_measuring(measuring):
+    part = mounted("scd4x", SimSCD4x)
+    if measuring:
+        part.write(0x21, 0xB1)
+    assert scd4x.identify(part) == "SCD4x"
+
+
+def test_the_simulated_part_keeps_settings_and_refuses_them_while_it_measures():
+    part = mounted("scd4x", SimSCD4x)
+    part.write(0x24, 0x1D, *framed([0x07E6]))
+    part.sleep(0.002)
+    assert part.words(0x2318, 1, 0.001) == [0x07E6]
+    part.write(0x21, 0xB1)
+    with pytest.raises(DeviceMissing):
+        part.write(0x24, 0x1D, *framed([0]))
+    with pytest.raises(DeviceMissing):
+        part.words(0xEC05, 3, 0.001)

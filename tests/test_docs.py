@@ -1,0 +1,181 @@
+"""What docs/hardware.md shows works as it is printed: the files load, the table is right, the commands exist."""
+
+import re
+import shlex
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+from person import ROOT
+from recording import Clock
+
+from picoclaw import cli
+from picoclaw.config import load as config_of
+from picoclaw.hw import lines, parts
+from picoclaw.hw.loader import chip, chips
+from picoclaw.hw.sim import script
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.reflex import declared
+from picoclaw.resources import shipped
+
+HW = [shipped("tools/hw")]
+TEXT = (ROOT / "docs/hardware.md").read_text()
+BLOCKS = [re.sub(r"^   ", "", block, flags=re.MULTILINE) for block in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)]
+
+
+def block(beginning):
+    (found,) = [text for text in BLOCKS if text.startswith(beginning)]
+    return found
+
+
+def written(folder, name, beginning):
+    path = folder / name
+    path.write_text(block(beginning))
+    return path
+
+
+@pytest.fixture
+def rehearsed(tmp_path):
+    """The board of the rehearsal's example."""
+    clock = Clock(1.78e9)
+    scripted = script.load(written(tmp_path, "sim.toml", "[parts.greenhouse]"), HW)
+    return SimBoard(clock, scripted, sleep=clock.sleep)
+
+
+def drivers_of(board):
+    return parts.Drivers(board, lambda part: chip(part, HW), board._clock, board._sleep, board._clock)
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    """The declarations of the outputs' example."""
+    return declared.load(written(tmp_path, "outputs.toml", "[outputs.pump]"))
+
+
+def test_every_example_is_loaded_by_a_test_here():
+    assert [text.splitlines()[0].strip() for text in BLOCKS] == [
+        "[sensors.greenhouse]",
+        "[outputs.pump]",
+        "[parts.greenhouse]",
+    ]
+
+
+def test_the_sensor_of_the_first_five_minutes(tmp_path):
+    written(tmp_path, "config.toml", "[sensors.greenhouse]")
+    found = parts.wired(config_of({"PICOCLAW_HOME": str(tmp_path)}), SimBoard())
+    assert parts.place(found["greenhouse"]) == "bme280 on i2c-1 at 0x76"
+
+
+def test_the_rehearsal_has_what_is_read_in_it(rehearsed):
+    assert sorted(rehearsed.wired()) == ["air", "greenhouse", "tank"]
+    drivers = drivers_of(rehearsed)
+    for name, part in rehearsed.wired().items():
+        assert all(r.value is not None for r in drivers.measure(name, part)), name
+
+
+def test_the_rehearsed_plug_is_loose_for_ten_seconds_after_a_minute(rehearsed):
+    part, drivers, began = rehearsed.wired()["greenhouse"], drivers_of(rehearsed), rehearsed._clock()
+    answers = []
+    for seconds in (30, 59, 61, 69, 71, 90):
+        rehearsed._clock.now = began + seconds
+        answers.append(drivers.measure("greenhouse", part)[0].value is not None)
+    assert answers == [True, True, False, False, True, True]
+
+
+def test_the_outputs_have_no_problem(outputs):
+    assert outputs.problems == ()
+    assert sorted(outputs.outputs) == ["heater", "pump"]
+    assert outputs.stop is not None
+
+
+def test_the_outputs_can_be_rehearsed_on_the_simulated_board(outputs, rehearsed):
+    named = [(output.line, output.chip) for output in outputs.outputs.values()] + [
+        (outputs.stop.line, outputs.stop.chip)
+    ]
+    places = [lines.find(rehearsed, line, on) for line, on in named]
+    assert [place.line.offset for place in places] == [17, 27, 5]
+
+
+def test_the_sensor_that_the_pump_needs_is_there(outputs, rehearsed):
+    needed = outputs.outputs["pump"].needed
+    part = rehearsed.wired()[needed.sensor]
+    drivers = drivers_of(rehearsed)
+    assert needed.quantity in drivers.quantities(part)
+    (value,) = [r.value for r in drivers.measure(needed.sensor, part) if r.quantity == needed.quantity]
+    assert needed.low <= value <= needed.high
+
+
+# --- the table of the parts ---
+
+ROWS = {
+    row[0].strip("`"): SimpleNamespace(where=row[1], measures=row[2], options=row[3])
+    for row in (
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in TEXT.splitlines() if line.startswith("| `")
+    )
+    if len(row) == 5
+}
+
+
+def test_the_table_lists_every_driver_and_no_other():
+    assert list(ROWS) == chips(HW)
+
+
+def addresses(words):
+    """The addresses of `0x48-0x4b, 0x23`."""
+    found = set()
+    for first, last in re.findall(r"0x([0-9a-f]{2})(?:-0x([0-9a-f]{2}))?", words):
+        found |= set(range(int(first, 16), int(last or first, 16) + 1))
+    return found
+
+
+KINDS = {"i2c": "I2C", "spi": "SPI", "serial": "serial", "onewire": "1-Wire"}
+ALL_CALL = 0x70  # the footnote of the table takes it out of the PCA9685's
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_part_is_where_its_row_says(name):
+    module = chip(name, HW)
+    row = ROWS[name]
+    assert row.where.startswith(KINDS[parts.route(module)])
+    if parts.route(module) == "i2c":
+        listed = addresses(row.where) & set(range(0x08, 0x78))
+        assert listed - ({ALL_CALL} if name == "pca9685" else set()) == set(module.ADDRESSES)
+    if parts.route(module) == "serial":
+        assert str(module.SERIAL.get("baud", 9600)) in row.where
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_has_the_drivers_options(name):
+    assert set(re.findall(r"`(\w+)`", ROWS[name].options)) == set(getattr(chip(name, HW), "OPTIONS", {}))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_names_what_the_driver_measures(name):
+    quantities = {key.partition(" ")[0] for key in chip(name, HW).QUANTITIES}
+    assert not {quantity for quantity in quantities if quantity not in ROWS[name].measures}
+
+
+@pytest.mark.parametrize(
+    ("file", "said"), [("README.md", r"(\d+) drivers for parts"), ("CHANGELOG.md", r"drivers for (\d+) parts")]
+)
+def test_the_number_of_drivers_is_right(file, said):
+    assert re.findall(said, (ROOT / file).read_text()) == [str(len(chips(HW)))]
+
+
+# --- the commands ---
+
+COMMANDS = sorted(set(re.findall(r"`(picoclaw [^`]+)`", TEXT)))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_understood(command, monkeypatch, capsys):
+    words = shlex.split(command)[1:]
+    ran = []
+    verb = import_module(f"picoclaw.cli.{words[0]}")
+    monkeypatch.setattr(verb, "run", lambda given: ran.append(given) or 0)  # to be understood, not to be done
+    assert cli.run(words) == 0, capsys.readouterr().err
+    assert len(ran) == 1
+
+
+def test_the_commands_are_found():
+    assert {command.split()[1] for command in COMMANDS} >= {"doctor", "tool", "chat", "outputs", "stop"}
