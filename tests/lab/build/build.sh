@@ -35,8 +35,8 @@ give_up() { # where this machine cannot build at all; `run` takes the status and
 
 # --- the archive ------------------------------------------------------------------------------------------------------
 
-mirror_of() { # the address that this machine's own apt uses
-  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 "$1/*$"
+mirror_of() { # mirror_of END DEFAULT: the address that this machine's own apt uses; it knows none before its first update
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 "$1/*$" || echo "$2"
 }
 
 archive() { # archive NAME ADDRESS SUITES
@@ -51,9 +51,9 @@ SOURCE
 }
 
 mkdir -p "$work"/{sources,lists/partial,cache/archives/partial,packages} "$out"
-mirror=$(mirror_of /debian)
+mirror=$(mirror_of /debian http://deb.debian.org/debian)
 archive main "$mirror" "bookworm bookworm-updates bookworm-backports"
-archive security "$(mirror_of security)" bookworm-security
+archive security "$(mirror_of security http://deb.debian.org/debian-security)" bookworm-security
 : > "$work/preferences"
 view=(
   -qq -o "Dir::Etc::sourceparts=$work/sources" -o Dir::Etc::sourcelist=/dev/null

@@ -1,6 +1,7 @@
 """I2C through the real i2c-dev: what is sent, what comes back, and what the kernel's errors become."""
 
 import time
+from statistics import median
 
 import lab
 import pytest
@@ -93,16 +94,17 @@ def test_an_address_that_a_kernel_driver_holds_is_busy_and_named(bus, bridge):
 
 
 def test_one_register_costs_little_more_than_smbus2_alone(bus, bridge, record_property):
-    """A ratio in one run: both go through the same kernel to the same part, in turns."""
-    plain, ours = 0.0, 0.0
+    """A ratio in one run: both go through the same kernel to the same part, in turns; others may use the machine."""
+    plain, ours = [], []
     with SMBus(1) as direct:
         for _ in range(200):
             began = time.perf_counter()
             direct.i2c_rdwr(i2c_msg.write(0x76, [0xD0]), i2c_msg.read(0x76, 1))
             between = time.perf_counter()
             bus.transfer(0x76, [Write(b"\xd0"), Read(1)])
-            ours += time.perf_counter() - between
-            plain += between - began
-    record_property("ratio", f"{ours / plain:.2f} ({plain * 5:.2f} ms and {ours * 5:.2f} ms)")
-    assert ours / plain <= 1.3
+            ours.append(time.perf_counter() - between)
+            plain.append(between - began)
+    theirs_ms, ours_ms = median(plain) * 1000, median(ours) * 1000
+    record_property("ratio", f"{ours_ms / theirs_ms:.2f} ({theirs_ms:.2f} ms and {ours_ms:.2f} ms)")
+    assert ours_ms / theirs_ms <= 1.3
     assert bridge.log()[-1] == {"address": 0x76, "segments": ["d0", 1]}
