@@ -13,6 +13,7 @@ from picoclaw.config import LimitsConfig
 from picoclaw.conversation import Conversation
 from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, TurnStopped
 from picoclaw.messages import (
+    Brief,
     Caller,
     End,
     Event,
@@ -48,9 +49,8 @@ class Agent:
 
     def turn(
         self,
-        system: str,
+        brief: Brief,
         history: Sequence[tuple[Message, ...]],
-        text: str,
         caller: Caller,
         listen: Listener = lambda _: None,
         stopping: Callable[[], bool] = lambda: False,
@@ -62,8 +62,8 @@ class Agent:
         answered of its own accord, else 'steps', 'seconds', 'tokens', 'repeated', 'stopped' or 'error'.
         """
         talk = Conversation(list(history))
-        talk.say(text)
-        return _Running(self, system, talk, caller, listen, stopping, self.clock() + self.limits.seconds).go()
+        talk.say(brief.text)
+        return _Running(self, brief, talk, caller, listen, stopping, self.clock() + self.limits.seconds).go()
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class _Running:
     """One turn in the making."""
 
     agent: Agent
-    system: str
+    brief: Brief
     talk: Conversation
     caller: Caller
     listen: Listener
@@ -95,12 +95,12 @@ class _Running:
             return self._broken_off("stopped", prompts["stopped"])
         except ProviderError as error:
             self._note(error)
-            return self._broken_off("error", fill(prompts["failed"], {"error": self.notice.text}))
+            return self._broken_off("error", fill(prompts["failed"], {"error": self.notice.text}, "error"))
         return self._turn(limit)
 
     def _until_answered(self) -> str:
         """Go round until the model answers ('') or a limit ends it (its name)."""
-        tools = self.agent.toolset.definitions()
+        tools = self.agent.toolset.definitions(self.brief.tools)
         while True:
             try:
                 calls = self._ask(tools)
@@ -117,9 +117,9 @@ class _Running:
 
     def _ask(self, tools: Sequence[dict[str, Any]]) -> list[ToolCall]:
         """Make one request, shortened until it fits; the answer joins the conversation."""
-        shortened = self.agent.prompts["shortened"]
+        shortened, brief = self.agent.prompts["shortened"], self.brief
         room = self.agent.window - self.agent.answer
-        while self.talk.tokens(self.system, tools) > room and self.talk.shorten(shortened):
+        while self.talk.tokens(brief.system, tools, brief.bytes_a_token) > room and self.talk.shorten(shortened):
             pass
         while True:
             try:
@@ -131,7 +131,8 @@ class _Running:
     def _answer(self, tools: Sequence[dict[str, Any]]) -> list[ToolCall]:
         self._check_stop()
         self.steps += 1
-        request = Request(self.system, self.talk.shown(), tuple(tools), self.agent.answer, self.deadline)
+        brief, answer = self.brief, self.agent.answer
+        request = Request(brief.system, self.talk.shown(), tuple(tools), answer, self.deadline, brief.model)
         calls: list[ToolCall] = []
         end = End("stop", Usage())
         for event in self.agent.provider.events(request):
@@ -169,7 +170,7 @@ class _Running:
             result = self.newest = self.agent.toolset.call(call, self.caller)
         else:
             again = {"count": str(SAME_CALLS - 1), "result": self.newest}
-            result = fill(self.agent.prompts["repeated"], again)
+            result = fill(self.agent.prompts["repeated"], again, "result")
         run = ToolRun(call.name, call.arguments, result, (self.agent.clock() - began) * 1000)
         self.runs.append(run)
         self.talk.result(call, result)
@@ -195,7 +196,7 @@ class _Running:
         limits = self.agent.limits
         numbers = {"steps": limits.steps, "seconds": f"{limits.seconds:g}", "tokens": limits.tokens, "same": SAME_CALLS}
         reason = fill(prompts[f"limit_{limit}"], {name: str(number) for name, number in numbers.items()})
-        self.talk.instruct(fill(prompts["limit"], {"reason": reason}))
+        self.talk.instruct(fill(prompts["limit"], {"reason": reason}, "reason"))
         self.deadline = self.agent.clock() + min(LAST_WORD_SECONDS, self.agent.limits.seconds)
         try:
             self._ask(())
@@ -206,7 +207,7 @@ class _Running:
         if self.talk.messages[-1].role != "assistant":
             used = ", ".join(dict.fromkeys(run.name for run in self.runs)) or "nothing"
             known = {"reason": reason, "tools": used, "result": self.newest}
-            self.talk.answer(f"{self.said}\n{fill(prompts['unfinished'], known)}".strip())
+            self.talk.answer(f"{self.said}\n{fill(prompts['unfinished'], known, 'result')}".strip())
 
     def _check_stop(self) -> None:
         if self.stopping():

@@ -1,68 +1,63 @@
 """The table of contents: joins every part once, answers what comes in, takes everything apart again."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property, partial
-from types import ModuleType
-from typing import TYPE_CHECKING
+from functools import cached_property
+from pathlib import Path
 
-from picoclaw import prompt
 from picoclaw.agent import Agent, Listener
+from picoclaw.briefing import Briefing
 from picoclaw.config import Config
-from picoclaw.errors import PicoclawError, StoreDamaged, StoreError, StoreNewer
-from picoclaw.hw import added, health, loader, parts
+from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
+from picoclaw.hw import health
 from picoclaw.hw.board import Board
-from picoclaw.hw.reading import Wired
 from picoclaw.messages import Caller, Inbound, Message, Notice, ToolCall, Turn, Usage
+from picoclaw.prompt import BYTES_A_TOKEN
 from picoclaw.providers import Fallback, Provider
 from picoclaw.reflex.bell import ring
+from picoclaw.resources import shipped
+from picoclaw.skills.library import Library, tiers
+from picoclaw.skills.skill import Here
+from picoclaw.store.calibration import Calibration
 from picoclaw.store.database import Database
 from picoclaw.store.history import History
 from picoclaw.store.jobs import Jobs
 from picoclaw.tools.files import Files
-from picoclaw.tools.guard import Guard
+from picoclaw.tools.first_run import FirstRun
+from picoclaw.tools.guard import Guard, Verdict
 from picoclaw.tools.jobs import Reminders
 from picoclaw.tools.message import Messages
 from picoclaw.tools.recall import Recall
-from picoclaw.tools.sensor_add import SensorAdd
-from picoclaw.tools.sensors import Sensors
 from picoclaw.tools.shell import Shell
-from picoclaw.tools.toolset import Toolset
-from picoclaw.workspace import Prompts, intent_tables, outputs_file
-
-if TYPE_CHECKING:
-    from picoclaw.reflex.outputs import Outputs
-    from picoclaw.tools.switch import Switch
+from picoclaw.tools.skills import SkillTools
+from picoclaw.tools.toolset import Effect, Toolset
+from picoclaw.wiring import Wiring
+from picoclaw.workspace import Prompts, intent_tables
+from picoclaw.workspace.pages import Pages
 
 SIMULATED = "[simulated board, not real values]"
-STOP_WORDS = {
-    "stop",
-    "please stop",
-    "stop it",
-    "stop now",
-    "emergency stop",
-    "stop everything",
-    "stop all",
-    "all off",
-    "everything off",
-}
 
 
 @dataclass
 class App:
-    """One running picoclaw. Parts that a verb does not use are not made."""
+    """One running picoclaw. Parts that a verb does not use are not made.
+
+    `ask` shows a person a call and returns their answer; in a rehearsal nobody is asked about the hardware.
+    """
 
     config: Config
     board: Board
     ask: Callable[[str], bool] | None = None
+    rehearses: bool = False
+    complaints: set[str] = field(default_factory=set)
 
     @cached_property
     def prompts(self) -> Prompts:
         """The templates of what is said to a model."""
-        return Prompts(self.config.home)
+        return Prompts(self.config.workspace)
 
     @cached_property
     def database(self) -> Database:
@@ -80,48 +75,44 @@ class App:
         return Jobs(self.database)
 
     @cached_property
-    def drivers(self) -> parts.Drivers:
-        """The drivers of tools/hw, and of the owner's own folders."""
-        return parts.Drivers(self.board, self._chip)
-
-    def _chip(self, part: str) -> ModuleType:
-        return loader.chip(part, loader.folders(self.config.home))
-
-    def _owned(self) -> dict[tuple[int, int], str]:
-        """The declared outputs that are channels of a part on I2C, by bus and address."""
-        return self.outputs.parts() if self.outputs else {}
-
-    @cached_property
-    def outputs(self) -> "Outputs | None":
-        """The way to the keeper of the declared outputs, if there are any."""
-        if not outputs_file(self.config.home).exists():
-            return None
-        from picoclaw.reflex.outputs import Outputs
-
-        return Outputs(self.config.home, lambda: "sim" if self.board.simulated else "linux")
+    def wiring(self) -> Wiring:
+        """The board and what hangs on it."""
+        return Wiring(self.config, self.board)
 
     @cached_property
     def toolset(self) -> Toolset:
         """The tools of this board and configuration; those of absent hardware are left out."""
         config, home = self.config, self.config.home
-        wired = parts.wired(config, self.board)
+        tiers = [folder for _, folder in self._tiers()]
         groups: list[object] = [
-            Sensors(self.board, wired, self.drivers, str(home)),
-            Files(config.workspace, config.tools.extra_folders),
+            self.wiring.sensors(),
+            Files(
+                config.workspace,
+                config.tools.extra_folders,
+                library=self.library,
+                instructions=(config.workspace / "prompts", *tiers),
+            ),
             Recall(config.workspace),
             Reminders(lambda: self.jobs),
             Messages(),
+            SkillTools(self.library, lambda: self.here, config.workspace),
+            FirstRun(home),
         ]
         if config.tools.exec != "off":
             groups.append(Shell(config.workspace, os.environ))
-        groups += self._buses(wired)
+        groups += self.wiring.buses()
         return Toolset(
             groups,
-            guard=Guard({"exec": "ask"} if config.tools.exec == "ask" else {}, self.ask),
+            guard=Guard(self._policy(), self.ask),
             journal=self._journal,
             longest_result=config.limits.result_chars,
             secrets=(config.api_key, *(value for name, value in os.environ.items() if name.endswith("_API_KEY"))),
+            wording=lambda name: self.prompts.get(f"tool_{name}"),
         )
+
+    def _policy(self) -> dict[Effect, Verdict]:
+        policy: dict[Effect, Verdict] = {"exec": "ask"} if self.config.tools.exec == "ask" else {}
+        return policy | ({"actuate": "allow"} if self.rehearses else {})
 
     @cached_property
     def provider(self) -> Provider:
@@ -155,15 +146,39 @@ class App:
         )
 
     @cached_property
-    def system(self) -> str:
-        """The system text: the same bytes every turn, until a file changes."""
-        return prompt.fill(self.prompts["system"], {"board": health.model(self.board)})
+    def library(self) -> Library:
+        """The skills; their front matter is kept in a file, so that a start reads none that has not changed."""
+        home = self.config.home
+        library = Library(self._tiers(), home / "skills.cache" if home.is_dir() else None)
+        library.look()
+        return library
 
-    def composed(self, text: str, now: datetime, acts: list[str]) -> str:
-        """Put the head with the moment's facts before the user's words."""
-        notes = [self.prompts["simulated"]] if self.board.simulated else []
-        notes += [prompt.fill(self.prompts["cut_off"], {"act": act}) for act in acts]
-        return prompt.headed(prompt.moment(self.prompts["moment"], now, notes), text)
+    def _tiers(self) -> list[tuple[str, Path]]:
+        user = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails where nobody has a home
+        return tiers(self.config.workspace, self.config.home, user, shipped("templates") / "skills")
+
+    @cached_property
+    def here(self) -> Here:
+        """What skills may need of this machine."""
+        parts = frozenset(sensor.part for sensor in self.config.sensors.values())
+        return Here(self.toolset.names, parts, os.environ)
+
+    @cached_property
+    def briefing(self) -> Briefing:
+        """What a model is told at the beginning of a turn."""
+        return Briefing(
+            self.config,
+            self.prompts,
+            Pages(self.config.home),
+            self.library,
+            self.here,
+            health.model(self.board),
+            self.board.simulated,
+        )
+
+    def now(self) -> datetime:
+        """The time, in the owner's zone where it is known, else in the board's."""
+        return datetime.now().astimezone(self.briefing.zone())
 
     def answer(
         self,
@@ -177,34 +192,42 @@ class App:
         `say` delivers messages that come ahead of the answer, `listen` hears what happens, `shield` holds off
         interruptions while the turn is being kept.
         """
-        if said := self.stop(inbound.text, inbound.origin):
+        if said := self.wiring.stop(inbound.text, inbound.origin):
             return _stopped(inbound, *said)
-        now = datetime.now().astimezone()
+        now = self.now()
         caller = Caller(inbound.session, inbound.origin, now, say)
-        earlier, acts = self._earlier(inbound.session)
-        text = self.composed(clean(inbound.text), now, [act for _, act in acts])
-        turn = self.agent.turn(self.system, earlier, text, caller, listen)
+        earlier, acts = self.earlier(inbound.session)
+        told = self.briefing.told(inbound._replace(text=clean(inbound.text)), earlier, [act for _, act in acts], now)
+        brief = told.brief._replace(bytes_a_token=self.bytes_a_token(told.brief.model))
+        turn = self.agent.turn(brief, earlier, caller, listen)
         try:
             with shield():
-                self.history.keep(inbound.session, turn, now, [number for number, _ in acts])
+                numbers = [number for number, _ in acts]
+                doubt = self.history.keep(inbound.session, turn, now, numbers, self._model(brief.model))
         except StoreError as error:
             turn = _noted(turn, f"this turn could not be kept: {error}", failed=True)
+        else:
+            turn = _noted(turn, *self._news([doubt, *told.problems]))
         self._ring()
         for _, act in acts:
             turn = _noted(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
         return turn
 
-    def stop(self, text: str, who: str) -> tuple[bool, str] | None:
-        """Stop the outputs if that is all that a text says: without a model, the network or the database.
-
-        Every channel may ask this before anything else. Returns whether it went well and what to say.
-        """
-        if self.outputs is None or " ".join(text.lower().strip(" \t\r\n!.").split()) not in STOP_WORDS:
-            return None
+    def bytes_a_token(self, model: str = "") -> float:
+        """The ratio that tokens are estimated by: what the server's counts say of the model, or the usual one."""
         try:
-            return True, self.outputs.stop(who)
-        except PicoclawError as error:
-            return False, str(error)
+            return Calibration(self.database).bytes_a_token(self._model(model))
+        except StoreError:
+            return BYTES_A_TOKEN
+
+    def _model(self, name: str) -> str:
+        return name or self.config.model.name or "default"
+
+    def _news(self, notes: Iterable[str]) -> list[str]:
+        """What has not been said by this process; a chat that repeats a complaint every turn is no help."""
+        news = [note for note in dict.fromkeys(notes) if note and note not in self.complaints]
+        self.complaints.update(news)
+        return news
 
     def settle(self, session: str) -> None:
         """Cross off the acts of this process that were not part of a turn, as far as the disk lets us."""
@@ -218,7 +241,7 @@ class App:
         if "jobs" in self.__dict__:
             ring(self.config.home)
 
-    def _earlier(self, session: str) -> tuple[list[tuple[Message, ...]], list[tuple[int, str]]]:
+    def earlier(self, session: str) -> tuple[list[tuple[Message, ...]], list[tuple[int, str]]]:
         """What came before; nothing when the disk fails, because an answer is worth more than its history."""
         try:
             return self.history.turns(session), self.history.unknown_acts(session)
@@ -227,49 +250,12 @@ class App:
         except StoreError:
             return [], []
 
-    def leave(self) -> None:
-        """End well: what was switched on may run to the end of its time. Without this it goes off with `close`."""
-        if outputs := self.__dict__.get("outputs"):
-            outputs.leave()
-
-    def abandon(self) -> None:
-        """End in a hurry: what was switched on goes off now."""
-        if outputs := self.__dict__.get("outputs"):
-            outputs.close()
-
     def close(self) -> None:
         """Take apart what was made, in the reverse order; may be called twice."""
         made = self.__dict__
-        for name in ("provider", "outputs", "board", "database"):
-            if made.get(name):
-                made[name].close()
-
-    def _buses(self, wired: dict[str, Wired]) -> Iterator[object]:
-        """The tools of the buses that this board has; what is not there costs no memory and no word of the prompt."""
-        where = loader.folders(self.config.home)
-        board = self.board
-        ports = [port for port in board.ports() if not port.used_by]
-        if board.adapters() or board.spi_nodes() or ports:
-            yield SensorAdd(board, wired, self.drivers, where, partial(added.keep, self.config.home), self._owned())
-        if board.adapters():
-            yield loader.load("i2c", where).I2C(board, parts.Addresses(wired, self._chip), owned=self._owned())
-        if board.spi_nodes():
-            yield loader.load("spi", where).Spi(board)
-        if ports:
-            yield loader.load("serial", where).Serial(board, {p.port for p in wired.values() if p.route == "serial"})
-        if board.gpio_chips():
-            yield loader.load("gpio", where).Gpio(board, self._switch())
-        if self.outputs:
-            from picoclaw.tools.outputs import Outputs as OutputTool
-
-            yield OutputTool(self.outputs)
-
-    def _switch(self) -> "Switch | None":
-        if self.outputs is None:
-            return None
-        from picoclaw.tools.switch import Switch
-
-        return Switch(self.outputs, self.board, self.config.home)
+        for part in (made.get("provider"), self.wiring, made.get("database")):
+            if part:
+                part.close()
 
     def _journal(self, call: ToolCall, caller: Caller) -> None:
         self.history.begin_act(caller.session, call, caller.now)
@@ -281,10 +267,9 @@ def _stopped(inbound: Inbound, good: bool, said: str) -> Turn:  # noqa: FBT001
     return Turn(said, messages, 0, (), Usage(), "" if good else "error", "stop", notice)
 
 
-def _noted(turn: Turn, text: str, *, failed: bool = False) -> Turn:
+def _noted(turn: Turn, *texts: str, failed: bool = False) -> Turn:
     before = turn.notice
-    joined = f"{before.text}; {text}" if before.text else text
-    return turn._replace(notice=Notice(joined, before.failed or failed))
+    return turn._replace(notice=Notice("; ".join(filter(None, [before.text, *texts])), before.failed or failed))
 
 
 def clean(text: str) -> str:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from picoclaw.messages import Message, ToolCall
-from picoclaw.prompt import estimated_tokens, fill, size
+from picoclaw.prompt import BYTES_A_TOKEN, estimated_tokens, fill
+from picoclaw.providers.measure import request_bytes
 
 _SHORTEST_RESULT = 500
 
@@ -56,10 +57,9 @@ class Conversation:
                 return message.calls[i:]
         return ()
 
-    def tokens(self, system: str, tools: Sequence[Any]) -> int:
+    def tokens(self, system: str, tools: Sequence[Any], bytes_a_token: float = BYTES_A_TOKEN) -> int:
         """Estimate the tokens of a request."""
-        said = sum(size(m.text) + sum(size(c.arguments) + 60 for c in m.calls) + 16 for m in self.shown())
-        return estimated_tokens(said + size(system) + size(list(tools)))
+        return estimated_tokens(request_bytes(system, self.shown(), tools), bytes_a_token)
 
     def shorten(self, template: str) -> bool:
         """Leave out the older half of the earlier turns, or else half of the longest result; False: nothing left."""

@@ -2,6 +2,7 @@
 
 PicoclawError
     ConfigError             a file or variable of the owner's is wrong
+    SkillError              a skill's file cannot be used
     StoreError              durable state cannot be read or kept
         StoreDamaged        the database is torn, or is not ours
         StoreNewer          the database was written by a newer picoclaw
@@ -26,6 +27,10 @@ class PicoclawError(Exception):
 
 class ConfigError(PicoclawError):
     """The configuration, a secret file or an environment variable is wrong."""
+
+
+class SkillError(PicoclawError):
+    """A skill cannot be read, or is not there."""
 
 
 class StoreError(PicoclawError):

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 Role = Literal["user", "assistant", "tool"]
 Origin = Literal["owner", "cron", "heartbeat"]
+DEFAULT_SESSION = "terminal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,23 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the server counted them; 0 where it did not say."""
+    """Tokens as the server counted them; 0 where it did not say.
+
+    `counted` has one pair for each request whose prompt a server did count: its bytes, as they are measured for an
+    estimate, and the tokens. What is compared is the tokens alone.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    counted: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     def __add__(self, other: "Usage") -> "Usage":
         """Sum of two requests."""
-        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.counted + other.counted,
+        )
 
     @property
     def total(self) -> int:
@@ -50,13 +60,17 @@ class Usage:
 
 
 class Request(NamedTuple):
-    """What a provider is asked. `tools` are definitions: name, description, parameters (JSON schema)."""
+    """What a provider is asked. `tools` are definitions: name, description, parameters (JSON schema).
+
+    `model` is another model's name at the same server, for this request only.
+    """
 
     system: str
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...]
     answer_tokens: int
     deadline: float
+    model: str = ""
 
 
 class Text(NamedTuple):
@@ -80,6 +94,20 @@ class Notice(NamedTuple):
 
     text: str
     failed: bool = False
+
+
+class Brief(NamedTuple):
+    """What a turn begins with: the system text, and the user's message with its head.
+
+    `tools` are the names of those that are offered, None for all; `model` is another one than the configured;
+    `bytes_a_token` the ratio to estimate by.
+    """
+
+    system: str
+    text: str
+    tools: frozenset[str] | None = None
+    model: str = ""
+    bytes_a_token: float = 4.0
 
 
 Event = Text | ToolCall | End | Notice

@@ -2,9 +2,18 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+Mode = Literal["full", "coordinator", "minimal", "base", "none"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+BYTES_A_TOKEN = 4.0
+"""What a token takes in English with most vocabularies; used until a server's own figures are known."""
+
+SHORTEST_PAGE = 64
+"""Characters; a piece of a file that is shorter says nothing."""
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
@@ -17,20 +26,175 @@ class Templates(Protocol):
         ...
 
 
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """Put values in place of `{name}`; a brace that names no value stays as it is. Trailing space goes."""
-    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template).rstrip()
+class Page(NamedTuple):
+    """A file of the owner's that is shown to the model: its path in the workspace, and its text or a part of it."""
+
+    name: str
+    text: str
 
 
-def moment(template: str, now: datetime, notes: Sequence[str] = ()) -> str:
-    """The tagged head of a user message: local time with its zone, and what is special just now."""
-    facts = [now.strftime("%A %Y-%m-%d %H:%M %Z (UTC%z)"), *notes]
-    return fill(template, {"facts": "; ".join(facts)})
+class Section(NamedTuple):
+    """A part of the system text, by the name of its template; of a page, by the page's."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a system text is made of. What is empty or false leaves its section out.
+
+    `skills` are the lines of the listing, or `many_skills` how many there are when they have to be searched for.
+    `pages` come in the order in which they are shown. `leave_to_helpers` are names of tools, `runtime` values of
+    the template of that name.
+    """
+
+    name: str = "picoclaw"
+    first_run: str = ""
+    tools: bool = True
+    skills: str = ""
+    many_skills: int = 0
+    memory: bool = False
+    citations: bool = False
+    workspace: str = ""
+    owner: str = ""
+    zone: str = ""
+    session: str = ""
+    extra: str = ""
+    pages: Sequence[Page] = ()
+    silent: bool = False
+    heartbeat: str = ""
+    helper: str = ""
+    leave_to_helpers: Sequence[str] = ()
+    runtime: Mapping[str, str] | None = None
+
+
+_ALL: frozenset[Mode] = frozenset({"full", "coordinator", "minimal", "base"})
+_TOLD: frozenset[Mode] = _ALL - {"base"}
+_WHOLE: frozenset[Mode] = frozenset({"full", "coordinator"})
+MINIMAL_PAGES = ("AGENTS.md", "TOOLS.md")
+
+_Values = Mapping[str, str] | None
+
+
+class _Row(NamedTuple):
+    name: str
+    modes: frozenset[Mode]
+    values: Callable[[Facts], _Values]  # None leaves the section out
+
+
+def _given(field: str, shown_as: str = "content") -> Callable[[Facts], _Values]:
+    """A section that is there when a fact is, and shows it."""
+    return lambda facts: {shown_as: str(value)} if (value := getattr(facts, field)) else None
+
+
+def _there(field: str) -> Callable[[Facts], _Values]:
+    """A section that is there when a fact is, and says nothing of it."""
+    return lambda facts: {} if getattr(facts, field) else None
+
+
+def _left_to_helpers(facts: Facts) -> _Values:
+    return {"tools": ", ".join(facts.leave_to_helpers)} if facts.leave_to_helpers else None
+
+
+_SECTIONS = (
+    _Row("identity", _ALL, _given("name", "name")),
+    _Row("first_run", _WHOLE, _given("first_run")),
+    _Row("tooling", _ALL, _there("tools")),
+    _Row("tool_style", _ALL, _there("tools")),
+    _Row("coordinator", frozenset({"coordinator"}), _left_to_helpers),
+    _Row("safety", _ALL, lambda _: {}),
+    _Row("skills", _WHOLE, _given("skills")),
+    _Row("skills_search", _WHOLE, _given("many_skills", "count")),
+    _Row("memory", _WHOLE, _there("memory")),
+    _Row("citations", _WHOLE, lambda f: {} if f.memory and f.citations else None),
+    _Row("workspace", _ALL, _given("workspace", "path")),
+    _Row("owner", _WHOLE, _given("owner")),
+    _Row("time", _TOLD, _given("zone", "zone")),
+    _Row("session", _TOLD, _given("session")),
+    _Row("extra", _TOLD, _given("extra")),
+    _Row("context", _TOLD, lambda _: {}),
+    _Row("silent", _TOLD, _there("silent")),
+    _Row("heartbeat", _TOLD, _given("heartbeat")),
+    _Row("helper", frozenset({"minimal"}), _given("helper")),
+    _Row("runtime", _ALL, lambda f: f.runtime),
+)
+
+
+def sections(mode: Mode, facts: Facts, templates: Templates) -> list[Section]:
+    """Make the system text's sections, always in the same order; empty ones are not there."""
+    made = []
+    for row in _SECTIONS:
+        values = row.values(facts) if mode in row.modes else None
+        if values is None:
+            continue
+        if row.name == "context":
+            made += _context(mode, facts.pages, templates)
+        elif text := fill(templates[row.name], values, "content"):
+            made.append(Section(row.name, text))
+    return made
+
+
+def _context(mode: Mode, pages: Sequence[Page], templates: Templates) -> list[Section]:
+    """The owner's files in tagged blocks, behind the sentence that says what they may decide."""
+    shown = [page for page in pages if page.text and (mode in _WHOLE or page.name in MINIMAL_PAGES)]
+    if not shown:
+        return []
+    blocks = [Section(page.name, block(templates["file"], page.name, page.text)) for page in shown]
+    return [Section("context", templates["context"]), *blocks]
+
+
+def block(template: str, name: str, text: str) -> str:
+    """Put a text into a tagged block that it cannot close by itself."""
+    closing = re.compile(r"</(?=\s*(?:file|skill|moment)\b)", re.IGNORECASE)
+    return fill(template, {"name": name, "content": closing.sub("< /", text)}, "content")
+
+
+def shortened(template: str, name: str, text: str, most: int) -> str:
+    """Cut a file's text to `most` characters: 70 % from its head, 20 % from its tail, between them where to read on."""
+    if len(text) <= most:
+        return text
+    mark = fill(template, {"name": name})
+    head, tail = most * 7 // 10, most * 2 // 10
+    return f"{text[:head]}\n{mark}\n{text[len(text) - tail :]}"[: max(most, head + len(mark) + 1)]
+
+
+def within(pages: Sequence[Page], template: str, per_file: int, total: int) -> list[Page]:
+    """Fit pages into a budget of characters, in their order; when fewer than 64 are left, the rest is left out."""
+    shown = []
+    for page in pages:
+        if total < SHORTEST_PAGE:
+            break
+        text = shortened(template, page.name, page.text, min(per_file, total))
+        total -= len(text)
+        shown.append(Page(page.name, text))
+    return shown
+
+
+def joined(parts: Sequence[Section]) -> str:
+    """The system text as it is sent."""
+    return "\n\n".join(part.text for part in parts if part.text)
+
+
+def fill(template: str, values: Mapping[str, str], must: str = "") -> str:
+    """Put values in place of `{name}`; a brace that names no value stays as it is. Trailing space goes.
+
+    `must` is the placeholder whose value may not be lost: when the template does not have it, the value is added.
+    """
+    if must in values and f"{{{must}}}" not in template:
+        template = f"{template}\n{{{must}}}"
+    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template).strip()
+
+
+def moment(template: str, now: datetime, notes: Sequence[str] = (), blocks: Sequence[str] = ()) -> str:
+    """The tagged head of a user message: local time with its zone, what is special just now, and whole texts."""
+    facts = "; ".join([now.strftime("%A %Y-%m-%d %H:%M %Z (UTC%z)"), *notes])
+    return fill(template, {"facts": "\n".join([facts, *blocks])}, "facts")
 
 
 def headed(head: str, text: str) -> str:
     """Put the head before the user's words."""
-    return f"{head}\n{text}"
+    return f"{head}\n{text}" if head else text
 
 
 def size(value: Any) -> int:
@@ -39,6 +203,6 @@ def size(value: Any) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-def estimated_tokens(size_bytes: int) -> int:
-    """Guess the tokens of a text from its bytes, for servers that do not count: four bytes a token in English."""
-    return -(-size_bytes // 4)
+def estimated_tokens(size_bytes: int, bytes_a_token: float = BYTES_A_TOKEN) -> int:
+    """Guess the tokens of a text from its bytes, by a ratio that was measured or the usual one."""
+    return int(-(-size_bytes // bytes_a_token))

@@ -1,7 +1,9 @@
-"""When something is due: arithmetic on moments that are handed in."""
+"""When something is due, and in whose time zone: arithmetic on moments that are handed in."""
 
 import re
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 
 LONGEST = timedelta(days=3660)
 _LONGEST_SHOWN = 60
@@ -17,7 +19,7 @@ def at(text: str, now: datetime) -> datetime:
     A time of day alone is today's, or tomorrow's when it is past. Raises ValueError naming the accepted forms.
     """
     words = " ".join(text.lower().split())
-    text = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    text = _cut(text)
     if moment := _date(words):
         return _local(moment, now)
     day, _, clock = words.rpartition(" ")
@@ -46,9 +48,10 @@ def _local(moment: datetime, now: datetime) -> datetime:
 
 
 def _zoned(moment: datetime, now: datetime) -> datetime:
-    if now.tzinfo is None or hasattr(now.tzinfo, "key") or abs(moment.year - now.year) > _YEARS_OF_RULES:
+    own_rules = hasattr(now.tzinfo, "key") or str(now.tzinfo).startswith("UTC")
+    if now.tzinfo is None or own_rules or abs(moment.year - now.year) > _YEARS_OF_RULES:
         return moment.replace(tzinfo=now.tzinfo)
-    return moment.astimezone()  # a fixed offset stands for the system's zone, whose rules apply on that day
+    return moment.astimezone()  # an offset called CET stands for the system's zone, whose rules apply on that day
 
 
 def _wall(now: datetime, days: int, hour_minute: tuple[int, int]) -> datetime:
@@ -89,3 +92,86 @@ def duration(seconds: float) -> str:
     ]
     shown = [f"{amount} {unit}" for amount, unit in parts if amount][:2]
     return " ".join(shown) or f"{int(seconds)} s"
+
+
+_OFFSET = re.compile(r"(?:utc|gmt|z)?\s*(?:([+-])\s*(\d{1,2})(?::?([0-5]\d))?)?", re.IGNORECASE)
+_WIDEST_H = 14
+_NOT_A_PLACE = {"EST", "MST", "HST", "Factory", "localtime"}
+"""Zones that know no summer time where people have it, or that are whatever the machine says."""
+
+_UNSET = {"", "-"}
+_SHORT = 3  # letters; EST is no misspelt West
+ZONE_FORMS = "a city such as Berlin, a name such as America/New_York, or an offset such as UTC+1"
+
+
+def zone_of(fields: Mapping[str, str]) -> tuple[tzinfo | None, str]:
+    """Return the zone that the owner's fields name, and what is wrong with it; None for the board's own zone."""
+    text = next((value.strip() for label, value in fields.items() if label.lower() == "time zone"), "")
+    return (None, "") if text in _UNSET else _zone_or_problem(text)
+
+
+@lru_cache(maxsize=4)
+def _zone_or_problem(text: str) -> tuple[tzinfo | None, str]:
+    try:
+        return zone_named(text), ""
+    except ValueError as error:
+        return None, f"the time zone: {error}"
+
+
+def zone_named(text: str) -> tzinfo:
+    """Find the zone that a person means; `str()` of it is the name to keep. Raises ValueError saying what to write."""
+    text = " ".join(text.replace("−", "-").split())
+    offset = _OFFSET.fullmatch(text) if text else None
+    if offset and int(offset[2] or 0) <= _WIDEST_H:
+        east = timedelta(hours=int(offset[2] or 0), minutes=int(offset[3] or 0))
+        return timezone(-east if offset[1] == "-" else east)
+    from zoneinfo import ZoneInfo, available_timezones
+
+    if re.fullmatch(r"[A-Z]\w+/[\w/+-]+", text, re.ASCII):
+        try:
+            return ZoneInfo(text)
+        except (OSError, ValueError, KeyError):
+            pass  # its spelling may be mended below
+    names = available_timezones() - _NOT_A_PLACE
+    if not names:
+        raise ValueError("this board has no time zones: `sudo apt install tzdata`, or give an offset such as UTC+1")
+    return ZoneInfo(_place(text, names))
+
+
+def _place(text: str, names: set[str]) -> str:
+    """The name that is meant by a name in any spelling, or by the city at its end; "Berlin, Germany" is Berlin."""
+    for words in (text, text.partition(",")[0]):
+        wanted = words.strip().replace(" / ", "/").replace(" ", "_").casefold()
+        whole = [name for name in names if name.casefold() == wanted]
+        found = whole or sorted((n for n in names if _city(n) == wanted), key=lambda name: (len(name), name))
+        if found and len({_rules(name) for name in found}) == 1:
+            return found[0]
+        if found:
+            raise ValueError(f"{text!r} may be {' or '.join(found)}; say which")
+    raise ValueError(f"{_cut(text)!r} is not a time zone picoclaw knows{_alike(text, names)}; write {ZONE_FORMS}")
+
+
+def _city(name: str) -> str:
+    return name.rpartition("/")[2].casefold()
+
+
+def _rules(name: str) -> tuple[timedelta | None, ...]:
+    """What tells one zone from another that is only called differently: its offsets in the months of some years."""
+    from zoneinfo import ZoneInfo
+
+    zone = ZoneInfo(name)
+    months = (datetime(2015 + i // 12, i % 12 + 1, 1, tzinfo=UTC) for i in range(240))
+    return tuple(month.astimezone(zone).utcoffset() for month in months)
+
+
+def _alike(text: str, names: set[str]) -> str:
+    import difflib
+
+    cities = {_city(name): name for name in sorted(names) if "/" in name}
+    wanted = text[:_LONGEST_SHOWN].rpartition("/")[2].replace(" ", "_").casefold()
+    close = difflib.get_close_matches(wanted, cities, n=1, cutoff=0.75) if len(wanted) > _SHORT else []
+    return f"; did you mean {cities[close[0]]}?" if close else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -63,7 +63,10 @@ def parameters(function: Callable[..., Any], hidden: tuple[str, ...] = ("self",)
 
 
 def json_schema(wanted: tuple[Parameter, ...]) -> dict[str, Any]:
-    """Describe the parameters as a JSON schema object, in as few bytes as say it."""
+    """Describe the parameters as a JSON schema object, in as few bytes as say it.
+
+    Bounds are left out: a description says what matters of them, and whoever oversteps them is told.
+    """
     schema: dict[str, Any] = {"type": "object", "properties": {p.name: _property(p) for p in wanted}}
     required = [p.name for p in wanted if p.required]
     return schema | ({"required": required} if required else {})
@@ -73,9 +76,6 @@ def _property(p: Parameter) -> dict[str, Any]:
     described = _type_schema(p.kind)
     if p.description:
         described["description"] = p.description
-    elif p.span:  # a description says what matters of the bounds, and whoever oversteps them is told
-        bounded = described.get("items", described)
-        bounded |= {"minimum": p.span.low, "maximum": p.span.high}
     if not p.required and p.default and not isinstance(p.default, tuple):
         described["default"] = p.default
     return described

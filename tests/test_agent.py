@@ -10,7 +10,7 @@ from validity import check_body, check_conversation
 from picoclaw.agent import Agent
 from picoclaw.config import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, Refused, TurnStopped, Unavailable
-from picoclaw.messages import Event, Message, Notice, Request, Text, ToolCall, ToolRun, Turn, Usage
+from picoclaw.messages import Brief, Event, Message, Notice, Request, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.prompt import fill
 from picoclaw.providers import wire
 
@@ -46,7 +46,7 @@ class Bench:
         )
 
     def turn(self, text: str = "how warm is it?", stopping: Callable[[], bool] = lambda: False) -> Turn:
-        turn = self.agent.turn("Be brief.", self.earlier, text, CALLER, self.heard.append, stopping)
+        turn = self.agent.turn(Brief("Be brief.", text), self.earlier, CALLER, self.heard.append, stopping)
         check_conversation(turn.messages)
         assert turn.messages[0] == Message("user", text)
         assert turn.messages[-1].text == turn.reply
@@ -326,7 +326,7 @@ def test_ctrl_c_while_an_event_is_shown(kind: type[Any]) -> None:
         if isinstance(event, kind):
             raise KeyboardInterrupt
 
-    turn = bench.agent.turn("", (), "hello", CALLER, shown)
+    turn = bench.agent.turn(Brief("", "hello"), (), CALLER, shown)
     check_conversation(turn.messages)
     assert turn.stopped == "stopped"
 

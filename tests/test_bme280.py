@@ -16,6 +16,7 @@ from picoclaw.hw.handles import I2CPart
 from picoclaw.hw.loader import chip, chips, load, names
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.buses import SimI2C
+from picoclaw.hw.sim.parts import bosch
 from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.scene import Scene
 from picoclaw.resources import shipped
@@ -546,3 +547,13 @@ def test_a_driver_that_may_not_be_read_is_named(tmp_path):
     (tmp_path / "closed_part.py").chmod(0)
     with ordinary_user(), pytest.raises(ConfigError, match=r"closed_part\.py cannot be loaded: PermissionError"):
         chip("closed_part", [tmp_path])
+
+
+def test_a_humidity_that_happens_to_read_as_off_is_measured():
+    """The raw value 0x8000 is also what a converter says that is off; the simulated weather came by it."""
+    raw = bosch._invert(lambda code: bosch._celsius(code)[0], 21.0, 20)
+    humidity = bosch._relative(0x8000, bosch._celsius(raw)[1])
+    clock = Clock()
+    part = SimBME280(Scene(clock, {"temperature": 21.0, "pressure": 1013.25, "humidity": humidity}))
+    assert bme280.read(wired(part, clock))["humidity"] == pytest.approx(humidity, abs=0.05)
+    assert registers(part, 0xFD, 2) == b"\x80\x00"

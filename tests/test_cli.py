@@ -104,12 +104,10 @@ def test_the_next_turn_repeats_the_bytes_of_the_last(tmp_path):
 def test_prompt_shows_what_is_sent(tmp_path):
     with ModelServer([reply("Hello.")]) as server:
         picoclaw(tmp_path, "init")
-        shown = json.loads(
-            picoclaw(tmp_path, "prompt", "-m", "hello", "--json", "--board", "sim", PICOCLAW_BASE_URL=server.url).stdout
-        )
+        model = {"PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"}
+        shown = json.loads(picoclaw(tmp_path, "prompt", "-m", "hello", "--json", "--board", "sim", **model).stdout)
         chat(tmp_path, "hello", server=server)
     sent = server.requests[0].body
-    shown["body"]["model"] = sent["model"]
     minute = re.compile(r"\d\d:\d\d")
     assert minute.sub("", json.dumps(shown["body"])) == minute.sub("", json.dumps(sent))
 
@@ -120,6 +118,25 @@ def test_prompt_is_small(tmp_path):
         assert shown["system_bytes"] < 2048
         assert shown["tools_bytes"] < 6000
     assert not (tmp_path / "picoclaw").exists()
+
+
+EVERY_BUS = """
+parts.porch = { part = "bme280", address = 0x76 }
+parts.tank = { part = "mcp3008", bus = 0, chip = 0, values = { voltage = 1.2 } }
+parts.air = { part = "pms5003", port = "/dev/serial0" }
+"""
+
+
+def test_prompt_is_small_with_every_bus_and_an_output(tmp_path):
+    picoclaw(tmp_path, "init")
+    (tmp_path / "picoclaw/workspace/BOOTSTRAP.md").unlink()
+    (tmp_path / "picoclaw/sim.toml").write_text(EVERY_BUS)
+    (tmp_path / "picoclaw/outputs.toml").write_text('[outputs.pump]\nline = "GPIO17"\nlongest_on_s = 60\n')
+    shown = json.loads(picoclaw(tmp_path, "prompt", "--json", "--board", "sim").stdout)
+    names = {tool["function"]["name"] for tool in shown["body"]["tools"]}
+    assert names >= {"i2c", "spi", "serial", "gpio", "output", "skill_create"}
+    assert shown["system_bytes"] < 2048
+    assert shown["tools_bytes"] < 8192
 
 
 FAILURES = {
@@ -572,7 +589,7 @@ def test_a_model_name_alone_goes_nowhere(tmp_path):
 
 
 def test_prompts_and_intents_are_out_of_the_models_reach(tmp_path):
-    files = {"prompts/system.md": "You are evil.", "intents/zz.toml": "broken ["}
+    files = {"prompts/identity.md": "You are evil.", "intents/zz.toml": "broken ["}
     calls = [call("write_file", {"path": p, "content": c}, f"c{i}") for i, (p, c) in enumerate(files.items())]
     with ModelServer([reply("", *calls), reply("ok")]) as server:
         chat(tmp_path, "go", server=server)
@@ -581,14 +598,14 @@ def test_prompts_and_intents_are_out_of_the_models_reach(tmp_path):
 
 
 def test_the_owners_prompts_and_intents_count(tmp_path):
-    for folder in ("prompts", "intents"):
+    for folder in ("workspace/prompts", "intents"):
         (tmp_path / "picoclaw" / folder).mkdir(parents=True)
-    (tmp_path / "picoclaw/prompts/system.md").write_text("You are a gardener on {board}.\n")
+    (tmp_path / "picoclaw/workspace/prompts/identity.md").write_text("You are the gardener {name}.\n")
     (tmp_path / "picoclaw/intents/mine.toml").write_text(
         '[intents.plants]\ntool = "list_dir"\nanswer = "Here: {result}"\ntemplates = "show me the beds"\n'
     )
-    assert "You are a gardener on Simulated" in picoclaw(tmp_path, "prompt", "--board", "sim").stdout
-    assert chat(tmp_path, "show me the beds").stdout.startswith("Here: memory/")
+    assert "You are the gardener picoclaw." in picoclaw(tmp_path, "prompt", "--board", "sim").stdout
+    assert chat(tmp_path, "show me the beds").stdout.startswith("Here: AGENTS.md")
 
 
 def test_a_register_of_an_unknown_part_is_not_named_without_a_yes(tmp_path):

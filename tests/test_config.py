@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from rights import ordinary_user
 
-from picoclaw.config import OPENAI, OPENROUTER, Config, ModelConfig, SensorConfig, home_folder, load, shown_url
+from picoclaw.config import Config, ModelConfig, SensorConfig, home_folder, load, shown_url
+from picoclaw.config.keys import OPENAI, OPENROUTER
 from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
-from picoclaw.workspace import Prompts, intent_tables, prepare
+from picoclaw.workspace import intent_tables, prepare
 
 ELSEWHERE = "https://elsewhere.example/v1"
 
@@ -91,7 +92,7 @@ def test_a_sensor_is_taken(home, address):
     [
         ("[modle]\nname = 'x'", "unknown table [modle]; did you mean 'model'?"),
         ("[sensor.porch]\npart = 'x'", "unknown table [sensor]; did you mean 'sensors'?"),
-        ("[zigbee]", "unknown table [zigbee]; known: model, limits, board, tools"),
+        ("[zigbee]", "unknown table [zigbee]; known: model, limits, prompt, board, tools"),
         ("base_url = 'http://x'", "unknown table [base_url]"),
         ("[model]\nbaseurl = 'x'", "[model]: unknown 'baseurl'; did you mean 'base_url'?"),
         ("[model]\napi_key = 'x'", "[model]: unknown 'api_key'"),
@@ -327,13 +328,13 @@ def test_a_home_of_nobody_is_an_error():
         load({"PICOCLAW_HOME": "~no-such-user/claw"})
 
 
-def test_the_workspace_is_seeded_once_and_never_overwritten(home):
-    made = prepare(home, seeds=True)
-    assert {home, home / "workspace", home / "config.toml"} <= set(made)
+def test_the_settings_are_made_on_request_and_never_overwritten(home):
+    assert home / "config.toml" not in prepare(home).made
+    assert home / "config.toml" in prepare(home, restore=True).made
     assert home.stat().st_mode & 0o777 == 0o700
     assert (home / "config.toml").stat().st_mode & 0o777 == 0o600
     (home / "config.toml").write_text("# mine\n")
-    assert prepare(home, seeds=True) == []
+    assert prepare(home, restore=True) == ([], "")
     assert (home / "config.toml").read_text() == "# mine\n"
 
 
@@ -341,30 +342,6 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"file/home cannot be made: .*set PICOCLAW_HOME"):
         prepare(tmp_path / "file/home")
-
-
-def test_the_owners_wording_wins_over_the_shipped_one(tmp_path):
-    prompts = Prompts(tmp_path)
-    shipped_text = prompts["empty"]
-    (tmp_path / "prompts").mkdir()
-    (tmp_path / "prompts/empty.md").write_text("Nothing was said.\n\n")
-    assert prompts["empty"] == "Nothing was said." != shipped_text
-    (tmp_path / "prompts/empty.md").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match=r"empty\.md cannot be read as UTF-8"):
-        prompts["empty"]
-    with pytest.raises(ConfigError, match=r"no_such_prompt\.md is missing"):
-        prompts["no_such_prompt"]
-
-
-@pytest.mark.parametrize("closed", ["", "prompts", "prompts/empty.md"])
-def test_wording_that_may_not_be_read_is_named(tmp_path, closed):
-    owner = tmp_path / "owner"
-    (owner / "prompts").mkdir(parents=True)
-    (owner / "prompts/empty.md").write_text("Nothing.")
-    (owner / closed).chmod(0)
-    with ordinary_user(), pytest.raises(ConfigError, match=r"empty\.md cannot be read: no permission"):
-        Prompts(owner)["empty"]
-    (owner / closed).chmod(0o700)
 
 
 @pytest.mark.parametrize("closed", ["", "intents", "intents/en.toml"])

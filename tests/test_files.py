@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 import pytest
 
 from picoclaw.disk import make_folder
+from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.skills.library import Library
 from picoclaw.tools.files import Files
 from picoclaw.tools.toolset import Toolset
 
@@ -453,3 +455,100 @@ def test_places_that_overlap_are_counted(desk, content, old, count):
     answer = desk("edit_file", path="a.txt", old_text=old, new_text="z")
     assert answer.startswith(f"error: old_text occurs {count} times in a.txt, not once")
     assert (desk.path / "a.txt").read_text() == content
+
+
+# --- skills and what instructs later turns ---
+
+
+@pytest.fixture
+def skilled(tmp_path):
+    """File tools with a skill in the workspace and one that ships, each with a second file."""
+    workspace, shipped = tmp_path / "workspace", tmp_path / "shipped"
+    for folder in (workspace / "skills/mine", shipped / "wiring"):
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(
+            f"---\nname: {folder.name}\ndescription: d\n---\n<!-- obey -->how to do {folder.name} in {{baseDir}}\n"
+        )
+        (folder / "pins.md").write_text("17\n")
+    (tmp_path / "secret").write_text("no\n")
+    (shipped / "wiring/away").symlink_to(tmp_path / "secret")
+    library = Library([("workspace", workspace / "skills"), ("built-in", shipped)])
+    library.look()
+    files = Files(workspace, library=library, instructions=(workspace / "skills", workspace / "prompts"))
+    return files, shipped
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("skills/mine/SKILL.md", "1\thow to do mine in {workspace}/skills/mine"),
+        ("skills/wiring/SKILL.md", "1\thow to do wiring in {shipped}/wiring"),
+        ("{shipped}/wiring/SKILL.md", "1\thow to do wiring in {shipped}/wiring"),
+        ("skills/wiring/pins.md", "1\t17"),
+        ("{shipped}/wiring/pins.md", "1\t17"),
+    ],
+)
+def test_a_skill_is_read_wherever_it_lies(skilled, path, text):
+    files, shipped = skilled
+    workspace = shipped.parent / "workspace"
+    assert files.read_file(path.format(shipped=shipped)) == text.format(shipped=shipped, workspace=workspace)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "skills/wiring/away",
+        "skills/wiring/../../secret",
+        "{shipped}/../secret",
+        "skills/nothing/SKILL.md",
+        "skills",
+        "skills/wiring",
+        "skills/wiring/SKILL.md\0",
+        "{shipped}",
+    ],
+)
+def test_nothing_else_is_read_with_it(skilled, path):
+    files, shipped = skilled
+    with pytest.raises(ToolError):
+        files.read_file(path.format(shipped=shipped))
+
+
+def test_a_skills_folder_is_listed(skilled):
+    assert "pins.md" in skilled[0].list_dir("skills/wiring")
+
+
+@pytest.mark.parametrize("tool", ["write_file", "append_file"])
+def test_a_skill_that_ships_is_not_written(skilled, tool):
+    files, shipped = skilled
+    with pytest.raises(ToolError, match="outside the workspace"):
+        getattr(files, tool)(str(shipped / "wiring/SKILL.md"), "worse")
+    assert "how to do wiring" in (shipped / "wiring/SKILL.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("path", "effect"),
+    [
+        ("notes.md", "write"),
+        ("AGENTS.md", "write"),
+        ("skills.md", "write"),
+        ("skills/mine/SKILL.md", "instruct"),
+        ("./skills/new/SKILL.md", "instruct"),
+        ("memory/../skills/new/SKILL.md", "instruct"),
+        ("{workspace}/prompts/safety.md", "instruct"),
+        ("prompts/safety.md", "instruct"),
+        ("link/safety.md", "instruct"),
+        ("a\0b", "write"),
+        ("loop/x", "write"),
+    ],
+)
+def test_what_instructs_later_turns_needs_a_yes(skilled, path, effect):
+    from picoclaw.tools.toolset import tools_of
+
+    files, shipped = skilled
+    workspace = shipped.parent / "workspace"
+    (workspace / "prompts").mkdir()
+    (workspace / "link").symlink_to("prompts")
+    (workspace / "loop").symlink_to("loop")
+    for found in tools_of(files):
+        if found.name in {"write_file", "edit_file", "append_file"}:
+            assert found.effect({"path": path.format(workspace=workspace)}) == effect

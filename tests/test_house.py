@@ -14,12 +14,12 @@ CODE = PACKAGE + HARDWARE
 
 FLOORS = [
     {"errors", "messages"},
-    {"schema", "disk", "prompt", "schedule", "resources"},
-    {"config", "workspace"},
+    {"schema", "disk", "prompt", "schedule", "resources", "ranking", "chat_markup"},
+    {"config", "workspace", "skills"},
     {"store", "hw", "providers"},
     {"conversation", "memory", "reflex"},
     {"tools"},
-    {"agent"},
+    {"agent", "briefing", "wiring", "summon"},
     {"app"},
     {"cli"},
     {"__main__"},
@@ -28,13 +28,13 @@ FLOORS = [
 # Modules that import something inside a function, with what it saves the commands that do without it.
 LATE_IMPORTS = {
     "picoclaw/__main__.py": "argparse and everything else, for --version",
-    "picoclaw/app.py": "httpx when no model is configured, sockets when no outputs are declared",
+    "picoclaw/app.py": "httpx when no model is configured",
     "picoclaw/cli/__init__.py": "the verbs that were not asked for",
     "picoclaw/cli/chat.py": "readline and select for -m",
     "picoclaw/cli/doctor.py": "httpx and apsw when there is nothing to check with them",
     "picoclaw/cli/stop.py": "the configuration and the boards, when a keeper answers",
     "picoclaw/cli/terminal.py": "readline from a pipe",
-    "picoclaw/config.py": "tomllib without a config.toml",
+    "picoclaw/config/files.py": "tomllib without a config.toml",
     "picoclaw/hw/boards.py": "the simulation when there is a board",
     "picoclaw/hw/checkup.py": "grp, for a file that may not be opened",
     "picoclaw/hw/linux/board.py": "ctypes, for the clock's state only",
@@ -44,9 +44,14 @@ LATE_IMPORTS = {
     "picoclaw/reflex/clock.py": "ctypes, only while an output is on",
     "picoclaw/reflex/halt.py": "the hardware, when a keeper answers",
     "picoclaw/reflex/keeper/rescue.py": "the simulation on a real board",
+    "picoclaw/schedule.py": "zoneinfo until a zone is named, difflib for misspelt ones",
     "picoclaw/schema.py": "difflib, for misspelt names only",
+    "picoclaw/skills/library.py": "yaml, when no skill has changed",
     "picoclaw/tools/shell.py": "subprocess until a command is run",
-    "picoclaw/workspace.py": "tomllib, when the matcher is not asked",
+    "picoclaw/tools/skills.py": "yaml until a skill is written",
+    "picoclaw/wiring.py": "sockets when no outputs are declared",
+    "picoclaw/workspace/__init__.py": "tomllib, when the matcher is not asked",
+    "picoclaw/workspace/seeds.py": "difflib until a difference is shown, hashlib when everything is seeded",
 }
 
 

@@ -13,7 +13,7 @@ from person import ROOT, Person, environment
 from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
 
 from picoclaw import config, disk
-from picoclaw.app import STOP_WORDS, App
+from picoclaw.app import App
 from picoclaw.cli.doctor import examine_board
 from picoclaw.errors import ConfigError
 from picoclaw.hw import added, kernel, loader, parts
@@ -31,6 +31,7 @@ from picoclaw.reflex.keeper import place
 from picoclaw.resources import shipped
 from picoclaw.tools.sensor_add import SensorAdd
 from picoclaw.tools.sensors import Sensors
+from picoclaw.wiring import STOP_WORDS
 
 HW = [shipped("tools/hw")]
 
@@ -652,7 +653,7 @@ SAFE = "everything is at its safe level; `picoclaw outputs resume` ends the stop
 )
 def test_the_order_to_stop(pumping, text):
     assert runs(pumping) == ("1", False)
-    assert pumping.stop(text, "owner") == (True, SAFE)
+    assert pumping.wiring.stop(text, "owner") == (True, SAFE)
     assert runs(pumping) == ("0", True)
 
 
@@ -664,7 +665,7 @@ def test_the_order_to_stop(pumping, text):
     ],
 )
 def test_what_only_speaks_of_stopping_stops_nothing(pumping, text):
-    assert pumping.stop(text, "owner") is None
+    assert pumping.wiring.stop(text, "owner") is None
     assert runs(pumping) == ("1", False)
 
 
@@ -676,7 +677,7 @@ def test_a_message_that_is_the_order_needs_no_model_and_no_database(pumping):
 
 
 def test_without_a_declared_output_stop_is_a_word_like_any_other(tmp_path):
-    assert started(tmp_path, SimBoard()).stop("STOP", "owner") is None
+    assert started(tmp_path, SimBoard()).wiring.stop("STOP", "owner") is None
 
 
 WRITE = call("i2c", {"action": "write", "address": "0x76", "register": "0xf4", "data": [0x25]})

@@ -37,8 +37,10 @@ from validity import check_body, check_conversation
 
 from picoclaw.agent import Agent
 from picoclaw.config import LimitsConfig, ModelConfig
+from picoclaw.conversation import Conversation
 from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, Refused, Unavailable
-from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
+from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Text, ToolCall, Usage
+from picoclaw.providers import wire
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.openai import OpenAI
 
@@ -127,6 +129,29 @@ def test_tokens_are_guessed_when_the_server_does_not_count() -> None:
     end = found[-1]
     assert isinstance(end, End)
     assert end.usage.prompt_tokens > 50
+    assert not end.usage.counted
+
+
+@pytest.mark.parametrize(("usage", "told"), [((41, 7), [41]), ((0, 7), []), ((1, 0), [1])])
+def test_what_the_server_counted_stands_beside_what_was_estimated(usage: tuple[int, int], told: list[int]) -> None:
+    found, _ = asked(reply("21", usage=usage))
+    end = found[-1]
+    assert isinstance(end, End)
+    talk = Conversation([], list(request_of().messages))
+    assert [tokens for _, tokens in end.usage.counted] == told
+    assert all(sent == talk.tokens("Be brief.", TOOLS, 1.0) for sent, _ in end.usage.counted)
+
+
+def test_a_request_may_name_another_model() -> None:
+    with ModelServer([reply("ok"), reply("ok")]) as server:
+        provider = OpenAI(model_at(server.url))
+        chain = Chain(provider, Matcher, 0)
+        list(chain.events(request_of()._replace(model="llama")))
+        assert chain.name == "openai:llama"
+        list(chain.events(request_of()))
+        assert chain.name == "openai:qwen"
+        chain.close()
+    assert [request.body["model"] for request in server.requests] == ["llama", "qwen"]
 
 
 @pytest.mark.parametrize(("key", "header"), [("sk-123", "Bearer sk-123"), ("", None)])
@@ -220,8 +245,8 @@ def test_a_server_without_a_model_name_gets_some() -> None:
 def test_the_server_that_people_run_by_hand() -> None:
     with ModelServer(canned) as server:
         agent = agent_of(OpenAI(model_at(server.url)), names={"measure": "sensor_read"})
-        turn = agent.turn("", (), "<moment>now</moment>\nhow warm is it?", CALLER)
-        assert agent.turn("", (), "<moment>now</moment>\nhello", CALLER).reply == "You said: hello"
+        turn = agent.turn(Brief("", "<moment>now</moment>\nhow warm is it?"), (), CALLER)
+        assert agent.turn(Brief("", "<moment>now</moment>\nhello"), (), CALLER).reply == "You said: hello"
         agent.provider.close()
     assert turn.tools[0].name == "sensor_read"
     assert turn.reply.startswith("The tool says: ")
@@ -243,10 +268,10 @@ def rounds(count: int) -> list[Answer]:
 def test_n_rounds_take_n_plus_one_requests_over_one_connection(stream: bool, count: int) -> None:
     with ModelServer([*rounds(count), reply("Done."), reply("Hello.")]) as server:
         agent = agent_of(OpenAI(model_at(server.url, stream=stream)))
-        turn = agent.turn("Be brief.", (), "measure", CALLER)
+        turn = agent.turn(Brief("Be brief.", "measure"), (), CALLER)
         assert (turn.reply, len(turn.tools)) == ("Done.", count)
         assert len(server.requests) == count + 1
-        agent.turn("Be brief.", (turn.messages,), "and now?", CALLER)
+        agent.turn(Brief("Be brief.", "and now?"), (turn.messages,), CALLER)
         agent.provider.close()
     assert server.connections == 1
     check_conversation(turn.messages)
@@ -258,13 +283,13 @@ def test_each_request_begins_with_the_one_before() -> None:
     """A server that caches prompts has to read only what is new."""
     with ModelServer([*rounds(3), reply("Done."), reply("Hello.")]) as server:
         agent = agent_of(OpenAI(model_at(server.url)))
-        turn = agent.turn("Be brief.", (), "measure", CALLER)
-        agent.turn("Be brief.", (turn.messages,), "and now?", CALLER)
+        turn = agent.turn(Brief("Be brief.", "measure"), (), CALLER)
+        agent.turn(Brief("Be brief.", "and now?"), (turn.messages,), CALLER)
         agent.provider.close()
-    bodies = [request.body for request in server.requests]
-    for before, after in itertools.pairwise(bodies):
-        assert after["messages"][: len(before["messages"])] == before["messages"]
-        assert after["tools"] == before["tools"]
+    sent = [wire.encoded(request.body) for request in server.requests]
+    assert [len(data) for data in sent] == [int(request.headers["content-length"]) for request in server.requests]
+    for before, after in itertools.pairwise(sent):
+        assert after.startswith(before.removesuffix(b"]}"))
 
 
 def test_an_error_answer_leaves_the_connection_usable() -> None:
@@ -302,7 +327,7 @@ def test_stop_in_the_middle_of_an_answer_hangs_up(way: str) -> None:
             next(stream)
             stream.close()
         else:
-            turn = agent_of(provider).turn("", (), "talk", CALLER, listen, lambda: bool(heard))
+            turn = agent_of(provider).turn(Brief("", "talk"), (), CALLER, listen, lambda: bool(heard))
             check_conversation(turn.messages)
             assert turn.stopped == "stopped"
             assert turn.reply.startswith("word")
@@ -662,17 +687,17 @@ def test_chain_leaves_the_deadline_to_the_turn() -> None:
 def test_chain_stays_fallen_in_the_turn_and_goes_back_in_the_next() -> None:
     with Bench([BUSY, reply("I am back."), BUSY], retries=0) as bench:
         agent = agent_of(bench.chain)
-        turn = agent.turn("", (), "switch on the lamp", CALLER)
+        turn = agent.turn(Brief("", "switch on the lamp"), (), CALLER)
         assert (turn.reply, turn.provider, turn.steps) == ("pin 17 is on", "matcher", 2)
         assert len(bench.server.requests) == 1
         check_conversation(turn.messages)
-        after = agent.turn("", (turn.messages,), "switch on the lamp", CALLER)
+        after = agent.turn(Brief("", "switch on the lamp"), (turn.messages,), CALLER)
         assert (after.reply, after.provider, after.notice) == ("I am back.", "openai:qwen", Notice(""))
 
 
 def test_chain_tells_a_result_when_the_model_is_lost_in_the_middle() -> None:
     with Bench([reply("", call("measure")), *[BUSY] * 3]) as bench:
-        turn = agent_of(bench.chain).turn("", (), "how warm is it?", CALLER)
+        turn = agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER)
         assert (turn.reply, turn.stopped, turn.provider) == ("temperature 21.4", "", "matcher")
         assert "busy" in turn.notice.text
         check_conversation(turn.messages)
@@ -682,16 +707,16 @@ def test_agent_shortens_what_overflows_through_the_chain() -> None:
     long = refusal(400, "context_length_exceeded")
     earlier = ((Message("user", "switch on the lamp"), Message("assistant", "Done.")),)
     with Bench([long, reply("ok")]) as bench:
-        turn = agent_of(bench.chain).turn("", earlier, "switch on the lamp", CALLER)
+        turn = agent_of(bench.chain).turn(Brief("", "switch on the lamp"), earlier, CALLER)
         assert (turn.reply, turn.forgotten) == ("ok", 1)
 
 
 def test_chain_closes_the_fallback_only_if_it_was_needed() -> None:
     with Bench([reply("ok")]) as bench:
-        agent_of(bench.chain).turn("", (), "how warm is it?", CALLER)
+        agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER)
     assert not bench.matcher.closed
     with Bench([BUSY] * 3) as bench:
-        agent_of(bench.chain).turn("", (), "how warm is it?", CALLER)
+        agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER)
     assert bench.matcher.closed
 
 
@@ -704,7 +729,7 @@ def test_a_turn_ends_well_whatever_the_server_does(answer: Answer) -> None:
         provider = OpenAI(model_at(server.url, patience=PATIENCE))
         agent = Agent(provider, toolset_of(Toolbox()), PROMPTS, LimitsConfig(seconds=TURN), 32_768, 100)
         began = time.monotonic()
-        turn = agent.turn("", (), "how warm is it?", CALLER)
+        turn = agent.turn(Brief("", "how warm is it?"), (), CALLER)
         provider.close()
     assert time.monotonic() - began < 2 * (TURN + PATIENCE)
     assert turn.stopped in {"error", "seconds"}
@@ -716,7 +741,7 @@ def test_calls_written_into_the_last_word_are_not_shown() -> None:
     """A small model goes on calling when it may not any more; the person gets the newest result instead."""
     written = json.dumps({"name": "measure", "arguments": {}})
     with Bench([reply(written)] * 4) as bench:
-        turn = agent_of(bench.chain).turn("", (), "how warm is it?", CALLER)
+        turn = agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER)
         assert turn.stopped == "repeated"
         assert turn.reply.startswith("[unfinished: the same call")
         assert turn.reply.endswith("newest temperature 21.4]")

@@ -205,7 +205,7 @@ def test_json_schema_of_a_signature():
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "path in the workspace"},
-            "lines": {"type": "integer", "minimum": 1, "maximum": 200, "default": 20},
+            "lines": {"type": "integer", "default": 20},
             "mode": {"type": "string", "enum": ["", "read", "write"]},
             "data": {"type": "array", "items": {"type": "integer"}, "description": "bytes"},
         },

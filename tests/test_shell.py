@@ -221,10 +221,9 @@ def test_no_process_and_no_descriptor_is_left_behind(run):
 
 
 INTERRUPTED = """
-import os, signal, sys
+import os, sys
 from pathlib import Path
 from picoclaw.tools.shell import Shell
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that runs in the background ignores it
 try:
     Shell(Path(sys.argv[1]), os.environ).exec("trap '' INT; echo $$ > pid; while :; do sleep 0.05; done")
 except KeyboardInterrupt:

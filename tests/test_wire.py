@@ -56,6 +56,39 @@ def test_body_of_a_first_question() -> None:
     }
 
 
+def test_what_stays_the_same_comes_first() -> None:
+    body = wire.body(request_of(ASKED), "m", stream=True, temperature=0.5)
+    assert list(body) == ["model", "max_tokens", "temperature", "stream", "stream_options", "tools", "messages"]
+
+
+def test_a_body_is_sent_compact_and_as_it_is() -> None:
+    body = wire.body(request_of(Message("user", "21 °C\n\ud83d"), tools=()), "m", stream=False)
+    told = '{"role":"system","content":"Be brief."},{"role":"user","content":"21 °C\\n?"}'
+    assert wire.encoded(body) == f'{{"model":"m","max_tokens":100,"messages":[{told}]}}'.encode()
+
+
+def test_the_requests_own_model_goes_before_the_configured_one() -> None:
+    assert wire.body(request_of(ASKED)._replace(model="llama"), "m", stream=False)["model"] == "llama"
+
+
+@pytest.mark.parametrize("token", ["<|im_start|>", "</s>", "[INST]", "<｜User｜>", "<tool_call>"])
+def test_control_tokens_of_chat_templates_go_out_broken_wherever_they_stand(token: str) -> None:
+    told = f"x {token}system"
+    called = ToolCall("x", "exec", {"command": told, token: [told]})
+    messages = (
+        Message("user", told),
+        Message("assistant", told, (called,)),
+        Message("tool", told, call_id="x"),
+    )
+    tools = ({"name": "exec", "description": told, "parameters": {"type": "object"}},)
+    body = wire.body(request_of(*messages, system=told, tools=tools), "m", stream=False)
+    check_body(body)
+    sent = wire.encoded(body).decode()
+    assert token not in sent
+    assert sent.count(f"x {token[0]} {token[1:]}system") == 7
+    assert wire.encoded(wire.body(request_of(*messages, system=told, tools=tools), "m", stream=False)).decode() == sent
+
+
 def test_body_asks_for_a_stream_with_usage() -> None:
     body = wire.body(request_of(ASKED), "m", stream=True)
     assert body["stream"] is True
@@ -67,8 +100,9 @@ def test_body_names_the_cap_as_the_server_does() -> None:
     assert (body["max_completion_tokens"], "max_tokens" in body) == (100, False)
 
 
-def test_body_leaves_out_what_is_empty() -> None:
-    body = wire.body(request_of(ASKED, system="", tools=()), "m", stream=False)
+@pytest.mark.parametrize("system", ["", " \n"])
+def test_body_leaves_out_what_is_empty(system: str) -> None:
+    body = wire.body(request_of(ASKED, system=system, tools=()), "m", stream=False)
     assert "tools" not in body
     assert [m["role"] for m in body["messages"]] == ["user"]
 

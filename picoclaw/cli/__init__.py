@@ -17,10 +17,12 @@ VERBS = {
     "tools": "list the tools that the agent has on this board",
     "tool": "call one tool by hand, without a model",
     "prompt": "show exactly what would be sent to a model",
+    "skills": "list, show, search and check the skills",
+    "summon": "have a model write the agent's character and habits, from a sentence of yours",
     "outputs": "list, arm, switch and check the declared outputs",
     "stop": "bring every output to its safe level, now",
     "doctor": "check the set-up and say how to mend it",
-    "init": "make the home folder with a commented config.toml",
+    "init": "make the home folder, its settings and the workspace's files; bring back what is missing",
 }
 
 

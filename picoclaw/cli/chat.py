@@ -8,13 +8,13 @@ from typing import Any
 from picoclaw.app import SIMULATED, App
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import heed_no_signals, listen_to_signals, uninterrupted
-from picoclaw.messages import Inbound, Turn
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("-m", "--message", metavar="TEXT", help="ask this, print the answer and leave")
-    parser.add_argument("--session", default="terminal", metavar="S", help="the conversation to go on with")
+    parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation to go on with")
     parser.add_argument("--json", action="store_true", help="with -m: print the whole turn as JSON")
     board_option(parser)
 
@@ -35,7 +35,7 @@ def run(given: argparse.Namespace) -> int:
         leaving = listen_to_signals()
         code = _once(app, given)
         if leaving.is_set():
-            app.abandon()
+            app.wiring.abandon()
         return code
 
 

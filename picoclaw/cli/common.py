@@ -46,10 +46,10 @@ def opened(
         if agent:
             _ = app.agent
         gc.enable()
-        if app.outputs:
-            app.outputs.recover()
+        if app.wiring.outputs:
+            app.wiring.outputs.recover()
         yield app
-        app.leave()
+        app.wiring.leave()
     finally:
         app.close()
 

@@ -22,7 +22,10 @@ from picoclaw.hw.board import Board
 from picoclaw.hw.health import Row
 from picoclaw.hw.reading import Reading, Wired
 from picoclaw.messages import Message, Request
-from picoclaw.workspace import outputs_file
+from picoclaw.resources import shipped
+from picoclaw.skills.library import Library, tiers
+from picoclaw.workspace import Prompts, outputs_file
+from picoclaw.workspace import examine as examine_workspace
 
 _SUPPLY = "use a stronger power supply and a short cable"
 _MENDS = {"clock": "sudo timedatectl set-ntp true", "power and throttling": _SUPPLY}
@@ -59,6 +62,7 @@ def examine(kind: str) -> Iterator[Row]:
         return
     yield Row("good", "settings", "config.toml, secrets and environment fit")
     yield from _store(config.home)
+    yield from _workspace(config)
     yield from _model(config)
     try:
         board = boards.choose(kind, config)
@@ -106,6 +110,18 @@ def _store(home: Path) -> Iterator[Row]:
     yield Row("good" if found == "ok" else "bad", "state.db", str(found))
 
 
+def _workspace(config: Config) -> Iterator[Row]:
+    """The files that a model is told, and the skills."""
+    found = [Row("note", "workspace", *row) for row in examine_workspace(config.home)]
+    yield from found or [Row("good", "workspace", f"the files in {config.workspace} are as they should be")]
+    user = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails where nobody has a home
+    library = Library(tiers(config.workspace, config.home, user, shipped("templates") / "skills"))
+    library.look()
+    for broken in library.broken:
+        yield Row("note", "skills", f"{broken.folder}: {broken.problem}", "picoclaw skills check")
+    yield Row("good", "skills", f"{len(library.skills)} can be read")
+
+
 def _model(config: Config) -> Iterator[Row]:
     """Ask the server for one token: nothing less shows that address, key and model's name are right."""
     model = config.model
@@ -115,7 +131,8 @@ def _model(config: Config) -> Iterator[Row]:
     from picoclaw.providers.openai import OpenAI
 
     began = time.monotonic()
-    request = Request("", (Message("user", "Say ok."),), (), 16, began + 30)
+    asked = Message("user", Prompts(config.workspace)["doctor"])
+    request = Request("", (asked,), (), 16, began + 30)
     try:
         provider = OpenAI(replace(model, idle_seconds=30), config.api_key)
         for _ in provider.events(request):

@@ -11,7 +11,8 @@ from typing import Any
 
 from picoclaw.cli.common import printable
 from picoclaw.cli.stop import board
-from picoclaw.config import home_folder, read_toml
+from picoclaw.config import home_folder
+from picoclaw.config.files import read_toml
 from picoclaw.disk import explain
 from picoclaw.errors import ConfigError, Denied
 from picoclaw.reflex import audit, declared

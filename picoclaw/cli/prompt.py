@@ -2,18 +2,30 @@
 
 import argparse
 import json
-from datetime import datetime
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
+from picoclaw.app import App
+from picoclaw.briefing import Told
 from picoclaw.cli.common import board_option, opened, printable
-from picoclaw.messages import Message, Request
-from picoclaw.prompt import estimated_tokens, size
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Request
+from picoclaw.prompt import BYTES_A_TOKEN, MODES, estimated_tokens, size
 from picoclaw.providers import wire
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("-m", "--message", metavar="TEXT", default="how warm is it?", help="the message to show it for")
-    parser.add_argument("--session", default="terminal", metavar="S")
+    parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation that it goes on with")
+    parser.add_argument("--mode", choices=MODES, help="instead of the configured one")
+    parser.add_argument(
+        "--origin",
+        choices=["owner", "cron", "heartbeat"],
+        default="owner",
+        help="who would ask: owner, cron, heartbeat",
+    )
     parser.add_argument("--json", action="store_true", help="print the request's body and the byte counts as JSON")
     board_option(parser)
 
@@ -21,35 +33,56 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print the request that `chat -m TEXT` would make first."""
     with opened(given, make=False) as app:
-        kept = (app.config.home / "state.db").exists()
-        history = [m for turn in app.history.turns(given.session) for m in turn] if kept else []
-        acts = [act for _, act in app.history.unknown_acts(given.session)] if kept else []
-        text = app.composed(given.message, datetime.now().astimezone(), acts)
-        messages = (*history, Message("user", text))
-        model = app.config.model
-        request = Request(app.system, messages, app.toolset.definitions(), model.answer_tokens, 0.0)
-        name, temperature = model.name or "default", model.temperature
-        body = wire.body(request, name, stream=model.stream, temperature=temperature)
-        sent = bool(model.base_url)
+        if given.mode:
+            app.config = replace(app.config, prompt=replace(app.config.prompt, mode=given.mode))
+        told, body = _request(app, Inbound(given.session, given.message, given.origin))
+        sent, problems = bool(app.config.model.base_url), told.problems
+        ratio = app.bytes_a_token(told.brief.model) if (app.config.home / "state.db").exists() else BYTES_A_TOKEN
     counts = {
-        "system_bytes": size(app.system),
+        "system_bytes": size(told.brief.system),
         "tools_bytes": size(body.get("tools", [])),
         "messages_bytes": size([m for m in body["messages"] if m["role"] != "system"]),
         "body_bytes": size(body),
     }
     if given.json:
-        print(json.dumps(counts | {"sent": sent, "body": body}, ensure_ascii=False))
+        sections = [{"name": part.name, "bytes": size(part.text), "text": part.text} for part in told.sections]
+        extra = {"sent": sent, "bytes_a_token": ratio, "problems": problems, "sections": sections}
+        print(json.dumps(counts | extra | {"body": body}, ensure_ascii=False))
         return 0
-    for message in body["messages"]:
-        print(f"--- {message['role']}\n{printable(message.get('content') or '')}")
-        for call in message.get("tool_calls", []):
-            print(f"    calls {call['function']['name']} {printable(call['function']['arguments'])}")
-    print("--- tools")
-    for definition in body.get("tools", []):
-        print(json.dumps(definition["function"], ensure_ascii=False))
-    print("---")
+    for line in _lines(told, body, ratio):
+        print(line)
+    print("--- together")
     for name, count in counts.items():
-        print(f"{name.replace('_', ' ')}: {count} (about {estimated_tokens(count)} tokens)")
+        print(f"{name.replace('_', ' ')}: {count} (about {estimated_tokens(count, ratio)} tokens)")
+    for problem in problems:
+        print(f"picoclaw: {printable(problem)}", file=sys.stderr)
     if not sent:
         print("No model is configured: nothing is sent, the built-in matcher reads the message itself.")
     return 0
+
+
+def _request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
+    kept = (app.config.home / "state.db").exists()
+    earlier, acts = app.earlier(inbound.session) if kept else ([], [])
+    told = replace(app.briefing, tidy=False).told(inbound, earlier, [act for _, act in acts], app.now())
+    messages = (*(message for turn in earlier for message in turn), Message("user", told.brief.text))
+    model = app.config.model
+    tools = app.toolset.definitions(told.brief.tools)
+    request = Request(told.brief.system, messages, tools, model.answer_tokens, 0.0, told.brief.model)
+    return told, wire.body(request, model.name or "default", stream=model.stream, temperature=model.temperature)
+
+
+def _lines(told: Told, body: dict[str, Any], ratio: float) -> Iterator[str]:
+    for part in told.sections:
+        count = size(part.text)
+        yield f"--- system: {part.name}, {count} bytes, about {estimated_tokens(count, ratio)} tokens"
+        yield printable(part.text)
+    for message in body["messages"]:
+        if message["role"] == "system":
+            continue
+        yield f"--- {message['role']}\n{printable(message.get('content') or '')}"
+        for call in message.get("tool_calls", []):
+            yield f"    calls {call['function']['name']} {printable(call['function']['arguments'])}"
+    yield "--- tools"
+    for definition in body.get("tools", []):
+        yield json.dumps(definition["function"], ensure_ascii=False)

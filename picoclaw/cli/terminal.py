@@ -40,13 +40,13 @@ def converse(given: argparse.Namespace, leaving: Event) -> int:
     with opened(given, screen.ask if tty else None, agent=True) as app:
         if not tty:
             return max([_turn(app, given.session, line, screen) for line in screen.lines()], default=0)
-        screen.stop = partial(app.stop, who="owner")
+        screen.stop = partial(app.wiring.stop, who="owner")
         with _line_history(app.config.home / "chat_history"), _reminders(app, given.session, screen):
             screen.greet(app)
             for line in screen.lines():
                 _turn(app, given.session, line, screen)
         if leaving.is_set():
-            app.abandon()
+            app.wiring.abandon()
     return 0
 
 

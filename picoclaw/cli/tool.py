@@ -8,7 +8,7 @@ from datetime import datetime
 from picoclaw.app import SIMULATED, clean
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import listen_to_signals
-from picoclaw.messages import Caller, ToolCall
+from picoclaw.messages import DEFAULT_SESSION, Caller, ToolCall
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,9 @@ def run(given: argparse.Namespace) -> int:
         listen_to_signals()
         # Whoever typed exactly this call at a terminal has agreed to it. A fence, not a wall: until exec has a
         # sandbox, a command that a model runs can make itself a terminal, as it can open the bus by itself.
-        app.ask = (lambda _: True) if sys.stdin.isatty() or app.board.simulated else None
-        caller = Caller("terminal", "owner", datetime.now().astimezone(), lambda text: print(printable(text)))
+        app.ask = (lambda _: True) if sys.stdin.isatty() else None
+        app.rehearses = app.board.simulated
+        caller = Caller(DEFAULT_SESSION, "owner", datetime.now().astimezone(), lambda text: print(printable(text)))
         try:
             good, result = app.toolset.run(ToolCall("1", given.name, arguments), caller)
         finally:

@@ -1,7 +1,6 @@
 """Daily notes `memory/YYYYMM/YYYYMMDD.md`: written a line at a time, found again by their words."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,14 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.disk import append, make_folder, write_atomic
+from picoclaw.ranking import words
 
-_WORD = re.compile(r"\w+")
 _LARGEST_FILE = 1_000_000
-_STOP_WORDS = (
-    "a about am an and any are at be been did do does for from had has have how i in is it last me mention my note"
-    " noted of on or said say tell that the there this to was were what when where which who with you"
-)
-_STOP = frozenset(_STOP_WORDS.split())
 
 
 class Hit(NamedTuple):
@@ -53,23 +47,15 @@ def _inside(workspace: Path, path: Path) -> bool:
 def search(workspace: Path, query: str, most: int = 6) -> list[Hit]:
     """Find the lines of all notes that share the rarest words with the query, the best first. Raises OSError."""
     lines = list(_lines(workspace))
-    known = Counter(word for _, _, text in lines for word in _words(text))
-    wanted = _words(query)
+    known = Counter(word for _, _, text in lines for word in set(words(text)))
+    wanted = set(words(query))
     hits = []
     for path, number, text in lines:
-        shared = wanted & _words(text)
+        shared = wanted & set(words(text))
         score = sum(math.log(1 + len(lines) / known[word]) for word in shared)
         if shared:
             hits.append(Hit(path, number, text, score))
     return sorted(hits, key=lambda hit: (-hit.score, hit.path, hit.line))[:most]
-
-
-def _words(text: str) -> set[str]:
-    return {_stem(word) for word in _WORD.findall(text.lower())} - _STOP
-
-
-def _stem(word: str) -> str:
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
 def _lines(workspace: Path) -> Iterator[tuple[str, int, str]]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
+from picoclaw.providers import meeting
 from picoclaw.providers.matcher import Match, Matcher
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -22,6 +23,7 @@ class Intents:
         """`data`: what is shipped, then the owner's; `sources` names the files in messages."""
         self._matcher = Matcher(data, sources)
         self._model = configured_model
+        self._meeting = meeting.Meeting(self._matcher.words, self._matcher.intents, self._matcher.say)
 
     def answers(self, text: str) -> bool:
         """Whether the text asks for a tool that this provider knows; small talk does not count."""
@@ -30,9 +32,15 @@ class Intents:
 
     def match(self, text: str, offered: Collection[Any] | None = None) -> Match | None:
         """What a user's message means, without the block that tells a model the time; `offered` as in Matcher.match."""
-        _, closed, rest = text.partition("</moment>") if text.lstrip().startswith("<moment>") else ("", "", "")
-        clean = rest if closed else text
-        return self._matcher.match(clean.encode("utf-8", "replace").decode().translate(_CONTROL), offered)
+        return self._matcher.match(_clean(text), offered)
+
+    def _understood(self, messages: Sequence[Message], offered: Collection[Any]) -> Match | None:
+        """What the last of the messages, a user's, means after the others."""
+        text = messages[-1].text
+        match = self.match(text, offered)
+        if meeting.TOOL not in offered:
+            return match
+        return self._meeting.match(messages[:-1], _clean(text), match, self._words(None, ()))
 
     def events(self, request: Request) -> Iterator[Event]:
         """One tool call, or one text."""
@@ -44,7 +52,7 @@ class Intents:
             yield End("stop", Usage())
             return
         offered = {tool.get("name") for tool in request.tools}
-        match = self.match(last.text, offered) if last.role == "user" else None
+        match = self._understood(request.messages, offered) if last.role == "user" and request.messages else None
         if match and match.tool in offered and not match.missing:
             yield ToolCall(f"intent-{len(request.messages)}", match.tool, match.arguments)
             yield End("tool_calls", Usage())
@@ -71,12 +79,19 @@ class Intents:
         newest = messages[-1].text
         if newest.startswith("error: "):
             return _fill(self._matcher.say["failed"], {"result": newest.removeprefix("error: ")})
-        asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
-        called = {call.name for message in messages for call in message.calls if call.id == messages[-1].call_id}
-        match = self.match(asked, called)
+        asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
+        calls = (call for message in messages[asked:] for call in message.calls)
+        called = {call.name for call in calls if call.id == messages[-1].call_id}
+        match = self._understood(messages[:asked], called) if asked else None
         if match is None or match.tool not in called:
             return newest
         return _fill(match.answer, {**match.arguments, "result": newest})
+
+
+def _clean(text: str) -> str:
+    """A user's words without the moment before them, and without characters that no word has."""
+    _, closed, rest = text.partition("</moment>") if text.lstrip().startswith("<moment>") else ("", "", "")
+    return (rest if closed else text).encode("utf-8", "replace").decode().translate(_CONTROL)
 
 
 def _fill(template: str, values: Mapping[str, Any]) -> str:

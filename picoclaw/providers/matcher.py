@@ -80,7 +80,8 @@ class Matcher:
         self._book = Book()
         for number, table in enumerate(data):
             self._book.add(table, sources[number] if number < len(sources) else f"intents file {number + 1}")
-        self.say, self.tools = self._book.say, self._book.tools
+        self.say, self.tools, self.intents = self._book.say, self._book.tools, self._book.intents
+        self.words = self._book.words
         self._reader = Reader(self._book.words)
         words = self._book.words
         self._lead = words["lead"] | words["wonder"]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from picoclaw.chat_markup import neutral
 from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
 from picoclaw.messages import End, Event, Request, Text, ToolCall, Usage
 from picoclaw.providers.inline import InlineCalls, arguments_from
@@ -30,16 +31,25 @@ _LOST = "error: the result was lost."
 def body(
     request: Request, model: str, *, stream: bool, cap: str = "max_tokens", temperature: float | None = None
 ) -> dict[str, Any]:
-    """Build the JSON body. `cap` is what this server calls the limit of the answer."""
-    out: dict[str, Any] = {"model": model, "messages": _messages(request)}
-    if request.tools:
-        out["tools"] = [{"type": "function", "function": t} for t in request.tools]
-    out[cap] = request.answer_tokens
+    """Build the JSON body; what stays the same comes first, the messages last.
+
+    `model` is used where the request names none; `cap` is what this server calls the limit of the answer.
+    """
+    out: dict[str, Any] = {"model": request.model or model, cap: request.answer_tokens}
     if temperature is not None:
         out["temperature"] = temperature
     if stream:
         out |= {"stream": True, "stream_options": {"include_usage": True}}
-    return out
+    if request.tools:
+        out["tools"] = [
+            {"type": "function", "function": t | {"description": neutral(t["description"])}} for t in request.tools
+        ]
+    return out | {"messages": _messages(request)}
+
+
+def encoded(body: dict[str, Any]) -> bytes:
+    """Write a body as it is sent: compact, in its own order, so that equal beginnings are equal bytes."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def known_tools(request: Request) -> frozenset[str]:
@@ -51,9 +61,11 @@ def known_tools(request: Request) -> frozenset[str]:
 def _messages(request: Request) -> list[dict[str, Any]]:
     """Number the calls afresh: nine letters and digits, which is what the strictest server takes, each only once.
 
-    Whatever a strict server would refuse in this and every later turn is mended.
+    Whatever a strict server would refuse in this and every later turn is mended. Control tokens of chat templates are
+    broken in every text: also in the model's own, because it may repeat what it has read in a file.
     """
-    out: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
+    system = neutral(request.system)
+    out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system.strip() else []
     waiting: list[tuple[str, str]] = []
     count = 0
     for message in request.messages:
@@ -65,7 +77,7 @@ def _messages(request: Request) -> list[dict[str, Any]]:
         out += [_result(ours, _LOST) for _, ours in waiting]
         waiting = [(call.id, f"call{count + i:05d}") for i, call in enumerate(message.calls)]
         count += len(waiting)
-        entry: dict[str, Any] = {"role": message.role, "content": message.text}
+        entry: dict[str, Any] = {"role": message.role, "content": neutral(message.text)}
         if waiting:
             entry["tool_calls"] = [_call(c, ours) for c, (_, ours) in zip(message.calls, waiting, strict=True)]
         _append(out, entry)
@@ -84,12 +96,12 @@ def _append(out: list[dict[str, Any]], entry: dict[str, Any]) -> None:
 
 
 def _result(number: str, text: str) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": number, "content": text}
+    return {"role": "tool", "tool_call_id": number, "content": neutral(text)}
 
 
 def _call(call: ToolCall, number: str) -> dict[str, Any]:
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:64] or "unnamed"
-    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    arguments = neutral(json.dumps(call.arguments, ensure_ascii=False))
     return {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from picoclaw.config import fitted, read_toml
+from picoclaw.config import fitted
+from picoclaw.config.files import read_toml
 from picoclaw.disk import explain, write_atomic
 from picoclaw.errors import ConfigError
 from picoclaw.hw.reading import QUANTITIES

@@ -14,6 +14,7 @@ import apsw
 
 from picoclaw.errors import StoreDamaged
 from picoclaw.messages import Message, ToolCall, Turn
+from picoclaw.store import calibration
 from picoclaw.store.database import SET_ASIDE, Database, storable
 
 _FORGET = """
@@ -50,10 +51,11 @@ class History:
                 raise StoreDamaged(f"{self._database.path} is damaged ({damage}); {SET_ASIDE}") from None
             return [tuple(messages) for messages in found.values()]
 
-    def keep(self, session: str, turn: Turn, at: datetime, shown_acts: Sequence[int] = ()) -> None:
+    def keep(self, session: str, turn: Turn, at: datetime, shown_acts: Sequence[int] = (), model: str = "") -> str:
         """Add a finished turn; when this returns it is durable.
 
-        The acts of this process are settled with it, and those of `unknown_acts` that the turn has shown.
+        The acts of this process are settled with it, and those of `unknown_acts` that the turn has shown. What the
+        server's counts say of the `model` is learned; returns what the owner should know about them, or nothing.
         """
         with self._database.transaction() as connection:
             connection.execute("INSERT INTO sessions (key) VALUES (?) ON CONFLICT DO NOTHING", (session,))
@@ -78,6 +80,7 @@ class History:
                 [(number, m.role, storable(m.text), _calls(m.calls), storable(m.call_id)) for m in turn.messages],
             )
             _settle(connection, session, shown_acts)
+            return calibration.learn(connection, model, turn.usage.counted)
 
     def settle(self, session: str) -> None:
         """Cross off this process's acts of a session, when they were not part of a turn."""

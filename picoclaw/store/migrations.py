@@ -73,4 +73,15 @@ def m003_jobs(connection: apsw.Connection) -> None:
     """)
 
 
-MIGRATIONS: list[Callable[[apsw.Connection], None]] = [m001_conversations, m002_acts, m003_jobs]
+def m004_calibration(connection: apsw.Connection) -> None:
+    """How many bytes went into the tokens that a server counted, by model; older requests fade."""
+    connection.execute("""
+        CREATE TABLE calibration (
+            model TEXT PRIMARY KEY,
+            bytes REAL NOT NULL CHECK (bytes >= 0),
+            tokens REAL NOT NULL CHECK (tokens >= 0)
+        ) STRICT;
+    """)
+
+
+MIGRATIONS: list[Callable[[apsw.Connection], None]] = [m001_conversations, m002_acts, m003_jobs, m004_calibration]

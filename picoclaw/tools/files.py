@@ -2,43 +2,64 @@
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 from picoclaw.disk import append, explain, make_folder, write_atomic
 from picoclaw.errors import ToolError
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import tool
+from picoclaw.skills.library import Library
+from picoclaw.tools.toolset import Effect, tool
 
 _LONGEST_LINE = 2000
 _LARGEST_EDIT = 4_000_000
 _LONGEST_LISTING = 500
 _CHUNK = 65_536
 
-FilePath = Annotated[str, "path in the workspace"]
-
 
 class Files:
-    """Reading and writing below the workspace and any extra folder the owner allows."""
+    """Reading and writing below the workspace and any extra folder the owner allows, and reading of skills."""
 
-    def __init__(self, workspace: Path, extra: Sequence[str] = ()) -> None:
-        """Relative paths start at `workspace`."""
+    def __init__(
+        self,
+        workspace: Path,
+        extra: Sequence[str] = (),
+        *,
+        library: Library | None = None,
+        instructions: Sequence[Path] = (),
+    ) -> None:
+        """Relative paths start at `workspace`.
+
+        The files of a skill of the `library` are read as `skills/NAME/FILE` wherever they lie; what is in a folder of
+        `instructions` is told to later turns, and only written with a person's yes.
+        """
         self._workspace = workspace.resolve()
         self._roots = (self._workspace, *(Path(folder).expanduser().resolve() for folder in extra))
+        self._library = library or Library(())
+        self._instructions = instructions
+
+    def _effect(self, arguments: Mapping[str, Any]) -> Effect:
+        try:
+            target = (self._workspace / arguments["path"]).resolve()
+            instructs = any(target.is_relative_to(folder.resolve()) for folder in self._instructions)
+        except (OSError, ValueError, RuntimeError):  # the call itself will say what is wrong with the path
+            return "write"
+        return "instruct" if instructs else "write"
 
     @tool(effect="read")
     def read_file(
         self,
-        path: FilePath,
+        path: str,
         start_line: Annotated[int, Span(1, 10_000_000)] = 1,
         max_lines: Annotated[int, Span(1, 2000)] = 200,
     ) -> str:
         """Read a text file as numbered lines."""
-        found = self._regular(path)
-        with _explained(path), found.open("rb") as file:
+        found = self._regular(path, self._readable(path))
+        with _explained(path), self._opened(found) as file:
             if b"\0" in file.read(4096):
                 raise ToolError(f"{path} is binary; only text can be read")
             file.seek(0)
@@ -50,16 +71,16 @@ class Files:
         last = start_line + len(lines) - 1
         return numbered + (f"\n[more follows: read on with start_line={last + 1}]" if more else "")
 
-    @tool(effect="write")
-    def write_file(self, path: FilePath, content: str, *, overwrite: bool = False) -> str:
+    @tool(effect=_effect)
+    def write_file(self, path: str, content: str, *, overwrite: bool = False) -> str:
         """Write a new file; an existing one only with overwrite."""
         target = self._inside(path)
         if self._exists(target, path) and not overwrite:
             raise ToolError(f"{path} exists already; edit_file changes a part, overwrite=true replaces it all")
         return f"wrote {path}: {self._put(target, path, content)} bytes"
 
-    @tool(effect="write")
-    def edit_file(self, path: FilePath, old_text: str, new_text: str) -> str:
+    @tool(effect=_effect)
+    def edit_file(self, path: str, old_text: str, new_text: str) -> str:
         """Replace text that occurs exactly once in a file."""
         target = self._regular(path)
         with _explained(path):
@@ -74,8 +95,8 @@ class Files:
         line = before[: before.index(old_text)].count("\n") + 1
         return f"edited {path} at line {line}"
 
-    @tool(effect="write")
-    def append_file(self, path: FilePath, content: str) -> str:
+    @tool(effect=_effect)
+    def append_file(self, path: str, content: str) -> str:
         """Add text to the end of a file, on a line of its own."""
         target = self._inside(path)
         if not self._exists(target, path):
@@ -87,9 +108,9 @@ class Files:
         return f"added {len(data)} bytes to {path}"
 
     @tool(effect="read")
-    def list_dir(self, path: FilePath = ".") -> str:
+    def list_dir(self, path: str = ".") -> str:
         """List a folder: sizes in bytes, folders with a slash."""
-        folder = self._inside(path)
+        folder = self._readable(path)
         with _explained(path):
             names = sorted(os.scandir(folder), key=lambda entry: entry.name)
             rows = [_row(entry) for entry in names[:_LONGEST_LISTING]]
@@ -107,8 +128,25 @@ class Files:
             raise ToolError(f"{path} is outside the workspace {self._workspace}; use a path below it")
         return found
 
-    def _regular(self, path: str) -> Path:
-        found = self._inside(path)
+    def _readable(self, path: str) -> Path:
+        """Resolve a path that is only read: a skill's files are readable wherever the skill lies."""
+        skills = self._library.skills
+        top, name, *rest = (*Path(path).parts, "", "")
+        wanted = skills[name].folder.joinpath(*rest) if top == "skills" and name in skills else Path(path)
+        if wanted.is_absolute() and "\0" not in path:
+            with _explained(path):
+                found = wanted.resolve()
+                if any(found.is_relative_to(skill.folder.resolve()) for skill in skills.values()):
+                    return found
+        return self._inside(path)
+
+    def _opened(self, found: Path) -> BinaryIO:
+        """Open a file; a skill's instructions as a triggered turn has them, without what only people are to see."""
+        skill = next((s for s in self._library.skills.values() if (s.folder / "SKILL.md").resolve() == found), None)
+        return BytesIO(self._library.text(skill.name).encode()) if skill else found.open("rb")
+
+    def _regular(self, path: str, found: Path | None = None) -> Path:
+        found = found or self._inside(path)
         with _explained(path):
             mode = found.stat().st_mode
         if not stat.S_ISREG(mode):

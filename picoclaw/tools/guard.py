@@ -16,6 +16,7 @@ _DEFAULT: dict[Effect, Verdict] = {
     "network": "allow",
     "exec": "allow",
     "actuate": "ask",
+    "instruct": "ask",  # what is written becomes an instruction of later turns
     "switch": "allow",  # to a safe level, or an output that its owner declared to need no yes
 }
 

@@ -4,7 +4,7 @@ A tool is a method marked `@tool`; its name, schema and help come from its signa
 named `caller` is handed in and never shown to the model. Every failure becomes a result the model can act on.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -12,7 +12,7 @@ from picoclaw.errors import PicoclawError, ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.schema import Parameter, Unfit, check, json_schema, nearest, parameters
 
-Effect = Literal["read", "write", "network", "exec", "actuate", "switch"]
+Effect = Literal["read", "write", "network", "exec", "actuate", "switch", "instruct"]
 EffectOf = Callable[[Mapping[str, Any]], Effect]
 EffectMethod = Callable[[Any, Mapping[str, Any]], Effect]
 Method = TypeVar("Method", bound=Callable[..., str])
@@ -85,21 +85,30 @@ class Toolset:
         journal: Callable[[ToolCall, Caller], None],
         longest_result: int,
         secrets: tuple[str, ...] = (),
+        wording: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         """Collect the groups' tools.
 
         `guard(effect, call, caller)` raises Denied to stop a call; `journal(call, caller)` writes down an act
-        durably before it is done; `longest_result` is in characters; `secrets` never appear in a result.
+        durably before it is done; `longest_result` is in characters; `secrets` never appear in a result;
+        `wording(name)` is the owner's own description of a tool, if there is one.
         """
+        self._wording = wording
         self._tools = {t.name: t for group in groups for t in tools_of(group)}
         self._guard = guard
         self._journal = journal
         self._longest_result = longest_result
         self._secrets = tuple(s for s in secrets if len(s) >= _SHORTEST_SECRET)
 
-    def definitions(self) -> tuple[dict[str, Any], ...]:
-        """Describe every tool, always in the same order."""
-        return tuple(t.definition() for t in self._tools.values())
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all tools, also of those that are only offered at times."""
+        return frozenset(self._tools)
+
+    def definitions(self, offered: Collection[str] | None = None) -> tuple[dict[str, Any], ...]:
+        """Describe the tools that are offered, None for all, always in the same order."""
+        shown = (t.definition() for t in self._tools.values() if offered is None or t.name in offered)
+        return tuple(d | {"description": self._wording(d["name"]) or d["description"]} for d in shown)
 
     def call(self, call: ToolCall, caller: Caller) -> str:
         """Run one call and return its result for a model; what went wrong begins with `error:`."""

@@ -181,3 +181,10 @@ def test_the_simulated_part_shows_power_on_values_is_busy_and_then_sleeps():
     assert part.registers(0x74, 1) == b"\x24"
     part.write(0xE0, 0xB6)
     assert part.registers(0x1F, 8) == bytes.fromhex("800000 800000 8000")
+
+
+def test_a_humidity_that_happens_to_read_as_off_is_measured():
+    raw = bosch_gas.bisect_left(bosch_gas._CODES_20, 21.0, key=lambda code: bosch_gas._celsius(code)[0])
+    humidity = bosch_gas._percent(0x8000, bosch_gas._celsius(raw)[0])
+    part = mounted("bme680", SimBME680, {"temperature": 21.0, "humidity": humidity})
+    assert bme680.read(part)["humidity"] == pytest.approx(min(humidity, 100.0), abs=0.05)

@@ -133,7 +133,15 @@ def read(part: I2CPart) -> dict[str, float]:
     trim = calibration(part.registers(*CALIBRATION_1), part.registers(*CALIBRATION_2) if humid else None)
     if part.registers(CTRL_MEAS, 1)[0] & NORMAL_MODE != NORMAL_MODE:
         _measure_once(part, humid=humid)
-    return decode(unpack(part.registers(DATA, 8)), trim)
+    raw = unpack(part.registers(DATA, 8))
+    return decode(_told_apart(part, raw) if humid else raw, trim)
+
+
+def _told_apart(part: I2CPart, raw: Raw) -> Raw:
+    """Move a measured 0x8000 by one step (0.005 %): it is also what a converter says that is off."""
+    if raw.humidity == SKIPPED_16_BIT and part.registers(CTRL_HUM, 1)[0] & 0b111:
+        return raw._replace(humidity=SKIPPED_16_BIT + 1)
+    return raw
 
 
 def _measure_once(part: I2CPart, *, humid: bool) -> None:

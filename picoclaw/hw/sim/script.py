@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from picoclaw.config import SensorConfig, fitted, read_toml
+from picoclaw.config import SensorConfig, fitted
+from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError
 from picoclaw.hw import loader
 from picoclaw.hw.parts import spot, wire

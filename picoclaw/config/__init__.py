@@ -5,18 +5,15 @@ Knows the keys, their types and their defaults; opens nothing but the two files.
 
 import os
 import re
-import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from picoclaw.disk import explain
+from picoclaw.config.files import read_toml
+from picoclaw.config.keys import api_key, vendor
 from picoclaw.errors import ConfigError
 from picoclaw.schema import Parameter, Span, Unfit, check, nearest, parameter
-
-OPENAI = "https://api.openai.com/v1"
-OPENROUTER = "https://openrouter.ai/api/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +48,17 @@ class LimitsConfig:
     seconds: Annotated[float, Span(1, 86_400), "wall time of one turn"] = 300.0
     tokens: Annotated[int, Span(100, 100_000_000), "tokens in and out of one turn"] = 200_000
     result_chars: Annotated[int, Span(200, 1_000_000), "longest tool result shown to the model"] = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class PromptConfig:
+    """[prompt]: what the model is told of the owner's files, and how much of it."""
+
+    mode: Annotated[Literal["full", "coordinator", "minimal", "base", "none"], "how much the model is told"] = "full"
+    citations: Annotated[Literal["auto", "on", "off"], "whether an answer names the note that it is from"] = "auto"
+    file_chars: Annotated[int, Span(64, 150_000), "longest part of one file"] = 20_000
+    total_chars: Annotated[int, Span(64, 150_000), "of all files together"] = 24_000
+    extra: Annotated[str, "a sentence of yours for every turn"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,7 @@ class Config:
     home: Path
     model: ModelConfig = field(default_factory=ModelConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    prompt: PromptConfig = field(default_factory=PromptConfig)
     board: BoardConfig = field(default_factory=BoardConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
@@ -109,6 +118,7 @@ class Config:
 _TABLES: dict[str, type[Any]] = {
     "model": ModelConfig,
     "limits": LimitsConfig,
+    "prompt": PromptConfig,
     "board": BoardConfig,
     "tools": ToolsConfig,
 }
@@ -138,39 +148,6 @@ def load(environment: Mapping[str, str] | None = None) -> Config:
         config, sensors={**sensors, **config.sensors}, added=frozenset(sensors) - frozenset(config.sensors)
     )
     return _with_environment(config, environment)
-
-
-def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
-    """Read a file of the owner's, nothing if there is none; raises ConfigError."""
-    text = _read(path, private=private)
-    if not text:
-        return {}
-    import tomllib
-
-    try:
-        return tomllib.loads(text.decode())
-    except (ValueError, RecursionError) as error:  # also for a number of more digits than Python reads
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
-
-
-def _read(path: Path, *, private: bool = False) -> bytes:
-    """Read a regular file whole, nothing if there is none; a pipe in its place would keep us waiting for ever."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise ConfigError(f"{path} is not a regular file: move it aside and write a text file")
-            if private and mode & 0o077:
-                raise ConfigError(f"{path} can be read by others (mode {stat.S_IMODE(mode):04o}): chmod 600 {path}")
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return b""
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {explain(error)}") from None
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _from_tables(home: Path, tables: dict[str, Any], path: Path) -> Config:
@@ -227,8 +204,6 @@ def _keys(kind: type[Any]) -> tuple[Parameter, ...]:
 
 
 def _required(f: Any) -> bool:
-    from dataclasses import MISSING
-
     return f.default is MISSING and f.default_factory is MISSING
 
 
@@ -237,12 +212,12 @@ def _with_environment(config: Config, environment: Mapping[str, str]) -> Config:
     base_url = environment.get("PICOCLAW_BASE_URL") or environment.get("OPENAI_BASE_URL") or config.model.base_url
     name = environment.get("PICOCLAW_MODEL") or config.model.name
     if not base_url and name:
-        base_url = _vendor(name, environment)
+        base_url = vendor(name, environment)
     base_url = base_url.rstrip("/")
     if base_url and not base_url.startswith(("http://", "https://")):
         raise ConfigError(f"the model's base_url {shown_url(base_url)!r} must begin with http:// or https://")
     model = replace(config.model, base_url=base_url, name=name)
-    key = _api_key(config.home, base_url, environment).strip()
+    key = api_key(config.home, base_url, environment).strip()
     if not (key.isascii() and key.isprintable()):
         raise ConfigError("the API key holds a character that no key has; copy it again")
     return replace(config, model=model, api_key=key)
@@ -255,43 +230,3 @@ def _check_text(environment: Mapping[str, str], *names: str) -> None:
             environment.get(name, "").encode()
         except UnicodeError:
             raise ConfigError(f"the variable {name} is not UTF-8 text; set it again") from None
-
-
-def _vendor(name: str, environment: Mapping[str, str]) -> str:
-    """Whose model it is, told by whose key there is: nobody's question goes to a vendor that was not chosen."""
-    for variable, base_url in (("OPENROUTER_API_KEY", OPENROUTER), ("OPENAI_API_KEY", OPENAI)):
-        if environment.get(variable):
-            return base_url
-    raise ConfigError(
-        f"there is no server for the model {name!r}: set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
-    )
-
-
-def _api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
-    """A vendor's own variable is only ever sent to that vendor."""
-    if key := environment.get("PICOCLAW_API_KEY"):
-        return key
-    vendor = "OPENROUTER_API_KEY" if base_url.startswith(OPENROUTER) else "OPENAI_API_KEY"
-    theirs = base_url.startswith((OPENAI, OPENROUTER)) or base_url == environment.get("OPENAI_BASE_URL", "").rstrip("/")
-    if theirs and (key := environment.get(vendor)):
-        return key
-    return _credential(environment) or _secret(home / "secrets.toml")
-
-
-def _credential(environment: Mapping[str, str]) -> str:
-    folder = environment.get("CREDENTIALS_DIRECTORY")
-    if not folder:
-        return ""
-    path = Path(folder) / "api_key"
-    try:
-        return _read(path).decode()
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} cannot be read: it is not text") from None
-
-
-def _secret(path: Path) -> str:
-    table = read_toml(path, private=True)
-    try:
-        return str(check((parameter("api_key", str, ""),), table)["api_key"])
-    except Unfit:
-        raise ConfigError(f'{path} must hold one line, api_key = "...", and nothing else') from None

@@ -1,0 +1,109 @@
+"""`picoclaw summon`: a model writes the files of a new character; nothing is written without a yes to the diff."""
+
+import argparse
+import sys
+import termios
+import time
+from collections.abc import Sequence
+
+from picoclaw import summon
+from picoclaw.app import App
+from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.errors import ConfigError, ProviderError
+from picoclaw.prompt import size
+from picoclaw.resources import shipped
+from picoclaw.workspace.pages import Pages
+
+_LONGEST_PERSONA = 2000
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
+    parser.add_argument("--yes", action="store_true", help="write what the model brought without asking")
+    parser.add_argument("--dry-run", action="store_true", help="print the diff and write nothing")
+    board_option(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Ask once, show the diff, write on consent; 1 when the model's files could not be used or written."""
+    persona = " ".join(given.persona).strip()
+    if not 0 < len(persona) <= _LONGEST_PERSONA:
+        raise ConfigError(f"the character must be told in 1 to {_LONGEST_PERSONA} characters, not {len(persona)}")
+    with opened(given, make=not given.dry_run) as app:
+        good = _summoned(app, persona)
+        workspace = app.config.workspace
+        wanted, problems = summon.changes(workspace, shipped("templates") / "workspace", good)
+        for problem in problems:
+            _say(problem)
+        for change in wanted:
+            print(printable(summon.diff(change)), end="")
+        if not wanted:
+            print("Nothing to change.")
+        elif not given.dry_run:
+            agreed = _agreed(by_model=bool(good), yes=given.yes)
+            return 1 if agreed is None or (agreed and not _write(app, wanted)) else int(not good)
+    return int(not good)
+
+
+def _summoned(app: App, persona: str) -> dict[str, str]:
+    """Have the model write the files; returns those that can be used, and says why others cannot."""
+    model = app.config.model
+    if not model.base_url:
+        _say("no model is configured (base_url under [model] in config.toml), so only the templates can be offered")
+        return {}
+    pages = Pages(app.config.home).pages(summon.FILES)
+    tools = [str(definition["name"]) for definition in app.toolset.definitions()]
+    deadline = time.monotonic() + app.config.limits.seconds
+    _say(f"asking {app.provider.name}; Ctrl-C ends it")
+    request = summon.request(app.prompts, persona, pages, tools, model, deadline)
+    try:
+        answer = summon.answered(app.provider, request)
+    except ProviderError as error:
+        _say(f"no answer: {error}; the templates are offered instead")
+        return {}
+    good, problems = summon.judged(answer)
+    for problem in problems:
+        _say(problem)
+    if not good:
+        _say("nothing of the model's answer could be used; the templates are offered instead")
+    counted = f"{answer.usage.prompt_tokens} tokens in, {answer.usage.completion_tokens} out"
+    _say(f"{counted}; {len(good)} files of {sum(map(size, good.values()))} bytes in all")
+    return good
+
+
+def _agreed(*, by_model: bool, yes: bool) -> bool | None:
+    """Ask the person; None when there is nobody to ask. A --yes was not meant for templates over the owner's words."""
+    if yes and by_model:
+        return True
+    if yes or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        _say("nothing was written: " + ("--yes is not for the templates" if yes else "it takes a terminal, or --yes"))
+        return None
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
+    try:
+        agreed = input("Write these files? [y/N] " if by_model else "Write the templates? [y/N] ")
+    except EOFError:
+        agreed = ""
+        print()
+    if agreed.strip().lower() in {"y", "yes"}:
+        return True
+    print("Nothing was written.")
+    return False
+
+
+def _write(app: App, wanted: Sequence[summon.Change]) -> bool:
+    """Write in order; tells whether all were, and says which, also when the disk fails in the middle."""
+    written = []
+    try:
+        for change in wanted:
+            if summon.write(app.config.workspace, change):
+                written.append(change.name)
+            else:
+                _say(f"{change.name} was changed meanwhile and is left alone; run it again")
+    finally:
+        print(f"Wrote {', '.join(written) or 'nothing'}.", flush=True)
+    return len(written) == len(wanted)
+
+
+def _say(text: str) -> None:
+    print(f"picoclaw: {printable(text)}", file=sys.stderr, flush=True)

@@ -1,0 +1,51 @@
+"""Whose model it is, and the key that is sent to it: from the environment, a credential or secrets.toml."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from picoclaw.config.files import read, read_toml
+from picoclaw.errors import ConfigError
+from picoclaw.schema import Unfit, check, parameter
+
+OPENAI = "https://api.openai.com/v1"
+OPENROUTER = "https://openrouter.ai/api/v1"
+
+
+def vendor(name: str, environment: Mapping[str, str]) -> str:
+    """Whose model it is, told by whose key there is: nobody's question goes to a vendor that was not chosen."""
+    for variable, base_url in (("OPENROUTER_API_KEY", OPENROUTER), ("OPENAI_API_KEY", OPENAI)):
+        if environment.get(variable):
+            return base_url
+    raise ConfigError(
+        f"there is no server for the model {name!r}: set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
+    )
+
+
+def api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
+    """A vendor's own variable is only ever sent to that vendor."""
+    if key := environment.get("PICOCLAW_API_KEY"):
+        return key
+    vendor = "OPENROUTER_API_KEY" if base_url.startswith(OPENROUTER) else "OPENAI_API_KEY"
+    theirs = base_url.startswith((OPENAI, OPENROUTER)) or base_url == environment.get("OPENAI_BASE_URL", "").rstrip("/")
+    if theirs and (key := environment.get(vendor)):
+        return key
+    return _credential(environment) or _secret(home / "secrets.toml")
+
+
+def _credential(environment: Mapping[str, str]) -> str:
+    folder = environment.get("CREDENTIALS_DIRECTORY")
+    if not folder:
+        return ""
+    path = Path(folder) / "api_key"
+    try:
+        return read(path).decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} cannot be read: it is not text") from None
+
+
+def _secret(path: Path) -> str:
+    table = read_toml(path, private=True)
+    try:
+        return str(check((parameter("api_key", str, ""),), table)["api_key"])
+    except Unfit:
+        raise ConfigError(f'{path} must hold one line, api_key = "...", and nothing else') from None

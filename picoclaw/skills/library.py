@@ -1,0 +1,199 @@
+"""Finds the skills of every tier: at each turn again, reading only what changed."""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from picoclaw.disk import explain
+from picoclaw.errors import SkillError
+from picoclaw.schema import nearest
+from picoclaw.skills import document, parsed
+from picoclaw.skills.skill import Broken, Skill
+
+BUILT_IN = "built-in"
+FILE = "SKILL.md"
+LARGEST_FILE = 262_144
+MOST_SKILLS = 150
+MOST_FOLDERS = 500
+
+_TWINS = str.maketrans("01i", "oll", "_-")
+
+
+def tiers(workspace: Path, home: Path, user: Path, built_in: Path) -> list[tuple[str, Path]]:
+    """Name the folders of skills, the highest first; one that is the same as a higher one is left out."""
+    named = [
+        ("workspace", workspace / "skills"),
+        ("workspace/.agents", workspace / ".agents/skills"),
+        ("~/.agents", user / ".agents/skills"),
+        ("home", home / "skills"),
+        (BUILT_IN, built_in),
+    ]
+    folders = [folder for _, folder in named]
+    return [row for i, row in enumerate(named) if row[1] not in folders[:i]]
+
+
+def examine(folder: Path) -> Skill:
+    """Read the skill in a folder; its tier is ''. Raises SkillError, and OSError when the disk does not give it."""
+    from picoclaw.skills import fields
+
+    return fields.skill(_text(folder / FILE), folder)
+
+
+def _text(path: Path) -> str:
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise SkillError(f"{FILE} is not a regular file")
+    if about.st_size > LARGEST_FILE:
+        raise SkillError(f"{FILE} has {about.st_size} bytes; at most {LARGEST_FILE} are read")
+    data = path.read_bytes()[:LARGEST_FILE]
+    if b"\0" in data:
+        raise SkillError(f"{FILE} holds NUL characters: it is not text in UTF-8")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise SkillError(f"{FILE} is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}") from None
+
+
+class Library:
+    """The skills of some tiers, as they were at the last `look`."""
+
+    def __init__(self, tiers: Sequence[tuple[str, Path]], cache: Path | None = None) -> None:
+        """Take the tiers by name, the highest first, and the file in which to keep what was parsed."""
+        self.skills: dict[str, Skill] = {}
+        self.broken: list[Broken] = []
+        self.shadowed: list[Skill] = []
+        self.notes: list[str] = []
+        self._tiers = tuple(tiers)
+        self._cache = cache
+        self._known: Mapping[str, parsed.Known] | None = None
+
+    def look(self) -> None:
+        """See what is there now. Costs a stat for each skill, and a read for each that is new or changed."""
+        if self._known is None:
+            self._known = parsed.load(self._cache) if self._cache else {}
+        search = _Search(self._known)
+        for tier, root in self._tiers:
+            search.walk(tier, root)
+        if search.read and self._cache:
+            parsed.save(self._cache, search.known)
+        self._known = search.known
+        self.broken, self.shadowed, self.notes = search.broken, search.shadowed, search.notes
+        order = {tier: i for i, (tier, _) in enumerate(self._tiers, 1)} | {BUILT_IN: 0}
+        trusted = sorted(search.skills.values(), key=lambda skill: (order[skill.tier], skill.name))
+        found = [_remarked(skill, trusted[:i], self.shadowed) for i, skill in enumerate(trusted)]
+        self.skills = {skill.name: skill for skill in sorted(found)}
+
+    def text(self, name: str) -> str:
+        """Return what a model reads of a skill, as the file is now. Raises SkillError."""
+        if name not in self.skills:
+            raise SkillError(f"there is no skill {name!r}{nearest(name, self.skills) if self.skills else ''}")
+        folder = self.skills[name].folder
+        try:
+            return document.body(_text(folder / FILE), folder)
+        except SkillError as error:
+            raise SkillError(f"the skill {name} cannot be used any more: {error}") from None
+        except OSError as error:
+            raise SkillError(f"the skill {name} cannot be read: {folder / FILE}: {explain(error)}") from None
+
+
+def _remarked(skill: Skill, trusted: Sequence[Skill], shadowed: Sequence[Skill]) -> Skill:
+    """Add to a skill's notes what it hides, and which of the more trusted ones it could be taken for."""
+    notes = [
+        f"it is used instead of the {other.tier} skill of this name, in {other.folder}"
+        for other in shadowed
+        if other.name == skill.name
+    ]
+    notes += [
+        f"its name looks like that of the {other.tier} skill {other.name}"
+        for other in trusted
+        if _outline(other.name) == _outline(skill.name)
+    ]
+    return skill._replace(notes=(*skill.notes, *notes)) if notes else skill
+
+
+def _outline(name: str) -> str:
+    """Reduce a name to what an eye sees in a hurry."""
+    return name.translate(_TWINS).replace("rn", "m").replace("vv", "w")
+
+
+@dataclass(slots=True)
+class _Search:
+    """One look through the tiers, with what is known from before by the paths of the files."""
+
+    before: Mapping[str, parsed.Known]
+    known: dict[str, parsed.Known] = field(default_factory=dict)
+    skills: dict[str, Skill] = field(default_factory=dict)
+    broken: list[Broken] = field(default_factory=list)
+    shadowed: list[Skill] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    looked: int = 0
+    read: bool = False
+
+    def walk(self, tier: str, root: Path) -> None:
+        """Take the skills of a tier, as far as there is room."""
+        try:
+            folders = sorted(_folders(root))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.notes.append(f"the {tier} skills in {root} cannot be read: {explain(error)}")
+            return
+        for i, (name, linked) in enumerate(folders):
+            if len(self.skills) >= MOST_SKILLS or self.looked >= MOST_FOLDERS:
+                rest = f"{len(folders) - i} of the {len(folders)} folders in {root}"
+                self.notes.append(f"{rest} are not looked at: at most {MOST_SKILLS} skills are used")
+                return
+            self._take(tier, root, root / name, linked=linked)
+
+    def _take(self, tier: str, root: Path, folder: Path, *, linked: bool) -> None:
+        try:
+            found = self._found(root, folder, linked=linked)
+        except SkillError as error:
+            found = str(error)
+        except FileNotFoundError:
+            if not linked:
+                return
+            found = f"there is no {FILE} behind its symbolic link"
+        except OSError as error:
+            found = f"{FILE} cannot be read: {explain(error)}"
+        self.looked += 1
+        if isinstance(found, str):
+            self.broken.append(Broken(folder, tier, found))
+            return
+        skill = found._replace(folder=folder, tier=tier)
+        if self.skills.setdefault(skill.name, skill) is not skill:
+            self.shadowed.append(skill)
+
+    def _found(self, root: Path, folder: Path, *, linked: bool) -> Skill | str:
+        """Read a skill, or know it from before; a text is what is wrong with it."""
+        file = folder / FILE
+        about = file.lstat()
+        if linked or stat.S_ISLNK(about.st_mode):
+            if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
+                raise SkillError(f"it is a symbolic link that leads out of {root}")
+            about = file.stat()
+        stamp = about.st_mtime_ns, about.st_size, about.st_ino
+        known = self.before.get(str(file))
+        if known is None or known[0] != stamp:
+            self.read = True
+            known = stamp, _examined(folder)
+        self.known[str(file)] = known
+        return known[1]
+
+
+def _examined(folder: Path) -> Skill | str:
+    try:
+        return examine(folder)
+    except SkillError as error:
+        return str(error)
+
+
+def _folders(root: Path) -> Iterator[tuple[str, bool]]:
+    """List the names of the folders of a tier, and whether each is a symbolic link. Raises OSError."""
+    with os.scandir(root) as entries:
+        for entry in entries:
+            linked = entry.is_symlink()
+            if not entry.name.startswith(".") and (linked or entry.is_dir(follow_symlinks=False)):
+                yield entry.name, linked

@@ -1,0 +1,81 @@
+"""What a skill is, what it needs, and whether this machine has that."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from shutil import which
+from typing import NamedTuple
+
+
+class Needs(NamedTuple):
+    """What has to be there, all of it. In a name, `a|b` is one of these; so is an inner tuple of programs."""
+
+    tools: tuple[str, ...] = ()
+    programs: tuple[tuple[str, ...], ...] = ()
+    devices: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    """What nobody can check here, in words: a setting of another program, a kind of need that has no meaning."""
+
+
+class Skill(NamedTuple):
+    """A skill that can be read.
+
+    `name` is its handle and unique among those in use, `tier` where it was found. A turn that one of its `triggers`
+    brought it into is offered only its `tools`, and goes to its `model`. `notes` are remarks for people.
+    """
+
+    name: str
+    description: str
+    folder: Path
+    tier: str
+    triggers: tuple[str, ...] = ()
+    needs: Needs = Needs()
+    tools: tuple[str, ...] = ()
+    model: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Broken(NamedTuple):
+    """A folder with a SKILL.md that cannot be used, and why."""
+
+    folder: Path
+    tier: str
+    problem: str
+
+
+class Here(NamedTuple):
+    """What this machine has: tools, names of the configured sensors' drivers, the environment that `exec` gives on."""
+
+    tools: frozenset[str]
+    parts: frozenset[str]
+    environment: Mapping[str, str]
+    root: str = "/"
+
+
+def unmet(skill: Skill, here: Here) -> str:
+    """Say what the skill needs and this machine lacks; '' when it can be used."""
+    lacking = list(_lacking(skill.needs, here))
+    return f"needs {', '.join(lacking)}" if lacking else ""
+
+
+def _lacking(needs: Needs, here: Here) -> Iterator[str]:
+    path, root = here.environment.get("PATH", os.defpath), Path(here.root)
+    programs = tuple("|".join(names) for names in needs.programs)
+    kinds: tuple[tuple[str, tuple[str, ...], Callable[[str], object]], ...] = (
+        ("the tool", needs.tools, here.tools.__contains__),
+        ("the program", programs, lambda name: which(name, path=path)),
+        ("the device", needs.devices, lambda name: any(root.glob(name.lstrip("/")))),
+        ("a sensor", needs.parts, here.parts.__contains__),
+        ("the environment variable", needs.environment, here.environment.get),
+        ("the system", ("|".join(needs.systems),) if needs.systems else (), "linux".__eq__),
+    )
+    for kind, names, there in kinds:
+        for name in names:
+            if not any(there(choice) for choice in name.split("|")):
+                yield f"{kind} {name.replace('|', ' or ')}"
+    if needs.programs and not {"exec"} & (here.tools | set(needs.tools)):
+        yield "the tool exec to run programs with"
+    yield from needs.others

@@ -1,0 +1,171 @@
+"""The `first_run` tool: notes what the owner tells of themself at the first meeting, and ends it.
+
+A result ends with the next open question, in the form `Label: what is asked?`, so that a small model, or none, can
+simply say it; the label is that of the field, here and in USER.md.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Annotated, Any
+
+from picoclaw.disk import explain, sync_folder, write_atomic
+from picoclaw.errors import ToolError
+from picoclaw.schedule import zone_named
+from picoclaw.tools.toolset import Effect, tool
+from picoclaw.workspace.seeds import first_meeting
+
+QUESTIONS = {
+    "Name": "what should I call you?",
+    "Time zone": "which city are you near, such as Berlin or New York?",
+    "Preferences": "is there anything I should keep to, such as celsius or short answers?",
+    "Wired": "which parts are connected to this board?",
+}
+_BEGIN = 'A few questions; "skip" leaves one out, "done" ends them.'
+_OVER = "The first meeting is over, and BOOTSTRAP.md is gone; what was noted is in USER.md."
+
+_LONGEST = 200
+_LARGEST_PAGE = 1_000_000
+_SKIPPED = {"skip", "skipped", "-"}
+_NOT_SAID = {"", "none", "null", "n/a", "unknown"}
+"""What small models put where they know nothing."""
+
+_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
+_JOINERS = "\u200c\u200d"  # parts of words in Persian, and of emoji
+
+
+class FirstRun:
+    """The first meeting of one home, for as long as it is open."""
+
+    def __init__(self, home: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        """`clock` tells the moment, to compare the board's zone with the owner's."""
+        self._home, self._clock = home, clock
+        self._workspace = home / "workspace"
+
+    def _effect(self, arguments: Mapping[str, Any]) -> Effect:
+        return "write" if any(arguments.values()) else "read"
+
+    @tool(effect=_effect)
+    def first_run(
+        self,
+        name: str = "",
+        time_zone: Annotated[str, "Europe/Berlin"] = "",
+        preferences: str = "",
+        wired: str = "",
+        agent_name: str = "",
+        *,
+        done: bool = False,
+    ) -> str:
+        """Note what your owner told you ("skip": not wanted); returns the next question."""
+        if not first_meeting(self._home):
+            raise ToolError("the first meeting is over; edit_file changes USER.md and IDENTITY.md at any time")
+        given = {"Name": name, "Time zone": time_zone, "Preferences": preferences, "Wired": wired}
+        try:
+            return self._noted(given, agent_name, done=done)
+        except OSError as error:
+            raise ToolError(f"{self._workspace} cannot be read or written: {explain(error)}") from None
+
+    def _noted(self, given: Mapping[str, str], agent_name: str, *, done: bool) -> str:
+        page = self._read("USER.md")
+        values = {label: _said(label, text) for label, text in given.items()}
+        new = {label: text for label, text in values.items() if text and not (text == "-" and _value(page, label))}
+        remarks = self._settle_zone(new)
+        agent = {"Name": text} if (text := _said("agent_name", agent_name)) not in {"", "-"} else {}
+        own_page = self._read("IDENTITY.md") if agent else b""
+        self._write("USER.md", page, new)
+        self._write("IDENTITY.md", own_page, agent)
+        noted = [f"{label} {'left out' if text == '-' else text}" for label, text in new.items()]
+        noted += [f"my name is {text}" for text in agent.values()]
+        lines = [f"Noted: {'; '.join(noted)}."] if noted else []
+        known = {label for label in QUESTIONS if label in new or _value(page, label)}
+        asked = next((label for label in QUESTIONS if label not in known), "")
+        return "\n".join([*lines, *remarks, *self._next(asked, begun=bool(noted), done=done)])
+
+    def _next(self, asked: str, *, begun: bool, done: bool) -> list[str]:
+        if asked and not done:
+            return [*([] if begun else [_BEGIN]), f"{asked}: {QUESTIONS[asked]}"]
+        (self._workspace / "BOOTSTRAP.md").unlink(missing_ok=True)
+        sync_folder(self._workspace)
+        return [_OVER]
+
+    def _settle_zone(self, new: dict[str, str]) -> list[str]:
+        """Put the zone's own name in the place of what was said; returns what the owner should know about it."""
+        text = new.get("Time zone", "-")
+        if text == "-":
+            return []
+        try:
+            zone = zone_named(text)
+        except ValueError as error:
+            raise ToolError(f"time_zone: {error}; nothing was noted") from None
+        new["Time zone"] = str(zone)
+        return _differs(zone, self._clock())
+
+    def _read(self, name: str) -> bytes:
+        """A page's bytes, none when it is not there yet."""
+        path = self._path(name)
+        if not path.exists():
+            return b""
+        if not path.is_file():
+            raise ToolError(f"{name} is not a regular file; move it away")
+        if path.stat().st_size > _LARGEST_PAGE:
+            raise ToolError(
+                f"{name} is larger than {_LARGEST_PAGE} bytes; shorten it, or write the facts there by hand"
+            )
+        return path.read_bytes()
+
+    def _write(self, name: str, before: bytes, values: Mapping[str, str]) -> None:
+        after = before
+        for label, text in values.items():
+            after = with_field(after, label, text)
+        if after != before:
+            write_atomic(self._path(name), after)
+
+    def _path(self, name: str) -> Path:
+        """Where a page lies; a link to another file of the workspace stays a link."""
+        path = (self._workspace / name).resolve()
+        if not path.is_relative_to(self._workspace.resolve()):
+            raise ToolError(f"{name} is a link that leads out of the workspace; put a file in its place")
+        return path
+
+
+def with_field(page: bytes, label: str, text: str) -> bytes:
+    """Set the line `- Label: text` of a page, or add it at the end; every other byte stays as it is."""
+    if found := _field(page, label):
+        rest = page[found.end() :]
+        return page[: found.end(1)] + f" {text}".encode() + (b" " if rest.startswith(b"<!--") else b"") + rest
+    newline = b"\r\n" if b"\r\n" in page else b"\n"
+    gap = newline if page and not page.endswith(b"\n") else b""
+    return page + gap + f"- {label}: {text}".encode() + newline
+
+
+def _value(page: bytes, label: str) -> bytes:
+    found = _field(page, label)
+    return found[2].strip() if found else b""
+
+
+def _field(page: bytes, label: str) -> re.Match[bytes] | None:
+    """The first line of a field that is not within a comment, up to a comment behind it."""
+    head = rb"[ \t]*[-*+][ \t]+(?:\*\*)?%s(?:\*\*)?[ \t]*:(?:\*\*)?" % re.escape(label.encode())
+    lines = re.finditer(rb"^(%s)((?:(?!<!--)[^\r\n])*)" % head, page, re.IGNORECASE | re.MULTILINE)
+    hidden = [comment.span() for comment in _COMMENT.finditer(page)]
+    return next((line for line in lines if not any(a < line.start() < b for a, b in hidden)), None)
+
+
+def _said(label: str, text: str) -> str:
+    """What was said in one line: "-" for what is not wanted, "" for nothing."""
+    text = "".join(c if c.isprintable() or c in _JOINERS else " " for c in text)
+    text = " ".join(re.sub("<!--|-->", " ", text).split())
+    if len(text) > _LONGEST:
+        raise ToolError(f"{label} has {len(text)} characters; say it in {_LONGEST}; nothing was noted")
+    if text.lower().strip(".") in _NOT_SAID:
+        return ""
+    return "-" if text.lower().strip(".") in _SKIPPED else text
+
+
+def _differs(zone: tzinfo, now: datetime) -> list[str]:
+    """What to say when the board's own clock goes by another zone, in this half of the year or in the other."""
+    moments = (now.astimezone(), (now + timedelta(days=182)).astimezone())
+    if all(moment.utcoffset() == moment.astimezone(zone).utcoffset() for moment in moments):
+        return []
+    return [f"The board's own clock is on {moments[0].tzname()} (UTC{moments[0]:%z}); I tell times in {zone}."]

@@ -1,0 +1,120 @@
+"""What hangs on the board: parts, declared outputs and the tools for them. What a verb does not use is not made."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from picoclaw.config import Config
+from picoclaw.errors import PicoclawError
+from picoclaw.hw import added, loader, parts
+from picoclaw.hw.board import Board
+from picoclaw.hw.reading import Wired
+from picoclaw.tools.sensor_add import SensorAdd
+from picoclaw.tools.sensors import Sensors
+from picoclaw.workspace import outputs_file
+
+if TYPE_CHECKING:
+    from picoclaw.reflex.outputs import Outputs
+    from picoclaw.tools.switch import Switch
+
+STOP_WORDS = {
+    "stop",
+    "please stop",
+    "stop it",
+    "stop now",
+    "emergency stop",
+    "stop everything",
+    "stop all",
+    "all off",
+    "everything off",
+}
+
+
+@dataclass
+class Wiring:
+    """The hardware of one running picoclaw."""
+
+    config: Config
+    board: Board
+
+    @cached_property
+    def wired(self) -> dict[str, Wired]:
+        """The parts that are there, by name."""
+        return parts.wired(self.config, self.board)
+
+    @cached_property
+    def drivers(self) -> parts.Drivers:
+        """The drivers of tools/hw, and of the owner's own folders."""
+        return parts.Drivers(self.board, self._chip)
+
+    @cached_property
+    def outputs(self) -> "Outputs | None":
+        """The way to the keeper of the declared outputs, if there are any."""
+        if not outputs_file(self.config.home).exists():
+            return None
+        from picoclaw.reflex.outputs import Outputs
+
+        return Outputs(self.config.home, lambda: "sim" if self.board.simulated else "linux")
+
+    def stop(self, text: str, who: str) -> tuple[bool, str] | None:
+        """Stop the outputs if that is all that a text says: without a model, the network or the database.
+
+        Every channel may ask this before anything else. Returns whether it went well and what to say.
+        """
+        if self.outputs is None or " ".join(text.lower().strip(" \t\r\n!.").split()) not in STOP_WORDS:
+            return None
+        try:
+            return True, self.outputs.stop(who)
+        except PicoclawError as error:
+            return False, str(error)
+
+    def leave(self) -> None:
+        """End well: what was switched on may run to the end of its time. Without this it goes off with `close`."""
+        if outputs := self.__dict__.get("outputs"):
+            outputs.leave()
+
+    def abandon(self) -> None:
+        """End in a hurry: what was switched on goes off now."""
+        if outputs := self.__dict__.get("outputs"):
+            outputs.close()
+
+    def close(self) -> None:
+        """Let go of the outputs and of the board; may be called twice."""
+        self.abandon()
+        self.board.close()
+
+    def sensors(self) -> Sensors:
+        """The tools that read what is wired."""
+        return Sensors(self.board, self.wired, self.drivers, str(self.config.home))
+
+    def buses(self) -> Iterator[object]:
+        """The tools of the buses that this board has; what is not there costs no memory and no word of the prompt."""
+        where = loader.folders(self.config.home)
+        board, wired, owned = self.board, self.wired, self.outputs.parts() if self.outputs else {}
+        ports = [port for port in board.ports() if not port.used_by]
+        if board.adapters() or board.spi_nodes() or ports:
+            yield SensorAdd(board, wired, self.drivers, where, partial(added.keep, self.config.home), owned)
+        if board.adapters():
+            yield loader.load("i2c", where).I2C(board, parts.Addresses(wired, self._chip), owned=owned)
+        if board.spi_nodes():
+            yield loader.load("spi", where).Spi(board)
+        if ports:
+            yield loader.load("serial", where).Serial(board, {p.port for p in wired.values() if p.route == "serial"})
+        if board.gpio_chips():
+            yield loader.load("gpio", where).Gpio(board, self._switch())
+        if self.outputs:
+            from picoclaw.tools.outputs import Outputs as OutputTool
+
+            yield OutputTool(self.outputs)
+
+    def _switch(self) -> "Switch | None":
+        if self.outputs is None:
+            return None
+        from picoclaw.tools.switch import Switch
+
+        return Switch(self.outputs, self.board, self.config.home)
+
+    def _chip(self, part: str) -> ModuleType:
+        return loader.chip(part, loader.folders(self.config.home))

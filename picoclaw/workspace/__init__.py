@@ -1,0 +1,117 @@
+"""The owner's folders and files: made when first needed, seeded from templates, never overwritten."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from picoclaw.disk import create, explain, make_folder
+from picoclaw.errors import ConfigError
+from picoclaw.resources import shipped
+from picoclaw.workspace.pages import PAGES, Pages
+from picoclaw.workspace.prompts import Prompts
+from picoclaw.workspace.reading import raw
+from picoclaw.workspace.seeds import MEETING, SEEDS, Seeds, Sown, first_meeting
+
+__all__ = ["MACHINE_OUTPUTS", "Prompts", "examine", "intent_tables", "newer", "outputs_file", "prepare"]
+
+MACHINE_OUTPUTS = Path("/etc/picoclaw/outputs.toml")
+"""Wins entirely over the one in the home folder when it is there."""
+
+_LARGEST_TABLE = 1_000_000
+
+
+def prepare(home: Path, *, restore: bool = False, meeting: bool = False, templates: Path | None = None) -> Sown:
+    """Make the home (mode 0700), the workspace, and the pages in it that were never seeded; returns what was made.
+
+    `restore` makes the pages that the owner has deleted as well, and the commented config.toml; a home without them
+    works, and starts faster. `meeting` brings the first meeting back. Raises ConfigError when there can be no home or
+    no workspace; where only pages cannot be made, the templates serve and the problem is returned.
+    """
+    made = [folder for folder in (home, home / "workspace") if _make_folder(folder)]
+    seeds = _seeds(home, templates)
+    try:
+        names = list(SEEDS) if restore else seeds.waiting()
+    except ConfigError as error:
+        return Sown(made, str(error))
+    if meeting:
+        first_meeting(home)
+    if meeting or (names and seeds.fresh()):
+        names.insert(0, MEETING)  # as long as it alone is there, the home is still a fresh one
+    sown = seeds.sow(names) if names else Sown([], "")
+    config, problem = _config(home) if restore else ([], "")
+    return Sown([*made, *sown.made, *config], sown.problem or problem)
+
+
+def _make_folder(folder: Path) -> bool:
+    try:
+        if folder.is_dir():
+            return False
+        make_folder(folder)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be made: {explain(error)}; or set PICOCLAW_HOME to another folder"
+        ) from None
+    return True
+
+
+def _config(home: Path) -> tuple[list[Path], str]:
+    path = home / "config.toml"
+    try:
+        made = create(path, (shipped("templates") / "config.toml").read_bytes())
+    except OSError as error:
+        return [], f"{path} cannot be made: {explain(error)}"
+    return [path] if made else [], ""
+
+
+def _seeds(home: Path, templates: Path | None) -> Seeds:
+    return Seeds(home, templates or shipped("templates") / "workspace")
+
+
+def examine(home: Path, templates: Path | None = None) -> Iterator[tuple[str, str]]:
+    """Say what the owner should know of the workspace, and what mends it; nothing is made or changed."""
+    seeds, pages = _seeds(home, templates), Pages(home, templates)
+    pages.pages((*PAGES, "HEARTBEAT.md", MEETING))
+    yield from ((problem, "until then no model is shown it") for problem in pages.problems)
+    try:
+        if waiting := seeds.waiting():
+            yield f"not made yet, so that the shipped text serves: {', '.join(waiting)}", "picoclaw init"
+        if changed := seeds.changed():
+            yield f"picoclaw has a newer text for {', '.join(changed)}", "picoclaw init --diff"
+        for path in Prompts(home / "workspace").unknown():
+            yield f"{path} is read by nobody: no template has that name", "rename or remove it"
+    except ConfigError as error:
+        yield str(error), ""
+
+
+def newer(home: Path, templates: Path | None = None) -> bytes:
+    """Show what makes the newer templates out of the owner's pages, for `patch -p0`; raises ConfigError."""
+    seeds = _seeds(home, templates)
+    return b"".join(seeds.diff(name) for name in seeds.changed())
+
+
+def intent_tables(home: Path) -> dict[str, dict[str, Any]]:
+    """Read what the matcher knows: the shipped files, then the owner's in the home's `intents/`, by their path."""
+    import tomllib
+
+    folders = (shipped("templates") / "intents", home / "intents")
+    tables = {}
+    for path in (path for folder in folders for path in _toml_files(folder)):
+        try:
+            tables[str(path)] = tomllib.loads((raw(path, _LARGEST_TABLE) or b"").decode())
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+    return tables
+
+
+def _toml_files(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be read: {explain(error)}") from None
+
+
+def outputs_file(home: Path) -> Path:
+    """Return the file that declares the outputs: the machine's, which root alone can write, or the home's."""
+    return MACHINE_OUTPUTS if MACHINE_OUTPUTS.exists() else home / "outputs.toml"

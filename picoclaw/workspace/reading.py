@@ -1,0 +1,151 @@
+"""Reads text files that an owner may have put anything in the place of: never waits, never more than memory bears."""
+
+import codecs
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from picoclaw.disk import explain
+from picoclaw.errors import ConfigError
+
+WHOLE = 1_000_000
+"""Bytes; of a larger file only its head and its tail are read."""
+
+_HEAD, _TAIL = 600_000, 200_000
+_CONTINUED = bytes(range(0x80, 0xC0))
+
+Marks = tuple[int, ...]
+
+
+class _Kept(NamedTuple):
+    marks: Marks
+    text: str
+    problem: str
+
+
+class Texts:
+    """The texts of the files below one folder, each read again when its file has changed.
+
+    Files larger than `largest` bytes are refused, and links that lead out of `inside` if that is given. `clean` makes
+    of a file's text what is kept.
+    """
+
+    def __init__(
+        self, folder: Path, largest: int, inside: Path | None = None, clean: Callable[[str], str] = str
+    ) -> None:
+        """Reads nothing yet."""
+        self._folder = folder
+        self._largest = largest
+        self._inside = inside
+        self._clean = clean
+        self._kept: dict[str, _Kept] = {}
+
+    def get(self, name: str) -> str | None:
+        """Return a file's text, None when there is no such file; raises ConfigError saying why it cannot be read."""
+        path = self._folder / name
+        found = _looked_at(path)
+        if found is None:
+            self._kept.pop(name, None)
+            return None
+        marks = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
+        kept = self._kept.get(name)
+        if kept is None or kept.marks != marks:
+            kept = self._kept[name] = self._read(path, marks)
+        if kept.problem:
+            raise ConfigError(kept.problem)
+        return kept.text
+
+    def _read(self, path: Path, marks: Marks) -> _Kept:
+        try:
+            return _Kept(marks, self._clean(text(path, self._largest, self._inside) or ""), "")
+        except ConfigError as error:
+            return _Kept(marks, "", str(error))
+
+
+def text(path: Path, largest: int, inside: Path | None = None) -> str | None:
+    """Read a file's text without BOM and with plain line ends, None when there is none; raises ConfigError."""
+    parts = _parts(path, largest, inside)
+    if parts is None:
+        return None
+    if any(b"\0" in part for part in parts):
+        raise _unreadable(path, "it holds NUL bytes and is no text; save it as UTF-8 text")
+    try:
+        head = codecs.utf_8_decode(parts[0].removeprefix(codecs.BOM_UTF8), "strict", len(parts) == 1)[0]
+        tail = "".join(f"\n{part.lstrip(_CONTINUED).decode()}" for part in parts[1:])
+    except UnicodeDecodeError:
+        raise _unreadable(path, "it is not UTF-8; save it as UTF-8 text") from None
+    return f"{head}{tail}".replace("\r\n", "\n").replace("\r", "\n")
+
+
+def raw(path: Path, largest: int, inside: Path | None = None) -> bytes | None:
+    """Read a file's bytes, those of its head and tail if it is large, None when there is none; raises ConfigError."""
+    parts = _parts(path, largest, inside)
+    return None if parts is None else b"\n".join(parts)
+
+
+def _parts(path: Path, largest: int, inside: Path | None) -> list[bytes] | None:
+    found = _looked_at(path)
+    if found is None:
+        return None
+    _check(path, found, largest, inside)
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            _check(path, status, largest, None)
+            if status.st_size <= WHOLE:
+                return [file.read(WHOLE)]
+            head = file.read(_HEAD)
+            file.seek(-_TAIL, os.SEEK_END)
+            return [head, file.read(_TAIL)]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, explain(error)) from None
+
+
+def _looked_at(path: Path) -> os.stat_result | None:
+    """The state of what a name stands for in the end; None when nothing is there."""
+    linked = False
+    try:
+        found = path.lstat()
+        linked = stat.S_ISLNK(found.st_mode)
+        return path.stat() if linked else found
+    except (FileNotFoundError, NotADirectoryError):
+        if not linked:
+            return None
+        raise _unreadable(path, "it is a link that leads nowhere; mend or remove it") from None
+    except OSError as error:
+        raise _unreadable(path, explain(error)) from None
+
+
+def _check(path: Path, found: os.stat_result, largest: int, inside: Path | None) -> None:
+    if inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
+        raise _unreadable(path, f"it is a link that leads out of {inside}; put a copy in its place")
+    if stat.S_ISDIR(found.st_mode):
+        raise _unreadable(path, "it is a folder; move it aside")
+    if not stat.S_ISREG(found.st_mode):
+        raise _unreadable(path, "it is not a regular file; move it aside")
+    if found.st_size > largest:
+        raise _unreadable(path, f"it is larger than {largest // 1000} kB; shorten it")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _unreadable(path: Path, why: str) -> ConfigError:
+    return ConfigError(f"{path} cannot be read: {why}")
+
+
+def uncommented(text: str) -> str:
+    """Leave out HTML comments, with their line if they fill it; what follows one that is never closed stays."""
+    kept, at = [], 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start + 2)) >= 0:
+        kept.append(text[at:start])
+        at = end + 3
+        if text.startswith("\n", at) and (start == 0 or text[start - 1] == "\n"):
+            at += 1
+    kept.append(text[at:])
+    return "".join(kept)

@@ -1,0 +1,83 @@
+"""Control tokens of chat templates lose their force, and nothing else changes."""
+
+import time
+
+import pytest
+
+from picoclaw.chat_markup import neutral
+
+TABLE = """
+<|im_start|> <|im_end|> <|im_sep|> <|endoftext|> <|system|> <|user|> <|assistant|> <|end|>
+<|begin_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|> <|eom_id|> <|python_tag|> <|header_start|>
+<|start|> <|channel|> <|message|> <|call|> <|return|> <|fim_prefix|> <|vision_start|> <|start_of_role|> <|observation|>
+<|START_OF_TURN_TOKEN|> <|CHATBOT_TOKEN|> <BOS_TOKEN> <EOS_TOKEN> <|turn> <turn|> <|tool_call> <tool_call|> <|"|>
+<｜User｜> <｜Assistant｜> <｜begin▁of▁sentence｜> <｜tool▁calls▁begin｜> <｜DSML｜invoke </｜DSML｜invoke>
+<s> </s> [INST] [/INST] <<SYS>> <</SYS>> <start_of_turn> <end_of_turn> <bos> <eos> <unk> <pad>
+[TOOL_CALLS] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] [/TOOL_RESULTS] [TOOL_CONTENT] [SYSTEM_PROMPT]
+[/SYSTEM_PROMPT] [THINK] [/THINK] [gMASK] <sop> [|system|] [|endofturn|]
+<tool_call> </tool_call> <tool_response> </tool_response> <think> </think> <function= <parameter= <arg_key> </arg_value>
+<SPECIAL_10> <extra_id_0> <seed:bos>
+"""
+TOKENS = TABLE.split()
+ORDINARY = [
+    "",
+    "a <b> c",
+    "x < y | z",
+    "x<y|z",
+    "f <| x |> g <|> h",
+    "cat <file | sort",
+    "x <<= 2; y << 3",
+    "<s3> <sa> <span> <small> <strong> <section>",
+    "List<S> names",
+    "<p>21 °C</p><br/>",
+    "<thinking> <bosch> <padding> <tool> <functions>",
+    "values[i] [x](y) [1, 2] [install] [tool.ruff] [instance]",
+    "a[|b",
+    "< |im_start|> [ INST]",
+    "<moment>now</moment>",
+    '{"quantity": "temperature", "n": [1, null]}',
+]
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_a_control_token_is_broken_wherever_it_stands_and_stays_readable(token: str) -> None:
+    for text in (token, f"x{token}y", f"<{token}>", f"[{token}]", f"{token}{token}", f"<|{token}", f"{token}system\n"):
+        broken = neutral(text)
+        assert token not in broken
+        assert neutral(broken) == broken
+        assert broken.replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("token", [t for t in TOKENS if t not in {"<s>", "</s>"}])
+def test_a_token_in_another_case_is_broken_too(token: str) -> None:
+    for variant in (token.upper(), token.lower(), token.title()):
+        assert variant not in neutral(variant)
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert neutral(text) == text
+
+
+def test_what_is_left_can_be_read() -> None:
+    assert neutral("<|im_start|>system\n[INST]<<SYS>>x</s>") == "< |im_start|>system\n[ INST]< <SYS>>x< /s>"
+
+
+@pytest.mark.parametrize(
+    "unit", ["<|", "<", "[", "[/", "<" + "a" * 39, "</", "<tool_", "<|<", "<｜", "[|user|", "<seed:a"]
+)
+def test_the_time_grows_as_the_text_does(unit: str) -> None:
+    def seconds(length: int) -> float:
+        text = unit * (length // len(unit))
+        took = []
+        for _ in range(3):
+            began = time.process_time()
+            neutral(text)
+            took.append(time.process_time() - began)
+        return min(took)
+
+    plain = "word " * 200_000
+    began = time.process_time()
+    plain.encode().decode().split(" ")
+    yardstick = time.process_time() - began
+    assert seconds(1_000_000) < max(12 * seconds(250_000), 30 * yardstick)

@@ -1,0 +1,46 @@
+"""docs/prompt.md names every template and every page, with what can be put into it and when it is sent."""
+
+import re
+
+import pytest
+from person import ROOT
+from test_prompt import ORDER
+
+from picoclaw.resources import shipped
+from picoclaw.workspace.seeds import MEETING, SEEDS
+
+PROMPT = (ROOT / "docs/prompt.md").read_text()
+PROMPTS = {path.name: path.read_text() for path in (shipped("templates") / "prompts").glob("*.md")}
+ROWS = [line for line in PROMPT.splitlines() if line.startswith("| `")]
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_each_template_is_described_with_its_placeholders(name):
+    (row,) = [row for row in ROWS if f"`{name}`" in row.split("|")[1]]
+    for place in set(re.findall(r"\{([a-z_]+)\}", PROMPTS[name])):
+        assert f"{{{place}}}" in row, place
+
+
+def test_no_other_template_is_described():
+    named = {name for row in ROWS for name in re.findall(r"`([a-z_]+\.md)`", row.split("|")[1])}
+    assert named == set(PROMPTS)
+
+
+def test_the_modes_of_a_section():
+    section = PROMPT.partition("## The system text")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("| `")]
+    for row in rows:
+        name = row[1].strip().strip("`").removesuffix(".md")
+        if name in {"file", "skills_search"}:
+            continue
+        for mode in ("full", "minimal", "base", "coordinator"):
+            said = mode in row[4] or (mode == "coordinator" and "full" in row[4])
+            assert said == (name in ORDER[mode].split()), (name, mode)
+    order = [row[1].strip().strip("`").removesuffix(".md") for row in rows]
+    shown = [name for name in order if name in ORDER["coordinator"].split()]
+    assert shown == [name for name in ORDER["coordinator"].split() if name in order]
+
+
+def test_the_owners_pages_are_described():
+    section = PROMPT.partition("## Your files")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)) == {*SEEDS, MEETING}
