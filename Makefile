@@ -26,6 +26,8 @@ lab: .venv/dev  ## the hardware tests on real kernels in QEMU; skipped with a re
 
 bench: .venv/dev
 	@.venv/bin/python tests/bench/cost.py $(ARGS)
+	@.venv/bin/python tests/bench/prompts.py
+	@.venv/bin/python tests/bench/reuse.py
 
 .venv/run: pyproject.toml
 	@$(PYTHON) -m venv .venv
