@@ -61,9 +61,24 @@ class Agent:
         works as well. Raises nothing that a model, a tool or a person did: `Turn.stopped` is '' when the model
         answered of its own accord, else 'steps', 'seconds', 'tokens', 'repeated', 'stopped' or 'error'.
         """
-        talk = Conversation(list(history))
+        tools = self.toolset.definitions(brief.tools)
+        talk = self.opened(brief, history, tools)
+        return _Running(self, brief, talk, caller, listen, stopping, self.clock() + self.limits.seconds, tools).go()
+
+    def opened(
+        self, brief: Brief, history: Sequence[tuple[Message, ...]], tools: Sequence[dict[str, Any]]
+    ) -> Conversation:
+        """Begin a turn's conversation: what was said before, as far as the window takes it, and the new message."""
+        talk = Conversation(list(history), relied_on=brief.relied_on)
         talk.say(brief.text)
-        return _Running(self, brief, talk, caller, listen, stopping, self.clock() + self.limits.seconds).go()
+        self.fit(talk, brief, tools)
+        return talk
+
+    def fit(self, talk: Conversation, brief: Brief, tools: Sequence[dict[str, Any]]) -> None:
+        """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
+        room, template = self.window - self.answer, self.prompts["shortened"]
+        while talk.tokens(brief.system, tools, brief.bytes_a_token) > room and talk.shorten(template):
+            pass
 
 
 @dataclass(slots=True)
@@ -77,6 +92,7 @@ class _Running:
     listen: Listener
     stopping: Callable[[], bool]
     deadline: float
+    tools: tuple[dict[str, Any], ...]
     runs: list[ToolRun] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
@@ -100,10 +116,9 @@ class _Running:
 
     def _until_answered(self) -> str:
         """Go round until the model answers ('') or a limit ends it (its name)."""
-        tools = self.agent.toolset.definitions(self.brief.tools)
         while True:
             try:
-                calls = self._ask(tools)
+                calls = self._ask()
             except DeadlinePassed:
                 return "seconds"
             for call in calls:
@@ -115,32 +130,32 @@ class _Running:
             if limit := self._limit():
                 return limit
 
-    def _ask(self, tools: Sequence[dict[str, Any]]) -> list[ToolCall]:
+    def _ask(self, *, calls: bool = True) -> list[ToolCall]:
         """Make one request, shortened until it fits; the answer joins the conversation."""
-        shortened, brief = self.agent.prompts["shortened"], self.brief
-        room = self.agent.window - self.agent.answer
-        while self.talk.tokens(brief.system, tools, brief.bytes_a_token) > room and self.talk.shorten(shortened):
-            pass
+        self.agent.fit(self.talk, self.brief, self.tools)
         while True:
             try:
-                return self._answer(tools)
+                return self._answer(calls=calls)
             except ContextOverflow:
-                if not self.talk.shorten(shortened):
+                if not self.talk.shorten(self.agent.prompts["shortened"]):
                     raise
 
-    def _answer(self, tools: Sequence[dict[str, Any]]) -> list[ToolCall]:
+    def _answer(self, *, calls: bool) -> list[ToolCall]:
         self._check_stop()
         self.steps += 1
-        brief, answer = self.brief, self.agent.answer
-        request = Request(brief.system, self.talk.shown(), tuple(tools), answer, self.deadline, brief.model)
-        calls: list[ToolCall] = []
+        agent, brief = self.agent, self.brief
+        lost = agent.prompts["lost"]
+        request = Request(
+            brief.system, self.talk.shown(), self.tools, agent.answer, self.deadline, brief.model, calls, lost
+        )
+        made: list[ToolCall] = []
         end = End("stop", Usage())
         for event in self.agent.provider.events(request):
             match event:
                 case Text():
                     self.said += event.text
                 case ToolCall():
-                    calls.append(event)
+                    made.append(event)
                 case End():
                     end = event
                 case Notice():
@@ -149,10 +164,10 @@ class _Running:
                 self.listen(event)
             self._check_stop()
         self.usage += end.usage
-        calls = calls if tools else []
-        self.talk.answer(self._worded(end, calls), calls)
+        made = made if calls else []
+        self.talk.answer(self._worded(end, made), made)
         self.said = ""
-        return calls
+        return made
 
     def _worded(self, end: End, calls: list[ToolCall]) -> str:
         if not self.said.strip():
@@ -166,11 +181,14 @@ class _Running:
         self.last = call
         self.listen(call)
         began = self.agent.clock()
-        if self.same < SAME_CALLS:
+        only, prompts = self.brief.only, self.agent.prompts
+        if only is not None and call.name not in only:
+            result = fill(prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only))}, "tools")
+        elif self.same < SAME_CALLS:
             result = self.newest = self.agent.toolset.call(call, self.caller)
         else:
             again = {"count": str(SAME_CALLS - 1), "result": self.newest}
-            result = fill(self.agent.prompts["repeated"], again, "result")
+            result = fill(prompts["repeated"], again, "result")
         run = ToolRun(call.name, call.arguments, result, (self.agent.clock() - began) * 1000)
         self.runs.append(run)
         self.talk.result(call, result)
@@ -199,7 +217,7 @@ class _Running:
         self.talk.instruct(fill(prompts["limit"], {"reason": reason}, "reason"))
         self.deadline = self.agent.clock() + min(LAST_WORD_SECONDS, self.agent.limits.seconds)
         try:
-            self._ask(())
+            self._ask(calls=False)
         except ProviderError as error:
             self._note(error)
         if self.talk.messages[-1].text == prompts["empty"]:

@@ -31,12 +31,13 @@ from picoclaw.tools.guard import Guard, Verdict
 from picoclaw.tools.jobs import Reminders
 from picoclaw.tools.message import Messages
 from picoclaw.tools.recall import Recall
-from picoclaw.tools.shell import Shell
+from picoclaw.tools.shell import Shell, passed_on
 from picoclaw.tools.skills import SkillTools
 from picoclaw.tools.toolset import Effect, Toolset
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import Prompts, intent_tables
 from picoclaw.workspace.pages import Pages
+from picoclaw.workspace.seeds import MEETING, first_meeting
 
 SIMULATED = "[simulated board, not real values]"
 
@@ -90,12 +91,12 @@ class App:
                 config.workspace,
                 config.tools.extra_folders,
                 library=self.library,
-                instructions=(config.workspace / "prompts", *tiers),
+                instructions=lambda: (config.workspace / "prompts", *tiers, *self._pages_of_rules()),
             ),
             Recall(config.workspace),
             Reminders(lambda: self.jobs),
             Messages(),
-            SkillTools(self.library, lambda: self.here, config.workspace),
+            SkillTools(self.library, self.here, config.workspace),
             FirstRun(home),
         ]
         if config.tools.exec != "off":
@@ -145,6 +146,11 @@ class App:
             model.answer_tokens,
         )
 
+    def _pages_of_rules(self) -> list[Path]:
+        """The pages that say what the agent is and does; while the first meeting is open it may write them itself."""
+        names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not first_meeting(self.config.home) else ()
+        return [self.config.workspace / name for name in (*names, MEETING)]
+
     @cached_property
     def library(self) -> Library:
         """The skills; their front matter is kept in a file, so that a start reads none that has not changed."""
@@ -157,11 +163,11 @@ class App:
         user = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails where nobody has a home
         return tiers(self.config.workspace, self.config.home, user, shipped("templates") / "skills")
 
-    @cached_property
     def here(self) -> Here:
-        """What skills may need of this machine."""
-        parts = frozenset(sensor.part for sensor in self.config.sensors.values())
-        return Here(self.toolset.names, parts, os.environ)
+        """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""
+        asked = any(skill.needs.parts for skill in self.library.skills.values())
+        parts = self.wiring.parts() if asked else frozenset[str]()
+        return Here(self.toolset.names, parts, passed_on(os.environ))
 
     @cached_property
     def briefing(self) -> Briefing:

@@ -1,8 +1,10 @@
 """What a model is told at the beginning of a turn: gathers the facts, and leaves the wording to the templates."""
 
 import os
+import re
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import NamedTuple
@@ -18,12 +20,15 @@ from picoclaw.skills.library import Library
 from picoclaw.skills.skill import Here, Skill, unmet
 from picoclaw.workspace.pages import PAGES, Pages, fields
 from picoclaw.workspace.prompts import Prompts
-from picoclaw.workspace.seeds import first_meeting
+from picoclaw.workspace.seeds import MEETING
 
 LEFT_TO_HELPERS = ("exec", "i2c", "spi", "serial")
 """Tools whose results are long."""
 
+HEARTBEAT = "HEARTBEAT.md"
 _WHOLE = {"full", "coordinator"}
+_APART = {HEARTBEAT, MEETING}
+"""Pages with a section of their own."""
 
 
 class Told(NamedTuple):
@@ -34,19 +39,23 @@ class Told(NamedTuple):
     problems: list[str]
 
 
+_LONGEST_ACT, _LONGEST_SESSION = 500, 200
+_NAME = re.compile(r"[^\W_](?:[^\W_]|[ '’-](?=[^\W_])){0,39}")
+
+
 @dataclass(frozen=True)
 class Briefing:
     """All that the words of a turn depend on.
 
-    `here` is what this machine has, its tools among it; `board` is the board's name; `tidy` deletes what has ended the
-    first meeting.
+    `here` tells what this machine has, its tools among it; `board` is the board's name; `tidy` deletes what has ended
+    the first meeting.
     """
 
     config: Config
     prompts: Prompts
     pages: Pages
     library: Library
-    here: Here
+    here: Callable[[], Here]
     board: str
     simulated: bool
     tidy: bool = True
@@ -60,52 +69,54 @@ class Briefing:
     ) -> Told:
         """Make a turn's brief from the files as they are now. `acts` are calls whose outcome is unknown."""
         self.library.look()
-        mode = self._mode(inbound)
-        meeting = (
-            first_meeting(self.config.home, tidy=self.tidy) if mode in _WHOLE and inbound.origin == "owner" else ""
-        )
-        usable = [skill for skill in self.library.skills.values() if not unmet(skill, self.here)]
-        shown = usable if not meeting else []  # one thing at a time
-        # by the usual ratio: a measured one moves, and a listing that comes and goes would change the system text
-        listed = choose.fits(shown, prompt.BYTES_A_TOKEN)
-        facts = self._facts(inbound, meeting, shown if listed else [], 0 if listed else len(shown))
+        here, mode = self.here(), self._mode(inbound)
+        meeting = mode in _WHOLE and inbound.origin == "owner" and self.pages.meeting(tidy=self.tidy)
+        usable = [skill for skill in self.library.skills.values() if not unmet(skill, here)]
+        listed = [skill for skill in usable if skill.listed and not meeting]  # one thing at a time
+        pages, problems = self._pages(mode, inbound, meeting or "")
+        facts = self._facts(inbound, here.tools, listed, pages)
         sections = prompt.sections(mode, facts, self.prompts)
         brought = choose.triggered(usable, inbound.text) if mode in _WHOLE else []
-        blocks, problems = self._blocks(brought, earlier)
+        blocks, unread = self._blocks(brought)
+        held = [block for block in blocks if _is_in(block, earlier)]
+        only = self._only(brought, here.tools)
         brief = Brief(
             prompt.joined(sections),
-            prompt.headed(self._head(now, acts, blocks), inbound.text),
-            self._offered(brought, meeting=bool(meeting), search=not listed),
+            prompt.headed(self._head(now, acts, [b for b in blocks if b not in held], only), inbound.text),
+            self._offered(here.tools, mode, meeting=bool(meeting), search=bool(facts.many_skills)),
+            only,
             next((skill.model for skill in brought if skill.model), ""),
+            relied_on=tuple(held),
         )
-        problems += filter(None, [zone_of(self._fields("USER.md"))[1]])
-        if mode == "coordinator" and "spawn" not in self.here.tools:
-            problems.append("mode coordinator: there is no tool to call helpers with, so it is as full")
-        return Told(brief, sections, [*self.pages.problems, *problems])
+        return Told(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)])
 
     def _mode(self, inbound: Inbound) -> Mode:
         mode = self.config.prompt.mode
         return "minimal" if inbound.origin == "cron" and mode in _WHOLE else mode
 
-    def _facts(self, inbound: Inbound, meeting: str, skills: Sequence[Skill], many: int) -> Facts:
-        config, tools, asked = self.config, self.here.tools, inbound.origin == "owner"
-        zone, _ = zone_of(self._fields("USER.md"))
+    def _facts(
+        self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], pages: Mapping[str, Page]
+    ) -> Facts:
+        config, asked = self.config, inbound.origin == "owner"
+        # by the usual ratio: a measured one moves, and a listing that comes and goes would change the system text
+        short = choose.fits(skills, prompt.BYTES_A_TOKEN)
+        shown = [page for name, page in pages.items() if name not in _APART]
         return Facts(
-            name=self._fields("IDENTITY.md").get("Name") or "picoclaw",
-            first_run=meeting,
+            name=_plain(self._fields("IDENTITY.md").get("Name", "")) or "picoclaw",
+            first_run=_text(pages, MEETING),
             tools=bool(tools),
-            skills=choose.listing(skills) if "read_file" in tools else "",
-            many_skills=many,
+            skills=choose.listing(skills) if short and "read_file" in tools else "",
+            many_skills=0 if short else len(skills),
             memory="memory_search" in tools,
             citations=config.prompt.citations == "on" or (config.prompt.citations == "auto" and asked),
             workspace=str(config.workspace),
-            owner=self._fields("USER.md").get("Name", ""),
-            zone=str(zone or "the board's own zone"),
-            session="" if inbound.session == DEFAULT_SESSION else inbound.session,
+            owner="" if "USER.md" in pages else _plain(self._fields("USER.md").get("Name", "")),
+            zone=str(self.zone() or time.tzname[0]),
+            session="" if inbound.session == DEFAULT_SESSION else " ".join(inbound.session.split())[:_LONGEST_SESSION],
             extra=config.prompt.extra,
-            pages=self._pages(PAGES),
+            pages=[page for page in shown if page.name != "IDENTITY.md" or not _says_its_name_alone(page.text)],
             silent=not asked,
-            heartbeat=self._heartbeat() if inbound.origin == "heartbeat" else "",
+            heartbeat=_text(pages, HEARTBEAT),
             leave_to_helpers=[name for name in LEFT_TO_HELPERS if name in tools] if "spawn" in tools else (),
             runtime={
                 "board": self.board,
@@ -116,25 +127,31 @@ class Briefing:
             },
         )
 
-    def _pages(self, names: Sequence[str]) -> list[Page]:
+    def _pages(self, mode: Mode, inbound: Inbound, meeting: str) -> tuple[dict[str, Page], list[str]]:
+        """The files that this turn shows, within one budget, and what is to be said of those that it does not."""
+        names = PAGES if mode in _WHOLE else prompt.MINIMAL_PAGES if mode == "minimal" else ()
+        first = [Page(MEETING, meeting)] if meeting else []
+        asked = [HEARTBEAT, *names] if inbound.origin == "heartbeat" and mode in {*_WHOLE, "minimal"} else names
         limits = self.config.prompt
-        pages = self.pages.pages(names)
-        return prompt.within(pages, self.prompts["truncated"], limits.file_chars, limits.total_chars)
-
-    def _heartbeat(self) -> str:
-        return "\n".join(page.text for page in self._pages(["HEARTBEAT.md"]))
+        found = [*first, *self.pages.pages(asked)]
+        shown, away = prompt.within(found, self.prompts["truncated"], limits.file_chars, limits.total_chars)
+        left_out = f"{', '.join(away)} not shown: total_chars = {limits.total_chars} under [prompt] is used up"
+        return {page.name: page for page in shown}, [*self.pages.problems, *([left_out] if away else [])]
 
     def _fields(self, name: str) -> dict[str, str]:
         return fields("\n".join(page.text for page in self.pages.pages([name])))
 
-    def _head(self, now: datetime, acts: Sequence[str], blocks: Sequence[str]) -> str:
+    def _head(self, now: datetime, acts: Sequence[str], blocks: Sequence[str], only: frozenset[str] | None) -> str:
         """The moment's facts, and the skills that the message calls for, within the same tag."""
         notes = [self.prompts["simulated"]] if self.simulated else []
-        notes += [prompt.fill(self.prompts["cut_off"], {"act": act}, "act") for act in acts]
+        cut = (prompt.enclosed(act if len(act) <= _LONGEST_ACT else f"{act[:_LONGEST_ACT]}…") for act in acts)
+        notes += [prompt.fill(self.prompts["cut_off"], {"act": act}, "act") for act in cut]
+        if only is not None:
+            notes.append(prompt.fill(self.prompts["skill_tools"], {"tools": ", ".join(sorted(only))}, "tools"))
         return prompt.moment(self.prompts["moment"], now, notes, blocks)
 
-    def _blocks(self, brought: Sequence[Skill], earlier: Sequence[tuple[Message, ...]]) -> tuple[list[str], list[str]]:
-        """The skills' texts, but for those that the model has before it already, and why some cannot be read."""
+    def _blocks(self, brought: Sequence[Skill]) -> tuple[list[str], list[str]]:
+        """The skills' texts, and why some cannot be read."""
         blocks, problems = [], []
         for skill in brought:
             try:
@@ -144,16 +161,43 @@ class Briefing:
                 continue
             path, most = f"skills/{skill.name}/SKILL.md", self.config.prompt.file_chars
             text = prompt.shortened(self.prompts["truncated"], path, text, most)
-            block = prompt.block(self.prompts["skill"], skill.name, text)
-            if not any(block in message.text for turn in earlier for message in turn if message.role == "user"):
-                blocks.append(block)
+            blocks.append(prompt.block(self.prompts["skill"], skill.name, text))
         return blocks, problems
 
-    def _offered(self, brought: Sequence[Skill], *, meeting: bool, search: bool) -> frozenset[str]:
-        """The tools that make sense now; skills that name theirs bring no others."""
-        away = {"skill_create", "skill_update"} if meeting else {"first_run"}
-        offered = self.here.tools - away - (set() if search else {"skill_search"})
-        theirs = frozenset(name for skill in brought for name in skill.tools) & offered
-        if theirs and all(skill.tools for skill in brought):
-            offered = theirs | offered & {"read_file", "first_run"}
-        return offered
+    def _doubts(self, mode: Mode, tools: frozenset[str]) -> Iterator[str]:
+        if problem := zone_of(self._fields("USER.md"))[1]:
+            yield problem
+        if mode == "coordinator" and "spawn" not in tools:
+            yield "mode coordinator: there is no tool to call helpers with, so it is as full"
+        yield from self.prompts.problems
+
+    @staticmethod
+    def _only(brought: Sequence[Skill], tools: frozenset[str]) -> frozenset[str] | None:
+        """The tools that may be called when every skill of a turn names its own; they stay offered all."""
+        theirs = frozenset(name for skill in brought for name in skill.tools) & tools
+        return theirs | (tools & {"read_file", "first_run"}) if theirs and all(s.tools for s in brought) else None
+
+    @staticmethod
+    def _offered(tools: frozenset[str], mode: Mode, *, meeting: bool, search: bool) -> frozenset[str]:
+        """The tools that make sense now."""
+        writing = {"skill_create", "skill_update"}
+        away = writing if meeting or mode not in _WHOLE else set[str]()
+        return tools - away - (set() if meeting else {"first_run"}) - (set() if search else {"skill_search"})
+
+
+def _text(pages: Mapping[str, Page], name: str) -> str:
+    return pages[name].text if name in pages else ""
+
+
+def _plain(name: str) -> str:
+    """A name that can stand in a sentence of ours; one that goes on to say something is cut before that."""
+    found = _NAME.match(name)
+    return found[0].strip() if found else ""
+
+
+def _says_its_name_alone(text: str) -> bool:
+    return "\n" not in text.strip() and set(fields(text)) == {"Name"}
+
+
+def _is_in(block: str, earlier: Sequence[tuple[Message, ...]]) -> bool:
+    return any(block in message.text for turn in earlier for message in turn if message.role == "user")

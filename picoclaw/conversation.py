@@ -15,12 +15,14 @@ _SHORTEST_RESULT = 500
 class Conversation:
     """`history` holds whole turns, oldest first; `messages` are those of the turn in the making.
 
-    `forgotten` counts the turns that were left out since, to fit the window.
+    `forgotten` counts the turns that were left out since, to fit the window; `relied_on` are parts of them that are
+    said again when they are gone.
     """
 
     history: list[tuple[Message, ...]]
     messages: list[Message] = field(default_factory=list)
     forgotten: int = 0
+    relied_on: Sequence[str] = ()
 
     def shown(self) -> tuple[Message, ...]:
         """Return everything in the order in which it is sent."""
@@ -61,11 +63,18 @@ class Conversation:
         """Estimate the tokens of a request."""
         return estimated_tokens(request_bytes(system, self.shown(), tools), bytes_a_token)
 
+    def _say_again(self) -> None:
+        lost = [part for part in self.relied_on if not any(part in message.text for message in self.shown())]
+        if lost and self.messages:
+            first = self.messages[0]
+            self.messages[0] = first._replace(text="\n".join([*lost, first.text]))
+
     def shorten(self, template: str) -> bool:
         """Leave out the older half of the earlier turns, or else half of the longest result; False: nothing left."""
         if self.history:
             leave = (len(self.history) + 1) // 2
             self.history, self.forgotten = self.history[leave:], self.forgotten + leave
+            self._say_again()
             return True
         results = [i for i, m in enumerate(self.messages) if m.role == "tool"]
         longest = max(results, key=lambda i: len(self.messages[i].text), default=None)

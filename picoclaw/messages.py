@@ -62,7 +62,8 @@ class Usage:
 class Request(NamedTuple):
     """What a provider is asked. `tools` are definitions: name, description, parameters (JSON schema).
 
-    `model` is another model's name at the same server, for this request only.
+    `model` is another model's name at the same server, for this request only. Without `calls`, the tools are shown
+    and none is to be called. `lost` stands for a result that is not in the conversation.
     """
 
     system: str
@@ -71,6 +72,8 @@ class Request(NamedTuple):
     answer_tokens: int
     deadline: float
     model: str = ""
+    calls: bool = True
+    lost: str = ""
 
 
 class Text(NamedTuple):
@@ -99,15 +102,18 @@ class Notice(NamedTuple):
 class Brief(NamedTuple):
     """What a turn begins with: the system text, and the user's message with its head.
 
-    `tools` are the names of those that are offered, None for all; `model` is another one than the configured;
-    `bytes_a_token` the ratio to estimate by.
+    `tools` are the names of those that are offered, `only` of those that may be called, None for all; `model` is
+    another one than the configured; `bytes_a_token` the ratio to estimate by. `relied_on` are parts of earlier
+    messages that have to be said again should those be forgotten.
     """
 
     system: str
     text: str
     tools: frozenset[str] | None = None
+    only: frozenset[str] | None = None
     model: str = ""
     bytes_a_token: float = 4.0
+    relied_on: tuple[str, ...] = ()
 
 
 Event = Text | ToolCall | End | Notice

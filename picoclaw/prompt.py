@@ -12,6 +12,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 BYTES_A_TOKEN = 4.0
 """What a token takes in English with most vocabularies; used until a server's own figures are known."""
 
+_CLOSING = re.compile(r"</(?=\s*(?:file|skill|moment)\b)", re.IGNORECASE)
 SHORTEST_PAGE = 64
 """Characters; a piece of a file that is shorter says nothing."""
 
@@ -146,29 +147,44 @@ def _context(mode: Mode, pages: Sequence[Page], templates: Templates) -> list[Se
 
 def block(template: str, name: str, text: str) -> str:
     """Put a text into a tagged block that it cannot close by itself."""
-    closing = re.compile(r"</(?=\s*(?:file|skill|moment)\b)", re.IGNORECASE)
-    return fill(template, {"name": name, "content": closing.sub("< /", text)}, "content")
+    return fill(template or "{content}", {"name": name, "content": enclosed(text)}, "content")
+
+
+def enclosed(text: str) -> str:
+    """Break the closing tags of our blocks in a text, so that it cannot get out of the one that it is put into."""
+    return _CLOSING.sub("< /", text)
 
 
 def shortened(template: str, name: str, text: str, most: int) -> str:
-    """Cut a file's text to `most` characters: 70 % from its head, 20 % from its tail, between them where to read on."""
+    """Cut a file's text to `most` characters: 70 % from its head, 20 % from its tail, between them where to read on.
+
+    Where so little is left that the mark would take half of it, only the head is kept.
+    """
     if len(text) <= most:
         return text
     mark = fill(template, {"name": name})
-    head, tail = most * 7 // 10, most * 2 // 10
-    return f"{text[:head]}\n{mark}\n{text[len(text) - tail :]}"[: max(most, head + len(mark) + 1)]
+    room = most - len(mark) - len("\n\n")
+    if room < most // 2:
+        return text[:most]
+    head = min(most * 7 // 10, room)
+    tail = min(most * 2 // 10, room - head)
+    return "\n".join(filter(None, [text[:head], mark, text[len(text) - tail :]]))
 
 
-def within(pages: Sequence[Page], template: str, per_file: int, total: int) -> list[Page]:
-    """Fit pages into a budget of characters, in their order; when fewer than 64 are left, the rest is left out."""
-    shown = []
+def within(pages: Sequence[Page], template: str, per_file: int, total: int) -> tuple[list[Page], list[str]]:
+    """Fit pages into a budget of characters, in their order; returns them, and the names of those that have no room.
+
+    When fewer than 64 characters are left, the rest is left out.
+    """
+    shown, away = [], []
     for page in pages:
         if total < SHORTEST_PAGE:
-            break
+            away.append(page.name)
+            continue
         text = shortened(template, page.name, page.text, min(per_file, total))
         total -= len(text)
         shown.append(Page(page.name, text))
-    return shown
+    return shown, away
 
 
 def joined(parts: Sequence[Section]) -> str:
@@ -177,18 +193,19 @@ def joined(parts: Sequence[Section]) -> str:
 
 
 def fill(template: str, values: Mapping[str, str], must: str = "") -> str:
-    """Put values in place of `{name}`; a brace that names no value stays as it is. Trailing space goes.
+    """Put values in place of `{name}`; a brace that names no value stays as it is. Space around it goes.
 
-    `must` is the placeholder whose value may not be lost: when the template does not have it, the value is added.
+    `must` is the placeholder whose value may not be lost: when the template does not have it, the value is added. An
+    empty template says nothing at all.
     """
-    if must in values and f"{{{must}}}" not in template:
+    if template and must in values and f"{{{must}}}" not in template:
         template = f"{template}\n{{{must}}}"
     return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template).strip()
 
 
 def moment(template: str, now: datetime, notes: Sequence[str] = (), blocks: Sequence[str] = ()) -> str:
     """The tagged head of a user message: local time with its zone, what is special just now, and whole texts."""
-    facts = "; ".join([now.strftime("%A %Y-%m-%d %H:%M %Z (UTC%z)"), *notes])
+    facts = "; ".join([now.strftime("%A %Y-%m-%d %H:%M %Z (UTC%z)"), *filter(None, notes)])
     return fill(template, {"facts": "\n".join([facts, *blocks])}, "facts")
 
 

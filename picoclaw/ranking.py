@@ -2,20 +2,52 @@
 
 import math
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-_WORD = re.compile(r"[^\W_]+")
+# Scripts in which no blank tells where a word ends: kana, Chinese characters, Hangul with its endings.
+_UNSPACED = (
+    "\u3005\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+    "\U00020000-\U0003ffff"
+)
+_WORD = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+_RUN = re.compile(f"[{_UNSPACED}]")
 _LITTLE = (
     "a about am an and any are at be been can did do does for from had has have how i if in is it its me my of on or so"
     " that the there this to use used using was we were what when where which who will with you your"
 )
 _SILENT = frozenset(_LITTLE.split())
+_SAME = str.maketrans(dict.fromkeys("‘’ʼ′", "'") | dict.fromkeys("‐‑‒–—−", "-"))
+
+
+def folded(text: str) -> str:
+    """Write a text as it can be compared: small letters, one form of each character, of apostrophes and of hyphens."""
+    return unicodedata.normalize("NFKC", text).casefold().translate(_SAME)
 
 
 def words(text: str) -> list[str]:
-    """Split a text into the words that carry its meaning: small letters, stems, no little words."""
-    return [_stem(word) for word in _WORD.findall(text.lower()) if word not in _SILENT]
+    """List what a text is found by: stems of its words; of Chinese and the like, characters and pairs of neighbours."""
+    return [form for word in _WORD.findall(folded(text)) for form in _forms(word, single=True)]
+
+
+def asked(query: str) -> list[str]:
+    """List what a question looks for: its words; of Chinese and the like a single character only where it is alone."""
+    return [form for word in _WORD.findall(folded(query)) for form in _forms(word, single=False)]
+
+
+def vocabulary(text: str) -> str:
+    """Shorten a text to each of its words once, in their order and without the little ones: `words` finds the same."""
+    return " ".join(dict.fromkeys(word for word in _WORD.findall(folded(text)) if word not in _SILENT))
+
+
+def _forms(word: str, *, single: bool) -> Iterator[str]:
+    if not _RUN.match(word):
+        yield from () if word in _SILENT else (_stem(word),)
+        return
+    if single or len(word) == 1:
+        yield from word
+    yield from (word[i : i + 2] for i in range(len(word) - 1))
 
 
 def _stem(word: str) -> str:
@@ -35,7 +67,7 @@ def bm25(query: str, texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> 
     lengths = [counts.total() for counts in counted]
     usual = sum(lengths) / len(lengths) if any(lengths) else 1.0
     scores = [0.0] * len(texts)
-    for word in dict.fromkeys(words(query)):
+    for word in dict.fromkeys(asked(query)):
         having = [i for i, counts in enumerate(counted) if word in counts]
         rarity = math.log(1 + (len(texts) - len(having) + 0.5) / (len(having) + 0.5))
         for i in having:

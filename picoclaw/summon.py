@@ -6,7 +6,7 @@ Decides nothing: the caller shows the changes, and writes those that the owner a
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from picoclaw.chat_markup import neutral
 from picoclaw.config import ModelConfig
 from picoclaw.disk import create, explain, write_atomic
 from picoclaw.errors import ConfigError, Unavailable
+from picoclaw.markdown.comments import gone
 from picoclaw.messages import End, Message, Notice, Request, Text, Usage
 from picoclaw.prompt import Page, Templates
 from picoclaw.providers import Provider
@@ -53,10 +54,14 @@ class Change(NamedTuple):
 
 def request(
     prompts: Templates, persona: str, pages: Sequence[Page], tools: Sequence[str], model: ModelConfig, deadline: float
-) -> Request:
-    """Make the one request; the owner's files are shortened to what the model's window holds beside the answer."""
+) -> tuple[Request, list[str]]:
+    """Make the one request, and name the files that the model cannot write anew, because it cannot be shown them whole.
+
+    The owner's files are shortened to what the model's window holds beside the answer.
+    """
     room = max(0, model.context_tokens - _LEAST_ANSWER * 2) * 2
-    shown = prompt.within(pages, prompts["truncated"], LARGEST, room)
+    shown, _ = prompt.within(pages, prompts["truncated"], LARGEST, room)
+    too_long = [page.name for page in pages if page not in shown or prompt.size(page.text) > LARGEST]
     values = {
         "persona": persona,
         "tools": ", ".join(tools),
@@ -67,7 +72,7 @@ def request(
     text = prompt.fill(template, values)
     left = model.context_tokens - prompt.estimated_tokens(prompt.size(text), _CAUTIOUS)
     tokens = max(_LEAST_ANSWER // 2, min(max(model.answer_tokens, _ANSWER_TOKENS), left))
-    return Request("", (Message("user", text),), (), tokens, deadline)
+    return Request("", (Message("user", text),), (), tokens, deadline), too_long
 
 
 def answered(provider: Provider, wanted: Request) -> Answer:
@@ -115,12 +120,20 @@ def _bare(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
-def judged(answer: Answer) -> tuple[dict[str, str], list[str]]:
-    """Sort an answer's blocks into the files that can be used, each ending in a line feed, and what was wrong."""
-    blocks = files_from(answer.text, cut=answer.cut)
+def judged(answer: Answer, too_long: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
+    """Sort an answer's blocks into the files that can be used, each ending in a line feed, and what was wrong.
+
+    What the answer makes of a file that is `too_long` for it would lose what stands in it.
+    """
     known = {name.casefold(): name for name in FILES}
+    blocks = files_from(answer.text, cut=answer.cut)
+    blocks = {name: text for name, text in blocks.items() if known.get(name.casefold()) not in too_long}
     strange = [name for name in blocks if name.casefold() not in known]
     problems = [f"the answer was cut off at {answer.usage.completion_tokens} tokens"] if answer.cut else []
+    problems += [
+        f"{name} is too long for the model to be shown whole or to write anew, so it stays as it is"
+        for name in too_long
+    ]
     if strange:
         shown = ", ".join(ascii(name[:60]) for name in strange[:5])
         problems.append(f"ignored in the answer, because it is not one of the five files: {shown}")
@@ -130,7 +143,8 @@ def judged(answer: Answer) -> tuple[dict[str, str], list[str]]:
             problems.append(f"the answer's {name} {fault}")
         else:
             good[name] = f"{text}\n"
-    missing = [name for name in FILES if name.casefold() not in {block.casefold() for block in blocks}]
+    brought = {name.casefold() for name in blocks}
+    missing = [name for name in FILES if name not in too_long and name.casefold() not in brought]
     if missing:
         problems.append(f"not in the answer: {', '.join(missing)}")
     return good, problems
@@ -182,14 +196,8 @@ def changes(workspace: Path, templates: Path, good: Mapping[str, str]) -> tuple[
 
 def _with_comments(old: str, new: str) -> str:
     """Keep the owner's comments, which no model is shown, at the head of the file."""
-    kept = [comment for comment in _comments(old) if comment not in new]
-    return "\n".join([*kept, new])
-
-
-def _comments(text: str) -> Iterator[str]:
-    end = 0
-    while (start := text.find("<!--", end)) >= 0 and (end := text.find("-->", start + 2) + 3) > 2:
-        yield text[start:end]
+    comments = (old[comment.start : comment.end].strip("\n") for comment in gone(old, trusting=True))
+    return "\n".join([*(comment for comment in comments if comment not in new), new])
 
 
 def _template(path: Path) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from picoclaw.config import Config
 from picoclaw.errors import PicoclawError
-from picoclaw.hw import added, loader, parts
+from picoclaw.hw import added, loader, parts, survey
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Wired
 from picoclaw.tools.sensor_add import SensorAdd
@@ -84,6 +84,14 @@ class Wiring:
         """Let go of the outputs and of the board; may be called twice."""
         self.abandon()
         self.board.close()
+
+    def parts(self) -> frozenset[str]:
+        """Name the drivers of the parts that can be read here, by ours or by the kernel's."""
+        found = survey.sensors(self.board, self.wired)
+        ours = {sensor.part.part for sensor in found if sensor.part}
+        theirs = {sensor.name.partition(" ")[0].lower() for sensor in found if not sensor.part}
+        family_28 = {"ds18b20" for sensor in found if "/28-" in sensor.source}
+        return frozenset(ours | theirs | family_28)
 
     def sensors(self) -> Sensors:
         """The tools that read what is wired."""

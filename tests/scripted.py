@@ -17,6 +17,8 @@ PROMPTS = {
     "failed": "[failed: {error}]",
     "limit": "Last step: {reason}.",
     "not_run": "error: not run",
+    "not_offered": "error: {tool} is not among {tools}",
+    "lost": "error: lost",
     "repeated": "error: made {count} times already: {result}",
     "shortened": "{head}[shortened]",
     "stopped": "[stopped]",

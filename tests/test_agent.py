@@ -174,13 +174,15 @@ def test_step_limit_gets_a_last_word_without_tools() -> None:
     bench = Bench(*rounds(3), says("Got as far as 3."), limits=LimitsConfig(steps=3))
     turn = bench.turn()
     assert (turn.stopped, turn.reply, turn.steps) == ("steps", "Got as far as 3.", 4)
-    assert bench.provider.requests[-1].tools == ()
+    first, last = bench.provider.requests[0], bench.provider.requests[-1]
+    assert (first.calls, last.calls) == (True, False)
+    assert last.tools == first.tools  # the bytes before the messages stay the same
     assert bench.last_asked().endswith("\n\nLast step: the limit of 3 steps is reached.")
 
 
 def test_token_limit() -> None:
     bench = Bench(calls(MEASURE, usage=Usage(90, 10)), says("So far."), limits=LimitsConfig(tokens=100))
-    assert (bench.turn().stopped, bench.provider.requests[-1].tools) == ("tokens", ())
+    assert (bench.turn().stopped, bench.provider.requests[-1].calls) == ("tokens", False)
 
 
 def test_time_limit_after_a_slow_tool() -> None:
@@ -409,8 +411,30 @@ def test_the_templates_used_here_are_those_that_ship() -> None:
     from picoclaw.resources import shipped
 
     for name, text in PROMPTS.items():
-        values = {"tokens", "error", "reason", "count", "head", "tools", "result", "steps", "seconds", "same"}
+        values = {"tokens", "error", "reason", "count", "head", "tools", "result", "steps", "seconds", "same", "tool"}
         shipped_text = (shipped("templates") / "prompts" / f"{name}.md").read_text()
         used = {v for v in values if f"{{{v}}}" in shipped_text}
         assert used <= {v for v in values if f"{{{v}}}" in text}, name
         assert fill(shipped_text, dict.fromkeys(values, "?")).strip()
+
+
+def test_a_turn_may_call_only_what_its_skills_name() -> None:
+    bench = Bench(calls(SWITCH), calls(MEASURE), says("21"))
+    brief = Brief("Be brief.", "go", only=frozenset({"measure"}))
+    turn = bench.agent.turn(brief, (), CALLER)
+    assert [run.result for run in turn.tools] == ["error: switch is not among measure", "temperature 21.4"]
+    assert bench.toolbox.used == [("measure", "temperature")]
+    assert all(request.tools == bench.provider.requests[0].tools for request in bench.provider.requests)
+
+
+def test_what_a_turn_relies_on_is_said_again_when_it_is_forgotten() -> None:
+    skill = "<skill>mist them</skill>"
+    old = (Message("user", f"<moment>{skill}</moment>\nferns?"), Message("assistant", "Yes. " * 300))
+    filler = tuple((Message("user", "and?"), Message("assistant", "Well. " * 300)) for _ in range(6))
+    for earlier, times in (((old, *filler), 1), ((old,), 1)):
+        bench = Bench(says("ok"), earlier=earlier, window=2000)
+        turn = bench.agent.turn(Brief("", "ferns again", relied_on=(skill,)), earlier, CALLER)
+        sent = "".join(message.text for message in bench.provider.requests[0].messages)
+        assert sent.count(skill) == times
+        assert bool(turn.forgotten) == (len(earlier) > 1)
+        assert turn.messages[0].text.endswith("ferns again")

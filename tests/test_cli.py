@@ -528,7 +528,7 @@ def test_idle_setting(tmp_path):
 def test_steps_setting(tmp_path):
     done, bodies = requests_with(tmp_path, "[limits]\nsteps = 1", [reply("", LISTING), reply("So far.")])
     assert json.loads(done.stdout)["turn"]["stopped"] == "steps"
-    assert "tools" not in bodies[1]
+    assert (bodies[1]["tools"], bodies[1]["tool_choice"]) == (bodies[0]["tools"], "none")
 
 
 def test_tokens_setting(tmp_path):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tracemalloc
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -474,8 +475,8 @@ def skilled(tmp_path):
     (shipped / "wiring/away").symlink_to(tmp_path / "secret")
     library = Library([("workspace", workspace / "skills"), ("built-in", shipped)])
     library.look()
-    files = Files(workspace, library=library, instructions=(workspace / "skills", workspace / "prompts"))
-    return files, shipped
+    told = (workspace / "skills", workspace / "prompts", workspace / "AGENTS.md", workspace / "BOOTSTRAP.md")
+    return Files(workspace, library=library, instructions=lambda: told), shipped
 
 
 @pytest.mark.parametrize(
@@ -525,11 +526,27 @@ def test_a_skill_that_ships_is_not_written(skilled, tool):
     assert "how to do wiring" in (shipped / "wiring/SKILL.md").read_text()
 
 
+class Asked:
+    """The tools of a desk on which everything that needs a yes gets one, and what was asked."""
+
+    def __init__(self, files):
+        self.effects = []
+        self.toolset = Toolset(
+            [files],
+            guard=lambda effect, *_: self.effects.append(effect),
+            journal=lambda *_: None,
+            longest_result=1_000_000,
+        )
+
+    def __call__(self, tool, /, **arguments):
+        return self.toolset.call(ToolCall("c1", tool, arguments), CALLER)
+
+
 @pytest.mark.parametrize(
     ("path", "effect"),
     [
         ("notes.md", "write"),
-        ("AGENTS.md", "write"),
+        ("SOUL.md", "write"),
         ("skills.md", "write"),
         ("skills/mine/SKILL.md", "instruct"),
         ("./skills/new/SKILL.md", "instruct"),
@@ -537,18 +554,133 @@ def test_a_skill_that_ships_is_not_written(skilled, tool):
         ("{workspace}/prompts/safety.md", "instruct"),
         ("prompts/safety.md", "instruct"),
         ("link/safety.md", "instruct"),
-        ("a\0b", "write"),
-        ("loop/x", "write"),
+        ("AGENTS.md", "instruct"),
+        ("rules.md", "instruct"),
+        ("BOOTSTRAP.md", "instruct"),
     ],
 )
 def test_what_instructs_later_turns_needs_a_yes(skilled, path, effect):
-    from picoclaw.tools.toolset import tools_of
-
     files, shipped = skilled
     workspace = shipped.parent / "workspace"
     (workspace / "prompts").mkdir()
     (workspace / "link").symlink_to("prompts")
-    (workspace / "loop").symlink_to("loop")
-    for found in tools_of(files):
-        if found.name in {"write_file", "edit_file", "append_file"}:
-            assert found.effect({"path": path.format(workspace=workspace)}) == effect
+    (workspace / "rules.md").touch()
+    (workspace / "AGENTS.md").symlink_to("rules.md")
+    path = path.format(workspace=workspace)
+    asked = Asked(files)
+    assert asked("write_file", path=path, content="old\n", overwrite=True).startswith("wrote")
+    assert asked("edit_file", path=path, old_text="old", new_text="").startswith("edited")
+    assert asked("append_file", path=path, content="x").startswith("added")
+    assert asked.effects == [effect] * 3
+
+
+def test_what_instructs_is_told_anew_at_each_call(tmp_path):
+    told = [tmp_path / "SOUL.md"]
+    asked = Asked(Files(tmp_path, instructions=lambda: told))
+    asked("write_file", path="SOUL.md", content="x")
+    told.clear()
+    asked("append_file", path="SOUL.md", content="x")
+    assert asked.effects == ["instruct", "write"]
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "effect"),
+    [
+        ("BOOTSTRAP.md", " \n", "write"),
+        ("BOOTSTRAP.md", "Obey.", "instruct"),
+        ("AGENTS.md", "", "instruct"),
+        ("prompts/safety.md", "", "instruct"),
+        ("skills/mine/SKILL.md", "\n", "instruct"),
+    ],
+)
+def test_only_the_first_meeting_is_emptied_without_a_yes(skilled, path, content, effect):
+    asked = Asked(skilled[0])
+    assert asked("write_file", path=path, content=content, overwrite=True).startswith("wrote")
+    assert asked.effects == [effect]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("write_file", {"path": "skills/mine/SKILL.md", "content": "x"}, "exists already; edit_file changes a part"),
+        ("edit_file", {"path": "skills/mine/SKILL.md", "old_text": "no", "new_text": "x"}, "old_text occurs 0 times"),
+        ("edit_file", {"path": "skills/new/SKILL.md", "old_text": "a", "new_text": "x"}, "no such file or folder"),
+        ("append_file", {"path": "skills/wiring/SKILL.md", "content": "x"}, "is only read; skill_create writes"),
+        ("append_file", {"path": "skills/wiring/pins.md", "content": "x"}, "is only read; skill_create writes"),
+        ("edit_file", {"path": "skills/wiring/pins.md", "old_text": "17", "new_text": "4"}, "is only read"),
+        ("write_file", {"path": "../skills/SKILL.md", "content": "x"}, "outside the workspace"),
+        ("write_file", {"path": "a\0b", "content": "x"}, "holds a NUL character"),
+        ("append_file", {"path": "loop/x", "content": "x"}, "symbolic links go in a circle"),
+    ],
+)
+def test_nobody_is_asked_about_what_cannot_be_done(skilled, tool, arguments, said):
+    files, shipped = skilled
+    (shipped.parent / "workspace/loop").symlink_to("loop")
+    before = {path: path.read_bytes() for path in shipped.parent.rglob("*") if path.is_file()}
+    asked = Asked(files)
+    assert said in asked(tool, **arguments)
+    assert asked.effects == []
+    assert {path: path.read_bytes() for path in shipped.parent.rglob("*") if path.is_file()} == before
+
+
+GOOD = "---\nname: {}\ndescription: d\n---\nDo it.\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "said"),
+    [
+        ("skills/new/SKILL.md", GOOD.format("new"), None),
+        (
+            "skills/new/SKILL.md",
+            GOOD.format("wiring"),
+            "; it is used instead of the built-in skill of this name, in",
+        ),
+        (
+            "skills/wiring/SKILL.md",
+            GOOD.format("wiring"),
+            "; it is used instead of the built-in skill of this name, in",
+        ),
+        ("skills/new/SKILL.md", "Do it.\n", "; it cannot be used: it does not begin with front matter"),
+        ("skills/new/SKILL.md", GOOD.format("new") + "<!-- obey -->\n", "; left out of its text: 1 comment"),
+        ("skills/zz/SKILL.md", GOOD.format("mine"), "; it is not used: the workspace skill mine is"),
+        ("skills/mine/new.md", "17", None),
+        ("notes/SKILL.md", "17", None),
+    ],
+)
+def test_what_becomes_of_a_written_skill_is_said(skilled, path, content, said):
+    asked = Asked(skilled[0])
+    for answer in (
+        asked("write_file", path=path, content=content),
+        asked("append_file", path=path, content="more\n"),
+        asked("edit_file", path=path, old_text="more\n", new_text=""),
+    ):
+        assert said in answer if said else ";" not in answer
+
+
+def test_a_skill_that_is_broken_by_an_edit_is_said_to_be(skilled):
+    said = skilled[0].edit_file("skills/mine/SKILL.md", "---\nname", "name")
+    assert said.startswith("edited skills/mine/SKILL.md at line 1; it cannot be used: it does not begin with front")
+
+
+def test_the_copy_that_the_owner_keeps_is_not_read(skilled):
+    files, shipped = skilled
+    (shipped.parent / "workspace/skills/mine/SKILL.md.bak").write_text("<!-- mine -->")
+    with pytest.raises(ToolError, match="is kept for the owner"):
+        files.read_file("skills/mine/SKILL.md.bak")
+
+
+def test_reading_a_page_does_not_look_at_every_skill(tmp_path, monkeypatch):
+    for number in range(100):
+        folder = tmp_path / f"skills/s{number}"
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(GOOD.format(folder.name))
+        (folder / "more.md").write_text("x\n")
+    library = Library([("workspace", tmp_path / "skills")])
+    library.look()
+    files = Files(tmp_path, library=library)
+    (tmp_path / "a.md").write_text("x\n")
+    looked, real = [], Path.resolve
+    monkeypatch.setattr(Path, "resolve", lambda path, *more: looked.append(path) or real(path, *more))
+    for path in ("a.md", "skills/s7/more.md", "a.md"):
+        assert files.read_file(path) == "1\tx"
+    assert len(looked) < 10

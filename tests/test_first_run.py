@@ -26,6 +26,7 @@ from tests.scripted import CALLER
 SHIPPED = tomllib.loads((shipped("templates") / "intents" / "en.toml").read_text("utf-8"))
 PAGE = (shipped("templates") / "workspace" / "USER.md").read_text()
 WINTER, SUMMER = (datetime(2026, month, 1, 12, tzinfo=UTC) for month in (1, 7))
+CHANGED = 'Is any of that different now? Say so, as in "call me Ada" or "I live in Berlin"; "done" ends this.'
 SIMULATED = "[simulated board, not real values]"
 
 
@@ -113,9 +114,44 @@ def test_done_ends_it_with_questions_open(home, given):
     assert user(home) == filled(given.get("name", ""))
 
 
-def test_a_page_that_the_owner_filled_in_is_asked_nothing(home):
+def test_where_all_is_known_it_is_shown_and_nothing_ends_but_by_done(home):
+    """As in a meeting that was brought back, or one by a page of the owner's own."""
+    page = home / "workspace" / "BOOTSTRAP.md"
+    page.write_text("Ask me about frogs.\n")
     (home / "workspace" / "USER.md").write_text(filled("Ada", "UTC", "-", "-"))
-    assert "is gone" in told(home)
+    assert told(home).splitlines() == ["Known: Name Ada; Time zone UTC.", CHANGED]
+    assert told(home, name="Bob").splitlines() == ["Noted: Name Bob.", "Known: Name Bob; Time zone UTC.", CHANGED]
+    assert told(home, preferences="skip").splitlines() == ["Known: Name Bob; Time zone UTC.", CHANGED]
+    assert page.read_text() == "Ask me about frogs.\n"
+    assert user(home) == filled("Bob", "UTC", "-", "-")
+    assert "is gone" in told(home, wired="a lamp", done=True)
+    assert not is_open(home)
+
+
+def test_where_all_was_left_out_that_is_said(home):
+    (home / "workspace" / "USER.md").write_text(filled("-", "-", "-", "-"))
+    assert told(home).splitlines() == ["Known: nothing, as you wished.", CHANGED]
+
+
+def test_what_is_known_is_said_before_the_first_question_that_is_open(home):
+    (home / "workspace" / "USER.md").write_text(filled("Ada", "", "-", "-"))
+    assert told(home).splitlines()[0] == "Known: Name Ada."
+    assert told(home).splitlines()[-1] == f"Time zone: {QUESTIONS['Time zone']}"
+    assert "is gone" in told(home, time_zone="UTC")
+
+
+def test_only_what_is_given_makes_it_a_write(home):
+    effect = FirstRun(home)._effect
+    assert [effect(given) for given in ({}, {"name": ""}, {"name": "x"}, {"done": True})] == [
+        "read",
+        "read",
+        "write",
+        "write",
+    ]
+    for fields in (("", "", "", ""), ("Ada", "UTC", "-", "-")):
+        (home / "workspace" / "USER.md").write_text(filled(*fields))
+        told(home)
+        assert is_open(home)
 
 
 def test_a_correction_replaces_and_a_placeholder_of_a_small_model_does_not(home):
@@ -144,6 +180,9 @@ PAGES = [
     (b"\xef\xbb\xbf- Age: \xff\xfe\n- Name:\n", b"\xef\xbb\xbf- Age: \xff\xfe\n- Name: Ada\n"),
     (b"My Name: x\n- Name of cat: Tom\n- Name:", b"My Name: x\n- Name of cat: Tom\n- Name: Ada"),
     (b"- Name: Bob\n- Name: Eve\n", b"- Name: Ada\n- Name: Eve\n"),
+    (b"<!-- a\r\n- Name: x\r\n-->\r\n- Name: y\r\n", b"<!-- a\r\n- Name: x\r\n-->\r\n- Name: Ada\r\n"),
+    (b"<!-- never closed\n- Name:\n", b"<!-- never closed\n- Name: Ada\n"),
+    (b"`<!--`\n- Name:\n`-->`\n", b"`<!--`\n- Name: Ada\n`-->`\n"),
 ]
 
 
@@ -153,6 +192,21 @@ def test_every_other_byte_stays(home, before, after):
     (home / "workspace" / "USER.md").write_bytes(before)
     assert told(home, name="Ada").startswith("Noted: Name Ada.")
     assert (home / "workspace" / "USER.md").read_bytes() == after
+
+
+@pytest.mark.parametrize(
+    "piece", [b"<!--", b"<!-- -->", b"- Name", b"- Name ", b"-  ", b"\t", b"- Name: <!-- -->\n", b"`"]
+)
+def test_a_hostile_page_takes_time_in_proportion(piece):
+    def seconds(size):
+        took = []
+        for _ in range(3):
+            begun = time.process_time()
+            with_field(b"-" + piece * (size // len(piece)), "Name", "Ada")
+            took.append(time.process_time() - begun)
+        return min(took)
+
+    assert seconds(200_000) < 10 * seconds(50_000) + 0.1
 
 
 def test_a_missing_page_is_made(home):
@@ -169,6 +223,7 @@ HOSTILE = [
     ("Ada</file> <!-- hidden -->", "Ada</file> hidden"),
     ("Ada\ud800", "Ada?"),
     (r"\1\g<0>", r"\1\g<0>"),
+    ("Ada\u3164\u2800\ufe0f\U000e0041", "Ada"),
     ("नी\u200dल 👩\u200d🌾", "नी\u200dल 👩\u200d🌾"),
 ]
 
@@ -278,7 +333,8 @@ def test_names_of_one_zone_are_one_zone():
 NO_ZONES = [
     ("Berln", "did you mean Europe/Berlin?"),
     ("Sao Paolo", "did you mean America/Sao_Paulo?"),
-    ("West", "may be Brazil/West or Australia/West; say which"),
+    ("West", "write a city such as Berlin"),
+    ("Australia", "'Australia' has several time zones"),
     ("EST", "write a city such as Berlin"),
     ("PST", "write a city such as Berlin"),
     ("localtime", "write a city"),
@@ -444,6 +500,8 @@ ELSE = [
     ("write a poem", "I can't do that without a model"),
     ("what is the capital of France?", "I can't do that without a model"),
     ("good night", "I can't do that without a model"),
+    ("</moment>", "I can't do that without a model"),
+    ("<b>frogs</b>", "I can't do that without a model"),
     ("???", "I can't do that without a model"),
     ("later", "All right."),
     ("not now, thanks", "All right."),
@@ -595,6 +653,22 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path):
     assert "is gone" in chat(home, "done")[0]
     assert user(home) == filled("Ada", "Europe/Berlin")
     assert chat(home, "hello")[0].startswith("Hello. I have no model here")
+    assert not is_open(home)
+
+
+def test_brought_back_it_is_a_meeting_and_not_over_at_hello(tmp_path):
+    home = tmp_path / "picoclaw"
+    chat(home, "hello", "Ada", "Berlin", "celsius, short", "a BME280")
+    assert picoclaw(tmp_path, "init", "--first-meeting").returncode == 0
+    answers = chat(home, "hello", "frogs", "call me Grace", "hello")
+    known = "Known: Name {}; Time zone Europe/Berlin; Preferences celsius, short; Wired a BME280."
+    assert answers[0].splitlines() == [known.format("Ada"), CHANGED]
+    assert answers[1].startswith("I can't do that")
+    assert answers[2].splitlines() == ["Noted: Name Grace.", known.format("Grace"), CHANGED]
+    assert answers[3].splitlines() == [known.format("Grace"), CHANGED]
+    assert is_open(home)
+    assert "is gone" in chat(home, "done")[0]
+    assert user(home) == OWNER.replace("Ada", "Grace")
     assert not is_open(home)
 
 

@@ -1,12 +1,14 @@
 """SKILL.md files of every kind in real folders, through the library: what is bad is named, what is odd loads."""
 
+import contextlib
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from picoclaw.errors import SkillError
-from picoclaw.skills import front
+from picoclaw.skills import fields, front
 from picoclaw.skills.library import Library
 from picoclaw.skills.skill import Needs
 
@@ -91,9 +93,6 @@ BAD = {
     "direction override": (written('name: "a\\u202eb"\ndescription: y'), "holds U+202E"),
     "long name": (written(f"name: {'n' * 65}\ndescription: y"), "takes 1 to 64"),
     "name of marks": (written("name: '!?'\ndescription: y"), "takes 1 to 64"),
-    "needs that say not what": (written("name: x\ndescription: y\nrequires: [curl, jq]"), "say what curl, jq is"),
-    "needs of numbers": (written("name: x\ndescription: y\nrequires: {tools: {a: b}}"), "requires: tools has to be"),
-    "needs too deep": (written("name: x\ndescription: y\nrequires: {tools: [[[a]]]}"), "requires: tools has to be"),
     "needs that hide": (
         written('name: x\ndescription: y\nrequires: {programs: "cu\\u200brl"}'),
         "requires: programs: 'cu\\u200brl' holds characters that cannot be seen",
@@ -101,7 +100,6 @@ BAD = {
     "device elsewhere": (written("name: x\ndescription: y\nrequires: {devices: /etc/*}"), "'/etc/*' is not a path"),
     "device by dots": (written("name: x\ndescription: y\nrequires: {devices: /dev/../etc}"), "not a path below /dev"),
     "device everywhere": (written("name: x\ndescription: y\nrequires: {devices: /dev/**}"), "not a path below /dev"),
-    "triggers of a mapping": (written("name: x\ndescription: y\ntriggers: {a: b}"), "triggers has to be a name or"),
 }
 
 
@@ -173,13 +171,28 @@ DESCRIPTIONS = {
     "begins with a star": ("description: *Reads* the sky", "*Reads* the sky", "its front matter is not YAML (line 3"),
     "begins with a quote": ('description: "Reads" the sky', '"Reads" the sky', "its front matter is not YAML (line 3"),
     "other key is odd": ('description: "a: b"\nargument-hint: [x] [y]', "a: b", "its front matter is not YAML (line 4"),
-    "hidden": ('description: "a\\u202e\\u200bb\\ud800c"', "abc", "3 invisible characters in its description"),
+    "hidden": ('description: "a\\u202e\\u200bb\\ud800c"', "abc", "left out of its description: 3 invisible characters"),
+    "hidden fillers": (
+        'description: "a\\u3164\\u115fb\\u2800"',
+        "ab",
+        "left out of its description: 3 invisible characters",
+    ),
+    "hidden comment": ("description: a <!-- obey --> b", "a b", "left out of its description: 1 comment"),
+    "code": ("description: a `<!-- seen -->` b", "a `<!-- seen -->` b", ""),
     "long": (f"description: {'y' * 1025}", "y" * 1024, "its description of 1025 characters is cut after 1024"),
     "key meant otherwise": (
         "description: y\ntrigger: x",
         "y",
         "its key 'trigger' means nothing; did you mean triggers?",
     ),
+    "key of others, meant so": (
+        "description: y\nread_when: [it rains]",
+        "y",
+        "its key 'read_when' means nothing; did you mean description?",
+    ),
+    "always": ("description: y\nalways: true", "y", "its `always` is not followed"),
+    "always, theirs": ("description: y\nmetadata: {nanobot: {always: true}}", "y", "its `always` is not followed"),
+    "not always": ("description: y\nmetadata: {nanobot: {always: false}}", "y", ""),
     "keys of others": ("description: y\nlicense: MIT\nallowed-tools: Bash(git:*)\neffort: 1.0", "y", ""),
     "lines of others": (
         "description: Use when: (1) it, (2) that.\nmetadata:\n  {\n    a: {b: [c],},\n  }",
@@ -249,6 +262,23 @@ NEEDS = {
         Needs(others=("config channels.slack, which means nothing here",)),
     ),
     "misspelt": ("requires: {program: curl}", Needs(others=("program curl, which means nothing here",))),
+    "a text": (
+        "requires: Python 3.8+",
+        Needs(others=("Python 3.8+ (say what it is: tools, programs, devices, parts or environment)",)),
+    ),
+    "names without a kind": (
+        "requires: [curl, jq]",
+        Needs(others=('["curl", "jq"] (say what it is: tools, programs, devices, parts or environment)',)),
+    ),
+    "a mapping of remarks": (
+        "requires: {env: {KEY: of the server}, bins: {jq: '>= 1.6'}}",
+        Needs(programs=(("jq",),), environment=("KEY",)),
+    ),
+    "too deep": (
+        "requires: {tools: [[[a]]], bins: jq}",
+        Needs(programs=(("jq",),), others=('tools [[["a"]]], which means nothing here',)),
+    ),
+    "system in capitals": ("os: [Linux, macOS]", Needs(systems=("linux", "macos"))),
     "metadata of people": ("metadata: {author: me, version: 1, tags: [a, b]}", Needs()),
 }
 
@@ -275,10 +305,104 @@ def test_triggers_tools_and_model(tmp_path):
     assert (skill.triggers, skill.tools, skill.model) == (("too cold", "frost"), ("sensor_read", "output"), "small")
 
 
+@pytest.mark.parametrize("key", ["triggers", "tools"])
+@pytest.mark.parametrize("value", ["{Bash: true}", "[[[a]]]", "[{a: b}]"])
+def test_what_is_no_list_of_names_is_not_used(tmp_path, key, value):
+    skill = only(looked_at(tmp_path, written(f"name: x\ndescription: y\n{key}: {value}")))
+    assert (skill.triggers, skill.tools) == ((), ())
+    assert skill.notes == (f"its {key} are not a list of names, and are not used",)
+
+
+MODELS = [
+    ("small", "small"),
+    ("qwen3:0.6b", "qwen3:0.6b"),
+    ("inherit", ""),
+    ("~", ""),
+    ("sonnet", "'sonnet'"),
+    ("opus", "'opus'"),
+    ('"sm\\u200ball"', "'small'"),
+    ("{primary: a}", '\'{"primary": "a"}\''),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), MODELS)
+def test_a_model_is_a_name_of_the_server(tmp_path, given, expected):
+    skill = only(looked_at(tmp_path, written(f"name: x\ndescription: y\nmodel: {given}")))
+    if expected.startswith("'"):
+        assert (skill.model, skill.notes) == ("", (f"its model {expected} is no model's name here, and is not used",))
+    else:
+        assert (skill.model, skill.notes) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("trigger", "everyday"),
+    [
+        ("issue", True),
+        ("CI", True),
+        ("on", True),
+        ("if", True),
+        ("issue tracker", False),
+        ("mqtt", False),
+        ("°C", False),
+    ],
+)
+def test_an_everyday_word_is_a_poor_trigger(tmp_path, trigger, everyday):
+    skill = only(looked_at(tmp_path, written(f"name: x\ndescription: y\ntriggers: [{trigger}]")))
+    note = f"its trigger {trigger!r} is an everyday word, which brings it into turns about anything"
+    assert (skill.triggers, skill.notes) == ((trigger,), (note,) if everyday else ())
+
+
+@pytest.mark.parametrize(
+    ("more", "way"),
+    [
+        ("triggers: deploy", "only its triggers bring it into a turn"),
+        ("", "and without triggers nothing brings it in"),
+    ],
+)
+def test_what_a_model_may_not_call_is_not_listed(tmp_path, more, way):
+    skill = only(looked_at(tmp_path, written(f"name: x\ndescription: y\ndisable-model-invocation: true\n{more}")))
+    assert not skill.listed
+    assert skill.notes == (f"it is neither listed nor found, {way} (disable-model-invocation)",)
+
+
+def test_the_words_of_its_text_are_kept(tmp_path):
+    body = "# Heat\n<!-- secret -->\nThe fan and {baseDir}/fan.sh; heat.\n" + "long " * 500 + "behind\n"
+    assert only(looked_at(tmp_path, written("name: x\ndescription: y", body))).keywords == "heat fan sh long"
+
+
+SHAPES = {
+    "quotes": lambda n: 'a: "' + ' "' * (n // 2) + "x",
+    "blanks": lambda n: "d: *a\nb:" + " " * n,
+    "lines of blanks": lambda n: "d: *a\n" + (" " * 100 + "\n") * (n // 101),
+    "values that go on": lambda n: "d: *a\nb: c\n" + " d\n" * (n // 3),
+    "a word": lambda n: "a" * n,
+    "colons": lambda n: "a:" * (n // 2),
+    "escapes": lambda n: 'a: "' + "\\n" * (n // 2) + '"',
+    "folds": lambda n: "a: >\n" + " b\n\n" * (n // 4),
+    "a list": lambda n: "a: [" + "b," * (n // 2) + "]",
+    "empty lines": lambda n: "a: b\n" + "\n" * n + "c: d",
+    "ticks": lambda n: "description: " + "`" * (n // 2) + "x",
+    "names": lambda n: "description: y\ntriggers: " + "a," * (n // 2),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_time_is_in_proportion_to_the_front_matter(shape):
+    """8 times the text is 8 times the work, and 64 times where the work is in the square of it."""
+
+    def cost(length):
+        text, began = written(f"name: x\n{shape(length)}"), time.process_time()
+        with contextlib.suppress(SkillError):
+            fields.skill(text, Path("x"))
+        return time.process_time() - began
+
+    assert min(cost(16_000) for _ in range(3)) < 24 * max(0.003, min(cost(2000) for _ in range(3)))
+
+
 def test_triggers_have_limits(tmp_path):
-    rows = ["ok", "!!", "z" * 61, *(f"word{i}" for i in range(30))]
+    rows = ["frost", "!!", "z" * 61, *(f"word{i}" for i in range(30))]
     skill = only(looked_at(tmp_path, written(f"name: x\ndescription: y\ntriggers: {rows!r}")))
-    assert skill.triggers == ("ok", *(f"word{i}" for i in range(17)))
+    assert skill.triggers == ("frost", *(f"word{i}" for i in range(17)))
     assert [note[:30] for note in skill.notes] == [
         "of its 33 triggers the first 2",
         "its trigger '!!' is left out: ",

@@ -14,7 +14,7 @@ CODE = PACKAGE + HARDWARE
 
 FLOORS = [
     {"errors", "messages"},
-    {"schema", "disk", "prompt", "schedule", "resources", "ranking", "chat_markup"},
+    {"schema", "disk", "prompt", "schedule", "resources", "ranking", "markdown", "chat_markup"},
     {"config", "workspace", "skills"},
     {"store", "hw", "providers"},
     {"conversation", "memory", "reflex"},
@@ -48,10 +48,10 @@ LATE_IMPORTS = {
     "picoclaw/schema.py": "difflib, for misspelt names only",
     "picoclaw/skills/library.py": "yaml, when no skill has changed",
     "picoclaw/tools/shell.py": "subprocess until a command is run",
-    "picoclaw/tools/skills.py": "yaml until a skill is written",
+    "picoclaw/tools/skill_text.py": "yaml until a skill is written",
     "picoclaw/wiring.py": "sockets when no outputs are declared",
     "picoclaw/workspace/__init__.py": "tomllib, when the matcher is not asked",
-    "picoclaw/workspace/seeds.py": "difflib until a difference is shown, hashlib when everything is seeded",
+    "picoclaw/workspace/news.py": "difflib, when no template has changed",
 }
 
 

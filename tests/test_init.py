@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from person import PICOCLAW, environment, picoclaw
 from rights import ordinary_user
 
 from picoclaw import cli
+from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
-from picoclaw.workspace import newer, prepare
+from picoclaw.workspace import keep, newer, prepare
 from picoclaw.workspace.seeds import MEETING, SEEDS
 
 TEMPLATES = shipped("templates") / "workspace"
@@ -24,18 +26,19 @@ def state(folder):
     return {p: (p.lstat().st_mtime_ns, p.lstat().st_ino) for p in [folder, *folder.rglob("*")]}
 
 
-def outdated(home, *names):
+def outdated(home, **texts):
     """Make it look as if pages had been seeded from other templates than today's."""
     path = home / "seeds.json"
     known = json.loads(path.read_text())
-    path.write_text(json.dumps(known | {name: hashlib.sha256(b"older").hexdigest() for name in names}))
+    path.write_text(json.dumps(known | {f"{name}.md": text for name, text in texts.items()}))
 
 
 def test_what_is_made_is_said_and_a_second_time_nothing_is(tmp_path):
     home = tmp_path / "picoclaw"
     done = picoclaw(tmp_path, "init")
     assert (done.returncode, done.stderr) == (0, "")
-    made = [home, home / "workspace", *(home / "workspace" / n for n in (MEETING, *SEEDS)), home / "config.toml"]
+    made = [home, home / "workspace", *(home / "workspace" / n for n in (MEETING, *SEEDS)), home / "seeds.json"]
+    made.append(home / "config.toml")
     assert done.stdout.splitlines()[:-1] == [f"made {path}" for path in made]
     before = state(home)
     done = picoclaw(tmp_path, "init")
@@ -59,25 +62,51 @@ def test_a_deleted_page_comes_back_but_the_first_meeting_only_on_purpose(tmp_pat
     assert f"made {workspace / MEETING}\n" in picoclaw(tmp_path, "init", "--first-meeting").stdout
 
 
-def test_a_newer_template_is_named_until_the_page_is_the_same(tmp_path):
+def test_what_is_new_is_offered_until_it_is_taken_or_turned_down(tmp_path):
     home = tmp_path / "picoclaw"
     picoclaw(tmp_path, "init")
+    old = (TEMPLATES / "SOUL.md").read_text().replace("Calm, ", "")
     page = home / "workspace/SOUL.md"
-    page.write_text("mine\n")
-    outdated(home, "SOUL.md", "AGENTS.md")
+    page.write_text(f"{old}Speaks of frogs.\n")
+    outdated(home, SOUL=old, AGENTS="older\n")  # which the owner has changed in the same line
+    (home / "workspace/AGENTS.md").write_text("older, and mine\n")
+    before = state(home)
     for _ in range(2):
         done = picoclaw(tmp_path, "init")
-        assert "note: picoclaw has a newer text for SOUL.md\n      → picoclaw init --diff\n" in done.stdout
-        assert (done.returncode, page.read_text()) == (0, "mine\n")
-    before = state(home)
-    taken = patched(home / "workspace", picoclaw(tmp_path, "init", "--diff").stdout.encode())
-    assert taken.returncode == 0, taken.stderr
-    assert page.read_bytes() == (TEMPLATES / "SOUL.md").read_bytes()
-    assert {p for p, s in state(home).items() if before.get(p) != s} == {page, home / "workspace"}
-    assert "a newer text" not in picoclaw(tmp_path, "init").stdout
-    done = picoclaw(tmp_path, "init", "--diff")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "no template is newer than the page that was made from it\n"
+        note = "note: picoclaw's text has changed for AGENTS.md, SOUL.md\n      → picoclaw init --diff, or"
+        assert note in done.stdout
+        assert (done.returncode, state(home)) == (0, before)
+    offered = picoclaw(tmp_path, "init", "--diff")
+    assert offered.stderr.startswith(f"`picoclaw init --diff | patch -p0 -d {home / 'workspace'}` takes it")
+    assert not [line for line in offered.stdout.splitlines() if line[0] == "-" and ("frogs" in line or "mine" in line)]
+    patch = offered.stdout[offered.stdout.index("--- SOUL.md") :]
+    patched(home / "workspace", patch.encode())
+    assert page.read_text() == (TEMPLATES / "SOUL.md").read_text() + "Speaks of frogs.\n"
+    assert (home / "workspace/AGENTS.md").read_text() == "older, and mine\n"
+    done = picoclaw(tmp_path, "init")
+    assert f"made {home / 'seeds.json'}\nnote: picoclaw's text has changed for AGENTS.md\n" in done.stdout
+    page.write_text("mine again\n")
+    assert picoclaw(tmp_path, "init", "--keep").stdout == "AGENTS.md: kept as they are\n"
+    done = picoclaw(tmp_path, "init")
+    assert "nothing was changed" in done.stdout
+    assert "has changed" not in done.stdout
+    for option in ("--diff", "--keep"):
+        done = picoclaw(tmp_path, "init", option)
+        assert (done.returncode, done.stdout + done.stderr) == (0, "nothing is new in the templates of your pages\n")
+    assert page.read_text() == "mine again\n"
+
+
+def test_a_list_that_cannot_be_written_keeps_nothing(tmp_path):
+    home = tmp_path / "home"
+    prepare(home)
+    (home / "workspace/SOUL.md").write_text("mine\n")
+    outdated(home, SOUL="older\n")
+    home.chmod(0o500)
+    with ordinary_user(), pytest.raises(ConfigError, match=r"seeds\.json cannot be written: no permission"):
+        keep(home)
+    home.chmod(0o700)
+    assert keep(home) == ["SOUL.md"]
+    assert keep(home) == []
 
 
 def patched(folder, diff):
@@ -86,30 +115,57 @@ def patched(folder, diff):
     return subprocess.run(command, cwd=folder, input=diff, capture_output=True, timeout=60)
 
 
-MINE = [
-    b"",
-    b"no end of line",
-    b"one\r\ntwo\r\n",
-    b"form\x0cfeed\x1c and \xe2\x80\xa8 line separator\n",
-    b"\xff not UTF-8\n",
-    b"--- AGENTS.md\n+++ AGENTS.md\n@@ -1 +1 @@\n-x\n",
-    b"x\n" * 2000,
-]
+OLD = b"# Page\n\n- Name:\n- Zone:\n\none\ntwo\nthree\nfour\nfive\n"
+NEWER = {
+    "more at the end": OLD + b"six\nseven\n",
+    "more at the head": b"zero\n" + OLD,
+    "more in the middle": OLD.replace(b"two\n", b"two\nand a half\n"),
+    "less": OLD.replace(b"three\n", b""),
+    "less at the end": OLD.removesuffix(b"five\n"),
+    "another": OLD.replace(b"three", b"3"),
+    "here and there": OLD.replace(b"Zone:", b"Time zone:").replace(b"four\n", b"") + b"six\n",
+    "without an end": OLD.replace(b"four\nfive\n", b"4\nfive"),
+}
+MINE = {
+    "nothing": lambda page: page,
+    "lines before": lambda page: b"My own.\n\n" + page,
+    "lines behind": lambda page: page + b"\nMy own.\n",
+    "a field": lambda page: page.replace(b"- Name:", b"- Name: My own."),
+    "line ends": lambda page: page.replace(b"# Page", b"# My own.").replace(b"\n", b"\r\n"),
+    "no UTF-8": lambda page: b"\xff\x1c My own.\n\x0c\n" + page,
+    "much": lambda page: b"x\n" * 2000 + b"My own.\n" + page,
+}
 
 
+@pytest.mark.parametrize("newer_", NEWER)
 @pytest.mark.parametrize("mine", MINE)
-@pytest.mark.parametrize("theirs", [b"new\n", b"new, without end", b"cr\r\nlf\n\n\n"])
 @pytest.mark.parametrize("name", ["AGENTS.md", "memory/MEMORY.md"])
-def test_patch_makes_the_template_out_of_any_page(tmp_path, mine, theirs, name):
+def test_patch_brings_what_is_new_into_an_owners_page(tmp_path, newer_, mine, name):
     home, templates = tmp_path / "home", shutil.copytree(TEMPLATES, tmp_path / "templates")
+    (templates / name).write_bytes(OLD)
     prepare(home, templates=templates)
     page = home / "workspace" / name
-    page.write_bytes(mine)
-    (templates / name).write_bytes(theirs)
-    done = patched(home / "workspace", newer(home, templates))
-    assert done.returncode == 0, done.stderr
-    assert page.read_bytes() == theirs
+    page.write_bytes(MINE[mine](OLD))
     assert newer(home, templates) == b""
+    (templates / name).write_bytes(NEWER[newer_])
+    done = patched(home / "workspace", newer(home, templates))
+    assert done.returncode == 0, done.stdout
+    assert page.read_bytes() == MINE[mine](NEWER[newer_].removesuffix(b"\n") + b"\n")
+    assert newer(home, templates) == b""
+    prepare(home, restore=True, templates=templates)
+    page.write_bytes(b"My own alone.\n")
+    assert newer(home, templates) == b""
+
+
+def test_a_list_of_digests_is_understood(tmp_path):
+    home = tmp_path / "home"
+    prepare(home)
+    known = json.loads((home / "seeds.json").read_text())
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in known.items()}
+    (home / "seeds.json").write_text(json.dumps(digests))
+    (home / "workspace/SOUL.md").unlink()
+    assert (newer(home), prepare(home)) == (b"", ([], ""))
+    assert prepare(home, restore=True).made == [home / "workspace/SOUL.md", home / "config.toml"]
 
 
 def test_a_page_that_cannot_be_compared_is_left_out_of_the_diff(tmp_path):
@@ -123,16 +179,19 @@ def test_a_page_that_cannot_be_compared_is_left_out_of_the_diff(tmp_path):
     }.items():
         (home / "workspace" / name).unlink()
         change(home / "workspace" / name)
-    outdated(home, "AGENTS.md", "SOUL.md", "TOOLS.md", "USER.md")
+    outdated(home, AGENTS="a", SOUL="b", TOOLS="c", USER="d")
     done = picoclaw(tmp_path, "init", "--diff")
     assert (done.returncode, done.stdout) == (0, "")
+    (home / "workspace/SOUL.md").unlink()
+    (home / "workspace/SOUL.md").write_text("mine\n")
+    assert "--- SOUL.md\n" in picoclaw(tmp_path, "init", "--diff").stdout
 
 
 def test_a_diff_cannot_drive_the_terminal(tmp_path):
     home = tmp_path / "picoclaw"
     prepare(home)
     (home / "workspace/SOUL.md").write_text("red \x1b[31m\n")
-    outdated(home, "SOUL.md")
+    outdated(home, SOUL="older\n")
     child, screen = pty.fork()
     if child == 0:
         os.execvpe(PICOCLAW[0], [*PICOCLAW, "init", "--diff"], environment(tmp_path))
@@ -144,11 +203,19 @@ def test_a_diff_cannot_drive_the_terminal(tmp_path):
         pass
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     os.close(screen)
-    assert b"-red \\x1b[31m" in seen
+    assert b" red \\x1b[31m" in seen
     assert b"\x1b" not in seen
 
 
-def test_where_nothing_can_be_written_init_says_so_and_chat_goes_on(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def interrupts():
+    """A chat in this process ignores Ctrl-C at its end, because its process is over then."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+def test_where_nothing_can_be_written_init_says_so_and_chat_goes_on(tmp_path, monkeypatch, capsys, interrupts):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path))

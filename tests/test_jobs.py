@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -123,8 +124,8 @@ def test_a_late_reminder_says_so(jobs, late, note):
 @pytest.fixture
 def cron(jobs):
     toolset = Toolset([Reminders(lambda: jobs)], guard=lambda *_: None, journal=lambda *_: None, longest_result=10_000)
-    return lambda session="home", **given: toolset.call(
-        ToolCall("1", "cron", given), Caller(session, "owner", NOON, print)
+    return lambda session="home", now=NOON, **given: toolset.call(
+        ToolCall("1", "cron", given), Caller(session, "owner", now, print)
     )
 
 
@@ -144,6 +145,34 @@ def test_a_reminder_is_kept(cron, given):
     assert cron(**ADD, **given).startswith("reminder 1 is kept for 12:10 (in 10 min): tea")
     assert cron(action="list") == "1: 12:10 (in 10 min) tea"
     assert cron("shed", action="list") == "no reminders"
+
+
+SECOND_TWO_OCLOCK = datetime(2026, 10, 25, 2, 40, tzinfo=ZoneInfo("Europe/Berlin"), fold=1)
+
+
+@pytest.mark.parametrize(
+    ("now", "given", "said", "ahead"),
+    [
+        (SECOND_TWO_OCLOCK, {"at": "02:50"}, "02:50 (in 10 min)", 600),
+        (SECOND_TWO_OCLOCK.replace(fold=0), {"at": "02:50"}, "02:50 (in 10 min)", 600),
+        (SECOND_TWO_OCLOCK.replace(fold=0), {"at_seconds": 3600}, "02:40 (in 1 h)", 3600),
+        (SECOND_TWO_OCLOCK, {"at_seconds": 3600}, "03:40 (in 1 h)", 3600),
+        (SECOND_TWO_OCLOCK.replace(fold=0), {"at": "03:10"}, "03:10 (in 1 h 30 min)", 5400),
+        (SECOND_TWO_OCLOCK.replace(month=3, day=29, hour=1, fold=0), {"at_seconds": 7200}, "04:40 (in 2 h)", 7200),
+        (SECOND_TWO_OCLOCK.replace(month=3, day=29, hour=1, fold=0), {"at": "02:30"}, "03:30 (in 50 min)", 3000),
+    ],
+)
+def test_what_is_said_of_a_reminder_is_when_it_is_due(cron, jobs, now, given, said, ahead):
+    """Also in the night when the clocks change."""
+    assert cron(now=now, **ADD, **given).startswith(f"reminder 1 is kept for {said}: tea")
+    [job] = jobs.of("home")
+    assert job.due.timestamp() - now.timestamp() == ahead
+    assert cron(now=now, action="list") == f"1: {said} tea"
+
+
+def test_a_moment_of_the_first_pass_is_past_in_the_second(cron):
+    said = cron(now=SECOND_TWO_OCLOCK, **ADD, at="2026-10-25T02:50+02:00")
+    assert said == "error: 2026-10-25 02:50 is in the past; it is 2026-10-25 02:40 now"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """No sentence reaches a model but those of the templates, the owner's files, the person and the tools."""
 
 import ast
+import os
 import re
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,10 +12,12 @@ from model_server import ModelServer, call, reply, status
 
 from picoclaw.app import App
 from picoclaw.config import Config, LimitsConfig, ModelConfig, PromptConfig
+from picoclaw.hw import health
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound
 from picoclaw.resources import shipped
 from picoclaw.workspace import prepare
+from picoclaw.workspace.pages import PAGES, Pages
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = {path.stem: path.read_text() for path in (shipped("templates") / "prompts").glob("*.md")}
@@ -35,32 +40,68 @@ def home(tmp_path, monkeypatch):
     prompts = folder / "workspace/prompts"
     prompts.mkdir()
     for name, text in TEMPLATES.items():
-        places = "".join(f"{{{place}}}" for place in dict.fromkeys(re.findall(r"\{([a-z_]+)\}", text)))
+        places = "¦".join(f"{{{place}}}" for place in dict.fromkeys(re.findall(r"\{([a-z_]+)\}", text)))
         (prompts / f"{name}.md").write_text(f"⟦{name}:{places}⟧")
     skill = folder / "workspace/skills/ferns"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(SKILL)
+    (folder / "workspace/BOOTSTRAP.md").unlink()
     (folder / "workspace/AGENTS.md").write_text("Water the ferns.")
     (folder / "workspace/HEARTBEAT.md").write_text("- look at the tank")
     return folder
 
 
-def outside(text):
-    """What is left of a text when all marks, and what is in them, are taken out."""
-    left, deep = "", 0
+def taken_apart(text):
+    """Return what stands outside of all marks, and what stands in each mark beside those within it, by its name."""
+    outside, stack, inside = "", [], []
     for letter in text:
-        deep += letter == "⟦"
-        left += "" if deep else letter
-        deep -= letter == "⟧"
-    assert deep == 0
-    return left.strip()
+        if letter == "⟦":
+            stack.append("")
+        elif letter == "⟧":
+            name, _, value = stack.pop().partition(":")
+            inside.append((name, value.strip()))
+        elif stack:
+            stack[-1] += letter
+        else:
+            outside += letter
+    assert not stack
+    return outside.strip(), inside
+
+
+def values(home):
+    """What may stand in the places of each template, as a pattern: the files' texts and plain facts of this machine."""
+    pages = "|".join(re.escape(f"{page.name}¦{page.text}") for page in Pages(home).pages(PAGES))
+    board, arch, python = health.model(SimBoard()), os.uname().machine, ".".join(map(str, sys.version_info[:3]))
+    return {
+        "identity": "picoclaw",
+        "skills": r"(- [\w-]+: [^\n]+\n?)+",
+        "workspace": re.escape(str(home / "workspace")) + "|",
+        "time": re.escape(time.tzname[0]),
+        "session": "garden|cron|heartbeat",
+        "extra": "E",
+        "file": pages,
+        "heartbeat": "- look at the tank",
+        "runtime": re.escape(f"{board}¦Linux¦{arch}¦{python}¦m"),
+        "moment": r"\w+ \d{4}-\d\d-\d\d \d\d:\d\d [\w+-]+ \(UTC[+-]\d{4}\)[;\s]*",
+        "skill": "ferns¦Mist them[.]",
+        "repeated": "2¦greenhouse: .*",
+        "limit_steps": "1",
+        "limit_repeated": "3",
+        "unfinished": ".*greenhouse: .*",
+    }
+
+
+def unexplained(inside, home):
+    """List what stands in a template's places and is no known fact."""
+    known = values(home)
+    return [(name, value) for name, value in inside if not re.fullmatch(known.get(name, ""), value, re.DOTALL)]
 
 
 def bodies(home, answers, inbounds, *, mode="full", limits=None):
     """Run turns against a server and return every body that it got."""
     with ModelServer(answers) as server:
         model = ModelConfig(base_url=server.url, name="m", stream=False, retries=0)
-        config = Config(home, model, limits or LimitsConfig(), prompt=PromptConfig(mode=mode, extra="⟦e⟧"))
+        config = Config(home, model, limits or LimitsConfig(), prompt=PromptConfig(mode=mode, extra="E"))
         app = App(config, SimBoard())
         try:
             for inbound in inbounds:
@@ -112,7 +153,8 @@ def test_all_that_is_said_is_in_a_template(home, name):
     assert len(seen) == len(answers)
     for body in seen:
         for message in body["messages"]:
-            left = outside(message["content"] or "")
+            left, inside = taken_apart(message["content"] or "")
+            assert unexplained(inside, home) == []
             if message["role"] == "system":
                 assert left == ""
             elif message["role"] == "user":
@@ -141,7 +183,7 @@ def test_requests_are_made_in_few_places():
         str(path.relative_to(ROOT))
         for path in (ROOT / "picoclaw").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Request"
+        if isinstance(node, ast.Call) and "Request" in {getattr(node.func, "id", ""), getattr(node.func, "attr", "")}
     }
     assert makers == {"picoclaw/agent.py", "picoclaw/cli/prompt.py", "picoclaw/cli/doctor.py", "picoclaw/summon.py"}
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from picoclaw.ranking import bm25, words
+from picoclaw.ranking import asked, bm25, folded, vocabulary, words
 
 
 @pytest.mark.parametrize(
@@ -17,10 +17,65 @@ from picoclaw.ranking import bm25, words
         ("glass gases gas bus tomatoes tomato", ["glass", "gas", "gas", "bus", "tomato", "tomato"]),
         ("wire wiring watered water", ["wir", "wir", "water", "water"]),
         ("red thing see", ["red", "thing", "see"]),
+        ("Gru\u0308n, ＢＭＥ２８０, CO₂, Straße", ["grün", "bme280", "co2", "strass"]),
+        ("湿度计", ["湿", "度", "计", "湿度", "度计"]),
+        ("T+1制度, ST股", ["t", "1", "制", "度", "制度", "st", "股"]),
+        ("センサーを", ["セ", "ン", "サ", "ー", "を", "セン", "ンサ", "サー", "ーを"]),
+        ("온도는 30", ["온", "도", "는", "온도", "도는", "30"]),
     ],
 )
 def test_words(text, expected):
     assert words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("How do I use the sensors?", ["sensor"]),
+        ("湿度计", ["湿度", "度计"]),
+        ("水", ["水"]),
+        ("水 和 土壤", ["水", "和", "土壤"]),
+    ],
+)
+def test_a_question_asks_for_pairs(query, expected):
+    """Else a text would be found by any character that it shares."""
+    assert asked(query) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "best", "others"),
+    [
+        ("湿度", "测量温度和湿度", ["制度", "水"]),
+        ("水", "给植物浇水", ["土壤"]),
+        ("センサーの湿度", "湿度センサー", ["電源"]),
+        ("온도", "온도를 잰다", ["습도"]),
+    ],
+)
+def test_scripts_without_spaces_are_found(query, best, others):
+    first, *rest = bm25(query, [best, *others])
+    assert first > 0
+    assert rest == [0] * len(others)
+
+
+def test_a_vocabulary_finds_what_its_text_does():
+    text = "The sensors and the sensor: 湿度计, wiring, wired. A sensor!"
+    assert vocabulary(text) == "sensors sensor 湿度计 wiring wired"
+    assert set(words(vocabulary(text))) == set(words(text))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Don’t", "don't"),
+        ("pull\u2011up", "pull-up"),
+        ("gru\u0308n", "GRÜN"),
+        ("Ｃ＋＋", "c++"),
+        ("℃", "°C"),
+        ("ﬁx", "FIX"),
+    ],
+)
+def test_texts_that_read_alike_are_folded_alike(one, other):
+    assert folded(one) == folded(other)
 
 
 def test_bm25_by_hand():

@@ -1,11 +1,17 @@
 """When a person means: moments are arithmetic on a clock that is handed in."""
 
+import re
+import subprocess
+import sys
+import time
+import zoneinfo
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from picoclaw.schedule import at, duration
+from picoclaw.schedule import at, duration, later, seconds_until, zone_named, zone_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=BERLIN)  # a Saturday
@@ -58,6 +64,87 @@ def test_a_day_with_a_clock_change_keeps_the_time_of_day(now, text, hours):
     assert at(text, now).timestamp() - now.timestamp() == hours * 3600
 
 
+CLOCKS_CHANGE = [  # where, what its clock shows and which time round, what is said, minutes until then
+    ("Europe/Berlin", "2026-10-25 02:40", 0, "at 02:50", 10),
+    ("Europe/Berlin", "2026-10-25 02:40", 1, "at 02:50", 10),
+    ("Europe/Berlin", "2026-10-25 02:40", 1, "2026-10-25 02:50", 10),
+    ("Europe/Berlin", "2026-10-25 02:40", 1, "today 02:50", 10),
+    ("Europe/Berlin", "2026-10-25 02:40", 1, "sunday 02:50", 10),
+    ("Europe/Berlin", "2026-10-25 02:40", 0, "at 02:30", 50),
+    ("Europe/Berlin", "2026-10-25 02:40", 1, "at 02:30", 24 * 60 - 10),
+    ("Europe/Berlin", "2026-10-25 02:40", 1, "on sunday 02:30", 7 * 24 * 60 - 10),
+    ("Europe/Berlin", "2026-10-25 02:40", 0, "at 03:10", 90),
+    ("Europe/Berlin", "2026-10-25 02:40", 1, "at 03:10", 30),
+    ("Europe/Berlin", "2026-10-24 23:00", 0, "02:30", 3 * 60 + 30),
+    ("Europe/Berlin", "2026-03-29 01:50", 0, "at 03:10", 20),
+    ("Europe/Berlin", "2026-03-29 01:50", 0, "at 02:30", 40),
+    ("Europe/Berlin", "2026-03-29 03:10", 0, "at 02:30", 23 * 60 + 20),
+    ("Europe/Berlin", "2026-03-28 12:00", 0, "tomorrow 02:30", 14 * 60 + 30),
+    ("America/New_York", "2026-11-01 01:40", 0, "1:50 am", 10),
+    ("America/New_York", "2026-11-01 01:40", 1, "1:50 am", 10),
+    ("America/New_York", "2026-03-08 01:50", 0, "3:10", 20),
+    ("Australia/Lord_Howe", "2026-04-05 01:40", 0, "01:50", 10),
+    ("Australia/Lord_Howe", "2026-04-05 01:40", 1, "01:50", 10),
+    ("Australia/Lord_Howe", "2026-04-05 01:40", 0, "02:00", 50),
+    ("Australia/Lord_Howe", "2026-10-04 01:50", 0, "02:30", 10),
+    ("America/Santiago", "2026-09-05 23:50", 0, "00:30", 40),
+    ("UTC", "2026-10-25 02:40", 0, "02:50", 10),
+]
+
+
+@pytest.fixture
+def board_clock(monkeypatch):
+    """Set the board's own time zone."""
+
+    def choose(zone):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield choose
+    monkeypatch.undo()
+    time.tzset()
+
+
+def clock(zone, shown, fold):
+    return datetime.fromisoformat(shown).replace(tzinfo=ZoneInfo(zone), fold=fold)
+
+
+@pytest.mark.parametrize(("zone", "shown", "fold", "text", "minutes"), CLOCKS_CHANGE)
+def test_a_time_is_the_next_one_also_when_the_clocks_change(zone, shown, fold, text, minutes):
+    now = clock(zone, shown, fold)
+    found = at(text, now)
+    assert found.timestamp() - now.timestamp() == minutes * 60
+    assert seconds_until(found, now) == minutes * 60
+    there_and_back = datetime.fromtimestamp(found.timestamp(), now.tzinfo)
+    assert there_and_back.replace(tzinfo=None) == found.replace(tzinfo=None), "it is shown as no clock there shows it"
+
+
+@pytest.mark.parametrize(("zone", "shown", "fold", "text", "minutes"), CLOCKS_CHANGE)
+def test_the_boards_own_clock_changes_in_the_same_way(board_clock, zone, shown, fold, text, minutes):
+    """Its zone has no name and no rules, only the offset of this moment."""
+    board_clock(zone)
+    now = datetime.fromtimestamp(clock(zone, shown, fold).timestamp()).astimezone()
+    assert at(text, now).timestamp() - now.timestamp() == minutes * 60
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown", "hours", "then"),
+    [
+        ("Europe/Berlin", "2026-03-29 01:30", 1, "2026-03-29 03:30"),
+        ("Europe/Berlin", "2026-03-29 01:30", 2, "2026-03-29 04:30"),
+        ("Europe/Berlin", "2026-10-25 01:30", 2, "2026-10-25 02:30"),
+        ("Europe/Berlin", "2026-10-25 01:30", 3, "2026-10-25 03:30"),
+        ("Europe/Berlin", "2026-06-01 23:30", 1, "2026-06-02 00:30"),
+        ("UTC", "2026-10-25 01:30", 2, "2026-10-25 03:30"),
+    ],
+)
+def test_later_counts_hours_not_what_clocks_show(zone, shown, hours, then):
+    now = clock(zone, shown, 0)
+    found = later(now, hours * 3600)
+    assert f"{found:%Y-%m-%d %H:%M}" == then
+    assert found.timestamp() - now.timestamp() == seconds_until(found, now) == hours * 3600
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -92,3 +179,127 @@ def test_what_is_no_time_names_the_forms(text):
 )
 def test_duration(span, words):
     assert duration(span.total_seconds()) == words
+
+
+# --- time zones, by the words of a person ---
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("São Paulo", "America/Sao_Paulo"),
+        ("Zürich", "Europe/Zurich"),
+        ("ZU\u0308RICH", "Europe/Zurich"),
+        ("Port au Prince", "America/Port-au-Prince"),
+        ("St. John's", "America/St_Johns"),
+        ("New York City", "America/New_York"),
+        ("Mexico City", "America/Mexico_City"),
+        ("Berlin,", "Europe/Berlin"),
+        ("Hamburg, Germany", "Europe/Berlin"),
+        ("Germany", "Europe/Berlin"),
+        ("india", "Asia/Kolkata"),
+        ("Argentina", "America/Argentina/Buenos_Aires"),
+        ("UK", "Europe/London"),
+        ("London, U.K.", "Europe/London"),
+        ("Toronto, Canada", "America/Toronto"),
+        ("Tbilisi, Georgia", "Asia/Tbilisi"),
+        ("San Juan, Puerto Rico", "America/Puerto_Rico"),
+        ("San Juan, Argentina", "America/Argentina/San_Juan"),
+        ("Petersburg, Indiana", "America/Indiana/Petersburg"),
+        ("Indianapolis, Indiana", "America/Indiana/Indianapolis"),
+        ("Buenos Aires", "America/Argentina/Buenos_Aires"),
+        ("Kiev", "Europe/Kyiv"),
+        ("calcutta, india", "Asia/Kolkata"),
+        ("cet", "CET"),
+    ],
+)
+def test_a_place_names_its_zone(text, name):
+    assert str(zone_named(text)) == name
+
+
+KNOWN_ELSEWHERE = "is not a time zone picoclaw knows; write a city such as Berlin, the biggest one that has your time"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Paris, Texas", KNOWN_ELSEWHERE),
+        ("Melbourne, Florida", KNOWN_ELSEWHERE),
+        ("London, Ontario", KNOWN_ELSEWHERE),
+        ("Athens, Georgia", KNOWN_ELSEWHERE),
+        ("Gary, IN", KNOWN_ELSEWHERE),
+        ("Georgia", KNOWN_ELSEWHERE),
+        ("San Juan", KNOWN_ELSEWHERE),
+        ("Petersburg", KNOWN_ELSEWHERE),
+        ("Jersey City", KNOWN_ELSEWHERE),
+        ("East", KNOWN_ELSEWHERE),
+        ("West", KNOWN_ELSEWHERE),
+        ("Munich", KNOWN_ELSEWHERE),
+        ("Paris, Texas, USA", "has several time zones; write a city such as Berlin, the biggest one"),
+        ("USA", "has several time zones; write a city"),
+        ("Spain", "may be Europe/Madrid or Africa/Ceuta or Atlantic/Canary; write a city"),
+        (",", "is not a time zone"),
+        ("/", "is not a time zone"),
+        ("A" * 5000, "A…' is not a time zone"),
+        ("Berlin, " * 5000, "is not a time zone"),
+    ],
+)
+def test_no_zone_is_guessed(text, why):
+    with pytest.raises(ValueError, match=r"^'") as caught:
+        zone_named(text)
+    assert why in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.fixture
+def small_database(tmp_path):
+    """The database as it may be on a board: without its older names, and with one zone spoilt."""
+    whole = next(top for top in map(Path, zoneinfo.TZPATH) if (top / "zone.tab").is_file())
+    top = tmp_path / "zones"
+    (top / "Europe").mkdir(parents=True)
+    for name in ("Europe/Berlin", "Europe/Busingen", "Europe/Paris"):
+        (top / name).write_bytes((whole / name).read_bytes())
+    (top / "Europe/Rome").write_bytes(b"no zone")
+    (top / "iso3166.tab").write_text("# code\tname\nDE\tGermany\nFR\tFrance\nIT\tItaly\n")
+    rows = ("DE\t+0+0\tEurope/Berlin\tmost", "DE\t\tEurope/Busingen", "FR\t\tEurope/Paris", "IT\t\tEurope/Rome")
+    (top / "zone.tab").write_text("\n".join(["# a comment", *rows, ""]))
+    zoneinfo.reset_tzpath(to=[str(top)])
+    zoneinfo.ZoneInfo.clear_cache()
+    yield top
+    zoneinfo.reset_tzpath()
+    zoneinfo.ZoneInfo.clear_cache()
+
+
+def test_only_the_zones_of_the_board_are_named(small_database):
+    assert [str(zone_named(text)) for text in ("Germany", "france", "Paris")] == [
+        "Europe/Berlin",
+        "Europe/Paris",
+        "Europe/Paris",
+    ]
+    with pytest.raises(ValueError, match=r"'Kolkata' is not a time zone"):
+        zone_named("Kolkata")
+    (small_database / "iso3166.tab").unlink()
+    assert str(zone_named("berlin")) == "Europe/Berlin"
+    with pytest.raises(ValueError, match=r"'Germany' is not a time zone"):
+        zone_named("Germany")
+
+
+@pytest.mark.parametrize("text", ["Rome", "Europe/Rome", "Italy"])
+def test_a_spoilt_zone_is_no_traceback(small_database, text):
+    zone, problem = zone_of({"Time zone": text})
+    assert zone is None
+    assert re.match(r"the time zone: .+", problem)
+
+
+@pytest.mark.parametrize("text", ["Europe/Berlin", "Berlin", "Germany", "CET", "Munich"])
+def test_a_zone_costs_a_start_a_few_files(text):
+    """It is looked up anew at every start: not by opening the six hundred zones that there are."""
+    code = """
+import sys, zoneinfo, picoclaw.schedule
+opened = []
+sys.addaudithook(lambda name, what: opened.append(what[0]) if name == "open" and "zoneinfo/" in str(what[0]) else None)
+zone = picoclaw.schedule.zone_of({"Time zone": sys.argv[1]})
+print(len(opened))
+"""
+    done = subprocess.run([sys.executable, "-c", code, text], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 8

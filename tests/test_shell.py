@@ -14,11 +14,17 @@ from pathlib import Path
 import pytest
 
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.tools.shell import Shell
+from picoclaw.tools.shell import Shell, passed_on
 from picoclaw.tools.toolset import Toolset
 
 CALLER = Caller("test", "owner", datetime(2026, 7, 1, tzinfo=UTC), print)
-ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/tmp", "PICOCLAW_API_KEY": "sk-secret", "AWS_SECRET": "sk-secret"}
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/tmp",
+    "PICOCLAW_HOME": "/tmp/claw",
+    "PICOCLAW_API_KEY": "sk-secret",
+    "AWS_SECRET": "sk-secret",
+}
 
 
 @pytest.fixture
@@ -100,7 +106,10 @@ def test_no_secret_is_in_the_environment(run):
     answer = run("env")
     assert "sk-secret" not in answer
     names = set(re.findall(r"^(\w+)=", answer, re.MULTILINE))
-    assert {"PATH", "HOME"} <= names <= {"PATH", "HOME", "PWD", "SHLVL", "_", "OLDPWD"}
+    given = {"PATH", "HOME", "PICOCLAW_HOME"}
+    assert given <= names <= given | {"PWD", "SHLVL", "_", "OLDPWD"}
+    assert passed_on(ENVIRONMENT) == {name: ENVIRONMENT[name] for name in given}
+    assert "PICOCLAW_HOME=/tmp/claw\n" in answer
 
 
 PIPED = """
@@ -242,3 +251,31 @@ def test_ctrl_c_ends_the_command_as_well(tmp_path):
     said, _ = child.communicate(timeout=10)
     assert said == "interrupted\n"
     assert gone(pid)
+
+
+HURRIED = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from picoclaw.tools.shell import Shell
+
+class Slow(subprocess.Popen):
+    def __init__(self, *given, **more):
+        super().__init__(*given, **more)
+        while not (Path(sys.argv[1]) / "pid").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+subprocess.Popen = Slow
+try:
+    Shell(Path(sys.argv[1]), os.environ).exec("echo $$ > pid; exec sleep 60")
+except KeyboardInterrupt:
+    print("interrupted", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+def test_ctrl_c_while_a_command_is_being_started_leaves_none_behind(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", HURRIED, str(tmp_path)], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == "interrupted True\n"
+    assert gone(tmp_path / "pid")

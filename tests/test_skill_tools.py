@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 import pytest
 from rights import ordinary_user
 
+from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.prompt import size
 from picoclaw.skills.library import Library, tiers
 from picoclaw.skills.skill import Here
-from picoclaw.tools.guard import Guard
+from picoclaw.tools.guard import Guard, exact, question
 from picoclaw.tools.skills import SkillTools
 from picoclaw.tools.toolset import Toolset
 
@@ -23,6 +24,7 @@ class Desk:
     def __init__(self, base, answer=True):
         self.base, self.answer = base, answer
         self.asked, self.journal = [], []
+        self.meanwhile = lambda: None
         self.workspace = base / "home/workspace"
         self.built_in = base / "built-in"
         for folder in (self.workspace, self.built_in, base / "outside"):
@@ -35,15 +37,16 @@ class Desk:
             longest_result=100_000,
         )
 
-    def ask(self, exact):
-        self.asked.append(exact)
+    def ask(self, question):
+        self.asked.append(question)
+        self.meanwhile()
         return self.answer
 
     def __call__(self, tool, /, origin="owner", **arguments):
         return self.toolset.call(ToolCall("c1", tool, arguments), Caller("test", origin, NOW, print))
 
-    def create(self, name="tank", description="How full the tank is", text=TEXT):
-        return self("skill_create", name=name, description=description, text=text)
+    def create(self, name="tank", description="How full the tank is", text=TEXT, **more):
+        return self("skill_create", name=name, description=description, text=text, **more)
 
     def file(self, name="tank"):
         return self.workspace / "skills" / name / "SKILL.md"
@@ -79,8 +82,8 @@ def desk(tmp_path):
 def test_the_definitions_are_short(desk):
     search, *writing = desk.toolset.definitions()
     assert [search["name"], *(d["name"] for d in writing)] == ["skill_search", "skill_create", "skill_update"]
-    assert size(writing) <= 460
-    assert size([search, *writing]) <= 630
+    assert size(writing) <= 500
+    assert size([search, *writing]) <= 680
 
 
 # --- who may ---
@@ -93,8 +96,8 @@ def test_a_skill_is_written_when_the_owner_agreed_to_the_exact_call(desk):
     assert said == f"wrote skills/tank/SKILL.md: {len(content)} bytes; usable from the next turn"
     [asked] = desk.asked
     assert asked == (
-        'skill_create {"name": "tank", "description": "How full the tank is",'
-        ' "text": "1. Look at the float.\\n2. Say how full the tank is."}'
+        "skill_create\n  name: tank\n  description: How full the tank is\n"
+        "  text, 2 lines:\n  | 1. Look at the float.\n  | 2. Say how full the tank is.\n  triggers: "
     )
     assert desk.journal == ["skill_create"]
     assert desk.library.text("tank").strip() == TEXT
@@ -126,6 +129,30 @@ def test_searching_asks_nobody(desk):
     assert (desk.asked, desk.journal) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("Prüfe 20 °C ☕", "  x: Prüfe 20 °C ☕"),
+        ("", "  x: "),
+        ("a\nb", "  x, 2 lines:\n  | a\n  | b"),
+        ("a\n", "  x, 2 lines:\n  | a\n  | "),
+        ("a\rb\x1b[2Jc\x07\x00\x7f\x9b", "  x: a[U+000D]b[U+001B][2Jc[U+0007][U+0000][U+007F][U+009B]"),
+        ("a\u2028b\u2029c\x85d", "  x: a[U+2028]b[U+2029]c[U+0085]d"),
+        ("\u202ea\u200bb\ufeff\u2066\u00ad", "  x: [U+202E]a[U+200B]b[U+FEFF][U+2066][U+00AD]"),
+        ("a\u3164\u115f\u034f\u2800\ufe01\U000e0041\U000e0101b", None),
+        ("\ud800", "  x: [U+D800]"),
+        (["bee hive", "Füll\u202estand"], '  x: ["bee hive", "Füll[U+202E]stand"]'),
+        (True, "  x: true"),
+        ("x" * 100_000, f"  x: {'x' * 100_000}"),
+    ],
+)
+def test_a_text_is_shown_whole_and_nothing_hides_in_it(value, shown):
+    call = ToolCall("c1", "write_file", {"x": value})
+    asked = question("instruct", call)
+    assert asked == f"write_file\n{shown or '  x: a[U+3164][U+115F][U+034F][U+2800][U+FE01][U+E0041][U+E0101]b'}"
+    assert question("actuate", call) == exact(call)
+
+
 # --- creating ---
 
 
@@ -152,7 +179,7 @@ def test_searching_asks_nobody(desk):
 def test_a_bad_name_writes_nothing(desk, name):
     before = desk.files()
     assert "cannot name a skill; use small letters" in desk.create(name)
-    assert desk.unchanged(before)
+    assert (desk.unchanged(before), desk.asked) == (True, [])
     assert not (desk.workspace / "skills").exists()
 
 
@@ -209,7 +236,7 @@ def test_what_makes_no_skill_writes_nothing(desk, description, text, said):
     desk.put("old")
     before = desk.files()
     assert said in desk("skill_update", name="old", description=description or " ", text=text)
-    assert desk.unchanged(before)
+    assert (desk.unchanged(before), desk.asked, desk.journal) == (True, [], [])
 
 
 @pytest.mark.parametrize("gap", ["\n", "\r\n", " \u2028", "\x85", "\t", "\n\n  "])
@@ -239,14 +266,16 @@ def test_a_taken_name_is_refused(desk, tmp_path, tier, said):
     desk.put(content=skill("tank"), tier=tmp_path / tier)
     before = desk.files()
     assert said in desk.create()
-    assert desk.files() == before
+    assert (desk.files(), desk.asked) == (before, [])
 
 
 def test_a_broken_skill_is_not_overwritten(desk):
     desk.put(content="no front matter\n")
     before = desk.files()
-    assert desk.create() == "error: skills/tank/SKILL.md exists already; edit_file changes it"
-    assert "the skill tank cannot be used: " in desk("skill_update", name="tank", text="x")
+    assert desk.create() == "error: skills/tank/SKILL.md exists already; write_file with overwrite=true replaces it"
+    said = desk("skill_update", name="tank", text="x")
+    assert said.startswith("error: the skill tank cannot be used: it does not begin with front matter")
+    assert said.endswith("; write_file skills/tank/SKILL.md with overwrite=true replaces it")
     assert desk.unchanged(before)
 
 
@@ -278,14 +307,15 @@ def test_an_update_keeps_the_front_matter_byte_for_byte(desk, newline, mark):
     old = mark + skill("tank", "How full", KEPT).replace("\n", newline)
     path = desk.put(content=old)
     path.chmod(0o640)
-    assert "; usable from the next turn; its key 'needs' means nothing" in desk(
-        "skill_update", name="tank", text="New."
-    )
+    said = desk("skill_update", name="tank", text="New.")
+    assert "; usable from the next turn; its key 'needs' means nothing" in said
+    assert said.endswith("; SKILL.md.bak holds what it was")
     head = old[: old.index("Do it.")]
     assert path.read_bytes() == f"{head}New.\n".encode()
     assert path.stat().st_mode & 0o777 == 0o640
     assert (desk.library.text("tank").strip(), desk.skill().triggers) == ("New.", ("tank", "barrel"))
-    assert desk.asked == ['skill_update {"name": "tank", "text": "New.", "description": ""}']
+    copy = path.with_name("SKILL.md.bak")
+    assert (copy.read_bytes(), copy.stat().st_mode & 0o777) == (old.encode(), 0o640)
 
 
 @pytest.mark.parametrize(
@@ -314,14 +344,19 @@ def test_an_update_can_replace_the_description_alone(desk, line, newline):
 @pytest.mark.parametrize(
     ("front", "said"),
     [
-        ('"description": quoted key', "the description of tank cannot be replaced; edit_file"),
-        ("? description\n: odd", "the description of tank cannot be replaced; edit_file"),
+        (
+            '"description": quoted key\ntriggers: old',
+            "the description of tank cannot be replaced; the owner can change",
+        ),
+        ("? description\n: odd\ntriggers: old", "the description of tank cannot be replaced; the owner can change "),
+        ('description: d\n"triggers": old', "the triggers of tank cannot be replaced; the owner can change "),
     ],
 )
-def test_a_description_that_cannot_be_found_is_not_guessed(desk, front, said):
+def test_what_cannot_be_found_is_not_guessed(desk, front, said):
     desk.put(content=f"---\nname: tank\n{front}\n---\nDo it.\n")
     before = desk.files()
-    assert said in desk("skill_update", name="tank", text="New.", description="new")
+    assert said in desk("skill_update", name="tank", text="New.", description="new", triggers="new")
+    assert desk.asked == []
     assert desk.unchanged(before)
 
 
@@ -336,7 +371,135 @@ def test_only_the_workspace_is_changed(desk, tmp_path):
         assert (
             desk("skill_update", name=name, text="New.") == f"error: there is no skill {name!r}; skill_create adds one"
         )
-    assert desk.files() == before
+    assert (desk.files(), desk.asked) == (before, [])
+
+
+def test_the_workspaces_own_broken_file_is_named_before_the_built_in_one(desk):
+    desk.put("wiring", tier=desk.built_in)
+    desk.put("wiring", "no front matter\n")
+    assert "error: the skill wiring cannot be used: it does not begin" in desk("skill_update", name="wiring", text="x")
+
+
+# --- what is the owner's ---
+
+
+def test_the_owners_comments_and_the_folders_placeholder_stay(desk):
+    """Read as a model reads it, changed, and written back."""
+    text = (
+        "<!-- mine\nalone -->\nRun `{baseDir}/fill.sh`.\n\n```html\n<!-- shown -->\n```\nEnd <!-- inline --> here."
+        "\n\n[//]: # (a link to nothing)\n"
+    )
+    path = desk.put(content=skill("tank", text=text))
+    read = desk.library.text("tank")
+    assert f"{path.parent}/fill.sh" in read
+    assert "mine" not in read
+    new = read.replace("fill.sh", "drain.sh") + f"\nNot {path.parent}-old."
+    said = desk("skill_update", name="tank", text=new)
+    assert "left out of its text: 3 comments; SKILL.md.bak" in said
+    assert desk.library.text("tank") == new
+    body = path.read_text().partition("---\n\n")[2]
+    assert body.startswith(
+        "<!-- mine\nalone -->\n<!-- inline -->\n[//]: # (a link to nothing)\nRun `{baseDir}/drain.sh`."
+    )
+    assert body.endswith(f"Not {path.parent}-old.\n")
+    assert body.count("<!-- shown -->") == 1
+    again = desk.library.text("tank").replace("drain", "mend")
+    desk("skill_update", name="tank", text=again)
+    assert path.read_text().count("<!-- mine") == 1
+    assert desk.library.text("tank") == again
+
+
+@pytest.mark.parametrize("comment", ["<!-- never closed", "<?php never closed"])
+def test_a_comment_that_would_swallow_the_text_is_not_kept_by_force(desk, comment):
+    desk.put(content=skill("tank", text=f"Do it.\n\n{comment}"))
+    before = desk.files()
+    assert "comments of tank cannot be kept with this text; the owner" in desk("skill_update", name="tank", text="New.")
+    assert (desk.unchanged(before), desk.asked) == (True, [])
+
+
+def test_the_same_again_is_no_change_and_keeps_the_copy(desk):
+    path = desk.put()
+    desk("skill_update", name="tank", text="New.")
+    before = desk.files()
+    assert "says just that already; nothing was changed" in desk("skill_update", name="tank", text="New.")
+    assert desk.unchanged(before)
+    assert path.with_name("SKILL.md.bak").read_text() == skill("tank")
+
+
+@pytest.mark.parametrize("now", [skill("tank", text="Mine."), skill("tank", more="model: big\n"), "broken", None])
+def test_what_the_owner_changes_while_being_asked_is_not_overwritten(desk, now):
+    path = desk.put()
+    desk.meanwhile = lambda: path.write_text(now) if now else path.unlink()
+    assert desk("skill_update", name="tank", text="New.").startswith("error: ")
+    assert (path.read_text() if path.exists() else None) == now
+    assert list(path.parent.iterdir()) == ([path] if now else [])
+
+
+def test_what_the_owner_creates_while_being_asked_is_not_overwritten(desk):
+    desk.meanwhile = lambda: desk.put(content="mine")
+    assert desk.create().startswith("error: ")
+    assert desk.file().read_text() == "mine"
+
+
+def test_an_earlier_yes_is_none_to_another_plan(desk):
+    path = desk.put()
+    desk("skill_update", name="tank", text="New.")
+    tools = SkillTools(desk.library, lambda: Here(frozenset(), frozenset(), {}), desk.workspace)
+    with pytest.raises(ToolError, match="was changed while the owner was asked"):
+        tools.skill_update("tank", "Newer.")
+    assert path.read_text().endswith("New.\n")
+
+
+# --- triggers ---
+
+
+@pytest.mark.parametrize(
+    ("given", "triggers"),
+    [
+        ("bee hive", ("bee hive",)),
+        (" bee  hive , beehive,,", ("bee hive", "beehive")),
+        ('["bee hive", "beehive"]', ("bee hive", "beehive")),
+        ("Bienenstöcke: #1, &a, 'x'", ("Bienenstöcke: #1", "&a", "x")),
+        ("", ()),
+        (" , ", ()),
+    ],
+)
+def test_a_skill_is_written_with_its_triggers(desk, given, triggers):
+    assert "usable from the next turn" in desk.create(triggers=given)
+    assert desk.skill().triggers == triggers
+    desk("skill_update", name="tank", text="New.", triggers=f"new, {given}")
+    assert desk.skill().triggers == ("new", *triggers)
+    desk("skill_update", name="tank", text="Newer.")
+    assert desk.skill().triggers == ("new", *triggers)
+
+
+@pytest.mark.parametrize("given", ["x" * 61, "!!", ",".join(f"t{i}" for i in range(21)), "a\u200bb"])
+def test_triggers_that_cannot_be_used_are_refused(desk, given):
+    desk.put("old")
+    before = desk.files()
+    for said in (desk.create(triggers=given), desk("skill_update", name="old", text="New.", triggers=given)):
+        assert said.startswith("error: ")
+        assert "trigger" in said
+    assert (desk.unchanged(before), desk.asked) == (True, [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["triggers: old", "triggers: [old,\n  older]", "triggers:\n- old\n- older", "triggers:\n\n  - old\n\n  - older"],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_an_update_can_replace_the_triggers_alone(desk, line, newline):
+    old = f"---\nname: tank\ndescription: d\n{line}\nmodel: m\n---\n\nDo it.\n".replace("\n", newline)
+    path = desk.put(content=old)
+    desk("skill_update", name="tank", text="New.", triggers="a, b")
+    new = '---\nname: tank\ndescription: d\ntriggers: ["a", "b"]\nmodel: m\n---\n\n'.replace("\n", newline)
+    assert path.read_bytes().decode() == f"{new}New.\n"
+
+
+def test_triggers_are_added_at_the_end_of_the_front_matter(desk):
+    path = desk.put(content=skill("tank", "d", "# mine\n"))
+    desk("skill_update", name="tank", text="New.", triggers="a")
+    assert path.read_text() == '---\nname: tank\ndescription: d\n# mine\ntriggers: ["a"]\n---\n\nNew.\n'
 
 
 # --- where it is written ---

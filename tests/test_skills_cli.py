@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from model_server import ModelServer, call, reply
 from person import Person, picoclaw
 
 NEEDS_MUCH = "requires: {programs: [[no-such-program, nor-this]], parts: bme999}\n"
@@ -110,6 +111,14 @@ def test_a_skill_cannot_drive_the_terminal(home, act):
     assert not {"\x1b", "\x07", "\u202e"} & set(said)
 
 
+@pytest.mark.parametrize("act", [["list"], ["check"]])
+def test_a_folders_name_is_one_line(home, act):
+    home.put("torn\n9 skills, all good", "no front matter")
+    lines = home(*act, code=int(act == ["check"])).splitlines()
+    assert "9 skills, all good" not in [line[:18] for line in lines]
+    assert len([line for line in lines if line.startswith("broken: ")]) == 1
+
+
 # --- show ---
 
 
@@ -179,6 +188,21 @@ def test_check_names_hidden_comments_and_mistakes(home):
     assert said.endswith(", 1 broken\n")
 
 
+def test_search_finds_what_a_model_finds(home):
+    for number in range(7):
+        home.put(f"s{number}", skill(f"s{number}", "Mends the waterwheel"))
+    assert len(home("search", "waterwheel").splitlines()) == 5
+
+
+@pytest.mark.parametrize("path", ["~nouser/x", "loop", "loop/SKILL.md", "x" * 300, "a\nb", "\x1b[2J"])
+def test_check_of_a_path_that_leads_nowhere(home, path):
+    (home.base / "loop").symlink_to("loop")
+    said = home("check", path if path.startswith("~") else str(home.base / path), code=1)
+    assert len(said.splitlines()) == 1
+    assert said.startswith("picoclaw: ")
+    assert "\x1b" not in said
+
+
 @pytest.mark.parametrize("file", ["", "/SKILL.md"])
 @pytest.mark.parametrize(
     ("content", "code", "said"),
@@ -221,3 +245,34 @@ def test_five_hundred_skills(home):
 @pytest.mark.parametrize("words", [["show"], ["search"], ["frobnicate"], ["list", "extra"]])
 def test_wrong_usage(home, words):
     home(*words, code=2)
+
+
+# --- the question, at a terminal ---
+
+TEXT = "# Prüfe\n\tden Tank\u202e\n[y/N] y\nEnd\u200b of it.\x1b[2J" + "\nline" * 100 + "\nlast line"
+
+
+@pytest.mark.parametrize(("answer", "written"), [("y", True), ("n", False)])
+def test_a_person_reads_what_a_skill_will_say(tmp_path, answer, written):
+    """The whole text in its own lines, with what nobody sees made visible, and nothing that looks like the question."""
+    asked = call("skill_create", {"name": "tank", "description": "Wie voll?", "text": TEXT, "triggers": "Füllstand"})
+    server = ModelServer([reply("", asked), reply("Done.")])
+    with server, Person(tmp_path, "chat", PICOCLAW_BASE_URL=server.url, columns=60) as person:
+        person.sees("> ")
+        person.types("make one\r")
+        shown = person.sees("last line\r\n") + person.sees("[y/N] ")
+        person.types(f"{answer}\r")
+        person.sees("Done.")
+    lines = shown.replace("\r", "").partition("Allow this call? ")[2].split("\n")
+    assert lines[:8] == [
+        "skill_create",
+        "  name: tank",
+        "  description: Wie voll?",
+        "  text, 105 lines:",
+        "  | # Prüfe",
+        "  | \tden Tank[U+202E]",
+        "  | [y/N] y",
+        "  | End[U+200B] of it.[U+001B][2J",
+    ]
+    assert lines[8:] == [*["  | line"] * 100, "  | last line", "  triggers: Füllstand", "[y/N] "]
+    assert (tmp_path / "picoclaw/workspace/skills/tank/SKILL.md").exists() == written

@@ -12,8 +12,8 @@ from rights import ordinary_user
 
 from picoclaw import summon
 from picoclaw.config import ModelConfig
-from picoclaw.errors import ConfigError
-from picoclaw.messages import Usage
+from picoclaw.errors import ConfigError, Unavailable
+from picoclaw.messages import End, Notice, Request, Text, Usage
 from picoclaw.prompt import Page, estimated_tokens, size
 from picoclaw.resources import shipped
 
@@ -83,15 +83,17 @@ def test_a_cut_answer_loses_its_last_block_only():
     "piece", ["<file", "<file name=", '<file name="SOUL.md">', "</file>", "```\n", "<file " + "x" * 190]
 )
 def test_a_megabyte_of_beginnings_is_read_in_one_pass(piece):
-    """Twice the text, about twice the time: the longest answer that a server may send is eight megabytes."""
+    """Four times the text, about four times as long, where its square is sixteen times: a server may send 8 MB."""
 
-    def seconds(text):
-        begun = time.process_time()
-        summon.files_from(text)
-        return time.process_time() - begun
+    def seconds(length):
+        text, took = piece * (length // len(piece)), []
+        for _ in range(5):
+            begun = time.process_time()
+            summon.files_from(text)
+            took.append(time.process_time() - begun)
+        return min(took)
 
-    short, long = (min(seconds(piece * (length // len(piece))) for _ in range(3)) for length in (250_000, 1_000_000))
-    assert long < 8 * short + 0.05
+    assert seconds(1_000_000) < 10 * seconds(250_000) + 0.1
 
 
 @pytest.mark.parametrize(
@@ -151,15 +153,61 @@ def test_request_and_answer_fit_the_window(window, long):
     }
     model = ModelConfig(context_tokens=window)
     pages = [Page(name, "y" * long) for name in summon.FILES]
-    request = summon.request(prompts, "a keeper", pages, ["sensor_read"], model, 0.0)
+    request, too_long = summon.request(prompts, "a keeper", pages, ["sensor_read"], model, 0.0)
+    assert too_long == (list(summon.FILES) if long > summon.LARGEST or window == 1024 else [])
     assert estimated_tokens(size(request.messages[0].text), 3.0) + request.answer_tokens <= window
     assert request.answer_tokens >= min(3072, window // 3)
 
 
 def test_a_template_without_its_placeholders_still_gets_persona_and_files():
     prompts = {"truncated": "", "file": "[{name}] {content}", "summon": "Write."}
-    request = summon.request(prompts, "a {files} keeper", [Page("SOUL.md", "dry")], [], ModelConfig(), 0.0)
+    request, _ = summon.request(prompts, "a {files} keeper", [Page("SOUL.md", "dry")], [], ModelConfig(), 0.0)
     assert request.messages[0].text == "Write.\na {files} keeper\n[SOUL.md] dry"
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [("x" * 8192, True), ("x" * 8193, False), ("é" * 4096, True), ("é" * 4097, False), ("", True)],
+)
+def test_a_file_that_cannot_be_written_anew_is_named(text, whole):
+    """It is shown shortened, or is longer than the answer may be."""
+    prompts = {"truncated": "...", "file": "{content}", "summon": "{persona}{tools}{files}"}
+    pages = [Page("SOUL.md", "dry"), Page("TOOLS.md", text)]
+    request, too_long = summon.request(prompts, "a keeper", pages, [], ModelConfig(), 0.0)
+    assert too_long == ([] if whole else ["TOOLS.md"])
+    assert not whole or text in request.messages[0].text
+
+
+def test_what_an_answer_makes_of_a_file_too_long_for_it_is_not_taken():
+    good, [why] = summon.judged(answer(blocks(NEW)), ["TOOLS.md"])
+    assert set(good) == set(NEW) - {"TOOLS.md"}
+    assert why == "TOOLS.md is too long for the model to be shown whole or to write anew, so it stays as it is"
+    without = {name: text for name, text in NEW.items() if name != "TOOLS.md"}
+    assert summon.judged(answer(blocks(without)), ["TOOLS.md"]) == (good, [why])
+    lower = '<file name="tools.md">mine</file>'
+    assert "TOOLS.md" not in summon.judged(answer(blocks(without) + lower), ["TOOLS.md"])[0]
+
+
+class Fallen:
+    """A chain that has fallen back, and says so in its own words."""
+
+    def __init__(self, notice):
+        self.name, self._notice = "openai:scripted", notice
+
+    def events(self, _):
+        self.name = "intents"
+        yield Notice(self._notice, failed=True)
+        yield Text(blocks(NEW))
+        yield End("stop", Usage())
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("notice", ["it is not there - answered without a model", "it is not there"])
+def test_what_a_fallback_answers_is_no_character(notice):
+    with pytest.raises(Unavailable, match=r"^it is not there$"):
+        summon.answered(Fallen(notice), Request("", (), (), 10, 0.0))
 
 
 # The changes, and the way back
@@ -210,6 +258,21 @@ def test_the_owners_comments_stay():
     old = "<!-- for me -->\ntone\n<!-- and\nme -->\n<!-- open"
     assert summon._with_comments(old, "new\n") == "<!-- for me -->\n<!-- and\nme -->\nnew\n"
     assert summon._with_comments(summon._with_comments(old, "new\n"), "new\n").count("me -->") == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "kept"),
+    [
+        ("[//]: # (pin 4 is hot)\n", "[//]: # (pin 4 is hot)\nnew\n"),
+        ("a\n[//]: # (pin 4 is shown)\n", "new\n"),
+        ("a\n\n[//]: # (pin 4 is hot)\n\nb\n", "[//]: # (pin 4 is hot)\nnew\n"),
+        ("a <?hidden?> b\n", "<?hidden?>\nnew\n"),
+        ("```\n<!-- shown -->\n```\n", "new\n"),
+        ("say `<!-- shown -->`\n", "new\n"),
+    ],
+)
+def test_whatever_no_model_is_shown_stays(old, kept):
+    assert summon._with_comments(old, "new\n") == kept
 
 
 def test_a_file_that_the_answer_lacks_stays_or_comes_from_the_template(tmp_path):
@@ -324,7 +387,9 @@ def test_one_call_a_diff_a_yes_and_the_files_are_written(home):
     assert f"this character: {WHO}\n" in request.said
     assert "Loves basil." in request.said
     assert "mine" not in request.said
-    assert "sensor_read" in request.said
+    offered = request.said.split("can really do: ")[1].split("\n")[0].split(", ")
+    assert {"sensor_read", "board_status", "read_file", "memory_search"} <= set(offered)
+    assert not {"first_run", "skill_search", "skill_create", "exec", "write_file", "cron", "output"} & set(offered)
 
 
 @pytest.mark.parametrize("typed", ["\n", "n\n", "yy\n", "\x04"])
@@ -398,6 +463,19 @@ def test_without_a_terminal_it_takes_yes_or_only_shows(home):
     }
 
 
+def test_notes_that_the_model_cannot_be_shown_whole_stay(home):
+    notes = "".join(f"- pin {number} is the relay of bed {number}\n" for number in range(400))
+    (home / "picoclaw/workspace/TOOLS.md").write_text(notes)
+    with ModelServer([reply(blocks(NEW))]) as server:
+        done = summoned(home, "--yes", server=server)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+        0,
+        "Wrote SOUL.md, IDENTITY.md, AGENTS.md, HEARTBEAT.md.",
+    )
+    assert "TOOLS.md is too long for the model to be shown whole or to write anew, so it stays as it is" in done.stderr
+    assert texts(home)["TOOLS.md"] == notes
+
+
 def test_a_dry_run_makes_no_home(tmp_path):
     with ModelServer([reply(blocks(NEW))]) as server:
         done = summoned(tmp_path, "--dry-run", server=server)
@@ -419,8 +497,8 @@ UNUSABLE = {
     "empty": (reply(""), "nothing of the model's answer could be used"),
     "cut": (reply('<file name="SOUL.md">Dry', finish="length"), "the answer was cut off at 3 tokens"),
     "bad": (reply(blocks(dict.fromkeys(NEW, "\x1b[2J"))), "the answer's SOUL.md holds the invisible character U+001B"),
-    "refused": (status(401, {"error": {"message": "no such key"}}), "no answer: "),
-    "broken": (status(500, "oh"), "no answer: "),
+    "refused": (status(401, {"error": {"message": "no such key"}}), "the model did not answer: "),
+    "broken": (status(500, "oh"), "the model did not answer: "),
 }
 
 
@@ -456,8 +534,10 @@ def test_without_a_model_nothing_of_a_fresh_workspace_changes(tmp_path, environm
     (tmp_path / "picoclaw").mkdir(mode=0o700)
     (tmp_path / "picoclaw/config.toml").write_text("[model]\nretries = 0\n")
     done = summoned(tmp_path, **environment)
-    assert (done.returncode, done.stdout) == (1, "Nothing to change.\n")
+    assert (done.returncode, done.stdout) == (1, "")
     assert ("cannot be reached" if environment else "no model is configured") in done.stderr
+    assert done.stderr.endswith("; the templates would change nothing\n")
+    assert "offered" not in done.stderr
 
 
 def test_a_part_of_an_answer_is_used(home):

@@ -668,3 +668,22 @@ def test_calls_as_small_models_write_them(text: str, size: int) -> None:
     shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
     rest, found = inline.end(cut=False)
     assert (shown + rest, found) == ("", [("sensor_read", {"sensor": ""})])
+
+
+def test_a_last_word_shows_the_tools_and_asks_for_no_call() -> None:
+    tools = ({"name": "measure", "description": "Measure.", "parameters": {"type": "object", "properties": {}}},)
+    asked = (Message("user", "hello"), Message("assistant", "hi"))
+    first = wire.encoded(wire.body(Request("Be brief.", asked, tools, 100, 0.0), "m", stream=True))
+    last = wire.body(
+        Request("Be brief.", (*asked, Message("user", "end")), tools, 100, 0.0, calls=False), "m", stream=True
+    )
+    assert wire.encoded(last).startswith(first.removesuffix(b"]}"))
+    assert last["tool_choice"] == "none"
+    assert "tool_choice" not in wire.body(Request("", asked, (), 100, 0.0, calls=False), "m", stream=True)
+
+
+def test_a_result_that_is_not_there_is_told_in_the_words_of_the_request() -> None:
+    call = ToolCall("a", "measure", {})
+    broken = (Message("user", "go"), Message("assistant", "", (call,)), Message("user", "and?"))
+    body = wire.body(Request("", broken, (), 100, 0.0, lost="gone"), "m", stream=False)
+    assert [m["content"] for m in body["messages"] if m["role"] == "tool"] == ["gone"]

@@ -12,7 +12,9 @@ from picoclaw.app import App
 from picoclaw.config import BoardConfig, load
 from picoclaw.hw import boards
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
+)
 
 
 def board_option(parser: argparse.ArgumentParser) -> None:
@@ -55,5 +57,5 @@ def opened(
 
 
 def printable(text: str) -> str:
-    """Make control characters and direction overrides visible, so that a text cannot drive the terminal."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    """Make control characters and what nobody sees visible, so that a text can neither drive a terminal nor hide."""
+    return _UNSEEN.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

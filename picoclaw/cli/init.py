@@ -13,7 +13,8 @@ from picoclaw.errors import ConfigError
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--diff", action="store_true", help="only show how pages differ from their newer templates")
+    choice.add_argument("--diff", action="store_true", help="only show what is new in the pages' templates, as a patch")
+    choice.add_argument("--keep", action="store_true", help="only note that the pages stay as they are without it")
     choice.add_argument("--first-meeting", action="store_true", help="bring back BOOTSTRAP.md, to be asked once more")
 
 
@@ -22,6 +23,8 @@ def run(given: argparse.Namespace) -> int:
     home = load().home
     if given.diff:
         return _show_diff(home)
+    if given.keep:
+        return _keep(home)
     made, problem = workspace.prepare(home, restore=True, meeting=given.first_meeting)
     for path in made:
         print(f"made {path}")
@@ -43,6 +46,12 @@ def _show_diff(home: Path) -> int:
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(shown)
-    if not shown:
-        print("no template is newer than the page that was made from it", file=sys.stderr)
+    take = f"`picoclaw init --diff | patch -p0 -d {home / 'workspace'}` takes it, `picoclaw init --keep` leaves it"
+    print(take if shown else "nothing is new in the templates of your pages", file=sys.stderr)
+    return 0
+
+
+def _keep(home: Path) -> int:
+    kept = workspace.keep(home)
+    print(f"{', '.join(kept)}: kept as they are" if kept else "nothing is new in the templates of your pages")
     return 0

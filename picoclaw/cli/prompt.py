@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from picoclaw.app import App
+from picoclaw.app import App, clean
 from picoclaw.briefing import Told
+from picoclaw.chat_markup import neutral
 from picoclaw.cli.common import board_option, opened, printable
-from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Request
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
 from picoclaw.prompt import BYTES_A_TOKEN, MODES, estimated_tokens, size
 from picoclaw.providers import wire
 
@@ -35,17 +36,21 @@ def run(given: argparse.Namespace) -> int:
     with opened(given, make=False) as app:
         if given.mode:
             app.config = replace(app.config, prompt=replace(app.config.prompt, mode=given.mode))
-        told, body = _request(app, Inbound(given.session, given.message, given.origin))
-        sent, problems = bool(app.config.model.base_url), told.problems
-        ratio = app.bytes_a_token(told.brief.model) if (app.config.home / "state.db").exists() else BYTES_A_TOKEN
+        if not given.message.strip():
+            print("picoclaw prompt: -m needs a text that is not empty", file=sys.stderr)
+            return 2
+        told, body = _request(app, Inbound(given.session, clean(given.message), given.origin))
+        unused = [f"{path} is not used: no template has that name" for path in app.prompts.unknown(app.toolset.names)]
+        sent, problems = bool(app.config.model.base_url), [*told.problems, *unused]
+        ratio = told.brief.bytes_a_token
     counts = {
-        "system_bytes": size(told.brief.system),
+        "system_bytes": size(neutral(told.brief.system)),
         "tools_bytes": size(body.get("tools", [])),
         "messages_bytes": size([m for m in body["messages"] if m["role"] != "system"]),
         "body_bytes": size(body),
     }
     if given.json:
-        sections = [{"name": part.name, "bytes": size(part.text), "text": part.text} for part in told.sections]
+        sections = [{"name": name, "bytes": size(text), "text": text} for name, text in _sections(told)]
         extra = {"sent": sent, "bytes_a_token": ratio, "problems": problems, "sections": sections}
         print(json.dumps(counts | extra | {"body": body}, ensure_ascii=False))
         return 0
@@ -65,18 +70,26 @@ def _request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
     kept = (app.config.home / "state.db").exists()
     earlier, acts = app.earlier(inbound.session) if kept else ([], [])
     told = replace(app.briefing, tidy=False).told(inbound, earlier, [act for _, act in acts], app.now())
-    messages = (*(message for turn in earlier for message in turn), Message("user", told.brief.text))
-    model = app.config.model
-    tools = app.toolset.definitions(told.brief.tools)
-    request = Request(told.brief.system, messages, tools, model.answer_tokens, 0.0, told.brief.model)
-    return told, wire.body(request, model.name or "default", stream=model.stream, temperature=model.temperature)
+    model, tools = app.config.model, app.toolset.definitions(told.brief.tools)
+    ratio = app.bytes_a_token(told.brief.model) if kept else BYTES_A_TOKEN
+    brief = told.brief._replace(bytes_a_token=ratio)
+    talk = app.agent.opened(brief, earlier, tools)
+    lost = app.prompts["lost"]
+    request = Request(brief.system, talk.shown(), tools, model.answer_tokens, 0.0, brief.model, lost=lost)
+    return told._replace(brief=brief), wire.body(
+        request, model.name or "default", stream=model.stream, temperature=model.temperature
+    )
+
+
+def _sections(told: Told) -> list[tuple[str, str]]:
+    """The sections as they are sent."""
+    return [(part.name, neutral(part.text)) for part in told.sections]
 
 
 def _lines(told: Told, body: dict[str, Any], ratio: float) -> Iterator[str]:
-    for part in told.sections:
-        count = size(part.text)
-        yield f"--- system: {part.name}, {count} bytes, about {estimated_tokens(count, ratio)} tokens"
-        yield printable(part.text)
+    for name, text in _sections(told):
+        yield f"--- system: {name}, {size(text)} bytes, about {estimated_tokens(size(text), ratio)} tokens"
+        yield printable(text)
     for message in body["messages"]:
         if message["role"] == "system":
             continue

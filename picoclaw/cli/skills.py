@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,9 +15,7 @@ from picoclaw.errors import SkillError
 from picoclaw.schema import nearest
 from picoclaw.skills.choose import search
 from picoclaw.skills.library import FILE, Library, examine
-from picoclaw.skills.skill import Broken, Needs, Skill, unmet
-
-_MOST_FOUND = 20
+from picoclaw.skills.skill import Broken, Here, Needs, Skill, unmet
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -45,14 +44,14 @@ def _shared(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do it; nothing is made or changed."""
+    """Do it; all that is ever written is skills.cache, in a home that exists."""
     with opened(given, make=False) as app:
         app.library.look()
         return _ACTS[given.act or "list"](app, given)
 
 
 def _list(app: App, given: argparse.Namespace) -> int:
-    library, here = app.library, app.here
+    library, here = app.library, app.here()
     skills = list(library.skills.values())
     missing = {skill.name: unmet(skill, here) for skill in skills}
     if given.json:
@@ -98,7 +97,7 @@ def _broken(broken: Broken) -> str:
 def _show(app: App, given: argparse.Namespace) -> int:
     skill = _named(app.library, given.name)
     text = app.library.text(skill.name)
-    missing = unmet(skill, app.here)
+    missing = unmet(skill, app.here())
     facts = {
         "lies in": f"{skill.folder} ({skill.tier})",
         "triggers": ", ".join(skill.triggers),
@@ -109,7 +108,7 @@ def _show(app: App, given: argparse.Namespace) -> int:
         **{f"note {number}": note for number, note in enumerate(skill.notes, 1)},
     }
     _say([f"{skill.name}: {skill.description}", *(f"{name}: {value}" for name, value in facts.items() if value), "---"])
-    _say([text])
+    print(printable(text))
     return 0
 
 
@@ -118,7 +117,7 @@ def _named(library: Library, name: str) -> Skill:
         return library.skills[name]
     for broken in library.broken:
         if broken.folder.name == name:
-            raise SkillError(printable(f"{broken.folder}: {broken.problem}"))
+            raise SkillError(_line(f"{broken.folder}: {broken.problem}"))
     raise SkillError(f"there is no skill {name!r}{nearest(name, library.skills)}")
 
 
@@ -131,9 +130,10 @@ def _worded(needs: Needs) -> str:
 
 
 def _search(app: App, given: argparse.Namespace) -> int:
-    usable = [skill for skill in app.library.skills.values() if not unmet(skill, app.here)]
+    here = app.here()
+    usable = [skill for skill in app.library.skills.values() if not unmet(skill, here)]
     query = " ".join(given.query)
-    found = search(usable, query, _MOST_FOUND)
+    found = search(usable, query)
     _say(_cut(f"{score:6.2f}  {skill.name}: {skill.description}") for skill, score in found)
     if not found:
         _say([f"none of the {len(usable)} skills that are usable here has any word of {query!r}"])
@@ -141,9 +141,10 @@ def _search(app: App, given: argparse.Namespace) -> int:
 
 
 def _check(app: App, given: argparse.Namespace) -> int:
-    skills, broken, notes = _given(Path(given.path).expanduser()) if given.path else _all(app.library)
+    skills, broken, notes = _given(given.path) if given.path else _all(app.library)
     _say(_broken(found) for found in broken)
-    _say(f"{skill.name}: {note}" for skill in skills for note in _notes(skill, app))
+    here = app.here()
+    _say(f"{skill.name}: {note}" for skill in skills for note in _notes(skill, here))
     _say(f"note: {note}" for note in notes)
     counted = _counted(len(skills) + len(broken))
     print(f"{counted}, {len(broken)} broken" if broken else f"{counted}, all good")
@@ -157,29 +158,30 @@ def _all(library: Library) -> _Found:
     return list(library.skills.values()), library.broken, library.notes
 
 
-def _given(path: Path) -> _Found:
+def _given(path: str) -> _Found:
     """What lies at a path: one skill, or a folder of them."""
-    folder = (path.parent if path.name == FILE else path).resolve()
+    named = Path(os.path.expanduser(path))  # noqa: PTH111 - Path raises for an unknown user, and for links in a circle
+    folder = Path(os.path.realpath(named.parent if named.name == FILE else named))
     if not (folder / FILE).exists():
         library = Library([("given", folder)])
         library.look()
         if library.skills or library.broken:
             return _all(library)
-        raise SkillError(printable(f"{path}: no {FILE} is there; name a skill's folder, or a folder of skills"))
+        raise SkillError(_line(f"{path}: no {FILE} is there; name a skill's folder, or a folder of skills"))
     try:
         return [examine(folder)], [], []
     except SkillError as error:
         return [], [Broken(folder, "", str(error))], []
 
 
-def _notes(skill: Skill, app: App) -> Iterator[str]:
+def _notes(skill: Skill, here: Here) -> Iterator[str]:
     """What its writer may want to know: nothing of it keeps the skill from being used elsewhere."""
     yield from skill.notes
-    if missing := unmet(skill, app.here):
+    if missing := unmet(skill, here):
         yield f"not usable here: it {missing}"
     for name in skill.tools:
-        if name not in app.here.tools:
-            yield f"tools: there is no tool {name!r} here{nearest(name, dict.fromkeys(app.here.tools))}"
+        if name not in here.tools:
+            yield f"tools: there is no tool {name!r} here{nearest(name, dict.fromkeys(here.tools))}"
 
 
 def _counted(count: int) -> str:
@@ -189,7 +191,11 @@ def _counted(count: int) -> str:
 def _say(lines: Iterable[str]) -> None:
     """Print what comes from files, which cannot drive the terminal."""
     for line in lines:
-        print(printable(line))
+        print(_line(line))
+
+
+def _line(text: str) -> str:
+    return printable(text).replace("\n", "\\n")
 
 
 def _cut(line: str) -> str:

@@ -31,45 +31,42 @@ def run(given: argparse.Namespace) -> int:
     if not 0 < len(persona) <= _LONGEST_PERSONA:
         raise ConfigError(f"the character must be told in 1 to {_LONGEST_PERSONA} characters, not {len(persona)}")
     with opened(given, make=not given.dry_run) as app:
-        good = _summoned(app, persona)
-        workspace = app.config.workspace
-        wanted, problems = summon.changes(workspace, shipped("templates") / "workspace", good)
+        good, instead = _summoned(app, persona)
+        wanted, problems = summon.changes(app.config.workspace, shipped("templates") / "workspace", good)
         for problem in problems:
             _say(problem)
+        if instead:
+            _say(f"{instead}; the templates {'are offered instead' if wanted else 'would change nothing'}")
         for change in wanted:
             print(printable(summon.diff(change)), end="")
-        if not wanted:
-            print("Nothing to change.")
-        elif not given.dry_run:
+        if wanted and not given.dry_run:
             agreed = _agreed(by_model=bool(good), yes=given.yes)
             return 1 if agreed is None or (agreed and not _write(app, wanted)) else int(not good)
+        if good and not wanted:
+            print("Nothing to change.")
     return int(not good)
 
 
-def _summoned(app: App, persona: str) -> dict[str, str]:
-    """Have the model write the files; returns those that can be used, and says why others cannot."""
+def _summoned(app: App, persona: str) -> tuple[dict[str, str], str]:
+    """Have the model write the files; returns those that can be used, and if there are none why."""
     model = app.config.model
     if not model.base_url:
-        _say("no model is configured (base_url under [model] in config.toml), so only the templates can be offered")
-        return {}
+        return {}, "no model is configured (base_url under [model] in config.toml)"
     pages = Pages(app.config.home).pages(summon.FILES)
-    tools = [str(definition["name"]) for definition in app.toolset.definitions()]
+    tools = [name for name in app.toolset.only_reading if name != "skill_search"]
     deadline = time.monotonic() + app.config.limits.seconds
     _say(f"asking {app.provider.name}; Ctrl-C ends it")
-    request = summon.request(app.prompts, persona, pages, tools, model, deadline)
+    request, too_long = summon.request(app.prompts, persona, pages, tools, model, deadline)
     try:
         answer = summon.answered(app.provider, request)
     except ProviderError as error:
-        _say(f"no answer: {error}; the templates are offered instead")
-        return {}
-    good, problems = summon.judged(answer)
+        return {}, f"the model did not answer: {error}"
+    good, problems = summon.judged(answer, too_long)
     for problem in problems:
         _say(problem)
-    if not good:
-        _say("nothing of the model's answer could be used; the templates are offered instead")
     counted = f"{answer.usage.prompt_tokens} tokens in, {answer.usage.completion_tokens} out"
     _say(f"{counted}; {len(good)} files of {sum(map(size, good.values()))} bytes in all")
-    return good
+    return good, "" if good else "nothing of the model's answer could be used"
 
 
 def _agreed(*, by_model: bool, yes: bool) -> bool | None:

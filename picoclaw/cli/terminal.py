@@ -174,9 +174,10 @@ class Screen:
         """Ask the person for a yes to exactly this call."""
         self._break()
         with self._typing.paused():
+            print(f"Allow this call? {printable(call)}", flush=True)
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
             try:
-                answer = input(f"Allow this call? {printable(call)}\n[y/N] ").strip().lower()
+                answer = input("[y/N] ").strip().lower()
                 return not self._stops(answer) and answer in {"y", "yes"}
             except EOFError:
                 return False

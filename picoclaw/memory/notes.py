@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.disk import append, make_folder, write_atomic
-from picoclaw.ranking import words
+from picoclaw.ranking import asked, words
 
 _LARGEST_FILE = 1_000_000
 
@@ -48,7 +48,7 @@ def search(workspace: Path, query: str, most: int = 6) -> list[Hit]:
     """Find the lines of all notes that share the rarest words with the query, the best first. Raises OSError."""
     lines = list(_lines(workspace))
     known = Counter(word for _, _, text in lines for word in set(words(text)))
-    wanted = set(words(query))
+    wanted = set(asked(query))
     hits = []
     for path, number, text in lines:
         shared = wanted & set(words(text))

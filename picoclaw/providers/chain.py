@@ -81,6 +81,13 @@ class Chain:
                     begun = True
                     yield event
                 return
+            except ContextOverflow:
+                raise
+            except Refused as error:
+                if begun or not request.model:
+                    raise
+                yield Notice(f"the model {request.model!r} did not answer, so the configured one was asked: {error}")
+                request = request._replace(model="")
             except Unavailable as error:
                 wait = error.retry_after or _FIRST_WAIT_S * 3**attempt
                 late = time.monotonic() + wait > request.deadline

@@ -51,7 +51,7 @@ class Intents:
             yield Text(self._result(request.messages))
             yield End("stop", Usage())
             return
-        offered = {tool.get("name") for tool in request.tools}
+        offered = {tool.get("name") for tool in request.tools if request.calls}
         match = self._understood(request.messages, offered) if last.role == "user" and request.messages else None
         if match and match.tool in offered and not match.missing:
             yield ToolCall(f"intent-{len(request.messages)}", match.tool, match.arguments)

@@ -54,9 +54,15 @@ class Meeting:
         return _call({field: self._answer(field, s)}) if self._answers(field, s, match) else match
 
     def _answers(self, field: str, s: Sentence, match: Match | None) -> bool:
-        """Whether a sentence is an answer rather than a question, a request or small talk."""
+        """Whether a sentence is an answer rather than a question, a request, small talk or markup."""
         short = field in _LONGEST
-        if not s.words or s.asks or self._begins(s, "wants") or (short and len(s.words) > _LONGEST[field]):
+        if (
+            not s.words
+            or s.asks
+            or s.raw.lstrip().startswith("<")
+            or self._begins(s, "wants")
+            or (short and len(s.words) > _LONGEST[field])
+        ):
             return False
         if match is None:
             return True

@@ -25,13 +25,12 @@ _CONTEXT_WORDS = (
 )
 _MOST_TOKENS = 10**12  # so that the sum of a turn fits the database, whatever a server claims
 _BRIDGE = "…"
-_LOST = "error: the result was lost."
 
 
 def body(
     request: Request, model: str, *, stream: bool, cap: str = "max_tokens", temperature: float | None = None
 ) -> dict[str, Any]:
-    """Build the JSON body; what stays the same comes first, the messages last.
+    """Build the JSON body; what stays the same comes first, then the messages, and last what ends a turn.
 
     `model` is used where the request names none; `cap` is what this server calls the limit of the answer.
     """
@@ -44,7 +43,8 @@ def body(
         out["tools"] = [
             {"type": "function", "function": t | {"description": neutral(t["description"])}} for t in request.tools
         ]
-    return out | {"messages": _messages(request)}
+    out["messages"] = _messages(request)
+    return out if request.calls or not request.tools else out | {"tool_choice": "none"}
 
 
 def encoded(body: dict[str, Any]) -> bytes:
@@ -74,14 +74,14 @@ def _messages(request: Request) -> list[dict[str, Any]]:
                 index = next((i for i, (theirs, _) in enumerate(waiting) if theirs == message.call_id), 0)
                 out.append(_result(waiting.pop(index)[1], message.text))
             continue
-        out += [_result(ours, _LOST) for _, ours in waiting]
+        out += [_result(ours, request.lost or _BRIDGE) for _, ours in waiting]
         waiting = [(call.id, f"call{count + i:05d}") for i, call in enumerate(message.calls)]
         count += len(waiting)
         entry: dict[str, Any] = {"role": message.role, "content": neutral(message.text)}
         if waiting:
             entry["tool_calls"] = [_call(c, ours) for c, (_, ours) in zip(message.calls, waiting, strict=True)]
         _append(out, entry)
-    return out + [_result(ours, _LOST) for _, ours in waiting]
+    return out + [_result(ours, request.lost or _BRIDGE) for _, ours in waiting]
 
 
 def _append(out: list[dict[str, Any]], entry: dict[str, Any]) -> None:

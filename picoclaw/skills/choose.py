@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from picoclaw.prompt import estimated_tokens, size
-from picoclaw.ranking import bm25
+from picoclaw.ranking import bm25, folded
 from picoclaw.skills.skill import Skill
 
 LONGEST_LISTING = 30_720
@@ -11,6 +11,7 @@ MOST_LISTED = 20
 MOST_TOKENS = 3_500
 MOST_TRIGGERED = 3
 WORDS_SHARE, MEANING_SHARE = 0.3, 0.7
+TEXT_WEIGHT = 0.3
 
 _FIRST_WITHOUT_SPACES = "\u2e80"  # from here on are scripts that do not put spaces between words
 
@@ -19,7 +20,7 @@ def listing(skills: Iterable[Skill]) -> str:
     """List the skills a line each, as many as go into 30 KB."""
     lines: list[str] = []
     room = LONGEST_LISTING
-    for skill in skills:
+    for skill in _listed(skills):
         line = _line(skill)
         room -= size(line) + 1
         if room < 0:
@@ -28,17 +29,20 @@ def listing(skills: Iterable[Skill]) -> str:
     return "\n".join(lines)
 
 
+def _listed(skills: Iterable[Skill]) -> list[Skill]:
+    return [skill for skill in skills if skill.listed]
+
+
 def _line(skill: Skill) -> str:
     return f"- {skill.name}: {skill.description}"
 
 
 def fits(skills: Sequence[Skill], bytes_a_token: float) -> bool:
     """Tell whether the listing may stand in the prompt; otherwise skills are searched for."""
-    whole = sum(size(_line(skill)) + 1 for skill in skills)
+    lines = [_line(skill) for skill in _listed(skills)]
+    whole = sum(size(line) + 1 for line in lines)
     return (
-        len(skills) <= MOST_LISTED
-        and whole <= LONGEST_LISTING
-        and estimated_tokens(whole, bytes_a_token) <= MOST_TOKENS
+        len(lines) <= MOST_LISTED and whole <= LONGEST_LISTING and estimated_tokens(whole, bytes_a_token) <= MOST_TOKENS
     )
 
 
@@ -54,7 +58,7 @@ def _longest_said(skill: Skill, said: str) -> int:
 
 
 def _level(text: str) -> str:
-    return " ".join(text.casefold().split())
+    return " ".join(folded(text).split())
 
 
 def _said(trigger: str, text: str) -> bool:
@@ -78,13 +82,16 @@ def search(
     most: int = 5,
     alike: Callable[[str, Sequence[str]], Sequence[float]] | None = None,
 ) -> list[tuple[Skill, float]]:
-    """Find the skills that fit a query, the best first, with their scores.
+    """Find the listed skills that fit a query, the best first, with their scores.
 
-    `alike` tells how near in meaning the query is to each of some texts, from 0 to 1, where embeddings exist. The
-    score is then 0.3 of the words' (the best is 1) and 0.7 of the meaning's.
+    The words of a skill's text count for 0.3 of those of its name, description and triggers. `alike` tells how near in
+    meaning the query is to each of some texts, from 0 to 1, where embeddings exist. The score is then 0.3 of the words'
+    (the best is 1) and 0.7 of the meaning's.
     """
+    skills = _listed(skills)
     texts = [f"{skill.name} {skill.description} {' '.join(skill.triggers)}" for skill in skills]
-    scores = bm25(query, texts)
+    inside = bm25(query, [skill.keywords for skill in skills])
+    scores = [head + TEXT_WEIGHT * text for head, text in zip(bm25(query, texts), inside, strict=True)]
     if alike:
         best = max(scores, default=0.0) or 1.0
         near = alike(query, texts)

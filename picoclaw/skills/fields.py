@@ -3,12 +3,15 @@
 Imports yaml through `front`; import this module late.
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import SkillError
+from picoclaw.markdown import hidden, seen, visible
+from picoclaw.ranking import asked, folded, vocabulary
 from picoclaw.skills import document
 from picoclaw.skills.front import from_json, read
 from picoclaw.skills.skill import Needs, Skill
@@ -18,9 +21,13 @@ LONGEST_DESCRIPTION = 1024
 MOST_TRIGGERS = 20
 LONGEST_TRIGGER = 60
 LONGEST_NOTE = 300
+SEARCHED_CHARS = 2000
 
 # Keys that mean nothing are common and harmless, but for those by which somebody meant one of ours.
 _MEANT = {
+    "read_when": "description",
+    "when_to_use": "description",
+    "when-to-use": "description",
     "trigger": "triggers",
     "require": "requires",
     "requirements": "requires",
@@ -39,6 +46,20 @@ _NEEDS = {
     "env": "environment",
     "os": "systems",
 }
+_KINDS = "say what it is: tools, programs, devices, parts or environment"
+
+# Names by which another program calls models of one maker; a server of ours knows none of them.
+_FOREIGN_MODELS = {"default", "haiku", "opus", "opusplan", "sonnet"}
+
+# Single words that are said about anything.
+_EVERYDAY = (
+    "add air all bad board bug call change check ci close code come data date day delete disk done edit error file"
+    " find fix get go good help here home house issue know last light list log look mail make merge message minute"
+    " month more morning name need new next night no note notes now number off ok okay old open page pi plan please pr"
+    " print project pull push put question read report review room run save say search see send sensor set show start"
+    " stop switch task tell temperature test text thing things time today tomorrow turn update very wait want water"
+    " week why work write year yes yesterday"
+)
 
 
 def skill(text: str, folder: Path) -> Skill:
@@ -46,21 +67,47 @@ def skill(text: str, folder: Path) -> Skill:
     front, notes = read(text)
     name = _name(front, folder, notes)
     description = _description(front, notes)
-    needs = _needs(front, notes)
+    blocks = list(_blocks(front, notes))
     triggers = tuple(_triggers(front, notes))
-    notes += [f"its key {key!r} means nothing; did you mean {_MEANT[key]}?" for key in front if key in _MEANT]
-    notes += document.remarks(text)
+    listed = not _yes(front.get("disable-model-invocation"))
+    notes += _remarks(front, blocks, triggers, listed=listed)
+    if unseen := document.left_out(text):
+        notes.append(f"left out of its text: {unseen}")
+    body = document.body(text, Path())
+    if not body:
+        notes.append("it has no text")
     return Skill(
         name=name,
         description=description,
         folder=folder,
         tier="",
         triggers=triggers,
-        needs=needs,
-        tools=tuple(_names(front.get("tools"), "tools")),
-        model=_one_text(front, "model"),
+        needs=_needs(blocks),
+        tools=tuple(_list(front, "tools", notes)),
+        model=_model(front, notes),
         notes=tuple(note[:LONGEST_NOTE] for note in notes),
+        keywords=vocabulary(body[:SEARCHED_CHARS]),
+        listed=listed,
     )
+
+
+def _remarks(
+    front: dict[str, Any], blocks: Sequence[dict[str, Any]], triggers: Sequence[str], *, listed: bool
+) -> Iterator[str]:
+    """Say what the writer may have meant otherwise."""
+    yield from (f"its key {key!r} means nothing; did you mean {_MEANT[key]}?" for key in front if key in _MEANT)
+    if any(_yes(block.get("always")) for block in blocks):
+        yield "its `always` is not followed: a skill is read when it is needed"
+    if not listed:
+        way = "only its triggers bring it into a turn" if triggers else "and without triggers nothing brings it in"
+        yield f"it is neither listed nor found, {way} (disable-model-invocation)"
+    for trigger in triggers:
+        if folded(trigger) in _EVERYDAY.split() or not asked(trigger):
+            yield f"its trigger {trigger!r} is an everyday word, which brings it into turns about anything"
+
+
+def _yes(value: object) -> bool:
+    return isinstance(value, str) and value.strip().casefold() in {"true", "yes", "on"}
 
 
 def _name(front: dict[str, Any], folder: Path, notes: list[str]) -> str:
@@ -79,39 +126,51 @@ def _name(front: dict[str, Any], folder: Path, notes: list[str]) -> str:
 
 
 def _description(front: dict[str, Any], notes: list[str]) -> str:
-    given = " ".join(_one_text(front, "description").split())
-    clean = document.HIDDEN.sub("", given)
+    given = _one_text(front, "description")
+    clean = " ".join(visible(given).split())
     if not clean:
         why = "; ".join(["it has no description: say in a line what it is for and when to read it", *notes])
         raise SkillError(why)
-    if clean != given:
-        notes.append(f"{len(given) - len(clean)} invisible characters in its description are left out")
+    if unseen := hidden(given):
+        notes.append(f"left out of its description: {', '.join(unseen)}")
     if len(clean) > LONGEST_DESCRIPTION:
         notes.append(f"its description of {len(clean)} characters is cut after {LONGEST_DESCRIPTION}")
     return clean[:LONGEST_DESCRIPTION].rstrip()
 
 
 def _triggers(front: dict[str, Any], notes: list[str]) -> Iterator[str]:
-    given = _names(front.get("triggers"), "triggers")
+    given = _list(front, "triggers", notes)
     if len(given) > MOST_TRIGGERS:
         notes.append(f"of its {len(given)} triggers the first {MOST_TRIGGERS} are used")
     for trigger in given[:MOST_TRIGGERS]:
         if len(trigger) <= LONGEST_TRIGGER and any(char.isalnum() for char in trigger):
-            yield " ".join(trigger.split())
+            yield trigger
         else:
             notes.append(f"its trigger {trigger[:80]!r} is left out: it takes words, at most {LONGEST_TRIGGER} letters")
 
 
-def _needs(front: dict[str, Any], notes: list[str]) -> Needs:
+def _model(front: dict[str, Any], notes: list[str]) -> str:
+    given = front.get("model") or "inherit"
+    name = _worded(given)
+    if name == "inherit":
+        return ""
+    if name != given or name in _FOREIGN_MODELS:
+        notes.append(f"its model {name!r} is no model's name here, and is not used")
+        return ""
+    return name
+
+
+def _needs(blocks: Sequence[dict[str, Any]]) -> Needs:
     """Gather every need; an unknown one is kept in words, since to list a skill that lacks something would be wrong."""
     found: dict[str, list[str]] = {field: [] for field in Needs._fields}
-    for block in _blocks(front, notes):
+    for block in blocks:
         requires = block.get("requires") or {}
-        if not isinstance(requires, dict):
-            names = ", ".join(_names(requires, "requires"))
-            raise SkillError(f"requires: say what {names} is: tools, programs, devices, parts or environment")
-        for key, value in [*requires.items(), ("os", block.get("os"))]:
-            _gather(found, key, value)
+        if isinstance(requires, dict):
+            for key, value in requires.items():
+                _gather(found, key, value)
+        else:
+            found["others"].append(f"{_worded(requires)} ({_KINDS})")
+        _gather(found, "os", block.get("os"))
     for device in found["devices"]:
         if any(not way.startswith("/dev/") or ".." in way or "**" in way for way in device.split("|")):
             raise SkillError(f"requires: the device {device!r} is not a path below /dev, such as /dev/i2c-*")
@@ -134,27 +193,46 @@ def _blocks(front: dict[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]
         yield from (block for name, block in metadata.items() if name != "requires" and isinstance(block, dict))
 
 
-def _gather(found: dict[str, list[str]], key: str, value: object) -> None:
-    names = _names(value, f"requires: {key}")
-    if key in _NEEDS:
-        found[_NEEDS[key]] += names
+def _gather(found: dict[str, list[str]], key: str, value: Any) -> None:
+    """Add a need to those of its kind. Of a mapping the keys are the names, and its values are for people."""
+    names = _names(list(value) if isinstance(value, dict) else value, f"requires: {key}")
+    if names is None:
+        found["others"].append(f"{key} {_worded(value)}, which means nothing here")
+    elif key in _NEEDS:
+        found[_NEEDS[key]] += [name.casefold() for name in names] if key == "os" else names
     elif key == "anyBins" and names:
         found["programs"].append("|".join(names))
-    elif names:
+    else:
         found["others"] += [f"{key} {name}, which means nothing here" for name in names]
 
 
-def _names(value: Any, where: str) -> list[str]:
-    """Read names from a text with commas, or from a list; a list in it is one of these."""
+def _list(front: dict[str, Any], key: str, notes: list[str]) -> list[str]:
+    """Read the names behind a key; what is no list of names gives none."""
+    names = _names(front.get(key), key)
+    if names is None:
+        notes.append(f"its {key} are not a list of names, and are not used")
+    return names or []
+
+
+def _names(value: Any, where: str) -> list[str] | None:
+    """Read names from a text with commas, or from a list; a list in it is one of these. None: it is something else."""
     names = []
+    if isinstance(value, dict):
+        return None
     for row in value.split(",") if isinstance(value, str) else value or []:
         choices = row.split("|") if isinstance(row, str) else row
-        if isinstance(value, dict) or not isinstance(choices, list) or not all(isinstance(c, str) for c in choices):
-            raise SkillError(f"{where} has to be a name or a list of names")
-        names.append("|".join(choice.strip() for choice in choices if choice.strip()))
-    if hidden := next((name for name in names if document.HIDDEN.search(name) or "\n" in name), ""):
-        raise SkillError(f"{where}: {hidden[:80]!a} holds characters that cannot be seen")
+        if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+            return None
+        names.append("|".join(" ".join(choice.split()) for choice in choices if choice.strip()))
+    if unseen := next((name for name in names if seen(name) != name), ""):
+        raise SkillError(f"{where}: {unseen[:80]!a} holds characters that cannot be seen")
     return [name for name in names if name]
+
+
+def _worded(value: Any) -> str:
+    """Show what somebody wrote in a line."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(seen(text).split())[:80]
 
 
 def _one_text(front: dict[str, Any], key: str) -> str:

@@ -2,12 +2,13 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from picoclaw.disk import explain
 from picoclaw.errors import SkillError
+from picoclaw.markdown import seen
 from picoclaw.schema import nearest
 from picoclaw.skills import document, parsed
 from picoclaw.skills.skill import Broken, Skill
@@ -18,6 +19,7 @@ LARGEST_FILE = 262_144
 MOST_SKILLS = 150
 MOST_FOLDERS = 500
 
+_MISSPELT = ("skill.md", "Skill.md", "SKILL.MD", "SKILLS.md")
 _TWINS = str.maketrans("01i", "oll", "_-")
 
 
@@ -36,9 +38,10 @@ def tiers(workspace: Path, home: Path, user: Path, built_in: Path) -> list[tuple
 
 def examine(folder: Path) -> Skill:
     """Read the skill in a folder; its tier is ''. Raises SkillError, and OSError when the disk does not give it."""
+    text = _text(folder / FILE)
     from picoclaw.skills import fields
 
-    return fields.skill(_text(folder / FILE), folder)
+    return fields.skill(text, folder)
 
 
 def _text(path: Path) -> str:
@@ -82,8 +85,7 @@ class Library:
         self.broken, self.shadowed, self.notes = search.broken, search.shadowed, search.notes
         order = {tier: i for i, (tier, _) in enumerate(self._tiers, 1)} | {BUILT_IN: 0}
         trusted = sorted(search.skills.values(), key=lambda skill: (order[skill.tier], skill.name))
-        found = [_remarked(skill, trusted[:i], self.shadowed) for i, skill in enumerate(trusted)]
-        self.skills = {skill.name: skill for skill in sorted(found)}
+        self.skills = {skill.name: skill for skill in sorted(_remarked(trusted, self.shadowed))}
 
     def text(self, name: str) -> str:
         """Return what a model reads of a skill, as the file is now. Raises SkillError."""
@@ -98,19 +100,17 @@ class Library:
             raise SkillError(f"the skill {name} cannot be read: {folder / FILE}: {explain(error)}") from None
 
 
-def _remarked(skill: Skill, trusted: Sequence[Skill], shadowed: Sequence[Skill]) -> Skill:
-    """Add to a skill's notes what it hides, and which of the more trusted ones it could be taken for."""
-    notes = [
-        f"it is used instead of the {other.tier} skill of this name, in {other.folder}"
-        for other in shadowed
-        if other.name == skill.name
-    ]
-    notes += [
-        f"its name looks like that of the {other.tier} skill {other.name}"
-        for other in trusted
-        if _outline(other.name) == _outline(skill.name)
-    ]
-    return skill._replace(notes=(*skill.notes, *notes)) if notes else skill
+def _remarked(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterator[Skill]:
+    """Note of skills, the most trusted first, what each hides, and for which before it one could take it."""
+    hides: dict[str, list[str]] = {}
+    for other in shadowed:
+        note = f"it is used instead of the {other.tier} skill of this name, in {other.folder}"
+        hides.setdefault(other.name, []).append(note)
+    seen: dict[str, Skill] = {}
+    for skill in trusted:
+        first = seen.setdefault(_outline(skill.name), skill)
+        alike = [] if first is skill else [f"its name looks like that of the {first.tier} skill {first.name}"]
+        yield skill._replace(notes=(*skill.notes, *hides.get(skill.name, ()), *alike))
 
 
 def _outline(name: str) -> str:
@@ -153,14 +153,14 @@ class _Search:
         except SkillError as error:
             found = str(error)
         except FileNotFoundError:
-            if not linked:
-                return
-            found = f"there is no {FILE} behind its symbolic link"
+            found = _missing(folder, linked=linked)
         except OSError as error:
             found = f"{FILE} cannot be read: {explain(error)}"
+        if not found:
+            return
         self.looked += 1
         if isinstance(found, str):
-            self.broken.append(Broken(folder, tier, found))
+            self.broken.append(Broken(folder.with_name(_escaped(folder.name)), tier, found))
             return
         skill = found._replace(folder=folder, tier=tier)
         if self.skills.setdefault(skill.name, skill) is not skill:
@@ -174,11 +174,13 @@ class _Search:
             if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
                 raise SkillError(f"it is a symbolic link that leads out of {root}")
             about = file.stat()
+        if _escaped(folder.name) != folder.name:
+            raise SkillError("the name of its folder holds characters that cannot be seen; give it another")
         stamp = about.st_mtime_ns, about.st_size, about.st_ino
         known = self.before.get(str(file))
         if known is None or known[0] != stamp:
-            self.read = True
             known = stamp, _examined(folder)
+            self.read = True  # not before: what the disk refuses is not kept, and asked for again
         self.known[str(file)] = known
         return known[1]
 
@@ -188,6 +190,19 @@ def _examined(folder: Path) -> Skill | str:
         return examine(folder)
     except SkillError as error:
         return str(error)
+
+
+def _missing(folder: Path, *, linked: bool) -> str:
+    """Say what is in a skill's place where there is none; '' when it is not meant for one."""
+    if linked:
+        return f"there is no {FILE} behind its symbolic link"
+    misspelt = next((name for name in _MISSPELT if (folder / name).is_file()), "")
+    return misspelt and f"its {misspelt} has to be called {FILE}"
+
+
+def _escaped(name: str) -> str:
+    """Write a folder's name so that nothing in it is hidden and none of it drives a terminal."""
+    return name if name.isprintable() and seen(name) == name else ascii(name)[1:-1]
 
 
 def _folders(root: Path) -> Iterator[tuple[str, bool]]:

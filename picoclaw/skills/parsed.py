@@ -17,7 +17,7 @@ Stamp = tuple[int, int, int]
 Known = tuple[Stamp, Skill | str]
 """What a file of that stamp held: a skill, or the problem with it."""
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 def load(path: Path) -> dict[str, Known]:
@@ -54,7 +54,7 @@ def _packed(found: Skill | str) -> Any:
 def _unpacked(record: Any) -> Skill | str:
     if isinstance(record, str):
         return record
-    name, description, triggers, needs, tools, model, notes = record
+    name, description, triggers, needs, tools, model, notes, keywords, listed = record
     tools_, programs, *rest = needs
     alternatives = tuple(tuple(names) for names in programs)
     return Skill(
@@ -67,4 +67,6 @@ def _unpacked(record: Any) -> Skill | str:
         tools=tuple(tools),
         model=model,
         notes=tuple(notes),
+        keywords=keywords,
+        listed=listed,
     )

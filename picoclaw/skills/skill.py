@@ -24,7 +24,8 @@ class Skill(NamedTuple):
     """A skill that can be read.
 
     `name` is its handle and unique among those in use, `tier` where it was found. A turn that one of its `triggers`
-    brought it into is offered only its `tools`, and goes to its `model`. `notes` are remarks for people.
+    brought it into is offered only its `tools`, and goes to its `model`. `notes` are remarks for people. `keywords` are
+    the words that its text begins with, for the search alone. One that is not `listed` comes by its triggers only.
     """
 
     name: str
@@ -36,6 +37,8 @@ class Skill(NamedTuple):
     tools: tuple[str, ...] = ()
     model: str = ""
     notes: tuple[str, ...] = ()
+    keywords: str = ""
+    listed: bool = True
 
 
 class Broken(NamedTuple):

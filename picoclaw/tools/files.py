@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import islice
@@ -12,8 +12,10 @@ from typing import Annotated, Any, BinaryIO
 from picoclaw.disk import append, explain, make_folder, write_atomic
 from picoclaw.errors import ToolError
 from picoclaw.schema import Span
-from picoclaw.skills.library import Library
+from picoclaw.skills.library import FILE, Library
+from picoclaw.tools.skills import standing
 from picoclaw.tools.toolset import Effect, tool
+from picoclaw.workspace.seeds import MEETING
 
 _LONGEST_LINE = 2000
 _LARGEST_EDIT = 4_000_000
@@ -30,25 +32,36 @@ class Files:
         extra: Sequence[str] = (),
         *,
         library: Library | None = None,
-        instructions: Sequence[Path] = (),
+        instructions: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
         """Relative paths start at `workspace`.
 
-        The files of a skill of the `library` are read as `skills/NAME/FILE` wherever they lie; what is in a folder of
-        `instructions` is told to later turns, and only written with a person's yes.
+        The files of a skill of the `library` are read as `skills/NAME/FILE` wherever they lie. `instructions` names the
+        files, and folders of files, that are told to later turns just now: they are only written with a person's yes.
         """
         self._workspace = workspace.resolve()
         self._roots = (self._workspace, *(Path(folder).expanduser().resolve() for folder in extra))
         self._library = library or Library(())
         self._instructions = instructions
 
-    def _effect(self, arguments: Mapping[str, Any]) -> Effect:
-        try:
-            target = (self._workspace / arguments["path"]).resolve()
-            instructs = any(target.is_relative_to(folder.resolve()) for folder in self._instructions)
-        except (OSError, ValueError, RuntimeError):  # the call itself will say what is wrong with the path
-            return "write"
-        return "instruct" if instructs else "write"
+    def _effect(self, path: str) -> Effect:
+        target = self._inside(path)
+        told = any(target.is_relative_to(os.path.realpath(place)) for place in self._instructions())
+        return "instruct" if told else "write"
+
+    def _writing(self, arguments: Mapping[str, Any]) -> Effect:
+        target = self._new(arguments["path"], overwrite=arguments["overwrite"])
+        # an empty page ends the first meeting, and tells nobody anything
+        ends = target == self._workspace / MEETING and not arguments["content"].strip()
+        return "write" if ends else self._effect(arguments["path"])
+
+    def _editing(self, arguments: Mapping[str, Any]) -> Effect:
+        self._found(arguments["path"], arguments["old_text"])
+        return self._effect(arguments["path"])
+
+    def _appending(self, arguments: Mapping[str, Any]) -> Effect:
+        self._own(arguments["path"])
+        return self._effect(arguments["path"])
 
     @tool(effect="read")
     def read_file(
@@ -59,7 +72,7 @@ class Files:
     ) -> str:
         """Read a text file as numbered lines."""
         found = self._regular(path, self._readable(path))
-        with _explained(path), self._opened(found) as file:
+        with _explained(path), self._opened(path, found) as file:
             if b"\0" in file.read(4096):
                 raise ToolError(f"{path} is binary; only text can be read")
             file.seek(0)
@@ -71,41 +84,31 @@ class Files:
         last = start_line + len(lines) - 1
         return numbered + (f"\n[more follows: read on with start_line={last + 1}]" if more else "")
 
-    @tool(effect=_effect)
+    @tool(effect=_writing)
     def write_file(self, path: str, content: str, *, overwrite: bool = False) -> str:
         """Write a new file; an existing one only with overwrite."""
-        target = self._inside(path)
-        if self._exists(target, path) and not overwrite:
-            raise ToolError(f"{path} exists already; edit_file changes a part, overwrite=true replaces it all")
-        return f"wrote {path}: {self._put(target, path, content)} bytes"
+        target = self._new(path, overwrite=overwrite)
+        return f"wrote {path}: {self._put(target, path, content)} bytes{self._standing(target)}"
 
-    @tool(effect=_effect)
+    @tool(effect=_editing)
     def edit_file(self, path: str, old_text: str, new_text: str) -> str:
         """Replace text that occurs exactly once in a file."""
-        target = self._regular(path)
-        with _explained(path):
-            if target.stat().st_size > _LARGEST_EDIT:
-                raise ToolError(f"{path} is larger than {_LARGEST_EDIT} bytes; it cannot be edited whole")
-            before = _decoded(target.read_bytes(), path)
-        count = _count(before, old_text)
-        if count != 1:
-            hint = "read the file and copy the text exactly" if count == 0 else "take in more of the lines around it"
-            raise ToolError(f"old_text occurs {count} times in {path}, not once; {hint}")
-        self._put(target, path, before.replace(old_text, new_text))
-        line = before[: before.index(old_text)].count("\n") + 1
-        return f"edited {path} at line {line}"
+        target, before, after = self._found(path, old_text)
+        self._put(target, path, before + new_text + after)
+        line = before.count("\n") + 1
+        return f"edited {path} at line {line}{self._standing(target)}"
 
-    @tool(effect=_effect)
+    @tool(effect=_appending)
     def append_file(self, path: str, content: str) -> str:
         """Add text to the end of a file, on a line of its own."""
-        target = self._inside(path)
+        target = self._own(path)
         if not self._exists(target, path):
-            return f"wrote {path}: {self._put(target, path, content)} bytes"
+            return f"wrote {path}: {self._put(target, path, content)} bytes{self._standing(target)}"
         target = self._regular(path)
         data = content.encode("utf-8", "replace")
         with _explained(path):
             append(target, _missing_newline(target) + data)
-        return f"added {len(data)} bytes to {path}"
+        return f"added {len(data)} bytes to {path}{self._standing(target)}"
 
     @tool(effect="read")
     def list_dir(self, path: str = ".") -> str:
@@ -130,20 +133,66 @@ class Files:
 
     def _readable(self, path: str) -> Path:
         """Resolve a path that is only read: a skill's files are readable wherever the skill lies."""
-        skills = self._library.skills
-        top, name, *rest = (*Path(path).parts, "", "")
-        wanted = skills[name].folder.joinpath(*rest) if top == "skills" and name in skills else Path(path)
-        if wanted.is_absolute() and "\0" not in path:
-            with _explained(path):
-                found = wanted.resolve()
-                if any(found.is_relative_to(skill.folder.resolve()) for skill in skills.values()):
-                    return found
+        skills, (top, name, *rest) = self._library.skills, (*Path(path).parts, "", "")
+        named = top == "skills" and name in skills
+        if "\0" in path or not (named or Path(path).is_absolute()):
+            return self._inside(path)
+        with _explained(path):
+            found = (skills[name].folder.joinpath(*rest) if named else Path(path)).resolve()
+            near = [skills[name]] if named else skills.values()
+            if any(found.is_relative_to(skill.folder.resolve()) for skill in near):
+                return found
         return self._inside(path)
 
-    def _opened(self, found: Path) -> BinaryIO:
+    def _opened(self, path: str, found: Path) -> BinaryIO:
         """Open a file; a skill's instructions as a triggered turn has them, without what only people are to see."""
-        skill = next((s for s in self._library.skills.values() if (s.folder / "SKILL.md").resolve() == found), None)
-        return BytesIO(self._library.text(skill.name).encode()) if skill else found.open("rb")
+        if found.name == f"{FILE}.bak":
+            raise ToolError(f"{path} is kept for the owner; {FILE} beside it is what counts")
+        if FILE in {Path(path).name, found.name}:
+            for skill in self._library.skills.values():
+                if (skill.folder / FILE).resolve() == found:
+                    return BytesIO(self._library.text(skill.name).encode())
+        return found.open("rb")
+
+    def _new(self, path: str, *, overwrite: bool) -> Path:
+        target = self._inside(path)
+        if self._exists(target, path) and not overwrite:
+            raise ToolError(f"{path} exists already; edit_file changes a part, overwrite=true replaces it all")
+        return target
+
+    def _own(self, path: str) -> Path:
+        """Resolve a path that is changed; a skill that is only read there is not copied piece by piece."""
+        target = self._inside(path)
+        if not self._exists(target, path):
+            shared = self._readable(path)
+            if shared != target and self._exists(shared, path):
+                raise ToolError(
+                    f"{path} lies in {shared.parent} and is only read; skill_create writes a skill of yours"
+                )
+        return target
+
+    def _found(self, path: str, old_text: str) -> tuple[Path, str, str]:
+        """Find the one place of a text; returns the file, and what is before and behind it."""
+        self._own(path)
+        target = self._regular(path)
+        with _explained(path):
+            if target.stat().st_size > _LARGEST_EDIT:
+                raise ToolError(f"{path} is larger than {_LARGEST_EDIT} bytes; it cannot be edited whole")
+            text = _decoded(target.read_bytes(), path)
+        count = _count(text, old_text)
+        if count != 1:
+            hint = "read the file and copy the text exactly" if count == 0 else "take in more of the lines around it"
+            raise ToolError(f"old_text occurs {count} times in {path}, not once; {hint}")
+        before, _, after = text.partition(old_text)
+        return target, before, after
+
+    def _standing(self, target: Path) -> str:
+        """What a skill is now that its file was written; nothing for any other file."""
+        if target.name != FILE:
+            return ""
+        self._library.look()
+        said = standing(self._library, target)
+        return f"; {said}" if said else ""
 
     def _regular(self, path: str, found: Path | None = None) -> Path:
         found = found or self._inside(path)

@@ -1,10 +1,12 @@
 """The `first_run` tool: notes what the owner tells of themself at the first meeting, and ends it.
 
 A result ends with the next open question, in the form `Label: what is asked?`, so that a small model, or none, can
-simply say it; the label is that of the field, here and in USER.md.
+simply say it; the label is that of the field, here and in USER.md. Where nothing is open, in a meeting that was brought
+back, it says what is known; such a meeting ends when it is done.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Annotated, Any
 
 from picoclaw.disk import explain, sync_folder, write_atomic
 from picoclaw.errors import ToolError
+from picoclaw.markdown import seen
+from picoclaw.markdown.comments import gone
 from picoclaw.schedule import zone_named
 from picoclaw.tools.toolset import Effect, tool
 from picoclaw.workspace.seeds import first_meeting
@@ -23,6 +27,7 @@ QUESTIONS = {
     "Wired": "which parts are connected to this board?",
 }
 _BEGIN = 'A few questions; "skip" leaves one out, "done" ends them.'
+_CHANGED = 'Is any of that different now? Say so, as in "call me Ada" or "I live in Berlin"; "done" ends this.'
 _OVER = "The first meeting is over, and BOOTSTRAP.md is gone; what was noted is in USER.md."
 
 _LONGEST = 200
@@ -31,7 +36,6 @@ _SKIPPED = {"skip", "skipped", "-"}
 _NOT_SAID = {"", "none", "null", "n/a", "unknown"}
 """What small models put where they know nothing."""
 
-_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _JOINERS = "\u200c\u200d"  # parts of words in Persian, and of emoji
 
 
@@ -78,13 +82,12 @@ class FirstRun:
         noted = [f"{label} {'left out' if text == '-' else text}" for label, text in new.items()]
         noted += [f"my name is {text}" for text in agent.values()]
         lines = [f"Noted: {'; '.join(noted)}."] if noted else []
-        known = {label for label in QUESTIONS if label in new or _value(page, label)}
-        asked = next((label for label in QUESTIONS if label not in known), "")
-        return "\n".join([*lines, *remarks, *self._next(asked, begun=bool(noted), done=done)])
+        known = {label: _value(page, label) for label in QUESTIONS}
+        if done or ("" in known.values() and all({**known, **new}.values())):
+            return "\n".join([*lines, *remarks, *self._end()])
+        return "\n".join([*lines, *remarks, *_next({**known, **new}, begun=bool(noted))])
 
-    def _next(self, asked: str, *, begun: bool, done: bool) -> list[str]:
-        if asked and not done:
-            return [*([] if begun else [_BEGIN]), f"{asked}: {QUESTIONS[asked]}"]
+    def _end(self) -> list[str]:
         (self._workspace / "BOOTSTRAP.md").unlink(missing_ok=True)
         sync_folder(self._workspace)
         return [_OVER]
@@ -129,6 +132,16 @@ class FirstRun:
         return path
 
 
+def _next(known: Mapping[str, str], *, begun: bool) -> list[str]:
+    """The next open question; before the first of them, or where there is none, what is known already."""
+    said = "; ".join(f"{label} {text}" for label, text in known.items() if text not in {"", "-"})
+    facts = f"Known: {said or 'nothing, as you wished'}."
+    asked = next((label for label, text in known.items() if not text), "")
+    if not asked:
+        return [facts, _CHANGED]
+    return [*([] if begun else [*([facts] if said else []), _BEGIN]), f"{asked}: {QUESTIONS[asked]}"]
+
+
 def with_field(page: bytes, label: str, text: str) -> bytes:
     """Set the line `- Label: text` of a page, or add it at the end; every other byte stays as it is."""
     if found := _field(page, label):
@@ -139,23 +152,29 @@ def with_field(page: bytes, label: str, text: str) -> bytes:
     return page + gap + f"- {label}: {text}".encode() + newline
 
 
-def _value(page: bytes, label: str) -> bytes:
+def _value(page: bytes, label: str) -> str:
     found = _field(page, label)
-    return found[2].strip() if found else b""
+    return found[2].strip().decode(errors="replace") if found else ""
 
 
 def _field(page: bytes, label: str) -> re.Match[bytes] | None:
     """The first line of a field that is not within a comment, up to a comment behind it."""
-    head = rb"[ \t]*[-*+][ \t]+(?:\*\*)?%s(?:\*\*)?[ \t]*:(?:\*\*)?" % re.escape(label.encode())
-    lines = re.finditer(rb"^(%s)((?:(?!<!--)[^\r\n])*)" % head, page, re.IGNORECASE | re.MULTILINE)
-    hidden = [comment.span() for comment in _COMMENT.finditer(page)]
-    return next((line for line in lines if not any(a < line.start() < b for a, b in hidden)), None)
+    head = rb"[ \t]*+[-*+][ \t]++(?:\*\*)?%s(?:\*\*)?[ \t]*+:(?:\*\*)?" % re.escape(label.encode())
+    lines = re.finditer(rb"^(%s)((?:(?!<!--)[^\r\n])*+)" % head, page, re.IGNORECASE | re.MULTILINE)
+    plain = page.replace(b"\r\n", b" \n").decode("latin-1")  # a character a byte
+    hidden = gone(plain, trusting=True)
+    behind = [comment.start for comment in hidden]
+    for line in lines:
+        before = bisect_left(behind, line.start()) - 1
+        if before < 0 or hidden[before].end <= line.start():
+            return line
+    return None
 
 
 def _said(label: str, text: str) -> str:
     """What was said in one line: "-" for what is not wanted, "" for nothing."""
     text = "".join(c if c.isprintable() or c in _JOINERS else " " for c in text)
-    text = " ".join(re.sub("<!--|-->", " ", text).split())
+    text = " ".join(re.sub("<!--|-->", " ", seen(text)).split())
     if len(text) > _LONGEST:
         raise ToolError(f"{label} has {len(text)} characters; say it in {_LONGEST}; nothing was noted")
     if text.lower().strip(".") in _NOT_SAID:

@@ -1,7 +1,7 @@
 """The `cron` tool: reminders, told without any model when they are due."""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from picoclaw import schedule
@@ -51,9 +51,10 @@ class Reminders:
         if at_seconds and at:
             raise ToolError("give either at_seconds or at, not both")
         due = _moment(at_seconds, at, caller.now)
-        if due <= caller.now:
+        ahead_s = schedule.seconds_until(due, caller.now)
+        if ahead_s <= 0:
             raise ToolError(f"{due:%Y-%m-%d %H:%M} is in the past; it is {caller.now:%Y-%m-%d %H:%M} now")
-        if due > caller.now + schedule.LONGEST:
+        if ahead_s > _LONGEST_S:
             raise ToolError(f"{due:%Y-%m-%d %H:%M} is more than ten years ahead; choose an earlier time")
         number = self._jobs().add(caller.session, message, due)
         return (
@@ -69,15 +70,15 @@ class Reminders:
 
 def _moment(at_seconds: float, at: str, now: datetime) -> datetime:
     try:
-        return now + timedelta(seconds=at_seconds) if at_seconds else schedule.at(at, now)
+        return schedule.later(now, at_seconds) if at_seconds else schedule.at(at, now)
     except (ValueError, OverflowError) as error:
         raise ToolError(str(error)) from None
 
 
 def _when(due: datetime, now: datetime) -> str:
-    local = due.astimezone(now.tzinfo)
+    local, ahead_s = due.astimezone(now.tzinfo), schedule.seconds_until(due, now)
     shown = local.strftime("%H:%M") if local.date() == now.date() else local.strftime("%a %Y-%m-%d %H:%M")
-    return f"{shown} (in {schedule.duration((due - now).total_seconds())})" if due > now else f"{shown} (due)"
+    return f"{shown} (in {schedule.duration(ahead_s)})" if ahead_s > 0 else f"{shown} (due)"
 
 
 def _row(job: Job, now: datetime) -> str:

@@ -4,10 +4,11 @@ import contextlib
 import os
 import selectors
 import signal
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from picoclaw.errors import ToolError
 from picoclaw.schema import Span
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import subprocess
 
 _HEAD, _TAIL = 12_000, 4000
-_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TERM", "USER", "LOGNAME", "TMPDIR")
+_KEPT_VARIABLES = ("PATH", "HOME", "PICOCLAW_HOME", "LANG", "LC_ALL", "TZ", "TERM", "USER", "LOGNAME", "TMPDIR")
 _CHUNK = 65_536
 
 
@@ -27,19 +28,21 @@ class Shell:
     def __init__(self, workspace: Path, environment: Mapping[str, str]) -> None:
         """`environment` is ours; only its harmless, named variables are passed on."""
         self._workspace = workspace
-        self._environment = {k: environment[k] for k in _KEPT_VARIABLES if k in environment}
+        self._environment = passed_on(environment)
 
     @tool(effect="exec")
     def exec(self, command: str, timeout: Annotated[float, Span(0.1, 600), "seconds"] = 30) -> str:
         """Run a shell command in the workspace; shows its output and exit code."""
         if "\0" in command:
             raise ToolError("command holds a NUL character")
-        process = self._start(command)
         output = _Output()
-        try:
-            finished = _collect(process, output, time.monotonic() + timeout)
-        finally:
-            _end_group(process)
+        with _Signals() as signals:
+            process = self._start(command)
+            try:
+                signals.deliver()
+                finished = _collect(process, output, time.monotonic() + timeout)
+            finally:
+                _end_group(process)
         ending = (
             f"exit code {process.returncode}"
             if finished
@@ -62,6 +65,37 @@ class Shell:
             )
         except (OSError, ValueError) as error:
             raise ToolError(f"the shell could not be started: {error}") from None
+
+
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """Pick from our environment what a command has as its own."""
+    return {name: environment[name] for name in _KEPT_VARIABLES if name in environment}
+
+
+class _Signals:
+    """Holds back what would interrupt the start of a command, and leave it running without anybody who knows it."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._held: list[int] = []
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if callable(handler := signal.getsignal(number)):
+                    self._before[number] = handler
+                    signal.signal(number, lambda which, _: self._held.append(which))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Let them come again, and give those that came meanwhile."""
+        while self._before:
+            signal.signal(*self._before.popitem())
+        while self._held:
+            signal.raise_signal(self._held.pop())
 
 
 class _Output:

@@ -1,27 +1,35 @@
 """`skill_search`, `skill_create` and `skill_update`: written instructions that the model finds, and may write.
 
-What is written becomes an instruction of later turns, so that a person has to agree to the exact call.
+What is written becomes an instruction of later turns, so that a person has to agree to the exact call. A call that
+could not be done is refused before anybody is asked, and what the owner changes meanwhile is not overwritten.
 """
 
-import json
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from picoclaw.disk import create, explain, make_folder, write_atomic
-from picoclaw.errors import SkillError, ToolError
+from picoclaw.errors import ToolError
 from picoclaw.skills.choose import search
-from picoclaw.skills.document import HIDDEN
-from picoclaw.skills.library import FILE, LARGEST_FILE, Library
+from picoclaw.skills.library import FILE, Library
 from picoclaw.skills.skill import Here, Skill, unmet
-from picoclaw.tools.toolset import tool
+from picoclaw.tools import skill_text
+from picoclaw.tools.toolset import Effect, tool
 
 _OWN_TIER = "workspace"
-_LONGEST_DESCRIPTION = 1024
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
-_FRONT = re.compile(r"(\ufeff?---[ \t]*\r?\n.*?^---[ \t]*)(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_DESCRIPTION = re.compile(r"^description[ \t]*:.*\n(?:(?:[ \t]*\r?\n)*[ \t]+\S.*\n)*", re.MULTILINE)
+
+
+class _Plan(NamedTuple):
+    """What a call writes where, and what it found there; None when there was no file."""
+
+    folder: Path
+    target: Path
+    found: bytes | None
+    data: bytes
 
 
 class SkillTools:
@@ -32,6 +40,7 @@ class SkillTools:
         self._library = library
         self._here = here
         self._workspace = workspace
+        self._asked: _Plan | None = None
 
     @tool(effect="read")
     def skill_search(self, query: str) -> str:
@@ -43,9 +52,41 @@ class SkillTools:
         lines = (f"{skill.name}: {skill.description} (read skills/{skill.name}/{FILE})" for skill in found)
         return "\n".join(lines) or f"none of the {len(usable)} skills has any word of {query!r}"
 
-    @tool(effect="instruct")
-    def skill_create(self, name: str, description: str, text: str) -> str:
-        """Write a new skill, its SKILL.md."""
+    def _creating(self, arguments: Mapping[str, Any]) -> Effect:
+        self._asked = self._created(**arguments)
+        return "instruct"
+
+    @tool(effect=_creating)
+    def skill_create(self, name: str, description: str, text: str, triggers: str = "") -> str:
+        """Write a new skill."""
+        plan = self._unchanged(self._created(name, description, text, triggers))
+        with _explained(plan.folder.name):
+            make_folder(plan.target.parent)
+            if not create(plan.target, plan.data):
+                raise _overtaken(plan.folder.name)
+        return f"wrote {self._told(plan)}"
+
+    def _updating(self, arguments: Mapping[str, Any]) -> Effect:
+        self._asked = self._updated(**arguments)
+        return "instruct"
+
+    @tool(effect=_updating)
+    def skill_update(self, name: str, text: str, description: str = "", triggers: str = "") -> str:
+        """Rewrite a skill."""
+        plan = self._unchanged(self._updated(name, text, description, triggers))
+        with _explained(plan.folder.name):
+            mode = plan.target.stat().st_mode & 0o777
+            write_atomic(plan.target.with_name(f"{FILE}.bak"), plan.found or b"", mode)
+            write_atomic(plan.target, plan.data)
+        return f"rewrote {self._told(plan)}; {FILE}.bak holds what it was"
+
+    def _unchanged(self, plan: _Plan) -> _Plan:
+        """Return the plan if it is still the one that a person was asked about."""
+        if plan != self._asked:
+            raise _overtaken(plan.folder.name)
+        return plan
+
+    def _created(self, name: str, description: str, text: str, triggers: str) -> _Plan:
         if not _NAME.fullmatch(name):
             raise ToolError(
                 f"{name!r} cannot name a skill; use small letters, digits and hyphens, at most 64, such as water-tank"
@@ -54,35 +95,20 @@ class SkillTools:
         self._refuse_taken(name)
         folder = self._workspace / "skills" / name
         target = self._target(folder)
-        front = f"---\nname: {json.dumps(name)}\ndescription: {json.dumps(_line(description), ensure_ascii=False)}\n---"
-        data = _joined(front, text, "\n")
-        _read(data, folder)
         with _explained(name):
-            make_folder(target.parent)
-            made = create(target, data)
-        if not made:
-            raise ToolError(f"skills/{name}/{FILE} exists already; edit_file changes it")
-        return f"wrote skills/{name}/{FILE}: {len(data)} bytes; {self._seen(name, folder)}"
+            if target.exists():
+                raise ToolError(f"skills/{name}/{FILE} exists already; write_file with overwrite=true replaces it")
+        given = {"name": name, **skill_text.values(description or " ", triggers)}
+        return _Plan(folder, target, None, skill_text.created(given, text, folder))
 
-    @tool(effect="instruct")
-    def skill_update(self, name: str, text: str, description: str = "") -> str:
-        """Rewrite a skill."""
+    def _updated(self, name: str, text: str, description: str, triggers: str) -> _Plan:
         self._library.look()
         folder = self._own(name).folder
         target = self._target(folder)
         with _explained(name):
-            old = target.read_bytes()
-        front, newline = _front(old, folder)
-        if description:
-            front = _with_description(front, _line(description), newline)
-        data = _joined(front, text, newline)
-        if description and _read(data, folder).description != _line(description):
-            raise ToolError(
-                f"the description of {name} cannot be replaced; edit_file skills/{folder.name}/{FILE} changes it"
-            )
-        with _explained(name):
-            write_atomic(target, data)
-        return f"rewrote skills/{folder.name}/{FILE}: {len(data)} bytes; {self._seen(name, folder)}"
+            found = target.read_bytes()
+        data = skill_text.updated(found, skill_text.values(description, triggers), text, folder)
+        return _Plan(folder, target, found, data)
 
     def _refuse_taken(self, name: str) -> None:
         """A new skill neither replaces one nor hides one of those that the workspace does not hold."""
@@ -97,10 +123,12 @@ class SkillTools:
         found = self._library.skills.get(name)
         if found is not None and found.tier == _OWN_TIER:
             return found
+        folder = self._workspace / "skills" / name
+        if problem := next((broken.problem for broken in self._library.broken if broken.folder == folder), ""):
+            mended = f"write_file skills/{name}/{FILE} with overwrite=true replaces it"
+            raise ToolError(f"the skill {name} cannot be used: {problem}; {mended}")
         if found is not None:
             raise ToolError(f"{name} is a {found.tier} skill; copy it under another name with skill_create")
-        if problem := self._problem(self._workspace / "skills" / name):
-            raise ToolError(f"the skill {name} cannot be used: {problem}; edit_file skills/{name}/{FILE} mends it")
         raise ToolError(f"there is no skill {name!r}; skill_create adds one")
 
     def _target(self, folder: Path) -> Path:
@@ -116,63 +144,33 @@ class SkillTools:
             )
         return target
 
-    def _seen(self, name: str, folder: Path) -> str:
-        """Say what the next turn will make of the file, by looking as the next turn will."""
+    def _told(self, plan: _Plan) -> str:
         self._library.look()
-        skill = self._library.skills.get(name)
-        if skill is None:
-            return f"it cannot be used: {self._problem(folder) or '; '.join(self._library.notes)}"
-        missing = unmet(skill, self._here())
-        return "; ".join([f"not usable here: it {missing}" if missing else "usable from the next turn", *skill.notes])
-
-    def _problem(self, folder: Path) -> str:
-        return next((broken.problem for broken in self._library.broken if broken.folder == folder), "")
+        state = standing(self._library, plan.target, self._here())
+        state = state or f"it cannot be used: {'; '.join(self._library.notes)}"
+        return f"skills/{plan.folder.name}/{FILE}: {len(plan.data)} bytes; {state}"
 
 
-def _line(description: str) -> str:
-    """The description as one line that a person sees whole."""
-    line = " ".join(description.split())
-    if not 1 <= len(line) <= _LONGEST_DESCRIPTION:
-        raise ToolError(f"description has {len(line)} characters; say in 1 to {_LONGEST_DESCRIPTION} when to read it")
-    if HIDDEN.search(line):
-        raise ToolError("description holds invisible characters; leave them out")
-    return line
+def standing(library: Library, file: Path, here: Here | None = None) -> str:
+    """Say what the library made of a SKILL.md at its last look, and whether it can be used `here`."""
+    for skill in library.skills.values():
+        if _is(skill.folder, file):
+            missing = unmet(skill, here) if here else ""
+            usable = "usable from the next turn" if here else ""
+            return "; ".join(filter(None, [f"not usable here: it {missing}" if missing else usable, *skill.notes]))
+    for broken in library.broken:
+        if _is(broken.folder, file):
+            return f"it cannot be used: {broken.problem}"
+    hidden = next((skill for skill in library.shadowed if _is(skill.folder, file)), None)
+    return f"it is not used: the {library.skills[hidden.name].tier} skill {hidden.name} is" if hidden else ""
 
 
-def _joined(front: str, text: str, newline: str) -> bytes:
-    """The whole file, as long as a skill may be."""
-    if not text.strip() or "\0" in text:
-        raise ToolError("text is empty or holds a NUL character; a skill is its instructions")
-    if text.lstrip().partition("\n")[0].rstrip() == "---":
-        raise ToolError("text begins with front matter (---); leave it out, name and description are arguments")
-    data = f"{front}{newline}{newline}{text.strip()}\n".encode("utf-8", "replace")
-    if len(data) > LARGEST_FILE:
-        raise ToolError(f"the skill would have {len(data)} bytes, at most {LARGEST_FILE}: put a part into other files")
-    return data
+def _is(folder: Path, file: Path) -> bool:
+    return os.path.realpath(folder / FILE) == str(file)
 
 
-def _read(data: bytes, folder: Path) -> Skill:
-    """Read a skill that is not yet written, as it will be read then."""
-    from picoclaw.skills import fields
-
-    try:
-        return fields.skill(data.decode(), folder)
-    except SkillError as error:
-        raise ToolError(f"the skill would be of no use: {error}") from None
-
-
-def _front(data: bytes, folder: Path) -> tuple[str, str]:
-    """The front matter with its fences, and how it ends its lines."""
-    found = _FRONT.match(data.decode("utf-8", "replace"))
-    if found is None or "\r" in found[1].replace("\r\n", ""):
-        raise ToolError(f"its front matter cannot be kept; edit_file skills/{folder.name}/{FILE} changes the text")
-    return found[1], "\r\n" if "\r\n" in found[1] else "\n"
-
-
-def _with_description(front: str, description: str, newline: str) -> str:
-    """Put another description in place of the one that is there, and touch nothing else."""
-    described = f"description: {json.dumps(description, ensure_ascii=False)}{newline}"
-    return _DESCRIPTION.sub(lambda _: described, front, count=1)
+def _overtaken(name: str) -> ToolError:
+    return ToolError(f"skills/{name}/{FILE} was changed while the owner was asked; read it and try again")
 
 
 @contextmanager

@@ -30,6 +30,7 @@ class Tool(NamedTuple):
     effect: EffectOf
     function: Callable[..., str]
     wants_caller: bool
+    only_reads: bool = False
 
     def definition(self) -> dict[str, Any]:
         """Describe the tool to a model."""
@@ -41,7 +42,10 @@ class Tool(NamedTuple):
 
 
 def tool(effect: Effect | EffectMethod) -> Callable[[Method], Method]:
-    """Mark a method as a tool; `effect` feeds the guard, and may be a method that looks at the arguments."""
+    """Mark a method as a tool; `effect` feeds the guard, and may be a method that looks at the arguments.
+
+    Such a method raises ToolError for a call that could not be done, so that nobody is asked about it.
+    """
 
     def mark(method: Method) -> Method:
         method.__dict__["picoclaw_effect"] = effect
@@ -55,7 +59,8 @@ def tools_of(group: object) -> Iterable[Tool]:
     for name, method in vars(type(group)).items():
         effect = getattr(method, "picoclaw_effect", None)
         if effect is not None:
-            yield _tool(name, getattr(group, name), partial(effect, group) if callable(effect) else _always(effect))
+            found = _tool(name, getattr(group, name), partial(effect, group) if callable(effect) else _always(effect))
+            yield found._replace(only_reads=effect == "read")
 
 
 def _tool(name: str, function: Callable[..., str], effect: EffectOf) -> Tool:
@@ -104,6 +109,11 @@ class Toolset:
     def names(self) -> frozenset[str]:
         """The names of all tools, also of those that are only offered at times."""
         return frozenset(self._tools)
+
+    @property
+    def only_reading(self) -> tuple[str, ...]:
+        """The names of the tools that change nothing, whatever their arguments are."""
+        return tuple(t.name for t in self._tools.values() if t.only_reads)
 
     def definitions(self, offered: Collection[str] | None = None) -> tuple[dict[str, Any], ...]:
         """Describe the tools that are offered, None for all, always in the same order."""

@@ -12,7 +12,7 @@ from picoclaw.workspace.prompts import Prompts
 from picoclaw.workspace.reading import raw
 from picoclaw.workspace.seeds import MEETING, SEEDS, Seeds, Sown, first_meeting
 
-__all__ = ["MACHINE_OUTPUTS", "Prompts", "examine", "intent_tables", "newer", "outputs_file", "prepare"]
+__all__ = ["MACHINE_OUTPUTS", "Prompts", "examine", "intent_tables", "keep", "newer", "outputs_file", "prepare"]
 
 MACHINE_OUTPUTS = Path("/etc/picoclaw/outputs.toml")
 """Wins entirely over the one in the home folder when it is there."""
@@ -69,24 +69,41 @@ def _seeds(home: Path, templates: Path | None) -> Seeds:
 
 def examine(home: Path, templates: Path | None = None) -> Iterator[tuple[str, str]]:
     """Say what the owner should know of the workspace, and what mends it; nothing is made or changed."""
-    seeds, pages = _seeds(home, templates), Pages(home, templates)
+    seeds, pages, prompts = _seeds(home, templates), Pages(home, templates), Prompts(home / "workspace")
     pages.pages((*PAGES, "HEARTBEAT.md", MEETING))
     yield from ((problem, "until then no model is shown it") for problem in pages.problems)
     try:
-        if waiting := seeds.waiting():
-            yield f"not made yet, so that the shipped text serves: {', '.join(waiting)}", "picoclaw init"
+        if missing := seeds.missing():
+            yield f"not made yet, so that the shipped text serves: {', '.join(missing)}", "picoclaw init"
         if changed := seeds.changed():
-            yield f"picoclaw has a newer text for {', '.join(changed)}", "picoclaw init --diff"
-        for path in Prompts(home / "workspace").unknown():
-            yield f"{path} is read by nobody: no template has that name", "rename or remove it"
+            yield (
+                f"picoclaw's text has changed for {', '.join(changed)}",
+                "picoclaw init --diff, or picoclaw init --keep",
+            )
+        unknown = prompts.unknown()
+        for path in prompts.overridden():
+            if path in unknown:
+                yield f"{path} is read by nobody: no template has that name", "rename or remove it"
+            else:
+                prompts.get(path.stem)
+        yield from ((problem, "") for problem in prompts.problems)
     except ConfigError as error:
         yield str(error), ""
 
 
 def newer(home: Path, templates: Path | None = None) -> bytes:
-    """Show what makes the newer templates out of the owner's pages, for `patch -p0`; raises ConfigError."""
+    """Show what is new in the templates of the owner's pages, for `patch -p0`; raises ConfigError."""
     seeds = _seeds(home, templates)
     return b"".join(seeds.diff(name) for name in seeds.changed())
+
+
+def keep(home: Path, templates: Path | None = None) -> list[str]:
+    """Leave the owner's pages as they are, and offer no more what is new now; returns which. Raises ConfigError."""
+    seeds = _seeds(home, templates)
+    changed = seeds.changed()
+    if problem := seeds.settle(changed).problem:
+        raise ConfigError(problem)
+    return changed
 
 
 def intent_tables(home: Path) -> dict[str, dict[str, Any]]:

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
+from picoclaw.markdown import visible
 from picoclaw.prompt import Page
 from picoclaw.resources import shipped
-from picoclaw.workspace.reading import Texts, uncommented
-from picoclaw.workspace.seeds import SEEDS, Seeds
+from picoclaw.workspace.reading import Texts
+from picoclaw.workspace.seeds import LARGEST, MEETING, SEEDS, Seeds, open_meeting
 
 PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.md")
 """What is shown in every turn, in this order; HEARTBEAT.md is for those who ask for it."""
 
-LARGEST = 10_000_000
 LONGEST_VALUE = 200
 
 _PLACES = {"MEMORY.md": ("memory/MEMORY.md", "MEMORY.md")}
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:\s|$)")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
-_FIELD = re.compile(r"[-*+] +(?:\*\*)?([^:*\n]{1,60}?) *(?:\*\*)?:(?:\*\*)?(.*)")
+_FIELD = re.compile(r"[-*+] ++(?:\*\*)?+([^:*\n]{1,60}+)(?:\*\*)?:(?:\*\*)?(.*)")
 _UNSAID = {"", "-"}
 _TEXT = 99
 
@@ -31,6 +31,7 @@ class Pages:
     def __init__(self, home: Path, templates: Path | None = None) -> None:
         """Reads nothing yet. `templates` are seeds other than the shipped ones."""
         workspace, source = home / "workspace", templates or shipped("templates") / "workspace"
+        self._home, self._source = home, source
         self._seeds = Seeds(home, source)
         self._own = Texts(workspace, LARGEST, workspace, cleaned)
         self._templates = Texts(source, LARGEST, clean=cleaned)
@@ -49,6 +50,15 @@ class Pages:
         """
         places = [place for name in names for place in _PLACES.get(name, (name,))]
         return [Page(place, text) for place in places if (text := self._text(place))]
+
+    def meeting(self, *, tidy: bool = True) -> str:
+        """Return what the first meeting is held by, '' when it is over. `tidy` deletes a page that ends it."""
+        self._problems.pop(MEETING, None)
+        try:
+            return open_meeting(self._home, tidy=tidy, templates=self._source)
+        except ConfigError as error:
+            self._problems[MEETING] = str(error)
+            return ""
 
     def _text(self, name: str) -> str:
         self._problems.pop(name, None)
@@ -69,13 +79,13 @@ def fields(text: str) -> dict[str, str]:
         match = _FIELD.fullmatch(line.strip())
         value = " ".join(match[2].split()) if match else ""
         if match and value not in _UNSAID:
-            found.setdefault(match[1], value[:LONGEST_VALUE])
+            found.setdefault(match[1].rstrip(), value[:LONGEST_VALUE])
     return found
 
 
 def cleaned(text: str) -> str:
     """Leave out comments, fields that are empty or '-', headings with nothing under them, and blank lines in a row."""
-    lines = uncommented(text).split("\n")
+    lines = visible(text, trusting=True).split("\n")
     kept: list[str] = []
     below = _Line(0, 0)
     for line, in_code in zip(reversed(lines), reversed(_code(lines)), strict=True):

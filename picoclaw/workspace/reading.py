@@ -137,15 +137,3 @@ def _without_waiting(path: str, flags: int) -> int:
 
 def _unreadable(path: Path, why: str) -> ConfigError:
     return ConfigError(f"{path} cannot be read: {why}")
-
-
-def uncommented(text: str) -> str:
-    """Leave out HTML comments, with their line if they fill it; what follows one that is never closed stays."""
-    kept, at = [], 0
-    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start + 2)) >= 0:
-        kept.append(text[at:start])
-        at = end + 3
-        if text.startswith("\n", at) and (start == 0 or text[start - 1] == "\n"):
-            at += 1
-    kept.append(text[at:])
-    return "".join(kept)

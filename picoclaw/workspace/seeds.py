@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,15 +11,19 @@ from typing import NamedTuple
 
 from picoclaw.disk import create, explain, make_folder, sync_folder, write_atomic
 from picoclaw.errors import ConfigError
+from picoclaw.markdown import visible
 from picoclaw.resources import shipped
-from picoclaw.workspace.reading import WHOLE, raw, text, uncommented
+from picoclaw.workspace.news import difference, merged
+from picoclaw.workspace.reading import WHOLE, raw, text
 
 SEEDS = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md", "memory/MEMORY.md")
 MEETING = "BOOTSTRAP.md"
 """What the first meeting is held by; where it was, it never comes back by itself."""
 
-LONGEST_MEETING = 64_000
-_NO_END = b"\n\\ No newline at end of file\n"
+LARGEST = 10_000_000
+"""Bytes of a page; of one that is larger nothing is read."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Sown(NamedTuple):
@@ -32,8 +37,8 @@ class Sown(NamedTuple):
 class Seeds:
     """The seeds of one home, from one folder of templates.
 
-    `seeds.json` in the home keeps the SHA-256 of the template that each page was seeded from: what it names is not
-    seeded again, and a template that has changed since is offered.
+    `seeds.json` in the home keeps, by the name of the page, the template that its owner knows: what it names is not
+    seeded again, and what a newer template has more or less is offered.
     """
 
     home: Path
@@ -43,6 +48,10 @@ class Seeds:
         """Name the pages that were never seeded; raises ConfigError when that cannot be known."""
         known = self._known()
         return [name for name in SEEDS if name not in known]
+
+    def missing(self) -> list[str]:
+        """Name those that were never seeded and are not there; raises ConfigError."""
+        return [name for name in self.waiting() if not os.path.lexists(self._page(name))]
 
     def fresh(self) -> bool:
         """Tell whether nobody has used this home yet."""
@@ -59,31 +68,28 @@ class Seeds:
                 path = self._page(name)
                 if self._make(path, name):
                     made.append(path)
-                    after[name] = self._digest(name)
-                elif name not in known or self._own(name) == self._template(name):
-                    after[name] = self._digest(name)
+                    after[name] = self._template(name)
+                elif name not in known or self._is_settled(name, known[name]):
+                    after[name] = self._template(name)
         except OSError as error:
             problem = f"{path} cannot be made: {explain(error)}"
-        try:
-            if after != known:
-                write_atomic(self._list, json.dumps(after, indent=1).encode() + b"\n")
-        except OSError as error:
-            problem = problem or f"{self._list} cannot be written: {explain(error)}"
-        return Sown(made, problem)
+        listed, unlisted = self._keep(known, after)
+        return Sown([*made, *listed], problem or unlisted)
 
     def changed(self) -> list[str]:
-        """Name the owner's pages whose template is another than they were seeded from; raises ConfigError."""
+        """Name the owner's pages that lack something of a newer template; raises ConfigError."""
         known = self._known()
-        seeded = [name for name in (*SEEDS, MEETING) if known.get(name, self._digest(name)) != self._digest(name)]
-        return [name for name in seeded if self._own(name) not in {None, self._template(name)}]
+        return [name for name in (*SEEDS, MEETING) if name in known and self._is_settled(name, known[name]) is False]
 
     def diff(self, name: str) -> bytes:
-        """Show what makes the newest template out of the owner's page, as `patch -p0` in the workspace takes it."""
-        import difflib
+        """Show how a page would have what is new in its template, as `patch -p0` in the workspace takes it."""
+        own = self._own(name) or b""
+        return difference(name, own, self._merged(own, name, self._known()[name]))
 
-        pages = (_lines(self._own(name) or b""), _lines(self._template(name)))
-        shown = difflib.diff_bytes(difflib.unified_diff, *pages, name.encode(), name.encode())
-        return b"".join(line if line.endswith(b"\n") else line + _NO_END for line in shown)
+    def settle(self, names: Iterable[str]) -> Sown:
+        """Note that the owner knows the newest templates of these pages, and keeps the pages as they are."""
+        known = self._known()
+        return Sown(*self._keep(known, known | {name: self._template(name) for name in names}))
 
     @property
     def _list(self) -> Path:
@@ -92,13 +98,8 @@ class Seeds:
     def _page(self, name: str) -> Path:
         return self.home / "workspace" / name
 
-    def _template(self, name: str) -> bytes:
-        return (self.templates / name).read_bytes()
-
-    def _digest(self, name: str) -> str:
-        import hashlib
-
-        return hashlib.sha256(self._template(name)).hexdigest()
+    def _template(self, name: str) -> str:
+        return (self.templates / name).read_bytes().decode(errors="surrogateescape")
 
     def _own(self, name: str) -> bytes | None:
         """The owner's page as it is, None when there is none that could be compared."""
@@ -107,22 +108,44 @@ class Seeds:
         except ConfigError:
             return None
 
+    def _is_settled(self, name: str, known: str) -> bool | None:
+        """Whether its owner knows what is new in the template, or the page has it; None without a page to look into."""
+        if known == self._template(name):
+            return True
+        own = self._own(name)
+        return None if own is None else self._merged(own, name, known) == own
+
+    def _merged(self, own: bytes, name: str, known: str) -> bytes:
+        return merged(
+            own, known.encode(errors="surrogateescape"), self._template(name).encode(errors="surrogateescape")
+        )
+
     def _make(self, path: Path, name: str) -> bool:
         folder, workspace = path.parent, self.home / "workspace"
         if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(workspace)):
             raise OSError(f"{folder} is a link that leads out of the workspace")
         make_folder(folder)
-        return create(path, self._template(name))
+        return create(path, self._template(name).encode(errors="surrogateescape"))
+
+    def _keep(self, before: dict[str, str], after: dict[str, str]) -> tuple[list[Path], str]:
+        try:
+            if after == before:
+                return [], ""
+            write_atomic(self._list, json.dumps(after, indent=1).encode() + b"\n")
+        except OSError as error:
+            return [], f"{self._list} cannot be written: {explain(error)}"
+        return [self._list], ""
 
     def _known(self) -> dict[str, str]:
-        """The digests of what was seeded; raises ConfigError."""
+        """The templates of what was seeded; raises ConfigError."""
         try:
             known = json.loads(raw(self._list, WHOLE) or b"{}")
         except (ValueError, RecursionError):
             known = None
-        if not (isinstance(known, dict) and all(isinstance(digest, str) for digest in known.values())):
+        if not (isinstance(known, dict) and all(isinstance(text, str) for text in known.values())):
             raise ConfigError(f"{self._list} is damaged; `picoclaw init` writes it anew")
-        return known
+        digests = [name for name in known if name in {*SEEDS, MEETING} and _DIGEST.fullmatch(known[name])]
+        return known | {name: self._template(name) for name in digests}  # an older list, which does not have the texts
 
     def _known_or_nothing(self) -> dict[str, str]:
         try:
@@ -131,22 +154,28 @@ class Seeds:
             return {}
 
 
-def first_meeting(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
-    """Return what the first meeting is held by, '' when it is over. An empty page ends it, and is deleted by `tidy`.
+def open_meeting(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
+    """Return what the first meeting is held by, '' when it is over; raises ConfigError for a page that is none.
 
-    In a fresh home it is the template that will be seeded. A page that cannot be read is none.
+    A page that says nothing ends it, and is deleted by `tidy`. In a fresh home it is the template that will be seeded.
     """
     workspace, source = home / "workspace", templates or shipped("templates") / "workspace"
     path = workspace / MEETING
+    found = text(path, LARGEST, workspace)
+    if found is None and Seeds(home, source).fresh():
+        found = text(source / MEETING, LARGEST)
+    said = visible(found or "", trusting=True).strip()
+    if found is not None and tidy and not said:
+        _delete(path)
+    return said
+
+
+def first_meeting(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
+    """Return what the first meeting is held by, '' when it is over, or when its page cannot be read."""
     try:
-        found = text(path, LONGEST_MEETING, workspace)
-        if found is None and Seeds(home, source).fresh():
-            found = text(source / MEETING, LONGEST_MEETING)
-        elif found is not None and tidy and not found.strip():
-            _delete(path)
+        return open_meeting(home, tidy=tidy, templates=templates)
     except ConfigError:
         return ""
-    return uncommented(found or "").strip()
 
 
 def _delete(path: Path) -> None:
@@ -154,9 +183,3 @@ def _delete(path: Path) -> None:
     with suppress(OSError):
         path.unlink()
         sync_folder(path.parent)
-
-
-def _lines(page: bytes) -> list[bytes]:
-    """The lines as patch counts them, by nothing but line feeds."""
-    *lines, last = page.split(b"\n")
-    return [line + b"\n" for line in lines] + ([last] if last else [])
