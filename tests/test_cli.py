@@ -120,6 +120,14 @@ def test_prompt_is_small(tmp_path):
     assert not (tmp_path / "picoclaw").exists()
 
 
+def test_prompt_is_small_after_the_first_meeting(tmp_path):
+    picoclaw(tmp_path, "init")
+    (tmp_path / "picoclaw/workspace/BOOTSTRAP.md").unlink()
+    shown = json.loads(picoclaw(tmp_path, "prompt", "--json", "--board", "sim").stdout)
+    assert "skills" in {part["name"] for part in shown["sections"]}
+    assert (shown["system_bytes"] < 2000, shown["tools_bytes"] < 6000) == (True, True), shown["tools_bytes"]
+
+
 EVERY_BUS = """
 parts.porch = { part = "bme280", address = 0x76 }
 parts.tank = { part = "mcp3008", bus = 0, chip = 0, values = { voltage = 1.2 } }

@@ -52,7 +52,7 @@ class SensorAdd:
         port: Annotated[str, "serial port or 1-Wire device"] = "",
         options: Annotated[dict[str, Any] | None, "such as shunt_ohms"] = None,
     ) -> str:
-        """Add a part that was wired up: checks that it is there and what it is, then keeps it."""
+        """Add a wired part: checks that it is there and what it is, then keeps it."""
         self._check_name(name)
         if address and address < detect.FIRST_ADDRESS:
             raise ToolError(f"'address' is {address}, outside 0x08 to 0x77")

@@ -32,7 +32,7 @@ class Shell:
 
     @tool(effect="exec")
     def exec(self, command: str, timeout: Annotated[float, Span(0.1, 600), "seconds"] = 30) -> str:
-        """Run a shell command in the workspace; shows its output and exit code."""
+        """Run a shell command in the workspace; shows output and exit code."""
         if "\0" in command:
             raise ToolError("command holds a NUL character")
         output = _Output()
