@@ -23,7 +23,7 @@ from picoclaw.workspace import outputs_file
 
 _START_S = 10.0
 _ANSWER_S = 10.0
-_TRIES, _RESCUES = 3, 10
+_TRIES, _RESCUES = 5, 10
 _LOG, _LONGEST_LOG = "outputs.log", 65_536
 Answer = dict[str, Any]
 
