@@ -18,8 +18,7 @@ from picoclaw.messages import Caller, Inbound, Message, Notice, ToolCall, Turn, 
 from picoclaw.prompt import BYTES_A_TOKEN
 from picoclaw.providers import Fallback, Provider
 from picoclaw.reflex.bell import ring
-from picoclaw.resources import shipped
-from picoclaw.skills.library import Library, tiers
+from picoclaw.skills.library import Library, tiers_of
 from picoclaw.skills.skill import Here
 from picoclaw.store.calibration import Calibration
 from picoclaw.store.database import Database
@@ -84,7 +83,7 @@ class App:
     def toolset(self) -> Toolset:
         """The tools of this board and configuration; those of absent hardware are left out."""
         config, home = self.config, self.config.home
-        tiers = [folder for _, folder in self._tiers()]
+        tiers = [folder for _, folder in tiers_of(home)]
         groups: list[object] = [
             self.wiring.sensors(),
             Files(
@@ -155,13 +154,9 @@ class App:
     def library(self) -> Library:
         """The skills; their front matter is kept in a file, so that a start reads none that has not changed."""
         home = self.config.home
-        library = Library(self._tiers(), home / "skills.cache" if home.is_dir() else None)
+        library = Library(tiers_of(home), home / "skills.cache" if home.is_dir() else None)
         library.look()
         return library
-
-    def _tiers(self) -> list[tuple[str, Path]]:
-        user = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails where nobody has a home
-        return tiers(self.config.workspace, self.config.home, user, shipped("templates") / "skills")
 
     def here(self) -> Here:
         """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""

@@ -22,8 +22,7 @@ from picoclaw.hw.board import Board
 from picoclaw.hw.health import Row
 from picoclaw.hw.reading import Reading, Wired
 from picoclaw.messages import Message, Request
-from picoclaw.resources import shipped
-from picoclaw.skills.library import Library, tiers
+from picoclaw.skills.library import Library, tiers_of
 from picoclaw.workspace import Prompts, outputs_file
 from picoclaw.workspace import examine as examine_workspace
 
@@ -114,8 +113,7 @@ def _workspace(config: Config) -> Iterator[Row]:
     """The files that a model is told, and the skills."""
     found = [Row("note", "workspace", *row) for row in examine_workspace(config.home)]
     yield from found or [Row("good", "workspace", f"the files in {config.workspace} are as they should be")]
-    user = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails where nobody has a home
-    library = Library(tiers(config.workspace, config.home, user, shipped("templates") / "skills"))
+    library = Library(tiers_of(config.home))
     library.look()
     for broken in library.broken:
         yield Row("note", "skills", f"{broken.folder}: {broken.problem}", "picoclaw skills check")

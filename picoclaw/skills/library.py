@@ -9,6 +9,7 @@ from pathlib import Path
 from picoclaw.disk import explain
 from picoclaw.errors import SkillError
 from picoclaw.markdown import seen
+from picoclaw.resources import shipped
 from picoclaw.schema import nearest
 from picoclaw.skills import document, parsed
 from picoclaw.skills.skill import Broken, Skill
@@ -34,6 +35,12 @@ def tiers(workspace: Path, home: Path, user: Path, built_in: Path) -> list[tuple
     ]
     folders = [folder for _, folder in named]
     return [row for i, row in enumerate(named) if row[1] not in folders[:i]]
+
+
+def tiers_of(home: Path) -> list[tuple[str, Path]]:
+    """Name the folders of skills of a home, of the user who runs this and of this picoclaw."""
+    user = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails where nobody has a home
+    return tiers(home / "workspace", home, user, shipped("templates") / "skills")
 
 
 def examine(folder: Path) -> Skill:
