@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from rights import ordinary_user
+from timing import least_seconds
 
 from picoclaw.errors import SkillError
 from picoclaw.skills import choose
@@ -514,14 +514,11 @@ def test_time_is_in_proportion_to_the_text(tmp_path, shape):
     def cost(length):
         root = tmp_path / str(length)
         (root / "x/SKILL.md").write_text(f"---\nname: x\ndescription: y\n---\n{shape(length)}\n")
-        began = time.process_time()
-        library = found(root)
-        library.text("x")
-        return time.process_time() - began
+        return least_seconds(lambda: found(root).text("x"), 2)
 
     for length in (32_000, 256_000):
         (tmp_path / str(length) / "x").mkdir(parents=True)
-    assert min(cost(256_000) for _ in range(2)) < 24 * max(0.005, min(cost(32_000) for _ in range(3)))
+    assert cost(256_000) < 24 * max(0.005, cost(32_000))
 
 
 def test_a_text_that_is_not_there(tmp_path):

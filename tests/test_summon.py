@@ -3,12 +3,12 @@
 import os
 import shutil
 import subprocess
-import time
 
 import pytest
 from model_server import ModelServer, reply, silence, status
 from person import Person, picoclaw
 from rights import ordinary_user
+from timing import least_seconds
 
 from picoclaw import summon
 from picoclaw.config import ModelConfig
@@ -86,12 +86,8 @@ def test_a_megabyte_of_beginnings_is_read_in_one_pass(piece):
     """Four times the text, about four times as long, where its square is sixteen times: a server may send 8 MB."""
 
     def seconds(length):
-        text, took = piece * (length // len(piece)), []
-        for _ in range(5):
-            begun = time.process_time()
-            summon.files_from(text)
-            took.append(time.process_time() - begun)
-        return min(took)
+        text = piece * (length // len(piece))
+        return least_seconds(lambda: summon.files_from(text), 5)
 
     assert seconds(1_000_000) < 10 * seconds(250_000) + 0.1
 

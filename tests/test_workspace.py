@@ -8,6 +8,7 @@ import time
 
 import pytest
 from rights import ordinary_user
+from timing import least_seconds
 
 from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
@@ -526,13 +527,7 @@ def test_what_is_left_of_a_page(home, page, text, left):
 
 
 def took(run, text):
-    """Seconds, the least of three times."""
-    times = []
-    for _ in range(3):
-        began = time.process_time()
-        run(text)
-        times.append(time.process_time() - began)
-    return min(times)
+    return least_seconds(lambda: run(text))
 
 
 LONG = [
