@@ -12,32 +12,25 @@ from typing import Any
 from picoclaw.config import LimitsConfig
 from picoclaw.conversation import Conversation
 from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, TurnStopped
-from picoclaw.messages import (
-    Brief,
-    Caller,
-    End,
-    Event,
-    Message,
-    Notice,
-    Request,
-    Text,
-    ToolCall,
-    ToolRun,
-    Turn,
-    Usage,
-)
+from picoclaw.hw.claims import unfounded
+from picoclaw.messages import Brief, Caller, End, Event, Message, Notice, Request, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.prompt import Templates, fill
 from picoclaw.providers import Provider
+from picoclaw.providers.repetition import REPEATS, in_a_row, repeated
 from picoclaw.tools.toolset import Toolset
 
 Listener = Callable[[Event | ToolRun], None]
 SAME_CALLS = 3
 LAST_WORD_SECONDS = 60.0
+LONGEST_RESULT = 1000  # characters, of one that is told because the model says nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What every turn needs. `prompts` are templates by name, `window` and `answer` tokens, `clock` seconds."""
+    """What every turn needs. `prompts` are templates by name, `window` and `answer` tokens, `clock` seconds.
+
+    `writes` tells whether a call changes files, so that doing it twice in a row can only be a slip.
+    """
 
     provider: Provider
     toolset: Toolset
@@ -46,6 +39,7 @@ class Agent:
     window: int
     answer: int
     clock: Callable[[], float] = time.monotonic
+    writes: Callable[[ToolCall], bool] = lambda _: False
 
     def turn(
         self,
@@ -61,24 +55,31 @@ class Agent:
         works as well. Raises nothing that a model, a tool or a person did: `Turn.stopped` is '' when the model
         answered of its own accord, else 'steps', 'seconds', 'tokens', 'repeated', 'stopped' or 'error'.
         """
-        tools = self.toolset.definitions(brief.tools)
-        talk = self.opened(brief, history, tools)
-        return _Running(self, brief, talk, caller, listen, stopping, self.clock() + self.limits.seconds, tools).go()
+        talk = self.opened(brief, history)
+        return _Running(self, brief, talk, caller, listen, stopping, self.clock() + self.limits.seconds).go()
 
-    def opened(
-        self, brief: Brief, history: Sequence[tuple[Message, ...]], tools: Sequence[dict[str, Any]]
-    ) -> Conversation:
+    def opened(self, brief: Brief, history: Sequence[tuple[Message, ...]]) -> Conversation:
         """Begin a turn's conversation: what was said before, as far as the window takes it, and the new message."""
         talk = Conversation(list(history), relied_on=brief.relied_on)
         talk.say(brief.text)
-        self.fit(talk, brief, tools)
+        self.fit(talk, brief)
         return talk
 
-    def fit(self, talk: Conversation, brief: Brief, tools: Sequence[dict[str, Any]]) -> None:
+    def tools(self, talk: Conversation, brief: Brief) -> tuple[dict[str, Any], ...]:
+        """Describe the tools of a turn; what a call opens stays open while the model is shown that call."""
+        called = {call.name for message in talk.shown() for call in message.calls}
+        return self.toolset.definitions(brief.tools, called)
+
+    def is_idle(self, call: ToolCall) -> bool:
+        """Tell whether a call does nothing to the world outside, so that its being made in turns leads nowhere."""
+        return call.name in self.toolset.only_reading or self.writes(call)
+
+    def fit(self, talk: Conversation, brief: Brief) -> None:
         """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
         room, template = self.window - self.answer, self.prompts["shortened"]
-        while talk.tokens(brief.system, tools, brief.bytes_a_token) > room and talk.shorten(template):
-            pass
+        while talk.tokens(brief.system, self.tools(talk, brief), brief.bytes_a_token) > room:
+            if not talk.shorten(template):
+                return
 
 
 @dataclass(slots=True)
@@ -92,13 +93,13 @@ class _Running:
     listen: Listener
     stopping: Callable[[], bool]
     deadline: float
-    tools: tuple[dict[str, Any], ...]
     runs: list[ToolRun] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
     said: str = ""
     same: int = 0
-    last: ToolCall | None = None
+    called: list[ToolCall] = field(default_factory=list)
+    sent: bool = False
     newest: str = "none"
     notice: Notice = field(default_factory=lambda: Notice(""))
 
@@ -125,14 +126,14 @@ class _Running:
                 self._check_stop()
                 if self.agent.clock() < self.deadline:
                     self._run(call)
-            if not calls:
+            if not calls and not self._sent_to_measure():
                 return ""
             if limit := self._limit():
                 return limit
 
     def _ask(self, *, calls: bool = True) -> list[ToolCall]:
         """Make one request, shortened until it fits; the answer joins the conversation."""
-        self.agent.fit(self.talk, self.brief, self.tools)
+        self.agent.fit(self.talk, self.brief)
         while True:
             try:
                 return self._answer(calls=calls)
@@ -144,13 +145,11 @@ class _Running:
         self._check_stop()
         self.steps += 1
         agent, brief = self.agent, self.brief
-        lost = agent.prompts["lost"]
-        request = Request(
-            brief.system, self.talk.shown(), self.tools, agent.answer, self.deadline, brief.model, calls, lost
-        )
+        tools, lost = agent.tools(self.talk, brief), agent.prompts["lost"]
+        request = Request(brief.system, self.talk.shown(), tools, agent.answer, self.deadline, brief.model, calls, lost)
         made: list[ToolCall] = []
         end = End("stop", Usage())
-        for event in self.agent.provider.events(request):
+        for event in agent.provider.events(request):
             match event:
                 case Text():
                     self.said += event.text
@@ -163,36 +162,73 @@ class _Running:
             if not isinstance(event, ToolCall):
                 self.listen(event)
             self._check_stop()
+            if end.finish == REPEATS:
+                break  # which hangs up
         self.usage += end.usage
         made = made if calls else []
-        self.talk.answer(self._worded(end, made), made)
+        self.talk.answer(self._worded(end, made, alone=calls), made)
         self.said = ""
         return made
 
-    def _worded(self, end: End, calls: list[ToolCall]) -> str:
-        if not self.said.strip():
-            return "" if calls else self.agent.prompts["empty"]
-        if end.finish == "length" and not calls:
-            return f"{self.said}\n{fill(self.agent.prompts['cut'], {'tokens': str(self.agent.answer)})}"
-        return self.said
+    def _worded(self, end: End, calls: list[ToolCall], *, alone: bool) -> str:
+        prompts, said = self.agent.prompts, self.said
+        if not said.strip():
+            return "" if calls else (self._result_alone() if alone else "") or prompts["empty"]
+        if calls:
+            return said
+        if end.finish == REPEATS:
+            return f"{said[: len(said) - repeated(said)].rstrip()}\n{prompts['repeats']}"
+        if end.finish == "length":
+            return f"{said}\n{fill(prompts['cut'], {'tokens': str(self.agent.answer)})}"
+        return said
+
+    def _result_alone(self) -> str:
+        """The newest good result, for a model that has nothing to say about it; '' where there is none."""
+        run = next((run for run in reversed(self.runs) if not run.result.startswith("error: ")), None)
+        if run is None:
+            return ""
+        shown = run.result if len(run.result) <= LONGEST_RESULT else f"{run.result[:LONGEST_RESULT]}…"
+        return fill(self.agent.prompts["result"], {"tool": run.name, "result": shown}, "result")
+
+    def _sent_to_measure(self) -> bool:
+        """Mark what an answer without a call gives as measured; the first time, the model is asked to measure it."""
+        answer, prompts, brief = self.talk.messages[-1], self.agent.prompts, self.brief
+        known = (message.text for message in self.talk.shown() if message.role != "assistant")
+        values = [] if self.runs else unfounded(answer.text, brief.text, [*known, brief.system])
+        if not values:
+            return False
+        mark = Text(f"\n{fill(prompts['unmeasured'], {'values': ', '.join(values)}, 'values')}\n")
+        self.listen(mark)
+        self.talk.messages[-1] = answer._replace(text=f"{answer.text}{mark.text}".rstrip())
+        first, self.sent = not self.sent, True
+        if first:
+            question = {"question": brief.text.rpartition("</moment>")[2].strip()}
+            self.talk.instruct(fill(prompts["measure"], question, "question"))
+        return first
 
     def _run(self, call: ToolCall) -> None:
-        self.same = self.same + 1 if self.last and _alike(self.last, call) else 1
-        self.last = call
+        self.called.append(call)
+        self.same = in_a_row(self.called, self.agent.is_idle)
         self.listen(call)
         began = self.agent.clock()
-        only, prompts = self.brief.only, self.agent.prompts
-        if only is not None and call.name not in only:
-            result = fill(prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only))}, "tools")
-        elif self.same < SAME_CALLS:
+        if not (result := self._refused(call)):
             result = self.newest = self.agent.toolset.call(call, self.caller)
-        else:
-            again = {"count": str(SAME_CALLS - 1), "result": self.newest}
-            result = fill(prompts["repeated"], again, "result")
         run = ToolRun(call.name, call.arguments, result, (self.agent.clock() - began) * 1000)
         self.runs.append(run)
         self.talk.result(call, result)
         self.listen(run)
+
+    def _refused(self, call: ToolCall) -> str:
+        """Why a call is not made, '' when it is."""
+        only, prompts = self.brief.only, self.agent.prompts
+        if only is not None and call.name not in only:
+            return fill(prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only))}, "tools")
+        before = [run.result for run in self.runs if (run.name, run.arguments) == (call.name, call.arguments)]
+        if self.same >= SAME_CALLS:
+            return fill(prompts["repeated"], {"result": before[-1]}, "result")
+        if self.same > 1 and not before[-1].startswith("error: ") and self.agent.writes(call):
+            return fill(prompts["written"], {"result": before[-1]}, "result")
+        return ""
 
     def _limit(self) -> str:
         limits = self.agent.limits
@@ -212,7 +248,7 @@ class _Running:
             self.talk.answer(self.said)
             self.said = ""
         limits = self.agent.limits
-        numbers = {"steps": limits.steps, "seconds": f"{limits.seconds:g}", "tokens": limits.tokens, "same": SAME_CALLS}
+        numbers = {"steps": limits.steps, "seconds": f"{limits.seconds:g}", "tokens": limits.tokens}
         reason = fill(prompts[f"limit_{limit}"], {name: str(number) for name, number in numbers.items()})
         self.talk.instruct(fill(prompts["limit"], {"reason": reason}, "reason"))
         self.deadline = self.agent.clock() + min(LAST_WORD_SECONDS, self.agent.limits.seconds)
@@ -252,7 +288,3 @@ class _Running:
             notice=self.notice,
             forgotten=self.talk.forgotten,
         )
-
-
-def _alike(one: ToolCall, other: ToolCall) -> bool:
-    return (one.name, one.arguments, one.broken) == (other.name, other.arguments, other.broken)

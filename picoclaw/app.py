@@ -1,34 +1,35 @@
 """The table of contents: joins every part once, answers what comes in, takes everything apart again."""
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from picoclaw.agent import Agent, Listener
 from picoclaw.briefing import Briefing
+from picoclaw.chores import Chores
 from picoclaw.config import Config
-from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
+from picoclaw.errors import StoreError
 from picoclaw.hw import health
 from picoclaw.hw.board import Board
-from picoclaw.messages import Caller, Inbound, Message, Notice, ToolCall, Turn, Usage
-from picoclaw.prompt import BYTES_A_TOKEN
-from picoclaw.providers import Fallback, Provider
-from picoclaw.reflex.bell import ring
+from picoclaw.memory.dream.direct import Model
+from picoclaw.memory.notes import notes
+from picoclaw.messages import Caller, Inbound, Message, Notice, Turn, Usage
+from picoclaw.providers import Provider
 from picoclaw.skills.library import Library, tiers_of
 from picoclaw.skills.skill import Here
-from picoclaw.store.calibration import Calibration
-from picoclaw.store.database import Database
-from picoclaw.store.history import History
-from picoclaw.store.jobs import Jobs
+from picoclaw.stores import Stores
 from picoclaw.tools.files import Files
 from picoclaw.tools.first_run import FirstRun
 from picoclaw.tools.guard import Guard, Verdict
 from picoclaw.tools.jobs import Reminders
 from picoclaw.tools.message import Messages
+from picoclaw.tools.pulse import PulseTool
 from picoclaw.tools.recall import Recall
 from picoclaw.tools.shell import Shell, passed_on
 from picoclaw.tools.skills import SkillTools
@@ -36,7 +37,10 @@ from picoclaw.tools.toolset import Effect, Toolset
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import Prompts, intent_tables
 from picoclaw.workspace.pages import Pages
-from picoclaw.workspace.seeds import MEETING, first_meeting
+from picoclaw.workspace.seeds import MEETING, first_meeting, usual_meeting
+
+if TYPE_CHECKING:
+    from picoclaw.providers.intents import Intents
 
 SIMULATED = "[simulated board, not real values]"
 
@@ -60,19 +64,9 @@ class App:
         return Prompts(self.config.workspace)
 
     @cached_property
-    def database(self) -> Database:
-        """The open `state.db`."""
-        return Database(self.config.home / "state.db")
-
-    @cached_property
-    def history(self) -> History:
-        """The conversations."""
-        return History(self.database)
-
-    @cached_property
-    def jobs(self) -> Jobs:
-        """The reminders."""
-        return Jobs(self.database)
+    def stores(self) -> Stores:
+        """What outlasts this process."""
+        return Stores(self.config)
 
     @cached_property
     def wiring(self) -> Wiring:
@@ -92,8 +86,9 @@ class App:
                 library=self.library,
                 instructions=lambda: (config.workspace / "prompts", *tiers, *self._pages_of_rules()),
             ),
-            Recall(config.workspace),
-            Reminders(lambda: self.jobs),
+            Recall(config.workspace, self.stores.memory),
+            Reminders(lambda: self.stores.jobs),
+            PulseTool(lambda: self.stores.pulse),
             Messages(),
             SkillTools(self.library, self.here, config.workspace),
             FirstRun(home),
@@ -104,9 +99,9 @@ class App:
         return Toolset(
             groups,
             guard=Guard(self._policy(), self.ask),
-            journal=self._journal,
+            journal=self.stores.begin_act,
             longest_result=config.limits.result_chars,
-            secrets=(config.api_key, *(value for name, value in os.environ.items() if name.endswith("_API_KEY"))),
+            secrets=(config.api_key, config.embedding_key, *_keys(os.environ)),
             wording=lambda name: self.prompts.get(f"tool_{name}"),
         )
 
@@ -121,16 +116,25 @@ class App:
         if not model.base_url:
             return self._matcher()
         from picoclaw.providers.chain import Chain
+        from picoclaw.providers.led import Led
         from picoclaw.providers.openai import OpenAI
 
-        return Chain(OpenAI(model, self.config.api_key), self._matcher, model.retries)
+        chain = Chain(OpenAI(model, self.config.api_key), self._matcher, model.retries)
+        return Led(chain, self._matcher, self.led, lambda: self.prompts["invitation"])
 
-    def _matcher(self) -> Fallback:
+    def led(self, turns: Sequence[Sequence[Message]]) -> bool:
+        """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""
+        from picoclaw.providers.led import dropped
+
+        return bool(self.config.model.base_url) and dropped(turns) and usual_meeting(self.config.home)
+
+    def _matcher(self) -> "Intents":
         from picoclaw.providers.intents import Intents
 
         tables = intent_tables(self.config.home)
         known = self.config.model.name or self.config.model.shown_url
-        return Intents(list(tables.values()), configured_model=known, sources=list(tables))
+        opened = self.toolset.opened
+        return Intents(list(tables.values()), configured_model=known, sources=list(tables), opened=opened)
 
     @cached_property
     def agent(self) -> Agent:
@@ -143,6 +147,7 @@ class App:
             self.config.limits,
             model.context_tokens,
             model.answer_tokens,
+            writes=self.toolset.writes,
         )
 
     def _pages_of_rules(self) -> list[Path]:
@@ -175,6 +180,10 @@ class App:
             self.here,
             health.model(self.board),
             self.board.simulated,
+            partial(notes.recent, self.config.workspace),
+            self.stores.tasks,
+            lambda: self.stores.overlong(self.library.skills.values()),
+            led=self.led,
         )
 
     def now(self) -> datetime:
@@ -196,30 +205,25 @@ class App:
         if said := self.wiring.stop(inbound.text, inbound.origin):
             return _stopped(inbound, *said)
         now = self.now()
-        caller = Caller(inbound.session, inbound.origin, now, say)
-        earlier, acts = self.earlier(inbound.session)
+        earlier, acts = self.stores.earlier(inbound.session)
+        words = (message.text for turn in earlier for message in turn if message.role == "user")
+        caller = Caller(inbound.session, inbound.origin, now, say, said=(*words, inbound.text))
         told = self.briefing.told(inbound._replace(text=clean(inbound.text)), earlier, [act for _, act in acts], now)
-        brief = told.brief._replace(bytes_a_token=self.bytes_a_token(told.brief.model))
+        model = self._model(told.brief.model)
+        brief = told.brief._replace(bytes_a_token=self.stores.bytes_a_token(model))
         turn = self.agent.turn(brief, earlier, caller, listen)
         try:
             with shield():
                 numbers = [number for number, _ in acts]
-                doubt = self.history.keep(inbound.session, turn, now, numbers, self._model(brief.model))
+                doubt = self.stores.history.keep(inbound.session, turn, now, numbers, model)
         except StoreError as error:
             turn = _noted(turn, f"this turn could not be kept: {error}", failed=True)
         else:
             turn = _noted(turn, *self._news([doubt, *told.problems]))
-        self._ring()
+        self.stores.ring()
         for _, act in acts:
             turn = _noted(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
         return turn
-
-    def bytes_a_token(self, model: str = "") -> float:
-        """The ratio that tokens are estimated by: what the server's counts say of the model, or the usual one."""
-        try:
-            return Calibration(self.database).bytes_a_token(self._model(model))
-        except StoreError:
-            return BYTES_A_TOKEN
 
     def _model(self, name: str) -> str:
         return name or self.config.model.name or "default"
@@ -230,36 +234,32 @@ class App:
         self.complaints.update(news)
         return news
 
-    def settle(self, session: str) -> None:
-        """Cross off the acts of this process that were not part of a turn, as far as the disk lets us."""
-        if "history" in self.__dict__:
-            with suppress(StoreError):
-                self.history.settle(session)
-        self._ring()
-
-    def _ring(self) -> None:
-        """Wake the clockwork of this home, if reminders may have changed."""
-        if "jobs" in self.__dict__:
-            ring(self.config.home)
-
-    def earlier(self, session: str) -> tuple[list[tuple[Message, ...]], list[tuple[int, str]]]:
-        """What came before; nothing when the disk fails, because an answer is worth more than its history."""
-        try:
-            return self.history.turns(session), self.history.unknown_acts(session)
-        except (StoreDamaged, StoreNewer):
-            raise
-        except StoreError:
-            return [], []
+    def chores(self, stopping: Callable[[], bool] = lambda: False) -> Chores:
+        """What is done unasked in this home; `stopping` tells that somebody waits for the model."""
+        window, stores = self.config.model.context_tokens, self.stores
+        return Chores(
+            self.config,
+            self.prompts,
+            lambda: stores.database,
+            lambda: stores.memory,
+            self.library.skills.values,
+            (lambda: Model(self.provider, window, time.monotonic, stopping)) if self.config.model.base_url else None,
+        )
 
     def close(self) -> None:
         """Take apart what was made, in the reverse order; may be called twice."""
-        made = self.__dict__
-        for part in (made.get("provider"), self.wiring, made.get("database")):
+        self.wiring.close()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close what is this app's own, and leave the board to the one who shares it."""
+        for part in (self.__dict__.get("provider"), self.__dict__.get("stores")):
             if part:
                 part.close()
 
-    def _journal(self, call: ToolCall, caller: Caller) -> None:
-        self.history.begin_act(caller.session, call, caller.now)
+
+def _keys(environment: Mapping[str, str]) -> list[str]:
+    return [value for name, value in environment.items() if name.endswith("_API_KEY")]
 
 
 def _stopped(inbound: Inbound, good: bool, said: str) -> Turn:  # noqa: FBT001

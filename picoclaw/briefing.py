@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import date, datetime, tzinfo
 from typing import NamedTuple
 
 from picoclaw import prompt
 from picoclaw.config import Config
 from picoclaw.errors import SkillError
+from picoclaw.memory.notes import lately
 from picoclaw.messages import DEFAULT_SESSION, Brief, Inbound, Message
 from picoclaw.prompt import Facts, Mode, Page, Section
 from picoclaw.schedule import zone_of
@@ -39,7 +40,15 @@ class Told(NamedTuple):
     problems: list[str]
 
 
+class _Parted(NamedTuple):
+    """Texts for the head of a message: those to be said now, and those that an earlier message has."""
+
+    new: list[str]
+    held: list[str]
+
+
 _LONGEST_ACT, _LONGEST_SESSION = 500, 200
+_SHARE_OF_NOTES = 4  # tokens of the window for a character of the last days' notes
 _NAME = re.compile(r"[^\W_](?:[^\W_]|[ '’-](?=[^\W_])){0,39}")
 
 
@@ -47,8 +56,9 @@ _NAME = re.compile(r"[^\W_](?:[^\W_]|[ '’-](?=[^\W_])){0,39}")
 class Briefing:
     """All that the words of a turn depend on.
 
-    `here` tells what this machine has, its tools among it; `board` is the board's name; `tidy` deletes what has ended
-    the first meeting.
+    `here` tells what this machine has, its tools among it; `board` is the board's name. `notes` gives those of the last
+    days until one, the newest first, `tasks` the open tasks and when their list changed, `overlong` what has grown too
+    long since that was said. `tidy` deletes what has ended the first meeting, and counts what is too long as said.
     """
 
     config: Config
@@ -58,7 +68,11 @@ class Briefing:
     here: Callable[[], Here]
     board: str
     simulated: bool
+    notes: Callable[[date], Sequence[Page]] = lambda _: ()
+    tasks: Callable[[], tuple[str, datetime | None]] = lambda: ("", None)
+    overlong: Callable[[], Sequence[str]] = tuple
     tidy: bool = True
+    led: Callable[[Sequence[Sequence[Message]]], bool] = lambda _: False
 
     def zone(self) -> tzinfo | None:
         """The owner's time zone, None for the board's own."""
@@ -72,21 +86,24 @@ class Briefing:
         here, mode = self.here(), self._mode(inbound)
         meeting = mode in _WHOLE and inbound.origin == "owner" and self.pages.meeting(tidy=self.tidy)
         usable = [skill for skill in self.library.skills.values() if not unmet(skill, here)]
-        listed = [skill for skill in usable if skill.listed and not meeting]  # one thing at a time
-        pages, problems = self._pages(mode, inbound, meeting or "")
+        held = "" if not meeting or self.led(earlier) else meeting  # what the matcher leads, the model need not know
+        listed = [skill for skill in usable if skill.listed and not held]  # one thing at a time
+        pages, problems = self._pages(mode, inbound, held)
         facts = self._facts(inbound, here.tools, listed, pages)
         sections = prompt.sections(mode, facts, self.prompts)
         brought = choose.triggered(usable, inbound.text) if mode in _WHOLE else []
-        blocks, unread = self._blocks(brought)
-        held = [block for block in blocks if _is_in(block, earlier)]
+        skills, unread = self._blocks(brought)
+        told = _Parted([], []) if meeting or mode not in _WHOLE else self._remembered(earlier, now)
+        for block in [*self._open_tasks(mode, earlier), *skills]:
+            (told.held if _is_in(block, earlier) else told.new).append(block)
         only = self._only(brought, here.tools)
         brief = Brief(
             prompt.joined(sections),
-            prompt.headed(self._head(now, acts, [b for b in blocks if b not in held], only), inbound.text),
+            prompt.headed(self._head(self._moment(mode, inbound, acts, only), told.new, now), inbound.text),
             self._offered(here.tools, mode, meeting=bool(meeting), search=bool(facts.many_skills)),
             only,
             next((skill.model for skill in brought if skill.model), ""),
-            relied_on=tuple(held),
+            relied_on=tuple(told.held),
         )
         return Told(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)])
 
@@ -112,7 +129,6 @@ class Briefing:
             workspace=str(config.workspace),
             owner="" if "USER.md" in pages else _plain(self._fields("USER.md").get("Name", "")),
             zone=str(self.zone() or time.tzname[0]),
-            session="" if inbound.session == DEFAULT_SESSION else " ".join(inbound.session.split())[:_LONGEST_SESSION],
             extra=config.prompt.extra,
             pages=[page for page in shown if page.name != "IDENTITY.md" or not _says_its_name_alone(page.text)],
             silent=not asked,
@@ -141,14 +157,40 @@ class Briefing:
     def _fields(self, name: str) -> dict[str, str]:
         return fields("\n".join(page.text for page in self.pages.pages([name])))
 
-    def _head(self, now: datetime, acts: Sequence[str], blocks: Sequence[str], only: frozenset[str] | None) -> str:
-        """The moment's facts, and the skills that the message calls for, within the same tag."""
+    def _head(self, notes: Sequence[str], blocks: Sequence[str], now: datetime) -> str:
+        """The moment's facts, and the texts that come with them, within one tag."""
+        return prompt.moment(self.prompts["moment"], now, notes, blocks)
+
+    def _moment(self, mode: Mode, inbound: Inbound, acts: Sequence[str], only: frozenset[str] | None) -> list[str]:
+        """What is special about this message."""
         notes = [self.prompts["simulated"]] if self.simulated else []
+        if inbound.session != DEFAULT_SESSION and mode not in {"base", "none"}:
+            name = " ".join(inbound.session.split())[:_LONGEST_SESSION]
+            notes.append(prompt.fill(self.prompts["session"], {"content": prompt.enclosed(name)}, "content"))
+        if self.tidy and mode in _WHOLE and inbound.origin == "owner" and (parts := self.overlong()):
+            notes.append(prompt.fill(self.prompts["condense"], {"parts": prompt.enclosed(", ".join(parts))}, "parts"))
         cut = (prompt.enclosed(act if len(act) <= _LONGEST_ACT else f"{act[:_LONGEST_ACT]}…") for act in acts)
         notes += [prompt.fill(self.prompts["cut_off"], {"act": act}, "act") for act in cut]
         if only is not None:
             notes.append(prompt.fill(self.prompts["skill_tools"], {"tools": ", ".join(sorted(only))}, "tools"))
-        return prompt.moment(self.prompts["moment"], now, notes, blocks)
+        return notes
+
+    def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> "_Parted":
+        """What was noted lately: one text of the lines that this conversation was not told, and those that it was."""
+        most = min(self.config.memory.notes_chars, self.config.model.context_tokens // _SHARE_OF_NOTES)
+        new, held = lately.untold(lately.lines(self.notes(now.date()), most), earlier)
+        block = prompt.fill(self.prompts["noted"], {"content": "\n".join(new)}, "content") if new else ""
+        return _Parted([block] if block else [], held)
+
+    def _open_tasks(self, mode: Mode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
+        """The list of tasks with the moment of its last change, so that the newest of several is known."""
+        tasks, changed = self.tasks() if mode in _WHOLE else ("", None)
+        if changed is None:
+            return []
+        known = {"changed": f"{changed:%Y-%m-%d %H:%M:%S}", "content": prompt.enclosed(tasks) or "-"}
+        block = prompt.fill(self.prompts["pulse"], known, "content")
+        shown_before = _is_in(self.prompts["pulse"].partition("{")[0].strip() or block, earlier)
+        return [block] if block and (tasks or shown_before) else []
 
     def _blocks(self, brought: Sequence[Skill]) -> tuple[list[str], list[str]]:
         """The skills' texts, and why some cannot be read."""
@@ -180,8 +222,8 @@ class Briefing:
     @staticmethod
     def _offered(tools: frozenset[str], mode: Mode, *, meeting: bool, search: bool) -> frozenset[str]:
         """The tools that make sense now."""
-        writing = {"skill_create", "skill_update"}
-        away = writing if meeting or mode not in _WHOLE else set[str]()
+        whole = {"skill_create", "skill_update", "pulse"}
+        away = whole if meeting or mode not in _WHOLE else set[str]()
         return tools - away - (set() if meeting else {"first_run"}) - (set() if search else {"skill_search"})
 
 

@@ -119,16 +119,21 @@ class Brief(NamedTuple):
 Event = Text | ToolCall | End | Notice
 
 
-class Caller(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Caller:
     """Who asked for a turn; handed to tools beside the model's arguments, never shown to the model.
 
-    `now` is the wall clock when the turn began, with its zone. `say` delivers a message to the chat at once.
+    `now` is the wall clock when the turn began, with its zone. `say` delivers a message to the chat at once. `heard`
+    names what the turn has read that is nobody's word in this chat: files, the output of commands, a serial line.
+    `said` are the messages of whoever asks, in this conversation.
     """
 
     session: str
     origin: Origin
     now: datetime
     say: Callable[[str], None]
+    heard: set[str] = field(default_factory=set, compare=False)
+    said: tuple[str, ...] = ()
 
 
 class Inbound(NamedTuple):

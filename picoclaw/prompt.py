@@ -60,7 +60,6 @@ class Facts:
     workspace: str = ""
     owner: str = ""
     zone: str = ""
-    session: str = ""
     extra: str = ""
     pages: Sequence[Page] = ()
     silent: bool = False
@@ -112,7 +111,6 @@ _SECTIONS = (
     _Row("workspace", _ALL, _given("workspace", "path")),
     _Row("owner", _WHOLE, _given("owner")),
     _Row("time", _TOLD, _given("zone", "zone")),
-    _Row("session", _TOLD, _given("session")),
     _Row("extra", _TOLD, _given("extra")),
     _Row("context", _TOLD, lambda _: {}),
     _Row("silent", _TOLD, _there("silent")),

@@ -21,6 +21,9 @@ _WORDS = {
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _LONGEST_NUMBER = 64
 _MOST_NAMES = 25
+_SHORTEST_BEGINNING = 3
+_ALIKE = 0.75
+"""How much of two names has to agree, 0 to 1; below it a suggestion would lead astray."""
 
 
 class Unfit(ValueError):
@@ -65,7 +68,8 @@ def parameters(function: Callable[..., Any], hidden: tuple[str, ...] = ("self",)
 def json_schema(wanted: tuple[Parameter, ...]) -> dict[str, Any]:
     """Describe the parameters as a JSON schema object, in as few bytes as say it.
 
-    Bounds are left out: a description says what matters of them, and whoever oversteps them is told.
+    Bounds are left out: a description says what matters of them, and whoever oversteps them is told. So are defaults,
+    because small models fill in whatever they are shown, and whoever leaves a value out gets it anyway.
     """
     schema: dict[str, Any] = {"type": "object", "properties": {p.name: _property(p) for p in wanted}}
     required = [p.name for p in wanted if p.required]
@@ -76,8 +80,6 @@ def _property(p: Parameter) -> dict[str, Any]:
     described = _type_schema(p.kind)
     if p.description:
         described["description"] = p.description
-    if not p.required and p.default and not isinstance(p.default, tuple):
-        described["default"] = p.default
     return described
 
 
@@ -120,7 +122,8 @@ def nearest(name: str, known: Mapping[str, Any]) -> str:
     """Say which known name was probably meant, or list them all."""
     import difflib
 
-    close = difflib.get_close_matches(name, known, n=1)
+    begun = [other for other in known if len(name) >= _SHORTEST_BEGINNING and other.startswith(name)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
     if not known:
         return "; it takes none: send {}"
     if close:

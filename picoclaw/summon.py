@@ -20,6 +20,7 @@ from picoclaw.markdown.comments import gone
 from picoclaw.messages import End, Message, Notice, Request, Text, Usage
 from picoclaw.prompt import Page, Templates
 from picoclaw.providers import Provider
+from picoclaw.providers.repetition import REPEATS
 from picoclaw.workspace import reading
 
 FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
@@ -36,7 +37,7 @@ _JOINERS = "\n\t\u200c\u200d"  # those of them that ordinary text and emoji are 
 
 
 class Answer(NamedTuple):
-    """What a model said; `cut` when it was stopped at the limit of tokens."""
+    """What a model said; `cut` when it was stopped at the limit of tokens, or where it went round in circles."""
 
     text: str
     cut: bool
@@ -83,9 +84,10 @@ def answered(provider: Provider, wanted: Request) -> Answer:
             said += event.text
         elif isinstance(event, End):
             end = event
+            break  # which hangs up on an answer that only repeats itself
         elif isinstance(event, Notice) and provider.name != asked:
             raise Unavailable(event.text.removesuffix(" - answered without a model"))
-    return Answer(said, end.finish == "length", end.usage)
+    return Answer(said, end.finish in {"length", REPEATS}, end.usage)
 
 
 def files_from(text: str, *, cut: bool = False) -> dict[str, str]:
@@ -129,7 +131,9 @@ def judged(answer: Answer, too_long: Collection[str] = ()) -> tuple[dict[str, st
     blocks = files_from(answer.text, cut=answer.cut)
     blocks = {name: text for name, text in blocks.items() if known.get(name.casefold()) not in too_long}
     strange = [name for name in blocks if name.casefold() not in known]
-    problems = [f"the answer was cut off at {answer.usage.completion_tokens} tokens"] if answer.cut else []
+    tokens = answer.usage.completion_tokens
+    problems = [f"the answer was cut off {f'at {tokens} tokens' if tokens else 'where it repeated itself'}"]
+    problems = problems if answer.cut else []
     problems += [
         f"{name} is too long for the model to be shown whole or to write anew, so it stays as it is"
         for name in too_long

@@ -16,16 +16,21 @@ PROMPTS = {
     "empty": "[empty]",
     "failed": "[failed: {error}]",
     "limit": "Last step: {reason}.",
+    "measure": "{question} Measure it.",
     "not_run": "error: not run",
     "not_offered": "error: {tool} is not among {tools}",
     "lost": "error: lost",
-    "repeated": "error: made {count} times already: {result}",
+    "repeated": "error: made already: {result}",
+    "repeats": "[repeats]",
+    "result": "[{tool} gave {result}]",
+    "unmeasured": "[not measured: {values}]",
+    "written": "error: written already: {result}",
     "shortened": "{head}[shortened]",
     "stopped": "[stopped]",
     "limit_steps": "the limit of {steps} steps is reached",
     "limit_seconds": "the limit of {seconds} seconds is reached",
     "limit_tokens": "the limit of {tokens} tokens is reached",
-    "limit_repeated": "the same call was made {same} times in a row",
+    "limit_repeated": "the same calls were made again and again",
     "unfinished": "[unfinished: {reason}; used {tools}; newest {result}]",
 }
 TOOLS: tuple[dict[str, Any], ...] = (
@@ -120,7 +125,7 @@ class Toolbox:
         self.used.append(("measure", quantity))
         return f"{quantity} 21.4"
 
-    @tool(effect="read")
+    @tool(effect="actuate")
     def switch(self, pin: int, on: bool) -> str:
         """Switch a pin."""
         self.used.append(("switch", pin, on))
@@ -156,6 +161,12 @@ class Toolbox:
         """Give half a character, as a file name may hold."""
         return "caf\udce9.txt"
 
+    @tool(effect="write")
+    def note(self, text: str) -> str:
+        """Note a line."""
+        self.used.append(("note", text))
+        return f"noted: {text}"
+
     @tool(effect="read")
     def recite(self, characters: int) -> str:
         """Say much."""
@@ -163,5 +174,5 @@ class Toolbox:
         return "x" * characters
 
 
-def toolset_of(toolbox: Toolbox, longest_result: int = 16_000) -> Toolset:
+def toolset_of(toolbox: object, longest_result: int = 16_000) -> Toolset:
     return Toolset([toolbox], guard=lambda *_: None, journal=lambda *_: None, longest_result=longest_result)

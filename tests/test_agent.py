@@ -10,9 +10,11 @@ from validity import check_body, check_conversation
 from picoclaw.agent import Agent
 from picoclaw.config import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, Refused, TurnStopped, Unavailable
-from picoclaw.messages import Brief, Event, Message, Notice, Request, Text, ToolCall, ToolRun, Turn, Usage
+from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.prompt import fill
 from picoclaw.providers import wire
+from picoclaw.providers.repetition import REPEATS
+from picoclaw.tools.toolset import tool
 
 MEASURE = ToolCall("a", "measure", {"quantity": "temperature"})
 SWITCH = ToolCall("b", "switch", {"pin": 17, "on": True})
@@ -29,6 +31,7 @@ class Bench:
         window: int = 32_768,
         clock: Clock | None = None,
         earlier: Sequence[tuple[Message, ...]] = (),
+        writes: Callable[[ToolCall], bool] = lambda _: False,
     ) -> None:
         self.clock = clock or Clock()
         self.provider = Scripted(*answers)
@@ -43,6 +46,7 @@ class Bench:
             window,
             100,
             self.clock,
+            writes,
         )
 
     def turn(self, text: str = "how warm is it?", stopping: Callable[[], bool] = lambda: False) -> Turn:
@@ -249,7 +253,7 @@ def test_the_same_call_three_times_is_not_made_again() -> None:
     turn = bench.turn()
     assert (turn.stopped, turn.reply) == ("repeated", "It stays at 21.4.")
     assert len(bench.toolbox.used) == 2
-    assert bench.results(turn)[-1].startswith("error: made 2 times already")
+    assert bench.results(turn)[-1].startswith("error: made already: temperature 21.4")
 
 
 def test_the_same_call_three_times_in_one_message() -> None:
@@ -262,7 +266,15 @@ def test_the_same_broken_call_is_a_repetition_too() -> None:
     assert Bench(calls(broken), calls(broken), calls(broken), says("I give up.")).turn().stopped == "repeated"
 
 
-def test_alternating_calls_are_not_broken_out_of() -> None:
+def test_two_calls_that_only_look_and_take_turns_are_not_made_again() -> None:
+    other = ToolCall("l", "measure", {"quantity": "light"})
+    bench = Bench(*[calls(one) for one in (MEASURE, other, MEASURE, other)], says("It stays at 21.4."))
+    turn = bench.turn()
+    assert (turn.stopped, turn.reply, len(bench.toolbox.used)) == ("repeated", "It stays at 21.4.", 3)
+    assert bench.results(turn)[-1].startswith("error: made already: light 21.4\n")
+
+
+def test_a_lamp_may_go_on_and_off() -> None:
     bench = Bench(*[calls(one) for _ in range(4) for one in (MEASURE, SWITCH)], says("Done."))
     turn = bench.turn()
     assert (turn.stopped, turn.reply, len(bench.toolbox.used)) == ("", "Done.", 8)
@@ -271,6 +283,93 @@ def test_alternating_calls_are_not_broken_out_of() -> None:
 def test_same_tool_with_other_arguments_is_no_repetition() -> None:
     bench = Bench(*rounds(5), says("Done."))
     assert (bench.turn().stopped, len(bench.toolbox.used)) == ("", 5)
+
+
+NOTE = ToolCall("n", "note", {"text": "the key is under the mat"})
+
+
+@pytest.mark.parametrize(
+    ("made", "noted"),
+    [
+        ([NOTE, NOTE], 1),
+        ([NOTE, NOTE, NOTE], 1),
+        ([NOTE, MEASURE, NOTE], 2),
+        ([NOTE, ToolCall("n", "note", {"text": "and more"})], 2),
+        ([ToolCall("n", "note", {}), NOTE], 1),
+    ],
+)
+def test_the_same_is_written_once_in_a_row(made: list[ToolCall], noted: int) -> None:
+    bench = Bench(*map(calls, made), says("Noted."), writes=lambda call: call.name == "note")
+    turn = bench.turn()
+    assert turn.reply == "Noted."
+    assert len([use for use in bench.toolbox.used if use[0] == "note"]) == noted
+    if made == [NOTE, NOTE]:
+        assert bench.results(turn)[-1] == "error: written already: noted: the key is under the mat"
+
+
+def test_a_write_that_failed_may_be_tried_again() -> None:
+    again = ToolCall("f", "fail")
+    bench = Bench(calls(again), calls(again), says("It sleeps."), writes=lambda _: True)
+    bench.turn()
+    assert bench.toolbox.used == [("fail",), ("fail",)]
+
+
+# Answers that are none
+
+
+@pytest.mark.parametrize(
+    ("rounds", "reply"),
+    [
+        ([calls(MEASURE), says("")], "[measure gave temperature 21.4]"),
+        ([calls(MEASURE), says(" \n")], "[measure gave temperature 21.4]"),
+        ([calls(MEASURE), calls(ToolCall("f", "fail")), says("")], "[measure gave temperature 21.4]"),
+        ([calls(ToolCall("f", "fail")), says("")], "[empty]"),
+        ([says("")], "[empty]"),
+        ([calls(ToolCall("r", "recite", {"characters": 5000})), says("")], f"[recite gave {'x' * 1000}…]"),
+    ],
+)
+def test_an_empty_answer_after_a_result_tells_the_result(rounds: list[list[Step]], reply: str) -> None:
+    assert Bench(*rounds).turn().reply == reply
+
+
+def test_an_answer_that_only_repeats_itself_is_ended_and_the_server_hung_up_on() -> None:
+    text = "Well: " + "- Alerts\n- Maintenance schedule\n" * 60
+    bench = Bench([Text(text), End(REPEATS, Usage(7, 3)), Text("never heard")])
+    turn = bench.turn()
+    assert turn.reply == "Well: - Alerts\n- Maintenance schedule\n[repeats]"
+    assert bench.provider.hung_up == 1
+    assert bench.heard == [Text(text), End(REPEATS, Usage(7, 3))]
+
+
+INVENTED = says("The humidity is 50 %.")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "earlier", "reply"),
+    [
+        ([INVENTED, calls(MEASURE), says("It is 21.4 °C.")], (), "It is 21.4 °C."),
+        ([INVENTED, says("I cannot measure that.")], (), "I cannot measure that."),
+        ([INVENTED, INVENTED], (), "The humidity is 50 %.\n[not measured: 50 %]"),
+        ([calls(MEASURE), INVENTED], (), "The humidity is 50 %."),
+        ([INVENTED], ((Message("user", "50 % here"), Message("assistant", "Fine.")),), "The humidity is 50 %."),
+        (
+            [INVENTED, says("Well.")],
+            ((Message("user", "well?"), Message("assistant", "The humidity is 50 %.")),),
+            "Well.",
+        ),
+        ([says("Water boils at 100 °C.")], (), "Water boils at 100 °C."),
+    ],
+)
+def test_what_nobody_measured_is_marked_and_the_model_sent_to_measure(
+    rounds: list[list[Step]], earlier: Any, reply: str
+) -> None:
+    bench = Bench(*rounds, earlier=earlier)
+    turn = bench.turn("well?")
+    assert (turn.reply, turn.stopped) == (reply, "")
+    invented = rounds[0] is INVENTED and len(rounds) > 1
+    assert (turn.messages[1].text == "The humidity is 50 %.\n[not measured: 50 %]") == invented
+    assert (Message("user", "well? Measure it.") in turn.messages) == invented
+    assert (Text("\n[not measured: 50 %]\n") in bench.heard) == invented
 
 
 # Stop and Ctrl-C
@@ -438,3 +537,30 @@ def test_what_a_turn_relies_on_is_said_again_when_it_is_forgotten() -> None:
         assert sent.count(skill) == times
         assert bool(turn.forgotten) == (len(earlier) > 1)
         assert turn.messages[0].text.endswith("ferns again")
+
+
+class Shelf:
+    """A tool that opens another."""
+
+    @tool(effect="read", opens=("lend",))
+    def find(self) -> str:
+        """Find a book."""
+        return "on shelf 3"
+
+    @tool(effect="write")
+    def lend(self) -> str:
+        """Lend it."""
+        return "lent"
+
+
+def test_a_tool_that_a_call_opens_is_offered_from_then_on_and_in_later_turns() -> None:
+    def ask(*answers: list[Step], earlier: Sequence[tuple[Message, ...]] = ()) -> tuple[Turn, list[list[str]]]:
+        provider = Scripted(*answers)
+        agent = Agent(provider, toolset_of(Shelf()), PROMPTS, LimitsConfig(), 32_768, 100)
+        turn = agent.turn(Brief("Be brief.", "go"), earlier, CALLER)
+        return turn, [[tool["name"] for tool in request.tools] for request in provider.requests]
+
+    turn, offered = ask(calls(ToolCall("1", "find")), says("there"))
+    assert offered == [["find"], ["find", "lend"]]
+    assert ask(says("ok"), earlier=[turn.messages])[1] == [["find", "lend"]]
+    assert ask(says("ok"))[1] == [["find"]]

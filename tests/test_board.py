@@ -519,10 +519,17 @@ def test_the_inside_of_the_board_is_shown_where_there_is_nothing_else(tree):
         ({"quantity": "co2"}, "error: no sensor measures co2; there are: cpu, sht3x"),
         ({"sensor": "co2"}, "error: no sensor measures co2; there are: cpu, sht3x"),
         ({"sensor": "cpu", "quantity": "fan"}, "error: no sensor 'cpu' measures fan; there are: cpu, sht3x"),
+        ({"sensor": "attic thermometer"}, "error: no sensor 'attic' measures temperature; there are: cpu, sht3x"),
+        ({"sensor": "current"}, "error: no sensor measures current; there are: cpu, sht3x"),
     ],
 )
 def test_an_unknown_sensor_lists_the_known_ones(tree, asked, said):
     assert ask(sensors(tree(PI | OUTDOOR)), "sensor_read", **asked) == said
+
+
+def test_a_sensor_whose_name_is_a_quantity_is_found_by_it(tree):
+    wired = {"light": Wired("bme280", 1, 0x76), **SimBoard().wired()}
+    assert ask(sensors(SimBoard(), wired), "sensor_read", sensor="light").startswith("light: temperature ")
 
 
 def test_a_board_without_any_sensor_says_so(tree):
@@ -607,6 +614,16 @@ def simulated_at(seconds):
         ({"quantity": "humidity"}, r"greenhouse: humidity 55.2\d % \("),
         ({"sensor": " Humidity"}, r"greenhouse: humidity 55.2\d % \("),
         ({"sensor": "bme280"}, r"greenhouse: temperature 21.50 °C"),
+        ({"sensor": "thermometer"}, r"greenhouse: temperature 21.50 °C \("),
+        ({"sensor": "greenhouse_temperature"}, r"greenhouse: temperature 21.50 °C \("),
+        ({"sensor": "Greenhouse sensor"}, r"greenhouse: temperature 21.50 °C, humidity"),
+        ({"sensor": "the temperature sensor", "quantity": "Celsius"}, r"greenhouse: temperature 21.50 °C \("),
+        ({"sensor": "bme280", "quantity": "hPa"}, r"greenhouse: pressure 1013.2\d hPa \("),
+        ({"sensor": "greenhouse", "quantity": "%"}, r"greenhouse: humidity 55.2\d % \("),
+        ({"sensor": "humidity", "quantity": "%"}, r"greenhouse: humidity 55.2\d % \("),
+        ({"quantity": "°C"}, r"greenhouse: temperature 21.50 °C \("),
+        ({"quantity": "temperature and humidity"}, r"greenhouse: temperature 21.50 °C, humidity 55.2\d % \("),
+        ({"sensor": "all", "quantity": "all"}, r"greenhouse: temperature 21.50 °C, humidity 55.2\d %, pressure"),
         ({"sensor": "cpu"}, r"cpu: temperature 4\d.\d\d °C"),
     ],
 )

@@ -558,7 +558,8 @@ def test_result_setting(tmp_path):
 
 def test_window_setting(tmp_path):
     for i in range(4):
-        requests_with(tmp_path, "", [reply(f"answer {i} " * 300)], text=f"question {i}")
+        long = " ".join(f"answer {i}.{n}" for n in range(300))
+        requests_with(tmp_path, "", [reply(long)], text=f"question {i}")
     _, [body] = requests_with(tmp_path, "[model]\ncontext_tokens = 4096", [reply("ok")])
     assert "question 0" not in json.dumps(body)
     check_body(body)

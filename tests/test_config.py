@@ -70,6 +70,13 @@ def test_every_commented_line_of_the_shipped_file_is_valid(home):
         ("[model]\nstream = 'no'", "model", "stream", False),
         ("[model]\nretries = 0", "model", "retries", 0),
         ("[limits]\nseconds = 86400", "limits", "seconds", 86_400.0),
+        ("[memory]\nembeddings = 'Off'", "memory", "embeddings", "off"),
+        ("[memory]\nembedding_url = 'http://pi:8080/v1/'", "memory", "embedding_url", "http://pi:8080/v1"),
+        ("[memory]\nmessages = true", "memory", "messages", True),
+        ("[memory]\nnotes_chars = 0", "memory", "notes_chars", 0),
+        ("[memory]\ndream_hour = -1", "memory", "dream_hour", -1),
+        ("[memory]\ndream_hour = '23'", "memory", "dream_hour", 23),
+        ("[memory]\nreview_minutes = 0", "memory", "review_minutes", 0),
         ("[board]\nkind = 'SIM'", "board", "kind", "sim"),
         ("[tools]\nexec = 'ask'", "tools", "exec", "ask"),
         ("[tools]\nextra_folders = ['/srv', '~/x']", "tools", "extra_folders", ["/srv", "~/x"]),
@@ -92,7 +99,7 @@ def test_a_sensor_is_taken(home, address):
     [
         ("[modle]\nname = 'x'", "unknown table [modle]; did you mean 'model'?"),
         ("[sensor.porch]\npart = 'x'", "unknown table [sensor]; did you mean 'sensors'?"),
-        ("[zigbee]", "unknown table [zigbee]; known: model, limits, prompt, board, tools"),
+        ("[zigbee]", "unknown table [zigbee]; known: model, limits, prompt, memory, board, tools"),
         ("base_url = 'http://x'", "unknown table [base_url]"),
         ("[model]\nbaseurl = 'x'", "[model]: unknown 'baseurl'; did you mean 'base_url'?"),
         ("[model]\napi_key = 'x'", "[model]: unknown 'api_key'"),
@@ -115,6 +122,13 @@ def test_a_sensor_is_taken(home, address):
         ("[model]\nname = 1979-05-27", "'name' must be text"),
         ("[model]\nname = ['a']", "'name' must be text"),
         ("[model]\nstream = 1", "'stream' must be true or false, not 1"),
+        ("[memory]\nembeding_url = 'x'", "[memory]: unknown 'embeding_url'; did you mean 'embedding_url'?"),
+        ("[memory]\nembeddings = 'openai'", "'embeddings' must be one of 'local', 'server', 'off', not \"openai\""),
+        ("[memory]\ndream_hour = 24", "'dream_hour' is 24, outside -1 to 23"),
+        ("[memory]\ndream_hour = 3.5", "'dream_hour' must be a whole number"),
+        ("[memory]\npulse_chars = -1", "'pulse_chars' is -1, outside 0 to 150000"),
+        ("[memory]\nembedding_key = 'sk-1'", "[memory]: unknown 'embedding_key'"),
+        ("[memory]\nembedding_url = 'pi:8080'", "embedding_url 'pi:8080' must begin with http:// or https://"),
         ("[board]\nkind = 'arduino'", "'kind' must be one of 'auto', 'linux', 'sim', not \"arduino\""),
         ("[tools]\nextra_folders = '/srv'", "'extra_folders' must be a list"),
         ("[tools]\nextra_folders = ['']", "[tools]: extra_folders: '' must be a whole path, such as"),
@@ -231,6 +245,34 @@ VENDORS = {"OPENAI_API_KEY": "openai-key", "OPENROUTER_API_KEY": "openrouter-key
 def test_a_vendors_key_goes_to_that_vendor_alone(home, base_url, environment, key):
     config = settings(home, f"[model]\nbase_url = '{base_url}'", **environment)
     assert config.api_key == key
+
+
+@pytest.mark.parametrize(
+    ("base_url", "embedding_url", "environment", "secrets", "key"),
+    [
+        (OPENAI, "", VENDORS, "", "openai-key"),
+        (OPENAI, OPENAI, {"PICOCLAW_API_KEY": "ours"}, "", "ours"),
+        (ELSEWHERE, "https://elsewhere.example/embed", {}, "api_key = 'theirs'", "theirs"),
+        (ELSEWHERE, "https://elsewhere.example:444/v1", {}, "api_key = 'theirs'", ""),
+        (ELSEWHERE, "http://elsewhere.example/v1", {"PICOCLAW_API_KEY": "ours"}, "", ""),
+        (ELSEWHERE, "http://pi:8080/v1", VENDORS | {"PICOCLAW_API_KEY": "ours"}, "api_key = 'theirs'", ""),
+        (ELSEWHERE, OPENAI, VENDORS | {"PICOCLAW_API_KEY": "ours"}, "api_key = 'theirs'", "openai-key"),
+        (OPENROUTER, OPENAI, VENDORS, "", "openai-key"),
+        ("", OPENAI, VENDORS, "", "openai-key"),
+        ("", "http://pi:8080/v1", {"PICOCLAW_API_KEY": "ours"}, "api_key = 'theirs'", ""),
+        ("", "http://pi:8080/v1", VENDORS, "api_key = 'theirs'\nembedding_key = 'for pi'", "for pi"),
+        (OPENAI, OPENAI, VENDORS, "embedding_key = 'for pi'", "openai-key"),
+    ],
+)
+def test_the_embedding_servers_key_is_one_that_is_meant_for_it(
+    home, base_url, embedding_url, environment, secrets, key
+):
+    text = f"[model]\nbase_url = '{base_url}'\n[memory]\nembeddings = 'server'\nembedding_url = '{embedding_url}'"
+    assert settings(home, text, secrets=secrets, **environment).embedding_key == key
+
+
+def test_without_an_embedding_server_there_is_no_key_for_one(home):
+    assert not settings(home, f"[model]\nbase_url = '{OPENAI}'", **VENDORS).embedding_key
 
 
 # --- secrets ---

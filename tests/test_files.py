@@ -395,7 +395,7 @@ os.fsync = counted
 from datetime import datetime
 from pathlib import Path
 from picoclaw import disk
-from picoclaw.memory import notes
+from picoclaw.memory.notes import notes
 from picoclaw.tools.files import Files
 here = Path(sys.argv[1])
 eval(sys.argv[2])

@@ -19,7 +19,7 @@ SHIPPED = tomllib.loads((ROOT / "templates" / "intents" / "en.toml").read_text("
 CORPUS = json.loads((ROOT / "tests" / "data" / "intents_dev.json").read_text("utf-8"))
 MATCHER = Matcher([SHIPPED])
 TOOLS = ("sensor_read", "sensor_list", "board_status", "i2c", "list_dir", "read_file", "cron")
-TOOLS += ("memory_store", "memory_search")
+TOOLS += ("memory_store", "memory_search", "memory_update", "memory_forget")
 
 
 def request(*messages, tools=TOOLS):
@@ -58,6 +58,23 @@ CALLS = [
     ("The key is in the shed, write that down", "memory_store", {"text": "The key is in the shed"}),
     ("what did I note about the boiler?", "memory_search", {"query": "boiler"}),
     ("did I write anything down on the pump?", "memory_search", {"query": "pump"}),
+    (
+        "remember for good that the pump's fuse is 3 A",
+        "memory_store",
+        {"lasting": True, "text": "the pump's fuse is 3 A"},
+    ),
+    ("Remember the gate code is 4711 for good", "memory_store", {"lasting": True, "text": "the gate code is 4711"}),
+    ("never forget that Anna is allergic", "memory_store", {"lasting": True, "text": "Anna is allergic"}),
+    ("please forget the note about the fuse", "memory_forget", {"text": "the fuse"}),
+    ("Forget what I told you about Anna.", "memory_forget", {"text": "Anna"}),
+    ("forget that the fuse is 3 A, please", "memory_forget", {"text": "the fuse is 3 A"}),
+    ("remove the note about the ladder from my notes", "memory_forget", {"text": "the ladder"}),
+    ("change 3 A to 5 A in my notes", "memory_update", {"old": "3 A", "new": "5 A"}),
+    (
+        "change the note about the fuse to: the fuse is 5 A",
+        "memory_update",
+        {"old": "fuse", "new": "the fuse is 5 A"},
+    ),
     ("Hey Pico, could you please scan the bus for me, thanks", "i2c", {"action": "scan"}),
 ]
 

@@ -486,11 +486,10 @@ def test_only_a_plain_yes_says_that_registers_may_be_read(tmp_path, flag):
 @pytest.mark.parametrize(
     ("action", "idle", "given", "goes"),
     [
-        ("detect", "register", {"register": 0}, "read and write"),
-        ("scan", "register", {"register": 0}, "read and write"),
+        ("detect", "register", {"register": 1}, "read and write"),
+        ("scan", "register", {"register": 0xD0}, "read and write"),
         ("scan", "data", {"data": [1]}, "write"),
         ("read", "data", {"data": [1]}, "write"),
-        ("read", "data", {"data": []}, "write"),
         ("read", "script", {"script": "write 1"}, "run"),
         ("write", "script", {"data": [1], "script": "write 1"}, "run"),
         ("run", "register", {"script": "read 1", "register": 0}, "read and write"),
@@ -502,6 +501,15 @@ def test_an_argument_that_an_action_would_pass_over_is_refused(action, idle, giv
     said = complaint(ask(loader.load("i2c", HW).I2C(board), "i2c", action=action, address=0x76, **given))
     assert said == f"error: {idle} does not go with {action}; it goes with {goes}"
     assert not bus.transfers
+
+
+@pytest.mark.parametrize("action", ["detect", "scan", "read"])
+def test_places_that_a_small_model_fills_with_nothing_are_passed_over(action):
+    board, _ = bench({0x76: Recorder()})
+    filled = {"data": [], "script": "", "pec": False, "wide": False, "form": "bytes"}
+    filled |= {"address": 0x76} if action == "read" else {"register": 0}
+    said = ask(loader.load("i2c", HW).I2C(board), "i2c", action=action, **filled)
+    assert said == ask(loader.load("i2c", HW).I2C(board), "i2c", action=action, address=0x76)
 
 
 def scan(fault, *addresses):

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,18 @@ def values(home):
         "runtime": re.escape(f"{board}¦Linux¦{arch}¦{python}¦m"),
         "moment": r"\w+ \d{4}-\d\d-\d\d \d\d:\d\d [\w+-]+ \(UTC[+-]\d{4}\)[;\s]*",
         "skill": "ferns¦Mist them[.]",
-        "repeated": "2¦greenhouse: .*",
+        "repeated": "greenhouse: .*",
         "limit_steps": "1",
-        "limit_repeated": "3",
+        "result": "sensor_read¦greenhouse: .*",
+        "unmeasured": "31[.]5 °C",
+        "measure": re.escape(SAID),
         "unfinished": ".*greenhouse: .*",
+        "noted": r"(\d{4}-\d\d-\d\d \d\d:\d\d misted\n?)+",
+        "pulse": r"[\d: -]+¦1 \[p5\] order filters \(since [\d-]+\)",
+        "condense": r"memory/MEMORY.md \(\d+ characters, 10000 are enough\)",
+        "dream": r".*- the pump is on 17.*misted.*",
+        "tidy": r".*1 \[p5\] order filters \(since [\d-]+\).*",
+        "review": r".*1 \[p5\] order filters \(since [\d-]+\).*",
     }
 
 
@@ -131,6 +140,13 @@ SITUATIONS = {
         {"limits": LimitsConfig(steps=1)},
     ),
     "the same call": ([reply("", READ)] * 3 + [reply("24.")], [Inbound("terminal", SAID)], {}),
+    "nothing to say of a result": (
+        [reply("", READ), reply(""), reply("Here.")],
+        [Inbound("terminal", SAID)] * 2,
+        {},
+    ),
+    "an invented measurement": ([reply("It is 31.5 °C."), reply("Well.")], [Inbound("terminal", SAID)], {}),
+    "a runaway": ([reply("Well, " * 400), reply("Well.")], [Inbound("terminal", SAID)] * 2, {}),
     "the limit, and nothing to say": (
         [reply("", READ), reply(""), reply("24.")],
         [Inbound("terminal", SAID)] * 2,
@@ -143,7 +159,7 @@ SITUATIONS = {
     "mode none": ([reply("Well.")], [Inbound("terminal", SAID)], {"mode": "none"}),
 }
 REFUSED = "I can't do that without a model"
-ANSWERS = {"Well.", "24 °C.", "One.", "Two.", "Done.", "Here.", "Yes.", "24.", "", "…"}
+ANSWERS = {"Well.", "Well,", "It is 31.5 °C.", "24 °C.", "One.", "Two.", "Done.", "Here.", "Yes.", "24.", "", "…"}
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -167,6 +183,44 @@ def test_all_that_is_said_is_in_a_template(home, name):
     assert bool(system) == (settings.get("mode") != "none")
 
 
+def remembering(home):
+    """Lasting facts, a note of today and a task."""
+    now = datetime.now().astimezone()
+    day = home / f"workspace/memory/{now:%Y%m}/{now:%Y%m%d}.md"
+    day.parent.mkdir(parents=True)
+    day.write_text(f"- {now:%H:%M} misted\n")
+    (home / "workspace/memory/MEMORY.md").write_text("- the pump is on 17\n" * 600)
+    return now
+
+
+def test_notes_tasks_and_what_is_too_long_are_told_by_templates(home):
+    now = remembering(home)
+    app = App(Config(home, ModelConfig(base_url="http://127.0.0.1:9/v1", name="m")), SimBoard())
+    app.stores.pulse.add("order filters", 5, "terminal", now)
+    text = app.briefing.told(Inbound("terminal", SAID), (), (), now).brief.text
+    app.close()
+    left, inside = taken_apart(text)
+    assert left == SAID
+    assert unexplained(inside, home) == []
+    assert {"noted", "pulse", "condense"} <= {name for name, _ in inside}
+
+
+def test_a_dream_is_asked_for_by_templates(home):
+    now = remembering(home)
+    (home / "workspace/memory/MEMORY.md").write_text("- the pump is on 17\n- valve 2 drips\n")
+    with ModelServer([reply("no"), reply("[]"), reply("[]")]) as server:
+        app = App(Config(home, ModelConfig(base_url=server.url, name="m", stream=False, retries=0)), SimBoard())
+        app.stores.pulse.add("order filters", 5, "terminal", now)
+        app.chores().dreamt(now)
+        app.close()
+    assert len(server.requests) >= 2
+    for received in server.requests:
+        (message,) = received.body["messages"]
+        left, inside = taken_apart(message["content"])
+        assert left == ""
+        assert unexplained(inside, home) == []
+
+
 def test_the_marks_show_what_was_there(home):
     """The check above would see nothing if the owner's wording were not used at all."""
     (body,) = bodies(home, [reply("Well.")], [Inbound("terminal", SAID)])
@@ -178,14 +232,15 @@ def test_the_marks_show_what_was_there(home):
 
 
 def test_requests_are_made_in_few_places():
-    """Whoever makes one is looked at here: the loop, the verb that prints it, the check and the summoning."""
+    """Whoever makes one is looked at here: the loop, the verb that prints it, the check, the summoning, the dream."""
     makers = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "picoclaw").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and "Request" in {getattr(node.func, "id", ""), getattr(node.func, "attr", "")}
     }
-    assert makers == {"picoclaw/agent.py", "picoclaw/cli/prompt.py", "picoclaw/cli/doctor.py", "picoclaw/summon.py"}
+    looked_at = {"agent.py", "cli/prompt.py", "cli/doctor.py", "summon.py", "memory/dream/direct.py"}
+    assert makers == {f"picoclaw/{name}" for name in looked_at}
 
 
 def test_a_tool_is_described_in_the_owners_words(home):

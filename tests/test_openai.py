@@ -463,8 +463,9 @@ def test_a_slow_answer_is_not_a_silent_one() -> None:
 
 
 def test_a_large_answer_in_one_line() -> None:
-    found, _ = asked(reply("x" * 2_000_000), stream=False)
-    assert len(text_of(found)) == 2_000_000
+    text = " ".join(map(str, range(300_000)))
+    found, _ = asked(reply(text), stream=False)
+    assert text_of(found) == text
 
 
 def test_nobody_listens_there() -> None:
@@ -743,6 +744,6 @@ def test_calls_written_into_the_last_word_are_not_shown() -> None:
     with Bench([reply(written)] * 4) as bench:
         turn = agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER)
         assert turn.stopped == "repeated"
-        assert turn.reply.startswith("[unfinished: the same call")
+        assert turn.reply.startswith("[unfinished: the same calls")
         assert turn.reply.endswith("newest temperature 21.4]")
         check_conversation(turn.messages)

@@ -32,7 +32,6 @@ ALL = Facts(
     workspace="/home/pi/workspace",
     owner="Ada",
     zone="Europe/Berlin",
-    session="garden",
     extra="Be kind to plants.",
     pages=[Page("AGENTS.md", "be brief"), Page("SOUL.md", "dry wit"), Page("TOOLS.md", "pump on 17")],
     silent=True,
@@ -42,11 +41,11 @@ ALL = Facts(
     runtime={"board": "Pi 4", "os": "Linux", "arch": "aarch64", "python": "3.11.2", "model": "m"},
 )
 ORDER = {
-    "full": "identity first_run tooling tool_style safety skills memory citations workspace owner time session extra"
+    "full": "identity first_run tooling tool_style safety skills memory citations workspace owner time extra"
     " context AGENTS.md SOUL.md TOOLS.md silent heartbeat runtime",
     "coordinator": "identity first_run tooling tool_style coordinator safety skills memory citations workspace owner"
-    " time session extra context AGENTS.md SOUL.md TOOLS.md silent heartbeat runtime",
-    "minimal": "identity tooling tool_style safety workspace time session extra context AGENTS.md TOOLS.md silent"
+    " time extra context AGENTS.md SOUL.md TOOLS.md silent heartbeat runtime",
+    "minimal": "identity tooling tool_style safety workspace time extra context AGENTS.md TOOLS.md silent"
     " heartbeat helper runtime",
     "base": "identity tooling tool_style safety workspace runtime",
     "none": "",
@@ -89,7 +88,6 @@ def test_without_facts_only_the_rules_are_left(mode):
         ("workspace", "", {"workspace"}),
         ("owner", "", {"owner"}),
         ("zone", "", {"time"}),
-        ("session", "", {"session"}),
         ("extra", "", {"extra"}),
         ("pages", (), {"context", "AGENTS.md", "SOUL.md", "TOOLS.md"}),
         ("pages", [Page("AGENTS.md", "")], {"context", "AGENTS.md", "SOUL.md", "TOOLS.md"}),

@@ -187,6 +187,8 @@ def test_null_for_an_optional_value_is_its_default():
         ({}, "'path' is missing: path in the workspace"),
         ({"path": None}, "'path' is missing: path in the workspace"),
         ({"path": "a", "line": 3}, "unknown 'line'; did you mean 'lines'?"),
+        ({"path": "a", "lin": 3}, "unknown 'lin'; did you mean 'lines'?"),
+        ({"path": "a", "limits": 3}, "unknown 'limits'; known: path, lines, mode, data"),
         ({"path": "a", "colour": 3}, "unknown 'colour'; known: path, lines, mode, data"),
         ({"path": "a", "caller": 3}, "unknown 'caller'; known: path, lines, mode, data"),
         ({"path": "a", "lines": "many"}, "'lines' must be a whole number, not \"many\""),
@@ -205,7 +207,7 @@ def test_json_schema_of_a_signature():
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "path in the workspace"},
-            "lines": {"type": "integer", "default": 20},
+            "lines": {"type": "integer"},
             "mode": {"type": "string", "enum": ["", "read", "write"]},
             "data": {"type": "array", "items": {"type": "integer"}, "description": "bytes"},
         },
@@ -221,9 +223,9 @@ def test_json_schema_of_nothing_is_an_empty_object():
     ("kind", "default", "schema"),
     [
         (bool, False, {"type": "boolean"}),
-        (float, 2.5, {"type": "number", "default": 2.5}),
+        (float, 2.5, {"type": "number"}),
         (list[str], [], {"type": "array", "items": {"type": "string"}}),
-        (list[int], [1], {"type": "array", "items": {"type": "integer"}, "default": [1]}),
+        (list[int], [1], {"type": "array", "items": {"type": "integer"}}),
     ],
 )
 def test_json_schema_of_a_default(kind, default, schema):

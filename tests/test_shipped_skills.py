@@ -477,7 +477,7 @@ def test_a_backup_comes_back_whole(tmp_path, monkeypatch, where):
     monkeypatch.setenv("PICOCLAW_HOME", str(old / where))
     named = {} if where == ".picoclaw" else {"PICOCLAW_HOME": str(old / where)}
     with app(old / where) as made:
-        made.jobs.add("cli", "water", WEDNESDAY.replace(year=2090))
+        made.stores.jobs.add("cli", "water", WEDNESDAY.replace(year=2090))
         made.toolset.call(ToolCall("1", "memory_store", {"text": "boiler 1.2 bar"}), caller())
         run(SAVE, old, **named)  # while it is in use
     kept = {
@@ -497,7 +497,7 @@ def test_a_backup_comes_back_whole(tmp_path, monkeypatch, where):
     assert [path.name for path in (new / f"{where}.old").iterdir()] == ["mine"]
     monkeypatch.setenv("PICOCLAW_HOME", str(new / where))
     with opened(Namespace(board="sim")) as made:
-        assert [job.message for job in made.jobs.of("cli")] == ["water"]
+        assert [job.message for job in made.stores.jobs.of("cli")] == ["water"]
 
 
 def filled(home):

@@ -380,10 +380,10 @@ def test_one_call_a_diff_a_yes_and_the_files_are_written(home):
     assert {name for name in after if after[name] != before.get(name)} == set(summon.FILES)
     assert "tools" not in request.body
     assert [message["role"] for message in request.body["messages"]] == ["user"]
-    assert f"this character: {WHO}\n" in request.said
+    assert request.said.endswith(f"for: {WHO}")
     assert "Loves basil." in request.said
     assert "mine" not in request.said
-    offered = request.said.split("can really do: ")[1].split("\n")[0].split(", ")
+    offered = request.said.split("these tools can do: ")[1].split(". ")[0].split(", ")
     assert {"sensor_read", "board_status", "read_file", "memory_search"} <= set(offered)
     assert not {"first_run", "skill_search", "skill_create", "exec", "write_file", "cron", "output"} & set(offered)
 
@@ -588,3 +588,17 @@ def test_a_character_of_no_words_or_too_many_is_refused(tmp_path):
         assert f"in 1 to 2000 characters, not {length}" in done.stderr
     assert picoclaw(tmp_path, "summon").returncode == 2
     assert not (tmp_path / "picoclaw").exists()
+
+
+def test_an_answer_that_only_repeats_itself_is_cut_there(home):
+    runaway = blocks(NEW).removesuffix("</file>") + "- look at the tank\n- look at the lamp\n" * 500
+    with (
+        ModelServer([reply(runaway)]) as server,
+        Person(home, "summon", "--board", "sim", "a", "sarcastic", "keeper", **model(server)) as person,
+    ):
+        shown = person.sees("Write these files? [y/N] ")
+        person.types("n\n")
+        person.leaves()
+    assert "the answer was cut off where it repeated itself" in shown
+    assert "+- Name: Mort" in shown
+    assert "look at the lamp" not in shown

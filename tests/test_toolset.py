@@ -100,7 +100,6 @@ def test_a_tool_is_described_by_its_signature_and_docstring():
                 "degrees": {
                     "type": "integer",
                     "description": "how far",
-                    "default": 90,
                 },
             },
             "required": ["action"],
@@ -330,3 +329,59 @@ def test_what_a_person_is_asked_hides_nothing(text):
 def test_what_a_person_is_asked_is_the_whole_call():
     command = "x" * 20_000 + "; rm -rf /"
     assert exact(ToolCall("c1", "exec", {"command": command})).endswith('; rm -rf /"}')
+
+
+class Drawer:
+    """A tool that opens others, and brings in what nobody in the chat has said."""
+
+    @tool(effect="read", opens=("mend", "burn"), brings=True)
+    def look(self, place: str = "") -> str:
+        """Look."""
+        return f"a letter in {place}"
+
+    @tool(effect="write")
+    def mend(self) -> str:
+        """Mend."""
+        return "mended"
+
+    @tool(effect="write")
+    def burn(self) -> str:
+        """Burn."""
+        return "burnt"
+
+    @tool(effect="read", opens=("burn",))
+    def light(self) -> str:
+        """Light a match."""
+        return "lit"
+
+
+def drawer():
+    return Toolset([Drawer()], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000)
+
+
+@pytest.mark.parametrize(
+    ("offered", "called", "shown"),
+    [
+        (None, (), ["look", "light"]),
+        (None, ("light",), ["look", "burn", "light"]),
+        (None, ("look", "unknown"), ["look", "mend", "burn", "light"]),
+        ({"look", "mend"}, ("light",), ["look"]),
+        ({"look", "mend"}, ("look",), ["look", "mend"]),
+        ({"mend"}, (), []),
+    ],
+)
+def test_what_is_done_with_a_result_is_offered_once_there_may_be_one(offered, called, shown):
+    assert [d["name"] for d in drawer().definitions(offered, called)] == shown
+
+
+def test_a_tool_that_is_not_offered_yet_can_be_called():
+    assert drawer().call(ToolCall("1", "mend"), caller()) == "mended"
+
+
+def test_a_caller_remembers_what_was_brought_in():
+    asked = caller()
+    drawer().call(ToolCall("1", "light"), asked)
+    assert asked.heard == set()
+    drawer().call(ToolCall("2", "look", {"place": "x" * 300}), asked)
+    assert asked.heard == {"look " + "x" * 95}
+    assert caller().heard == set()

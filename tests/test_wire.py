@@ -241,7 +241,7 @@ def test_text_after_a_thought_is_shown_as_it_comes() -> None:
 
 
 def test_a_very_long_thought_is_not_shown() -> None:
-    pieces = ("<think>", *["thinking "] * 50_000, "</think>", "It is 21.")
+    pieces = ("<think>", *(f"thinking {number} " for number in range(50_000)), "</think>", "It is 21.")
     assert text_of(heard(*(chunk(content=piece) for piece in pieces))) == "It is 21."
 
 
@@ -515,7 +515,7 @@ def test_calls_written_as_text(name: str, shown: str, wanted: list[tuple[str, An
         "[]",
         "```json\n{not json}\n```",
         "<tool_call>not json</tool_call>",
-        "[" * 50_000,
+        "".join(f"[{number}," for number in range(50_000)),
         "The tag <think> opens a thought.\nIt is not one here.",
         "```\n<think>\n```\nThis is how it is written.",
         'Call it like `{"name": "exec"}` please.',
@@ -660,6 +660,14 @@ def test_nearly_json_is_read(text: str, arguments: dict[str, Any]) -> None:
         '<response>{"name": "sensor_read", "arguments": {"sensor": ""}}</response>',
         '<function_call>{"name": "sensor_read", "arguments": {"sensor": ""}}</function_call>',
         '```json\n{"name": "sensor_read", "arguments": {"sensor": "",}}\n```',
+        '<tools>\n  <function name="sensor_read" arguments=\'{"sensor": ""}\'/>\n</tools>',
+        "<tools>\n  <function name=\"sensor_read\" arguments=\"{'sensor': ''}\"/>\n</tools>",
+        '<tool name="sensor_read" arguments=\'{"sensor": ""}\'/>',
+        '<tool name="sensor_read" arguments="{&quot;sensor&quot;: &quot;&quot;}" />',
+        '<tool name="sensor_read" parameters=\'{"sensor": ""}\'>21.4 °C</tool>',
+        '```json\n{"sensor_read": {"sensor": ""}}\n```',
+        '{"name": "sensor_read", "arguments": {"sensor": ""}}\n<tool_response>\n21 °C\n</tool_response>\nIt is 21 °C.',
+        '<tool_call>\n{"name": "sensor_read", "arguments": {"sensor": ""}}\n</tool_call>\nIt is 21 °C.',
     ],
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
@@ -668,6 +676,28 @@ def test_calls_as_small_models_write_them(text: str, size: int) -> None:
     shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
     rest, found = inline.end(cut=False)
     assert (shown + rest, found) == ("", [("sensor_read", {"sensor": ""})])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "found"),
+    [
+        ("<tool_response>\n21 °C\n</tool_response>\nIt is 21 °C.", "", []),
+        ("I look.\n<tool_result>21 °C</tool_result>", "I look.\n", []),
+        ("<response>Ada</response>", "Ada", []),
+        ('<tool name="fly" arguments="{}"/>', '<tool name="fly" arguments="{}"/>', []),
+        ('<tool name="sensor_read"/>\n<tool name="sensor_read"/>', "", [("sensor_read", {})] * 2),
+        ("The tag <tool_response> holds a result.", "The tag <tool_response> holds a result.", []),
+        ('<a name="top"> is an anchor.', '<a name="top"> is an anchor.', []),
+        ('{"fly": {}}', '{"fly": {}}', []),
+        ('{"sensor_read": 21.4}', '{"sensor_read": 21.4}', []),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_results_that_a_model_makes_up_are_not_shown(text: str, size: int, shown: str, found: Any) -> None:
+    inline = InlineCalls(frozenset({"sensor_read"}))
+    told = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
+    rest, calls = inline.end(cut=False)
+    assert (told + rest, calls) == (shown, found)
 
 
 def test_a_last_word_shows_the_tools_and_asks_for_no_call() -> None:

@@ -17,6 +17,7 @@ VERBS = {
     "tools": "list the tools that the agent has on this board",
     "tool": "call one tool by hand, without a model",
     "prompt": "show exactly what would be sent to a model",
+    "memory": "search, list and check what is remembered; put it in order",
     "skills": "list, show, search and check the skills",
     "summon": "have a model write the agent's character and habits, from a sentence of yours",
     "outputs": "list, arm, switch and check the declared outputs",

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import stat
 import sys
 import time
@@ -29,7 +30,15 @@ from picoclaw.workspace import examine as examine_workspace
 _SUPPLY = "use a stronger power supply and a short cable"
 _MENDS = {"clock": "sudo timedatectl set-ntp true", "power and throttling": _SUPPLY}
 
-
+_TRIAL = """
+from picoclaw.config import load
+from picoclaw.errors import PicoclawError
+from picoclaw.memory.embedding.embedders import trial
+try:
+    print(trial(load()))
+except PicoclawError as error:
+    raise SystemExit(str(error))
+"""
 _ELSEWHERE = "give this user the folders above it, or set PICOCLAW_HOME to a folder of its own"
 
 
@@ -62,6 +71,7 @@ def examine(kind: str) -> Iterator[Row]:
     yield Row("good", "settings", "config.toml, secrets and environment fit")
     yield from _store(config.home)
     yield from _workspace(config)
+    yield from _memory(config)
     yield from _model(config)
     try:
         board = boards.choose(kind, config)
@@ -118,6 +128,53 @@ def _workspace(config: Config) -> Iterator[Row]:
     for broken in library.broken:
         yield Row("note", "skills", f"{broken.folder}: {broken.problem}", "picoclaw skills check")
     yield Row("good", "skills", f"{len(library.skills)} can be read")
+
+
+def _memory(config: Config) -> Iterator[Row]:
+    """The notes, how much of them is in the index, and who finds them by their meaning."""
+    from picoclaw.memory.index.files import Files
+
+    files = Files.of(config.workspace)
+    sizes = [source.size for _, found in files.folders() for source in found]
+    for problem in files.problems:
+        yield Row("note", "notes", problem)
+    path = config.home / "memory.db"
+    indexed = _indexed(path) if path.exists() else "memory.db is not made yet; the first search makes it"
+    yield Row("good", "notes", f"{len(sizes)} files with {sum(sizes)} bytes; {indexed}")
+    if config.memory.embeddings == "off":
+        yield Row("good", "embeddings", 'off: notes are found by their words (embeddings = "local" finds meanings too)')
+    else:
+        yield _embeddings()
+
+
+def _indexed(path: Path) -> str:
+    """Look into the index as it is; opened the usual way, it would be brought up to the notes."""
+    import apsw
+
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            count = connection.execute("SELECT count(*) FROM chunks").get
+            return f"{count} parts of them are in the index"
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        return f"memory.db cannot be read just now ({error}); the next search mends it, or `picoclaw memory check`"
+
+
+def _embeddings() -> Row:
+    """Try them in a process of their own: a numpy that was built for another processor ends the one that loads it."""
+    import subprocess
+
+    mend = 'or write embeddings = "off" under [memory] in config.toml; until then words alone find notes'
+    try:
+        tried = subprocess.run([sys.executable, "-c", _TRIAL], capture_output=True, text=True, timeout=90, check=False)
+    except subprocess.TimeoutExpired:
+        return Row("bad", "embeddings", "they took longer than 90 s", mend)
+    if tried.returncode < 0:
+        return Row("bad", "embeddings", f"loading numpy ended Python: {signal.strsignal(-tried.returncode)}", mend)
+    said = (tried.stdout if tried.returncode == 0 else tried.stderr).strip().rpartition("\n")[2]
+    return Row("good", "embeddings", said) if tried.returncode == 0 else Row("bad", "embeddings", said, mend)
 
 
 def _model(config: Config) -> Iterator[Row]:

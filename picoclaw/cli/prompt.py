@@ -68,12 +68,13 @@ def run(given: argparse.Namespace) -> int:
 
 def _request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
     kept = (app.config.home / "state.db").exists()
-    earlier, acts = app.earlier(inbound.session) if kept else ([], [])
+    earlier, acts = app.stores.earlier(inbound.session) if kept else ([], [])
     told = replace(app.briefing, tidy=False).told(inbound, earlier, [act for _, act in acts], app.now())
-    model, tools = app.config.model, app.toolset.definitions(told.brief.tools)
-    ratio = app.bytes_a_token(told.brief.model) if kept else BYTES_A_TOKEN
+    model = app.config.model
+    ratio = app.stores.bytes_a_token(told.brief.model or app.config.model.name or "default") if kept else BYTES_A_TOKEN
     brief = told.brief._replace(bytes_a_token=ratio)
-    talk = app.agent.opened(brief, earlier, tools)
+    talk = app.agent.opened(brief, earlier)
+    tools = app.agent.tools(talk, brief)
     lost = app.prompts["lost"]
     request = Request(brief.system, talk.shown(), tools, model.answer_tokens, 0.0, brief.model, lost=lost)
     return told._replace(brief=brief), wire.body(

@@ -18,6 +18,7 @@ from threading import Event
 from picoclaw.app import SIMULATED, App
 from picoclaw.cli.chat import report
 from picoclaw.cli.common import opened, printable
+from picoclaw.cli.idle import IdleThread
 from picoclaw.cli.keys import Typing, uninterrupted
 from picoclaw.disk import explain
 from picoclaw.messages import Event as Happening
@@ -43,8 +44,7 @@ def converse(given: argparse.Namespace, leaving: Event) -> int:
         screen.stop = partial(app.wiring.stop, who="owner")
         with _line_history(app.config.home / "chat_history"), _reminders(app, given.session, screen):
             screen.greet(app)
-            for line in screen.lines():
-                _turn(app, given.session, line, screen)
+            _talk(app, given.session, screen)
         if leaving.is_set():
             app.wiring.abandon()
     return 0
@@ -63,6 +63,17 @@ def _reminders(app: App, session: str, screen: "Screen") -> Iterator[None]:
         yield
     finally:
         thread.stop()
+
+
+def _talk(app: App, session: str, screen: "Screen") -> None:
+    idle = IdleThread(app, screen.remind)
+    idle.start()
+    try:
+        for line in screen.lines():
+            with idle.turn():
+                _turn(app, session, line, screen)
+    finally:
+        idle.stop()
 
 
 def _turn(app: App, session: str, line: str, screen: "Screen") -> int:

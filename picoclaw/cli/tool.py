@@ -38,7 +38,7 @@ def run(given: argparse.Namespace) -> int:
         try:
             good, result = app.toolset.run(ToolCall("1", given.name, arguments), caller)
         finally:
-            app.settle(caller.session)
+            app.stores.settle(caller.session)
         print(printable(result), file=sys.stdout if good else sys.stderr)
         if app.board.simulated and good:
             print(SIMULATED)

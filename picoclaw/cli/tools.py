@@ -16,13 +16,16 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """List the tools."""
     with opened(given, make=False) as app:
-        definitions = app.toolset.definitions()
+        toolset = app.toolset
+        definitions = toolset.definitions(called=toolset.names)
     if given.json:
         print(json.dumps(definitions, ensure_ascii=False, indent=1))
         return 0
     for definition in definitions:
-        names = ", ".join(_parameter(definition["parameters"], name) for name in definition["parameters"]["properties"])
-        print(f"{definition['name']}({names})\n    {definition['description']}")
+        name = definition["name"]
+        names = ", ".join(_parameter(definition["parameters"], p) for p in definition["parameters"]["properties"])
+        later = f" (offered after {', '.join(openers)})" if (openers := sorted(toolset.openers(name))) else ""
+        print(f"{name}({names}){later}\n    {definition['description']}")
     print(f"{len(definitions)} tools, {size(list(definitions))} bytes")
     return 0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from picoclaw.config.files import read_toml
-from picoclaw.config.keys import api_key, vendor
+from picoclaw.config.keys import api_key, embedding_key, vendor
 from picoclaw.errors import ConfigError
 from picoclaw.schema import Parameter, Span, Unfit, check, nearest, parameter
 
@@ -62,6 +62,20 @@ class PromptConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """[memory]: how notes are found, how much of them a model is told unasked, and when they are put in order."""
+
+    embeddings: Annotated[Literal["local", "server", "off"], "who finds notes by their meaning"] = "local"
+    embedding_model: Annotated[str, "the model's name at the embedding server"] = ""
+    embedding_url: Annotated[str, "of the embedding server, when it is not the model's"] = ""
+    messages: Annotated[bool, "whether past messages of chats are found too"] = False
+    notes_chars: Annotated[int, Span(0, 150_000), "of the last days' notes in the prompt"] = 4000
+    pulse_chars: Annotated[int, Span(0, 150_000), "of the pulse in the prompt"] = 5000
+    dream_hour: Annotated[int, Span(-1, 23), "hour of the nightly tidying; -1 for never"] = 3
+    review_minutes: Annotated[int, Span(0, 10_080), "between two reviews of the pulse; 0 for none"] = 60
+
+
+@dataclass(frozen=True, slots=True)
 class BoardConfig:
     """[board]: which board to use; `auto` takes the simulated one where there is no sensor and no bus."""
 
@@ -94,7 +108,7 @@ class SensorConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything the owner decided. `home` is `$PICOCLAW_HOME`; `api_key` never comes from config.toml.
+    """Everything the owner decided. `home` is `$PICOCLAW_HOME`; the keys never come from config.toml.
 
     `added` names the sensors that come from sensors.toml, which is written for the owner in conversation.
     """
@@ -103,11 +117,13 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
     board: BoardConfig = field(default_factory=BoardConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
     api_key: str = field(default="", repr=False)
+    embedding_key: str = field(default="", repr=False)
 
     @property
     def workspace(self) -> Path:
@@ -119,6 +135,7 @@ _TABLES: dict[str, type[Any]] = {
     "model": ModelConfig,
     "limits": LimitsConfig,
     "prompt": PromptConfig,
+    "memory": MemoryConfig,
     "board": BoardConfig,
     "tools": ToolsConfig,
 }
@@ -213,14 +230,28 @@ def _with_environment(config: Config, environment: Mapping[str, str]) -> Config:
     name = environment.get("PICOCLAW_MODEL") or config.model.name
     if not base_url and name:
         base_url = vendor(name, environment)
-    base_url = base_url.rstrip("/")
-    if base_url and not base_url.startswith(("http://", "https://")):
-        raise ConfigError(f"the model's base_url {shown_url(base_url)!r} must begin with http:// or https://")
-    model = replace(config.model, base_url=base_url, name=name)
-    key = api_key(config.home, base_url, environment).strip()
-    if not (key.isascii() and key.isprintable()):
-        raise ConfigError("the API key holds a character that no key has; copy it again")
-    return replace(config, model=model, api_key=key)
+    model = replace(config.model, base_url=_address(base_url, "the model's base_url"), name=name)
+    memory = replace(config.memory, embedding_url=_address(config.memory.embedding_url, "[memory]: embedding_url"))
+    return replace(
+        config,
+        model=model,
+        memory=memory,
+        api_key=api_key(config.home, model.base_url, environment),
+        embedding_key=_embedding_key(config.home, memory, model.base_url, environment),
+    )
+
+
+def _embedding_key(home: Path, memory: MemoryConfig, base_url: str, environment: Mapping[str, str]) -> str:
+    if memory.embeddings != "server":
+        return ""
+    return embedding_key(home, memory.embedding_url or base_url, base_url, environment)
+
+
+def _address(url: str, what: str) -> str:
+    url = url.rstrip("/")
+    if url and not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{what} {shown_url(url)!r} must begin with http:// or https://")
+    return url
 
 
 def _check_text(environment: Mapping[str, str], *names: str) -> None:

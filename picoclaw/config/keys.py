@@ -22,14 +22,32 @@ def vendor(name: str, environment: Mapping[str, str]) -> str:
 
 
 def api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
-    """A vendor's own variable is only ever sent to that vendor."""
+    """The key of the model's server. A vendor's own variable is only ever sent to that vendor."""
     if key := environment.get("PICOCLAW_API_KEY"):
-        return key
+        return _checked(key)
+    return _checked(
+        _vendors_own(base_url, environment) or _credential(environment) or _secret(home / "secrets.toml", "api_key")
+    )
+
+
+def embedding_key(home: Path, url: str, base_url: str, environment: Mapping[str, str]) -> str:
+    """The key of the embedding server: the model's own when both are one server, else one that is meant for it."""
+    if url.split("/")[:3] == base_url.split("/")[:3]:
+        return api_key(home, base_url, environment)
+    return _checked(_secret(home / "secrets.toml", "embedding_key") or _vendors_own(url, environment))
+
+
+def _vendors_own(base_url: str, environment: Mapping[str, str]) -> str:
     vendor = "OPENROUTER_API_KEY" if base_url.startswith(OPENROUTER) else "OPENAI_API_KEY"
     theirs = base_url.startswith((OPENAI, OPENROUTER)) or base_url == environment.get("OPENAI_BASE_URL", "").rstrip("/")
-    if theirs and (key := environment.get(vendor)):
-        return key
-    return _credential(environment) or _secret(home / "secrets.toml")
+    return environment.get(vendor, "") if theirs else ""
+
+
+def _checked(key: str) -> str:
+    key = key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError("the API key holds a character that no key has; copy it again")
+    return key
 
 
 def _credential(environment: Mapping[str, str]) -> str:
@@ -43,9 +61,12 @@ def _credential(environment: Mapping[str, str]) -> str:
         raise ConfigError(f"{path} cannot be read: it is not text") from None
 
 
-def _secret(path: Path) -> str:
+def _secret(path: Path, name: str) -> str:
     table = read_toml(path, private=True)
+    wanted = (parameter("api_key", str, ""), parameter("embedding_key", str, ""))
     try:
-        return str(check((parameter("api_key", str, ""),), table)["api_key"])
+        return str(check(wanted, table)[name])
     except Unfit:
-        raise ConfigError(f'{path} must hold one line, api_key = "...", and nothing else') from None
+        raise ConfigError(
+            f'{path} must hold api_key = "...", or embedding_key = "..." beside it, and nothing else'
+        ) from None

@@ -16,11 +16,25 @@ def _begun(word: str) -> str:
     return "|".join(re.escape(word[:n]) for n in range(len(word) - 1, 0, -1))
 
 
-_OPENING = re.compile(r"(?<=\n)[ \t]*(?:(<think>)|```|[{\[]|<[a-z_]+>)|<tool_call>")
-_MAYBE = re.compile(rf"(?:(?<=\n)[ \t]*(?:<[a-z_]*|`{{1,2}})?|(?:{_begun('<tool_call>')}))\Z")
+_OPENING = re.compile(r"(?<=\n)[ \t]*(?:(<think>)|```|[{\[]|<[a-z_]+(?:>|[ ]name=))|<tool_call>")
+_MAYBE = re.compile(
+    rf"(?:(?<=\n)[ \t]*(?:<[a-z_]*|<[a-z_]+ (?:{_begun('name=')})?|`{{1,2}})?|(?:{_begun('<tool_call>')}))\Z"
+)
 _THOUGHT_END = "</think>"
 _FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
 _TAG = re.compile(r"<(?P<tag>[a-z_]+)>\s*(?P<inside>.*?)\s*(?:</(?P=tag)>|\Z)", re.DOTALL)
+_ATTRIBUTES = re.compile(
+    r"""(?:<[a-z_]+>\s*)?<[a-z_]+ name=["'](?P<name>\w+)["']"""
+    r"""(?:\s+(?:arguments|parameters)=(?P<quote>["'])(?P<given>.*?)(?P=quote))?\s*/?>""",
+    re.DOTALL,
+)
+_ENTITIES = (("&quot;", '"'), ("&apos;", "'"), ("&#39;", "'"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
+_FORGED = re.compile(
+    r"(?:^|(?<=>))[ \t]*<(?:tool_(?:response|result|output)|function_(?:response|result))s?>", re.MULTILINE
+)
+"""Where a model goes on with the result that it expects."""
+
+_WRAPPED = re.compile(r"\s*<(response|answer|reply|output)>\s*(?P<inside>.*?)\s*</\1>\s*", re.DOTALL)
 _HEXADECIMAL = re.compile(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
@@ -102,25 +116,33 @@ class InlineCalls:
         return shown
 
     def end(self, *, cut: bool) -> tuple[str, list[Written]]:
-        """Return the text still to be shown and the calls found; nothing half written is a call when `cut`."""
+        """Return the text still to be shown and the calls found; nothing half written is a call when `cut`.
+
+        What follows a call is not shown, because it cannot know the result.
+        """
         text = "".join(self._pieces) or ("" if self._thinking else self._held)
-        for shape in () if cut else (_TAG, _FENCE):
-            rest, calls = self._taken_out(shape, text)
-            if calls:
-                return rest, calls
-        calls = [] if cut else self._calls(text)
-        return ("", calls) if calls else (text, [])
+        if forged := _FORGED.search(text) if self._known else None:
+            text = text[: forged.start()]
+        for shape in () if cut else (_ATTRIBUTES, _TAG, _FENCE):
+            blocks = [(block.start(), self._within(block)) for block in shape.finditer(text)]
+            if calls := [call for _, found in blocks for call in found]:
+                return text[: next(start for start, found in blocks if found)].strip(), calls
+        if not cut and (calls := self._calls(text)):
+            return "", calls
+        wrapped = _WRAPPED.fullmatch(text)
+        return wrapped["inside"] if wrapped else text, []
 
-    def _taken_out(self, shape: re.Pattern[str], text: str) -> tuple[str, list[Written]]:
-        """Take the blocks that are calls out of the text."""
-        calls: list[Written] = []
-
-        def taken(block: re.Match[str]) -> str:
-            found = self._calls(block["inside"])
-            calls.extend(found)
-            return "" if found else block[0]
-
-        return shape.sub(taken, text).strip(), calls
+    def _within(self, block: re.Match[str]) -> list[Written]:
+        """The calls in a block that has one of the shapes."""
+        if block.re is not _ATTRIBUTES:
+            return self._calls(block["inside"])
+        given = block["given"] or "{}"
+        for entity, character in _ENTITIES:
+            given = given.replace(entity, character)
+        if '"' not in given:
+            given = given.replace("'", '"')
+        call = self._call({"name": block["name"], "arguments": given})
+        return [call] if call else []
 
     def _calls(self, text: str) -> list[Written]:
         """Read a text that is nothing but calls: one object, several, or an array of them."""
@@ -141,6 +163,8 @@ class InlineCalls:
     def _call(self, item: Any) -> Written | None:
         if isinstance(item, dict) and isinstance(item.get("function"), dict):
             item = item["function"]
+        if isinstance(item, dict) and len(item) == 1 and self._known.issuperset(item):
+            item = {"name": next(iter(item)), "arguments": next(iter(item.values()))}
         if not isinstance(item, dict) or item.get("name") not in list(self._known):
             return None
         given = item.get("arguments") or item.get("parameters") or {}

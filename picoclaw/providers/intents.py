@@ -1,7 +1,7 @@
 """The provider that needs no model: it matches a sentence to a tool call and says the tool's result."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
@@ -9,6 +9,8 @@ from picoclaw.providers import meeting
 from picoclaw.providers.matcher import Match, Matcher
 
 _FIELD = re.compile(r"\{(\w+)\}")
+_HIT = re.compile(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
+"""A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
 _CONTROL = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 
 
@@ -18,9 +20,18 @@ class Intents:
     name = "intents"
 
     def __init__(
-        self, data: Sequence[Mapping[str, Any]], *, configured_model: str = "", sources: Sequence[str] = ()
+        self,
+        data: Sequence[Mapping[str, Any]],
+        *,
+        configured_model: str = "",
+        sources: Sequence[str] = (),
+        opened: Callable[[Collection[Any]], Collection[Any]] = frozenset,
     ) -> None:
-        """`data`: what is shipped, then the owner's; `sources` names the files in messages."""
+        """`data`: what is shipped, then the owner's; `sources` names the files in messages.
+
+        `opened` names the tools that those offered open: a sentence may mean them at once.
+        """
+        self._opened = opened
         self._matcher = Matcher(data, sources)
         self._model = configured_model
         self._meeting = meeting.Meeting(self._matcher.words, self._matcher.intents, self._matcher.say)
@@ -29,6 +40,12 @@ class Intents:
         """Whether the text asks for a tool that this provider knows; small talk does not count."""
         match = self.match(text, ())
         return match is not None and bool(match.tool)
+
+    def meets(self, messages: Sequence[Message]) -> bool:
+        """Whether the last of the messages, a user's, belongs to the first meeting: a greeting, a name, an answer."""
+        match = self.match(messages[-1].text, {meeting.TOOL})
+        found = self._meeting.match(messages[:-1], _clean(messages[-1].text), match, None)
+        return found is not None and (found.tool == meeting.TOOL or found.route == "meeting")
 
     def match(self, text: str, offered: Collection[Any] | None = None) -> Match | None:
         """What a user's message means, without the block that tells a model the time; `offered` as in Matcher.match."""
@@ -52,6 +69,7 @@ class Intents:
             yield End("stop", Usage())
             return
         offered = {tool.get("name") for tool in request.tools if request.calls}
+        offered |= {*self._opened(offered)}
         match = self._understood(request.messages, offered) if last.role == "user" and request.messages else None
         if match and match.tool in offered and not match.missing:
             yield ToolCall(f"intent-{len(request.messages)}", match.tool, match.arguments)
@@ -85,7 +103,7 @@ class Intents:
         match = self._understood(messages[:asked], called) if asked else None
         if match is None or match.tool not in called:
             return newest
-        return _fill(match.answer, {**match.arguments, "result": newest})
+        return _fill(match.answer, {**match.arguments, "result": _HIT.sub(r"\1", newest)})
 
 
 def _clean(text: str) -> str:

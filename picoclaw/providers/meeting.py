@@ -25,10 +25,10 @@ class Meeting:
         """`words`, `intents` and `say` are the matcher's."""
         self._words, self._intents, self._say = words, intents, say
 
-    def match(self, earlier: Sequence[Message], text: str, match: Match | None, unserved: str) -> Match | None:
+    def match(self, earlier: Sequence[Message], text: str, match: Match | None, unserved: str | None) -> Match | None:
         """Make the match a call of the tool if the text answers its question or should begin it, else leave it.
 
-        `unserved` is what is said of a text that nothing understands.
+        `unserved` is what is said of a text that nothing understands, before it begins the meeting; None leaves it too.
         """
         s = Sentence(text, self._words)
         begun, field = _asked(earlier, self._say["later"])
@@ -40,7 +40,7 @@ class Meeting:
             return _call({"name": name})
         if field:
             return self._replied(field, s, match)
-        return match if begun or _served(match) else _call({}, unserved)
+        return match if begun or _served(match) or unserved is None else _call({}, unserved)
 
     def _replied(self, field: str, s: Sentence, match: Match | None) -> Match | None:
         """What a text means while the question for a field is open."""

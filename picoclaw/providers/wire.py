@@ -13,6 +13,7 @@ from picoclaw.chat_markup import neutral
 from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
 from picoclaw.messages import End, Event, Request, Text, ToolCall, Usage
 from picoclaw.providers.inline import InlineCalls, arguments_from
+from picoclaw.providers.repetition import REPEATS, Repetition
 
 _CONTEXT_WORDS = (
     "context_length_exceeded",
@@ -142,9 +143,11 @@ class Assembler:
 
     known: frozenset[str]
     inline: InlineCalls = field(init=False)
+    repetition: Repetition = field(default_factory=Repetition)
     finish: str = ""
     usage: Usage = field(default_factory=Usage)
     calls: list[_Pieces] = field(default_factory=list)
+    ended: bool = False
     answered: bool = False
     _open: dict[int, _Pieces] = field(default_factory=dict)
     _half: str = ""
@@ -154,7 +157,12 @@ class Assembler:
         self.inline = InlineCalls(self.known)
 
     def feed(self, chunk: Any) -> Iterator[Event]:
-        """Take one chunk (a `delta`) or a body (a `message`); gives the text that may be shown already."""
+        """Take one chunk (a `delta`) or a body (a `message`); gives the text that may be shown already.
+
+        An answer that only repeats itself is ended here, with an End of its own; nothing after it counts.
+        """
+        if self.ended:
+            return
         if not isinstance(chunk, dict):
             raise Unavailable(f"the model server sent {type(chunk).__name__} where an object belongs")
         if chunk is COMPLETE:
@@ -179,8 +187,14 @@ class Assembler:
     def _part(self, part: dict[str, Any]) -> Iterator[Event]:
         text = self._half + (_text(part.get("content")) or _text(part.get("refusal")))
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""  # its other half comes next
-        if shown := self.inline.feed(_mended(text[: len(text) - len(self._half)])):
+        text = _mended(text[: len(text) - len(self._half)])
+        stuck = self.repetition.feed(text)
+        if shown := self.inline.feed(text[:stuck]):
             yield Text(shown)
+        if stuck is not None:
+            self.finish, self._half = REPEATS, ""
+            yield from self.end()
+            return
         calls = part.get("tool_calls")
         legacy = part.get("function_call")
         if isinstance(legacy, dict):
@@ -210,8 +224,11 @@ class Assembler:
             self.usage = Usage(_whole(usage.get("prompt_tokens")), _whole(usage.get("completion_tokens")))
 
     def end(self) -> Iterator[Event]:
-        """Give what was held back, the tool calls in order, and the End."""
-        cut = self.finish == "length"
+        """Give what was held back, the tool calls in order, and the End; nothing when they were given."""
+        if self.ended:
+            return
+        self.ended = True
+        cut = self.finish in {"length", REPEATS}
         shown = self.inline.feed(_mended(self._half))
         rest, written = self.inline.end(cut=cut)
         if shown + rest:

@@ -79,12 +79,12 @@ class Database:
         except (apsw.CorruptError, apsw.NotADBError) as error:
             raise StoreDamaged(f"{self.path} is damaged ({error}); {SET_ASIDE}") from None
         except apsw.Error as error:
-            raise StoreError(f"{self.path}: {_WORDS.get(type(error), str(error))}") from None
+            raise StoreError(f"{self.path}: {WORDS.get(type(error), str(error))}") from None
         except OSError as error:
             raise StoreError(f"{self.path}: {explain(error)}") from None
 
 
-_WORDS: dict[type[apsw.Error], str] = {
+WORDS: dict[type[apsw.Error], str] = {
     apsw.FullError: "the disk is full: free some space",
     apsw.ReadOnlyError: "it cannot be written: check the owner, the mode, and whether the disk is read-only",
     apsw.CantOpenError: "it cannot be opened: check the owner and mode of the file and its folder",

@@ -5,7 +5,7 @@ A turn is one transaction, so a cut at any moment leaves all of it or nothing, a
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -42,14 +42,29 @@ class History:
                 " WHERE sessions.key = ? AND turns.id >= sessions.shown_from ORDER BY messages.id",
                 (session,),
             )
-            found: dict[Any, list[Message]] = {}
-            try:
-                for number, *message in rows:
-                    found.setdefault(number, []).append(_message(*message))
-            except (ValueError, TypeError, RecursionError):
-                damage = "a message's calls are not what picoclaw writes there"
-                raise StoreDamaged(f"{self._database.path} is damaged ({damage}); {SET_ASIDE}") from None
-            return [tuple(messages) for messages in found.values()]
+            return list(self._whole(rows).values())
+
+    def kept(self) -> list[tuple[int, str, str]]:
+        """List all turns that were ever kept: number, session and day."""
+        sql = "SELECT turns.id, key, substr(at, 1, 10) FROM turns JOIN sessions ON sessions.id = session ORDER BY 1"
+        with self._database.reading() as connection:
+            return [(int(str(number)), str(key), str(day)) for number, key, day in connection.execute(sql)]
+
+    def turn(self, number: int) -> tuple[Message, ...]:
+        """Return the messages of a turn, none for one that was never kept."""
+        sql = "SELECT turn, role, text, calls, call_id FROM messages WHERE turn = ? ORDER BY id"
+        with self._database.reading() as connection:
+            return self._whole(connection.execute(sql, (number,))).get(number, ())
+
+    def _whole(self, rows: Iterable[tuple[Any, ...]]) -> dict[Any, tuple[Message, ...]]:
+        found: dict[Any, list[Message]] = {}
+        try:
+            for number, *message in rows:
+                found.setdefault(number, []).append(_message(*message))
+        except (ValueError, TypeError, RecursionError):
+            damage = "a message's calls are not what picoclaw writes there"
+            raise StoreDamaged(f"{self._database.path} is damaged ({damage}); {SET_ASIDE}") from None
+        return {number: tuple(messages) for number, messages in found.items()}
 
     def keep(self, session: str, turn: Turn, at: datetime, shown_acts: Sequence[int] = (), model: str = "") -> str:
         """Add a finished turn; when this returns it is durable.

@@ -84,4 +84,34 @@ def m004_calibration(connection: apsw.Connection) -> None:
     """)
 
 
-MIGRATIONS: list[Callable[[apsw.Connection], None]] = [m001_conversations, m002_acts, m003_jobs, m004_calibration]
+def m005_pulse(connection: apsw.Connection) -> None:
+    """Open tasks, kept for a while when they are done; marks say what was done when, a name and a text each.
+
+    `since` and `done` are the owner's local time, `done_at` seconds since the epoch. A number is never used again: a
+    conversation may still mean the task that had it.
+    """
+    connection.execute("""
+        CREATE TABLE pulse (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            text TEXT NOT NULL,
+            priority INTEGER NOT NULL CHECK (priority BETWEEN 1 AND 10),
+            session TEXT NOT NULL,
+            source TEXT NOT NULL DEFAULT '', -- what it is from when it is not the owner's word
+            since TEXT NOT NULL,
+            done TEXT NOT NULL DEFAULT '',
+            done_at REAL
+        ) STRICT;
+        CREATE TABLE marks (
+            name TEXT PRIMARY KEY,
+            value TEXT NOT NULL
+        ) STRICT;
+    """)
+
+
+MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
+    m001_conversations,
+    m002_acts,
+    m003_jobs,
+    m004_calibration,
+    m005_pulse,
+]

@@ -63,7 +63,7 @@ class Files:
         self._own(arguments["path"])
         return self._effect(arguments["path"])
 
-    @tool(effect="read")
+    @tool(effect="read", opens=("skill_update",), brings=True)
     def read_file(
         self,
         path: str,

@@ -7,7 +7,7 @@ back, it says what is known; such a meeting ends when it is done.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from picoclaw.disk import explain, sync_folder, write_atomic
 from picoclaw.errors import ToolError
 from picoclaw.markdown import seen
 from picoclaw.markdown.comments import gone
+from picoclaw.messages import Caller
 from picoclaw.schedule import zone_named
 from picoclaw.tools.toolset import Effect, tool
 from picoclaw.workspace.seeds import first_meeting
@@ -36,6 +37,7 @@ _SKIPPED = {"skip", "skipped", "-"}
 _NOT_SAID = {"", "none", "null", "n/a", "unknown"}
 """What small models put where they know nothing."""
 
+_WORD = re.compile(r"[^\W_]+")
 _JOINERS = "\u200c\u200d"  # parts of words in Persian, and of emoji
 
 
@@ -53,6 +55,7 @@ class FirstRun:
     @tool(effect=_effect)
     def first_run(
         self,
+        caller: Caller,
         name: str = "",
         time_zone: Annotated[str, "Europe/Berlin"] = "",
         preferences: str = "",
@@ -64,6 +67,7 @@ class FirstRun:
         """Note what your owner told you ("skip": not wanted); returns the next question."""
         if not first_meeting(self._home):
             raise ToolError("the first meeting is over; edit_file changes USER.md and IDENTITY.md at any time")
+        _refuse_invented(caller.said, name, time_zone, preferences, wired, agent_name)
         given = {"Name": name, "Time zone": time_zone, "Preferences": preferences, "Wired": wired}
         try:
             return self._noted(given, agent_name, done=done)
@@ -169,6 +173,15 @@ def _field(page: bytes, label: str) -> re.Match[bytes] | None:
         if before < 0 or hidden[before].end <= line.start():
             return line
     return None
+
+
+def _refuse_invented(said: Sequence[str], *values: str) -> None:
+    """Refuse a value of which no word is the owner's own; small models fill in what nobody said."""
+    words = {word for text in said for word in _WORD.findall(text.casefold())}
+    for value in values if said else ():
+        told = _WORD.findall(value.casefold())
+        if told and words.isdisjoint(told) and value.lower().strip(".") not in _SKIPPED | _NOT_SAID:
+            raise ToolError(f"the owner has not said {value!r}; ask, and note what they answer; nothing was noted")
 
 
 def _said(label: str, text: str) -> str:

@@ -45,14 +45,14 @@ class SensorAdd:
     def sensor_add(
         self,
         name: Annotated[str, "such as porch"],
-        part: Annotated[str, "such as bme280; empty: find out"] = "",
+        part: Annotated[str, "empty: find out"] = "",
         bus: Annotated[int | None, Span(0, 255)] = None,
         address: Annotated[int, Span(0, 0x77), "I2C, 0x08-0x77"] = 0,
         chip: Annotated[int, Span(0, 255), "SPI chip select"] = 0,
-        port: Annotated[str, "serial port or 1-Wire device"] = "",
+        port: Annotated[str, "serial or 1-Wire"] = "",
         options: Annotated[dict[str, Any] | None, "such as shunt_ohms"] = None,
     ) -> str:
-        """Add a wired part: checks that it is there and what it is, then keeps it."""
+        """Add a wired part, after checking that it is there."""
         self._check_name(name)
         if address and address < detect.FIRST_ADDRESS:
             raise ToolError(f"'address' is {address}, outside 0x08 to 0x77")

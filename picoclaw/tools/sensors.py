@@ -1,5 +1,6 @@
 """`sensor_list` and `sensor_read`: what is measured here, in numbers with units, and how the board itself is."""
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated
@@ -33,18 +34,17 @@ class Sensors:
 
     @tool(effect="read")
     def sensor_read(
-        self, sensor: Annotated[str, "its name; empty: all"] = "", quantity: Annotated[str, "such as humidity"] = ""
+        self,
+        sensor: Annotated[str, "a name from sensor_list; leave out for all"] = "",
+        quantity: Annotated[str, "temperature, humidity, pressure...; leave out for all"] = "",
     ) -> str:
         """Measure now; gives values with units."""
-        quantity = _known_quantity(quantity)
-        wanted: set[str] = {quantity} if quantity else set()
-        if sensor.strip().lower() in QUANTITIES:  # what small models write there
-            sensor, wanted = "", wanted | {sensor.strip().lower()}
-        readings = [r for r in self._readings(sensor, min(wanted, default="")) if not wanted or r.quantity in wanted]
-        if not sensor:
+        name, wanted = self._meant(sensor, _wanted(quantity))
+        readings = [r for r in self._readings(name, wanted) if not wanted or r.quantity in wanted]
+        if not name:
             readings = [r for r in readings if not r.inside] or readings
         if not readings:
-            raise ToolError(self._nothing(sensor, " or ".join(sorted(wanted))))
+            raise ToolError(self._nothing(name, wanted))
         rows = "\n".join(_lines(readings, time.time()))
         if all(r.value is None for r in readings):
             raise ToolError(rows)
@@ -55,20 +55,31 @@ class Sensors:
         """Show how the board is: temperature, throttling, memory, disk, load, uptime, clock."""
         return "\n".join(health.lines(health.status(self._board, caller.now, self._home)))
 
-    def _readings(self, sensor: str, quantity: str) -> Iterable[Reading]:
-        known = survey.sensors(self._board, self._wired)
-        meant = [s for s in known if s.name == sensor.strip()]
-        meant = meant or [s for s in known if _meant(sensor, s.name, s.part.part if s.part else s.source)]
-        for found in meant:
-            ours = self._drivers.quantities(found.part) if found.part and not found.kernel else []
-            if not quantity or not ours or quantity in ours:  # what cannot answer need not be woken
-                yield from survey.read(self._board, self._drivers, found, quantity or "temperature")
+    def _meant(self, asked: str, wanted: frozenset[str]) -> tuple[str, frozenset[str]]:
+        """The name and the quantities that a sensor is asked for by; small models write "greenhouse temperature"."""
+        asked, known = asked.strip(), survey.sensors(self._board, self._wired)
+        if any(asked == s.name or (_is_in(asked, s) and not _quantities(asked)) for s in known):
+            return asked, wanted
+        told = {word: _quantities(word) for word in _words(asked)}
+        name = " ".join(word for word, meant in told.items() if not meant and word not in _SENSORS)
+        both = frozenset[str]().union(*told.values())
+        return name, (wanted & both) or (wanted | both)
 
-    def _nothing(self, sensor: str, quantity: str) -> str:
+    def _readings(self, name: str, wanted: frozenset[str]) -> Iterable[Reading]:
+        known = survey.sensors(self._board, self._wired)
+        meant = [found for found in known if found.name == name] or [found for found in known if _is_in(name, found)]
+        for found in meant or [found for found in known if all(_is_in(word, found) for word in _words(name))]:
+            ours = self._drivers.quantities(found.part) if found.part and not found.kernel else []
+            if not wanted or not ours or wanted.intersection(ours):  # what cannot answer need not be woken
+                asked = min(wanted.intersection(ours) or wanted, default="temperature")
+                yield from survey.read(self._board, self._drivers, found, asked)
+
+    def _nothing(self, sensor: str, wanted: Iterable[str]) -> str:
         names = list(dict.fromkeys(found.name for found in survey.sensors(self._board, self._wired)))
         if not names:
             return _NO_SENSOR
         what = f"no sensor {sensor!r}" if sensor else "no sensor"
+        quantity = " or ".join(sorted(wanted))
         return f"{what}{f' measures {quantity}' if quantity else ''}; there are: {', '.join(names)}"
 
 
@@ -82,16 +93,49 @@ def _placed(found: survey.Found) -> str:
     return found.source if found.part else f"({found.source})"
 
 
-def _known_quantity(asked: str) -> str:
-    quantity = asked.strip().lower()
-    if quantity and quantity not in QUANTITIES:
-        raise ToolError(f"there is no quantity {asked!r}{nearest(quantity, QUANTITIES)}")
-    return quantity
+_WORD = re.compile(r"[^\s,;/()_-]+")
+_SAYS_NOTHING = frozenset(
+    {"a", "all", "an", "and", "any", "at", "each", "every", "everything", "in", "my", "of", "on", "or", "the"}
+)
+_SENSORS = frozenset({"sensor", "sensors", "value", "values", "reading", "readings", "measurement", "measurements"})
+_ALSO = {
+    **dict.fromkeys(["temp", "temperatures", "thermometer", "celsius", "centigrade", "c", "fahrenheit"], "temperature"),
+    **dict.fromkeys(["heat", "warmth"], "temperature"),
+    **dict.fromkeys(["moisture", "hygrometer", "rh", "percent"], "humidity"),
+    **dict.fromkeys(["barometer", "mbar", "millibar", "hectopascal", "pascal", "pa"], "pressure"),
+    **dict.fromkeys(["brightness", "illuminance", "lux"], "light"),
+    **dict.fromkeys(["volt", "volts"], "voltage"),
+    **dict.fromkeys(["ampere", "amperes", "amps"], "current"),
+    **dict.fromkeys(["watt", "watts"], "power"),
+}
+"""Words that stand for a quantity, beside its own name and its unit."""
 
 
-def _meant(asked: str, *names: str) -> bool:
-    wanted = asked.strip().lower()
-    return not wanted or any(wanted in name.lower() for name in names)
+def _words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text.lower()) if word not in _SAYS_NOTHING]
+
+
+def _quantities(text: str) -> frozenset[str]:
+    """The quantities that a name, a unit or another word for one stands for; most words for none."""
+    asked = text.strip().lower()
+    asked = _ALSO.get(asked, asked)
+    units = (name for name, each in QUANTITIES.items() if asked and each.unit.lower() == asked)
+    return frozenset({asked}) if asked in QUANTITIES else frozenset(units)
+
+
+def _wanted(asked: str) -> frozenset[str]:
+    """The quantities that are asked for; none for all of them."""
+    words = _words(asked)
+    found = _quantities(asked) or frozenset[str]().union(*map(_quantities, words))
+    if not found and not _SENSORS.issuperset(words):
+        raise ToolError(f"there is no quantity {asked!r}{nearest(words[0], QUANTITIES)}")
+    return found
+
+
+def _is_in(asked: str, found: survey.Found) -> bool:
+    """Whether a name is part of a sensor's, or of what it is."""
+    names = (found.name, found.part.part if found.part else found.source)
+    return any(asked.lower() in name.lower() for name in names)
 
 
 _JUST_NOW_S = 5.0

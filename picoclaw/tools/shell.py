@@ -30,7 +30,7 @@ class Shell:
         self._workspace = workspace
         self._environment = passed_on(environment)
 
-    @tool(effect="exec")
+    @tool(effect="exec", brings=True)
     def exec(self, command: str, timeout: Annotated[float, Span(0.1, 600), "seconds"] = 30) -> str:
         """Run a shell command in the workspace; shows output and exit code."""
         if "\0" in command:

@@ -18,11 +18,15 @@ EffectMethod = Callable[[Any, Mapping[str, Any]], Effect]
 Method = TypeVar("Method", bound=Callable[..., str])
 
 _HIDDEN = ("self", "caller")
+_LONGEST_HEARD = 100
 _SHORTEST_SECRET = 8  # what a server without keys is given, such as "none", is no secret and a common word
 
 
 class Tool(NamedTuple):
-    """A callable tool. `effect` is what a call with given arguments does to the world."""
+    """A callable tool. `effect` is what a call with given arguments does to the world.
+
+    `opens` are tools that make sense once this one was called; `brings` says that its result is text from outside.
+    """
 
     name: str
     description: str
@@ -31,6 +35,8 @@ class Tool(NamedTuple):
     function: Callable[..., str]
     wants_caller: bool
     only_reads: bool = False
+    opens: frozenset[str] = frozenset()
+    brings: bool = False
 
     def definition(self) -> dict[str, Any]:
         """Describe the tool to a model."""
@@ -41,14 +47,18 @@ class Tool(NamedTuple):
         }
 
 
-def tool(effect: Effect | EffectMethod) -> Callable[[Method], Method]:
+def tool(
+    effect: Effect | EffectMethod, *, opens: Collection[str] = (), brings: bool = False
+) -> Callable[[Method], Method]:
     """Mark a method as a tool; `effect` feeds the guard, and may be a method that looks at the arguments.
 
-    Such a method raises ToolError for a call that could not be done, so that nobody is asked about it.
+    Such a method raises ToolError for a call that could not be done, so that nobody is asked about it. The tools that
+    this one `opens` are offered only once it was called in the conversation: what is done with a result costs no bytes
+    before there is one. `brings`: its result is text that nobody in the chat has said.
     """
 
     def mark(method: Method) -> Method:
-        method.__dict__["picoclaw_effect"] = effect
+        method.__dict__["picoclaw_tool"] = effect, frozenset(opens), brings
         return method
 
     return mark
@@ -57,10 +67,11 @@ def tool(effect: Effect | EffectMethod) -> Callable[[Method], Method]:
 def tools_of(group: object) -> Iterable[Tool]:
     """List the tools of an object, in the order of their definition."""
     for name, method in vars(type(group)).items():
-        effect = getattr(method, "picoclaw_effect", None)
-        if effect is not None:
+        marks = getattr(method, "picoclaw_tool", None)
+        if marks is not None:
+            effect, opens, brings = marks
             found = _tool(name, getattr(group, name), partial(effect, group) if callable(effect) else _always(effect))
-            yield found._replace(only_reads=effect == "read")
+            yield found._replace(only_reads=effect == "read", opens=opens, brings=brings)
 
 
 def _tool(name: str, function: Callable[..., str], effect: EffectOf) -> Tool:
@@ -115,15 +126,39 @@ class Toolset:
         """The names of the tools that change nothing, whatever their arguments are."""
         return tuple(t.name for t in self._tools.values() if t.only_reads)
 
-    def definitions(self, offered: Collection[str] | None = None) -> tuple[dict[str, Any], ...]:
-        """Describe the tools that are offered, None for all, always in the same order."""
-        shown = (t.definition() for t in self._tools.values() if offered is None or t.name in offered)
+    def definitions(
+        self, offered: Collection[str] | None = None, called: Collection[str] = ()
+    ) -> tuple[dict[str, Any], ...]:
+        """Describe the tools that are offered, None for all, always in the same order.
+
+        Of those that another tool opens, the ones are described whose opener is among the `called`.
+        """
+        named = self.names if offered is None else offered
+        kept = {name: openers for name in named if (openers := self.openers(name))}
+        closed = {name for name, openers in kept.items() if openers.isdisjoint(called)}
+        shown = (t.definition() for t in self._tools.values() if t.name in named and t.name not in closed)
         return tuple(d | {"description": self._wording(d["name"]) or d["description"]} for d in shown)
+
+    def opened(self, names: Collection[str]) -> frozenset[str]:
+        """Name the tools that some open."""
+        return frozenset(name for t in self._tools.values() if t.name in names for name in t.opens)
+
+    def openers(self, name: str) -> frozenset[str]:
+        """Name the tools of which one has to be called before this one is offered; none for most."""
+        return frozenset(t.name for t in self._tools.values() if name in t.opens)
 
     def call(self, call: ToolCall, caller: Caller) -> str:
         """Run one call and return its result for a model; what went wrong begins with `error:`."""
         good, text = self.run(call, caller)
         return text if good else f"error: {text}"
+
+    def writes(self, call: ToolCall) -> bool:
+        """Tell whether a call would write to files, reminders or notes; no when it is not known."""
+        found = self._tools.get(call.name)
+        try:
+            return found is not None and found.effect(self._checked(found, call)) == "write"
+        except PicoclawError:
+            return False
 
     def run(self, call: ToolCall, caller: Caller) -> tuple[bool, str]:
         """Run one call; returns whether it went well, and the result or what was wrong, cut to size."""
@@ -133,6 +168,8 @@ class Toolset:
             arguments = self._checked(found, call)
             self._admit(found, call, arguments, caller)
             extra = {"caller": caller} if found.wants_caller else {}
+            if found.brings:
+                caller.heard.add(" ".join([call.name, *(str(value) for value in arguments.values())])[:_LONGEST_HEARD])
             result, good = found.function(**arguments, **extra), True
         except PicoclawError as error:
             result = str(error)

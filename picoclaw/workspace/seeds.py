@@ -178,6 +178,13 @@ def first_meeting(home: Path, *, tidy: bool = True, templates: Path | None = Non
         return ""
 
 
+def usual_meeting(home: Path, *, templates: Path | None = None) -> bool:
+    """Tell whether an open first meeting is held by the shipped page, as it came."""
+    source = templates or shipped("templates") / "workspace"
+    usual = visible(text(source / MEETING, LARGEST) or "", trusting=True).strip()
+    return bool(usual) and first_meeting(home, tidy=False, templates=templates) == usual
+
+
 def _delete(path: Path) -> None:
     """Delete a page where the disk lets us; where it does not, an empty one says as much as none."""
     with suppress(OSError):

@@ -2,8 +2,9 @@
 
     .venv/bin/python tests/bench/reuse.py --turns 10
 
-Each turn is an app of its own on the same home, as `picoclaw chat -m` is, with one tool call; the model is a scripted
-server on loopback. Exit code 1 when a conversation that was not shortened does not begin with all that was sent before.
+Each turn is an app of its own on the same settled home, as `picoclaw chat -m` is, with one tool call; the model is a
+scripted server on loopback. Exit code 1 when a conversation that was not shortened does not begin with all that was
+sent before.
 """
 
 import argparse
@@ -49,6 +50,7 @@ def talk(home: Path, turns: int) -> tuple[list[Turn], list[Received]]:
         given = {"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"}
         config = load(given)
         workspace.prepare(home)
+        (home / "workspace/BOOTSTRAP.md").unlink()  # a first meeting that the model drops leaves the system text, once
         for number in range(turns):
             app = App(config, boards.choose("sim", config))
             try:

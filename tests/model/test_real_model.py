@@ -21,6 +21,8 @@ TRIES = 5
 
 def ask(home, question, *, stream, number):
     (home / "config.toml").write_text(f"[model]\nstream = {str(stream).lower()}\ntemperature = 0.2\n")
+    (home / "workspace").mkdir(exist_ok=True)
+    (home / "workspace/AGENTS.md").touch()  # a home that is used, so that no first meeting is open
     done = subprocess.run(
         [
             sys.executable,

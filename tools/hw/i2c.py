@@ -61,9 +61,13 @@ _TAKES = {"register": {"read", "write"}, "data": {"write"}, "script": {"run"}}
 
 
 def _refuse_idle(action: Action, **given: object) -> None:
-    """Refuse an argument that the action would pass over: whoever gave it meant something by it."""
+    """Refuse an argument that the action would pass over: whoever gave it meant something by it.
+
+    Small models fill every place: what is empty means nothing, and neither does register 0 where nothing is reached.
+    """
+    fillings: tuple[object, ...] = (None, "", [], 0) if action in {"detect", "scan"} else (None, "", [])
     for name, value in given.items():
-        if value not in (None, "") and action not in _TAKES[name]:
+        if value not in fillings and action not in _TAKES[name]:
             raise ToolError(f"{name} does not go with {action}; it goes with {' and '.join(sorted(_TAKES[name]))}")
 
 
@@ -102,12 +106,12 @@ class I2C:
         bus: Annotated[int, Span(0, 255)] = 1,
         address: Annotated[int | None, Span(FIRST, LAST), "0x08-0x77"] = None,
         register: Annotated[int | None, Span(0, 65_535)] = None,
-        length: Annotated[int, Span(1, LONGEST), "bytes"] = 1,
-        data: Annotated[list[int] | None, Span(0, 255), "bytes to write"] = None,
+        length: Annotated[int, Span(1, LONGEST)] = 1,
+        data: Annotated[list[int] | None, Span(0, 255)] = None,
         form: Annotated[Form, "SMBus form"] = "bytes",
         pec: Annotated[bool, "SMBus checksum"] = False,
         wide: Annotated[bool, "16-bit register"] = False,
-        script: Annotated[str, "for run: 'write 0x24 0x00, wait 15, read 6' (ms)"] = "",
+        script: Annotated[str, "run: 'write 0x24 0, wait 15, read 6' (ms)"] = "",
     ) -> str:
         """Use an I2C bus. detect lists buses, scan finds parts, read, write and run need address."""
         _refuse_idle(action, register=register, data=data, script=script)

@@ -59,7 +59,7 @@ class Serial:
         """Whatever is sent may move something, and naming a part does not change that."""
         return "actuate" if arguments["action"] in {"write", "ask"} else "read"
 
-    @tool(effect=_effect)
+    @tool(effect=_effect, brings=True)
     def serial(  # noqa: PLR0913, PLR0917 - the arguments of a tool, each with its own name for the model
         self,
         action: Action,

@@ -1,0 +1,83 @@
+"""The part of `picoclaw memory` that changes what is remembered: a dream now, a review now, and the way back."""
+
+import argparse
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from picoclaw.app import App
+from picoclaw.cli.common import opened, printable
+from picoclaw.config import Config
+from picoclaw.errors import ConfigError
+from picoclaw.memory.dream import versions
+from picoclaw.memory.dream.direct import Model
+from picoclaw.memory.dream.dream import Dream
+from picoclaw.memory.dream.dream import restore as put_back
+from picoclaw.schedule import zone_of
+from picoclaw.skills.skill import Skill, unmet
+from picoclaw.store.marks import Marks
+from picoclaw.stores import Stores
+from picoclaw.workspace.pages import Pages, fields
+
+_NO_MODEL = "no model is configured (base_url under [model] in config.toml)"
+
+
+def dream(_: Stores, given: argparse.Namespace) -> int:
+    """Do now what is done at night, and write it down."""
+    with opened(given, make=False) as app:
+        now = app.now()
+        said = app.chores().dreamt(now)
+        if said:
+            versions.record(app.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
+        _say(said or ["nothing has changed since the last dream"])
+        if not app.config.model.base_url:
+            _say([f"MEMORY.md and the tasks stay as they are: {_NO_MODEL}"])
+    return 0
+
+
+def review(stores: Stores, given: argparse.Namespace) -> int:
+    """Go through the open tasks now; raises ProviderError when the model does not answer."""
+    if not stores.config.model.base_url:
+        raise ConfigError(f"a review takes a model: {_NO_MODEL}")
+    with opened(given, make=False) as app:
+        config, stores = app.config, app.stores
+        marks = Marks(stores.database)
+        dreaming = Dream(config.home, config.workspace, app.prompts, stores.pulse, marks, lambda: _skills(app))
+        step = dreaming.review(_model(app), app.now())
+        _say([step.said or "no task was changed"])
+    return 0
+
+
+def listed(stores: Stores, _: argparse.Namespace) -> int:
+    """Print what dreams did, and the versions of MEMORY.md that can be restored."""
+    _say(versions.dreams(stores.config.home))
+    _say(f"{number:>3}  {path}" for number, path in enumerate(versions.versions(stores.config.home), 1))
+    return 0
+
+
+def restore(stores: Stores, given: argparse.Namespace) -> int:
+    """Put an earlier MEMORY.md back; the present one is kept as the newest version."""
+    config = stores.config
+    path = put_back(config.home, config.workspace, Marks(stores.database), given.number, owners_now(config))
+    _say([f"MEMORY.md is {path.name} again; `picoclaw memory restore 1` takes that back"])
+    return 0
+
+
+def owners_now(config: Config) -> datetime:
+    """The time in the owner's zone: "yesterday" is theirs."""
+    pages = Pages(config.home).pages(["USER.md"])
+    return datetime.now().astimezone(zone_of(fields("\n".join(page.text for page in pages)))[0])
+
+
+def _model(app: App) -> Model:
+    return Model(app.provider, app.config.model.context_tokens, time.monotonic)
+
+
+def _skills(app: App) -> Iterator[Skill]:
+    here = app.here()
+    return (skill for skill in app.library.skills.values() if not unmet(skill, here))
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(printable(line).replace("\n", "\\n"))

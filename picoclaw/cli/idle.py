@@ -1,0 +1,76 @@
+"""What is due while a chat waits for its person, in a thread that sleeps until then."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from picoclaw.app import App
+from picoclaw.chores import Chores
+from picoclaw.errors import StoreError, TurnStopped
+from picoclaw.schedule import seconds_until
+
+_LONGEST_SLEEP_S = 3600.0  # a clock that was set meanwhile is noticed after this at the latest
+_INTERRUPTED_S, _FAILED_S = 60.0, 900.0
+
+
+class IdleThread:
+    """Does chores between turns. A turn that begins ends the one in hand, which is done another time."""
+
+    def __init__(self, app: App, tell: Callable[[str], None]) -> None:
+        """Share the board and the settings of `app`, and nothing that it has opened; `tell` shows a line."""
+        self._app = App(app.config, app.board)
+        self._tell = tell
+        self._busy = threading.Event()
+        self._ending = threading.Event()
+        self._wake = threading.Event()
+        self._complained = ""
+        self._thread = threading.Thread(target=self._run, name="idle", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait a moment for a chore to be put down."""
+        self._ending.set()
+        self._busy.set()
+        self._wake.set()
+        self._thread.join(2)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Keep the model free while a person waits for an answer."""
+        self._busy.set()
+        try:
+            yield
+        finally:
+            self._busy.clear()
+            self._wake.set()
+
+    def _run(self) -> None:
+        chores = self._app.chores(self._busy.is_set)
+        try:
+            while not self._ending.is_set():
+                self._wake.clear()
+                self._wake.wait(self._step(chores))
+        finally:
+            self._app.let_go()
+
+    def _step(self, chores: Chores) -> float | None:
+        """Do what is due; returns how long to sleep in seconds, None for until the turn ends."""
+        if self._busy.is_set():
+            return None
+        try:
+            now = self._app.now()
+            if seconds_until(chores.next_due(now), now) <= 0:
+                for line in chores.run(now):
+                    self._tell(line)
+            now = self._app.now()
+            return min(max(0.0, seconds_until(chores.next_due(now), now)), _LONGEST_SLEEP_S)
+        except TurnStopped:
+            return _INTERRUPTED_S
+        except StoreError as error:
+            if str(error) != self._complained:
+                self._complained = str(error)
+                self._tell(f"what is done between turns waits: {error}")
+            return _FAILED_S

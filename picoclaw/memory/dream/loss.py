@@ -1,0 +1,134 @@
+"""What a text that was written anew has lost of the old one, and what it says that nothing before has said. Pure.
+
+A model that joins what belongs together moves words from line to line, so lines are compared by the words they share,
+of which rare ones count more, and by their numbers with units.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from picoclaw.ranking import words
+
+LEAST_KEPT = 0.7
+LEAST_LENGTH = 0.5
+_SHARED_OF_ENTRY, _KNOWN_OF_LINE = 0.5, 0.6
+_SPARED = 2  # numbers or names: what is outdated is dropped, and the newer one takes its place
+_REPEATED = 0.25
+_MOST_NAMED, _LONGEST_NAMED = 3, 60
+
+_MARKER = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
+_HEADING = re.compile(r"#{1,6}\s")
+_PLAIN_HEADING = re.compile(r"#{1,6}\s+(?:[\w,&/'’()-]{1,24}\s*){1,4}")
+_NUMBER = re.compile(r"(\d+(?:[.,:/-]\d+)*)\s?([^\W\d_]{1,3}(?![^\W_])|[°%ΩµμΩ℃][^\W\d_]{0,2})?")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+class Source(NamedTuple):
+    """All that a new text may be made of: its words, its numbers, and its numbers with units."""
+
+    words: frozenset[str]
+    numbers: frozenset[str]
+    measures: frozenset[str]
+
+
+def source(texts: Iterable[str]) -> Source:
+    """Gather what texts say."""
+    text = "\n".join(texts)
+    numbers = set(_numbers(text))
+    parts = {part for number, _ in numbers for part in (number, *(number.split("-") if "-" in number else ()))}
+    return Source(frozenset(words(text)), frozenset(parts), frozenset(map("".join, numbers)))
+
+
+def told(line: str, known: Source) -> bool:
+    """Tell whether a line says only what its source says; a short heading may be new."""
+    said = _MARKER.sub("", line.strip(), count=1)
+    numbers = list(_numbers(said))
+    if any(not known.numbers.issuperset({number} & known.numbers or number.split("-")) for number, _ in numbers):
+        return False
+    if any(unit and number + unit not in known.measures for number, unit in numbers):
+        return False
+    if _PLAIN_HEADING.fullmatch(line.strip()):
+        return True
+    used = set(words(said))
+    return not used or len(used & known.words) >= _KNOWN_OF_LINE * len(used)
+
+
+def invented(new: str, known: Source) -> list[str]:
+    """List the lines that say what the source does not."""
+    return [line for line in new.split("\n") if line.strip() and not told(line, known)]
+
+
+def entries(text: str) -> list[str]:
+    """List what a text says: its lines but headings, without what marks them as items."""
+    lines = (line.strip() for line in text.split("\n"))
+    return [_MARKER.sub("", line, count=1) for line in lines if words(line) and not _HEADING.match(line)]
+
+
+def lost(old: str, new: str) -> list[str]:
+    """List the entries of the old text that no line of the new one says."""
+    before = entries(old)
+    having = Counter(word for entry in before for word in set(words(entry)))
+    after = [set(words(entry)) for entry in entries(new)]
+    return [entry for entry in before if not _said(set(words(entry)), after, having)]
+
+
+def _said(entry: set[str], lines: list[set[str]], having: Counter[str]) -> bool:
+    whole = sum(1 / having[word] for word in entry)
+    best = max((sum(1 / having[word] for word in entry & line) for line in lines), default=0.0)
+    return best >= _SHARED_OF_ENTRY * whole
+
+
+def fault(old: str, new: str, longest: int) -> str:
+    """Say why a new text may not take the place of the old one, '' when it may."""
+    after = entries(new)
+    if not after:
+        return "it says nothing that was told"
+    if len(after) - len(set(after)) > _REPEATED * len(after):
+        return "it repeats itself"
+    if len(new) > max(longest, len(old)):
+        return f"it has {len(new)} characters of at most {max(longest, len(old))}"
+    if len(new) < LEAST_LENGTH * len(old):
+        return f"it is shorter than half of what was there: {len(new)} characters of {len(old)}"
+    return _missing(old, new)
+
+
+def _missing(old: str, new: str) -> str:
+    """Say what of the old text is gone, when it is more than what may be outdated."""
+    gone = lost(old, new)
+    if len(gone) > (1 - LEAST_KEPT) * len(entries(old)):
+        return f"{len(gone)} of {len(entries(old))} entries would be lost: {named(gone)}"
+    for kind, before, kept in (("numbers", _measures(old), _measures(new)), ("names", _names(old), _words(new))):
+        away = sorted(before - kept)
+        if len(away) > max(_SPARED, (1 - LEAST_KEPT) * len(before)):
+            return f"{len(away)} of {len(before)} {kind} would be lost: {named(away)}"
+    return ""
+
+
+def named(lines: Iterable[str]) -> str:
+    """Name some of the lines, shortened."""
+    every = list(lines)
+    shown = [line if len(line) <= _LONGEST_NAMED else f"{line[:_LONGEST_NAMED]}…" for line in every[:_MOST_NAMED]]
+    return "; ".join(shown) + (f"; and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else "")
+
+
+def _numbers(text: str) -> Iterator[tuple[str, str]]:
+    """The numbers, and their units as far as they have one; a little word behind a number is none."""
+    for found in _NUMBER.finditer(text):
+        unit = found[2] or ""
+        yield found[1], unit if unit in {"A", "a"} or words(unit) or not unit.isalpha() else ""
+
+
+def _measures(text: str) -> set[str]:
+    return set(map("".join, _numbers("\n".join(entries(text)))))
+
+
+def _names(text: str) -> set[str]:
+    """Words that begin with a capital, but for the first of each line."""
+    found = (word for entry in entries(text) for word in _WORD.findall(entry)[1:])
+    return {word.casefold() for word in found if word[0].isupper()}
+
+
+def _words(text: str) -> set[str]:
+    return {word.casefold() for word in _WORD.findall(text)}

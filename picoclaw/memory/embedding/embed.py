@@ -1,0 +1,156 @@
+"""Who turns texts into vectors: a table on this board, or a server. And how a vector is kept in few bytes."""
+
+import importlib
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from picoclaw.config import shown_url
+from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable
+from picoclaw.providers import wire
+from picoclaw.providers.mask import Mask
+
+if TYPE_CHECKING:
+    import httpx
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+
+_BATCH = 64  # texts in one request
+_LONGEST = 2000  # characters of one text; what is more would not fit a small model's window
+_LARGEST = 1e18  # number in a vector; its square is far from what a float holds
+_PEAK = 127
+
+
+class Embedder(Protocol):
+    """Something that gives texts of like meaning vectors of like direction."""
+
+    @property
+    def name(self) -> str:
+        """Which vectors these are: those of different names cannot be compared."""
+
+    @property
+    def dims(self) -> int:
+        """How many numbers a vector has; 0 while that is not known."""
+
+    def embed(self, texts: Sequence[str]) -> "Vectors":
+        """Give a row of unit length for each text, of zeros when nothing in it is known. Raises ProviderError."""
+
+
+def need_numpy() -> None:
+    """Raise ProviderError, with what to try, where numpy is missing or cannot be loaded."""
+    try:
+        importlib.import_module("numpy")
+    except ImportError as error:
+        reason = str(error).strip().partition("\n")[0] or "it is broken"
+        raise ProviderError(
+            f"numpy cannot be loaded: {reason}; try `pip install --force-reinstall numpy`,"
+            " and on Raspberry Pi OS `sudo apt install libopenblas0`"
+        ) from None
+
+
+def quantised(vectors: "Vectors") -> list[tuple[bytes, float]]:
+    """Turn each row into signed bytes and what to multiply them by; ranks stay what they were."""
+    import numpy as np
+
+    peaks = np.abs(vectors).max(axis=1, initial=0.0) / _PEAK
+    whole = np.rint(vectors / np.where(peaks == 0, 1, peaks)[:, None]).astype(np.int8)
+    return [(row.tobytes(), float(peak)) for row, peak in zip(whole, peaks, strict=True)]
+
+
+def unit(rows: "NDArray[Any]") -> "Vectors":
+    """Stretch each row to the length 1; one without any length stays as it is."""
+    import numpy as np
+
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths == 0, 1, lengths), dtype=np.float32)
+
+
+class Remote:
+    """A server that speaks OpenAI's /v1/embeddings. Connects when the first text comes."""
+
+    def __init__(self, base_url: str, model: str, key: str = "", seconds: float = 30.0) -> None:
+        """`seconds`: the longest that one request of at most 64 texts may take. Raises ProviderError."""
+        need_numpy()
+        self.name, self.dims = model, 0
+        self._url, self._key, self._seconds = f"{base_url}/embeddings", key, seconds
+        self._mask = Mask(key)
+        self._client: httpx.Client | None = None
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._client:
+            self._client.close()
+
+    def embed(self, texts: Sequence[str]) -> "Vectors":
+        """See Embedder.embed; blank texts are not sent. Raises Unavailable, or Refused when the owner has to act."""
+        import numpy as np
+
+        sent = [place for place, text in enumerate(texts) if text.strip()]
+        batches = [sent[begin : begin + _BATCH] for begin in range(0, len(sent), _BATCH)]
+        parts = [self._asked([texts[place] for place in batch]) for batch in batches]
+        out = np.zeros((len(texts), self.dims), np.float32)
+        if parts:
+            out[sent] = np.concatenate(parts)
+        return out
+
+    def _asked(self, texts: list[str]) -> "Vectors":
+        """One request, and what it costs at most: some time, one connection."""
+        from picoclaw.providers import http
+
+        try:
+            if self._client is None:
+                self._client = http.client(self._url, self._key)
+            until = time.monotonic() + self._seconds
+            body = {"model": self.name, "input": [text[:_LONGEST] for text in texts]}
+            with http.posted(self._client, self._url, body, self._mask, wait=self._seconds, deadline=until) as pieces:
+                text = self._mask.whole(b"".join(pieces).decode("utf-8", "replace"))
+            http.refuse_web_page(text, self._url)
+            return self._checked(_read(http.parsed(text), len(texts)))
+        except DeadlinePassed:
+            raise Unavailable(f"{shown_url(self._url)} took longer than {self._seconds:g} s") from None
+        except ProviderError as error:
+            error.args = (self._mask.whole(str(error)),)
+            raise
+
+    def _checked(self, rows: "Vectors") -> "Vectors":
+        if self.dims not in {0, rows.shape[1]}:
+            raise Refused(
+                f"the embedding server now sends {rows.shape[1]} numbers for a text instead of {self.dims}:"
+                f" the model behind {self.name!r} has changed; start picoclaw again to embed with the new one"
+            )
+        self.dims = int(rows.shape[1])
+        return rows
+
+
+def _read(answer: Any, count: int) -> "Vectors":
+    """The vectors of an answer in the order of the texts, whichever way the server sent them."""
+    import numpy as np
+
+    try:
+        rows = np.array([entry.get("embedding") for entry in _ordered(answer, count)], float)
+    except (ValueError, TypeError, OverflowError):
+        rows = np.empty(0)
+    if rows.ndim != 2 or not rows.size:
+        raise Unavailable(
+            "the embedding server sent vectors of unequal length, or something else than lists of numbers"
+        )
+    if not (np.abs(rows) < _LARGEST).all():
+        raise Unavailable("the embedding server sent a vector with NaN, infinity or a number without measure in it")
+    return unit(rows)
+
+
+def _ordered(answer: Any, count: int) -> list[dict[str, Any]]:
+    """The entries of an answer by their `index`; where a server leaves that out, as they came."""
+    if isinstance(answer, dict) and answer.get("error"):
+        raise wire.failure(0, answer)
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
+        raise Unavailable("the embedding server sent no list of vectors; is its model one for embeddings?")
+    places = {str(entry.get("index", place)): entry for place, entry in enumerate(data)}
+    if len(data) != count or places.keys() != set(map(str, range(count))):
+        raise Unavailable(
+            f"the embedding server answered {count} texts with {len(data)} vectors, or numbered them wrongly"
+        )
+    return [places[str(place)] for place in range(count)]

@@ -1,0 +1,1 @@
+"""The notes as the owner can open them: entries, found, written, changed, forgotten."""

@@ -1,0 +1,146 @@
+"""The entries of a memory file: items of lists, paragraphs and blocks of code, each with what is said around it. Pure.
+
+What picoclaw writes is one line: `- 14:05 the fuse is 3 A` in a day's note, `- 2026-03-01: the fuse is 3 A` among what
+is lasting. Where it is from stands before the words, (chat 42); what is not the owner's word is in quotation marks as
+well, so that nothing in it can look like the end of it.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import NamedTuple
+
+from picoclaw.markdown import seen
+from picoclaw.markdown.comments import gone
+
+FOREIGN = "not from the owner"
+LONGEST = 700
+"""Characters of one entry: a chunk of the index takes it whole, with where it is from."""
+
+_BULLET = r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)"
+_ITEM = re.compile(_BULLET)
+_FENCE = re.compile(rf"(?:{_BULLET})?\s*(`{{3,}}|~{{3,}})")
+_NO_ENTRY = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|(?:(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|(?:\*[ \t]*){3,}|=+[ \t]*)$)")
+_PARTS = re.compile(
+    rf"(?P<bullet>{_BULLET})?(?P<stamp>\d\d:\d\d |\d{{4}}-\d\d-\d\d: )?"
+    rf"(?:\((?P<source>(?:chat |{FOREIGN})[^()]*)\) )?(?P<body>.*?)(?: \(changed [\d-]+\))?",
+    re.DOTALL,
+)
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_OPENS = re.compile(r"\\*<(?=[!?])")
+_BRACKETS = str.maketrans("()", "[]")
+_HIDDEN = "\0"
+
+
+class Entry(NamedTuple):
+    """One thing that is remembered. Its lines count from 1, both included; `below` counts the entries in it.
+
+    `bullet`, `stamp` and `source` are what stands before its words, as it was written; `code` is a block of code.
+    """
+
+    first: int
+    last: int
+    indent: int
+    bullet: str
+    stamp: str
+    source: str
+    body: str
+    code: bool = False
+    below: int = 0
+
+
+def lines_of(text: str) -> list[str]:
+    """Split a text into its lines, each with its end, as an editor counts them."""
+    return _LINE.findall(text)
+
+
+def entries(text: str) -> list[Entry]:
+    """Find the entries of a Markdown text; headings, front matter and what a viewer hides are none."""
+    lines = _visible_lines(text.replace("\r\n", "\n").replace("\r", "\n"))
+    found = [_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _spans(lines)]
+    return [entry._replace(below=_below(found[i:])) for i, entry in enumerate(found)]
+
+
+def plain(text: str) -> str:
+    """Make one line of a text, of which a viewer shows every character, and which neither opens nor ends a comment."""
+    line = " ".join(seen(" ".join(text.split())).split())
+    return _OPENS.sub(r"\\<", line).replace("-->", r"--\>")
+
+
+def written(bullet: str, stamp: str, source: str, body: str, changed: date | None = None) -> str:
+    """Write an entry's line. `source` is where it is from, with FOREIGN in it if it is not the owner's word."""
+    if FOREIGN in source:
+        body = '"{}"'.format(body.replace('"', "'"))
+    told = f"({plain(source).translate(_BRACKETS)}) " if source else ""
+    return f"{bullet}{stamp}{told}{body}{f' (changed {changed})' if changed else ''}"
+
+
+def key(text: str) -> str:
+    """Write a text as it is compared: case, white space and the punctuation of sentences do not matter."""
+    words = (word.lstrip("\"'([*_“‘¿¡").rstrip(".,;:!?\"')]*_”’…") for word in text.casefold().split())
+    return " ".join(filter(None, words))
+
+
+def _visible_lines(text: str) -> list[str]:
+    """The lines without comments; those that a longer comment goes through, and front matter, are marked as hidden."""
+    kept, at = [], 0
+    for start, end, _ in gone(text, trusting=True):
+        count = text.count("\n", start, end)
+        kept += [text[at:start], "\n".join([_HIDDEN] * (count + 1)) if count else ""]
+        at = end
+    lines = "".join([*kept, text[at:]]).split("\n")
+    if lines[0].rstrip() == "---" and "---" in lines[1:]:
+        end = lines.index("---", 1)
+        lines[: end + 1] = [_HIDDEN] * (end + 1)
+    return lines
+
+
+def _spans(lines: list[str]) -> Iterator[tuple[int, int, bool]]:
+    """The first and last line of each entry, and whether it is code."""
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        end = _code_end(lines, at) if _FENCE.match(line) else 0
+        if end:
+            yield at + 1, end, True
+        elif line.strip() and _HIDDEN not in line and not _NO_ENTRY.match(line):
+            end = at + 1
+            while end < len(lines) and _goes_on(lines, end):
+                end += 1
+            yield at + 1, end, False
+        at = max(end, at + 1)
+
+
+def _code_end(lines: list[str], at: int) -> int:
+    """The line that a block of code ends in, 0 if it never does: then it is taken for text."""
+    fence = _FENCE.match(lines[at])
+    assert fence
+    for number, line in enumerate(lines[at + 1 :], at + 2):
+        if line.strip().startswith(fence[1]) and not line.strip().strip(fence[1][0]):
+            return number
+    return 0
+
+
+def _goes_on(lines: list[str], at: int) -> bool:
+    line = lines[at]
+    opens = _ITEM.match(line) or _NO_ENTRY.match(line) or (_FENCE.match(line) and _code_end(lines, at))
+    return bool(line.strip()) and _HIDDEN not in line and not opens
+
+
+def _entry(first: int, last: int, lines: list[str], *, code: bool) -> Entry:
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    if code:
+        return Entry(first, last, indent, "", "", "", "\n".join(lines), code=True)
+    parts = _PARTS.fullmatch(f"{lines[0].rstrip()} {' '.join(' '.join(lines[1:]).split())}".rstrip())
+    assert parts
+    source, body = parts["source"] or "", parts["body"].strip()
+    if FOREIGN in source and len(body) > 1 and body[0] == body[-1] == '"':
+        body = body[1:-1]
+    return Entry(first, last, indent, parts["bullet"] or "", parts["stamp"] or "", source, body)
+
+
+def _below(found: list[Entry]) -> int:
+    """How many of the entries behind the first belong to it, if it is an item."""
+    if not found[0].bullet:
+        return 0
+    return next((i for i, other in enumerate(found[1:]) if other.indent <= found[0].indent), len(found) - 1)

@@ -1,0 +1,1 @@
+"""How a question becomes hits: words, vectors, days, and their fusion."""

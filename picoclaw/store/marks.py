@@ -1,0 +1,37 @@
+"""Small facts in `state.db` that outlast the process, by name: when something was last done, and with what."""
+
+import apsw
+
+from picoclaw.store.database import Database, storable
+
+_SET = "INSERT INTO marks VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2"
+
+
+class Marks:
+    """The marks of one database."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open database."""
+        self._database = database
+
+    def get(self, name: str) -> str:
+        """Return what a mark says, '' when it was never set. Raises StoreError."""
+        with self._database.reading() as connection:
+            return mark(connection, name)
+
+    def set(self, name: str, value: str) -> None:
+        """Set a mark durably; one that says the same already is not written. Raises StoreError."""
+        if self.get(name) != value:
+            with self._database.transaction() as connection:
+                set_mark(connection, name, value)
+
+
+def mark(connection: apsw.Connection, name: str) -> str:
+    """Return what a mark says, within the caller's reading."""
+    found = connection.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
+    return str(found[0]) if found else ""
+
+
+def set_mark(connection: apsw.Connection, name: str, value: str) -> None:
+    """Set a mark, within the caller's transaction."""
+    connection.execute(_SET, (name, storable(value)))

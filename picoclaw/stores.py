@@ -1,0 +1,123 @@
+"""What outlasts the process: the database, the memory, and what they hold. Opened when it is first used."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from picoclaw.config import Config
+from picoclaw.errors import ProviderError, StoreDamaged, StoreError, StoreNewer
+from picoclaw.memory.dream import overlong
+from picoclaw.memory.embedding.embed import Embedder
+from picoclaw.memory.past import documents
+from picoclaw.memory.recollection import Document, Recollection
+from picoclaw.messages import Caller, Message, ToolCall
+from picoclaw.prompt import BYTES_A_TOKEN
+from picoclaw.reflex.bell import ring
+from picoclaw.skills.skill import Skill
+from picoclaw.store.calibration import Calibration
+from picoclaw.store.database import Database
+from picoclaw.store.history import History
+from picoclaw.store.jobs import Jobs
+from picoclaw.store.marks import Marks
+from picoclaw.store.pulse import Pulse
+
+
+@dataclass
+class Stores:
+    """The stores of one home."""
+
+    config: Config
+
+    @cached_property
+    def database(self) -> Database:
+        """The open `state.db`."""
+        return Database(self.config.home / "state.db")
+
+    @cached_property
+    def history(self) -> History:
+        """The conversations."""
+        return History(self.database)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The reminders."""
+        return Jobs(self.database)
+
+    @cached_property
+    def pulse(self) -> Pulse:
+        """The open tasks."""
+        return Pulse(self.database)
+
+    @cached_property
+    def memory(self) -> Recollection:
+        """What is remembered, to be searched."""
+        return Recollection(self.config.home, self.config.workspace, self._embedder, self._others)
+
+    def _embedder(self) -> Embedder | None:
+        """What gives texts their vectors; None leaves the words. Raises ProviderError."""
+        from picoclaw.memory.embedding.embedders import choose
+
+        embedder, problem = choose(self.config)
+        if problem:
+            raise ProviderError(problem)
+        return embedder
+
+    def _others(self) -> Iterable[Document]:
+        return documents(self.history) if self.config.memory.messages else ()
+
+    def earlier(self, session: str) -> tuple[list[tuple[Message, ...]], list[tuple[int, str]]]:
+        """What came before; nothing when the disk fails, because an answer is worth more than its history."""
+        try:
+            return self.history.turns(session), self.history.unknown_acts(session)
+        except (StoreDamaged, StoreNewer):
+            raise
+        except StoreError:
+            return [], []
+
+    def bytes_a_token(self, model: str) -> float:
+        """The ratio that tokens are estimated by: what the server's counts say of the model, or the usual one."""
+        try:
+            return Calibration(self.database).bytes_a_token(model)
+        except StoreError:
+            return BYTES_A_TOKEN
+
+    def begin_act(self, call: ToolCall, caller: Caller) -> None:
+        """Write down a call that is about to change something; durable when this returns. Raises StoreError."""
+        self.history.begin_act(caller.session, call, caller.now)
+
+    def settle(self, session: str) -> None:
+        """Cross off the acts of this process that were not part of a turn, as far as the disk lets us."""
+        if "history" in self.__dict__:
+            with suppress(StoreError):
+                self.history.settle(session)
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake the clockwork of this home, if reminders may have changed."""
+        if "jobs" in self.__dict__:
+            ring(self.config.home)
+
+    def tasks(self) -> tuple[str, datetime | None]:
+        """The open tasks as the model is shown them, and when the list changed; nothing when the disk fails."""
+        if not (self.config.home / "state.db").exists():
+            return "", None
+        try:
+            return self.pulse.shown(self.config.memory.pulse_chars), self.pulse.changed()
+        except StoreError:
+            return "", None
+
+    def overlong(self, skills: Iterable[Skill]) -> list[str]:
+        """What has grown too long since that was said, which is once; nothing when the disk fails."""
+        try:
+            found = overlong.overlong(self.config.workspace, self.pulse, skills)
+            return [str(part) for part in overlong.news(found, Marks(self.database))]
+        except StoreError:
+            return []
+
+    def close(self) -> None:
+        """Let go of what was opened; may be called twice."""
+        for name in ("memory", "database"):
+            if part := self.__dict__.get(name):
+                part.close()

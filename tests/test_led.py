@@ -1,0 +1,104 @@
+"""The first meeting beside a model: what belongs to it goes to the matcher, everything else to the model."""
+
+import pytest
+from scripted import TOOLS, Scripted, Step, calls_of, says, text_of
+
+from picoclaw.messages import End, Message, Request, ToolCall, Usage
+from picoclaw.providers.intents import Intents
+from picoclaw.providers.led import Led
+from picoclaw.resources import shipped
+from picoclaw.workspace import intent_tables
+
+FIRST_RUN = {"name": "first_run", "description": "Note.", "parameters": {"type": "object", "properties": {}}}
+INVITED = "(Say hello.)"
+NAME = (
+    Message("user", "hello"),
+    Message("assistant", "", (ToolCall("intent-1", "first_run"),)),
+    Message("tool", "Name: what should I call you?", call_id="intent-1"),
+    Message("assistant", "Name: what should I call you?"),
+)
+
+
+@pytest.fixture(scope="module")
+def matcher(tmp_path_factory):
+    return Intents(list(intent_tables(tmp_path_factory.mktemp("home")).values()))
+
+
+def led(matcher, *answers, leads=True):
+    model = Scripted(*answers)
+    return Led(model, lambda: matcher, lambda _: leads, lambda: INVITED), model
+
+
+def asked(provider, *messages, tools=(*TOOLS, FIRST_RUN), calls=True):
+    return list(provider.events(Request("", tuple(messages), tools, 100, 0.0, calls=calls)))
+
+
+@pytest.mark.parametrize(
+    ("said", "before", "noted"),
+    [
+        ("hello", (), {}),
+        ("I'm Ada", (), {"name": "Ada"}),
+        ("Ada", NAME, {"name": "Ada"}),
+        ("<moment>now</moment>\nAda", NAME, {"name": "Ada"}),
+        ("skip", NAME, {"name": "skip"}),
+    ],
+)
+def test_what_belongs_to_the_meeting_does_not_reach_the_model(matcher, said, before, noted):
+    provider, model = led(matcher)
+    (call,) = calls_of(asked(provider, *before, Message("user", said)))
+    assert (call.name, call.arguments, provider.name) == ("first_run", noted, "intents")
+    done = (*before, Message("user", said), Message("assistant", "", (call,)))
+    result = Message("tool", "Noted.\nTime zone: which city are you near?", call_id=call.id)
+    assert text_of(asked(provider, *done, result)) == result.text
+    assert not model.requests
+
+
+@pytest.mark.parametrize(
+    ("said", "before"),
+    [
+        ("how warm is it?", ()),
+        ("tell me a joke", ()),
+        ("how warm is it?", NAME),
+        ("why do you want to know that?", NAME),
+    ],
+)
+def test_what_does_not_belong_to_it_goes_to_the_model_which_knows_nothing_of_it(matcher, said, before):
+    provider, model = led(matcher, says("Well."))
+    told = text_of(asked(provider, *before, Message("user", said)))
+    assert told == ("Well." if before else f"Well.\n\n{INVITED}")
+    assert [tool["name"] for tool in model.requests[0].tools] == [tool["name"] for tool in TOOLS]
+    assert provider.name == "scripted"
+
+
+@pytest.mark.parametrize(
+    ("answer", "invited"),
+    [
+        (says("Well."), True),
+        ([ToolCall("a", "sensor_read"), End("tool_calls", Usage())], False),
+        (says(""), False),
+    ],
+)
+def test_an_invitation_follows_an_answer_alone(matcher, answer: list[Step], invited):
+    provider, _ = led(matcher, answer)
+    events = asked(provider, Message("user", "how warm is it?"))
+    assert (INVITED in text_of(events)) == invited
+    assert isinstance(events[-1], End)
+
+
+def test_nobody_is_invited_twice(matcher):
+    provider, _ = led(matcher, says("Well."), says("Well."))
+    first = (Message("user", "how warm is it?"), Message("assistant", f"Well.\n\n{INVITED}"))
+    assert text_of(asked(provider, *first, Message("user", "how warm is it?"))) == "Well."
+
+
+@pytest.mark.parametrize("settings", [{"leads": False}, {"tools": TOOLS}, {"calls": False}])
+def test_without_an_open_meeting_that_it_leads_the_model_is_asked(matcher, settings):
+    leads = settings.pop("leads", True)
+    provider, model = led(matcher, says("Hi."), leads=leads)
+    assert text_of(asked(provider, Message("user", "hello"), **settings)).startswith("Hi.")
+    assert len(model.requests) == 1
+    assert (FIRST_RUN in model.requests[0].tools) == (not leads)
+
+
+def test_the_invitation_is_a_template():
+    assert (shipped("templates") / "prompts/invitation.md").read_text().strip()

@@ -1,0 +1,457 @@
+"""What is found in notes, in which order, how sure it is, and what finds nothing."""
+
+import time
+from datetime import UTC, date, datetime
+from functools import cache
+
+import numpy as np
+import pytest
+
+from picoclaw.errors import Unavailable
+from picoclaw.memory.embedding.embed import quantised
+from picoclaw.memory.embedding.static import StaticTable
+from picoclaw.memory.index.index import Index, Row
+from picoclaw.memory.search import fusion
+from picoclaw.memory.search.dates import Days
+from picoclaw.memory.search.search import Hit, search, terms
+from picoclaw.memory.search.snippet import snippet
+from picoclaw.resources import shipped
+
+NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
+
+NOTES = {
+    "memory/MEMORY.md": """
+# Home
+The owner is called Ada. Ada is allergic to walnuts.
+The cat is called Turing and eats at seven.
+
+# Boiler
+The boiler stands in the cellar. Its pressure is to be between 1.2 and 1.6 bar.
+Below that, open the blue valve for ten seconds.
+
+# Network
+The printer has the address 192.168.1.40. The MQTT broker runs on the old laptop.
+""",
+    "memory/202603/20260301.md": "# 2026-03-01\n\n- 09:10 planted tomatoes in the greenhouse\n- 18:00 pump cleaned\n",
+    "memory/202603/20260314.md": "# 2026-03-14\n\n- 11:00 the greenhouse's fan makes a grinding noise\n",
+    "memory/202607/20260702.md": "# 2026-07-02\n\n- 08:00 pump replaced, the new draws 0.8 A\n- 12:00 ate with Grace\n",
+    "memory/202610/20261005.md": "# 2026-10-05\n\n- 20:00 chimney swept by Mr Babbage, 85 euros\n",
+    "memory/202611/20261117.md": "# 2026-11-17\n\n- 07:30 frost on the window, minus three degrees\n",
+    "memory/202611/20261121.md": "# 2026-11-21\n\n- 15:00 soldered the rain gauge\n- 22:00 called Grace for an hour\n",
+    "memory/garden/watering.md": "# Watering\n\nThe lemon tree is watered on Mondays, half a litre.\n",
+}
+
+RELATED = {
+    "what is the cat's name": "memory/MEMORY.md",
+    "how high should the boiler pressure be": "memory/MEMORY.md",
+    "printer address": "memory/MEMORY.md",
+    "who is allergic to walnuts?": "memory/MEMORY.md",
+    "when did I plant the tomatoes?": "memory/202603/20260301.md",
+    "which noise does the fan make": "memory/202603/20260314.md",
+    "how much current does the new pump draw": "memory/202607/20260702.md",
+    "who swept the chimney?": "memory/202610/20261005.md",
+    "watering the lemon tree": "memory/garden/watering.md",
+    "how much water do the lemon trees get?": "memory/garden/watering.md",
+    "rain gauge": "memory/202611/20261121.md",
+}
+
+UNRELATED = [
+    "what is the capital of Mongolia",
+    "how do I knit a scarf",
+    "which enzymes digest lactose",
+    "the treaty of Westphalia",
+    "convert nautical miles to kilometres",
+    "who won the football world cup",
+    "explain recursion in Haskell",
+    "bitcoin exchange rate",
+    "how many moons does Neptune have?",
+    "symptoms of influenza",
+    "SELECT * FROM customers WHERE total > 100",
+    "best opening against the Sicilian defence",
+    "the GDP of Portugal",
+    "is my passport still valid",
+    "what's the melting point of tungsten",
+    "play some jazz",
+    "why",
+    "what is it?",
+    "!?",
+    "",
+]
+
+
+def made(folder, notes, embedder=None):
+    for name, text in notes.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    index = Index(folder / "memory.db", folder)
+    index.sync()
+    if embedder:
+        embed(index, embedder)
+    return index
+
+
+def embed(index, embedder):
+    missing = index.unembedded(embedder.name, 1000)
+    rows = quantised(embedder.embed([text for _, text in missing]))
+    index.keep_vectors(embedder.name, embedder.dims, [(n, *row) for (n, _), row in zip(missing, rows, strict=True)])
+
+
+@cache
+def table():
+    return StaticTable(shipped("templates") / "embeddings")
+
+
+class Squeezed:
+    """The same vectors, all of them turned towards one more axis: cosines lie between 0.7 and 1, as with E5's."""
+
+    def __init__(self, least):
+        self.name, self.dims, self._least = f"squeezed-{least}", table().dims + 1, least
+
+    def embed(self, texts):
+        rows = table().embed(texts)
+        constant = np.full((len(rows), 1), np.sqrt(self._least), np.float32)
+        return np.hstack([constant, rows * np.sqrt(1 - self._least)]).astype(np.float32)
+
+
+class Meanings:
+    """Knows which words mean the same, and is a server that can be away."""
+
+    name, dims = "meanings", 64
+    GROUPS = ("feline cat", "furnace boiler heating", "storm wind gale", "sick ill unwell", "car vehicle")
+
+    def __init__(self):
+        self.away = False
+        self.asked = []
+
+    def embed(self, texts):
+        if self.away:
+            raise Unavailable("the embedding server is away")
+        self.asked.append(list(texts))
+        rows = np.zeros((len(texts), self.dims), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in terms(text):
+                group = next((i for i, group in enumerate(self.GROUPS) if word in group.split()), None)
+                row[20 + sum(map(ord, word)) % 44 if group is None else group] += 0.2 if group is None else 1
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+SIDES = {"text": lambda: None, "static": table, "squeezed": lambda: Squeezed(0.7)}
+
+
+@pytest.fixture(scope="module", params=SIDES)
+def notes(request, tmp_path_factory):
+    """The notes in an index, and who turns texts into vectors, if anybody does."""
+    embedder = SIDES[request.param]()
+    return made(tmp_path_factory.mktemp("notes"), NOTES, embedder), embedder
+
+
+@pytest.mark.parametrize(("question", "path"), RELATED.items())
+def test_what_the_notes_say_is_found_first(notes, question, path):
+    index, embedder = notes
+    hits = search(index, question, embedder, NOW)
+    assert hits[0].path == path
+    assert 1 >= hits[0].score >= hits[-1].score >= 0.35
+
+
+@pytest.mark.parametrize("question", UNRELATED)
+def test_what_has_nothing_to_do_with_the_notes_finds_nothing(notes, question):
+    index, embedder = notes
+    assert search(index, question, embedder, NOW) == []
+
+
+def test_a_hit_says_where_it_stands(tmp_path):
+    index = made(tmp_path, NOTES)
+    hit = search(index, "chimney", None, NOW)[0]
+    assert hit == Hit(
+        hit.id,
+        "memory/202610/20261005.md",
+        1,
+        3,
+        3,
+        "2026-10-05",
+        "2026-10-05",
+        1.0,
+        "- 20:00 chimney swept by Mr Babbage, 85 euros",
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "paths"),
+    [
+        ("what did I do yesterday?", ["memory/202611/20261121.md"]),
+        ("what happened last Tuesday", ["memory/202611/20261117.md"]),
+        ("2026-03-14", ["memory/202603/20260314.md"]),
+        ("what was in March?", ["memory/202603/20260314.md", "memory/202603/20260301.md"]),
+        ("on 5 October", ["memory/202610/20261005.md"]),
+        ("what did I do in 2025?", []),
+        ("today", []),
+    ],
+)
+def test_days_alone_find_the_notes_of_those_days(notes, question, paths):
+    index, embedder = notes
+    assert [hit.path for hit in search(index, question, embedder, NOW)] == paths
+
+
+@pytest.mark.parametrize(
+    ("question", "path"),
+    [
+        ("what did I do with the pump in March?", "memory/202603/20260301.md"),
+        ("what did I do with the pump in July?", "memory/202607/20260702.md"),
+        ("Grace, yesterday", "memory/202611/20261121.md"),
+        ("Grace, on 2 July", "memory/202607/20260702.md"),
+    ],
+)
+def test_days_choose_among_notes_with_the_same_words(notes, question, path):
+    index, embedder = notes
+    assert search(index, question, embedder, NOW)[0].path == path
+
+
+UNSAFE = [
+    'the "boiler',
+    "boiler'",
+    "boiler AND",
+    "NOT boiler",
+    "boiler NEAR(",
+    "boiler*",
+    "^boiler",
+    "heading: boiler",
+    "{text heading}: boiler",
+    "boiler -valve + (",
+    "boil\0er boiler",
+    "🔥 boiler 🔥",
+    "boiler\ud800",
+    "boiler " * 1500,
+    "boiler " + "word" * 2500,
+    "boiler'; DROP TABLE chunks; --",
+]
+
+
+@pytest.mark.parametrize("question", UNSAFE, ids=range(len(UNSAFE)))
+def test_a_question_is_never_syntax(notes, question):
+    index, embedder = notes
+    found = search(index, question, embedder, NOW, least=0)
+    assert any("boiler" in f"{hit.heading} {hit.snippet}".lower() for hit in found)
+
+
+@pytest.mark.parametrize("question", ["🔥", '"', "*", "\0", "\n\t", "\ud800", "''", "AND", "NEAR(", "(" * 10_000])
+def test_a_question_without_a_word_finds_nothing(notes, question):
+    index, embedder = notes
+    assert search(index, question, embedder, NOW) == []
+
+
+@pytest.mark.parametrize("question", ["天气", "今天天气怎么样", "天气?"])
+def test_scripts_without_spaces(tmp_path, question):
+    index = made(tmp_path, {**NOTES, "memory/zh.md": "# 日记\n\n今天天气很好，我们去了公园。\n"})
+    assert search(index, question, None, NOW, least=0.1)[0].path == "memory/zh.md"
+
+
+def test_ten_thousand_characters_take_no_time(notes):
+    index, embedder = notes
+    chance = np.random.default_rng(3)
+    question = " ".join("".join(map(chr, chance.integers(97, 123, 5))) for _ in range(1700))
+    began = time.process_time()
+    assert search(index, question, embedder, NOW) == []
+    assert time.process_time() - began < 1
+
+
+def test_a_meaning_without_a_word_in_common(tmp_path):
+    embedder = Meanings()
+    index = made(tmp_path, {**NOTES, "memory/cat.md": "The cat sleeps.\n"}, embedder)
+    assert search(index, "feline", None, NOW) == []
+    assert search(index, "feline", embedder, NOW)[0].path == "memory/cat.md"
+
+
+def test_a_server_that_is_away_leaves_the_words(tmp_path):
+    embedder = Meanings()
+    index = made(tmp_path, NOTES, embedder)
+    embedder.away = True
+    assert search(index, "the boiler's pressure", embedder, NOW) == search(index, "the boiler's pressure", None, NOW)
+
+
+def test_a_server_is_asked_once_for_what_is_always_the_same(tmp_path):
+    embedder = Meanings()
+    index = made(tmp_path, NOTES, embedder)
+    search(index, "boiler", embedder, NOW)
+    embedder.asked.clear()
+    search(index, "printer", embedder, NOW)
+    assert embedder.asked == [["printer"]]
+
+
+def test_vectors_of_another_length_leave_the_words(tmp_path):
+    index = made(tmp_path, NOTES, Meanings())
+    assert search(index, "boiler", table(), NOW) == search(index, "boiler", None, NOW)
+
+
+def test_what_is_not_embedded_yet_is_found_by_its_words(tmp_path):
+    embedder = Meanings()
+    index = made(tmp_path, NOTES, embedder)
+    (tmp_path / "memory/new.md").write_text("The attic window is broken.\n")
+    index.sync()
+    assert search(index, "the broken attic window", embedder, NOW)[0].path == "memory/new.md"
+
+
+def test_the_score_does_not_depend_on_the_embedding(tmp_path):
+    """Cosines that begin at 0.4 or 0.8 instead of 0 change nothing."""
+    scores = []
+    for least in (0.0, 0.4, 0.8):
+        embedder = Squeezed(least)
+        index = made(tmp_path / str(least), NOTES, embedder)
+        scores.append([search(index, question, embedder, NOW, least=0)[0].score for question in RELATED])
+    assert np.abs(np.diff(scores, axis=0)).max() < 0.03
+
+
+def test_vectors_never_take_from_what_words_show(tmp_path):
+    index = made(tmp_path, NOTES, table())
+    for question in RELATED:
+        with_vectors, alone = (search(index, question, who, NOW)[0].score for who in (table(), None))
+        assert with_vectors >= alone - 0.001
+
+
+def test_a_note_that_mentions_a_day_is_about_it(tmp_path):
+    index = made(tmp_path, {**NOTES, "memory/lease.md": "The lease began on 2019-04-01.\n"})
+    assert [hit.path for hit in search(index, "1 April 2019", None, NOW)] == ["memory/lease.md"]
+
+
+def test_what_is_said_twice_is_found_once(tmp_path):
+    same = "The key of the shed hangs behind the door.\n"
+    index = made(tmp_path, {**NOTES, "memory/a.md": same, "memory/b.md": same.upper()})
+    assert [hit.path for hit in search(index, "key of the shed", None, NOW)] == ["memory/a.md"]
+
+
+def test_the_owners_opinion_and_the_age_turn_what_is_nearly_even(tmp_path):
+    older, newer = (f"memory/2026{m}/2026{m}01.md" for m in ("02", "11"))
+    text = "- 10:00 filled the bird feeder, {} sunflower seeds\n"
+    index = made(tmp_path, {**NOTES, older: text.format("white"), newer: text.format("black")})
+
+    def order():
+        return [hit.path for hit in search(index, "bird feeder", None, NOW)]
+
+    assert order() == [newer, older]
+    index.feedback(search(index, "bird feeder", None, NOW)[1].id, 0.5)
+    assert order() == [older, newer]
+    assert search(index, "black seeds", None, NOW)[0].path == newer
+
+
+def test_no_more_than_asked_and_nothing_below_the_least(tmp_path):
+    index = made(tmp_path, {f"memory/{n}.md": f"Bolt {n} is tight. {'Nuts too. ' * n}\n" for n in range(9)})
+    assert len(search(index, "bolt", None, NOW)) == 6
+    assert len(search(index, "bolt", None, NOW, most=2)) == 2
+    scores = [hit.score for hit in search(index, "bolt", None, NOW, most=9)]
+    assert len(search(index, "bolt", None, NOW, most=9, least=scores[3])) <= 4
+    assert search(index, "bolt", None, NOW, least=1.01) == []
+
+
+def test_an_empty_memory(tmp_path):
+    assert search(made(tmp_path, {}), "anything yesterday", table(), NOW) == []
+
+
+def test_one_note(tmp_path):
+    index = made(tmp_path, {"memory/MEMORY.md": "The boiler's pressure is 1.4 bar.\n"}, table())
+    for embedder in (None, table()):
+        assert search(index, "what is the boiler pressure supposed to be", embedder, NOW)
+        assert not search(index, "who painted the Mona Lisa", embedder, NOW)
+
+
+def test_fusion_weighs_the_sides():
+    deviations = fusion.DEVIATIONS
+    assert fusion.fused({1: 4.0, 2: 2.0}, None, [], [1, 2]) == {1: 1.0, 2: 0.5}
+    assert fusion.fused({}, {1: deviations, 2: 0.0}, [], [1, 2, 3]) == {1: 1.0, 2: 0.0, 3: 0.0}
+    both = fusion.fused({1: 4.0}, {1: 0.0, 2: deviations}, [2], [1, 2])
+    assert both == pytest.approx({1: 0.3, 2: 0.7 + 0.3 * fusion.DATED})
+
+
+def test_neighbours_lend_each_other_a_part():
+    def row(number, path, start, end):
+        return Row(number, path, start, end, "", "", "", 0.0)
+
+    rows = [row(1, "a", 1, 9), row(2, "a", 11, 20), row(3, "a", 40, 50), row(4, "b", 51, 60)]
+    lent = fusion.with_neighbours({1: 1.0, 2: 0.5, 3: 0.7, 4: -1.0}, rows)
+    assert lent == pytest.approx({1: 1 + 0.5 * fusion.BESIDE, 2: 0.5 + fusion.BESIDE, 3: 0.7, 4: -1.0})
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [
+        ("2026-03-01 2026-03-02", "2026-03-01 2026-03-02"),
+        ("2025-12-01 2026-01-31", "2025-12 2026-01"),
+        ("2026-02-01 2026-02-28", "2026-02"),
+        ("2023-05-01 2026-11-22", "2023 2024 2025 2026"),
+        ("9999-12-01 9999-12-31", "9999-12"),
+    ],
+)
+def test_days_as_the_headings_of_notes_have_them(days, words):
+    first, last = map(date.fromisoformat, days.split())
+    assert fusion.day_words([Days(first, last)]) == words.split()
+
+
+DAY = """# 2026-11-21
+
+- 14:05 the pump's fuse is 3 A
+- 15:30 watered the ferns
+- 15:40 the pump was
+  cleaned by Grace
+- 16:00 the fan
+  - has a fuse too, of 1 A
+"""
+HOUSE = """# House
+
+## Boiler
+
+The pressure, as its maker says in the manual, is to be
+between 1.2 and 1.6 bar.
+Its valve is blue.
+
+## Printer
+
+Its valve is grey.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "most", "line", "part"),
+    [
+        (DAY, "pump fuse", 300, 3, "- 14:05 the pump's fuse is 3 A"),
+        (DAY, "pumps", 300, 3, "- 14:05 the pump's fuse is 3 A … - 15:40 the pump was cleaned by Grace"),
+        (DAY, "fuses", 300, 3, "- 14:05 the pump's fuse is 3 A … - has a fuse too, of 1 A"),
+        (DAY, "Grace", 300, 5, "- 15:40 the pump was cleaned by Grace"),
+        (DAY, "pump Grace", 300, 5, "- 15:40 the pump was cleaned by Grace"),
+        (DAY, "pump ferns", 300, 3, f"{' / '.join(DAY.splitlines()[2:5])} cleaned by Grace"),
+        (DAY, "pump", 40, 3, "- 14:05 the pump's fuse is 3 A"),
+        (DAY, "boiler", 60, 3, "- 14:05 the pump's fuse is 3 A / - 15:30 watered the ferns"),
+        (HOUSE, "pressure", 300, 5, "The pressure, as its maker says in the manual, is to be between 1.2 and 1.6 bar."),
+        (HOUSE, "boiler valve", 300, 7, "Its valve is blue."),
+        (HOUSE, "valve", 300, 7, "Its valve is blue. … Its valve is grey."),
+        (HOUSE, "printer", 300, 11, "Its valve is grey."),
+        ("# House\n\n## Boiler\n", "boiler", 300, 3, "## Boiler"),
+        ("one\n\n  two   three\n", "three", 300, 3, "two three"),
+        ("word " * 100 + "the boiler " + "word " * 100, "boiler", 40, 1, "…word word the boiler word word word wo…"),
+        ("word " * 100 + "boiler", "boiler", 40, 1, "…word word word boiler"),
+        ("x" * 50, "", 10, 1, "x" * 9 + "…"),
+        ("a(b\n[c", "a(b [c", 300, 1, "a(b / [c"),
+        ("Der Kühler tropft\nDie Pumpe nicht", "kuhler", 300, 1, "Der Kühler tropft"),
+        ("the cat\na battery", "batteries", 300, 2, "a battery"),
+        ("今天天气很好\n我们去了公园", "公园", 300, 2, "我们去了公园"),
+        ("", "a", 300, 1, ""),
+    ],
+)
+def test_a_snippet_has_the_lines_that_match(text, words, most, line, part):
+    found = snippet(text, 1, dict.fromkeys(words.split(), 1.0), most)
+    assert (found.text, found.line) == (part, line)
+    assert len(found.text) <= most
+
+
+def test_a_snippet_says_what_its_line_stands_under():
+    assert snippet(HOUSE, 40, {"pressure": 1.0}).heading == "House > Boiler"
+    assert snippet(HOUSE, 40, {"printer": 1.0})[1:] == (50, "House > Printer")
+
+
+def test_a_hit_stands_under_the_heading_of_its_line(tmp_path):
+    index = made(tmp_path, NOTES)
+    hit = search(index, "printer address", None, NOW)[0]
+    assert (hit.path, hit.start, hit.line, hit.heading) == ("memory/MEMORY.md", 2, 11, "Network")
+
+
+def test_a_page_of_several_days_has_that_of_the_line(tmp_path):
+    index = made(tmp_path, {"memory/log.md": "# 2026-01-02\n\nfuses\n\n# 2026-03-04\n\nthe valve\n"})
+    hit = search(index, "valve", None, NOW)[0]
+    assert (hit.start, hit.line, hit.heading, hit.day) == (1, 7, "2026-03-04", "2026-03-04")

@@ -1,0 +1,278 @@
+"""The tools of the memory as a model calls them, on real files and a real index; and what is said without a model."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from picoclaw.app import App
+from picoclaw.config import Config
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.memory.dream import versions
+from picoclaw.memory.recollection import Recollection
+from picoclaw.messages import Caller, Inbound, ToolCall
+from picoclaw.tools.files import Files
+from picoclaw.tools.recall import Recall
+from picoclaw.tools.toolset import Toolset
+from picoclaw.workspace import prepare
+
+NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+TODAY = "memory/202607/20260701.md"
+LASTING = "memory/MEMORY.md"
+
+
+class Desk:
+    """One workspace, its memory and a file tool beside it."""
+
+    def __init__(self, home: Path) -> None:
+        self.workspace = home / "workspace"
+        (self.workspace / "memory").mkdir(parents=True)
+        self.recollection = Recollection(home, self.workspace, lambda: None)
+        self.toolset = Toolset(
+            [Recall(self.workspace, self.recollection), Files(self.workspace)],
+            guard=lambda *_: None,
+            journal=lambda *_: None,
+            longest_result=10_000,
+        )
+        self.caller = self.turn()
+
+    def turn(self, session="terminal", origin="owner", now=NOON):
+        self.caller = Caller(session, origin, now, print)
+        return self.caller
+
+    def call(self, name, **arguments):
+        return self.toolset.call(ToolCall("1", name, arguments), self.caller)
+
+    def read(self, path=TODAY):
+        return (self.workspace / path).read_text()
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = Desk(tmp_path)
+    yield made
+    made.recollection.close()
+
+
+def test_a_note_is_found_read_mended_and_forgotten(desk):
+    assert desk.call("memory_store", text="the pump's fuse is 3 A") == f"noted in {TODAY} line 3"
+    assert desk.call("memory_store", text="The pump's fuse is 3 A.") == (
+        f"known already: {TODAY} line 3: 12:00 the pump's fuse is 3 A"
+    )
+    (line,) = desk.call("memory_search", query="which fuse has the pump?").split("\n")
+    assert re.fullmatch(rf"\[id:1\] {TODAY}:1-3 \(2026-07-01\) [01]\.\d\d - 12:00 the pump's fuse is 3 A", line)
+    assert desk.call("memory_get", path=TODAY, line=3) == "3\t- 12:00 the pump's fuse is 3 A"
+    assert desk.call("memory_update", old="[id:1]", new="the pump's fuse is 5 A") == (
+        f'changed {TODAY} line 3: "the pump\'s fuse is 3 A" is now "the pump\'s fuse is 5 A"'
+    )
+    assert desk.call("memory_forget", text="the fuse of the pump") == (
+        f'forgotten, from {TODAY} line 3: "the pump\'s fuse is 5 A"'
+    )
+    assert desk.call("memory_search", query="fuse") == "no note says anything about 'fuse' (1 file searched)"
+
+
+def test_a_lasting_fact_is_known_in_memory(desk):
+    assert desk.call("memory_store", text="the fuse is 3 A", lasting="true") == f"noted in {LASTING} line 1"
+    assert desk.call("memory_store", text="the fuse is 3 A").startswith(f"known already: {LASTING} line 1: ")
+
+
+def test_tools_that_need_a_note_are_offered_once_there_is_one(desk):
+    def offered(*called):
+        return {d["name"] for d in desk.toolset.definitions(None, called) if d["name"].startswith("memory_")}
+
+    first = {"memory_store", "memory_search"}
+    assert offered() == first
+    assert offered("memory_store") == first | {"memory_update", "memory_forget"}
+    every = {name for name in desk.toolset.names if name.startswith("memory_")}
+    assert offered("memory_search") == every
+    assert len(every) == 7
+
+
+SOURCES = [
+    ({}, (), ""),
+    ({"session": "42"}, (), "(chat 42) "),
+    ({"origin": "cron"}, (), "(not from the owner: cron) "),
+    ({"origin": "heartbeat", "session": "beat"}, (), "(chat beat; not from the owner: heartbeat) "),
+    ({}, ("manual.txt",), "(not from the owner: after read_file manual.txt 1 200) "),
+    (
+        {},
+        ("a.txt", "b.txt", "c.txt"),
+        "(not from the owner: after read_file a.txt 1 200, read_file b.txt 1 200 and 1 more) ",
+    ),
+    ({"session": "a) (b\n- c"}, (), "(chat a] [b - c) "),
+    ({"session": "x" * 500}, (), f"(chat {'x' * 60}) "),
+]
+
+
+@pytest.mark.parametrize(("turn", "files", "mark"), SOURCES)
+def test_a_note_says_where_it_is_from(desk, turn, files, mark):
+    desk.turn(**turn)
+    for name in files:
+        (desk.workspace / name).write_text("the valve opens at 9\n")
+        desk.call("read_file", path=name)
+    for lasting, head in ((False, "- 12:00 "), (True, "- 2026-07-01: ")):
+        path = LASTING if lasting else TODAY
+        desk.call("memory_store", text='the valve opens at "9"', lasting=lasting)
+        body = "\"the valve opens at '9'\"" if "not from" in mark else 'the valve opens at "9"'
+        assert desk.read(path).split("\n")[-2] == f"{head}{mark}{body}"
+    assert mark in desk.call("memory_search", query="valve")
+    desk.turn(now=NOON + timedelta(hours=1))  # what a turn has read is forgotten with it
+    desk.call("memory_store", text="the fan is off")
+    assert desk.read().endswith("- 13:00 the fan is off\n")
+
+
+def test_the_mark_is_found_with_every_part_of_a_long_entry(desk):
+    desk.turn(origin="cron")
+    for number in range(30):
+        desk.call("memory_store", text=f"entry{number} " + "word " * 130 + f"ending{number}")
+    for number in range(30):
+        for line in desk.call("memory_search", query=f"ending{number}").split("\n"):
+            assert "(not from the owner: cron)" in line
+
+
+def test_a_clock_that_was_never_set_is_told(desk):
+    desk.turn(now=datetime(1970, 1, 1, 0, 1, tzinfo=UTC))
+    told = desk.call("memory_store", text="the fuse is 3 A")
+    assert told == "noted in memory/197001/19700101.md line 3; the clock is not set, so this is the day of 1970-01-01"
+
+
+@pytest.mark.parametrize("name", ["1", "id:1", "[id:1]", "ID 1", " [id:1] ", "id=1"])
+def test_an_id_is_taken_as_small_models_write_it(desk, name):
+    desk.call("memory_store", text="the fuse is 3 A")
+    desk.call("memory_search", query="fuse")
+    assert desk.call("memory_reinforce", id=name) == "[id:1] is now at +0.25, of -1 to +1"
+    assert desk.call("memory_demote", id=name) == "[id:1] is now at +0, of -1 to +1"
+    assert desk.call("memory_get", path=name).endswith("3\t- 12:00 the fuse is 3 A")
+    assert desk.call("memory_forget", text=name).startswith("forgotten")
+
+
+def test_a_whole_line_of_a_result_names_its_note(desk):
+    desk.call("memory_store", text="the fuse is 3 A")
+    found = desk.call("memory_search", query="fuse")
+    assert "3\t- 12:00 the fuse is 3 A" in desk.call("memory_get", path=found)
+    assert desk.call("memory_forget", text=found).startswith("forgotten")
+
+
+def test_opinions_reach_their_bounds(desk):
+    desk.call("memory_store", text="the fuse is 3 A")
+    desk.call("memory_search", query="fuse")
+    for _ in range(6):
+        said = desk.call("memory_demote", id=1)
+    assert said == "[id:1] is now at -1, of -1 to +1"
+
+
+GETS = [
+    ({"path": LASTING}, "1\ta\n2\tb\n3\tc\n4\td"),
+    ({"path": f"/{LASTING}"}, "1\ta\n2\tb\n3\tc\n4\td"),
+    ({"path": f"workspace/{LASTING}"}, "1\ta\n2\tb\n3\tc\n4\td"),
+    ({"path": f"./{LASTING}"}, "1\ta\n2\tb\n3\tc\n4\td"),
+    ({"path": f"{LASTING}:2-3"}, "2\tb\n3\tc\n[more follows from line 4]"),
+    ({"path": f"{LASTING}:4"}, "4\td"),
+    ({"path": LASTING, "line": 2, "lines": 1}, "2\tb\n[more follows from line 3]"),
+    ({"path": LASTING, "line": "3", "lines": None}, "3\tc\n4\td"),
+    ({"path": LASTING, "line": 0, "lines": 0}, "1\ta\n2\tb\n3\tc\n4\td"),
+    ({"path": LASTING, "line": 9}, "error: the note ends at line 4, before line 9"),
+    ({"path": LASTING, "line": -1}, "error: argument 'line' is -1, outside 0 to 10000000"),
+    ({"path": "memory/MEMROY.md"}, f"error: there is no note 'memory/MEMROY.md'; did you mean '{LASTING}'?"),
+    ({"path": "USER.md"}, "error: there is no note 'USER.md'"),
+    ({"path": "memory/../USER.md"}, "error: there is no note 'memory/../USER.md'"),
+    ({"path": "memory/link.md"}, "error: there is no note 'memory/link.md'"),
+    ({"path": "/etc/passwd"}, "error: there is no note '/etc/passwd'"),
+    ({"path": ""}, "error: there is no note ''"),
+    ({"path": "memory/binary.md"}, "error: memory/binary.md: it holds NUL bytes"),
+    ({"path": "[id:99]"}, "error: nothing that is remembered has the id 99; search again"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "answer"), GETS, ids=[str(case[0]) for case in GETS])
+def test_a_note_is_read_within_its_bounds(desk, arguments, answer):
+    (desk.workspace / LASTING).write_bytes(b"a\r\nb\r\nc\nd\n")
+    (desk.workspace / "memory/binary.md").write_bytes(b"a\0b")
+    (desk.workspace / "USER.md").write_text("- Name: Ada\n")
+    (desk.workspace.parent / "config.toml").write_text("secret\n")
+    (desk.workspace / "memory/link.md").symlink_to(desk.workspace.parent / "config.toml")
+    said = desk.call("memory_get", **arguments)
+    assert said.startswith(answer)
+    assert said.startswith("error") or said == answer
+
+
+MISTAKES = [
+    ("memory_store", {"text": " "}, "error: text is empty"),
+    ("memory_store", {"text": "x" * 1_000_000}, "error: text has 1000000 characters"),
+    ("memory_search", {"query": " "}, "error: query is empty; say what to look for"),
+    ("memory_search", {"query": "'; DROP TABLE --"}, "no note says anything about"),
+    ("memory_search", {"query": "x" * 10_000}, "no note says anything about 'xxx"),
+    ("memory_forget", {"text": ""}, "error: '' names nothing"),
+    ("memory_forget", {"text": "pump"}, "error: 'pump' may be any of 2; name one by its path:line\n"),
+    (
+        "memory_forget",
+        {"text": "the pump is blue"},
+        f"error: nothing that is remembered says 'the pump is blue'; the nearest:\n[id:1] {LASTING}",
+    ),
+    ("memory_update", {"old": "fuse", "new": ""}, "error: text is empty"),
+    ("memory_update", {"old": "bicycle", "new": "car"}, "error: nothing that is remembered says 'bicycle'"),
+    ("memory_reinforce", {"id": "best"}, "error: 'best' is no id; memory_search shows them, as in [id:12]"),
+    ("memory_reinforce", {"id": 99}, "error: nothing that is remembered has the id 99; search again"),
+    ("memory_demote", {"id": "-1"}, "error: '-1' is no id"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "answer"), MISTAKES, ids=[f"{m[0]}-{m[2][:30]}" for m in MISTAKES])
+def test_a_mistake_is_answered_and_changes_nothing(desk, name, arguments, answer):
+    before = "- the pump is green\n- the pump's fuse is 3 A\n"
+    (desk.workspace / LASTING).write_text(before)
+    said = desk.call(name, **arguments)
+    assert said.startswith(answer)
+    assert len(said) < 1000
+    assert desk.read(LASTING) == before
+    assert not (desk.workspace / TODAY).exists()
+
+
+def test_what_is_forgotten_is_in_no_file_of_the_memory(desk):
+    desk.call("memory_store", text="the wifi password is daffodil42")
+    desk.call("memory_store", text="the fan is off")
+    assert "daffodil42" in desk.call("memory_search", query="wifi password")
+    desk.call("memory_forget", text="wifi password")
+    left = [p.name for p in desk.workspace.rglob("*") if p.is_file() and b"daffodil42" in p.read_bytes()]
+    assert "daffodil42" not in desk.call("memory_search", query="wifi password")
+    assert left == []
+
+
+# --- without a model ---
+
+SAID = [
+    ("remember that the pump's fuse is 3 A", f"noted in {TODAY} line 3"),
+    ("remember for good that the gate code is 4711", f"noted in {LASTING} line"),
+    ("what did I tell you about the fuse?", "the pump's fuse is 3 A"),
+    ("change 3 A to 5 A in my notes", '"the pump\'s fuse is 3 A" is now "the pump\'s fuse is 5 A"'),
+    ("change the note about the gate code to 4712", "That did not work: "),
+    ("forget that the moon is made of cheese", "That did not work: nothing that is remembered says"),
+    ("forget the note about the fuse, please", "forgotten, from "),
+    ("what did I tell you about the fuse?", "no note says anything about 'fuse'"),
+]
+
+
+def test_notes_are_kept_found_mended_and_forgotten_without_a_model(tmp_path, monkeypatch):
+    prepare(tmp_path / "home")
+    (tmp_path / "home/workspace/BOOTSTRAP.md").unlink(missing_ok=True)
+    app = App(Config(tmp_path / "home"), SimBoard())
+    monkeypatch.setattr(App, "now", lambda _: NOON)
+    try:
+        for text, answer in SAID:
+            assert answer in app.answer(Inbound("terminal", text), print).reply, text
+    finally:
+        app.close()
+
+
+def test_what_is_forgotten_is_kept_nowhere(desk):
+    home = desk.workspace.parent
+    for number in range(30):
+        desk.call("memory_store", text=f"bed {number} was watered with {number} l")
+    desk.call("memory_store", text="the gate's code is Zwetschge 4711", lasting=True)
+    versions.keep(home, LASTING, desk.read(LASTING).encode(), b"- nothing\n", NOON)
+    assert "Zwetschge" in desk.call("memory_search", query="code of the gate")
+    assert desk.call("memory_forget", text="Zwetschge").startswith("forgotten, from memory/MEMORY.md line ")
+    left = [path.name for path in home.rglob("*") if path.is_file() and b"zwetschg" in path.read_bytes().lower()]
+    assert left == []
+    assert "bed 7" in desk.call("memory_search", query="bed 7")

@@ -1,0 +1,765 @@
+"""The one door to the memory: always up to date, always an answer, whatever is wrong with disks, servers and files."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections import Counter
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from functools import cache, partial
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+from model_server import ModelServer, raw, refusal
+from rights import ordinary_user
+from test_memory_search import UNSAFE
+
+from picoclaw.errors import ProviderError, StoreError, Unavailable
+from picoclaw.memory import recollection
+from picoclaw.memory.embedding.embed import Remote
+from picoclaw.memory.embedding.static import StaticTable
+from picoclaw.memory.index import tables
+from picoclaw.memory.recollection import Document, Recollection
+from picoclaw.memory.search.search import terms
+from picoclaw.resources import shipped
+
+NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
+NOTE = "memory/202611/20261121.md"
+FUSE = "- 14:05 the pump's fuse is 3 A"
+DAY = f"# 2026-11-21\n\n{FUSE}\n- 15:30 watered the ferns\n- 15:40 the tank was\n  cleaned by Grace\n"
+
+
+@cache
+def table():
+    return StaticTable(shipped("templates") / "embeddings")
+
+
+class Words:
+    """An embedder that needs no table: which words a text has. Remembers what it was asked."""
+
+    def __init__(self, name="words", dims=300, failing=""):
+        self.name, self.dims, self.failing, self.asked = name, dims, failing, []
+
+    def embed(self, texts):
+        self.asked += texts
+        if self.failing:
+            raise Unavailable(self.failing)
+        rows = np.zeros((len(texts), self.dims), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in terms(text):
+                row[zlib.crc32(word.encode("utf-8", "replace")) % self.dims] += 1
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A home and a workspace with one note."""
+    write(tmp_path, NOTE, DAY)
+    return tmp_path
+
+
+def write(place, name, text):
+    file = place / "workspace" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape"))
+
+
+def opened(place, embedder=None, others=tuple):
+    return Recollection(place / "home", place / "workspace", lambda: embedder, others)
+
+
+def found(memory, query, **more):
+    return [hit.snippet for hit in memory.search(query, NOW, **more)]
+
+
+def best(memory, query):
+    return found(memory, query)[:1]
+
+
+# --- up to date ---
+
+
+@pytest.mark.parametrize("embedder", [None, Words()])
+def test_a_note_is_found_as_soon_as_it_is_written(place, embedder):
+    with closing(opened(place, embedder)) as memory:
+        assert best(memory, "what fuse has the pump?") == [FUSE]
+        write(place, "memory/MEMORY.md", "The attic window is broken.\n")
+        assert best(memory, "attic window") == ["The attic window is broken."]
+        (place / "workspace/memory/MEMORY.md").unlink()
+        assert found(memory, "attic window") == []
+
+
+@contextmanager
+def statements():
+    """Count the statements of connections that are opened meanwhile."""
+    real, seen = tables.connected, Counter()
+
+    def connected(path, **more):
+        connection = real(path, **more)
+        connection.exec_trace = lambda _, sql, __: seen.update([sql]) or True
+        return connection
+
+    tables.connected = connected
+    try:
+        yield seen
+    finally:
+        tables.connected = real
+
+
+def written():
+    lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(lines["wchar"])
+
+
+@contextmanager
+def unreadable(folder):
+    files = list(folder.rglob("*.md"))
+    for file in files:
+        file.chmod(0)
+    try:
+        with ordinary_user():
+            yield
+    finally:
+        for file in files:
+            file.chmod(0o600)
+
+
+def test_an_unchanged_memory_costs_looks_and_nothing_else(place):
+    """No file is read, nothing is written or embedded again, and the statements are few, however many notes."""
+    costs = []
+    for notes in (20, 400):
+        for number in range(notes):
+            write(place, f"memory/more/{number}.md", f"the pump number {number} has a fuse\n")
+        embedder = Words()
+        with statements() as seen, closing(opened(place, embedder)) as memory:
+            memory.refresh()
+            memory.search("the pump's fuse", NOW)
+            embedder.asked.clear()
+            seen.clear()
+            before = written()
+            with unreadable(place / "workspace"):
+                assert memory.search("the pump's fuse", NOW)
+            assert written() == before
+            assert embedder.asked == ["the pump's fuse"]
+            costs.append(sum(seen.values()))
+    assert max(costs) <= 30
+    assert costs[0] == costs[1]
+
+
+def test_a_refresh_says_what_it_did(place):
+    write(place, "memory/MEMORY.md", "The boiler has a valve.\n")
+    embedder, told = Words(), []
+    with closing(opened(place, embedder)) as memory:
+        assert memory.refresh(seconds=0) == (2, 2, 0, 0, 2, (), 0, 0, "")
+        assert embedder.asked == []
+        assert memory.refresh(lambda done, total: told.append((done, total))) == (2, 0, 0, 0, 0, (), 2, 0, "")
+        assert told == [(2, 2)]
+        assert memory.refresh() == (2, 0, 0, 0, 0, (), 0, 0, "")
+        assert memory.stats() == memory.stats() | {"files": 2, "vectors": 2, "model": "words", "problem": ""}
+        assert memory.check() == []
+
+
+def test_a_search_embeds_a_part_and_the_rest_another_time(place, monkeypatch):
+    monkeypatch.setattr(recollection, "_SEARCH_S", 0.0)
+    for number in range(50):
+        write(place, f"memory/{number}.md", f"bolt {number}\n")
+    with closing(opened(place, Words())) as memory:
+        had = []
+        for _ in range(5):
+            assert best(memory, "pump fuse") == [FUSE]
+            had.append(memory.stats()["vectors"])
+        assert had[0] == 8
+        assert had == sorted(had)
+        assert had[-1] == 51
+
+
+def test_a_slow_embedder_is_asked_for_less(place, monkeypatch):
+    monkeypatch.setattr(recollection, "_SLOW_S", -1.0)
+    for number in range(20):
+        write(place, f"memory/{number}.md", f"bolt {number}\n")
+    with closing(opened(place, Words())) as memory:
+        assert memory.refresh().embedded == 21
+        assert memory._embedder.at_once == 1
+
+
+def test_another_embedder_means_other_vectors(place):
+    first, second, longer = Words("one"), Words("two"), Words("two", 400)
+    for embedder in (first, second, longer):
+        with closing(opened(place, embedder)) as memory:
+            done = memory.refresh()
+            assert (done.embedded, done.left, memory.stats()["model"]) == (1, 0, embedder.name)
+            assert best(memory, "pump fuse") == [FUSE]
+
+
+def sends(dims):
+    def answer(body):
+        data = [{"index": i, "embedding": [1.0 + len(t), *[1.0] * (dims - 1)]} for i, t in enumerate(body["input"])]
+        return raw(json.dumps({"data": data}).encode())
+
+    return answer
+
+
+@contextmanager
+def served(place, answers):
+    """A memory whose vectors come from a server."""
+    with (
+        ModelServer(answers) as server,
+        closing(Remote(server.url, "m")) as remote,
+        closing(opened(place, remote)) as memory,
+    ):
+        yield memory, server
+
+
+def test_a_server_whose_model_has_changed_is_followed_by_the_next_start(place):
+    for dims in (3, 5):
+        with served(place, sends(dims)) as (memory, _):
+            for _ in range(2):
+                assert best(memory, "pump fuse") == [FUSE]
+            assert memory._index.model() == ("m", dims)
+            assert memory.refresh().left == 0
+
+
+# --- vectors that cannot be made ---
+
+
+def refused():
+    raise ProviderError("the word vectors are damaged; install picoclaw again")
+
+
+NONSENSE = {
+    "wrong count": raw(b'{"data": []}'),
+    "unequal": raw(b'{"data": [{"index": 0, "embedding": [1, 2]}, {"index": 1, "embedding": [1]}]}'),
+    "NaN": raw(b'{"data": [{"index": 0, "embedding": [NaN, 1]}]}'),
+    "a page": raw(b"<html>log in</html>"),
+    "no embeddings": refusal(501, "not enabled"),
+}
+
+
+@pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE)
+def test_a_server_that_sends_nonsense_leaves_the_words(place, answer):
+    with served(place, [answer]) as (memory, server):
+        for _ in range(3):
+            assert best(memory, "pump fuse") == [FUSE]
+        assert memory.stats()["problem"]
+        assert memory.refresh().problem == memory.stats()["problem"]
+        assert len(server.requests) == 1, "it is left alone for a minute"
+
+
+def test_a_server_that_is_away_leaves_the_words_until_it_is_back(place, monkeypatch):
+    embedder = Words(failing="the embedding server is away")
+    with closing(opened(place, embedder)) as memory:
+        assert best(memory, "pump fuse") == [FUSE]
+        assert memory.refresh()[6:] == (0, 1, "the embedding server is away")
+        embedder.failing = ""
+        assert memory.refresh().embedded == 0
+        monkeypatch.setattr(memory._embedder, "_until", 0.0)
+        assert memory.refresh()[6:] == (1, 0, "")
+
+
+def test_a_table_that_cannot_be_used_leaves_the_words(place):
+    with closing(Recollection(place / "home", place / "workspace", refused)) as memory:
+        assert best(memory, "pump fuse") == [FUSE]
+        assert memory.stats()["problem"] == "the word vectors are damaged; install picoclaw again"
+        assert memory.refresh().problem == memory.stats()["problem"]
+
+
+def test_without_numpy_the_words_find(place):
+    code = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from datetime import datetime, UTC; from pathlib import Path\n"
+        "from picoclaw.memory.recollection import Recollection\n"
+        "from picoclaw.memory.embedding.static import StaticTable\n"
+        "from picoclaw.resources import shipped\n"
+        "choose = lambda: StaticTable(shipped('templates') / 'embeddings')\n"
+        "memory = Recollection(Path(sys.argv[1]), Path(sys.argv[2]), choose)\n"
+        "print([hit.snippet for hit in memory.search('pump fuse', datetime.now(UTC))])\n"
+        "print(memory.stats()['problem'])"
+    )
+    command = [sys.executable, "-c", code, str(place / "home"), str(place / "workspace")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{[FUSE]}\nnumpy cannot be loaded")
+
+
+# --- documents that are no files ---
+
+
+class Chats:
+    """Documents that change, go, and count how often they are read."""
+
+    def __init__(self, **texts):
+        self.texts, self.stamps, self.read = texts, Counter(), []
+
+    def __call__(self):
+        for name in self.texts:
+            yield Document(f"chats/{name}", self.stamps[name], partial(self._text, name), "2026-03-03")
+
+    def _text(self, name):
+        self.read.append(name)
+        if self.texts[name] is None:
+            raise StoreError("state.db: the disk reported an error")
+        return self.texts[name]
+
+
+def test_documents_are_found_beside_the_files(place):
+    chats = Chats(one="User: which tyres fit my bicycle?\nAnswer: 28 inches", two="User: who built the Titanic?")
+    with closing(opened(place, Words(), chats)) as memory:
+        hit = memory.search("bicycle tyres", NOW)[0]
+        assert (hit.path, hit.day, hit.snippet) == (
+            "chats/one",
+            "2026-03-03",
+            "User: which tyres fit my bicycle?",
+        )
+        assert {hit.path for hit in memory.search("on 3 March", NOW)} == {"chats/one", "chats/two"}
+        assert best(memory, "pump fuse") == [FUSE]
+        chats.read.clear()
+        chats.texts["two"] = "User: my shoes have the size 44"
+        chats.stamps["two"] += 1
+        assert best(memory, "shoes") == ["User: my shoes have the size 44"]
+        assert found(memory, "Titanic") == []
+        assert chats.read == ["two"]
+        del chats.texts["one"]
+        assert found(memory, "bicycle tyres") == []
+        assert memory.stats()["files"] == 2
+        assert memory.check() == []
+
+
+def test_documents_with_the_same_stamp_are_not_confused(place):
+    chats = Chats(one="about the bicycle")
+    with closing(opened(place, None, chats)) as memory:
+        assert found(memory, "bicycle")
+        chats.texts = {"two": "about the tyres"}
+        assert (found(memory, "bicycle"), found(memory, "tyres")) == ([], ["about the tyres"])
+
+
+@pytest.mark.parametrize("text", ["\0\ud800 bicycle \x1b", "bicycle " + "x" * 1_000_000, "# bicycle\n" * 3000])
+def test_odd_documents_are_texts_all_the_same(place, text):
+    with closing(opened(place, None, Chats(one=text))) as memory:
+        assert memory.search("bicycle", NOW)[0].path == "chats/one"
+        assert memory.check() == []
+
+
+def test_a_document_that_cannot_be_read_is_told_and_tried_again(place):
+    chats = Chats(one=None)
+    with closing(opened(place, None, chats)) as memory:
+        assert memory.refresh().problems == ("chats/one: it cannot be read: state.db: the disk reported an error",)
+        assert best(memory, "pump fuse") == [FUSE]
+        chats.texts["one"] = "the bicycle"
+        assert found(memory, "bicycle") == ["the bicycle"]
+
+
+def test_documents_that_cannot_be_listed_leave_the_notes(place):
+    def others():
+        raise StoreError("state.db is damaged")
+
+    with closing(opened(place, None, others)) as memory:
+        assert best(memory, "pump fuse") == [FUSE]
+        assert memory.stats()["problem"] == "state.db is damaged"
+
+
+# --- disks ---
+
+
+@pytest.fixture
+def tiny_disk(place):
+    (place / "home").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place / "home")]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    yield place / "home"
+    subprocess.run(["umount", "-l", str(place / "home")], check=True)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_full_disk_does_not_keep_notes_from_being_found(tiny_disk, place, before):
+    with closing(opened(place, Words())) as memory:
+        if before:
+            memory.refresh()
+        (tiny_disk / "filler").write_bytes(b"x" * (os.statvfs(tiny_disk).f_bavail * 4096 - 4096))
+        for number in range(400):
+            write(place, f"memory/{number}.md", f"bolt {number} " + "is tight " * 60)
+        for _ in range(2):
+            assert best(memory, "pump fuse") == [FUSE]
+            assert memory.search("bolt 399", NOW)[0].path == "memory/399.md"
+        assert "the disk is full" in memory.stats()["problem"]
+        with pytest.raises(StoreError, match="the disk is full"):
+            memory.refresh()
+        number = memory.search("pump fuse", NOW)[0].id
+        assert memory.row(number).path == NOTE
+        subprocess.run(["mount", "-o", "remount,size=50m", str(tiny_disk)], check=True)
+        assert best(memory, "pump fuse") == [FUSE]
+        assert memory.stats()["problem"] == ""
+        assert memory.refresh().left == 0
+        assert memory.check() == []
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_home_that_may_not_be_written(place, before):
+    with closing(opened(place)) as memory:
+        if before:
+            memory.refresh()
+        memory.close()
+        (place / "home").mkdir(exist_ok=True)
+        for file in (place / "home").iterdir():
+            file.chmod(0o400)
+        (place / "home").chmod(0o500)
+        write(place, "memory/new.md", "the attic window is broken\n")
+        with ordinary_user():
+            assert best(memory, "pump fuse") == [FUSE]
+            assert best(memory, "attic window") == ["the attic window is broken"]
+            assert memory.stats()["problem"].startswith(f"{place / 'home/memory.db'}: ")
+            with pytest.raises(StoreError):
+                memory.boost(memory.search("pump fuse", NOW)[0].id, 0.25)
+            memory.close()
+        (place / "home").chmod(0o700)
+
+
+def test_many_notes_are_not_indexed_in_memory(place, monkeypatch):
+    """What was indexed before the disk failed still answers."""
+    with closing(opened(place)) as memory:
+        memory.refresh()
+        monkeypatch.setattr(recollection, "_SMALL", 10)
+        monkeypatch.setattr(tables, "_BUSY_MS", 10)
+        memory.close()
+        write(place, "memory/new.md", "the attic window is broken\n")
+        with closing(tables.connected(place / "home/memory.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert best(memory, "pump fuse") == [FUSE]
+            assert found(memory, "attic window") == []
+            assert "locked" in memory.stats()["problem"]
+        assert best(memory, "attic window") == ["the attic window is broken"]
+
+
+def test_no_place_for_an_index_at_all(place):
+    (place / "home").write_text("a file where the home would be")
+    with closing(opened(place, Words())) as memory:
+        assert best(memory, "pump fuse") == [FUSE]
+        assert "home" in memory.stats()["problem"]
+        assert memory.check() != []
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage" * 9999, None])
+def test_an_index_that_is_gone_or_damaged_is_built_again(place, damage):
+    for number in range(40):
+        write(place, f"memory/{number}.md", f"bolt {number} of the pump\n")
+
+    def answers():
+        with closing(opened(place, Words())) as memory:
+            memory.refresh()
+            return [
+                [hit._replace(id=0) for hit in memory.search(query, NOW, least=0)]
+                for query in ("pump", "bolt 7", "fuse")
+            ]
+
+    before = answers()
+    path = place / "home/memory.db"
+    path.unlink() if damage is None else path.write_bytes(damage)
+    assert answers() == before
+
+
+# --- kill -9, other processes ---
+
+
+def killed(place, at):
+    """Search and refresh in a process that is killed before a statement; tells whether there was that many."""
+    pid = os.fork()
+    if pid == 0:
+        real, numbers = tables.connected, count()
+
+        def connected(path, **more):
+            connection = real(path, **more)
+            connection.exec_trace = lambda *_: next(numbers) != at or os.kill(os.getpid(), signal.SIGKILL)
+            return connection
+
+        tables.connected = connected
+        memory = opened(place, Words())
+        memory.search("pump fuse", NOW)
+        memory.refresh()
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+
+
+def test_kill_9_before_any_statement_then_a_search(place):
+    write(place, "memory/MEMORY.md", "the boiler has a valve\n\n" * 60)
+    with closing(opened(place, Words())) as memory:
+        memory.refresh()
+        expected = [hit._replace(id=0) for hit in memory.search("pump valve", NOW, least=0)]
+    write(place, NOTE, "# 2026-11-21\n\nnothing yet\n")
+    with closing(opened(place, Words())) as memory:
+        memory.refresh()
+    write(place, NOTE, DAY)
+    shutil.copytree(place / "home", place / "older")
+    for template in ("nothing", "older"):
+        assert _survived(place, place / template, expected) > 25
+
+
+def _survived(place, template, expected):
+    """Kill at each statement in turn, beginning with a copy of a home; how many there are."""
+    for at in count():
+        shutil.rmtree(place / "home", ignore_errors=True)
+        if template.exists():
+            shutil.copytree(template, place / "home")
+        died = killed(place, at)
+        with closing(opened(place, Words())) as memory:
+            memory.refresh()
+            assert [hit._replace(id=0) for hit in memory.search("pump valve", NOW, least=0)] == expected
+            assert memory.stats()["chunks"] == memory.stats()["vectors"]
+            if at % 7 == 0:
+                assert memory.check() == []
+        if not died:
+            break
+    return at
+
+
+SEARCHING = """
+import sys
+from datetime import datetime, UTC
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_recollection import Words, opened
+memory = opened(Path(sys.argv[1]), Words())
+for turn in range(30):
+    (Path(sys.argv[1]) / f"workspace/memory/{sys.argv[3]}.md").write_text(f"the {sys.argv[3]} is at {turn}")
+    snippets = [hit.snippet for hit in memory.search(f"the {sys.argv[3]}", datetime.now(UTC))]
+    assert snippets[:1] == [f"the {sys.argv[3]} is at {turn}"], snippets
+"""
+
+
+def test_two_processes_at_once(place):
+    command = [sys.executable, "-c", SEARCHING, str(place), str(Path(__file__).parent)]
+    children = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True) for name in ("lamp", "door")]
+    assert [child.communicate(timeout=60)[1] for child in children] == ["", ""]
+    with closing(opened(place, Words())) as memory:
+        assert memory.refresh().left == 0
+        assert best(memory, "door") == ["the door is at 29"]
+        assert memory.check() == []
+
+
+# --- odd questions, files and clocks ---
+
+
+@pytest.mark.parametrize("question", UNSAFE, ids=range(len(UNSAFE)))
+def test_a_question_is_never_syntax(place, question):
+    write(place, "memory/MEMORY.md", "The boiler is in the cellar.\n")
+    with closing(opened(place, table())) as memory:
+        assert any("boiler" in part for part in found(memory, question, least=0))
+
+
+def test_odd_files_are_no_obstacle(place):
+    workspace = place / "workspace"
+    write(place, "memory/long.md", "word " * 200_000 + "hippopotamus")
+    write(place, "memory/binary.md", bytes(range(256)) * 100)
+    write(place, "memory/latin.md", "the Kühler leaks".encode("latin-1"))
+    (workspace / "memory/loop.md").symlink_to("loop.md")
+    (workspace / "memory/circle").symlink_to(workspace / "memory")
+    (workspace / "memory/out.md").symlink_to("/etc/passwd")
+    os.mkfifo(workspace / "memory/pipe.md")
+    (workspace / os.fsdecode(b"memory/\xff.md")).write_text("not UTF-8")
+    with closing(opened(place, table())) as memory:
+        assert found(memory, "hippopotamus")[0].endswith("hippopotamus")
+        assert best(memory, "pump fuse") == [FUSE]
+        assert best(memory, "leaks") == ["the K\ufffdhler leaks"]
+        assert found(memory, "root bin bash") == []
+        assert any("out.md" in problem for problem in memory.refresh().problems)
+
+
+def test_files_that_come_and_go_meanwhile(place):
+    dice = random.Random(3)
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHURNING, str(place / "workspace/memory")], stdout=subprocess.PIPE, text=True
+    )
+    child.stdout.readline()
+    try:
+        with closing(opened(place, Words())) as memory:
+            for _ in range(40):
+                assert best(memory, "pump fuse") == [FUSE]
+                time.sleep(dice.uniform(0, 0.01))
+    finally:
+        child.kill()
+        child.communicate()
+    with closing(opened(place, Words())) as memory:
+        assert memory.refresh().left == 0
+        assert memory.check() == []
+
+
+CHURNING = """
+import random, sys
+from pathlib import Path
+print("go", flush=True)
+while True:
+    file = Path(sys.argv[1]) / f"{random.randrange(30)}.md"
+    if random.randrange(3):
+        file.write_text("the garden is dry " * random.randrange(1, 300))
+    else:
+        file.unlink(missing_ok=True)
+"""
+
+
+@pytest.mark.parametrize("year", [1, 1970, 9999])
+def test_a_clock_that_is_wrong_does_not_matter(place, year):
+    with closing(opened(place, table())) as memory:
+        hits = memory.search("what fuse has the pump?", datetime(year, 1, 1, tzinfo=UTC))
+        assert [hit.snippet for hit in hits] == [FUSE]
+        memory.search("the pump yesterday, last week, on the 3rd, 5 years ago", datetime(year, 1, 1, tzinfo=UTC))
+
+
+def test_an_opinion_is_kept_and_an_id_that_is_gone_is_named(place):
+    with closing(opened(place)) as memory:
+        number = memory.search("pump fuse", NOW)[0].id
+        memory.boost(number, 0.25)
+        assert memory.row(number).boost == 0.25
+        (place / "home/memory-feedback.json").write_text("{}")
+        assert memory.row(number).boost == 0
+        for act in (memory.row, partial(memory.boost, step=0.25)):
+            with pytest.raises(StoreError, match="nothing that is remembered has the id 99; search again"):
+                act(99)
+
+
+def test_no_workspace_and_no_notes(tmp_path):
+    with closing(opened(tmp_path, table())) as memory:
+        assert memory.search("anything yesterday", NOW) == []
+        assert memory.refresh().files == 0
+
+
+# --- what a new owner has: a few notes ---
+
+FEW = {
+    NOTE: """# 2026-11-21
+
+- 14:05 the pump's fuse is 3 A
+- 15:30 the greenhouse temperature rose to 41 degrees
+- 19:12 Ada's birthday is on 12 May
+- 20:40 the spare key lies under the red flower pot
+- 21:00 the wifi password of the workshop is soldering-iron
+"""
+}
+MANY = FEW | {
+    "memory/MEMORY.md": """# Owner
+
+- Ada, lives in Leipzig, prefers Celsius
+- allergic to walnuts
+- works as a nurse, night shifts on Thursdays
+
+# House
+
+- the boiler pressure is to be between 1.2 and 1.6 bar
+- printer: 192.168.1.40
+- the cat is called Turing
+""",
+    "memory/202611/20261118.md": """# 2026-11-18
+
+- 08:10 replaced the batteries of the door sensor (CR2032)
+- 12:00 the relay on GPIO 17 switches the fan
+- 18:45 bought 20 m of garden hose for 35 euros
+""",
+    "memory/202611/20261119.md": """# 2026-11-19
+
+- 07:15 the DS18B20 on the roof showed -3.5 degrees
+- 09:00 the plumber comes on Friday at ten
+- 21:30 the BME280 has the address 0x76
+""",
+    "memory/202611/20261120.md": """# 2026-11-20
+
+- 10:20 plumber was here, valve replaced, 120 euros
+- 16:00 the car's licence plate is L-AB 123
+- 17:10 doctor's appointment moved to 3 December
+- 22:00 my sister Grace has a new phone number: 0341 5550
+""",
+}
+ASKED_FEW = {
+    "what fuse has the pump?": "fuse is 3 A",
+    "which fuse does the pump need": "fuse is 3 A",
+    "when is Ada's birthday?": "12 May",
+    "where is the spare key?": "red flower pot",
+    "where did I hide the key": "red flower pot",
+    "wifi password": "soldering-iron",
+    "what did I note yesterday?": "fuse is 3 A",
+}
+ASKED_MANY = ASKED_FEW | {
+    "what am I allergic to?": "walnuts",
+    "what's the cat's name?": "Turing",
+    "how high should the boiler pressure be?": "1.2 and 1.6",
+    "which battery is in the door sensor?": "CR2032",
+    "which pin switches the fan": "GPIO 17",
+    "how much did the hose cost": "35 euros",
+    "when does the plumber come?": "Friday",
+    "address of the BME280": "0x76",
+    "licence plate of my car": "L-AB 123",
+    "when do I see the doctor": "3 December",
+    "Grace's phone number": "0341 5550",
+    "what happened on Friday": "plumber was here",
+    "what did I buy on Wednesday": "garden hose",
+}
+MEANT = {
+    "how hot did it get in the greenhouse": "rose to 41",
+    "where do I live": "Leipzig",
+    "how cold was it on the roof": "-3.5",
+    "number plate": "L-AB 123",
+    "what did the plumber charge?": "120 euros",
+    "ip address of the printer": "192.168.1.40",
+    "what is my sister called": "Grace",
+}
+NOTHING = [
+    "what is the capital of Mongolia",
+    "who won the world cup?",
+    "how do I knit a scarf",
+    "best chess opening",
+    "what is the meaning of life",
+    "bitcoin price",
+    "recipe for pancakes",
+    "how tall is the Eiffel tower",
+    "when is the next train to Berlin?",
+    "did the dishwasher leak?",
+    "what's my blood type",
+    "what did I do in March?",
+    "how many moons has Jupiter",
+    "hello",
+    "how are you today?",
+    "thanks",
+    "which colour has the sofa",
+]
+
+
+@pytest.fixture(scope="module", params=["few", "many"])
+def small(request, tmp_path_factory):
+    """A small memory without and with vectors, and what is asked of it."""
+    folder = tmp_path_factory.mktemp(request.param)
+    for name, text in (FEW if request.param == "few" else MANY).items():
+        write(folder, name, text)
+    (folder / "other").mkdir()
+    memories = [opened(folder), Recollection(folder / "other", folder / "workspace", table)]
+    yield memories, ASKED_FEW if request.param == "few" else ASKED_MANY
+    for memory in memories:
+        memory.close()
+
+
+def test_a_few_notes_answer_what_they_can(small):
+    memories, asked = small
+    missed = [
+        (question, memory is memories[1])
+        for memory in memories
+        for question, part in asked.items()
+        if not any(part in snippet for snippet in found(memory, question)[:1])
+    ]
+    assert missed == []
+
+
+def test_a_few_notes_say_nothing_of_what_they_do_not_hold(small):
+    memories, _ = small
+    assert [(q, found(memory, q)) for memory in memories for q in NOTHING if found(memory, q)] == []
+
+
+def test_meanings_are_found_by_vectors(tmp_path):
+    for name, text in MANY.items():
+        write(tmp_path, name, text)
+    with closing(opened(tmp_path, table())) as memory:
+        assert [q for q, part in MEANT.items() if not any(part in s for s in found(memory, q)[:1])] == []
+    with closing(opened(tmp_path)) as memory:
+        assert len([q for q, part in MEANT.items() if any(part in s for s in found(memory, q)[:1])]) < len(MEANT)

@@ -1,0 +1,80 @@
+"""What a model says or asks for over and over is noticed, and what only looks alike is not."""
+
+import pytest
+from model_server import NO_USAGE, chunk, chunks, whole_body
+from scripted import calls_of, text_of
+from test_wire import KNOWN, heard
+
+from picoclaw.messages import End, ToolCall, Usage
+from picoclaw.providers import wire
+from picoclaw.providers.repetition import REPEATS, Repetition, in_a_row, repeated
+
+PHRASES = {
+    "a letter": "x",
+    "a word": "no ",
+    "a line": "- Sends a message to the owner if the air quality is too low.\n",
+    "two lines": "- Alerts\n- Maintenance schedule\n",
+    "a paragraph": "".join(f"The sensor {name} is read every {i} minutes.\n" for i, name in enumerate("abcdefghi")),
+    "a call": '<tool name="sensor_read" arguments=\'{"sensor": "boiler"}\'/>\n',
+}
+LIVELY = {
+    "a dump of zeros": "00 " * 256,
+    "a log": "".join(f"12:{minute:02} 21.{minute % 7} °C\n" for minute in range(60)),
+    "a table": "".join(f"| {number} | 21.4 °C | 55.2 % | 1013 hPa |\n" for number in range(80)),
+    "a list twice": "".join(f"- the file number {number}\n" for number in range(40)) * 2,
+    "a rule": "-" * 200 + "\n" + "=" * 200,
+    "an answer": "It is 21.4 °C. " * 20,
+}
+
+
+@pytest.mark.parametrize("name", PHRASES)
+@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
+def test_a_phrase_without_end_is_cut_at_the_same_place(name, size):
+    text = "Of course:\n" + PHRASES[name] * (4000 // len(PHRASES[name]))
+    repetition, told = Repetition(), 0
+    for begin in range(0, len(text), size):
+        piece = text[begin : begin + size]
+        stuck = repetition.feed(piece)
+        told += len(piece) if stuck is None else stuck
+        if stuck is not None:
+            break
+    whole = Repetition().feed(text)
+    assert told == whole
+    assert 1000 <= told <= 1800
+    kept = text[: told - repeated(text[:told])]
+    assert kept.startswith("Of course:\n")
+    assert len(kept) <= len("Of course:\n") + 2 * len(PHRASES[name])
+
+
+@pytest.mark.parametrize("name", LIVELY)
+def test_what_only_looks_alike_is_told_whole(name):
+    assert Repetition().feed(LIVELY[name]) is None
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 50, 500])
+def test_an_answer_that_repeats_itself_ends_and_calls_nothing(pieces):
+    text = PHRASES["a call"] * 100
+    events = heard(*chunks(text, usage=NO_USAGE, pieces=pieces))
+    assert events[-1] == End(REPEATS, Usage())
+    assert calls_of(events) == []
+    assert events == heard(whole_body(text, usage=NO_USAGE))
+    assert len(text_of(events)) < 2000
+
+
+def test_nothing_counts_after_the_end():
+    assembler = wire.Assembler(KNOWN)
+    first = list(assembler.feed(chunk(content="no " * 1000)))
+    assert isinstance(first[-1], End)
+    assert list(assembler.feed(chunk(content="yes"))) == list(assembler.end()) == []
+
+
+def named(letters):
+    return [ToolCall(str(i), letter) for i, letter in enumerate(letters)]
+
+
+@pytest.mark.parametrize(
+    ("made", "times"),
+    [("a", 1), ("aa", 2), ("aaa", 3), ("aba", 1), ("abab", 4), ("xabab", 4), ("abba", 1), ("abcabc", 1), ("LlLl", 1)],
+)
+def test_how_often_a_call_was_made(made, times):
+    assert in_a_row(named(made), lambda call: call.name not in {"L", "l"}) == times
