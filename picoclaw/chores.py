@@ -112,7 +112,8 @@ class Chores:
         if due is None or not _is_due(due, now):
             return []
         before = self._marks.get(_REVIEWED)
-        self._marks.set(_REVIEWED, now.isoformat(timespec="seconds"))
+        if not self._marks.moved(_REVIEWED, before, now.isoformat(timespec="seconds")):
+            return []  # another chat does it
         try:
             step = self._asked(self._dream.review, now)
         except TurnStopped:
@@ -144,7 +145,8 @@ class Chores:
             begun = now.hour >= self.config.memory.dream_hour
             self._marks.set(_NIGHT, str(today if begun else today - timedelta(days=1)))
             return []
-        self._marks.set(_NIGHT, str(today))
+        if not self._marks.moved(_NIGHT, last, str(today)):
+            return []  # another chat does it
         try:
             return self._recorded(self.dreamt(now), now)
         except TurnStopped:

@@ -393,3 +393,31 @@ def _after_the_cut(folder):
     assert [path.read_text() for path in versions.versions(folder)] == [OLD]
     home.database.close()
     return written, tidied
+
+
+def test_an_answer_that_only_repeats_itself_is_no_memory(home):
+    home.chores.run(EVENING)
+    home.note("the pump was checked", EVENING)
+    stuck = OLD + "- the pump was checked " + "and the pump was checked " * 200
+    with ModelServer([reply(stuck)]) as server, closing(OpenAI(ModelConfig(base_url=server.url, name="m"))) as model:
+        home.provider = model
+        home.start()
+        assert home.chores.run(NIGHT)[0].endswith("the model's answer was cut off")
+    assert home.page.read_text() == OLD
+
+
+def test_one_of_two_chats_dreams(home):
+    home.chores.run(EVENING)
+    home.note("the pump was checked", EVENING)
+    marks = home.chores._marks
+    last = marks.get("dream.day")
+    assert [marks.moved("dream.day", last, "2026-03-02") for _ in range(2)] == [True, False]
+
+
+def test_forgetting_a_word_keeps_the_other_entries_of_earlier_versions(home):
+    old = b"# Memory\n\n- the fuse of the pump is 3 A\n- pump\n"
+    path = versions.keep(home.config.home, "MEMORY.md", old, b"", NIGHT)
+    versions.record(home.config.home, NIGHT, "written anew; dropped: pump; the pump is blue")
+    versions.forget(home.config.home, "pump")
+    assert path.read_bytes() == b"# Memory\n\n- the fuse of the pump is 3 A\n"
+    assert versions.dreams(home.config.home) == [f"{NIGHT:%F %R} written anew; dropped: [forgotten]; the pump is blue"]

@@ -169,12 +169,13 @@ class Screen:
         """Show a reminder, from another thread, while the person may be typing."""
         import readline
 
-        print(f"\r{printable(text)}\n> {readline.get_line_buffer()}", end="", flush=True)
+        print(f"\r\x1b[K{printable(text)}\n> {readline.get_line_buffer()}", end="", flush=True)
 
     def end(self, reply: str, *, simulated: bool, failed: bool) -> None:
         """Show what of the answer was not streamed, and what the board is."""
         if not failed:
-            rest = reply[len(self._streamed) :] if reply.startswith(self._streamed) else f"\n{reply}"
+            shown = self._streamed.rstrip().endswith(reply.strip())
+            rest = "" if shown else reply[len(self._streamed) :] if reply.startswith(self._streamed) else f"\n{reply}"
             print(printable(rest))
             if simulated:
                 self._dim(SIMULATED)

@@ -142,8 +142,7 @@ class Recollection:
 
     def forget(self, text: str) -> None:
         """Keep nothing of what was taken out of the notes, neither here nor in earlier MEMORY.md. Raises StoreError."""
-        for line in filter(None, map(str.strip, text.splitlines())):
-            versions.forget(self._path.parent, line)
+        versions.forget(self._path.parent, text)
         self._index.purge()
 
     def row(self, number: int) -> Row:

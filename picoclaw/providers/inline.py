@@ -24,7 +24,7 @@ _THOUGHT_END = "</think>"
 _FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
 _TAG = re.compile(r"<(?P<tag>[a-z_]+)>\s*(?P<inside>.*?)\s*(?:</(?P=tag)>|\Z)", re.DOTALL)
 _ATTRIBUTES = re.compile(
-    r"""(?:<[a-z_]+>\s*)?<[a-z_]+ name=["'](?P<name>\w+)["']"""
+    r"""(?:<[a-z_]+>\s*)?<(?:tool|function|call|invoke|action)[a-z_]* name=["'](?P<name>\w+)["']"""
     r"""(?:\s+(?:arguments|parameters)=(?P<quote>["'])(?P<given>.*?)(?P=quote))?\s*/?>""",
     re.DOTALL,
 )
@@ -35,6 +35,7 @@ _FORGED = re.compile(
 """Where a model goes on with the result that it expects."""
 
 _WRAPPED = re.compile(r"\s*<(response|answer|reply|output)>\s*(?P<inside>.*?)\s*</\1>\s*", re.DOTALL)
+_PARTS_OF_A_CALL = {"name", "arguments", "parameters", "id", "type", "call_id"}
 _HEXADECIMAL = re.compile(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
@@ -64,6 +65,22 @@ def arguments_from(text: str) -> tuple[dict[str, Any], str]:
     except (ValueError, RecursionError):
         return {}, text
     return (value, "") if isinstance(value, dict) else ({}, text)
+
+
+def _objects(text: str) -> list[Any]:
+    """Read JSON values, one after the other; none where anything else is among them."""
+    items: list[Any] = []
+    rest = text.strip()
+    if rest.startswith("{{"):  # a template's braces, copied with the rest
+        rest = rest[1:]
+    try:
+        while rest:
+            value, end = json.JSONDecoder().raw_decode(rest)
+            items += value if isinstance(value, list) else [value]
+            rest = rest[end:].strip().lstrip("}")
+    except (ValueError, RecursionError):
+        return []
+    return items
 
 
 class InlineCalls:
@@ -146,17 +163,7 @@ class InlineCalls:
 
     def _calls(self, text: str) -> list[Written]:
         """Read a text that is nothing but calls: one object, several, or an array of them."""
-        items: list[Any] = []
-        rest = repaired(text.strip())
-        if rest.startswith("{{"):  # a template's braces, copied with the rest
-            rest = rest[1:]
-        try:
-            while rest:
-                value, end = json.JSONDecoder().raw_decode(rest)
-                items += value if isinstance(value, list) else [value]
-                rest = rest[end:].strip().lstrip("}")
-        except (ValueError, RecursionError):
-            return []
+        items = _objects(text) or _objects(repaired(text))
         calls = [self._call(item) for item in items]
         return [call for call in calls if call] if all(calls) else []
 
@@ -164,8 +171,12 @@ class InlineCalls:
         if isinstance(item, dict) and isinstance(item.get("function"), dict):
             item = item["function"]
         if isinstance(item, dict) and len(item) == 1 and self._known.issuperset(item):
+            if not isinstance(next(iter(item.values())), dict):
+                return None
             item = {"name": next(iter(item)), "arguments": next(iter(item.values()))}
         if not isinstance(item, dict) or item.get("name") not in list(self._known):
+            return None
+        if item.keys() - _PARTS_OF_A_CALL:  # it is about something that has the same name
             return None
         given = item.get("arguments") or item.get("parameters") or {}
         arguments, broken = arguments_from(given if isinstance(given, str) else json.dumps(given))

@@ -25,6 +25,14 @@ class Marks:
             with self._database.transaction() as connection:
                 set_mark(connection, name, value)
 
+    def moved(self, name: str, before: str, value: str) -> bool:
+        """Set a mark that still says `before`; tells whether it did, which one of several processes does."""
+        with self._database.transaction() as connection:
+            if mark(connection, name) != before:
+                return False
+            set_mark(connection, name, value)
+            return True
+
 
 def mark(connection: apsw.Connection, name: str) -> str:
     """Return what a mark says, within the caller's reading."""

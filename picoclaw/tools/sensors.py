@@ -39,7 +39,7 @@ class Sensors:
         quantity: Annotated[str, "temperature, humidity, pressure...; leave out for all"] = "",
     ) -> str:
         """Measure now; gives values with units."""
-        name, wanted = self._meant(sensor, _wanted(quantity))
+        name, wanted = self._meant(sensor or self._named(quantity), _wanted(quantity))
         readings = [r for r in self._readings(name, wanted) if not wanted or r.quantity in wanted]
         if not name:
             readings = [r for r in readings if not r.inside] or readings
@@ -64,6 +64,14 @@ class Sensors:
         name = " ".join(word for word, meant in told.items() if not meant and word not in _SENSORS)
         both = frozenset[str]().union(*told.values())
         return name, (wanted & both) or (wanted | both)
+
+    def _named(self, quantity: str) -> str:
+        """The sensor of "cpu temperature"; '' where the other words name none."""
+        if _quantities(quantity):
+            return ""
+        others = [word for word in _words(quantity) if not _quantities(word) and word not in _SENSORS]
+        known = survey.sensors(self._board, self._wired)
+        return " ".join(word for word in others if any(_is_in(word, found) for found in known))
 
     def _readings(self, name: str, wanted: frozenset[str]) -> Iterable[Reading]:
         known = survey.sensors(self._board, self._wired)

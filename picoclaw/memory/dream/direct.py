@@ -9,6 +9,7 @@ from picoclaw.errors import Refused, TurnStopped, Unavailable
 from picoclaw.messages import End, Message, Notice, Request, Text, Usage
 from picoclaw.prompt import estimated_tokens, size
 from picoclaw.providers import Provider
+from picoclaw.providers.repetition import REPEATS
 
 ANSWER_TOKENS = 4000
 CAUTIOUS = 3.0
@@ -64,7 +65,7 @@ class Model(NamedTuple):
                 raise Unavailable(event.text.removesuffix(" - answered without a model"))
             if len(said) > self.answer_tokens * _MOST_BYTES_A_TOKEN:
                 raise Refused("the model's answer does not end")
-        return Answer(bare(said), end.finish == "length", end.usage)
+        return Answer(bare(said), end.finish in {"length", REPEATS}, end.usage)
 
 
 def bare(text: str) -> str:

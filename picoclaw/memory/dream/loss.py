@@ -16,7 +16,7 @@ LEAST_LENGTH = 0.5
 _SHARED_OF_ENTRY, _KNOWN_OF_LINE = 0.5, 0.6
 _SPARED = 2  # numbers or names: what is outdated is dropped, and the newer one takes its place
 _REPEATED = 0.25
-_MOST_NAMED, _LONGEST_NAMED = 3, 60
+_MOST_NAMED, LONGEST_NAMED = 3, 60
 
 _MARKER = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = re.compile(r"#{1,6}\s")
@@ -109,7 +109,7 @@ def _missing(old: str, new: str) -> str:
 def named(lines: Iterable[str]) -> str:
     """Name some of the lines, shortened."""
     every = list(lines)
-    shown = [line if len(line) <= _LONGEST_NAMED else f"{line[:_LONGEST_NAMED]}…" for line in every[:_MOST_NAMED]]
+    shown = [line if len(line) <= LONGEST_NAMED else f"{line[:LONGEST_NAMED]}…" for line in every[:_MOST_NAMED]]
     return "; ".join(shown) + (f"; and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else "")
 
 

@@ -1,10 +1,13 @@
 """What dreams did: a line of each, and the versions of MEMORY.md before them, each with what was changed then."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 from picoclaw.disk import append, create, explain, make_folder, write_atomic
 from picoclaw.errors import StoreError
+from picoclaw.memory.dream.loss import LONGEST_NAMED
+from picoclaw.memory.notes.entries import entries, key, lines_of
 
 MOST = 30
 FOLDER = "memory-history"
@@ -28,15 +31,31 @@ def _order(path: Path) -> tuple[str, int]:
 
 
 def forget(home: Path, text: str) -> None:
-    """Take every line that has a text out of what is kept. Raises StoreError."""
-    for path in (home / FOLDER).glob("MEMORY-*"):
+    """Take the entries that say exactly this out of what is kept, and the words out of the log. Raises StoreError."""
+    for path in [*(home / FOLDER).glob("MEMORY-*"), home / FOLDER / _LOG]:
         try:
-            data = path.read_bytes()
-            if text.encode() in data:
-                kept = [line for line in data.splitlines(keepends=True) if text.encode() not in line]
-                write_atomic(path, b"".join(kept))
+            old = path.read_bytes().decode("utf-8", "surrogateescape")
+            new = _unlogged(old, text) if path.name == _LOG else _without(old, text, sign=path.suffix == ".diff")
+            if new != old:
+                write_atomic(path, new.encode("utf-8", "surrogateescape"))
+        except FileNotFoundError:
+            continue
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {explain(error)}; delete it by hand") from None
+
+
+def _without(text: str, said: str, *, sign: bool) -> str:
+    """Leave out the entries that say something; `sign`: each line of the text begins with a diff's sign."""
+    lines, wanted = lines_of(text), key(said)
+    bare = "".join(line[1:] or line for line in lines) if sign else text
+    spans = [range(entry.first - 1, entry.last) for entry in entries(bare) if key(entry.body) == wanted]
+    gone = {number for span in spans for number in span}
+    return "".join(line for number, line in enumerate(lines) if number not in gone)
+
+
+def _unlogged(text: str, said: str) -> str:
+    shown = re.escape(" ".join(said.split())[:LONGEST_NAMED])
+    return re.sub(rf"(?<=[:;(] ){shown}(?=[…;,)]|$)|(?<=\(){shown}(?=[…;,)])", "[forgotten]", text, flags=re.MULTILINE)
 
 
 def keep(home: Path, name: str, old: bytes, new: bytes, now: datetime) -> Path:
