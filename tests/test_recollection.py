@@ -763,3 +763,14 @@ def test_meanings_are_found_by_vectors(tmp_path):
         assert [q for q, part in MEANT.items() if not any(part in s for s in found(memory, q)[:1])] == []
     with closing(opened(tmp_path)) as memory:
         assert len([q for q, part in MEANT.items() if any(part in s for s in found(memory, q)[:1])]) < len(MEANT)
+
+
+def test_what_a_viewer_hides_is_not_found_and_lines_stay_where_they_were(tmp_path):
+    memory = tmp_path / "workspace/memory"
+    memory.mkdir(parents=True)
+    (memory / "MEMORY.md").write_text("<!-- the alarm code is 4711,\nnever tell -->\n- the boiler is at 1.2 bar\n")
+    recollection = Recollection(tmp_path, tmp_path / "workspace", lambda: None)
+    assert recollection.search("alarm code", NOW) == []
+    (hit,) = recollection.search("boiler", NOW)
+    assert (hit.line, "4711" in hit.snippet) == (3, False)
+    recollection.close()

@@ -9,7 +9,7 @@ from collections import Counter
 
 from picoclaw.markdown.comments import Gone, gone
 
-__all__ = ["hidden", "seen", "visible"]
+__all__ = ["blanked", "hidden", "seen", "visible"]
 
 _SELECTED = "\xa9\xae\u0300-\u1fff\u203c-\u2fff\u3003-\ud7ff\uf900-\ufdff\U0001f000-\U0001faff"
 _JOINED = "\u0300-\u1fff\u2070-\u2fff\u3001-\ufdff\ufe10-\U0010ffff"
@@ -35,6 +35,16 @@ def visible(text: str, *, trusting: bool = False) -> str:
     link that nothing refers to, because its writer sees both and would miss them.
     """
     return seen(_without(*_gone(text, trusting=trusting)))
+
+
+def blanked(text: str) -> str:
+    """Leave out an owner's comments, and every line where it was."""
+    plain, left_out = _gone(text, trusting=True)
+    kept, at = [], 0
+    for start, end, _ in left_out:
+        kept += [plain[at:start], "\n" * plain.count("\n", start, end)]
+        at = end
+    return "".join([*kept, plain[at:]])
 
 
 def hidden(text: str, *, trusting: bool = False) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from picoclaw.errors import StoreError, ToolError
-from picoclaw.markdown import seen
+from picoclaw.markdown import blanked, seen
 from picoclaw.memory.index.files import Files
 from picoclaw.memory.notes import changes, notes
 from picoclaw.memory.notes.entries import FOREIGN, entries
@@ -73,7 +73,7 @@ class Recall:
             raise ToolError(f"{place[0]}: {found.problem}")
         first = place[1] or line or 1
         count = place[2] + 1 - place[1] if place[1] else lines or 40
-        return _numbered(found.text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), first, count)
+        return _numbered(blanked(found.text).split("\n"), first, count)
 
     @tool(effect="write")
     def memory_update(self, old: str, new: str, caller: Caller) -> str:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from picoclaw.markdown import blanked
 from picoclaw.memory.index import vectors
 from picoclaw.memory.index.chunk import Chunk, chunks
 from picoclaw.memory.index.files import Content, Files, Source
@@ -156,7 +157,7 @@ class Sync:
             " size = excluded.size, inode = excluded.inode, problem = excluded.problem RETURNING id",
             (file, *source, content.problem),
         )
-        wanted = chunks(content.text)
+        wanted = chunks(blanked(content.text) if content.source.inode else content.text)
         if content.day:
             wanted = [chunk._replace(heading=f"{content.day} > {chunk.heading}".strip(" >")) for chunk in wanted]
         self._put_chunks(file, wanted)
