@@ -12,7 +12,7 @@ from typing import Any
 from picoclaw.config import LimitsConfig
 from picoclaw.conversation import Conversation
 from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, TurnStopped
-from picoclaw.hw.claims import unfounded
+from picoclaw.hw.claims import ERROR, unfounded, words
 from picoclaw.messages import Brief, Caller, End, Event, Message, Notice, Request, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.prompt import Templates, fill
 from picoclaw.providers import Provider
@@ -20,7 +20,7 @@ from picoclaw.providers.repetition import REPEATS, in_a_row, repeated
 from picoclaw.tools.toolset import Toolset
 
 Listener = Callable[[Event | ToolRun], None]
-SAME_CALLS = 3
+SAME_CALLS, SAME_READS = 3, 4  # somebody may want to see three values, one after the other
 LAST_WORD_SECONDS = 60.0
 LONGEST_RESULT = 1000  # characters, of one that is told because the model says nothing
 
@@ -98,6 +98,7 @@ class _Running:
     steps: int = 0
     said: str = ""
     same: int = 0
+    stuck: bool = False
     called: list[ToolCall] = field(default_factory=list)
     sent: bool = False
     newest: str = "none"
@@ -184,7 +185,7 @@ class _Running:
 
     def _result_alone(self) -> str:
         """The newest good result, for a model that has nothing to say about it; '' where there is none."""
-        run = next((run for run in reversed(self.runs) if not run.result.startswith("error: ")), None)
+        run = next((run for run in reversed(self.runs) if not run.result.startswith(ERROR)), None)
         if run is None:
             return ""
         shown = run.result if len(run.result) <= LONGEST_RESULT else f"{run.result[:LONGEST_RESULT]}…"
@@ -193,8 +194,8 @@ class _Running:
     def _sent_to_measure(self) -> bool:
         """Mark what an answer without a call gives as measured; the first time, the model is asked to measure it."""
         answer, prompts, brief = self.talk.messages[-1], self.agent.prompts, self.brief
-        known = (message.text for message in self.talk.shown() if message.role != "assistant")
-        values = [] if self.runs else unfounded(answer.text, brief.text, [*known, brief.system])
+        can = any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(self.talk, brief))
+        values = unfounded(answer.text, brief.text, self.talk.shown(), brief.system) if can else []
         if not values:
             return False
         mark = Text(f"\n{fill(prompts['unmeasured'], {'values': ', '.join(values)}, 'values')}\n")
@@ -202,13 +203,13 @@ class _Running:
         self.talk.messages[-1] = answer._replace(text=f"{answer.text}{mark.text}".rstrip())
         first, self.sent = not self.sent, True
         if first:
-            question = {"question": brief.text.rpartition("</moment>")[2].strip()}
-            self.talk.instruct(fill(prompts["measure"], question, "question"))
+            self.talk.instruct(fill(prompts["measure"], {"question": words(brief.text)}, "question"))
         return first
 
     def _run(self, call: ToolCall) -> None:
         self.called.append(call)
         self.same = in_a_row(self.called, self.agent.is_idle)
+        self.stuck = self.same >= (SAME_READS if self._reads_well(call) else SAME_CALLS)
         self.listen(call)
         began = self.agent.clock()
         if not (result := self._refused(call)):
@@ -223,17 +224,26 @@ class _Running:
         only, prompts = self.brief.only, self.agent.prompts
         if only is not None and call.name not in only:
             return fill(prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only))}, "tools")
-        before = [run.result for run in self.runs if (run.name, run.arguments) == (call.name, call.arguments)]
-        if self.same >= SAME_CALLS:
+        before = self._results(call)
+        if self.stuck:
             return fill(prompts["repeated"], {"result": before[-1]}, "result")
-        if self.same > 1 and not before[-1].startswith("error: ") and self.agent.writes(call):
+        if self.same > 1 and not before[-1].startswith(ERROR) and self.agent.writes(call):
             return fill(prompts["written"], {"result": before[-1]}, "result")
         return ""
+
+    def _results(self, call: ToolCall) -> list[str]:
+        return [run.result for run in self.runs if (run.name, run.arguments) == (call.name, call.arguments)]
+
+    def _reads_well(self, call: ToolCall) -> bool:
+        """Whether a call only looks, and what it saw before was no error."""
+        return call.name in self.agent.toolset.only_reading and not any(
+            result.startswith(ERROR) for result in self._results(call)
+        )
 
     def _limit(self) -> str:
         limits = self.agent.limits
         reached = {
-            "repeated": self.same >= SAME_CALLS,
+            "repeated": self.stuck,
             "steps": self.steps >= limits.steps,
             "seconds": self.agent.clock() >= self.deadline,
             "tokens": self.usage.total >= limits.tokens,

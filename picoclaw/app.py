@@ -19,7 +19,7 @@ from picoclaw.hw import health
 from picoclaw.hw.board import Board
 from picoclaw.memory.dream.direct import Model
 from picoclaw.memory.notes import notes
-from picoclaw.messages import Caller, Inbound, Message, Notice, Turn, Usage
+from picoclaw.messages import Caller, Inbound, Message, Notice, Stop, Turn, Usage
 from picoclaw.providers import Provider
 from picoclaw.skills.library import Library, tiers_of
 from picoclaw.skills.skill import Here
@@ -86,7 +86,7 @@ class App:
                 library=self.library,
                 instructions=lambda: (config.workspace / "prompts", *tiers, *self._pages_of_rules()),
             ),
-            Recall(config.workspace, self.stores.memory),
+            Recall(config.workspace, self.stores.memory, past=config.memory.messages),
             Reminders(lambda: self.stores.jobs),
             PulseTool(lambda: self.stores.pulse),
             Messages(),
@@ -212,6 +212,8 @@ class App:
         model = self._model(told.brief.model)
         brief = told.brief._replace(bytes_a_token=self.stores.bytes_a_token(model))
         turn = self.agent.turn(brief, earlier, caller, listen)
+        if turn.usage.total:  # the matcher counts nothing
+            self.stores.heard()
         try:
             with shield():
                 numbers = [number for number, _ in acts]
@@ -234,8 +236,8 @@ class App:
         self.complaints.update(news)
         return news
 
-    def chores(self, stopping: Callable[[], bool] = lambda: False) -> Chores:
-        """What is done unasked in this home; `stopping` tells that somebody waits for the model."""
+    def chores(self, stop: Stop | None = None) -> Chores:
+        """What is done unasked in this home, until `stop` says that somebody waits for the model."""
         window, stores = self.config.model.context_tokens, self.stores
         return Chores(
             self.config,
@@ -243,7 +245,7 @@ class App:
             lambda: stores.database,
             lambda: stores.memory,
             self.library.skills.values,
-            (lambda: Model(self.provider, window, time.monotonic, stopping)) if self.config.model.base_url else None,
+            (lambda: Model(self.provider, window, time.monotonic, stop)) if self.config.model.base_url else None,
         )
 
     def close(self) -> None:

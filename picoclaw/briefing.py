@@ -58,7 +58,7 @@ class Briefing:
 
     `here` tells what this machine has, its tools among it; `board` is the board's name. `notes` gives those of the last
     days until one, the newest first, `tasks` the open tasks and when their list changed, `overlong` what has grown too
-    long since that was said. `tidy` deletes what has ended the first meeting, and counts what is too long as said.
+    long since a model heard of it. `tidy` deletes what has ended the first meeting.
     """
 
     config: Config

@@ -119,7 +119,7 @@ class Chores:
         except TurnStopped:
             self._marks.set(_REVIEWED, before)
             raise
-        said = self._worded([step], "review")
+        said = self._worded([step], "review") if step.said else []
         return said if step.answered else self._once(said[0])
 
     def _night_due(self, now: datetime) -> datetime | None:
@@ -148,23 +148,25 @@ class Chores:
         if not self._marks.moved(_NIGHT, last, str(today)):
             return []  # another chat does it
         try:
-            return self._recorded(self.dreamt(now), now)
+            said, _ = self.dreamt(now)
+            return [*said, *self.recorded(said, now)]
         except TurnStopped:
             self._marks.set(_NIGHT, last)
             raise
 
-    def dreamt(self, now: datetime) -> list[str]:
-        """Dream now, whatever the hour; returns what was done. Raises TurnStopped."""
-        steps = []
+    def dreamt(self, now: datetime) -> tuple[list[str], bool]:
+        """Dream now, whatever the hour; returns what was done, and whether the model answered. Raises TurnStopped."""
+        steps: list[Step] = []
         for chore in (self._dream.memory, self._dream.tasks):
             steps.append(self._asked(chore, now))
             if not steps[-1].answered:
                 break
+        answered = all(step.answered for step in steps)
         try:
             steps.append(self._dream.housekeeping(now))
         except StoreError as error:
             steps.append(Step(str(error)))
-        return self._worded(steps, "dream")
+        return self._worded(steps, "dream"), answered
 
     def _asked(self, chore: _Chore, now: datetime) -> Step:
         """Do a chore that takes a model; without one it waits."""
@@ -184,15 +186,14 @@ class Chores:
         said = [f"{name}: {step.said}" for step in every if step.said]
         return [*said, f"{name}: {used.total} tokens"] if used.total else said
 
-    def _recorded(self, said: list[str], now: datetime) -> list[str]:
-        """Write down what a dream did, where it did anything."""
-        if not said:
-            return said
+    def recorded(self, said: list[str], now: datetime) -> list[str]:
+        """Write down what a dream did, where it did anything; returns why it could not be."""
         try:
-            versions.record(self.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
+            if said:
+                versions.record(self.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
         except OSError as error:
-            return [*said, f"dream: {self.config.home / versions.FOLDER} cannot be written: {explain(error)}"]
-        return said
+            return [f"dream: {self.config.home / versions.FOLDER} cannot be written: {explain(error)}"]
+        return []
 
     def _once(self, problem: str) -> list[str]:
         """Say what is wrong once; a complaint every quarter of an hour is no help."""

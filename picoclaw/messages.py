@@ -1,8 +1,10 @@
-"""The words that travel between the rooms: what was said, what was called, what came back. No behaviour."""
+"""The words that travel between the rooms: what was said, what was called, what came back, and the word to stop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Event as Flag
 from typing import Any, Literal, NamedTuple
 
 Role = Literal["user", "assistant", "tool"]
@@ -59,11 +61,47 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
 
+class Stop:
+    """The word of another thread that nobody waits for an answer any more."""
+
+    def __init__(self) -> None:
+        """Not said yet."""
+        self._said = Flag()
+        self._hang_up: Callable[[], None] = lambda: None
+
+    def __bool__(self) -> bool:
+        """Whether it was said."""
+        return self._said.is_set()
+
+    def say(self) -> None:
+        """Say it, and end what is being waited for."""
+        self._said.set()
+        self._hang_up()
+
+    def unsay(self) -> None:
+        """Take it back, for what comes after."""
+        self._said.clear()
+
+    def rest(self, seconds: float) -> None:
+        """Sleep, but no longer than until it is said."""
+        self._said.wait(seconds)
+
+    @contextmanager
+    def ends(self, hang_up: Callable[[], None]) -> Iterator[None]:
+        """Have the word end a wait: `hang_up` is called from the thread that says it."""
+        self._hang_up = hang_up
+        try:
+            yield
+        finally:
+            self._hang_up = lambda: None
+
+
 class Request(NamedTuple):
     """What a provider is asked. `tools` are definitions: name, description, parameters (JSON schema).
 
     `model` is another model's name at the same server, for this request only. Without `calls`, the tools are shown
-    and none is to be called. `lost` stands for a result that is not in the conversation.
+    and none is to be called. `lost` stands for a result that is not in the conversation. `stop` ends the answer with
+    TurnStopped.
     """
 
     system: str
@@ -74,6 +112,7 @@ class Request(NamedTuple):
     model: str = ""
     calls: bool = True
     lost: str = ""
+    stop: Stop | None = None
 
 
 class Text(NamedTuple):

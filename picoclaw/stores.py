@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
@@ -29,6 +29,7 @@ class Stores:
     """The stores of one home."""
 
     config: Config
+    _long: list[overlong.Part] | None = field(default=None, init=False)
 
     @cached_property
     def database(self) -> Database:
@@ -109,12 +110,19 @@ class Stores:
             return "", None
 
     def overlong(self, skills: Iterable[Skill]) -> list[str]:
-        """What has grown too long since that was said, which is once; nothing when the disk fails."""
+        """What has grown too long since a model heard of it; nothing when the disk fails."""
         try:
-            found = overlong.overlong(self.config.workspace, self.pulse, skills)
-            return [str(part) for part in overlong.news(found, Marks(self.database))]
+            self._long = overlong.overlong(self.config.workspace, self.pulse, skills)
+            return [str(part) for part in overlong.news(self._long, Marks(self.database))]
         except StoreError:
             return []
+
+    def heard(self) -> None:
+        """Remember that a model was told what is too long, if that was looked at, as far as the disk lets us."""
+        if self._long is not None:
+            with suppress(StoreError):
+                overlong.heard(self._long, Marks(self.database))
+        self._long = None
 
     def close(self) -> None:
         """Let go of what was opened; may be called twice."""

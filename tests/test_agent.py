@@ -248,17 +248,26 @@ def test_stop_during_the_last_word(last: list[Step]) -> None:
     assert turn.reply.endswith("[stopped]")
 
 
-def test_the_same_call_three_times_is_not_made_again() -> None:
-    bench = Bench(calls(MEASURE), calls(MEASURE), calls(MEASURE), says("It stays at 21.4."))
+@pytest.mark.parametrize(
+    ("call", "made", "done"),
+    [(MEASURE, 3, 3), (MEASURE, 4, 3), (SWITCH, 2, 2), (SWITCH, 3, 2), (ToolCall("f", "fail"), 3, 2)],
+)
+def test_the_same_is_looked_up_three_times_and_done_twice(call: ToolCall, made: int, done: int) -> None:
+    bench = Bench(*[calls(call)] * made, says("It stays so."))
     turn = bench.turn()
-    assert (turn.stopped, turn.reply) == ("repeated", "It stays at 21.4.")
-    assert len(bench.toolbox.used) == 2
+    assert (turn.stopped, turn.reply) == ("repeated" if made > done else "", "It stays so.")
+    assert len(bench.toolbox.used) == done
+
+
+def test_a_call_that_is_not_made_again_gives_its_newest_result() -> None:
+    bench = Bench(*[calls(MEASURE)] * 4, says("It stays at 21.4."))
+    turn = bench.turn()
     assert bench.results(turn)[-1].startswith("error: made already: temperature 21.4")
 
 
-def test_the_same_call_three_times_in_one_message() -> None:
-    bench = Bench(calls(MEASURE, MEASURE, MEASURE), says("ok"))
-    assert (bench.turn().stopped, len(bench.toolbox.used)) == ("repeated", 2)
+def test_the_same_call_four_times_in_one_message() -> None:
+    bench = Bench(calls(MEASURE, MEASURE, MEASURE, MEASURE), says("ok"))
+    assert (bench.turn().stopped, len(bench.toolbox.used)) == ("repeated", 3)
 
 
 def test_the_same_broken_call_is_a_repetition_too() -> None:
@@ -266,12 +275,20 @@ def test_the_same_broken_call_is_a_repetition_too() -> None:
     assert Bench(calls(broken), calls(broken), calls(broken), says("I give up.")).turn().stopped == "repeated"
 
 
-def test_two_calls_that_only_look_and_take_turns_are_not_made_again() -> None:
-    other = ToolCall("l", "measure", {"quantity": "light"})
-    bench = Bench(*[calls(one) for one in (MEASURE, other, MEASURE, other)], says("It stays at 21.4."))
+LIGHT = ToolCall("l", "measure", {"quantity": "light"})
+
+
+def test_two_calls_that_only_look_and_take_turns_are_not_made_a_third_time() -> None:
+    bench = Bench(*[calls(one) for one in (MEASURE, LIGHT, MEASURE, LIGHT, MEASURE)], says("It stays at 21.4."))
     turn = bench.turn()
-    assert (turn.stopped, turn.reply, len(bench.toolbox.used)) == ("repeated", "It stays at 21.4.", 3)
-    assert bench.results(turn)[-1].startswith("error: made already: light 21.4\n")
+    assert (turn.stopped, turn.reply, len(bench.toolbox.used)) == ("repeated", "It stays at 21.4.", 4)
+    assert bench.results(turn)[-1].startswith("error: made already: temperature 21.4\n")
+
+
+def test_two_values_may_be_compared_twice() -> None:
+    bench = Bench(*[calls(one) for one in (MEASURE, LIGHT, MEASURE, LIGHT)], says("Both stay."))
+    turn = bench.turn()
+    assert (turn.stopped, turn.reply, len(bench.toolbox.used)) == ("", "Both stay.", 4)
 
 
 def test_a_lamp_may_go_on_and_off() -> None:
@@ -350,7 +367,7 @@ INVENTED = says("The humidity is 50 %.")
         ([INVENTED, calls(MEASURE), says("It is 21.4 °C.")], (), "It is 21.4 °C."),
         ([INVENTED, says("I cannot measure that.")], (), "I cannot measure that."),
         ([INVENTED, INVENTED], (), "The humidity is 50 %.\n[not measured: 50 %]"),
-        ([calls(MEASURE), INVENTED], (), "The humidity is 50 %."),
+        ([calls(MEASURE), says("The humidity is 21.4 %.")], (), "The humidity is 21.4 %."),
         ([INVENTED], ((Message("user", "50 % here"), Message("assistant", "Fine.")),), "The humidity is 50 %."),
         (
             [INVENTED, says("Well.")],
@@ -370,6 +387,33 @@ def test_what_nobody_measured_is_marked_and_the_model_sent_to_measure(
     assert (turn.messages[1].text == "The humidity is 50 %.\n[not measured: 50 %]") == invented
     assert (Message("user", "well? Measure it.") in turn.messages) == invented
     assert (Text("\n[not measured: 50 %]\n") in bench.heard) == invented
+
+
+@pytest.mark.parametrize("first", [ToolCall("f", "fail"), SWITCH, MEASURE])
+def test_a_call_that_gave_no_such_value_bears_none_out(first: ToolCall) -> None:
+    turn = Bench(calls(first), INVENTED, says("I cannot say.")).turn("how humid is it?")
+    assert turn.reply == "I cannot say."
+    assert Message("assistant", "The humidity is 50 %.\n[not measured: 50 %]") in turn.messages
+
+
+@pytest.mark.parametrize(
+    ("head", "reply"),
+    [
+        ("Sunday 2026-11-22 05:50 UTC", "[not measured: 50 %]"),
+        ("Sunday; 50 tools", "[not measured: 50 %]"),
+        ("Sunday\n- the cellar has 50 %", "is 50 %."),
+    ],
+)
+def test_the_head_of_a_message_bears_out_only_what_has_a_unit(head: str, reply: str) -> None:
+    turn = Bench(INVENTED, INVENTED).turn(f"<moment>{head}</moment>\nhow humid is it?")
+    assert turn.reply.endswith(reply)
+
+
+@pytest.mark.parametrize("offered", [frozenset(), frozenset({"switch"})])
+def test_nobody_is_sent_to_measure_without_a_tool_that_measures(offered: frozenset[str]) -> None:
+    bench = Bench(INVENTED)
+    turn = bench.agent.turn(Brief("Be brief.", "how humid is it?", tools=offered), (), CALLER)
+    assert turn.reply == "The humidity is 50 %."
 
 
 # Stop and Ctrl-C

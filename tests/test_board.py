@@ -520,11 +520,23 @@ def test_the_inside_of_the_board_is_shown_where_there_is_nothing_else(tree):
         ({"sensor": "co2"}, "error: no sensor measures co2; there are: cpu, sht3x"),
         ({"sensor": "cpu", "quantity": "fan"}, "error: no sensor 'cpu' measures fan; there are: cpu, sht3x"),
         ({"sensor": "attic thermometer"}, "error: no sensor 'attic' measures temperature; there are: cpu, sht3x"),
+        ({"sensor": "soil moisture"}, "error: no sensor 'soil moisture'; there are: cpu, sht3x"),
+        ({"quantity": "water temperature"}, "error: no sensor 'water' measures temperature; there are: cpu, sht3x"),
+        (
+            {"sensor": "sht3x", "quantity": "soil humidity"},
+            "error: no sensor 'soil' measures humidity; there are: cpu, sht3x",
+        ),
+        ({"quantity": "outside temperature"}, "error: no sensor 'outside' measures temperature; there are: cpu, sht3x"),
         ({"sensor": "current"}, "error: no sensor measures current; there are: cpu, sht3x"),
     ],
 )
 def test_an_unknown_sensor_lists_the_known_ones(tree, asked, said):
     assert ask(sensors(tree(PI | OUTDOOR)), "sensor_read", **asked) == said
+
+
+def test_the_moisture_of_soil_is_not_the_humidity_of_air(tree):
+    answer = ask(sensors(tree(PI | OUTDOOR)), "sensor_read", quantity="soil moisture")
+    assert answer.startswith("error: there is no quantity 'soil moisture'; known: temperature, humidity,")
 
 
 def test_a_sensor_whose_name_is_a_quantity_is_found_by_it(tree):
@@ -622,6 +634,9 @@ def simulated_at(seconds):
         ({"sensor": "greenhouse", "quantity": "%"}, r"greenhouse: humidity 55.2\d % \("),
         ({"sensor": "humidity", "quantity": "%"}, r"greenhouse: humidity 55.2\d % \("),
         ({"quantity": "°C"}, r"greenhouse: temperature 21.50 °C \("),
+        ({"quantity": "relative humidity"}, r"greenhouse: humidity 55.2\d % \("),
+        ({"quantity": "the air temperature now"}, r"greenhouse: temperature 21.50 °C \("),
+        ({"quantity": "greenhouse temperature"}, r"greenhouse: temperature 21.50 °C \("),
         ({"quantity": "temperature and humidity"}, r"greenhouse: temperature 21.50 °C, humidity 55.2\d % \("),
         ({"sensor": "all", "quantity": "all"}, r"greenhouse: temperature 21.50 °C, humidity 55.2\d %, pressure"),
         ({"sensor": "cpu"}, r"cpu: temperature 4\d.\d\d °C"),

@@ -14,14 +14,17 @@ from model_server import ModelServer, drop, reply, status
 from scripted import Scripted, says
 from test_dream import NEW, OLD
 
+from picoclaw.app import App
 from picoclaw.chores import Chores
 from picoclaw.config import Config, MemoryConfig, ModelConfig
 from picoclaw.disk import create
 from picoclaw.errors import StoreError, TurnStopped, Unavailable
+from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory.dream import versions
 from picoclaw.memory.dream.direct import Model
 from picoclaw.memory.notes import notes
 from picoclaw.memory.recollection import Recollection
+from picoclaw.messages import Inbound, Stop
 from picoclaw.providers.openai import OpenAI
 from picoclaw.skills.skill import Skill
 from picoclaw.store.database import Database
@@ -67,12 +70,12 @@ class Home:
         self.database = Database(folder / "state.db")
         self.pulse, self.index, self.skills = Pulse(self.database), Index(), []
         self.provider = provider
-        self.stopping = False
+        self.stop = Stop()
         self.start()
 
     def start(self):
         """Begin a process."""
-        make = lambda: Model(self.provider, 32_768, time.monotonic, lambda: self.stopping)  # noqa: E731
+        make = lambda: Model(self.provider, 32_768, time.monotonic, self.stop)  # noqa: E731
         model = make if self.provider else None
         prompts = Prompts(self.config.workspace)
         self.chores = Chores(
@@ -116,7 +119,7 @@ def test_a_night(home):
     assert [when for when, line in said if line.startswith("dream: memory/MEMORY.md written anew")] == ["02 03:00"]
     assert ("02 03:00", "dream: tasks: 1 completed (sweep the porch)") in said
     assert ("02 03:00", "dream: 20 tokens") in said
-    assert ("01 20:00", "review: 10 tokens") in said
+    assert not [line for _, line in said if line.startswith("review")]  # it cost 10 tokens, and changed nothing
     assert len(home.provider.requests) == 3  # a review, and the two steps of the dream
     (line,) = versions.dreams(home.config.home)
     assert line.startswith("2026-03-02 03:00 memory/MEMORY.md written anew, ")
@@ -250,10 +253,10 @@ def test_whoever_comes_back_ends_a_dream_that_is_then_dreamt_later(home):
     home.chores.run(EVENING)
     home.note("the fuse of the pump is 3 A", EVENING)
     home.script(says(NEW), says(NEW))
-    home.stopping = True
+    home.stop.say()
     with pytest.raises(TurnStopped):
         home.chores.run(NIGHT)
-    home.stopping = False
+    home.stop.unsay()
     assert "written anew" in home.chores.run(NIGHT + HOUR / 4)[0]
 
 
@@ -421,3 +424,20 @@ def test_forgetting_a_word_keeps_the_other_entries_of_earlier_versions(home):
     versions.forget(home.config.home, "pump")
     assert path.read_bytes() == b"# Memory\n\n- the fuse of the pump is 3 A\n"
     assert versions.dreams(home.config.home) == [f"{NIGHT:%F %R} written anew; dropped: [forgotten]; the pump is blue"]
+
+
+def test_what_is_too_long_is_said_until_a_model_has_heard_it(tmp_path):
+    page = tmp_path / "workspace/memory/MEMORY.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("- the pump is on 17\n" * 600)
+
+    def asked(url):
+        with closing(App(Config(tmp_path, ModelConfig(base_url=url, name="m", retries=0)), SimBoard())) as app:
+            app.answer(Inbound("terminal", "good morning"), lambda _: None)
+
+    asked("")  # the matcher cannot condense
+    with ModelServer([status(401, "no"), reply("Hello."), reply("Hello.")]) as server:
+        for _ in range(3):
+            asked(server.url)
+        said = [f"{received.body['messages'][-1]['content']}" for received in server.requests]
+    assert ["12000 characters, 10000 are enough" in text for text in said] == [True, True, False]

@@ -3,6 +3,7 @@
 import pytest
 
 from picoclaw.hw.claims import claimed, unfounded
+from picoclaw.messages import Message
 
 READ = "greenhouse: temperature 17.89 °C, humidity 69.50 %, pressure 1004.06 hPa (bme280, read just now)"
 
@@ -48,6 +49,79 @@ def test_what_is_said_in_general_claims_nothing(text):
 
 
 @pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ("What is the logic voltage of the GPIO pins?", "The logic voltage of the GPIO pins is 3.3 V."),
+        ("What is 20 of 80 in percent?", "That's 25 %."),
+        ("How many degrees has a right angle?", "90 degrees."),
+        ("What voltage does USB have?", "5 V."),
+        ("How cold should a fridge be?", "4 °C."),
+        ("How cold is it in a fridge?", "It is 4 °C."),
+        ("What is one atmosphere of pressure in hPa?", "1013.25 hPa."),
+        ("When does it throttle?", "It throttles at 80 °C."),
+        ("Will it rain?", "The chance of rain is 40%."),
+        ("What is twenty degrees in Fahrenheit?", "It is 68 °F."),
+        ("hello", "5 V."),
+        ("How hot is the sun?", "It is 5500 °C."),
+    ],
+)
+def test_what_was_not_asked_of_here_and_now_claims_nothing(asked, text):
+    assert claimed(text, asked) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("The temperature in the attic is 21.7 °C.", "21.7 °C"),
+        ("The current temperature is 21.7 °C.", "21.7 °C"),
+        ("Humidity: 50 %", "50 %"),
+        ("The humidity is 50 %.", "50 %"),
+        ("It's 21.7 °C in the attic.", "21.7 °C"),
+        ("Currently 21.7 °C.", "21.7 °C"),
+    ],
+)
+def test_a_sentence_may_say_itself_that_it_is_so_here_and_now(text, value):
+    assert claimed(text, "well?") == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is 21.7 °C, from the sensor.",
+        "It is 21.7 °C from the sensor.",
+        "The temperature is 21.7 °C, which is above average.",
+        "The temperature is 21.7 °C, so the heater may stay off.",
+        "It is 21.7 °C. Tell me if that is below your limit.",
+        "It is 21.7 °C, tell me if it should be more.",
+    ],
+)
+def test_a_word_about_something_else_hides_no_claim(text):
+    assert claimed(text) == ["21.7 °C"]
+
+
+CLOCK = "Sunday 2026-11-22 05:50 UTC"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "beside", "missing"),
+    [
+        ("The humidity is 50 %.", [CLOCK], "", ["50 %"]),
+        ("It is 25 °C.", [], "There are 25 tools.", ["25 °C"]),
+        ("It is 25 °C.", [], "The tank is kept at 25 °C.", []),
+        ("It is 25 °C.", ["set it to 25"], "", []),
+        ("The voltage is 3.3 V.", ["3300 mV"], "", []),
+        ("It is 21.4 °C.", ["data: 80 5a 00 12 ff"], "", []),
+        ("It is 21.4 °C.", ["porch: bme280 on i2c-1 at 0x76"], "", ["21.4 °C"]),
+    ],
+)
+def test_which_numbers_bear_a_value_out(answer, told, beside, missing):
+    assert (
+        unfounded(answer, "how warm, how humid, what voltage?", [Message("tool", text) for text in told], beside)
+        == missing
+    )
+
+
+@pytest.mark.parametrize(
     ("answer", "asked", "missing"),
     [
         ("The temperature is 17.89 °C.", "how warm is it?", []),
@@ -61,4 +135,4 @@ def test_what_is_said_in_general_claims_nothing(text):
     ],
 )
 def test_what_nothing_bears_out(answer, asked, missing):
-    assert unfounded(answer, asked, [READ]) == missing
+    assert unfounded(answer, asked, [Message("tool", READ)]) == missing

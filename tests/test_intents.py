@@ -5,14 +5,19 @@ import json
 import random
 import time
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from picoclaw.app import App
+from picoclaw.config import Config, MemoryConfig
 from picoclaw.errors import ConfigError
-from picoclaw.messages import End, Message, Request, Text, ToolCall, Usage
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.messages import End, Inbound, Message, Request, Text, ToolCall, Usage
 from picoclaw.providers.intents import Intents
 from picoclaw.providers.matcher import Matcher
+from picoclaw.workspace import prepare
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = tomllib.loads((ROOT / "templates" / "intents" / "en.toml").read_text("utf-8"))
@@ -379,6 +384,74 @@ def test_a_terse_or_roundabout_request(text, tool, arguments):
     match = MATCHER.match(text)
     assert (match.tool, match.missing) == (tool, "")
     assert match.arguments == arguments or (arguments.get("path") == "." and match.arguments == {})
+
+
+OF_DAYS = [
+    ("show me today's notes", "today"),
+    ("Today’s notes, please", "today"),
+    ("notes from yesterday", "yesterday"),
+    ("read me last week's notes", "last week"),
+    ("show me Tuesday's notes", "Tuesday"),
+    ("what's in yesterday's notes?", "yesterday"),
+    ("what is in my notes from last week?", "last week"),
+    ("show my notes from Friday", "Friday"),
+    ("any notes from yesterday?", "yesterday"),
+    ("what did I note yesterday?", "yesterday"),
+    ("what have I noted today?", "today"),
+    ("what did I write down last week", "last week"),
+    ("what did I write down in the last three days", "in the last three days"),
+    ("what did I write down about the boiler last week", "boiler last week"),
+    ("what did we note last Tuesday?", "last Tuesday"),
+    ("what was noted on 3 May", "3 May"),
+    ("what notes did I make yesterday", "yesterday"),
+    ("did I write anything down last week?", "last week"),
+    ("did I note anything yesterday?", "yesterday"),
+]
+
+
+@pytest.mark.parametrize(("text", "query"), OF_DAYS, ids=[case[0] for case in OF_DAYS])
+def test_notes_of_a_day_are_looked_for_by_the_day(text, query):
+    match = MATCHER.match(text)
+    assert (match.tool, match.arguments, match.missing) == ("memory_search", {"query": query}, "")
+
+
+NOTED = {"20261121": "the filter was changed", "20261122": "Rex is back", "20261118": "bled the boiler"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("show me today's notes", "Rex is back"),
+        ("what did I note yesterday", "the filter was changed"),
+        ("what did I write down last Wednesday?", "bled the boiler"),
+        ("show me yesterday's notes", "the filter was changed"),
+    ],
+)
+def test_the_notes_of_a_day_are_answered(tmp_path, monkeypatch, text, found):
+    prepare(tmp_path)
+    (tmp_path / "workspace/BOOTSTRAP.md").unlink()
+    (tmp_path / "workspace/memory/202611").mkdir(parents=True)
+    for day, said in NOTED.items():
+        (tmp_path / f"workspace/memory/202611/{day}.md").write_text(f"- 09:00 {said}\n")
+    monkeypatch.setattr(App, "now", lambda _: datetime(2026, 11, 22, 12, tzinfo=UTC))  # a Sunday
+    app = App(Config(tmp_path, memory=MemoryConfig(embeddings="off")), SimBoard())
+    try:
+        reply = app.answer(Inbound("terminal", text), print).reply
+    finally:
+        app.close()
+    assert [said for said in NOTED.values() if said in reply] == [found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("note that", "remember this", "note that please", "Please remember this!", "hey pico, write this down"),
+        *("write that down please", "make a note of that", "save that for later", "keep that in mind", "note"),
+        *("remember that for good", "never forget this", "add this to my notes", "can you make a note"),
+    ],
+)
+def test_what_says_nothing_is_not_noted(text):
+    assert say(text)[0].text.startswith("What shall I note?")
 
 
 NO_REQUEST = """

@@ -21,6 +21,15 @@ YESTERDAY = Page("memory/202603/20260301.md", "- 23:59 lights off\n")
         ),
         ([TODAY, YESTERDAY], 70, ["2026-03-02 08:10 misted the ferns", "2026-03-02 09:00 valve 2 drips"]),
         ([TODAY, YESTERDAY], 10, []),
+        (
+            [TODAY._replace(text=f"- 08:10 misted the ferns\n- 09:00 {'x' * 5000}"), YESTERDAY],
+            1000,
+            [
+                "2026-03-01 23:59 lights off",
+                "2026-03-02 08:10 misted the ferns",
+                f"2026-03-02 09:00 {'x' * 232}…",
+            ],
+        ),
         ([Page("memory/202603/20260301.md", "- a\n  b\n\tc\n* d")], 1000, ["2026-03-01 a b c", "2026-03-01 d"]),
         (
             [Page("memory/202603/20260301.md", "Weather was fine.\n\n## Boiler\n1.2 bar\n")],

@@ -1,5 +1,6 @@
 """The index with real files and real SQLite: it says what the files say, whatever happens to either of them."""
 
+import json
 import os
 import random
 import shutil
@@ -35,6 +36,11 @@ def workspace(tmp_path):
     (folder / "memory/MEMORY.md").write_text(BOILER)
     (folder / NOTE).write_text(FERNS)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def every_write_has_a_time_of_its_own(monkeypatch):
+    monkeypatch.setattr(memory_files, "_YOUNG_NS", 0)
 
 
 @pytest.fixture
@@ -297,6 +303,26 @@ def test_an_unchanged_sync_writes_nothing(index, workspace, path):
     assert list(before) == ["memory.db"]
 
 
+def test_two_writes_in_one_tick_are_both_seen(index, workspace, monkeypatch):
+    file, now = workspace / "memory/tick.md", time.time_ns()
+    real = memory_files.time.time_ns
+    monkeypatch.setattr(memory_files, "_YOUNG_NS", 2_000_000_000)
+    for word in ("lamp", "door"):
+        file.write_text(word)
+        os.utime(file, ns=(now, now))
+        assert index.sync().chunks
+        assert found(index, word) == [("memory/tick.md", 1)]
+    before = written()
+    assert index.sync()[1:] == (0, 0, 0, 0, ())
+    assert written() == before, "looked at again, but the same"
+    file.rename(workspace / "memory/tock.md")
+    assert index.sync().renamed == 1
+    monkeypatch.setattr(memory_files.time, "time_ns", lambda: real() + 3_000_000_000)
+    index.sync()
+    monkeypatch.setattr(memory_files.Files, "read", None)  # not looked at any more
+    assert index.sync()[1:] == (0, 0, 0, 0, ())
+
+
 def test_one_changed_file_is_the_only_one_read(index, workspace):
     many(workspace, 200)
     index.sync()
@@ -490,6 +516,43 @@ def test_a_vector_of_the_wrong_length_is_refused(index):
 
 
 # --- the owner's opinion ---
+
+
+EDITS = [
+    ("added", "# Pump\n\n- the fuse has 3 A\n- the valve sticks\n- the seal is new\n", {"fuse": 0.25}),
+    ("changed", "# Pump\n\n- the fuse has 5 A\n- the valve sticks\n", {"fuse": 0.25}),
+    ("headed", "# The pump\n\n- the fuse has 3 A\n- the valve sticks\n", {"fuse": 0.25}),
+    ("outgrown", "# Pump\n\n" + "- it ran today\n" * 80 + "- the fuse has 3 A\n- the valve sticks\n", {"fuse": 0.25}),
+    ("another", "Eggs, milk, bread.\n", {"bread": 0}),
+]
+
+
+@pytest.mark.parametrize(("text", "boosts"), [case[1:] for case in EDITS], ids=[case[0] for case in EDITS])
+def test_an_opinion_stays_with_what_is_left_of_its_chunk(index, workspace, path, text, boosts):
+    file = workspace / "memory/pump.md"
+    file.write_text("# Pump\n\n- the fuse has 3 A\n- the valve sticks\n")
+    index.sync()
+    index.feedback(index.match(["fuse"], 9)[0][0], 0.25)
+    file.write_text(text)
+    index.sync()
+
+    def opinions(word):
+        return {row.boost for row in index.rows([n for n, _ in index.match([word], 9)]) if row.path == "memory/pump.md"}
+
+    assert {word: opinions(word) for word in boosts} == {word: {boost} for word, boost in boosts.items()}
+    kept = json.loads(path.with_name("memory-feedback.json").read_text())
+    assert len(kept) == 1, "what has gone keeps none, if it was taken over"
+
+
+def test_an_opinion_of_what_stands_elsewhere_as_well_is_kept_for_both(index, workspace):
+    for name in ("one", "two"):
+        (workspace / f"memory/{name}.md").write_text("- the fuse has 3 A\n")
+    index.sync()
+    index.feedback(index.match(["fuse"], 9)[0][0], 0.25)
+    (workspace / "memory/two.md").write_text("- the fuse has 3 A\n- the valve sticks\n")
+    index.sync()
+    found = index.rows([n for n, _ in index.match(["fuse"], 9)])
+    assert {row.boost for row in found if row.path in {"memory/one.md", "memory/two.md"}} == {0.25}
 
 
 def test_feedback_outlives_the_index_and_stays_within_bounds(index, path):
@@ -736,7 +799,8 @@ def test_several_processes_at_once(index, tmp_path, workspace, path):
         child.stdin.flush()
     results = [child.communicate(timeout=60) for child in children]
     assert [error for _, error in results] == ["", "", ""]
-    assert index.sync()[:2] == (1502, 0)
+    done = index.sync()
+    assert (done.files, done.chunks) == (1502, 0)
     assert answers(index) == fresh_answers(tmp_path, workspace)
     assert index.check() == []
 

@@ -63,7 +63,7 @@ def test_a_note_is_found_read_mended_and_forgotten(desk):
     (line,) = desk.call("memory_search", query="which fuse has the pump?").split("\n")
     assert re.fullmatch(rf"\[id:1\] {TODAY}:1-3 \(2026-07-01\) [01]\.\d\d - 12:00 the pump's fuse is 3 A", line)
     assert desk.call("memory_get", path=TODAY, line=3) == "3\t- 12:00 the pump's fuse is 3 A"
-    assert desk.call("memory_update", old="[id:1]", new="the pump's fuse is 5 A") == (
+    assert desk.call("memory_update", old=f"{TODAY}:3", new="the pump's fuse is 5 A") == (
         f'changed {TODAY} line 3: "the pump\'s fuse is 3 A" is now "the pump\'s fuse is 5 A"'
     )
     assert desk.call("memory_forget", text="the fuse of the pump") == (
@@ -144,7 +144,11 @@ def test_an_id_is_taken_as_small_models_write_it(desk, name):
     assert desk.call("memory_reinforce", id=name) == "[id:1] is now at +0.25, of -1 to +1"
     assert desk.call("memory_demote", id=name) == "[id:1] is now at +0, of -1 to +1"
     assert desk.call("memory_get", path=name).endswith("3\t- 12:00 the fuse is 3 A")
-    assert desk.call("memory_forget", text=name).startswith("forgotten")
+    said = f"error: an id, as {name.strip()!r}, may mean another note by now; name its words, or path:line"
+    before = desk.read()
+    assert desk.call("memory_forget", text=name) == said
+    assert desk.call("memory_update", old=name, new="the fuse is 5 A") == said
+    assert desk.read() == before
 
 
 def test_a_whole_line_of_a_result_names_its_note(desk):
@@ -276,3 +280,39 @@ def test_what_is_forgotten_is_kept_nowhere(desk):
     left = [path.name for path in home.rglob("*") if path.is_file() and b"zwetschg" in path.read_bytes().lower()]
     assert left == []
     assert "bed 7" in desk.call("memory_search", query="bed 7")
+
+
+def test_what_is_marked_stays_so_when_it_is_found_and_noted_again(desk):
+    desk.turn(origin="cron")
+    desk.call("memory_store", text="the valve opens at 9")
+    for number, tool in enumerate([("memory_search", {"query": "valve"}), ("memory_get", {"path": TODAY})]):
+        desk.turn()
+        desk.call(tool[0], **tool[1])
+        desk.call("memory_store", text=f"the valve opens at 9 sharp {number}", lasting=True)
+    assert desk.read(LASTING).count("(not from the owner: after ") == 2
+
+
+def test_files_are_no_way_around_the_mark(desk):
+    (desk.workspace / "manual.txt").write_text("the valve opens at 9\n")
+    desk.turn()
+    desk.call("read_file", path="manual.txt")
+    for path in (LASTING, TODAY, "MEMORY.md", "memory/x/y.md"):
+        assert "memory_store notes this" in desk.call("append_file", path=path, content="- the owner wants it\n")
+        assert "memory_store notes this" in desk.call("write_file", path=path, content="- a\n", overwrite=True)
+    desk.call("write_file", path="memory.txt", content="fine\n")
+    desk.turn()
+    desk.call("append_file", path="memory/x/y.md", content="- the owner said it\n")
+
+
+def test_comments_are_not_found_and_lines_are_counted_as_they_stand(desk):
+    (desk.workspace / "memory" / "hid.md").write_text("- a\n<!--\nthe safe opens with 4711\n-->\n- the zebra\n")
+    assert "no note" in desk.call("memory_search", query="safe")
+    assert "4711" not in desk.call("memory_search", query="zebra")
+    assert "5\t- the zebra" in desk.call("memory_get", path="memory/hid.md:5")
+
+
+def test_a_day_finds_a_note_without_a_heading(desk):
+    path = desk.workspace / "memory/202606/20260630.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("- 08:00 fed the fish\n")
+    assert "fed the fish" in desk.call("memory_search", query="what happened yesterday")

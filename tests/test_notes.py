@@ -88,8 +88,8 @@ def test_lasting_facts_go_where_the_owner_keeps_them(workspace, there, chosen):
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        (TODAY, "- 09:00 The fuse is 3 A."),
-        (YESTERDAY, "* the  FUSE is 3 A!"),
+        (TODAY, "- 11:30 The fuse is 3 A."),
+        (TODAY, "* the  FUSE is 3 A!"),
         (LASTING, "The fuse is 3 A"),
         ("MEMORY.md", "1. the fuse is '3 A'"),
     ],
@@ -116,6 +116,19 @@ def test_what_is_known_is_not_noted_again(workspace, path, line):
 def test_what_differs_is_noted(workspace, there):
     put(workspace, TODAY, f"- 09:00 {there}\n" if there[0] == "t" else f"{there}\n")
     assert not notes.add(workspace, "the fuse is 3 A", NOON).known
+
+
+def test_what_happens_again_is_noted_again(workspace):
+    for hours in (0, 12, 24):
+        assert not notes.add(workspace, "gave Rex his pill", NOON - timedelta(hours=4) + timedelta(hours=hours)).known
+    assert notes.add(workspace, "gave Rex his pill", NOON + timedelta(hours=20, minutes=30)).known
+
+
+def test_a_file_that_begins_with_a_byte_order_mark_is_changed(workspace):
+    put(workspace, "memory/bom.md", "\ufeff- the fuse is 3 A\n- b\n".encode())
+    changes.replace(workspace, "the fuse is 3 A", "the fuse is 5 A", NOON.date())
+    changes.forget(workspace, "the fuse is 5 A")
+    assert read(workspace, "memory/bom.md") == "- b\n"
 
 
 def test_older_days_and_notes_do_not_keep_a_fact_from_being_noted(workspace):
@@ -608,3 +621,17 @@ def test_the_locale_does_not_matter(workspace):
     )
     assert (done.stdout, done.stderr) == ("'12:00 gr\\xfcn'\n", "")
     assert "grün" in (workspace / TODAY).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("new", ["``` x", "---", "# Pump", "~~~", "***", "=="])
+@pytest.mark.parametrize("before", ["- the fuse is 3 A\n- the valve sticks\n", "The fuse is 3 A\n\nThe valve sticks\n"])
+def test_a_changed_entry_is_an_entry_whatever_it_says(workspace, before, new):
+    file = workspace / "memory/pump.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(before)
+    changes.replace(workspace, "memory/pump.md:1", new, NOON.date())
+    found = entries(file.read_text())
+    assert [entry.code for entry in found] == [False, False]
+    assert found[0].body.lstrip("\\") == new
+    changes.forget(workspace, "memory/pump.md:1")
+    assert [entry.body for entry in entries(file.read_text())] == [entries(before)[1].body]

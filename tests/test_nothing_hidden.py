@@ -145,7 +145,11 @@ SITUATIONS = {
         [Inbound("terminal", SAID)] * 2,
         {},
     ),
-    "an invented measurement": ([reply("It is 31.5 °C."), reply("Well.")], [Inbound("terminal", SAID)], {}),
+    "an invented measurement": (
+        [reply("Here it is 31.5 °C right now."), reply("Well.")],
+        [Inbound("terminal", SAID)],
+        {},
+    ),
     "a runaway": ([reply("Well, " * 400), reply("Well.")], [Inbound("terminal", SAID)] * 2, {}),
     "the limit, and nothing to say": (
         [reply("", READ), reply(""), reply("24.")],
@@ -159,7 +163,20 @@ SITUATIONS = {
     "mode none": ([reply("Well.")], [Inbound("terminal", SAID)], {"mode": "none"}),
 }
 REFUSED = "I can't do that without a model"
-ANSWERS = {"Well.", "Well,", "It is 31.5 °C.", "24 °C.", "One.", "Two.", "Done.", "Here.", "Yes.", "24.", "", "…"}
+ANSWERS = {
+    "Well.",
+    "Well,",
+    "Here it is 31.5 °C right now.",
+    "24 °C.",
+    "One.",
+    "Two.",
+    "Done.",
+    "Here.",
+    "Yes.",
+    "24.",
+    "",
+    "…",
+}
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -38,8 +39,8 @@ from validity import check_body, check_conversation
 from picoclaw.agent import Agent
 from picoclaw.config import LimitsConfig, ModelConfig
 from picoclaw.conversation import Conversation
-from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, Refused, Unavailable
-from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Text, ToolCall, Usage
+from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, Refused, TurnStopped, Unavailable
+from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Stop, Text, ToolCall, Usage
 from picoclaw.providers import wire
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.openai import OpenAI
@@ -741,9 +742,57 @@ def test_a_turn_ends_well_whatever_the_server_does(answer: Answer) -> None:
 def test_calls_written_into_the_last_word_are_not_shown() -> None:
     """A small model goes on calling when it may not any more; the person gets the newest result instead."""
     written = json.dumps({"name": "measure", "arguments": {}})
-    with Bench([reply(written)] * 4) as bench:
+    with Bench([reply(written)] * 5) as bench:
         turn = agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER)
         assert turn.stopped == "repeated"
         assert turn.reply.startswith("[unfinished: the same calls")
         assert turn.reply.endswith("newest temperature 21.4]")
         check_conversation(turn.messages)
+
+
+# --- nobody waits any more ---
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [silence()],
+        [silence(chunk(content="It is"))],
+        [reply("21 °C."), silence()],  # over the connection of the first
+        [refusal(503, "busy", retry_after="15")],
+    ],
+    ids=["silent", "silent in the middle", "silent on a kept connection", "busy"],
+)
+def test_the_word_to_stop_ends_a_wait_at_once(script: list[Answer]) -> None:
+    stop, seen = Stop(), len(script)
+    with ModelServer(script) as server, closing(OpenAI(model_at(server.url, patience=30.0))) as model:
+        provider = Chain(model, lambda: model, 3)
+
+        def say() -> None:
+            while len(server.requests) < seen:
+                time.sleep(0.01)
+            time.sleep(0.1)
+            stop.say()
+
+        speaker = threading.Thread(target=say)
+        speaker.start()
+        begun = time.monotonic()
+        requests = (request_of(seconds=30.0)._replace(stop=stop) for _ in script)
+        with pytest.raises(TurnStopped):
+            list(itertools.chain.from_iterable(map(provider.events, requests)))
+        assert time.monotonic() - begun < 3
+        speaker.join()
+        assert server.connections == 1
+        stop.unsay()
+        with pytest.raises(Unavailable, match="no further answer"):  # and the next is asked again
+            list(model.events(request_of()._replace(stop=stop)))
+
+
+def test_what_was_stopped_before_is_not_sent() -> None:
+    stop = Stop()
+    stop.say()
+    with ModelServer([reply("21 °C.")]) as server, closing(OpenAI(model_at(server.url))) as provider:
+        with pytest.raises(TurnStopped):
+            list(provider.events(request_of()._replace(stop=stop)))
+        assert server.requests == []
+        assert text_of(list(provider.events(request_of()))) == "21 °C."

@@ -24,10 +24,13 @@ from test_memory_search import UNSAFE
 
 from picoclaw.errors import ProviderError, StoreError, Unavailable
 from picoclaw.memory import recollection
+from picoclaw.memory.embedding import patient
 from picoclaw.memory.embedding.embed import Remote
 from picoclaw.memory.embedding.static import StaticTable
+from picoclaw.memory.index import files as memory_files
 from picoclaw.memory.index import tables
 from picoclaw.memory.recollection import Document, Recollection
+from picoclaw.memory.search import near
 from picoclaw.memory.search.search import terms
 from picoclaw.resources import shipped
 
@@ -57,6 +60,11 @@ class Words:
             for word in terms(text):
                 row[zlib.crc32(word.encode("utf-8", "replace")) % self.dims] += 1
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+@pytest.fixture(autouse=True)
+def every_write_has_a_time_of_its_own(monkeypatch):
+    monkeypatch.setattr(memory_files, "_YOUNG_NS", 0)
 
 
 @pytest.fixture
@@ -169,6 +177,7 @@ def test_a_refresh_says_what_it_did(place):
 
 def test_a_search_embeds_a_part_and_the_rest_another_time(place, monkeypatch):
     monkeypatch.setattr(recollection, "_SEARCH_S", 0.0)
+    near._probed.clear()
     for number in range(50):
         write(place, f"memory/{number}.md", f"bolt {number}\n")
     with closing(opened(place, Words())) as memory:
@@ -176,13 +185,13 @@ def test_a_search_embeds_a_part_and_the_rest_another_time(place, monkeypatch):
         for _ in range(5):
             assert best(memory, "pump fuse") == [FUSE]
             had.append(memory.stats()["vectors"])
-        assert had[0] == 8
+        assert had[0] == 16
         assert had == sorted(had)
         assert had[-1] == 51
 
 
 def test_a_slow_embedder_is_asked_for_less(place, monkeypatch):
-    monkeypatch.setattr(recollection, "_SLOW_S", -1.0)
+    monkeypatch.setattr(patient, "_SLOW_S", -1.0)
     for number in range(20):
         write(place, f"memory/{number}.md", f"bolt {number}\n")
     with closing(opened(place, Words())) as memory:
@@ -262,6 +271,54 @@ def test_a_server_that_is_away_leaves_the_words_until_it_is_back(place, monkeypa
         assert memory.refresh().embedded == 0
         monkeypatch.setattr(memory._embedder, "_until", 0.0)
         assert memory.refresh()[6:] == (1, 0, "")
+
+
+def resting(seconds, then=None):
+    def answer(exchange):
+        exchange.rest(seconds)
+        if then:
+            then(exchange)
+
+    return answer
+
+
+def test_a_server_that_hangs_is_not_waited_for(place, monkeypatch):
+    monkeypatch.setattr(recollection, "_WAIT_S", 0.3)
+    with served(place, [resting(20)]) as (memory, server):
+        began = time.monotonic()
+        for _ in range(3):
+            assert best(memory, "pump fuse") == [FUSE]
+        assert time.monotonic() - began < 3
+        assert len(server.requests) == 1, "it is left alone for a minute"
+        assert "took longer than" in memory.problem
+
+
+def test_a_server_that_hangs_later_is_not_waited_for_either(place, monkeypatch):
+    near._probed.clear()
+    hanging = []
+    with served(place, lambda body: resting(20) if hanging else sends(3)(body)) as (memory, server):
+        monkeypatch.setattr(recollection, "_WAIT_S", 0.3)
+        assert best(memory, "pump fuse") == [FUSE]
+        assert memory.stats()["vectors"] == 1
+        hanging.append(True)
+        write(place, "memory/new.md", "the attic window is broken\n")
+        before, began = len(server.requests), time.monotonic()
+        assert best(memory, "attic window") == ["the attic window is broken"]
+        assert time.monotonic() - began < 2
+        assert len(server.requests) == before + 1, "what is new is not embedded and the question not asked as well"
+
+
+def test_a_slow_server_is_asked_about_the_question_only(place, monkeypatch):
+    near._probed.clear()
+    monkeypatch.setattr(recollection, "_QUICK_S", 0.05)
+    with served(place, lambda body: resting(0.1, sends(3)(body))) as (memory, server):
+        for _ in range(2):
+            assert best(memory, "pump fuse") == [FUSE]
+        assert memory.stats()["vectors"] == 0
+        assert len(server.requests) == 1, "without vectors there is nothing to compare the question with"
+        assert memory.refresh().left == 0, "when nobody waits, it is asked all the same"
+        assert best(memory, "pump fuse") == [FUSE]
+        assert memory.problem == ""
 
 
 def test_a_table_that_cannot_be_used_leaves_the_words(place):
@@ -435,6 +492,46 @@ def test_many_notes_are_not_indexed_in_memory(place, monkeypatch):
             assert found(memory, "attic window") == []
             assert "locked" in memory.stats()["problem"]
         assert best(memory, "attic window") == ["the attic window is broken"]
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_many_notes_are_found_on_a_disk_that_may_not_be_written(place, monkeypatch, log):
+    with closing(opened(place, Words())) as memory:
+        memory.refresh()
+        monkeypatch.setattr(recollection, "_SMALL", 10)
+        memory.close()
+        if not log:
+            for end in ("-wal", "-shm"):
+                (place / f"home/memory.db{end}").unlink(missing_ok=True)
+        for file in (place / "home").iterdir():
+            file.chmod(0o400)
+        (place / "home").chmod(0o500)
+        write(place, "memory/new.md", "the attic window is broken\n")
+        before = {file.name: file.read_bytes() for file in (place / "home").iterdir()}
+        with ordinary_user():
+            for _ in range(2):
+                assert best(memory, "pump fuse") == [FUSE]
+                assert found(memory, "attic window") == []
+            assert memory.problem.startswith(f"{place / 'home/memory.db'}: ")
+            number = memory.search("pump fuse", NOW)[0].id
+            assert memory.row(number).path == NOTE
+            with pytest.raises(StoreError):
+                memory.boost(number, 0.25)
+            memory.close()
+        (place / "home").chmod(0o700)
+        assert {file.name: file.read_bytes() for file in (place / "home").iterdir()} == before
+        for file in (place / "home").iterdir():
+            file.chmod(0o600)
+        assert best(memory, "attic window") == ["the attic window is broken"]
+        assert memory.problem == ""
+
+
+def test_many_notes_without_an_index_on_a_disk_that_may_not_be_written(place, monkeypatch):
+    monkeypatch.setattr(recollection, "_SMALL", 10)
+    (place / "home").mkdir()
+    (place / "home").chmod(0o500)
+    with ordinary_user(), closing(opened(place)) as memory, pytest.raises(StoreError, match=r"memory\.db"):
+        memory.search("pump fuse", NOW)
 
 
 def test_no_place_for_an_index_at_all(place):

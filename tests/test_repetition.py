@@ -24,6 +24,8 @@ LIVELY = {
     "a list twice": "".join(f"- the file number {number}\n" for number in range(40)) * 2,
     "a rule": "-" * 200 + "\n" + "=" * 200,
     "an answer": "It is 21.4 °C. " * 20,
+    "an array": f"Here:\n```c\nchar page[256] = {{\n{('    ' + '0x00, ' * 16 + chr(10)) * 16}}};\n```\nAll zero.",
+    "an empty table": "| when | what |\n|---|---|\n" + "|                  |                  |\n" * 60,
 }
 
 
@@ -47,8 +49,27 @@ def test_a_phrase_without_end_is_cut_at_the_same_place(name, size):
 
 
 @pytest.mark.parametrize("name", LIVELY)
-def test_what_only_looks_alike_is_told_whole(name):
-    assert Repetition().feed(LIVELY[name]) is None
+@pytest.mark.parametrize("size", [1, 50, 10_000])
+def test_what_only_looks_alike_is_told_whole(name, size):
+    repetition, text = Repetition(), LIVELY[name]
+    assert {repetition.feed(text[i : i + size]) for i in range(0, len(text), size)} == {None}
+
+
+@pytest.mark.parametrize(
+    ("asked", "begin", "phrase", "longest"),
+    [
+        ("Write 'I shall label my wires.' 100 times", "", "I shall label my wires.\n", 5700),
+        ("Write a poem", "", "I shall label my wires.\n", 1800),
+        ("", "```c\n", "    0x00, 0x00, 0x00,\n", 5700),
+        ("", "```\nls\n```\n", "Then list them again.\n", 1800),
+        ("", "", "| | |\n", 5700),
+    ],
+)
+def test_even_what_is_wanted_ends_some_time(asked, begin, phrase, longest):
+    told = Repetition(asked).feed(begin + phrase * 2000)
+    assert told is not None
+    assert longest - 1700 < told < longest
+    assert (Repetition(asked).feed(begin + phrase * 100) is None) == (longest > 2000)
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 50, 500])
@@ -74,7 +95,18 @@ def named(letters):
 
 @pytest.mark.parametrize(
     ("made", "times"),
-    [("a", 1), ("aa", 2), ("aaa", 3), ("aba", 1), ("abab", 4), ("xabab", 4), ("abba", 1), ("abcabc", 1), ("LlLl", 1)],
+    [
+        ("a", 1),
+        ("aa", 2),
+        ("aaa", 3),
+        ("aba", 1),
+        ("abab", 1),
+        ("ababa", 5),
+        ("xababa", 5),
+        ("abba", 1),
+        ("abcabc", 1),
+        ("LlLlL", 1),
+    ],
 )
 def test_how_often_a_call_was_made(made, times):
     assert in_a_row(named(made), lambda call: call.name not in {"L", "l"}) == times

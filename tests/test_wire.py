@@ -1,6 +1,7 @@
 """The format of model servers, both ways: what is sent is strict, what is taken is whatever they send."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from validity import check_body
 from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, Unavailable
 from picoclaw.messages import End, Event, Message, Request, Text, ToolCall, Usage
 from picoclaw.providers import wire
-from picoclaw.providers.inline import InlineCalls, arguments_from
+from picoclaw.providers.inline import InlineCalls, arguments_from, asked
 
 KNOWN = frozenset(str(t["name"]) for t in TOOLS)
 READ = ToolCall("x", "sensor_read", {"quantity": "temperature"})
@@ -529,6 +530,60 @@ def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
     assert answered(text) == [Text(text), End("stop", Usage(7, 3))]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```json\n{"name": "exec", "arguments": {"command": "touch X"}}\n```\nI did not run it.',
+        'So:\n```json\n{"name": "exec", "arguments": {}}\n```\nor\n```json\n{"name": "exec"}\n```\n',
+        '```json\n{"exec": {"command": "ls"}}\n```\nPut it into bridge.json.',
+        'This is bridge.json:\n```json\n{"exec": {"command": "ls"}}\n```\n',
+        '```xml\n<tool_call>{"name": "exec"}</tool_call>\n```\nThat is how it looks.',
+        '```\n<exec command="ls"/>\n```\nThat is how it looks.',
+        '```\n<tool name="exec" arguments="{}"/>\n```\nThat is how it looks.',
+        '<example>\n{"name": "exec"}\n</example>\nis an example.',
+        "<exec>\nis an element.",
+        'Write <exec command="ls"/> into it.',
+        'Write\nor <exec command="ls"/> into it.',
+        '<b id="exec">exec</b>',
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_call_that_is_only_talked_about_is_not_made(text: str, size: int) -> None:
+    inline = InlineCalls(KNOWN)
+    shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
+    rest, found = inline.end(cut=False)
+    assert (shown + rest, found) == (text, [])
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+def test_attributes_are_arguments(size: int) -> None:
+    text = """Look:\n<tools>
+  <sensor_read sensor="porch" quantity='the "air"' />
+  <exec command="echo &lt;a&gt; && ls"/><sensor_list/>\n</tools>"""
+    inline = InlineCalls(frozenset({"sensor_read", "exec", "sensor_list"}))
+    shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
+    assert (shown, inline.end(cut=False)) == (
+        "Look:\n",
+        (
+            "",
+            [
+                ("sensor_read", {"sensor": "porch", "quantity": 'the "air"'}),
+                ("exec", {"command": "echo <a> && ls"}),
+                ("sensor_list", {}),
+            ],
+        ),
+    )
+
+
+@pytest.mark.parametrize("piece", ['<exec a="', '<exec a="b" ', ' a="b"', "<a\n", '<exec a="b"\n'])
+def test_an_element_without_end_costs_no_time(piece: str) -> None:
+    inline = InlineCalls(KNOWN)
+    began = time.process_time()
+    inline.feed(piece + piece * 2000)
+    inline.end(cut=False)
+    assert time.process_time() - began < 2
+
+
 @pytest.mark.parametrize("name", ["fenced", "fence cut short", "tagged", "bare", "array"])
 def test_a_call_in_text_that_was_cut_is_not_run(name: str) -> None:
     text = ANSWERS[name][0]
@@ -666,6 +721,10 @@ def test_nearly_json_is_read(text: str, arguments: dict[str, Any]) -> None:
         '<tool name="sensor_read" arguments="{&quot;sensor&quot;: &quot;&quot;}" />',
         '<tool name="sensor_read" parameters=\'{"sensor": ""}\'>21.4 °C</tool>',
         '```json\n{"sensor_read": {"sensor": ""}}\n```',
+        '<tools>\n  <sensor_read sensor="" />\n</tools>',
+        '<sensor_read sensor=""/>',
+        "<sensor_read\n  sensor=''\n>\n</sensor_read>\nIt is 21 °C.",
+        '```xml\n<sensor_read sensor=""/>\n```',
         '{"name": "sensor_read", "arguments": {"sensor": ""}}\n<tool_response>\n21 °C\n</tool_response>\nIt is 21 °C.',
         '<tool_call>\n{"name": "sensor_read", "arguments": {"sensor": ""}}\n</tool_call>\nIt is 21 °C.',
     ],
@@ -682,6 +741,7 @@ def test_calls_as_small_models_write_them(text: str, size: int) -> None:
     ("text", "shown", "found"),
     [
         ("<tool_response>\n21 °C\n</tool_response>\nIt is 21 °C.", "", []),
+        ("<tool_response> is what Qwen calls it.\nAnd more.", "<tool_response> is what Qwen calls it.\nAnd more.", []),
         ("I look.\n<tool_result>21 °C</tool_result>", "I look.\n", []),
         ("<response>Ada</response>", "Ada", []),
         ('<tool name="fly" arguments="{}"/>', '<tool name="fly" arguments="{}"/>', []),
@@ -706,6 +766,28 @@ def test_results_that_a_model_makes_up_are_not_shown(text: str, size: int, shown
     told = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
     rest, calls = inline.end(cut=False)
     assert (told + rest, calls) == (shown, found)
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "shown"),
+    [
+        ("<moment>Sunday; an XML file</moment>\nWho are you?", "<response>Ada</response>", "Ada"),
+        ("who are you?", "<response>Ada</response>", "Ada"),
+        ("Answer in XML.", "<response>ok</response>", "<response>ok</response>"),
+        ("Put it into <response>.", "<response>ok</response>", "<response>ok</response>"),
+        ("how is it?", "<output><state>ok</state></output>", "<output><state>ok</state></output>"),
+    ],
+)
+def test_a_tag_around_an_answer_is_dropped_unless_it_is_wanted(said: str, text: str, shown: str) -> None:
+    request = request_of(Message("user", said), Message("assistant", "", (READ,)), Message("tool", "21", call_id="x"))
+    assembler = wire.Assembler(KNOWN, asked(request))
+    assert text_of([*assembler.feed(chunk(content=text)), *assembler.end()]) == shown
+
+
+def test_what_was_asked_for_a_hundred_times_is_said_so_often() -> None:
+    text = "I shall label my wires.\n" * 100
+    assembler = wire.Assembler(KNOWN, "Write 'I shall label my wires.' 100 times")
+    assert text_of([*assembler.feed(chunk(content=text)), *assembler.end()]) == text
 
 
 def test_a_last_word_shows_the_tools_and_asks_for_no_call() -> None:

@@ -23,16 +23,17 @@ _NO_MODEL = "no model is configured (base_url under [model] in config.toml)"
 
 
 def dream(_: Stores, given: argparse.Namespace) -> int:
-    """Do now what is done at night, and write it down."""
+    """Do now what is done at night, and write it down; returns 1 when the model did not answer."""
     with opened(given, make=False) as app:
         now = app.now()
-        said = app.chores().dreamt(now)
-        if said:
-            versions.record(app.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
+        chores = app.chores()
+        said, answered = chores.dreamt(now)
         _say(said or ["nothing has changed since the last dream"])
+        problems = chores.recorded(said, now)
+        _say(problems)
         if not app.config.model.base_url:
             _say([f"MEMORY.md and the tasks stay as they are: {_NO_MODEL}"])
-    return 0
+    return 0 if answered and not problems else 1
 
 
 def review(stores: Stores, given: argparse.Namespace) -> int:

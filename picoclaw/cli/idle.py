@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from picoclaw.app import App
 from picoclaw.chores import Chores
 from picoclaw.errors import StoreError, TurnStopped
+from picoclaw.messages import Stop
 from picoclaw.schedule import seconds_until
 
 _LONGEST_SLEEP_S = 3600.0  # a clock that was set meanwhile is noticed after this at the latest
@@ -20,7 +21,7 @@ class IdleThread:
         """Share the board and the settings of `app`, and nothing that it has opened; `tell` shows a line."""
         self._app = App(app.config, app.board)
         self._tell = tell
-        self._busy = threading.Event()
+        self._stop = Stop()
         self._ending = threading.Event()
         self._wake = threading.Event()
         self._complained = ""
@@ -33,22 +34,23 @@ class IdleThread:
     def stop(self) -> None:
         """End, and wait a moment for a chore to be put down."""
         self._ending.set()
-        self._busy.set()
+        self._stop.say()
         self._wake.set()
         self._thread.join(2)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Keep the model free while a person waits for an answer."""
-        self._busy.set()
+        self._stop.say()
         try:
             yield
         finally:
-            self._busy.clear()
+            if not self._ending.is_set():
+                self._stop.unsay()
             self._wake.set()
 
     def _run(self) -> None:
-        chores = self._app.chores(self._busy.is_set)
+        chores = self._app.chores(self._stop)
         try:
             while not self._ending.is_set():
                 self._wake.clear()
@@ -58,7 +60,7 @@ class IdleThread:
 
     def _step(self, chores: Chores) -> float | None:
         """Do what is due; returns how long to sleep in seconds, None for until the turn ends."""
-        if self._busy.is_set():
+        if self._stop:
             return None
         try:
             now = self._app.now()

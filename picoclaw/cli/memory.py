@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -47,17 +48,16 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def _whole(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 100:
+    if text not in map(str, range(1, 101)):
         raise argparse.ArgumentTypeError(f"{text} is not between 1 and 100")
-    return number
+    return int(text)
 
 
 def _share(text: str) -> float:
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
-    return number
+    with suppress(ValueError):
+        if 0 <= (number := float(text)) <= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -86,7 +86,13 @@ def _nothing(home: Path, given: argparse.Namespace) -> int:
 
 def _search(stores: Stores, given: argparse.Namespace) -> int:
     query = " ".join(given.query)
-    hits = stores.memory.search(query, owners_now(stores.config), given.most, given.least)
+    if not query.strip():
+        raise StoreError("the question is empty; say what to look for")
+    try:
+        hits = stores.memory.search(query, owners_now(stores.config), given.most, given.least, _bar)
+    finally:
+        _wipe()
+    _note(filter(None, [stores.memory.problem]))
     if given.json:
         print(json.dumps([hit._asdict() for hit in hits], ensure_ascii=False))
         return 0
@@ -99,7 +105,8 @@ def _search(stores: Stores, given: argparse.Namespace) -> int:
 
 def _head(hit: Hit) -> str:
     place = f"{hit.path}:{hit.start}-{hit.end}"
-    return "  ".join(filter(None, [f"[id:{hit.id}]", f"{hit.score:.2f}", place, hit.day, hit.heading]))
+    about = [hit.day, hit.heading if hit.heading != hit.day else ""]
+    return "  ".join(filter(None, [f"[id:{hit.id}]", f"{hit.score:.2f}", place, *about]))
 
 
 def _get(stores: Stores, given: argparse.Namespace) -> int:
@@ -134,7 +141,8 @@ def _lines(workspace: Path, path: str) -> list[str]:
         raise StoreError(printable(f"{path!r} is no note{nearest(path, known) if known else ': there is none yet'}"))
     if content.problem:
         _note([f"{path}: {content.problem}"])
-    return content.text.splitlines()
+    lines = content.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
 
 
 def _notes(stores: Stores, _: argparse.Namespace) -> int:
@@ -240,7 +248,7 @@ _PURPOSES = {
     "get": "print a note, some of its lines, or what a search found",
     "notes": f"list the files: {ROOT_FILE} and {FOLDER}/**/*.md in the workspace",
     "index": "bring the index up to the notes, and give vectors to what is new",
-    "stats": "how much there is, and what was wrong the last time",
+    "stats": "how much there is, and which notes cannot be read",
     "check": "compare the index with the notes and mend it; exit code 1 when something stays wrong",
     "dream": "put MEMORY.md and the open tasks in order now, as is done at night",
     "review": "compare the open tasks with the notes now, as is done every hour",

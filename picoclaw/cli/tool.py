@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from datetime import datetime
 
 from picoclaw.app import SIMULATED, clean
 from picoclaw.cli.common import board_option, opened, printable
@@ -34,7 +33,7 @@ def run(given: argparse.Namespace) -> int:
         # sandbox, a command that a model runs can make itself a terminal, as it can open the bus by itself.
         app.ask = (lambda _: True) if sys.stdin.isatty() else None
         app.rehearses = app.board.simulated
-        caller = Caller(DEFAULT_SESSION, "owner", datetime.now().astimezone(), lambda text: print(printable(text)))
+        caller = Caller(DEFAULT_SESSION, "owner", app.now(), lambda text: print(printable(text)))
         try:
             good, result = app.toolset.run(ToolCall("1", given.name, arguments), caller)
         finally:

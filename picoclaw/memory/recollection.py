@@ -1,33 +1,31 @@
 """The one door to the index: what is remembered is brought up to date, given vectors, and found."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from picoclaw.errors import ProviderError, StoreError, Unavailable
+from picoclaw.errors import ProviderError, StoreError
 from picoclaw.memory.dream import versions
 from picoclaw.memory.embedding.embed import Embedder, quantised
+from picoclaw.memory.embedding.patient import Patient
 from picoclaw.memory.index.files import Document, Files
 from picoclaw.memory.index.index import Index, Row
 from picoclaw.memory.index.sync import Progress
 from picoclaw.memory.search.fusion import LEAST
+from picoclaw.memory.search.near import probe_vectors
 from picoclaw.memory.search.search import Hit, search
-
-if TYPE_CHECKING:
-    from picoclaw.memory.embedding.embed import Vectors
 
 __all__ = ["Document", "Recollection", "Refreshed"]
 
-_SEARCH_S = 0.3
-"""How long a search embeds what is new before it looks."""
+_SEARCH_S, _QUICK_S = 0.3, 1.0
+"""How long a search embeds what is new before it looks, if the last request was so quick."""
 
-_REST_S = 60.0
-"""How long an embedder that has failed is not asked again."""
+_WAIT_S = 3.0
+"""How long a search waits for an embedder, all in all; then the words alone find something."""
 
-_MOST_AT_ONCE, _SLOW_S = 64, 0.5
 _SMALL = 8_000_000
 """Bytes of notes that may be indexed in memory when the disk takes no index."""
 
@@ -50,41 +48,6 @@ class Refreshed(NamedTuple):
     problem: str
 
 
-class _Patient:
-    """An embedder that is left alone for a while after it has failed, and asked for less when it is slow."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._until = 0.0
-        self.problem = ""
-        self.at_once = 8
-
-    @property
-    def name(self) -> str:
-        return self._embedder.name
-
-    @property
-    def dims(self) -> int:
-        return self._embedder.dims
-
-    def embed(self, texts: Sequence[str]) -> "Vectors":
-        began = time.monotonic()
-        if began < self._until:
-            raise Unavailable(self.problem)
-        try:
-            rows = self._embedder.embed(texts)
-        except ProviderError as error:
-            self.problem, self._until = str(error), time.monotonic() + _REST_S
-            self.at_once = max(1, self.at_once // 2)
-            raise
-        if time.monotonic() - began > _SLOW_S:
-            self.at_once = max(1, min(self.at_once, len(texts)) // 2)
-        elif len(texts) >= self.at_once:
-            self.at_once = min(_MOST_AT_ONCE, self.at_once * 2)
-        self.problem = ""
-        return rows
-
-
 class Recollection:
     """What is remembered in one workspace. Whatever is wrong with vectors leaves the words, and is kept for `stats`."""
 
@@ -99,28 +62,46 @@ class Recollection:
         self._path = home / "memory.db"
         self._workspace = workspace
         self._choose = embedder
-        self._embedder: _Patient | None = None
+        self._embedder: Patient | None = None
         self._index = self._used = Index(self._path, workspace, others)
         self._spare: Index | None = None
         self._complete: tuple[object, ...] = ()
         self._unwritten = self._unchosen = ""
 
-    def search(self, query: str, now: datetime, most: int = 6, least: float = LEAST) -> list[Hit]:
-        """Find what is remembered about a question, the best first. Raises StoreError."""
-        self._used = self._synced()
+    def search(
+        self,
+        query: str,
+        now: datetime,
+        most: int = 6,
+        least: float = LEAST,
+        progress: Progress = _no_progress,
+    ) -> list[Hit]:
+        """Find what is remembered about a question, the best first; `progress` as for Index.sync. Raises StoreError."""
+        self._used = self._synced(progress)
         try:
             return self._found(query, now, most, least)
         except StoreError as error:
             self._unwritten = str(error)
             if self._used is self._spare:
                 raise
-            self._used = self._other()
+            self._used = self._other(progress)
             return self._found(query, now, most, least)
 
     def _found(self, query: str, now: datetime, most: int, least: float) -> list[Hit]:
-        with suppress(ProviderError):
+        embedder = self._chosen()
+        with embedder.within(_WAIT_S) if embedder else nullcontext():
+            with suppress(ProviderError):
+                self._catch_up(embedder)
+            return search(self._used, query, embedder, now, most, least)
+
+    def _catch_up(self, embedder: Patient | None) -> None:
+        """Embed some of what is new, if that is quick; what every search needs once shows whether it is."""
+        if embedder is None or self._used.frozen or self._is_complete(self._used, embedder):
+            return
+        if embedder.took is None:
+            probe_vectors(embedder)
+        if embedder.took is None or embedder.took <= _QUICK_S:
             self._embed(self._used, _SEARCH_S)
-        return search(self._used, query, self._embedder, now, most, least)
 
     def refresh(self, progress: Progress = _no_progress, seconds: float | None = None) -> Refreshed:
         """Follow the files, and embed what has no vector, for so many seconds at most. Raises StoreError."""
@@ -134,7 +115,7 @@ class Recollection:
         if seconds is None or seconds > 0:
             with suppress(ProviderError):
                 embedded = self._embed(self._index, seconds, progress)
-        return Refreshed(*synced, embedded, self._left(self._index), self._problem())
+        return Refreshed(*synced, embedded, self._left(self._index), self.problem)
 
     def boost(self, number: int, step: float) -> None:
         """Raise or lower what a search has found, by its id, durably. Raises StoreError."""
@@ -152,9 +133,9 @@ class Recollection:
         raise StoreError(f"nothing that is remembered has the id {number}; search again")
 
     def stats(self) -> dict[str, int | str]:
-        """Count what there is; say whose vectors there are, and what was wrong the last time."""
+        """Count what there is; say whose vectors there are, and what is wrong in this process."""
         index = self._used
-        return {**index.stats(), "model": index.model()[0], "problem": self._problem()}
+        return {**index.stats(), "model": index.model()[0], "problem": self.problem}
 
     def check(self) -> list[str]:
         """Compare the index with the files and build it again where it is damaged; says what was wrong."""
@@ -172,12 +153,12 @@ class Recollection:
 
     # --- the index ---
 
-    def _synced(self) -> Index:
+    def _synced(self, progress: Progress) -> Index:
         try:
-            self._index.sync()
+            self._index.sync(progress)
         except StoreError as error:
             self._unwritten = str(error)
-            return self._other()
+            return self._other(progress)
         self._settled()
         return self._index
 
@@ -188,17 +169,19 @@ class Recollection:
             self._spare.close()
             self._spare, self._used = None, self._index
 
-    def _other(self) -> Index:
+    def _other(self, progress: Progress) -> Index:
         """Find what can answer when the index cannot be written: one in memory, or of many notes the one as it was."""
         if self._spare is None:
             files = Files.of(self._workspace)
-            if sum(source.size for _, sources in files.folders() for source in sources) > _SMALL:
-                return self._index
-            self._spare = Index(self._path, self._workspace, kept=False)
-        self._spare.sync()
+            large = sum(source.size for _, sources in files.folders() for source in sources) > _SMALL
+            self._spare = Index(self._path, self._workspace, kept=False, frozen=large)
+        if not self._spare.frozen:
+            self._spare.sync(progress)
         return self._spare
 
-    def _problem(self) -> str:
+    @property
+    def problem(self) -> str:
+        """What keeps the index from being written, or vectors from being made; '' when nothing does."""
         unembedded = self._embedder.problem if self._embedder else self._unchosen
         return "; ".join(filter(None, [self._unwritten, unembedded]))
 
@@ -207,7 +190,7 @@ class Recollection:
     def _embed(self, index: Index, seconds: float | None, progress: Progress = _no_progress) -> int:
         """Give vectors to what has none, and return to how many. Raises ProviderError."""
         embedder = self._chosen()
-        if embedder is None or self._complete == (index, index.version(), embedder.name, embedder.dims):
+        if embedder is None or self._is_complete(index, embedder):
             return 0
         until = time.monotonic() + seconds if seconds is not None else float("inf")
         done, total = 0, self._left(index)
@@ -221,7 +204,10 @@ class Recollection:
                 break
         return done
 
-    def _lacking(self, index: Index, embedder: _Patient) -> Iterator[list[tuple[int, str]]]:
+    def _is_complete(self, index: Index, embedder: Patient) -> bool:
+        return self._complete == (index, index.version(), embedder.name, embedder.dims)
+
+    def _lacking(self, index: Index, embedder: Patient) -> Iterator[list[tuple[int, str]]]:
         """Give what has no vector, a few at a time; then once more, because of what has changed meanwhile."""
         for _ in range(2):
             version, last = index.version(), 0
@@ -232,7 +218,7 @@ class Recollection:
                 self._complete = (index, version, embedder.name, embedder.dims)
                 return
 
-    def _chosen(self) -> _Patient | None:
+    def _chosen(self) -> Patient | None:
         if self._embedder is None:
             self._unchosen = ""
             try:
@@ -240,7 +226,7 @@ class Recollection:
             except ProviderError as error:
                 self._unchosen = str(error)
                 return None
-            self._embedder = _Patient(embedder) if embedder else None
+            self._embedder = Patient(embedder) if embedder else None
         return self._embedder
 
     def _left(self, index: Index) -> int:

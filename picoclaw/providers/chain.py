@@ -93,4 +93,4 @@ class Chain:
                 late = time.monotonic() + wait > request.deadline
                 if begun or late or wait > _LONGEST_WAIT_S or attempt == self._retries:
                     raise
-                self._sleep(wait)
+                (request.stop.rest if request.stop is not None else self._sleep)(wait)

@@ -3,17 +3,19 @@
 import json
 import os
 import re
+import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from picoclaw.config import shown_url
-from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable
+from picoclaw.errors import DeadlinePassed, ProviderError, Refused, TurnStopped, Unavailable
+from picoclaw.messages import Stop
 from picoclaw.providers import wire
 from picoclaw.providers.mask import Mask
 
@@ -25,6 +27,7 @@ _LARGEST_BODY = 8_000_000
 _LARGEST_ERROR = 20_000
 _CONNECT_S = 10.0
 _HASHED_CAS = Path("/etc/ssl/certs")
+_CONNECTED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 _WEB_PAGE = (
     "{url} answered with a web page instead of JSON: the network may want a login (captive portal),"
     " or base_url is not that of a model server (it usually ends in /v1)"
@@ -61,22 +64,74 @@ def _tls() -> ssl.SSLContext:
 
 @contextmanager
 def posted(
-    client: httpx.Client, url: str, body: dict[str, Any], mask: Mask, *, wait: float, deadline: float
+    client: httpx.Client,
+    url: str,
+    body: dict[str, Any],
+    mask: Mask,
+    *,
+    wait: float,
+    deadline: float,
+    line: "Line | None" = None,
 ) -> Iterator[Iterator[bytes]]:
     """Send a body; gives the answer's bytes, piece by piece. Whatever goes wrong becomes a ProviderError.
 
-    `wait`: the longest silence, in seconds; `deadline`: when it has to be over, by the monotonic clock.
+    `wait`: the longest silence, in seconds; `deadline`: when it has to be over, by the monotonic clock; `line` is told
+    over which connection it goes.
     """
     shown = shown_url(url)
     wait = min(wait, max(0.1, deadline - time.monotonic()))
     timeout = httpx.Timeout(wait, connect=min(_CONNECT_S, wait))
+    traced = {"trace": line.trace} if line else {}
     with (
         _explained(shown, wait, deadline),
-        client.stream("POST", url, content=wire.encoded(body), timeout=timeout) as response,
+        client.stream("POST", url, content=wire.encoded(body), timeout=timeout, extensions=traced) as response,
     ):
         if response.status_code != httpx.codes.OK:
             raise _failure(response, shown, mask, deadline)
         yield _bounded(response.iter_bytes(), deadline)
+
+
+class Line:
+    """The connection of a client that asks one thing at a time, so that another thread can end the wait on it.
+
+    Shut down, not closed: that wakes who reads from it. A client tells of a connection only when it is made, and may
+    use it for the next request as well.
+    """
+
+    def __init__(self) -> None:
+        """Not connected yet."""
+        self._stream: Any = None
+        self._stop: Stop | None = None
+
+    def trace(self, event: str, told: Mapping[str, Any]) -> None:
+        """Hear what httpx does; raises TurnStopped before a request is sent that nobody waits for."""
+        if event.endswith(_CONNECTED):
+            self._stream = told["return_value"]
+        elif self._stop and event.endswith(".send_request_headers.started"):
+            raise TurnStopped("interrupted")
+
+    @contextmanager
+    def held(self, stop: Stop | None) -> Iterator[None]:
+        """Give the word to stop power over the requests made within; raises TurnStopped when it was said."""
+        if stop is None:
+            yield
+            return
+        self._stop = stop
+        try:
+            with stop.ends(self._cut):
+                yield
+        except ProviderError:
+            if stop:
+                raise TurnStopped("interrupted") from None
+            raise
+        finally:
+            self._stop = None
+
+    def _cut(self) -> None:
+        if self._stream:
+            with suppress(OSError):  # it is closed already
+                # not by the method of a TLS socket, which forgets its state under the reader's hands
+                socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
 
 def drained(pieces: Iterator[Any]) -> None:

@@ -6,7 +6,10 @@ passed on as soon as it cannot be the beginning of such a thing; the rest is hel
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
+
+from picoclaw.messages import Request
 
 Written = tuple[str, dict[str, Any]]
 
@@ -16,24 +19,35 @@ def _begun(word: str) -> str:
     return "|".join(re.escape(word[:n]) for n in range(len(word) - 1, 0, -1))
 
 
-_OPENING = re.compile(r"(?<=\n)[ \t]*(?:(<think>)|```|[{\[]|<[a-z_]+(?:>|[ ]name=))|<tool_call>")
+_OPENING = re.compile(r"(?<=\n)[ \t]*(?:(<think>)|```|[{\[]|<[a-z_]+(?:\s*/?>|\s+[a-z_]+=[\"']))|<tool_call>")
 _MAYBE = re.compile(
-    rf"(?:(?<=\n)[ \t]*(?:<[a-z_]*|<[a-z_]+ (?:{_begun('name=')})?|`{{1,2}})?|(?:{_begun('<tool_call>')}))\Z"
+    rf"(?:(?<=\n)[ \t]*(?:<[a-z_]*|<[a-z_]+\s*/?|<[a-z_]+\s+[a-z_]+=?|`{{1,2}})?|(?:{_begun('<tool_call>')}))\Z"
 )
 _THOUGHT_END = "</think>"
 _FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
+_FENCE_LINE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _TAG = re.compile(r"<(?P<tag>[a-z_]+)>\s*(?P<inside>.*?)\s*(?:</(?P=tag)>|\Z)", re.DOTALL)
-_ATTRIBUTES = re.compile(
-    r"""(?:<[a-z_]+>\s*)?<(?:tool|function|call|invoke|action)[a-z_]* name=["'](?P<name>\w+)["']"""
-    r"""(?:\s+(?:arguments|parameters)=(?P<quote>["'])(?P<given>.*?)(?P=quote))?\s*/?>""",
-    re.DOTALL,
+_ELEMENT = re.compile(
+    r"(?:^|(?<=>))[ \t]*(?:<[a-z_]+>\s*)?<(?P<element>[a-z_]+)"
+    r"(?P<given>(?:\s+[a-z_]+=(?>(?P<quote>[\"']).*?(?P=quote)(?=\s+[a-z_]+=[\"']|\s*/?>)))*+)\s*(?P<closed>/?)>",
+    re.DOTALL | re.MULTILINE,
 )
+"""`<tool name="exec" arguments="{}"/>`, and `<exec command="ls"/>`."""
+
+_ATTRIBUTE = re.compile(
+    r"(?P<key>[a-z_]+)=(?P<quote>[\"'])(?P<value>.*?)(?P=quote)(?=\s+[a-z_]+=[\"']|\s*\Z)", re.DOTALL
+)
+_CALLING = re.compile(r"(?:tool|function|call|invoke|action)[a-z_]*")
 _ENTITIES = (("&quot;", '"'), ("&apos;", "'"), ("&#39;", "'"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 _FORGED = re.compile(
-    r"(?:^|(?<=>))[ \t]*<(?:tool_(?:response|result|output)|function_(?:response|result))s?>", re.MULTILINE
+    r"(?:^|(?<=>))[ \t]*<(?P<tag>(?:tool_(?:response|result|output)|function_(?:response|result))s?)>"
+    r"(?=[ \t]*(?:$|[{\[])|[^\n]*</(?P=tag)>[ \t]*$)",
+    re.MULTILINE,
 )
-"""Where a model goes on with the result that it expects."""
+"""Where a model goes on with the result that it expects; in a sentence about that tag it does not."""
 
+_OPEN_FENCE = re.compile(r"```\w*\s*\Z")
+_MARKS = re.compile(r"```\w*|[\s}]|</[a-z_]+>")
 _WRAPPED = re.compile(r"\s*<(response|answer|reply|output)>\s*(?P<inside>.*?)\s*</\1>\s*", re.DOTALL)
 _PARTS_OF_A_CALL = {"name", "arguments", "parameters", "id", "type", "call_id"}
 _HEXADECIMAL = re.compile(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
@@ -51,6 +65,17 @@ def _loads(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return json.loads(repaired(text))
+
+
+def mended(text: str) -> str:
+    """Join the halves of a character that were sent apart; one without its other half is replaced."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def asked(request: Request) -> str:
+    """Give the owner's newest words, without the head that tells the moment."""
+    said = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
+    return said.rpartition("</moment>")[2]
 
 
 def arguments_from(text: str) -> tuple[dict[str, Any], str]:
@@ -83,15 +108,35 @@ def _objects(text: str) -> list[Any]:
     return items
 
 
+def _plain(value: str) -> str:
+    """An attribute's value without entities."""
+    for entity, character in _ENTITIES:
+        value = value.replace(entity, character)
+    return value
+
+
+def _is_meant(text: str, blocks: Sequence[re.Match[str]]) -> bool:
+    """Whether calls are to be made: what stands in a fence, or in any tag, and is talked about after it, is shown."""
+    first = blocks[0]
+    fenced = first.re is _FENCE or len(_FENCE_LINE.findall(text[: first.start()])) % 2
+    if not fenced and (first.re is _ELEMENT or _CALLING.fullmatch(first["tag"])):
+        return True
+    ends = [first.end(), *(block.end() for block in blocks[1:])]
+    begins = [*(block.start() for block in blocks[1:]), len(text)]
+    return not any(_MARKS.sub("", text[end:begin]) for end, begin in zip(ends, begins, strict=True))
+
+
 class InlineCalls:
     """Feed it text as it comes; at the end it knows which calls were in it."""
 
-    def __init__(self, known: frozenset[str]) -> None:
-        """Only a call of a tool by a `known` name counts as one."""
+    def __init__(self, known: frozenset[str], asked: str = "") -> None:
+        """Only a call of a tool by a `known` name counts as one; `asked` is what the owner wants."""
         self._known = known
+        self._asked = asked.lower()
         self._before = "\n"  # the character before what is held; "" after a thought
         self._held = ""
         self._thinking = False
+        self._spoke = False
         self._pieces: list[str] = []  # from an opening on, everything
 
     def feed(self, text: str) -> str:
@@ -130,6 +175,7 @@ class InlineCalls:
     def _show(self, length: int) -> str:
         shown, self._held = self._held[:length], self._held[length:]
         self._before = shown[-1:] or self._before
+        self._spoke = self._spoke or bool(shown.strip())
         return shown
 
     def end(self, *, cut: bool) -> tuple[str, list[Written]]:
@@ -140,37 +186,50 @@ class InlineCalls:
         text = "".join(self._pieces) or ("" if self._thinking else self._held)
         if forged := _FORGED.search(text) if self._known else None:
             text = text[: forged.start()]
-        for shape in () if cut else (_ATTRIBUTES, _TAG, _FENCE):
-            blocks = [(block.start(), self._within(block)) for block in shape.finditer(text)]
-            if calls := [call for _, found in blocks for call in found]:
-                return text[: next(start for start, found in blocks if found)].strip(), calls
+        for shape in () if cut else (_ELEMENT, _TAG, _FENCE):
+            blocks = list(shape.finditer(text))
+            alone = not self._spoke and len(blocks) == 1 and not _MARKS.sub("", shape.sub("", text))
+            found = [(block, calls) for block in blocks if (calls := self._within(block, alone=alone))]
+            if found and _is_meant(text, [block for block, _ in found]):
+                return _OPEN_FENCE.sub("", text[: found[0][0].start()]).strip(), [
+                    call for _, calls in found for call in calls
+                ]
         if not cut and (calls := self._calls(text)):
             return "", calls
         wrapped = _WRAPPED.fullmatch(text)
-        return wrapped["inside"] if wrapped else text, []
+        return wrapped["inside"] if wrapped and not self._wants_tags(wrapped) else text, []
 
-    def _within(self, block: re.Match[str]) -> list[Written]:
-        """The calls in a block that has one of the shapes."""
-        if block.re is not _ATTRIBUTES:
-            return self._calls(block["inside"])
-        given = block["given"] or "{}"
-        for entity, character in _ENTITIES:
-            given = given.replace(entity, character)
-        if '"' not in given:
-            given = given.replace("'", '"')
-        call = self._call({"name": block["name"], "arguments": given})
+    def _wants_tags(self, wrapped: re.Match[str]) -> bool:
+        """Whether an answer in a tag is meant to be so: others are in it, or the owner spoke of such things."""
+        return "</" in wrapped["inside"] or any(word in self._asked for word in ("xml", "html", f"<{wrapped[1]}"))
+
+    def _within(self, block: re.Match[str], *, alone: bool) -> list[Written]:
+        """The calls in a block that has one of the shapes; `alone` where the answer is nothing else."""
+        if block.re is not _ELEMENT:
+            return self._calls(block["inside"], alone=alone)
+        given = {each["key"]: _plain(each["value"]) for each in _ATTRIBUTE.finditer(block["given"])}
+        if block["element"] in self._known:
+            return [(block["element"], given)] if given or block["closed"] else []
+        if not _CALLING.fullmatch(block["element"]):
+            return []
+        written = given.get("arguments") or given.get("parameters") or "{}"
+        written = written if '"' in written else written.replace("'", '"')
+        call = self._call({"name": given.get("name"), "arguments": written})
         return [call] if call else []
 
-    def _calls(self, text: str) -> list[Written]:
-        """Read a text that is nothing but calls: one object, several, or an array of them."""
+    def _calls(self, text: str, *, alone: bool = True) -> list[Written]:
+        """Read a text that is nothing but calls: one object, several, or an array of them.
+
+        `{"exec": {}}` is one only where the answer says nothing else: it is how settings are written, too.
+        """
         items = _objects(text) or _objects(repaired(text))
-        calls = [self._call(item) for item in items]
+        calls = [self._call(item, short=alone) for item in items]
         return [call for call in calls if call] if all(calls) else []
 
-    def _call(self, item: Any) -> Written | None:
+    def _call(self, item: Any, *, short: bool = False) -> Written | None:
         if isinstance(item, dict) and isinstance(item.get("function"), dict):
             item = item["function"]
-        if isinstance(item, dict) and len(item) == 1 and self._known.issuperset(item):
+        if short and isinstance(item, dict) and len(item) == 1 and self._known.issuperset(item):
             if not isinstance(next(iter(item.values())), dict):
                 return None
             item = {"name": next(iter(item)), "arguments": next(iter(item.values()))}

@@ -10,6 +10,7 @@ from picoclaw.errors import ProviderError, Refused, Unavailable
 from picoclaw.messages import End, Event, Request, Usage
 from picoclaw.prompt import estimated_tokens
 from picoclaw.providers import http, wire
+from picoclaw.providers.inline import asked
 from picoclaw.providers.mask import Mask
 from picoclaw.providers.measure import request_bytes
 
@@ -32,6 +33,7 @@ class OpenAI:
         self._cap = "max_tokens"
         self._count = True
         self._client = http.client(model.base_url, key, transport)
+        self._line = http.Line()
 
     def close(self) -> None:
         """See Provider.close."""
@@ -65,10 +67,19 @@ class OpenAI:
         body = wire.body(request, name, stream=model.stream, cap=self._cap, temperature=temperature)
         if not self._count:
             body.pop("stream_options", None)
-        assembler = wire.Assembler(wire.known_tools(request))
-        with http.posted(
-            self._client, self._url, body, self._mask, wait=model.idle_seconds, deadline=request.deadline
-        ) as pieces:
+        assembler = wire.Assembler(wire.known_tools(request), asked(request))
+        with (
+            self._line.held(request.stop),
+            http.posted(
+                self._client,
+                self._url,
+                body,
+                self._mask,
+                wait=model.idle_seconds,
+                deadline=request.deadline,
+                line=self._line,
+            ) as pieces,
+        ):
             for chunk in self._chunks(pieces):
                 yield from assembler.feed(chunk)
         if not assembler.finish:

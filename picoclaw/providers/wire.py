@@ -12,7 +12,7 @@ from typing import Any
 from picoclaw.chat_markup import neutral
 from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
 from picoclaw.messages import End, Event, Request, Text, ToolCall, Usage
-from picoclaw.providers.inline import InlineCalls, arguments_from
+from picoclaw.providers.inline import InlineCalls, arguments_from, mended
 from picoclaw.providers.repetition import REPEATS, Repetition
 
 _CONTEXT_WORDS = (
@@ -128,22 +128,24 @@ class _Pieces:
 
     def finished(self, number: str, *, cut: bool) -> ToolCall:
         """Make the call; one that was `cut` before its arguments began is not one without arguments."""
-        arguments, broken = arguments_from(_mended(self.arguments))
+        arguments, broken = arguments_from(mended(self.arguments))
         if cut and not self.arguments.strip():
             broken = "cut off before the arguments"
-        return ToolCall(_mended(self.id) or number, _mended(self.name), arguments, _mended(broken))
+        return ToolCall(mended(self.id) or number, mended(self.name), arguments, mended(broken))
 
 
 @dataclass(slots=True)
 class Assembler:
     """Puts an answer together from chunks; a whole body is one big chunk.
 
-    `known` are the names of the tools offered, for calls that a model writes into its text.
+    `known` are the names of the tools offered, for calls that a model writes into its text; `asked` is what the owner
+    said, by which tags and repetition may be wanted.
     """
 
     known: frozenset[str]
+    asked: str = ""
     inline: InlineCalls = field(init=False)
-    repetition: Repetition = field(default_factory=Repetition)
+    repetition: Repetition = field(init=False)
     finish: str = ""
     usage: Usage = field(default_factory=Usage)
     calls: list[_Pieces] = field(default_factory=list)
@@ -153,8 +155,9 @@ class Assembler:
     _half: str = ""
 
     def __post_init__(self) -> None:
-        """Prepare the filter for calls in the text."""
-        self.inline = InlineCalls(self.known)
+        """Prepare what looks at the text."""
+        self.inline = InlineCalls(self.known, self.asked)
+        self.repetition = Repetition(self.asked)
 
     def feed(self, chunk: Any) -> Iterator[Event]:
         """Take one chunk (a `delta`) or a body (a `message`); gives the text that may be shown already.
@@ -187,7 +190,7 @@ class Assembler:
     def _part(self, part: dict[str, Any]) -> Iterator[Event]:
         text = self._half + (_text(part.get("content")) or _text(part.get("refusal")))
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""  # its other half comes next
-        text = _mended(text[: len(text) - len(self._half)])
+        text = mended(text[: len(text) - len(self._half)])
         stuck = self.repetition.feed(text)
         if shown := self.inline.feed(text[:stuck]):
             yield Text(shown)
@@ -229,7 +232,7 @@ class Assembler:
             return
         self.ended = True
         cut = self.finish in {"length", REPEATS}
-        shown = self.inline.feed(_mended(self._half))
+        shown = self.inline.feed(mended(self._half))
         rest, written = self.inline.end(cut=cut)
         if shown + rest:
             yield Text(shown + rest)
@@ -246,11 +249,6 @@ def _text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(str(p.get("text") or "") for p in content if isinstance(p, dict))
     return ""
-
-
-def _mended(text: str) -> str:
-    """Join the halves of a character that were sent apart; one without its other half is replaced."""
-    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _whole(value: Any) -> int:
@@ -297,4 +295,4 @@ def _said(answer: Any) -> str:
     if isinstance(error, dict):
         parts = (error.get("type"), error.get("code"), error.get("message") or error.get("detail"))
         error = " ".join(p if isinstance(p, str) else json.dumps(p) for p in parts if isinstance(p, str | list | dict))
-    return " ".join(_mended(error).split())[:300] if isinstance(error, str) else ""
+    return " ".join(mended(error).split())[:300] if isinstance(error, str) else ""

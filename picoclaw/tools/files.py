@@ -11,6 +11,8 @@ from typing import Annotated, Any, BinaryIO
 
 from picoclaw.disk import append, explain, make_folder, write_atomic
 from picoclaw.errors import ToolError
+from picoclaw.memory.index.files import FOLDER, ROOT_FILE
+from picoclaw.messages import Caller
 from picoclaw.schema import Span
 from picoclaw.skills.library import FILE, Library
 from picoclaw.tools.skills import standing
@@ -85,23 +87,26 @@ class Files:
         return numbered + (f"\n[more follows: read on with start_line={last + 1}]" if more else "")
 
     @tool(effect=_writing)
-    def write_file(self, path: str, content: str, *, overwrite: bool = False) -> str:
+    def write_file(self, path: str, content: str, caller: Caller | None = None, *, overwrite: bool = False) -> str:
         """Write a new file; an existing one only with overwrite."""
         target = self._new(path, overwrite=overwrite)
+        self._owners_word(target, path, caller)
         return f"wrote {path}: {self._put(target, path, content)} bytes{self._standing(target)}"
 
     @tool(effect=_editing)
-    def edit_file(self, path: str, old_text: str, new_text: str) -> str:
+    def edit_file(self, path: str, old_text: str, new_text: str, caller: Caller | None = None) -> str:
         """Replace text that occurs exactly once in a file."""
         target, before, after = self._found(path, old_text)
+        self._owners_word(target, path, caller)
         self._put(target, path, before + new_text + after)
         line = before.count("\n") + 1
         return f"edited {path} at line {line}{self._standing(target)}"
 
     @tool(effect=_appending)
-    def append_file(self, path: str, content: str) -> str:
+    def append_file(self, path: str, content: str, caller: Caller | None = None) -> str:
         """Add text to the end of a file, on a line of its own."""
         target = self._own(path)
+        self._owners_word(target, path, caller)
         if not self._exists(target, path):
             return f"wrote {path}: {self._put(target, path, content)} bytes{self._standing(target)}"
         target = self._regular(path)
@@ -120,6 +125,13 @@ class Files:
         if len(names) > _LONGEST_LISTING:
             rows.append(f"[{len(names) - _LONGEST_LISTING} more not shown: list a folder below]")
         return "\n".join(rows) or f"[{path} is empty]"
+
+    def _owners_word(self, target: Path, path: str, caller: Caller | None) -> None:
+        """Refuse to write into the memory, where it has no mark, what is not the word of whoever asks."""
+        remembered = target.suffix == ".md" and target.is_relative_to(self._workspace / FOLDER)
+        heard = [name for name in (caller.heard if caller else ()) if not name.startswith(f"read_file {FOLDER}/")]
+        if (remembered or target == self._workspace / ROOT_FILE) and (heard or (caller and caller.origin != "owner")):
+            raise ToolError(f"{path} is read as the owner's word; memory_store notes this and says where it is from")
 
     def _inside(self, path: str) -> Path:
         """Resolve a path, links included, and refuse one that leaves the folders we may use."""

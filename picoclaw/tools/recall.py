@@ -1,6 +1,7 @@
 """The tools of the memory: what is noted, found again, mended and forgotten."""
 
 import re
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,8 @@ from picoclaw.errors import StoreError, ToolError
 from picoclaw.markdown import blanked, seen
 from picoclaw.memory.index.files import Files
 from picoclaw.memory.notes import changes, notes
-from picoclaw.memory.notes.entries import FOREIGN, entries
+from picoclaw.memory.notes.entries import FOREIGN
+from picoclaw.memory.past import holding
 from picoclaw.memory.recollection import Recollection
 from picoclaw.memory.search.search import Hit
 from picoclaw.messages import DEFAULT_SESSION, Caller
@@ -26,10 +28,11 @@ _OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "
 class Recall:
     """What is remembered in one workspace."""
 
-    def __init__(self, workspace: Path, recollection: Recollection) -> None:
-        """Touches nothing yet; the `recollection` finds what the workspace's files say."""
+    def __init__(self, workspace: Path, recollection: Recollection, *, past: bool = False) -> None:
+        """Touches nothing yet; the `recollection` finds what the workspace's files say, and `past` messages."""
         self._workspace = workspace
         self._recollection = recollection
+        self._past = past
 
     @tool(effect="write", opens=("memory_update", "memory_forget"))
     def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
@@ -47,7 +50,7 @@ class Recall:
             raise ToolError("query is empty; say what to look for")
         try:
             if hits := self._recollection.search(query, caller.now):
-                return "\n".join(map(self._line, hits))
+                return _heard(caller, "memory_search", "\n".join(map(self._line, hits)))
             count = self._recollection.stats()["files"]
         except StoreError as error:
             raise ToolError(f"the notes cannot be searched: {error}") from None
@@ -58,13 +61,15 @@ class Recall:
     def memory_get(
         self,
         path: str,
+        caller: Caller,
         line: Annotated[int, Span(0, 10_000_000)] = 1,
         lines: Annotated[int, Span(0, 1000)] = 40,
     ) -> str:
         """Read lines of a note."""
         if number := _number(path):
             row = self._recollection.row(number)
-            return _numbered(row.text.split("\n"), row.start, row.end + 1 - row.start, f"{row.path}\n")
+            texts = row.text.split("\n")
+            return _heard(caller, row.path, _numbered(texts, row.start, row.end + 1 - row.start, f"{row.path}\n"))
         place = changes.place_of(path)
         found = Files.of(self._workspace).read(place[0]) if place else None
         if place is None or found is None:
@@ -73,13 +78,13 @@ class Recall:
             raise ToolError(f"{place[0]}: {found.problem}")
         first = place[1] or line or 1
         count = place[2] + 1 - place[1] if place[1] else lines or 40
-        return _numbered(blanked(found.text).split("\n"), first, count)
+        return _heard(caller, place[0], _numbered(blanked(found.text).split("\n"), first, count))
 
     @tool(effect="write")
     def memory_update(self, old: str, new: str, caller: Caller) -> str:
         """Correct a note; old: its words or path:line, new: what it is to say."""
         try:
-            done = changes.replace(self._workspace, self._meant(old), new, caller.now.date(), source(caller))
+            done = changes.replace(self._workspace, _named(old), new, caller.now.date(), source(caller))
         except changes.Unknown as error:
             raise self._with_nearest(error, old, caller) from None
         return f"changed {_where(done.places)}: {_quoted(done.places[0].entry.body)} is now {_quoted(done.text)}"
@@ -88,7 +93,7 @@ class Recall:
     def memory_forget(self, text: str, caller: Caller) -> str:
         """Delete one note for ever; text: its words or path:line."""
         try:
-            done = changes.forget(self._workspace, self._meant(text))
+            done = changes.forget(self._workspace, _named(text))
         except changes.Unknown as error:
             raise self._with_nearest(error, text, caller) from None
         said = f"forgotten, from {_where(done.places)}: {_quoted(done.places[0].entry.body)}"
@@ -96,6 +101,9 @@ class Recall:
             self._recollection.forget(done.places[0].entry.body)
         except StoreError as error:
             said += f"; a copy is still kept: {error}"
+        with suppress(StoreError):
+            held = holding(self._recollection, done.places[0].entry.body, caller.now) if self._past else []
+            said += f"; past messages still hold it: {', '.join(held[:_MOST_HEARD])}" if held else ""
         return said
 
     @tool(effect="write")
@@ -115,14 +123,6 @@ class Recall:
         self._recollection.boost(number, step)
         return f"[id:{number}] is now at {self._recollection.row(number).boost:+g}, of -1 to +1"
 
-    def _meant(self, text: str) -> str:
-        """Make a place of an id; a chunk may hold several entries, of which one has to be named then."""
-        number = _number(text)
-        if not number:
-            return text
-        row = self._recollection.row(number)
-        return f"{row.path}:{row.start}-{row.end}"
-
     def _with_nearest(self, error: StoreError, text: str, caller: Caller) -> ToolError:
         try:
             hits = self._recollection.search(text, caller.now, 2)
@@ -134,16 +134,7 @@ class Recall:
         lines = f"{hit.start}-{hit.end}" if hit.end > hit.start else f"{hit.start}"
         about = ", ".join(filter(None, [hit.day, hit.heading if hit.heading != hit.day else ""]))
         head = f"[id:{hit.id}] {hit.path}:{lines} {f'({about}) ' if about else ''}{hit.score:.2f}"
-        return seen(f"{head} {self._mark(hit)}{hit.snippet}")
-
-    def _mark(self, hit: Hit) -> str:
-        """Say again whose word it is, where that has been cut off."""
-        part, text = hit.snippet.strip("…"), self._recollection.row(hit.id).text if hit.snippet[:1] == "…" else ""
-        lines = text.splitlines()
-        for entry in entries(text):
-            if FOREIGN in entry.source and part in " ".join(" ".join(lines[entry.first - 1 : entry.last]).split()):
-                return f"({entry.source}) "
-        return ""
+        return seen(f"{head} {hit.snippet}")
 
     def _paths(self) -> list[str]:
         return sorted(source.path for _, sources in Files.of(self._workspace).folders() for source in sources)
@@ -160,10 +151,24 @@ def source(caller: Caller) -> str:
     return "; ".join(filter(None, [chat, f"{FOREIGN}: {', '.join(why)}" if why else ""]))
 
 
+def _heard(caller: Caller, where: str, result: str) -> str:
+    """What is marked as nobody's word in a result is not the owner's when it is noted again."""
+    if f"{FOREIGN}: " in result:
+        caller.heard.add(where)
+    return result
+
+
 def _number(text: str) -> int:
     """Read an id as search results and models write it: 12, id:12, [id:12]; 0 if it is none."""
     found = _ID.fullmatch(text.strip())
     return int(found[1] or found[2]) if found else 0
+
+
+def _named(text: str) -> str:
+    """Refuse what names a note by its id only: another one may have it by now."""
+    if _number(text) and not changes.place_of(text):
+        raise ToolError(f"an id, as {text.strip()!r}, may mean another note by now; name its words, or path:line")
+    return text
 
 
 def _numbered(texts: list[str], first: int, count: int, head: str = "") -> str:

@@ -39,7 +39,9 @@ class Sensors:
         quantity: Annotated[str, "temperature, humidity, pressure...; leave out for all"] = "",
     ) -> str:
         """Measure now; gives values with units."""
-        name, wanted = self._meant(sensor or self._named(quantity), _wanted(quantity))
+        wanted = _wanted(quantity)
+        named = self._named(quantity, wanted)
+        name, wanted = self._meant(sensor or named, wanted)
         readings = [r for r in self._readings(name, wanted) if not wanted or r.quantity in wanted]
         if not name:
             readings = [r for r in readings if not r.inside] or readings
@@ -65,13 +67,16 @@ class Sensors:
         both = frozenset[str]().union(*told.values())
         return name, (wanted & both) or (wanted | both)
 
-    def _named(self, quantity: str) -> str:
-        """The sensor of "cpu temperature"; '' where the other words name none."""
+    def _named(self, quantity: str, wanted: frozenset[str]) -> str:
+        """The sensor of "cpu temperature", '' where the other words name none; refuses what nothing here is called."""
         if _quantities(quantity):
             return ""
-        others = [word for word in _words(quantity) if not _quantities(word) and word not in _SENSORS]
+        others = [word for word in _words(quantity) if not (_quantities(word) or _QUALIFIES.fullmatch(word))]
         known = survey.sensors(self._board, self._wired)
-        return " ".join(word for word in others if any(_is_in(word, found) for found in known))
+        strange = [word for word in others if not any(_is_in(word, found) for found in known)]
+        if strange:
+            raise ToolError(self._nothing(" ".join(strange), wanted))
+        return " ".join(others)
 
     def _readings(self, name: str, wanted: frozenset[str]) -> Iterable[Reading]:
         known = survey.sensors(self._board, self._wired)
@@ -106,10 +111,16 @@ _SAYS_NOTHING = frozenset(
     {"a", "all", "an", "and", "any", "at", "each", "every", "everything", "in", "my", "of", "on", "or", "the"}
 )
 _SENSORS = frozenset({"sensor", "sensors", "value", "values", "reading", "readings", "measurement", "measurements"})
+_QUALIFIES = re.compile(
+    r"sensors?|values?|readings?|measurements?|levels?|degrees?|units?|now|right|latest|present|is|it|what|how|here|for"
+    r"|relative|absolute|air|ambient|atmospheric|barometric|.*\d.*"
+)
+"""Words beside a quantity's that name no sensor; one with a digit is a channel."""
+
 _ALSO = {
     **dict.fromkeys(["temp", "temperatures", "thermometer", "celsius", "centigrade", "c", "fahrenheit"], "temperature"),
     **dict.fromkeys(["heat", "warmth"], "temperature"),
-    **dict.fromkeys(["moisture", "hygrometer", "rh", "percent"], "humidity"),
+    **dict.fromkeys(["hygrometer", "rh", "%rh", "percent"], "humidity"),
     **dict.fromkeys(["barometer", "mbar", "millibar", "hectopascal", "pascal", "pa"], "pressure"),
     **dict.fromkeys(["brightness", "illuminance", "lux"], "light"),
     **dict.fromkeys(["volt", "volts"], "voltage"),

@@ -90,7 +90,7 @@ def cleaned(text: str) -> str:
     below = _Line(0, 0)
     for line, in_code in zip(reversed(lines), reversed(_code(lines)), strict=True):
         blank = not line.strip()
-        here = _Line(_TEXT if in_code else _depth(line), len(line) - len(line.lstrip()))
+        here = _Line(_TEXT if in_code else _depth(line), len(line) - len(line.lstrip()), in_code)
         if not in_code and (kept[-1:] in ([], [""]) if blank else _says_nothing(line, here, below)):
             continue
         kept.append("" if blank else line)
@@ -99,10 +99,11 @@ def cleaned(text: str) -> str:
 
 
 class _Line(NamedTuple):
-    """How deep in the page a line stands, as a heading's level, and in a list, as its indent."""
+    """How deep in the page a line stands, as a heading's level, and in a list, as its indent; whether it is code."""
 
     depth: int
     indent: int
+    in_code: bool = False
 
 
 def _says_nothing(line: str, here: _Line, below: _Line) -> bool:
@@ -110,7 +111,7 @@ def _says_nothing(line: str, here: _Line, below: _Line) -> bool:
     if here.depth < _TEXT:
         return below.depth <= here.depth
     field = _FIELD.fullmatch(line.strip())
-    return field is not None and field[2].strip() in _UNSAID and below.indent <= here.indent
+    return field is not None and field[2].strip() in _UNSAID and below.indent <= here.indent and not below.in_code
 
 
 def _depth(line: str) -> int:

@@ -142,8 +142,10 @@ def pieces(weights: Weights, count: int) -> Array:
         texts = np.stack([np.full_like(ids, CLS), ids, np.full_like(ids, SEP)], axis=1)
         outputs = encoded(weights, texts)
         out[begin : begin + len(ids)] = unit(outputs.mean(1)) + unit(outputs[:, 1])
-        print(f"\r{begin + len(ids)} of {count} pieces", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+        if sys.stderr.isatty():
+            print(f"\r{begin + len(ids)} of {count} pieces", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
     return out
 
 

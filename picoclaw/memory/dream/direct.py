@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from picoclaw.errors import Refused, TurnStopped, Unavailable
-from picoclaw.messages import End, Message, Notice, Request, Text, Usage
+from picoclaw.messages import End, Message, Notice, Request, Stop, Text, Usage
 from picoclaw.prompt import estimated_tokens, size
 from picoclaw.providers import Provider
 from picoclaw.providers.repetition import REPEATS
@@ -36,7 +36,7 @@ class Model(NamedTuple):
     provider: Provider
     window: int
     clock: Callable[[], float]
-    stopping: Callable[[], bool] = lambda: False
+    stop: Stop | None = None
 
     @property
     def answer_tokens(self) -> int:
@@ -53,9 +53,9 @@ class Model(NamedTuple):
             raise Refused(f"what there is to read does not fit the model's window of {self.window} tokens")
         asked, said, end = self.provider.name, "", End("length", Usage())
         deadline = self.clock() + _LONGEST_S
-        request = Request("", (Message("user", text),), (), self.answer_tokens, deadline)
+        request = Request("", (Message("user", text),), (), self.answer_tokens, deadline, stop=self.stop)
         for event in self.provider.events(request):
-            if self.stopping():
+            if self.stop:
                 raise TurnStopped("interrupted")
             if isinstance(event, Text):
                 said += event.text

@@ -1,12 +1,12 @@
 """What a text that was written anew has lost of the old one, and what it says that nothing before has said. Pure.
 
 A model that joins what belongs together moves words from line to line, so lines are compared by the words they share,
-of which rare ones count more, and by their numbers with units.
+of which rare ones count more, and by their numbers with units. What one denies and the other does not is another fact.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from picoclaw.ranking import words
@@ -22,6 +22,9 @@ _MARKER = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = re.compile(r"#{1,6}\s")
 _PLAIN_HEADING = re.compile(r"#{1,6}\s+(?:[\w,&/'’()-]{1,24}\s*){1,4}")
 _NUMBER = re.compile(r"(\d+(?:[.,:/-]\d+)*)\s?([^\W\d_]{1,3}(?![^\W_])|[°%ΩµμΩ℃][^\W\d_]{0,2})?")
+_CLAUSE = re.compile(r"[,;:.!?()](?=\s|$)|\bbut\b", re.IGNORECASE)
+_DENIAL = re.compile(r"\b(?:not|no|nor|none|never|nobody|nothing|neither|without|cannot|\w+n['’]t)\b", re.IGNORECASE)
+_FEWEST = 2  # words that two clauses share, where one turns the other around
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
@@ -67,17 +70,60 @@ def entries(text: str) -> list[str]:
 
 
 def lost(old: str, new: str) -> list[str]:
-    """List the entries of the old text that no line of the new one says."""
-    before = entries(old)
-    having = Counter(word for entry in before for word in set(words(entry)))
-    after = [set(words(entry)) for entry in entries(new)]
-    return [entry for entry in before if not _said(set(words(entry)), after, having)]
+    """List the entries of the old text that no line of the new one says, or that it turns around."""
+    before, after = entries(old), entries(new)
+    having = Counter(word for entry in before for word in _telling(entry))
+    clauses = [clause for line in after for clause in _clauses(line)]
+    lines = [(_telling(line), set(_numbers(line))) for line in after]
+    return [entry for entry in before if not _said(entry, lines, having) or _turned(entry, clauses)]
 
 
-def _said(entry: set[str], lines: list[set[str]], having: Counter[str]) -> bool:
-    whole = sum(1 / having[word] for word in entry)
-    best = max((sum(1 / having[word] for word in entry & line) for line in lines), default=0.0)
-    return best >= _SHARED_OF_ENTRY * whole
+_Numbers = set[tuple[str, str]]
+
+
+def _telling(line: str) -> set[str]:
+    """The words that a line is known by; its numbers only where there is nothing else."""
+    used = set(words(line))
+    return {word for word in used if not word[0].isdigit()} or used
+
+
+def _said(entry: str, lines: Iterable[tuple[set[str], _Numbers]], having: Counter[str]) -> bool:
+    """Whether the line that shares most with an entry shares enough, and has its numbers."""
+    used, numbers = _telling(entry), set(_numbers(entry))
+    whole = sum(1 / having[word] for word in used)
+    shares = [(sum(1 / having[word] for word in sorted(used & line)), _holds(its, numbers)) for line, its in lines]
+    share, whole_numbers = max(shares, default=(0.0, False))
+    return share >= _SHARED_OF_ENTRY * whole and whole_numbers
+
+
+def _holds(there: _Numbers, wanted: _Numbers) -> bool:
+    """Whether all numbers are there; a unit may be missing, and may not be another."""
+    return all(
+        any(number == other and (unit == its or not (unit and its)) for other, its in there) for number, unit in wanted
+    )
+
+
+class _Clause(NamedTuple):
+    """Part of a line: the words of what it says, and whether it says that it is not so."""
+
+    words: frozenset[str]
+    denies: bool
+
+
+def _clauses(line: str) -> list[_Clause]:
+    parts = _CLAUSE.split(line)
+    found = [_Clause(frozenset(words(_DENIAL.sub(" ", part))), bool(_DENIAL.search(part))) for part in parts]
+    return [clause for clause in found if clause.words]
+
+
+def _turned(entry: str, clauses: Sequence[_Clause]) -> bool:
+    """Whether the clause that is nearest to one of an entry's denies it, or what it denies is no longer denied."""
+    for clause in _clauses(entry):
+        near = [(len(clause.words & other.words), other.denies == clause.denies) for other in clauses]
+        shared, same = max(near, default=(0, True))
+        if not same and shared >= max(min(_FEWEST, len(clause.words)), _SHARED_OF_ENTRY * len(clause.words)):
+            return True
+    return False
 
 
 def fault(old: str, new: str, longest: int) -> str:

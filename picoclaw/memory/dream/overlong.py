@@ -1,4 +1,4 @@
-"""What has grown too long and should be condensed: said once, and again only when it has grown by a fifth."""
+"""What has grown too long and should be condensed: a model hears of it once, and again when it has grown by a fifth."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -45,13 +45,22 @@ def overlong(workspace: Path, pulse: Pulse, skills: Iterable[Skill]) -> list[Par
 
 
 def news(found: Iterable[Part], marks: Marks) -> list[Part]:
-    """Leave those that were not said yet, or have grown since, and remember that they are now. Raises StoreError."""
-    known = dict(row.rsplit(" ", 1) for row in marks.get("overlong").split("\n") if row)
-    parts = list(found)
-    fresh = [part for part in parts if part.size >= GROWN * int(known.get(part.name, "0"))]
-    told = {part.name: known.get(part.name, "") for part in parts} | {part.name: str(part.size) for part in fresh}
+    """Leave those that were not heard yet, or have grown since. Raises StoreError."""
+    known = _heard(marks)
+    return [part for part in found if part.size >= GROWN * int(known.get(part.name, "0"))]
+
+
+def heard(found: Iterable[Part], marks: Marks) -> None:
+    """Remember what a model has heard of all that is too long, and forget what no longer is. Raises StoreError."""
+    known, parts = _heard(marks), list(found)
+    fresh = {part.name: str(part.size) for part in news(parts, marks)}
+    told = {part.name: known.get(part.name, "") for part in parts} | fresh
     marks.set("overlong", "\n".join(f"{name} {size}" for name, size in told.items()))
-    return fresh
+
+
+def _heard(marks: Marks) -> dict[str, str]:
+    rows = (row.rpartition(" ") for row in marks.get("overlong").split("\n") if row)
+    return {name: size for name, _, size in rows}
 
 
 def _size(path: Path, most: int) -> int:

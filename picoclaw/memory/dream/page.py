@@ -13,6 +13,7 @@ from picoclaw.markdown import visible
 from picoclaw.markdown.comments import gone
 from picoclaw.memory.notes.entries import FOREIGN
 from picoclaw.memory.notes.notes import lasting_file
+from picoclaw.ranking import words
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import cleaned
 
@@ -65,8 +66,8 @@ def parts(text: str) -> list[Part]:
     heading, going_on = "", False
     for line in text.split("\n"):
         if _HEADING.match(line):
-            heading, going_on = line, False
-            found.append(Part("", line))
+            heading, going_on = line.rstrip(), False
+            found.append(Part("", heading))
         elif not line.strip():
             continue
         elif going_on and line[:1].isspace():
@@ -88,7 +89,6 @@ def rewritten(text: str, new: str) -> str:
     """Put a new text in the place of what of the old one was shown; everything else of it stays."""
     front = _FRONT.match(text)
     body = text[front.end() :] if front else text
-    comments = [body[found.start : found.end].strip("\n") for found in gone(body, trusting=True)]
     lines = new.strip("\n").split("\n")
     every = parts(visible(body, trusting=True))
     for part in reversed([part for part in every if _MARK in part.text.casefold()]):
@@ -98,13 +98,49 @@ def rewritten(text: str, new: str) -> str:
         line.strip() for line in lines
     }
     empty = [part.text for part in every if part.text.strip() not in told and "\n" not in part.text]
-    kept = "\n".join([*(comment for comment in comments if comment not in new), *lines, *empty])
-    return f"{front[0] if front else ''}{kept}\n"
+    lines += empty
+    comments = [comment for comment in _comments(body) if comment.text not in new]
+    comments.sort(key=lambda comment: not comment.line)
+    for comment in reversed(comments):  # those under a heading first, which beside it would not be found
+        _put_back(lines, comment)
+    return "\n".join([f"{front[0] if front else ''}{lines[0]}", *lines[1:], ""])
+
+
+class _Comment(NamedTuple):
+    """A comment, what stands beside it in its line, and the heading that it is under."""
+
+    text: str
+    line: str
+    heading: str
+
+
+def _comments(body: str) -> list[_Comment]:
+    found = []
+    for start, end, _ in gone(body, trusting=True):
+        before, after = visible(body[:start], trusting=True), body[end:].partition("\n")[0]
+        line = visible(before.rpartition("\n")[2] + after, trusting=True).strip()
+        heading = next((part.heading or part.text for part in reversed(parts(before))), "")
+        found.append(_Comment(body[start:end].strip("\n"), line, heading if _HEADING.match(heading) else ""))
+    return found
+
+
+def _put_back(lines: list[str], comment: _Comment) -> None:
+    """Put a comment beside the line that says most of what it stood beside; else under its heading."""
+    meant = set(words(comment.line))
+    shares = [(line.strip() == comment.line, len(meant & set(words(line)))) for line in lines]
+    same, shared = max(shares, default=(False, 0))
+    if comment.line and (same or shared > len(meant) / 2):
+        at = shares.index((same, shared))
+        lines[at] = f"{lines[at].rstrip()} {comment.text}"
+    else:
+        at = _below(lines, comment.heading)
+        lines[at:at] = [comment.text]
 
 
 def _below(lines: list[str], heading: str) -> int:
     """Where in the lines that come under a heading something can be added; the heading is made if it is not there."""
-    if heading not in lines:
-        lines += ["", heading] if heading else []
-        return len(lines) if heading else 0
-    return lines.index(heading) + 1
+    if not heading:
+        return 0
+    if heading not in map(str.rstrip, lines):
+        lines += ["", heading]
+    return [line.rstrip() for line in lines].index(heading) + 1

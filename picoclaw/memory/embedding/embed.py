@@ -26,6 +26,9 @@ _PEAK = 127
 class Embedder(Protocol):
     """Something that gives texts of like meaning vectors of like direction."""
 
+    seconds: float
+    """The longest that one request to a server may take; whoever asks may change it."""
+
     @property
     def name(self) -> str:
         """Which vectors these are: those of different names cannot be compared."""
@@ -42,7 +45,7 @@ def need_numpy() -> None:
     """Raise ProviderError, with what to try, where numpy is missing or cannot be loaded."""
     try:
         importlib.import_module("numpy")
-    except ImportError as error:
+    except (ImportError, RuntimeError, OSError, ValueError, AttributeError, SyntaxError) as error:
         reason = str(error).strip().partition("\n")[0] or "it is broken"
         raise ProviderError(
             f"numpy cannot be loaded: {reason}; try `pip install --force-reinstall numpy`,"
@@ -74,7 +77,7 @@ class Remote:
         """`seconds`: the longest that one request of at most 64 texts may take. Raises ProviderError."""
         need_numpy()
         self.name, self.dims = model, 0
-        self._url, self._key, self._seconds = f"{base_url}/embeddings", key, seconds
+        self._url, self._key, self.seconds = f"{base_url}/embeddings", key, seconds
         self._mask = Mask(key)
         self._client: httpx.Client | None = None
 
@@ -102,14 +105,14 @@ class Remote:
         try:
             if self._client is None:
                 self._client = http.client(self._url, self._key)
-            until = time.monotonic() + self._seconds
+            until = time.monotonic() + self.seconds
             body = {"model": self.name, "input": [text[:_LONGEST] for text in texts]}
-            with http.posted(self._client, self._url, body, self._mask, wait=self._seconds, deadline=until) as pieces:
+            with http.posted(self._client, self._url, body, self._mask, wait=self.seconds, deadline=until) as pieces:
                 text = self._mask.whole(b"".join(pieces).decode("utf-8", "replace"))
             http.refuse_web_page(text, self._url)
             return self._checked(_read(http.parsed(text), len(texts)))
         except DeadlinePassed:
-            raise Unavailable(f"{shown_url(self._url)} took longer than {self._seconds:g} s") from None
+            raise Unavailable(f"{shown_url(self._url)} took longer than {self.seconds:.2g} s") from None
         except ProviderError as error:
             error.args = (self._mask.whole(str(error)),)
             raise

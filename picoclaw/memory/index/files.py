@@ -5,6 +5,7 @@ No link leads out of the workspace, and nothing is waited for.
 
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +22,7 @@ LARGEST = 4_000_000
 ROOT_FILE, FOLDER = "MEMORY.md", "memory"
 
 _MOST_PROBLEMS = 20
+_YOUNG_NS = 2_000_000_000  # two writes so near to each other may have the same time
 _INT63 = (1 << 63) - 1  # what SQLite keeps of a number; times beyond 2262 and some inodes are larger
 
 
@@ -141,7 +143,7 @@ class Files:
         except OSError as error:
             self.blame(path, f"it cannot be read: {explain(error)}")
             return None
-        content = _content(_source(path, about), data)
+        content = _content(_settled(_source(path, about)), data)
         if content.problem:
             self.blame(path, content.problem)
         return content
@@ -180,6 +182,12 @@ def _parted(path: str) -> tuple[str, str]:
 
 def _source(path: str, about: os.stat_result) -> Source:
     return Source(path, about.st_mtime_ns & _INT63, about.st_size, about.st_ino & _INT63)
+
+
+def _settled(source: Source) -> Source:
+    """Date a file that was just written a little earlier, so that it is looked at again."""
+    young = abs(time.time_ns() - source.mtime_ns) < _YOUNG_NS
+    return source._replace(mtime_ns=source.mtime_ns - 1) if young else source
 
 
 def _content(source: Source, data: bytes) -> Content:

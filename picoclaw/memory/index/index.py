@@ -1,9 +1,7 @@
 """The index of what is remembered: an SQLite file that can be thrown away, and is built again from the notes."""
 
 import contextlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -13,15 +11,13 @@ import apsw
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.memory.index import feedback, tables, vectors
 from picoclaw.memory.index.files import Document, Files, Source
-from picoclaw.memory.index.sync import Progress, Sync, Synced, sha
+from picoclaw.memory.index.sync import Progress, Sync, Synced, day_of, sha
 
 __all__ = ["Index", "Row", "Source", "Synced"]
 
 MOST_WORDS = 100
 """Of a question; what is more would take long and find everything."""
 
-_NOTE = re.compile(r"memory/\d{6}/(\d{4})(\d\d)(\d\d)\.md")
-_DAY = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
 
 _T = TypeVar("_T")
 
@@ -43,27 +39,26 @@ class Row(NamedTuple):
     boost: float
 
 
-def day_of(path: str, heading: str) -> str:
-    """Tell the day that a chunk is about, '' when neither its file's name nor its heading says it."""
-    for found in (_NOTE.fullmatch(path), *reversed([*_DAY.finditer(heading)])):
-        if found:
-            with contextlib.suppress(ValueError):
-                return date(int(found[1]), int(found[2]), int(found[3])).isoformat()
-    return ""
-
-
 class Index:
     """The index of one workspace. Every method raises StoreError when the file cannot be used; damage is mended."""
 
     def __init__(
-        self, path: Path, workspace: Path, documents: Callable[[], Iterable[Document]] = tuple, *, kept: bool = True
+        self,
+        path: Path,
+        workspace: Path,
+        documents: Callable[[], Iterable[Document]] = tuple,
+        *,
+        kept: bool = True,
+        frozen: bool = False,
     ) -> None:
         """Take the index's file, usually `memory.db`, the workspace, and what to find besides; opens nothing yet.
 
-        One that is not `kept` is not written to its file, but held in this process's memory.
+        One that is not `kept` is not written to its file, but held in this process's memory, or else `frozen`: the
+        file as it was when it could still be written, for questions only.
         """
         self._path = path
-        self._kept = kept
+        self._kept = kept and not frozen
+        self.frozen = frozen
         self._documents = documents
         self._feedback = path.with_name(f"{path.stem}-feedback.json")
         self._workspace = workspace
@@ -128,7 +123,7 @@ class Index:
                 key = connection.execute("SELECT sha FROM chunks WHERE id = ?", (number,)).get
                 if key is None:
                     raise StoreError(f"nothing that is remembered has the id {number}; search again")
-                feedback.keep(self._feedback, feedback.load(self._feedback), key.hex(), step)
+                feedback.keep(self._feedback, feedback.rescued(self._feedback), key.hex(), step)
 
         self._asked(kept)
 
@@ -231,12 +226,17 @@ class Index:
     def _opened(self, *, fill: bool = True) -> apsw.Connection:
         if self._connection is None or (self._kept and self._file != _identity(self._path)):
             self.close()
-            self._connection = tables.connected(self._path) if self._kept else tables.unwritten()
+            self._connection = self._connected()
             self._openings += 1
             self._file = _identity(self._path) if self._kept else (0, 0)
-        if fill and self._connection.execute("SELECT 1 FROM files LIMIT 1").get is None:
+        if fill and not self.frozen and self._connection.execute("SELECT 1 FROM files LIMIT 1").get is None:
             self._synced(self._connection)
         return self._connection
+
+    def _connected(self) -> apsw.Connection:
+        if self.frozen:
+            return tables.frozen(self._path)
+        return tables.connected(self._path) if self._kept else tables.unwritten()
 
     def _renew(self) -> None:
         self.close()
@@ -245,7 +245,8 @@ class Index:
                 tables.connected(self._path, renew=True).close()
 
     def _synced(self, connection: apsw.Connection, progress: Progress = _no_progress) -> Synced:
-        return Sync(connection, Files.of(self._workspace, self._documents()), progress).run()
+        opinions = self._feedback if self._kept else None
+        return Sync(connection, Files.of(self._workspace, self._documents()), progress, opinions).run()
 
     def _boosts(self) -> dict[str, float]:
         with contextlib.suppress(OSError):  # notes are found without opinions as well

@@ -1,20 +1,29 @@
 """Brings the index up to the files: all are looked at, those that changed are read, what differs is written."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
 
+from picoclaw.errors import StoreDamaged
 from picoclaw.markdown import blanked
-from picoclaw.memory.index import vectors
+from picoclaw.memory.index import feedback, vectors
 from picoclaw.memory.index.chunk import Chunk, chunks
 from picoclaw.memory.index.files import Content, Files, Source
 from picoclaw.memory.index.tables import rows, transaction
 
 Progress = Callable[[int, int], None]
 
+_NOTE = re.compile(r"memory/\d{6}/(\d{4})(\d\d)(\d\d)\.md")
+_DAY = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
 _BATCH_FILES, _BATCH_CHARACTERS = 1000, 1_000_000  # in one transaction: fewer of them write less, and block longer
+_ALIKE = 3  # a chunk with one word in so many of an earlier one has taken its place
+_LARGEST_ID = 10_000_000  # numbers of files are taken again; a larger one is damage
 
 
 class Synced(NamedTuple):
@@ -35,10 +44,13 @@ class Sync:
     connection: apsw.Connection
     files: Files
     progress: Progress
+    opinions: Path | None = None  # the file of feedback.py that follows the chunks
     read: int = 0
     renamed: int = 0
     removed: int = 0
     chunks: int = 0
+    _boosts: Mapping[str, float] = field(default_factory=dict)
+    _heirs: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> Synced:
         """Follow what was renamed, forget what is gone, read what is new. Raises apsw.Error, having lost nothing."""
@@ -52,6 +64,8 @@ class Sync:
     def _look(self) -> tuple[int, list[str], dict[int, str]]:
         """Count the files, and tell which are new or changed, and which rows have none any more."""
         last = self.connection.execute("SELECT coalesce(max(id), 0) FROM files").get
+        if last > _LARGEST_ID:
+            raise StoreDamaged(f"a file has the number {last}")
         seen, count, changed = bytearray(last + 1), 0, []
         for folder, sources in self.files.folders():
             known = self._rows_in(folder)
@@ -100,8 +114,8 @@ class Sync:
         return left, gone
 
     def _same(self, source: Source, gone: dict[int, str]) -> int | None:
-        sql = "SELECT id, path FROM files WHERE inode = ? AND mtime_ns = ? AND size = ?"
-        found = rows(self.connection, sql, (source.inode, source.mtime_ns, source.size))
+        sql = "SELECT id, path FROM files WHERE inode = ? AND mtime_ns IN (?, ?) AND size = ?"
+        found = rows(self.connection, sql, (source.inode, source.mtime_ns, source.mtime_ns - 1, source.size))
         return next((int(file) for file, path in found if gone.get(file) == path), None)
 
     def _remove(self, gone: dict[int, str]) -> None:
@@ -122,10 +136,14 @@ class Sync:
 
     def _update(self, changed: Sequence[str]) -> None:
         done = 0
+        if changed and self.opinions:
+            with contextlib.suppress(OSError):
+                self._boosts = feedback.load(self.opinions)
         for contents, taken in self._batches(changed):
             with transaction(self.connection):
                 for content in contents:
                     self._put(content)
+                self._carry()
             done += taken
             self.progress(done, len(changed))
 
@@ -138,7 +156,6 @@ class Sync:
             if content := self.files.read(path):
                 contents.append(content)
                 size += len(content.text)
-                self.read += 1
             if size >= _BATCH_CHARACTERS or taken == _BATCH_FILES:
                 yield contents, taken
                 contents, taken, size = [], 0, 0
@@ -148,23 +165,26 @@ class Sync:
     def _put(self, content: Content) -> None:
         """Make the rows of a file what it holds; another process may have done so already."""
         source, known = content.source, self._row(content.source.path)
-        if known and known[1:] == source[1:]:
-            return
         file = known[0] if known else None
-        ((file,),) = rows(
-            self.connection,
-            "INSERT INTO files VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET mtime_ns = excluded.mtime_ns,"
-            " size = excluded.size, inode = excluded.inode, problem = excluded.problem RETURNING id",
-            (file, *source, content.problem),
-        )
-        wanted = chunks(blanked(content.text) if content.source.inode else content.text)
-        if content.day:
-            wanted = [chunk._replace(heading=f"{content.day} > {chunk.heading}".strip(" >")) for chunk in wanted]
+        if known is None or known[1:] != source[1:]:
+            self.read += 1
+            ((file,),) = rows(
+                self.connection,
+                "INSERT INTO files VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+                " mtime_ns = excluded.mtime_ns, size = excluded.size, inode = excluded.inode,"
+                " problem = excluded.problem RETURNING id",
+                (file, *source, content.problem),
+            )
+        wanted = chunks(content.text if source.path in self.files.documents else blanked(content.text))
+        if day := content.day or day_of(source.path, ""):
+            wanted = [chunk if day in chunk.heading else _dated(chunk, day) for chunk in wanted]
         self._put_chunks(file, wanted)
 
-    def _put_chunks(self, file: int, wanted: Sequence[Chunk]) -> None:
+    def _put_chunks(self, file: Any, wanted: Sequence[Chunk]) -> None:
         """Leave chunks as they are whose text is the same; the others' ids go to the new ones, in their order."""
         new, spare = self._matched(file, wanted)
+        if new and spare and self._boosts:
+            self._inherit(new, spare)
         _forget(self.connection, spare[len(new) :])
         for chunk, old in zip(new, [*spare, *[None] * len(new)], strict=False):
             if old is not None:
@@ -180,6 +200,25 @@ class Sync:
                 "INSERT INTO words (rowid, text, heading) SELECT * FROM spaced_chunks WHERE id = ?", (number,)
             )
         self.chunks += len(new)
+
+    def _inherit(self, new: Sequence[Chunk], spare: Sequence[int]) -> None:
+        """Note for the chunks that go and have an opinion which of the new ones has most of their words."""
+        for number in spare:
+            ((key, text),) = rows(self.connection, "SELECT sha, text FROM chunks WHERE id = ?", (number,))
+            if not self._boosts.get(key.hex()):
+                continue
+            had = {*text.split()}
+            heir = max(new, key=lambda chunk: len(had.intersection(chunk.text.split())))
+            if len(had.intersection(heir.text.split())) * _ALIKE >= len(had):
+                self._heirs[key.hex()] = sha(heir.heading, heir.text).hex()
+
+    def _carry(self) -> None:
+        """Keep the opinions of chunks that have changed, before it is known for good that they have."""
+        if self._heirs and self.opinions:
+            sql = "SELECT 1 FROM chunks WHERE sha = ? LIMIT 1"
+            staying = [key for key in self._heirs if rows(self.connection, sql, (bytes.fromhex(key),))]
+            feedback.carry(self.opinions, self._heirs, staying)
+        self._heirs = {}
 
     def _matched(self, file: int, wanted: Sequence[Chunk]) -> tuple[list[Chunk], list[int]]:
         """Find the chunks that are new, and the ids whose text is not there any more."""
@@ -198,6 +237,19 @@ class Sync:
                 sql = 'UPDATE chunks SET start = ?, "end" = ? WHERE id = ?'
                 self.connection.execute(sql, (chunk.start, chunk.end, number))
         return new, sorted(number for rest in old.values() for number, _, _ in rest)
+
+
+def day_of(path: str, heading: str) -> str:
+    """Tell the day that a chunk is about, '' when neither its file's name nor its heading says it."""
+    for found in (_NOTE.fullmatch(path), *reversed([*_DAY.finditer(heading)])):
+        if found:
+            with contextlib.suppress(ValueError):
+                return date(int(found[1]), int(found[2]), int(found[3])).isoformat()
+    return ""
+
+
+def _dated(chunk: Chunk, day: str) -> Chunk:
+    return chunk._replace(heading=f"{day} > {chunk.heading}".strip(" >"))
 
 
 def sha(heading: str, text: str) -> bytes:

@@ -25,7 +25,7 @@ DAMAGED = (apsw.CorruptError, apsw.NotADBError, StoreDamaged, UnicodeDecodeError
 
 _BUSY_MS = 5000
 _APPLICATION_ID = 0x7069636F
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE files (
@@ -102,6 +102,22 @@ def connected(path: Path, *, renew: bool = False) -> apsw.Connection:
         connection.close()
         raise
     return connection
+
+
+def frozen(path: Path) -> apsw.Connection:
+    """Open the index as it is on a disk that takes nothing: with its log, or if that cannot be, as it was before it.
+
+    Raises apsw.Error, and StoreDamaged when it is no index of this version.
+    """
+    for how in ("mode=ro", "mode=ro&immutable=1"):
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = apsw.Connection(f"{path.absolute().as_uri()}?{how}", flags=flags)
+        _add_spaced(connection)
+        with contextlib.suppress(apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError):
+            if right(connection):
+                return connection
+        connection.close()
+    raise StoreDamaged("it cannot be read without being written")
 
 
 def unwritten() -> apsw.Connection:

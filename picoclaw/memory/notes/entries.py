@@ -56,7 +56,7 @@ def lines_of(text: str) -> list[str]:
 
 def entries(text: str) -> list[Entry]:
     """Find the entries of a Markdown text; headings, front matter and what a viewer hides are none."""
-    lines = _visible_lines(text.replace("\r\n", "\n").replace("\r", "\n"))
+    lines = _visible_lines(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
     found = [_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _spans(lines)]
     return [entry._replace(below=_below(found[i:])) for i, entry in enumerate(found)]
 
@@ -72,7 +72,10 @@ def written(bullet: str, stamp: str, source: str, body: str, changed: date | Non
     if FOREIGN in source:
         body = '"{}"'.format(body.replace('"', "'"))
     told = f"({plain(source).translate(_BRACKETS)}) " if source else ""
-    return f"{bullet}{stamp}{told}{body}{f' (changed {changed})' if changed else ''}"
+    end = f" (changed {changed})" if changed else ""
+    if not (stamp or told) and (_FENCE.match(body) or _NO_ENTRY.match(body) or _NO_ENTRY.match(f"{bullet}{body}{end}")):
+        body = f"\\{body}"  # a viewer would take it for something else
+    return f"{bullet}{stamp}{told}{body}{end}"
 
 
 def key(text: str) -> str:

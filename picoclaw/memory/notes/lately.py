@@ -9,17 +9,22 @@ from picoclaw.prompt import Page, enclosed
 
 _ENTRY = re.compile(r"[-*+] ")
 _DAY = re.compile(r"(\d{4})(\d\d)(\d\d)")
+_SHARE, _SHORT = 4, 200
+"""The part of the budget that one line may take, and what it may take however small that is."""
 
 
 def lines(notes: Iterable[Page], most: int) -> list[str]:
     """Make a line of each entry of daily notes, the newest note first: its day, and what it says.
 
     Returns the newest `most` characters of them, in the order of time; what else stands in a note is a line as well.
+    One that is long for the others is cut.
     """
     kept: list[str] = []
+    longest = max(_SHORT, most // _SHARE)
     for page in notes:
         for entry in reversed(_entries(page.text)):
             line = enclosed(f"{_day(page.name)} {entry}")
+            line = line if len(line) <= longest else f"{line[: longest - 1]}…"
             most -= len(line) + 1
             if most < 0:
                 return kept[::-1]

@@ -4,7 +4,7 @@ import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,13 +36,13 @@ class Noted(NamedTuple):
 def add(workspace: Path, text: str, now: datetime, source: str = "", *, lasting: bool = False) -> Noted:
     """Note a text on the local day of `now`, or for good, unless it is known; durable when this returns.
 
-    `source` says where it is from if it is not from the owner in their usual chat. What was noted yesterday or today,
+    `source` says where it is from if it is not from the owner in their usual chat. What was noted within the hour,
     or is remembered for good, is known; for good, only the latter counts. Raises StoreError, and nothing is noted.
     """
     body, today = fit(text), now.date()
     with held(workspace):
-        files = [lasting_file(workspace)] if lasting else [*map(day_file, _days(today, 2)), *_LASTING]
-        if known := _known(workspace, body, files, foreign=FOREIGN in source):
+        files = [lasting_file(workspace)] if lasting else [day_file(today), *_LASTING]
+        if known := _known(workspace, body, files, now, foreign=FOREIGN in source):
             return known
         stamp = f"{today}: " if lasting else f"{now:%H:%M} "
         line = written("- ", stamp, source, body)
@@ -164,15 +164,20 @@ def _ended(text: str) -> str:
     return text if ends_in_item or not lines_of(text)[-1].strip() else f"{text}\n"
 
 
-def _known(workspace: Path, body: str, paths: Iterable[str], *, foreign: bool) -> Noted | None:
+def _known(workspace: Path, body: str, paths: Iterable[str], now: datetime, *, foreign: bool) -> Noted | None:
     """Find an entry that says the same; the owner's word is not known from somebody else's."""
     wanted, files = key(body), Files.of(workspace)
     for path in paths:
         found = files.read(path)
         for entry in entries(found.text) if found and wanted else ():
-            if key(entry.body) == wanted and (foreign or FOREIGN not in entry.source):
+            if key(entry.body) == wanted and (foreign or FOREIGN not in entry.source) and not _past(entry, now):
                 return Noted(path, entry.first, shown(entry), known=True)
     return None
+
+
+def _past(entry: Entry, now: datetime) -> bool:
+    """Whether a time stands before an entry that is more than an hour ago: the same may have happened again."""
+    return entry.stamp[2:3] == ":" and entry.stamp[:5] < f"{now - timedelta(hours=1):%H:%M}" < f"{now:%H:%M}"
 
 
 def shown(entry: Entry) -> str:

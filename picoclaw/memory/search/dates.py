@@ -18,7 +18,7 @@ class Days(NamedTuple):
 
 
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
-_MONTHS = [
+MONTHS = [
     "january",
     "february",
     "march",
@@ -36,7 +36,7 @@ _NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eigh
 _FEW = {"a": 1, "an": 1, "couple of": 2, "few": 3}
 
 _WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
-_NAMED = "|".join(sorted([*_MONTHS, *(m[:3] for m in _MONTHS), "sept"], key=len, reverse=True))
+_NAMED = "|".join(sorted([*MONTHS, *(m[:3] for m in MONTHS), "sept"], key=len, reverse=True))
 _MONTH = rf"(?P<month>{_NAMED})\b\.?"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
@@ -202,7 +202,7 @@ def _months_before(year: int, month: int, count: int) -> tuple[int, int]:
 
 
 def _month_number(name: str) -> int:
-    return next(i for i, month in enumerate(_MONTHS, 1) if month.startswith(name[:3]))
+    return next(i for i, month in enumerate(MONTHS, 1) if month.startswith(name[:3]))
 
 
 def _count(word: str) -> int:
@@ -227,7 +227,7 @@ _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str], date], Days]]] = [
     (_form(_MONTH_FIRST), _day_of_month),
     (_form(rf"{_MONTH},?\s+(?:of\s+)?{_YEAR}"), _some_month),
     (_form(rf"(?:{_NEAR})(?P<month>{_NAMED})(?P<year>)"), _some_month),
-    (_form(rf"(?P<month>{'|'.join(m for m in _MONTHS if m not in {'march', 'may'})})(?P<year>)"), _some_month),
+    (_form(rf"(?P<month>{'|'.join(m for m in MONTHS if m not in {'march', 'may'})})(?P<year>)"), _some_month),
     (_form(r"(?:the\s+)?day\s+before\s+yesterday"), lambda _, today: _one(today - timedelta(2))),
     (_form(r"yesterday|last\s+night"), lambda _, today: _one(today - timedelta(1))),
     (_form(r"today|tonight|this\s+(?:morning|afternoon|evening)"), lambda _, today: _one(today)),

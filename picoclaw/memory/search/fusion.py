@@ -6,12 +6,12 @@ day is one that the question names. A fifth of what its neighbours in the same f
 and the note's age change this by a few hundredths.
 
 The score. The order only compares: the best of what has nothing to do with a question is the best as well. So that is
-measured apart, and 0.35 means the same with every embedding and with none. Of words: which share of what the question's
-words weigh, by their rarity, one chunk has; a word that is in no note weighs most. Of vectors: how far the best
-cosine is beyond those of questions that concern nobody's notes; the second best of 16 such is 0.35, a text compared
-with itself is 1. The two go 0.3 to 0.7, and vectors never take from what the words show. This is the score of the first
-hit; of the others, two thirds of it and as much of the last third as they have of the first one's value, or as much of
-all three where they have neither a word of the question nor its day.
+measured apart, and 0.35 means the same with every embedding and with none. Of words: which share of what the
+question's words weigh, by their rarity, one chunk has; a word that is in no note weighs as one that is in two. Of
+vectors: how far the best cosine is beyond those of questions that concern nobody's notes; the second best of 16 such
+is 0.35, a text compared with itself is 1. The two go 0.3 to 0.7, and vectors never take from what the words show. This
+is the score of the first hit; of the others, two thirds of it and as much of the last third as they have of the first
+one's value, or as much of all three where they have neither a word of the question nor its day.
 """
 
 import math
@@ -28,6 +28,9 @@ DEVIATIONS, DATED, BESIDE = 15.0, 0.4, 0.2
 _OPINION, _RECENT, _RECENT_DAYS = 0.2, 0.03, 30.0
 _FAMILIAR = 50
 """Chunks without any of the words, thought to be there as well: three notes are too few to tell what is rare."""
+
+_UNKNOWN = 2
+"""Chunks that a word in none of them is thought to be in: it may be said in other words there."""
 
 _USUAL = 0.9
 """What a chunk of usual length has of the ideal when every word is in it once."""
@@ -65,7 +68,8 @@ def fused(
     """
     best = max(text.values(), default=0.0) or 1.0
     named = set(on_day)
-    words = {one: text.get(one, 0.0) / best + DATED * (one in named) for one in candidates}
+    dated = DATED if text else 1.0  # where no word is found, the day is all that is known
+    words = {one: text.get(one, 0.0) / best + dated * (one in named) for one in candidates}
     if near is None:
         return words
     weight = TEXT if text or named else 0.0
@@ -103,7 +107,8 @@ def shown_by_words(best: float, chunks: int, having: Mapping[str, int], held: It
 
 def weights(chunks: int, having: Mapping[str, int]) -> dict[str, float]:
     """Say how much words tell apart, by how many of the chunks have each."""
-    return {word: math.log(1 + (chunks + _FAMILIAR - n) / (n + 0.5)) for word, n in having.items()}
+    counts = {word: n or _UNKNOWN for word, n in having.items()}
+    return {word: math.log(1 + max(0, chunks + _FAMILIAR - n) / (n + 0.5)) for word, n in counts.items()}
 
 
 def worth(having: int, chunks: int) -> float:

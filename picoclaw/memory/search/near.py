@@ -83,8 +83,10 @@ def near(index: Index, query: str, embedder: Embedder, others: Collection[int]) 
     """Compare a question with all vectors; None when there are none to compare, or it cannot be embedded."""
     import numpy as np
 
+    if index.model()[0] != embedder.name:
+        return None
     try:
-        wanted, probes = embedder.embed([query])[0], _probe_vectors(embedder)
+        wanted, probes = embedder.embed([query])[0], probe_vectors(embedder)
     except ProviderError:
         return None  # the words alone find something too
     if index.model() != (embedder.name, len(wanted)) or not wanted.any():
@@ -148,8 +150,8 @@ def _largest(count: int) -> float:
     return math.sqrt(2 * math.log(count))
 
 
-def _probe_vectors(embedder: Embedder) -> "Vectors":
-    """Embed questions that concern nobody's notes, once for a model."""
+def probe_vectors(embedder: Embedder) -> "Vectors":
+    """Embed questions that concern nobody's notes, once for a model. Raises ProviderError."""
     if (embedder.name, embedder.dims) not in _probed:
         found = embedder.embed(_PROBES)
         _probed.clear()

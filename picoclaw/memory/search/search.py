@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from picoclaw.memory.embedding.embed import Embedder
-from picoclaw.memory.index.index import Index, Row, day_of
+from picoclaw.memory.index.index import Index, Row
+from picoclaw.memory.index.sync import day_of
 from picoclaw.memory.index.tables import phrases
 from picoclaw.memory.search import fusion
-from picoclaw.memory.search.dates import Days, apart
+from picoclaw.memory.search.dates import MONTHS, Days, apart
 from picoclaw.memory.search.near import near
 from picoclaw.memory.search.snippet import snippet, words_in
 
@@ -18,11 +19,11 @@ _LONGEST_QUERY, _MOST_WORDS = 2000, 32
 _DAY = "the day"  # no word of a question has a space
 _WORD = re.compile(r"[^\W_]+")
 _LITTLE = """
-    a about am an and any are as at be been being but by can could d did do does doing don for from had happen
-    happened happens has have he her hers him his how i if in into is it its just ll m many me much my no not of on
-    or our ours re remember s shall she should so some t tell than that the their theirs them then there these they
-    this those to too us use used using ve very was we were what when where which who whom whose why will with would
-    you your yours
+    a about am an and any are as at be been being but by can could d did do does doing don every for from had happen
+    happened happens has have he her hers him his how i if in into is it its just ll m many may me might much must
+    my need no not of on or our ours re remember s shall she should so some t tell than that the their theirs them
+    then there these they this those to too us use used using ve very was we were what when where which who whom
+    whose why will with would you your yours
 """
 _SILENT = frozenset(_LITTLE.split())
 
@@ -58,8 +59,12 @@ def search(
     """Find what the notes say about a question, the best first; nothing when they say nothing. Raises StoreError."""
     query = query.replace("\0", " ")[:_LONGEST_QUERY]
     asked = understood(query, now)
-    text = dict(index.match(asked.words, _MOST_BY_WORDS))
     dated = [number for number, _ in index.match(fusion.day_words(asked.days), _MOST_BY_DAY)]
+    if asked.days and not dated and (said := _calendar(query)) and index.match(said[:1], 1):
+        asked = Asked([*asked.plain, *said], [*asked.plain, *said], [])  # nothing is of that day; another's may name it
+    chunks, having = index.document_frequencies(asked.plain)
+    known = any(having.values()) or not dated  # or else "last" and "Tuesday" are in a note by chance only
+    text = dict(index.match(asked.words, _MOST_BY_WORDS)) if known else {}
     if not (asked.plain or dated):
         return []
     close = near(index, query, embedder, {*text, *dated}) if embedder and asked.plain else None
@@ -69,12 +74,15 @@ def search(
     values = fusion.with_neighbours(values, rows)
     values = {row.id: values[row.id] * (1 + fusion.leaning(row, now.date())) for row in rows}
     found = _best(rows, values, most)
-    chunks, having = index.document_frequencies(asked.plain)
     words = _shown_by_words(chunks, having, text, on_day, found)
     shown = fusion.together(words, close.shown if close else None)
     best = max((values[row.id] for row in found), default=0.0)
     named = {*text} | on_day
-    scored = ((row, fusion.score(shown, values[row.id], best, named=row.id in named)) for row in found)
+    alone = on_day if not known else set()  # "what did I write down yesterday": the day is the answer
+    scored = (
+        (row, max(fusion.score(shown, values[row.id], best, named=row.id in named), fusion.LEAST * (row.id in alone)))
+        for row in found
+    )
     weights = fusion.weights(chunks, having)
     return [_hit(row, score, weights) for row, score in scored if score >= least]
 
@@ -84,6 +92,13 @@ def understood(query: str, now: datetime) -> Asked:
     days, rest = apart(query, now)
     plain = terms(rest)
     return Asked(terms(query) if plain else [], plain, days)  # "yesterday" alone is no word to look for
+
+
+def _calendar(query: str) -> list[str]:
+    """The month that is named, and the numbers, as a note of another day may have them; nothing without a month."""
+    found = _WORD.findall(query.lower())  # "may" is silent elsewhere
+    months = [word for word in found if word in MONTHS]
+    return months and [*months, *(word for word in found if word.isdecimal())]
 
 
 def terms(text: str) -> list[str]:
