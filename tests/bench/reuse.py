@@ -39,7 +39,7 @@ class Reuse(NamedTuple):
 def script(body: Any) -> Any:
     """Measure once, then answer."""
     if body["messages"][-1]["role"] == "tool":
-        return reply("It is 21 °C, and that is well. </s>")
+        return reply("That is well. </s>")
     return reply("", call("sensor_read", {"quantity": "temperature"}))
 
 
