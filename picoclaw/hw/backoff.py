@@ -2,8 +2,8 @@
 
 import errno
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Self
 
 from picoclaw.errors import BusFault, HardwareError
 
@@ -21,24 +21,25 @@ class Backoff:
         self._hung = 0
         self._until = 0.0
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Run a transfer, or refuse to: raises BusFault while the bus is left alone."""
+    def watched(self) -> Self:
+        """Run a transfer in a `with`, or refuse to: raises BusFault while the bus is left alone."""
+        return self
+
+    def __enter__(self) -> None:
+        """See watched. No generator: it is entered for every byte that is read."""
         left = self._until - self._clock()
         if left > 0:
             raise BusFault(
                 f"{self._path} hung {self._hung} times in a row and is left alone for {left:.0f} s: SDA or SCL is"
                 " probably held low; unplug the parts one by one, or power-cycle the board"
             )
-        try:
-            yield
-        except HardwareError as error:
-            if getattr(error.__cause__, "errno", 0) == errno.ETIMEDOUT:
-                self._count()
-            else:  # whatever else went wrong, the bus is alive
-                self._hung = 0
-            raise
-        self._hung = 0
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Count what timed out; whatever else went wrong, the bus is alive."""
+        if isinstance(error, HardwareError) and getattr(error.__cause__, "errno", 0) == errno.ETIMEDOUT:
+            self._count()
+        elif error is None or isinstance(error, HardwareError):
+            self._hung = 0
 
     def _count(self) -> None:
         self._hung += 1

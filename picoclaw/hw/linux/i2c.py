@@ -10,7 +10,7 @@ from pathlib import Path
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
 from picoclaw.hw.backoff import Backoff
 from picoclaw.hw.board import Presence, Read, Write
-from picoclaw.hw.faults import explained
+from picoclaw.hw.faults import explained, explanation
 
 _I2C_SLAVE = 0x0703
 
@@ -44,9 +44,12 @@ class LinuxI2C:
             else self._message.write(address, part.data)
             for part in segments
         ]
-        with self._lock, self._backoff.watched(), explained(self._path, address):
-            self._claim(address)
-            self._device.i2c_rdwr(*messages)
+        with self._lock, self._backoff.watched():
+            try:
+                self._claim(address)
+                self._device.i2c_rdwr(*messages)
+            except OSError as error:
+                raise explanation(error, self._path, address) from error
         return [bytes(m) for m, part in zip(messages, segments, strict=True) if isinstance(part, Read)]
 
     def probe(self, address: int) -> Presence:
