@@ -28,6 +28,7 @@ bench: .venv/dev
 	@.venv/bin/python tests/bench/cost.py $(ARGS)
 	@.venv/bin/python tests/bench/prompts.py
 	@.venv/bin/python tests/bench/reuse.py
+	@.venv/bin/python tests/bench/clock.py --kills 50
 	@.venv/bin/python tests/bench/embed.py
 	@.venv/bin/python tests/bench/memory_first.py
 	@.venv/bin/python tests/bench/memory_index.py

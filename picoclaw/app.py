@@ -87,7 +87,7 @@ class App:
                 instructions=lambda: (config.workspace / "prompts", *tiers, *self._pages_of_rules()),
             ),
             Recall(config.workspace, self.stores.memory, past=config.memory.messages),
-            Reminders(lambda: self.stores.jobs),
+            Reminders(lambda: self.stores.jobs, lambda: self.toolset.effect, commands=config.tools.exec != "off"),
             PulseTool(lambda: self.stores.pulse),
             Messages(),
             SkillTools(self.library, self.here, config.workspace),

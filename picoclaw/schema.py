@@ -7,7 +7,7 @@ is a number counts as one, decimal or hexadecimal, and whatever does not fit is 
 import inspect
 import json
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
@@ -65,19 +65,24 @@ def parameters(function: Callable[..., Any], hidden: tuple[str, ...] = ("self",)
     return tuple(parameter(p.name, p.annotation, p.default) for p in found if p.name not in hidden)
 
 
-def json_schema(wanted: tuple[Parameter, ...]) -> dict[str, Any]:
+def json_schema(wanted: tuple[Parameter, ...], without: Collection[str] = ()) -> dict[str, Any]:
     """Describe the parameters as a JSON schema object, in as few bytes as say it.
+
+    Those named in `without` are left out, and so are such words of the others' choices.
 
     Bounds are left out: a description says what matters of them, and whoever oversteps them is told. So are defaults,
     because small models fill in whatever they are shown, and whoever leaves a value out gets it anyway.
     """
-    schema: dict[str, Any] = {"type": "object", "properties": {p.name: _property(p) for p in wanted}}
-    required = [p.name for p in wanted if p.required]
+    shown = {p.name: _property(p, without) for p in wanted if p.name not in without}
+    schema: dict[str, Any] = {"type": "object", "properties": shown}
+    required = [p.name for p in wanted if p.required and p.name in shown]
     return schema | ({"required": required} if required else {})
 
 
-def _property(p: Parameter) -> dict[str, Any]:
+def _property(p: Parameter, without: Collection[str]) -> dict[str, Any]:
     described = _type_schema(p.kind)
+    if "enum" in described:
+        described["enum"] = [word for word in described["enum"] if word not in without]
     if p.description:
         described["description"] = p.description
     return described

@@ -43,7 +43,7 @@ class Stores:
 
     @cached_property
     def jobs(self) -> Jobs:
-        """The reminders."""
+        """The reminders and jobs."""
         return Jobs(self.database)
 
     @cached_property

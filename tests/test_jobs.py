@@ -1,22 +1,26 @@
-"""Reminders with a real database: each is told once, by one process, and only its own chat can drop it."""
+"""Jobs with a real database, and the tool that plans them: each chat has its own, and what cannot be done is said."""
 
-import signal
-import subprocess
-import sys
+import json
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import apsw
 import pytest
 
+from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.reflex.reminders import worded
+from picoclaw.reflex.clock import boot_id
+from picoclaw.slots import Plan
 from picoclaw.store.database import Database
-from picoclaw.store.jobs import Jobs
+from picoclaw.store.jobs import Decision, Job, Jobs
+from picoclaw.store.migrations import MIGRATIONS
+from picoclaw.store.outbox import Outbox
 from picoclaw.tools.jobs import Reminders
-from picoclaw.tools.toolset import Toolset
+from picoclaw.tools.toolset import Toolset, tools_of
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+MONO = 500.0
 
 
 @pytest.fixture
@@ -25,97 +29,101 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def jobs(path):
-    database = Database(path)
-    yield Jobs(database)
-    database.close()
+def database(path):
+    made = Database(path)
+    yield made
+    made.close()
 
 
-def told(found):
-    return [job.message for job in found]
+@pytest.fixture
+def jobs(database):
+    return Jobs(database)
+
+
+def once(text, due=NOON, session="home", **more):
+    return Job(0, session, text, Plan("at", anchor=due.timestamp()), **more)
 
 
 # --- the store ---
 
 
-def test_what_is_due_is_claimed_once_the_oldest_first(jobs):
-    for hours in (3, 1, 2):
-        jobs.add("home", f"in {hours} h", NOON + hours * HOUR)
-    assert told(jobs.claim(NOON + HOUR - timedelta(seconds=1))) == []
-    assert told(jobs.claim(NOON + 2 * HOUR)) == ["in 1 h", "in 2 h"]
-    assert told(jobs.claim(NOON + 2 * HOUR)) == []
-    assert told(jobs.of("home")) == ["in 1 h", "in 2 h", "in 3 h"]
+def test_a_job_comes_back_as_it_was_kept(jobs):
+    plan = Plan("cron", "30 7 * * 1-5", "Europe/Berlin", 5.5)
+    job = Job(0, "home", "tea", plan, "command", "skip", "change", False, "boot", 1.5, 2.5, ((1.0, 2.0), (3.0, 4.5)), 7)
+    job = job._replace(
+        last_slot="s", last_run=8.5, last_status="failed", last_error="e", failures=3, told="t", claimed="p"
+    )
+    number = jobs.add(job)
+    assert jobs.all() == [job._replace(number=number)]
+    assert jobs.get("home", number) == job._replace(number=number)
+    assert jobs.get("shed", number) is None
 
 
-def test_the_next_is_the_earliest_that_nobody_has_claimed(jobs):
-    assert jobs.next_due() is None
-    jobs.add("home", "late", NOON + 2 * HOUR)
-    jobs.add("shed", "soon", NOON + HOUR)
-    assert jobs.next_due() == NOON + HOUR
-    jobs.claim(NOON + HOUR)
-    assert jobs.next_due() == NOON + 2 * HOUR
-
-
-def test_what_was_delivered_is_gone_and_what_was_not_comes_again(jobs, path):
-    jobs.add("home", "a", NOON)
-    jobs.add("home", "b", NOON)
-    first, _ = jobs.claim(NOON)
-    jobs.delivered(first)
-    assert told(jobs.of("home")) == ["b"]
-
-
-CLAIMING = """
-import sys, time
-from datetime import UTC, datetime
-from pathlib import Path
-from picoclaw.store.database import Database
-from picoclaw.store.jobs import Jobs
-claimed = Jobs(Database(Path(sys.argv[1]))).claim(datetime(2026, 7, 1, 12, 0, tzinfo=UTC))
-print(*[job.message for job in claimed], flush=True)
-time.sleep(60)
-"""
-
-
-def test_what_a_dead_process_has_claimed_is_free_again_and_what_a_living_one_has_is_not(jobs, path):
-    jobs.add("home", "tea", NOON)
-    with subprocess.Popen([sys.executable, "-c", CLAIMING, path], stdout=subprocess.PIPE, text=True) as child:
-        try:
-            assert child.stdout.readline() == "tea\n"
-            assert jobs.claim(NOON) == []
-        finally:
-            child.send_signal(signal.SIGKILL)
-    assert told(jobs.claim(NOON)) == ["tea"]
-
-
-def test_a_chat_drops_its_own_reminders_only(jobs):
-    number = jobs.add("home", "tea", NOON)
+def test_a_chat_drops_and_changes_its_own_only(jobs):
+    number = jobs.add(once("tea"))
     assert not jobs.remove("shed", number)
     assert not jobs.remove("home", number + 1)
     assert jobs.of("shed") == []
+    assert jobs.change("shed", number, lambda job: job._replace(payload="coffee")) is None
+    assert jobs.change("home", number, lambda job: job._replace(payload="coffee")).payload == "coffee"
+    assert jobs.get("home", number).payload == "coffee"
     assert jobs.remove("home", number)
     assert not jobs.remove("home", number)
 
 
 def test_a_number_is_never_used_again(jobs):
-    first = jobs.add("home", "tea", NOON)
+    first = jobs.add(once("tea"))
     jobs.remove("home", first)
-    assert jobs.add("home", "coffee", NOON) == first + 1
+    assert jobs.add(once("coffee")) == first + 1
 
 
 def test_halves_of_characters_are_replaced(jobs):
-    jobs.add("a\ud800", "tea\udfff\ud83d", NOON)
-    assert [(job.session, job.message) for job in jobs.of("a?")] == [("a?", "tea??")]
+    jobs.add(once("tea\udfff\ud83d", session="a\ud800", last_error="\ud800"))
+    assert [(job.session, job.payload, job.last_error) for job in jobs.of("a?")] == [("a?", "tea??", "?")]
 
 
-@pytest.mark.parametrize(("late", "note"), [(0, ""), (59, ""), (3600, "due 1 h ago")])
-def test_a_late_reminder_says_so(jobs, late, note):
-    jobs.add("home", "tea", NOON)
-    now = NOON + timedelta(seconds=late)
-    (job,) = jobs.claim(now)
-    words = worded(job, now, "home")
-    assert words.startswith("Reminder: tea")
-    assert note in words
-    assert ("due" in words) == bool(note)
+def test_what_is_decided_is_kept_whole_or_not_at_all(jobs, database):
+    for text in ("a", "b"):
+        jobs.add(once(text))
+
+    def broken(job):
+        if job.payload == "b":
+            raise ToolError("no")
+        return Decision(None, "said", 5.0)
+
+    with pytest.raises(ToolError):
+        jobs.decide(broken)
+    assert len(jobs.all()) == 2
+    assert Outbox(database).waiting() == []
+    jobs.decide(lambda job: Decision(None, f"said {job.payload}", 5.0) if job.payload == "a" else None)
+    assert [job.payload for job in jobs.all()] == ["b"]
+    assert [letter[1:4] for letter in Outbox(database).waiting()] == [("home", "said a", 5.0)]
+
+
+def test_the_number_of_a_letter_is_never_used_again(database):
+    outbox = Outbox(database)
+    first = outbox.put("home", "a", 1.0)
+    outbox.strike(outbox.waiting()[0])
+    assert outbox.put("home", "b", 1.0) == first + 1
+
+
+def test_reminders_of_an_older_picoclaw_are_told(path):
+    """Also one that its process had claimed when it died."""
+    older = MIGRATIONS[: [migration.__name__ for migration in MIGRATIONS].index("m003_jobs") + 1]
+    Database(path, older).close()
+    connection = apsw.Connection(str(path))
+    connection.execute(
+        "INSERT INTO jobs VALUES (3, 'home', 'tea', ?, ''), (5, 'shed', 'oil', ?, '77:1:gone')", (1e9, 2e9)
+    )
+    connection.close()
+    database = Database(path)
+    found = Jobs(database).all()
+    assert found == [
+        Job(3, "home", "tea", Plan("at", anchor=1e9)),
+        Job(5, "shed", "oil", Plan("at", anchor=2e9)),
+    ]
+    assert Jobs(database).add(once("new")) == 6
+    database.close()
 
 
 # --- the tool ---
@@ -123,10 +131,28 @@ def test_a_late_reminder_says_so(jobs, late, note):
 
 @pytest.fixture
 def cron(jobs):
-    toolset = Toolset([Reminders(lambda: jobs)], guard=lambda *_: None, journal=lambda *_: None, longest_result=10_000)
-    return lambda session="home", now=NOON, **given: toolset.call(
-        ToolCall("1", "cron", given), Caller(session, "owner", now, print)
+    return tool_of(jobs)
+
+
+def tool_of(jobs, guarded=None, **more):
+    given = {"commands": True, "mono": lambda: MONO} | more
+    effects = [] if guarded is None else guarded
+    toolset = Toolset(
+        [Reminders(lambda: jobs, lambda: effect_of, **given)],
+        guard=lambda effect, *_: effects.append(effect),
+        journal=lambda *_: None,
+        longest_result=10_000,
     )
+    return lambda session="home", now=NOON, origin="owner", **given: toolset.call(
+        ToolCall("1", "cron", given), Caller(session, origin, now, print)
+    )
+
+
+def effect_of(call):
+    effects = {"sensor_read": "read", "output_set": "switch", "i2c": "actuate", "exec": "exec", "cron": "write"}
+    if call.name not in effects:
+        raise ToolError(f"there is no tool {call.name!r}")
+    return effects[call.name]
 
 
 ADD = {"action": "add", "message": "tea"}
@@ -166,7 +192,7 @@ def test_what_is_said_of_a_reminder_is_when_it_is_due(cron, jobs, now, given, sa
     """Also in the night when the clocks change."""
     assert cron(now=now, **ADD, **given).startswith(f"reminder 1 is kept for {said}: tea")
     [job] = jobs.of("home")
-    assert job.due.timestamp() - now.timestamp() == ahead
+    assert job.plan.anchor - now.timestamp() == ahead
     assert cron(now=now, action="list") == f"1: {said} tea"
 
 
@@ -180,7 +206,7 @@ def test_a_moment_of_the_first_pass_is_past_in_the_second(cron):
     [
         (ADD, "the time is missing: give at_seconds, which must be more than 0, or at"),
         (ADD | {"at_seconds": 0}, "the time is missing: give at_seconds, which must be more than 0, or at"),
-        (ADD | {"at_seconds": -5}, "argument 'at_seconds' is -5.0, outside 0 to 316224000; seconds from now"),
+        (ADD | {"at_seconds": -5}, "argument 'at_seconds' is -5.0, outside 0 to 316224000"),
         (ADD | {"at_seconds": 1e12}, "argument 'at_seconds' is 1000000000000.0, outside 0 to 316224000"),
         (ADD | {"at_seconds": "nan"}, "argument 'at_seconds' must be a number"),
         (ADD | {"at_seconds": 5, "at": "18:00"}, "give either at_seconds or at, not both"),
@@ -207,7 +233,196 @@ def test_another_chats_reminder_is_not_removed(cron):
     assert cron(action="remove", job=1) == "reminder 1 is removed"
 
 
-def test_a_reminder_of_another_chat_names_it(jobs):
-    jobs.add("home", "tea", NOON)
-    (job,) = jobs.claim(NOON)
-    assert worded(job, NOON, "elsewhere") == "Reminder of chat 'home': tea"
+# --- jobs of other kinds, and what repeats
+
+
+WEEKDAYS = {"cron_expr": "30 7 * * 1-5", "tz": "Berlin"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"message": "tea", **WEEKDAYS},
+            "reminder 1 is kept, cron 30 7 * * 1-5 (Europe/Berlin): Thu 2026-07-02 07:30, Fri 2026-07-03 07:30, Mon ",
+        ),
+        (
+            {"message": "tea", "every_seconds": 5400},
+            "reminder 1 is kept, every 1 h 30 min: 13:30, 15:00, 16:30 (the first in 1 h 30 min): tea",
+        ),
+        (
+            {"message": "tea", "every_seconds": 3600, "at": "14:15"},
+            "reminder 1 is kept, every 1 h: 14:15, 15:15, 16:15 (the first in 2 h 15 min): tea",
+        ),
+        ({"command": "df -h", "at_seconds": 60}, "job 1 is kept for 12:01 (in 1 min): df -h (done while"),
+        ({"message": "look", "kind": "Turn", "at_seconds": 60}, "job 1 is kept for 12:01 (in 1 min): look (done while"),
+        (
+            {"message": 'output_set {"name": "valve"}', "kind": "tool", "cron_expr": "@hourly"},
+            "job 1 is kept, cron 0 * * * * (UTC): 13:00, 14:00, 15:00",
+        ),
+        (
+            {"message": "tea", "at": "18:30", "tz": "Tokyo"},
+            "reminder 1 is kept for Thu 2026-07-02 09:30 (in 21 h 30 min)",
+        ),
+    ],
+)
+def test_what_is_planned_is_said_with_its_next_times(cron, given, said):
+    assert cron(action="add", **given).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"message": "tea", "every_seconds": 59}, "every 59 s is too often; the shortest interval is 60 s"),
+        (
+            {"message": "tea", "cron_expr": "61 * * * *"},
+            "'61 * * * *' is not a cron expression (bad minute); write five",
+        ),
+        ({"message": "tea", "cron_expr": "0 0 30 2 *"}, "'0 0 30 2 *' is not a cron expression (bad day-of-month)"),
+        ({"message": "tea", "cron_expr": "0 0 * * *", "at_seconds": 5}, "give cron_expr alone"),
+        (
+            {"message": "tea", "cron_expr": "0 0 * * *", "tz": "Atlantis"},
+            "'Atlantis' is not a time zone picoclaw knows",
+        ),
+        (
+            {"message": "tea", "at_seconds": 5, "kind": "letter"},
+            "kind must be one of 'reminder', 'turn', 'fresh', 'tool'",
+        ),
+        ({"message": "tea", "at_seconds": 5, "late": "later"}, "late must be one of 'once', 'skip'"),
+        (
+            {"message": "tea", "at_seconds": 5, "deliver": "x" * 99},
+            "deliver must be one of 'always', 'change', 'failure'",
+        ),
+        ({"message": "i2c {}", "kind": "tool", "at_seconds": 5}, "i2c may need a person's yes, and nobody is there"),
+        ({"message": "exec {}", "kind": "tool", "at_seconds": 5}, "exec may need a person's yes"),
+        ({"message": "cron {}", "kind": "tool", "at_seconds": 5}, "cron may need a person's yes"),
+        ({"message": "dance {}", "kind": "tool", "at_seconds": 5}, "there is no tool 'dance'"),
+        ({"message": "output_set [1]", "kind": "tool", "at_seconds": 5}, "the arguments of output_set are not a JSON"),
+        ({"message": "output_set {", "kind": "tool", "at_seconds": 5}, "the arguments of output_set are not a JSON"),
+        (
+            {"message": "output_set {}", "kind": "tool", "at_seconds": 5, "late": "once"},
+            "a tool is never called late",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_is_said(cron, given, said):
+    assert cron(action="add", **given).startswith(f"error: {said}")
+    assert cron(action="list") == "no reminders"
+
+
+@pytest.mark.parametrize(
+    ("given", "effect"),
+    [
+        ({"action": "list"}, "read"),
+        ({"action": "get", "job": 1}, "read"),
+        ({"action": "add", "message": "tea", "at_seconds": 5}, "write"),
+        ({"action": "add", "command": "ls", "at_seconds": 5}, "exec"),
+        ({"action": "update", "job": 1, "command": "rm"}, "exec"),
+        ({"action": "update", "job": 2, "at_seconds": 9}, "exec"),
+        ({"action": "run", "job": 2}, "exec"),
+        ({"action": "enable", "job": 2}, "exec"),
+        ({"action": "run", "job": 1}, "write"),
+        ({"action": "disable", "job": 2}, "write"),
+        ({"action": "remove", "job": 2}, "write"),
+    ],
+)
+def test_what_runs_a_command_passes_the_guard_of_commands(jobs, given, effect):
+    effects = []
+    cron = tool_of(jobs, effects)
+    cron(action="add", message="tea", at_seconds=600)
+    cron(action="add", command="ls", at_seconds=600)
+    cron(**given)
+    assert effects[2:] == [effect]
+    closed = tool_of(jobs, commands=False)(**given)
+    assert closed.startswith("error: commands are switched off") == (effect == "exec")
+
+
+@pytest.mark.parametrize("origin", ["cron", "heartbeat"])
+def test_what_no_person_asked_for_plans_reminders_only(cron, origin):
+    assert cron(origin=origin, action="add", message="tea", at_seconds=5).startswith("reminder 1 is kept")
+    for given in ({"command": "ls"}, {"message": "look", "kind": "turn"}):
+        said = cron(origin=origin, action="add", at_seconds=5, **given)
+        assert said == "error: only a person can plan jobs; a reminder can be added here"
+
+
+def test_intervals_go_by_the_clock_that_nobody_can_set_and_times_of_day_by_the_date(cron, jobs):
+    for given in ({"at_seconds": 60}, {"every_seconds": 60}, {"at": "18:30"}, {"cron_expr": "0 0 * * *"}):
+        cron(action="add", message="tea", **given)
+    here = boot_id()
+    assert [(job.boot, job.mono) for job in jobs.all()] == [(here, MONO + 60), (here, MONO + 60), ("", 0.0), ("", 0.0)]
+
+
+def test_a_job_is_changed(cron, jobs):
+    cron(action="add", message="tea", **WEEKDAYS)
+    jobs.change("home", 1, lambda job: job._replace(failures=3, last_status="failed", last_error="no"))
+    assert cron(action="list").endswith("tea [failed, 3 times in a row: no]")
+    assert "Tokyo" in cron(action="update", job=1, tz="Tokyo")
+    assert cron(action="update", job=1, message="coffee").endswith("coffee")
+    job = jobs.get("home", 1)
+    assert (job.plan.text, job.plan.zone, job.payload, job.failures) == ("30 7 * * 1-5", "Asia/Tokyo", "coffee", 0)
+    cron(action="update", job=1, at_seconds=60, deliver="failure", late="skip")
+    job = jobs.get("home", 1)
+    assert (job.plan.kind, job.deliver, job.catch_up) == ("at", "failure", "skip")
+    cron(action="update", job=1, command="ls")
+    assert jobs.get("home", 1).kind == "command"
+    assert cron(action="update", job=1, message="tea").startswith("error: job 1 runs a command: give command")
+
+
+def test_a_change_that_cannot_be_made_changes_nothing(cron, jobs):
+    cron(action="add", message="tea", **WEEKDAYS)
+    before = jobs.all()
+    for given in ({"cron_expr": "x"}, {"every_seconds": 5}, {"kind": "tool", "message": "i2c {}"}, {"tz": "Atlantis"}):
+        assert cron(action="update", job=1, **given).startswith("error: ")
+    assert jobs.all() == before
+
+
+def test_a_job_is_switched_off_and_on_and_does_not_make_up_for_it(cron, jobs):
+    cron(action="add", message="tea", cron_expr="0 * * * *")
+    assert cron(action="disable", job=1) == "reminder 1 is off until it is enabled"
+    assert cron(action="list") == "1: cron 0 * * * * (UTC), next off tea"
+    assert cron(action="enable", job=1, now=NOON + 50 * HOUR).startswith(
+        "reminder 1 is kept, cron 0 * * * * (UTC): 15:00"
+    )
+    assert jobs.get("home", 1).after == (NOON + 50 * HOUR).timestamp()
+    cron(action="add", message="once", at="13:00")
+    cron(action="disable", job=2)
+    assert cron(action="enable", job=2, now=NOON + 2 * HOUR).startswith("error: reminder 2 was due once; update it")
+
+
+def test_a_job_is_done_once_more(cron, jobs):
+    cron(action="add", command="ls", every_seconds=3600, deliver="failure")
+    assert cron(action="run", job=1).startswith("job 1 is due now, as 2 (done while")
+    now = jobs.get("home", 2)
+    assert (now.kind, now.payload, now.deliver, now.mono, now.boot) == ("command", "ls", "always", MONO, boot_id())
+
+
+def test_all_of_a_job_is_shown(cron, jobs):
+    cron(action="add", message="tea", **WEEKDAYS)
+    jobs.change("home", 1, lambda job: job._replace(last_run=NOON.timestamp(), last_slot="s", last_status="ok"))
+    assert cron(action="get", job=1).splitlines() == [
+        "1: cron 30 7 * * 1-5 (Europe/Berlin), next Thu 2026-07-02 07:30 (in 17 h 30 min) tea",
+        "next: Thu 2026-07-02 07:30, Fri 2026-07-03 07:30, Mon 2026-07-06 07:30",
+        "last: 2026-07-01 12:00 (s), ok",
+        "if missed: once; told: always; failures in a row: 0",
+    ]
+
+
+@pytest.mark.parametrize("action", ["get", "update", "remove", "enable", "disable", "run"])
+def test_another_chats_job_cannot_be_touched(cron, jobs, action):
+    cron(**ADD, at_seconds=600)
+    before = jobs.all()
+    said = cron("shed", action=action, job=1, message="mine")
+    assert said == "error: this chat has no reminder 1; action list shows them"
+    assert jobs.all() == before
+
+
+def test_a_chat_has_only_so_many(cron):
+    for _ in range(100):
+        cron(**ADD, at_seconds=600)
+    assert cron(**ADD, at_seconds=600) == "error: this chat has 100 reminders and jobs already; remove some first"
+    assert "is kept" in cron("shed", **ADD, at_seconds=600)
+
+
+def test_it_costs_few_bytes_every_turn(jobs):
+    [definition] = [tool.definition() for tool in tools_of(Reminders(lambda: jobs, lambda: effect_of, commands=True))]
+    assert len(json.dumps(definition).encode()) <= 700

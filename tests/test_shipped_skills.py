@@ -30,6 +30,8 @@ from picoclaw.schedule import at
 from picoclaw.skills.choose import listing, triggered
 from picoclaw.skills.library import BUILT_IN, Library
 from picoclaw.skills.skill import Here, unmet
+from picoclaw.slots import Plan
+from picoclaw.store.jobs import Job
 
 FOLDER = shipped("templates") / "skills"
 NAMES = ["board-care", "greenhouse", "home-automation", "reminders", "wiring", "writing-skills"]
@@ -229,7 +231,7 @@ def test_enough_calls_are_found():
         "board-care": 2,
         "greenhouse": 10,
         "home-automation": 2,
-        "reminders": 9,
+        "reminders": 14,
         "wiring": 13,
         "writing-skills": 4,
     }
@@ -477,7 +479,7 @@ def test_a_backup_comes_back_whole(tmp_path, monkeypatch, where):
     monkeypatch.setenv("PICOCLAW_HOME", str(old / where))
     named = {} if where == ".picoclaw" else {"PICOCLAW_HOME": str(old / where)}
     with app(old / where) as made:
-        made.stores.jobs.add("cli", "water", WEDNESDAY.replace(year=2090))
+        made.stores.jobs.add(Job(0, "cli", "water", Plan("at", anchor=WEDNESDAY.replace(year=2090).timestamp())))
         made.toolset.call(ToolCall("1", "memory_store", {"text": "boiler 1.2 bar"}), caller())
         run(SAVE, old, **named)  # while it is in use
     kept = {
@@ -497,7 +499,7 @@ def test_a_backup_comes_back_whole(tmp_path, monkeypatch, where):
     assert [path.name for path in (new / f"{where}.old").iterdir()] == ["mine"]
     monkeypatch.setenv("PICOCLAW_HOME", str(new / where))
     with opened(Namespace(board="sim")) as made:
-        assert [job.message for job in made.stores.jobs.of("cli")] == ["water"]
+        assert [job.payload for job in made.stores.jobs.of("cli")] == ["water"]
 
 
 def filled(home):

@@ -378,6 +378,26 @@ def test_a_tool_that_is_not_offered_yet_can_be_called():
     assert drawer().call(ToolCall("1", "mend"), caller()) == "mended"
 
 
+class Clock:
+    """A tool of which a part is of use only after a first call."""
+
+    @tool(effect="write", later=("wind", "when"))
+    def clock(self, act: Literal["look", "wind"], when: str = "") -> str:
+        """Look after the clock."""
+        return act + when
+
+
+@pytest.mark.parametrize(
+    ("called", "acts", "described"), [((), ["look"], {"act"}), (("clock",), ["look", "wind"], {"act", "when"})]
+)
+def test_what_follows_a_first_call_is_described_after_it(called, acts, described):
+    toolset = Toolset([Clock()], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000)
+    (definition,) = toolset.definitions(called=called)
+    assert definition["parameters"]["properties"]["act"]["enum"] == acts
+    assert set(definition["parameters"]["properties"]) == described
+    assert toolset.call(ToolCall("1", "clock", {"act": "wind", "when": " now"}), caller()) == "wind now"
+
+
 def test_a_caller_remembers_what_was_brought_in():
     asked = caller()
     drawer().call(ToolCall("1", "light"), asked)

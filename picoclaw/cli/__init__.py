@@ -19,6 +19,7 @@ VERBS = {
     "prompt": "show exactly what would be sent to a model",
     "memory": "search, list and check what is remembered; put it in order",
     "skills": "list, show, search and check the skills",
+    "cron": "list, add and change reminders and jobs, of every chat",
     "summon": "have a model write the agent's character and habits, from a sentence of yours",
     "outputs": "list, arm, switch and check the declared outputs",
     "stop": "bring every output to its safe level, now",

@@ -17,13 +17,13 @@ from threading import Event
 
 from picoclaw.app import SIMULATED, App
 from picoclaw.cli.chat import report
+from picoclaw.cli.clockwork import Clockwork
 from picoclaw.cli.common import opened, printable
 from picoclaw.cli.idle import IdleThread
 from picoclaw.cli.keys import Typing, uninterrupted
 from picoclaw.disk import explain
 from picoclaw.messages import Event as Happening
 from picoclaw.messages import Inbound, Notice, Text, ToolCall, ToolRun
-from picoclaw.reflex.reminders import ReminderThread
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _HISTORY_LINES = 1000
@@ -42,7 +42,7 @@ def converse(given: argparse.Namespace, leaving: Event) -> int:
         if not tty:
             return max([_turn(app, given.session, line, screen) for line in screen.lines()], default=0)
         screen.stop = partial(app.wiring.stop, who="owner")
-        with _line_history(app.config.home / "chat_history"), _reminders(app, given.session, screen):
+        with _line_history(app.config.home / "chat_history"), _clockwork(app, given.session, screen):
             screen.greet(app)
             _talk(app, given.session, screen)
         if leaving.is_set():
@@ -51,18 +51,15 @@ def converse(given: argparse.Namespace, leaving: Event) -> int:
 
 
 @contextmanager
-def _reminders(app: App, session: str, screen: "Screen") -> Iterator[None]:
+def _clockwork(app: App, session: str, screen: "Screen") -> Iterator[None]:
     try:
-        thread = ReminderThread(app.config.home / "state.db", session, screen.remind)
+        clockwork = Clockwork(app, session, screen.remind)
     except OSError as error:
         print(f"picoclaw: reminders cannot be told in this chat: {explain(error)}", file=sys.stderr)
         yield
         return
-    thread.start()
-    try:
+    with clockwork:
         yield
-    finally:
-        thread.stop()
 
 
 def _talk(app: App, session: str, screen: "Screen") -> None:

@@ -21,9 +21,10 @@ class Bell:
         # Opened for both directions, so that there is never an end of file.
         self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def wait(self, seconds: float | None) -> None:
-        """Sleep until it rings or the time is over; None waits for the ring alone."""
-        if select.select([self._pipe], [], [], seconds)[0]:
+    def wait(self, seconds: float | None, other: int = -1) -> None:
+        """Sleep until it rings, the other file has something, or the time is over; None waits without an end."""
+        files = [self._pipe] if other < 0 else [self._pipe, other]
+        if self._pipe in select.select(files, [], [], seconds)[0]:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._pipe, 4096)
 

@@ -1,4 +1,4 @@
-"""Opens `state.db`: write-ahead log, synced at every commit, migrated by named functions, never overwritten.
+"""Opens `state.db` and `history.db`: write-ahead logs, synced at every commit, migrated by named functions.
 
 Knows SQLite's settings and its errors; what the tables mean is known to the modules beside this one.
 Settings: https://sqlite.org/wal.html, https://sqlite.org/pragma.html#pragma_synchronous (FULL syncs the log at
@@ -8,7 +8,7 @@ each commit, so a transaction that was reported done survives a power cut).
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import apsw
@@ -18,6 +18,7 @@ from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.store.migrations import MIGRATIONS
 
 _BUSY_MS = 5000
+Migration = Callable[[apsw.Connection], None]
 SET_ASIDE = "nothing was changed; move it aside to start afresh, or put back a copy"
 
 
@@ -29,7 +30,7 @@ def storable(text: str) -> str:
 class Database:
     """One connection to one file. Every write goes through `transaction()`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         """Open the file, or make it; raises StoreDamaged, StoreNewer or StoreError, having changed nothing."""
         self.path = path
         with self._explained():
@@ -41,9 +42,9 @@ class Database:
             self.connection = _connect(path)
             try:
                 self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, unclean)
-                _examine(self.connection, path, thorough=unclean)
+                _examine(self.connection, path, migrations, thorough=unclean)
                 self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
-                _migrate(self.connection)
+                _migrate(self.connection, migrations)
             except BaseException:
                 self.connection.close()
                 raise
@@ -119,8 +120,8 @@ def _make(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def _examine(connection: apsw.Connection, path: Path, *, thorough: bool) -> None:
-    known = {migration.__name__ for migration in MIGRATIONS}
+def _examine(connection: apsw.Connection, path: Path, migrations: Sequence[Migration], *, thorough: bool) -> None:
+    known = {migration.__name__ for migration in migrations}
     columns = {str(name) for (name,) in connection.execute("SELECT name FROM pragma_table_info('migrations')")}
     if columns != {"name", "at"}:
         raise StoreDamaged(f"{path} is not picoclaw's database; {SET_ASIDE}")
@@ -133,16 +134,16 @@ def _examine(connection: apsw.Connection, path: Path, *, thorough: bool) -> None
         raise StoreDamaged(f"{path} is damaged ({found}); {SET_ASIDE}")
 
 
-def _migrate(connection: apsw.Connection) -> None:
+def _migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
-    for migration in MIGRATIONS:
+    for migration in migrations:
         if migration.__name__ not in done:
             _run(connection, migration)
 
 
-def _run(connection: apsw.Connection, migration: Callable[[apsw.Connection], None]) -> None:
+def _run(connection: apsw.Connection, migration: Migration) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         taken = connection.execute("SELECT 1 FROM migrations WHERE name = ?", (migration.__name__,)).get

@@ -1,78 +1,157 @@
-"""Reminders in `state.db`: kept until they were delivered, claimed by the process that delivers them."""
+"""Jobs in `state.db`: what is to be said or done later.
 
-from datetime import UTC, datetime
-from typing import NamedTuple
+What is due is decided on in one transaction, so that no two processes do it, and none does it twice.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
 
 import apsw
 
+from picoclaw.slots import Plan, Spans
 from picoclaw.store.database import Database, storable
-from picoclaw.store.history import alive, process_identity
+from picoclaw.store.outbox import put
+
+Kind = Literal["reminder", "turn", "fresh", "command", "tool"]
+"""A turn is one of the chat's conversation; a fresh one knows nothing of it."""
+CatchUp = Literal["once", "skip"]
+Deliver = Literal["always", "change", "failure"]
 
 
 class Job(NamedTuple):
-    """A reminder for a session; `due` has a zone."""
+    """Something for later; `payload` is what is said, asked, run or called.
+
+    With `boot`, it is due when the clock of that boot which nobody can set shows `mono`. Slots up to `after` are
+    decided on, those within `done` were done. `claimed` is the process that runs it, `told` marks what was last told.
+    """
 
     number: int
     session: str
-    message: str
-    due: datetime
+    payload: str
+    plan: Plan
+    kind: Kind = "reminder"
+    catch_up: CatchUp = "once"
+    deliver: Deliver = "always"
+    enabled: bool = True
+    boot: str = ""
+    mono: float = 0.0
+    after: float = 0.0
+    done: Spans = ()
+    rounds: int = 0
+    last_slot: str = ""
+    last_run: float = 0.0
+    last_status: str = ""
+    last_error: str = ""
+    failures: int = 0
+    told: str = ""
+    claimed: str = ""
+
+
+class Decision(NamedTuple):
+    """What becomes of a job: its new state, None for its end; a text to tell, and the moment that is meant by it."""
+
+    job: Job | None
+    letter: str = ""
+    at: float = 0.0
+    run: bool = False
+
+
+_COLUMNS = (
+    "session, message, plan, spec, zone, due, kind, catch_up, deliver, enabled, boot, mono, after, done, rounds,"
+    " last_slot, last_run, last_status, last_error, failures, told, claimed"
+)
+_PLACES = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
 
 class Jobs:
-    """What is to be said later."""
+    """What is to be said or done later."""
 
     def __init__(self, database: Database) -> None:
         """Work on an open database."""
         self._database = database
 
-    def add(self, session: str, message: str, due: datetime) -> int:
-        """Keep a reminder durably; returns its number."""
+    def add(self, job: Job) -> int:
+        """Keep a job durably; returns its number, whatever number it came with."""
         with self._database.transaction() as connection:
-            connection.execute(
-                "INSERT INTO jobs (session, message, due) VALUES (?, ?, ?)",
-                (storable(session), storable(message), due.astimezone(UTC).timestamp()),
-            )
+            connection.execute(f"INSERT INTO jobs ({_COLUMNS}) VALUES ({_PLACES})", _values(job))  # noqa: S608
             return connection.last_insert_rowid()
 
-    def of(self, session: str) -> list[Job]:
-        """List a session's reminders, the next first."""
+    def all(self) -> list[Job]:
+        """List every chat's jobs, in the order in which they were added."""
         with self._database.reading() as connection:
-            return _jobs(connection, "WHERE session = ?", (session,))
+            return _jobs(connection, "ORDER BY id")
+
+    def of(self, session: str) -> list[Job]:
+        """List a session's jobs, in the order in which they were added."""
+        with self._database.reading() as connection:
+            return _jobs(connection, "WHERE session = ? ORDER BY id", session)
+
+    def get(self, session: str, number: int) -> Job | None:
+        """Return one of a session's jobs."""
+        with self._database.reading() as connection:
+            return next(iter(_jobs(connection, "WHERE session = ? AND id = ?", session, number)), None)
 
     def remove(self, session: str, number: int) -> bool:
-        """Drop one of a session's reminders; tells whether it was there."""
+        """Drop one of a session's jobs; tells whether it was there."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM jobs WHERE session = ? AND id = ?", (session, number))
             return connection.changes() > 0
 
-    def next_due(self) -> datetime | None:
-        """Return when the next unclaimed reminder is due."""
-        with self._database.reading() as connection:
-            found = _jobs(connection, "WHERE claimed = ''", ())
-            return found[0].due if found else None
-
-    def claim(self, now: datetime) -> list[Job]:
-        """Take what is due for delivery by this process, and what a dead process had taken."""
+    def change(self, session: str, number: int, edit: Callable[[Job], Job]) -> Job | None:
+        """Change one of a session's jobs as it is now; None when there is none."""
         with self._database.transaction() as connection:
-            claims = connection.execute("SELECT DISTINCT claimed FROM jobs WHERE claimed != ''").fetchall()
-            for (claimed,) in claims:
-                if not alive(str(claimed)):
-                    connection.execute("UPDATE jobs SET claimed = '' WHERE claimed = ?", (claimed,))
-            due = _jobs(connection, "WHERE claimed = '' AND due <= ?", (now.timestamp(),))
-            connection.executemany(
-                "UPDATE jobs SET claimed = ? WHERE id = ?", [(process_identity(), job.number) for job in due]
-            )
-            return due
+            for job in _jobs(connection, "WHERE session = ? AND id = ?", session, number):
+                _keep(connection, job, edited := edit(job))
+                return edited
+            return None
 
-    def delivered(self, job: Job) -> None:
-        """Forget a reminder that a person has been told."""
+    def decide(self, judge: Callable[[Job], Decision | None], number: int | None = None) -> list[Decision]:
+        """Have every job judged, or that of a number, and keep what was decided, with its letters: all or nothing.
+
+        Nothing is written when nothing is decided.
+        """
+        where, values = ("ORDER BY id", ()) if number is None else ("WHERE id = ?", (number,))
         with self._database.transaction() as connection:
-            connection.execute("DELETE FROM jobs WHERE id = ?", (job.number,))
+            judged = [(job, decision) for job in _jobs(connection, where, *values) if (decision := judge(job))]
+            for job, decision in judged:
+                _keep(connection, job, decision.job)
+                if decision.letter:
+                    put(connection, job.session, decision.letter, decision.at)
+            return [decision for _, decision in judged]
 
 
-def _jobs(connection: apsw.Connection, where: str, values: tuple[str | float, ...]) -> list[Job]:
-    rows = connection.execute(f"SELECT id, session, message, due FROM jobs {where} ORDER BY due, id", values)  # noqa: S608
-    return [
-        Job(int(str(number)), str(session), str(message), datetime.fromtimestamp(float(str(due)), UTC))
-        for number, session, message, due in rows
-    ]
+def _keep(connection: apsw.Connection, before: Job, now: Job | None) -> None:
+    if now is None:
+        connection.execute("DELETE FROM jobs WHERE id = ?", (before.number,))
+    elif now != before:
+        connection.execute(
+            f"UPDATE jobs SET ({_COLUMNS}) = ({_PLACES}) WHERE id = ?",  # noqa: S608
+            (*_values(now), before.number),
+        )
+
+
+def _values(job: Job) -> tuple[Any, ...]:
+    plan = job.plan
+    return (
+        storable(job.session),
+        storable(job.payload),
+        *(plan.kind, plan.text, plan.zone, plan.anchor),
+        *(job.kind, job.catch_up, job.deliver, int(job.enabled), job.boot, job.mono, job.after),
+        json.dumps(job.done),
+        *(job.rounds, job.last_slot, job.last_run, job.last_status),
+        storable(job.last_error),
+        *(job.failures, job.told, job.claimed),
+    )
+
+
+def _jobs(connection: apsw.Connection, where: str, *values: str | int) -> list[Job]:
+    rows: Iterable[Any] = connection.execute(f"SELECT id, {_COLUMNS} FROM jobs {where}", values)  # noqa: S608
+    return [_job(*row) for row in rows]
+
+
+def _job(number: int, session: str, payload: str, *rest: Any) -> Job:
+    kind, spec, zone, due, *rest_ = rest
+    job = Job(number, session, payload, Plan(kind, spec, zone, due), *rest_)
+    spans = tuple((float(first), float(last)) for first, last in json.loads(str(job.done)))
+    return job._replace(enabled=bool(job.enabled), done=spans)

@@ -108,10 +108,52 @@ def m005_pulse(connection: apsw.Connection) -> None:
     """)
 
 
+def m006_clock(connection: apsw.Connection) -> None:
+    """Jobs of every kind and plan, where a reminder had one moment, and what is still to be told of them.
+
+    `due` is the anchor of the plan; `boot` and `mono` say when that is by the clock of one boot that nobody can set.
+    A cron job's slots up to `after` are decided, and those within the spans `done` were done. `claimed` names the
+    process that runs it.
+    """
+    for column in (
+        "kind TEXT NOT NULL DEFAULT 'reminder'",
+        "plan TEXT NOT NULL DEFAULT 'at'",
+        "spec TEXT NOT NULL DEFAULT ''",
+        "zone TEXT NOT NULL DEFAULT ''",
+        "boot TEXT NOT NULL DEFAULT ''",
+        "mono REAL NOT NULL DEFAULT 0",
+        "after REAL NOT NULL DEFAULT 0",
+        "done TEXT NOT NULL DEFAULT '[]'",
+        "catch_up TEXT NOT NULL DEFAULT 'once'",
+        "deliver TEXT NOT NULL DEFAULT 'always'",
+        "enabled INTEGER NOT NULL DEFAULT 1",
+        "rounds INTEGER NOT NULL DEFAULT 0",
+        "last_slot TEXT NOT NULL DEFAULT ''",
+        "last_run REAL NOT NULL DEFAULT 0",
+        "last_status TEXT NOT NULL DEFAULT ''",
+        "last_error TEXT NOT NULL DEFAULT ''",
+        "failures INTEGER NOT NULL DEFAULT 0",
+        "told TEXT NOT NULL DEFAULT ''",
+    ):
+        connection.execute(f"ALTER TABLE jobs ADD COLUMN {column}")
+    connection.execute("""
+        DROP INDEX jobs_by_due;
+        UPDATE jobs SET claimed = '';
+        CREATE TABLE outbox (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            session TEXT NOT NULL,
+            text TEXT NOT NULL,
+            at REAL NOT NULL,
+            begun TEXT NOT NULL DEFAULT '' -- the process that tells it
+        ) STRICT;
+    """)
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
     m003_jobs,
     m004_calibration,
     m005_pulse,
+    m006_clock,
 ]

@@ -1,85 +1,227 @@
-"""The `cron` tool: reminders, told without any model when they are due."""
+"""The `cron` tool: reminders, and jobs that ask, run or call something when they are due."""
 
+import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from picoclaw import schedule
 from picoclaw.errors import ToolError
-from picoclaw.messages import Caller
+from picoclaw.messages import Caller, ToolCall
+from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.schema import Span
-from picoclaw.store.jobs import Job, Jobs
+from picoclaw.slots import Plan
+from picoclaw.store.jobs import CatchUp, Deliver, Job, Jobs, Kind
+from picoclaw.tools.job_times import LONGEST_S, When, details, kept, renewed, row, timed
 from picoclaw.tools.toolset import Effect, tool
 
-_LONGEST_S = int(schedule.LONGEST.total_seconds())
+_MOST_JOBS = 100
+_NEEDS_A_YES = {"exec", "actuate", "instruct"}
+_WHERE = {
+    True: "told in an open interactive `picoclaw chat`, late if none is open then",
+    False: "done while an interactive `picoclaw chat` is open",
+}
+_LATER = {
+    *("get", "update", "enable", "disable", "run"),
+    *("command", "every_seconds", "tz", "deliver", "late"),
+}
+EffectOf = Callable[[ToolCall], Effect]
+
+
+class _Wish(NamedTuple):
+    """What a job is to be; empty is what was not said."""
+
+    kind: Kind | Literal[""]
+    payload: str
+    catch_up: CatchUp | Literal[""]
+    deliver: Deliver | Literal[""]
+    when: When
 
 
 class Reminders:
-    """Reminders of the chat that the turn belongs to, and of no other."""
+    """Reminders and jobs of the chat that the turn belongs to, and of no other."""
 
-    def __init__(self, jobs: Callable[[], Jobs]) -> None:
-        """`jobs()` opens the store when it is first needed."""
+    def __init__(
+        self,
+        jobs: Callable[[], Jobs],
+        effects: Callable[[], EffectOf],
+        *,
+        commands: bool,
+        mono: Callable[[], float] = boottime,
+    ) -> None:
+        """`jobs()` opens the store when it is first needed.
+
+        `effects()` gives what looks at a call of another tool, and raises ToolError for one that cannot be made;
+        `commands`: whether commands may be run at all; `mono` is the clock of this boot that nobody can set.
+        """
         self._jobs = jobs
+        self._effects = effects
+        self._commands = commands
+        self._mono = mono
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
-        return "read" if arguments["action"] == "list" else "write"
+        """A command needs what `exec` needs, and when it is planned: nobody can be asked when it is due."""
+        action = arguments["action"]
+        if action in {"list", "get"}:
+            return "read"
+        number = arguments["job"] if action in {"update", "enable", "run"} else 0
+        known = [job.kind for job in self._jobs().all() if job.number == number] if number else []
+        if not arguments["command"].strip() and "command" not in known:
+            return "write"
+        if not self._commands:
+            raise ToolError('commands are switched off: exec = "off" under [tools] in config.toml')
+        return "exec"
 
-    @tool(effect=_effect)
-    def cron(
+    @tool(effect=_effect, later=_LATER)
+    def cron(  # noqa: PLR0913, PLR0917 - a model names those that it needs
         self,
-        action: Literal["add", "list", "remove"],
+        action: Literal["add", "list", "get", "update", "remove", "enable", "disable", "run"],
         caller: Caller,
         message: str = "",
-        at_seconds: Annotated[float, Span(0, _LONGEST_S), "seconds from now"] = 0.0,
-        at: Annotated[str, "or a time: 18:30, tomorrow 07:30, 2026-12-01 08:00"] = "",
-        job: Annotated[int, Span(0, 1_000_000_000), "number to remove"] = 0,
+        kind: str = "",
+        command: str = "",
+        at_seconds: Annotated[float, Span(0, LONGEST_S)] = 0.0,
+        at: Annotated[str, "18:30, tomorrow 07:30, 2026-12-01 08:00"] = "",
+        every_seconds: Annotated[float, Span(0, LONGEST_S)] = 0.0,
+        cron_expr: str = "",
+        tz: str = "",
+        deliver: str = "",
+        late: str = "",
+        job: Annotated[int, Span(0, 1_000_000_000)] = 0,
     ) -> str:
-        """Keep reminders. add needs message and at_seconds or at."""
+        """Keep reminders. add: message and a time; kind turn: a task for you then."""
         if action == "list":
-            rows = [_row(job, caller.now) for job in self._jobs().of(caller.session)]
-            return "\n".join(rows) or "no reminders"
-        if action == "remove":
-            return self._remove(caller.session, job)
-        return self._add(caller, message.strip(), at_seconds, at)
+            return self._list(caller)
+        when = When(at_seconds, at.strip(), every_seconds, cron_expr.strip(), tz.strip())
+        ran = command.strip()
+        named: Any = "command" if ran else _word("kind", kind)
+        wish = _Wish(named, ran or message.strip(), _word("late", late), _word("deliver", deliver), when)
+        if action == "add":
+            return self._add(caller, wish)
+        old = self._jobs().get(caller.session, job)
+        if old is None:
+            raise ToolError(f"this chat has no reminder {job}; action list shows them")
+        if action == "update":
+            return self._update(caller, old, wish)
+        acts = {
+            "get": self._get,
+            "remove": self._remove,
+            "enable": self._enable,
+            "disable": self._disable,
+            "run": self._run,
+        }
+        return acts[action](caller, old)
 
-    def _add(self, caller: Caller, message: str, at_seconds: float, at: str) -> str:
-        if not message:
+    def _list(self, caller: Caller) -> str:
+        jobs = sorted(self._jobs().of(caller.session), key=lambda job: (job.plan.kind != "at", job.plan.anchor))
+        return "\n".join(row(job, caller.now) for job in jobs) or "no reminders"
+
+    def _add(self, caller: Caller, wish: _Wish) -> str:
+        if not wish.payload:
             raise ToolError("message is missing: what to remind of")
-        at = at.strip()
-        if not at_seconds and not at:  # small models send 0 and "" for what they leave out
-            raise ToolError("the time is missing: give at_seconds, which must be more than 0, or at")
-        if at_seconds and at:
-            raise ToolError("give either at_seconds or at, not both")
-        due = _moment(at_seconds, at, caller.now)
-        ahead_s = schedule.seconds_until(due, caller.now)
-        if ahead_s <= 0:
-            raise ToolError(f"{due:%Y-%m-%d %H:%M} is in the past; it is {caller.now:%Y-%m-%d %H:%M} now")
-        if ahead_s > _LONGEST_S:
-            raise ToolError(f"{due:%Y-%m-%d %H:%M} is more than ten years ahead; choose an earlier time")
-        number = self._jobs().add(caller.session, message, due)
+        if len(self._jobs().of(caller.session)) >= _MOST_JOBS:
+            raise ToolError(f"this chat has {_MOST_JOBS} reminders and jobs already; remove some first")
+        kind = wish.kind or "reminder"
+        if kind != "reminder" and caller.origin != "owner":
+            raise ToolError("only a person can plan jobs; a reminder can be added here")
+        job = _worked_in(Job(0, caller.session, "", Plan("at"), kind), wish)
+        job = timed(self._fit(job, wish), wish.when, caller.now, self._mono(), boot_id())
+        job = job._replace(number=self._jobs().add(job))
+        return f"{_noun(job)} {job.number} {kept(job, caller.now)}: {job.payload} ({_WHERE[job.kind == 'reminder']})"
+
+    def _update(self, caller: Caller, old: Job, wish: _Wish) -> str:
+        if old.kind == "command" and wish.payload and wish.kind != "command":
+            raise ToolError(f"job {old.number} runs a command: give command, or remove it and add another")
+        when = wish.when
+        if when.tz and not when.cron_expr and old.plan.kind == "cron":
+            when = when._replace(cron_expr=old.plan.text)
+        plain = not any(when)
+
+        def edited(job: Job) -> Job:
+            job = self._fit(_worked_in(job, wish), wish)._replace(failures=0, last_error="")
+            return job if plain else timed(job, when, caller.now, self._mono(), boot_id())._replace(enabled=True)
+
+        job = self._jobs().change(caller.session, old.number, edited)
+        return f"{_noun(old)} {old.number} {kept(job, caller.now)}: {job.payload}" if job else _gone(old)
+
+    def _fit(self, job: Job, wish: _Wish) -> Job:
+        """Refuse what could not be done when it is due."""
+        if job.kind != "tool":
+            return job
+        if wish.catch_up == "once":
+            raise ToolError("a tool is never called late, it may switch something; leave out late")
+        call = called(job.payload)
+        if self._effects()(call) in _NEEDS_A_YES or call.name == "cron":
+            raise ToolError(f"{call.name} may need a person's yes, and nobody is there when it is due; plan a reminder")
+        return job
+
+    def _get(self, caller: Caller, job: Job) -> str:
+        return details(job, caller.now)
+
+    def _remove(self, caller: Caller, job: Job) -> str:
         return (
-            f"reminder {number} is kept for {_when(due, caller.now)}: {message}"
-            " (told in an open interactive `picoclaw chat`, late if none is open then)"
+            f"{_noun(job)} {job.number} is removed" if self._jobs().remove(caller.session, job.number) else _gone(job)
         )
 
-    def _remove(self, session: str, number: int) -> str:
-        if not self._jobs().remove(session, number):
-            raise ToolError(f"this chat has no reminder {number}; action list shows them")
-        return f"reminder {number} is removed"
+    def _enable(self, caller: Caller, job: Job) -> str:
+        """What was missed while it was off is not made up for."""
+        if job.plan.kind == "at" and job.plan.anchor <= caller.now.timestamp():
+            raise ToolError(f"{_noun(job)} {job.number} was due once; update it with a new time")
+        mono, boot = self._mono(), boot_id()
+        now = self._jobs().change(caller.session, job.number, lambda job: renewed(job, caller.now, mono, boot))
+        return f"{_noun(job)} {job.number} {kept(now, caller.now)}" if now else _gone(job)
+
+    def _disable(self, caller: Caller, job: Job) -> str:
+        done = self._jobs().change(caller.session, job.number, lambda job: job._replace(enabled=False))
+        return f"{_noun(job)} {job.number} is off until it is enabled" if done else _gone(job)
+
+    def _run(self, caller: Caller, job: Job) -> str:
+        """Do it once more, now, beside its plan."""
+        plan = Plan("at", anchor=caller.now.timestamp())
+        once = Job(0, job.session, job.payload, plan, job.kind, job.catch_up, "always", boot=boot_id())
+        number = self._jobs().add(once._replace(mono=self._mono()))
+        return f"{_noun(job)} {job.number} is due now, as {number} ({_WHERE[job.kind == 'reminder']})"
 
 
-def _moment(at_seconds: float, at: str, now: datetime) -> datetime:
+_WORDS: dict[str, tuple[str, ...]] = {
+    "kind": ("reminder", "turn", "fresh", "tool"),
+    "late": get_args(CatchUp),
+    "deliver": get_args(Deliver),
+}
+"""What the plain texts among the arguments may be: spelled out in the definition, they would cost bytes every turn."""
+
+
+def _word(name: str, text: str) -> Any:
+    word = text.strip().lower()
+    if word and word not in _WORDS[name]:
+        raise ToolError(f"{name} must be one of {', '.join(map(repr, _WORDS[name]))}, not {text[:60]!r}")
+    return word
+
+
+def called(payload: str) -> ToolCall:
+    """Read the call that a job makes: the tool's name, and its arguments as JSON."""
+    name, _, text = payload.partition(" ")
     try:
-        return schedule.later(now, at_seconds) if at_seconds else schedule.at(at, now)
-    except (ValueError, OverflowError) as error:
-        raise ToolError(str(error)) from None
+        arguments = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise ToolError(f"the arguments of {name} are not a JSON object: {text[:60]!r}")
+    return ToolCall("job", name, arguments)
 
 
-def _when(due: datetime, now: datetime) -> str:
-    local, ahead_s = due.astimezone(now.tzinfo), schedule.seconds_until(due, now)
-    shown = local.strftime("%H:%M") if local.date() == now.date() else local.strftime("%a %Y-%m-%d %H:%M")
-    return f"{shown} (in {schedule.duration(ahead_s)})" if ahead_s > 0 else f"{shown} (due)"
+def _worked_in(job: Job, wish: _Wish) -> Job:
+    kind = wish.kind or job.kind
+    usual: CatchUp = "once" if kind in {"reminder", "turn", "fresh"} else "skip"
+    return job._replace(
+        kind=kind,
+        payload=wish.payload or job.payload,
+        catch_up=wish.catch_up or (usual if kind != job.kind or not job.number else job.catch_up),
+        deliver=wish.deliver or job.deliver,
+    )
 
 
-def _row(job: Job, now: datetime) -> str:
-    return f"{job.number}: {_when(job.due, now)} {job.message}"
+def _noun(job: Job) -> str:
+    return "reminder" if job.kind == "reminder" else "job"
+
+
+def _gone(job: Job) -> str:
+    raise ToolError(f"{_noun(job)} {job.number} was due or removed meanwhile; action list shows them")

@@ -25,7 +25,8 @@ _SHORTEST_SECRET = 8  # what a server without keys is given, such as "none", is 
 class Tool(NamedTuple):
     """A callable tool. `effect` is what a call with given arguments does to the world.
 
-    `opens` are tools that make sense once this one was called; `brings` says that its result is text from outside.
+    `opens` are tools that make sense once this one was called, `later` its own parameters, and words for them, that do;
+    `brings` says that its result is text from outside.
     """
 
     name: str
@@ -37,28 +38,34 @@ class Tool(NamedTuple):
     only_reads: bool = False
     opens: frozenset[str] = frozenset()
     brings: bool = False
+    later: frozenset[str] = frozenset()
 
-    def definition(self) -> dict[str, Any]:
-        """Describe the tool to a model."""
+    def definition(self, *, called: bool = True) -> dict[str, Any]:
+        """Describe the tool to a model: whole once it was called."""
         return {
             "name": self.name,
             "description": self.description,
-            "parameters": json_schema(self.parameters),
+            "parameters": json_schema(self.parameters, () if called else self.later),
         }
 
 
 def tool(
-    effect: Effect | EffectMethod, *, opens: Collection[str] = (), brings: bool = False
+    effect: Effect | EffectMethod,
+    *,
+    opens: Collection[str] = (),
+    brings: bool = False,
+    later: Collection[str] = (),
 ) -> Callable[[Method], Method]:
     """Mark a method as a tool; `effect` feeds the guard, and may be a method that looks at the arguments.
 
     Such a method raises ToolError for a call that could not be done, so that nobody is asked about it. The tools that
     this one `opens` are offered only once it was called in the conversation: what is done with a result costs no bytes
-    before there is one. `brings`: its result is text that nobody in the chat has said.
+    before there is one; its own parameters and choices named in `later` are understood always, and described then.
+    `brings`: its result is text that nobody in the chat has said.
     """
 
     def mark(method: Method) -> Method:
-        method.__dict__["picoclaw_tool"] = effect, frozenset(opens), brings
+        method.__dict__["picoclaw_tool"] = effect, frozenset(opens), brings, frozenset(later)
         return method
 
     return mark
@@ -69,9 +76,9 @@ def tools_of(group: object) -> Iterable[Tool]:
     for name, method in vars(type(group)).items():
         marks = getattr(method, "picoclaw_tool", None)
         if marks is not None:
-            effect, opens, brings = marks
+            effect, opens, brings, later = marks
             found = _tool(name, getattr(group, name), partial(effect, group) if callable(effect) else _always(effect))
-            yield found._replace(only_reads=effect == "read", opens=opens, brings=brings)
+            yield found._replace(only_reads=effect == "read", opens=opens, brings=brings, later=later)
 
 
 def _tool(name: str, function: Callable[..., str], effect: EffectOf) -> Tool:
@@ -136,7 +143,11 @@ class Toolset:
         named = self.names if offered is None else offered
         kept = {name: openers for name in named if (openers := self.openers(name))}
         closed = {name for name, openers in kept.items() if openers.isdisjoint(called)}
-        shown = (t.definition() for t in self._tools.values() if t.name in named and t.name not in closed)
+        shown = (
+            t.definition(called=t.name in called)
+            for t in self._tools.values()
+            if t.name in named and t.name not in closed
+        )
         return tuple(d | {"description": self._wording(d["name"]) or d["description"]} for d in shown)
 
     def opened(self, names: Collection[str]) -> frozenset[str]:
@@ -146,6 +157,11 @@ class Toolset:
     def openers(self, name: str) -> frozenset[str]:
         """Name the tools of which one has to be called before this one is offered; none for most."""
         return frozenset(t.name for t in self._tools.values() if name in t.opens)
+
+    def effect(self, call: ToolCall) -> Effect:
+        """Tell what a call would do to the world; raises ToolError for one that cannot be made."""
+        found = self._find(call)
+        return found.effect(self._checked(found, call))
 
     def call(self, call: ToolCall, caller: Caller) -> str:
         """Run one call and return its result for a model; what went wrong begins with `error:`."""

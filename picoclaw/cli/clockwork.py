@@ -1,0 +1,115 @@
+"""What runs beside a conversation: the thread that knows what is due, and the one that does what takes longer."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from queue import SimpleQueue
+from typing import Self
+
+from picoclaw.app import App
+from picoclaw.errors import PicoclawError
+from picoclaw.messages import Caller, Inbound, ToolCall
+from picoclaw.reflex import post
+from picoclaw.reflex.clock import boot_id
+from picoclaw.reflex.clockwatch import ClockWatch
+from picoclaw.reflex.due import Outcome
+from picoclaw.reflex.keeper.trust import trusted_wall
+from picoclaw.reflex.scheduler import Scheduler
+from picoclaw.reflex.thread import ReflexThread, Step
+from picoclaw.store.database import Database
+from picoclaw.store.jobs import Job, Jobs
+from picoclaw.store.outbox import Letter, Outbox
+from picoclaw.tools.jobs import called
+
+
+class Clockwork:
+    """Tells and does what is due while its block runs. Jobs run one after the other, each with parts of its own."""
+
+    def __init__(self, app: App, session: str, show: Callable[[str], None]) -> None:
+        """`show` shows a text in the chat `session`; raises OSError when the home folder takes no bell."""
+        self._app = app
+        self._session = session
+        self._show = show
+        self._waiting: SimpleQueue[Job | None] = SimpleQueue()
+        self._worker = threading.Thread(target=self._work, name="jobs", daemon=True)
+        self._thread = ReflexThread(app.config.home, self._opened, show)
+        self._scheduler: Scheduler | None = None
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End; a job that still runs ends with the process, and is said to have been cut off."""
+        self._waiting.put(None)
+        self._thread.stop()
+
+    def _opened(self, stack: ExitStack) -> list[Step]:
+        database = Database(self._app.config.home / "state.db")
+        stack.callback(database.close)
+        watch = ClockWatch(lambda: trusted_wall(self._app.board, self._app.config.home) is not None, boot_id())
+        tell = partial(post.deliver, Outbox(database), self._tell)
+        self._scheduler = Scheduler(Jobs(database), watch, self._begin, tell, self._show)
+        return [self._scheduler.step]
+
+    def _tell(self, letter: Letter) -> None:
+        self._show(post.worded(letter, self._session, time.time()))
+
+    def _begin(self, job: Job) -> None:
+        if not self._worker.is_alive():
+            self._worker.start()
+        self._waiting.put(job)
+
+    def _work(self) -> None:
+        while job := self._waiting.get():
+            outcome = done(self._app, job)
+            if self._scheduler:
+                self._scheduler.ended(job.number, outcome)
+            self._thread.ring()
+
+
+def done(app: App, job: Job) -> Outcome:
+    """Do a job on the board of the app, with all other parts new, because a conversation may be using those it has."""
+    config = app.config
+    if job.kind == "command" and config.tools.exec == "ask":  # a person agreed to exactly this command
+        config = replace(config, tools=replace(config.tools, exec="allow"))
+    own = App(config, app.board)
+    try:
+        return _DONE[job.kind](own, job)
+    except PicoclawError as error:
+        return Outcome(False, str(error))
+    finally:
+        own.wiring.leave()
+        own.let_go()
+
+
+def _turn(app: App, job: Job) -> Outcome:
+    said: list[str] = []
+    session = job.session if job.kind == "turn" else f"job {job.number} {job.last_slot}"
+    turn = app.answer(Inbound(session, job.payload, "cron"), said.append)
+    if turn.stopped == "error" or turn.notice.failed:
+        return Outcome(False, turn.notice.text or turn.reply)
+    return Outcome(True, "\n\n".join(filter(None, [*said, turn.reply])))
+
+
+def _command(app: App, job: Job) -> Outcome:
+    good, text = _called(app, job, ToolCall("job", "exec", {"command": job.payload}))
+    return Outcome(good and text.endswith("[exit code 0]"), text.removesuffix("[exit code 0]").rstrip() or "done")
+
+
+def _tool(app: App, job: Job) -> Outcome:
+    return Outcome(*_called(app, job, called(job.payload)))
+
+
+def _called(app: App, job: Job, call: ToolCall) -> tuple[bool, str]:
+    try:
+        return app.toolset.run(call, Caller(job.session, "cron", app.now(), lambda _: None))
+    finally:
+        app.stores.settle(job.session)
+
+
+_DONE: dict[str, Callable[[App, Job], Outcome]] = {"turn": _turn, "fresh": _turn, "command": _command, "tool": _tool}

@@ -1,0 +1,110 @@
+"""`picoclaw cron`: the reminders and jobs of every chat, from the command line; an open chat heeds it at once."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from picoclaw.app import App, clean
+from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.keys import listen_to_signals
+from picoclaw.errors import ToolError
+from picoclaw.messages import DEFAULT_SESSION, Caller, ToolCall
+from picoclaw.tools.job_times import row, upcoming
+
+_SHOWN = 3
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    _shared(parser)
+    words = parser.add_subparsers(dest="act", metavar="ACT")
+    for name, purpose in (
+        ("list", "all of them, with when they are due and how they went (the default)"),
+        ("add", "a new one"),
+        ("get", "all that there is to know of one"),
+        ("update", "give one another time or text"),
+        ("remove", "drop one"),
+        ("enable", "let one be due again"),
+        ("disable", "keep one from being due"),
+        ("run", "do one now, beside its plan"),
+    ):
+        word = words.add_parser(name, help=purpose, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+        _shared(word) if name == "list" else board_option(word)
+        if name not in {"list", "add"}:
+            word.add_argument("job", type=int, metavar="NUMBER")
+        if name in {"add", "update"}:
+            _what(word)
+
+
+def _shared(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+    board_option(parser)
+
+
+def _what(word: argparse.ArgumentParser) -> None:
+    word.add_argument("message", nargs="?", metavar="TEXT", help="what to say, to ask the agent (--kind turn) or call")
+    word.add_argument("--kind", choices=["reminder", "turn", "fresh", "tool"], help="fresh: a turn without history")
+    word.add_argument("--command", metavar="CMD", help="a shell command instead of a text")
+    word.add_argument("--in", dest="at_seconds", type=float, metavar="SECONDS", help="so many seconds from now")
+    word.add_argument("--at", metavar="TIME", help="18:30, 'tomorrow 07:30', '2026-12-01 08:00'")
+    word.add_argument("--every", dest="every_seconds", type=float, metavar="SECONDS", help="again and again")
+    word.add_argument("--cron", dest="cron_expr", metavar="EXPR", help="'30 7 * * 1-5': minute hour day month weekday")
+    word.add_argument("--tz", metavar="ZONE", help="the zone that the time is meant in, such as Berlin")
+    word.add_argument("--deliver", choices=["always", "change", "failure"], help="when the outcome is told")
+    word.add_argument("--late", choices=["once", "skip"], help="what becomes of it when it was missed")
+    word.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the chat that it belongs to")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do it; exit code 1 when it could not be done, with the reason on stderr."""
+    with opened(given) as app:
+        listen_to_signals()
+        if given.act in {None, "list"}:
+            return _list(app, given)
+        return _call(app, given)
+
+
+def _list(app: App, given: argparse.Namespace) -> int:
+    now, jobs = app.now(), app.stores.jobs.all()
+    if given.json:
+        print(json.dumps([job._asdict() | {"next": list(_next(job, now))} for job in jobs], ensure_ascii=False))
+        return 0
+    for job in jobs:
+        print(printable(f"{row(job, now)}{'' if job.session == DEFAULT_SESSION else f' (chat {job.session!r})'}"))
+    if not jobs:
+        print("no reminders")
+    return 0
+
+
+def _next(job: Any, now: datetime) -> Iterator[str]:
+    if job.enabled:
+        try:
+            yield from (due.isoformat(timespec="seconds") for due in upcoming(job, now, _SHOWN))
+        except ValueError:  # its zone is not known here, which the list says
+            return
+
+
+def _call(app: App, given: argparse.Namespace) -> int:
+    """Make the call that a model would make, as the chat that the job belongs to."""
+    given_ = {name: value for name, value in vars(given).items() if name in _ARGUMENTS and value is not None}
+    arguments = {name: clean(value) if isinstance(value, str) else value for name, value in given_.items()}
+    session = next((job.session for job in app.stores.jobs.all() if job.number == arguments.get("job")), None)
+    if session is None and "job" in arguments:
+        raise ToolError(f"there is no reminder or job {arguments['job']}; `picoclaw cron` lists them")
+    # Whoever typed exactly this at a terminal has agreed to it; see cli/tool.py.
+    app.ask = (lambda _: True) if sys.stdin.isatty() else None
+    caller = Caller(session or given.session, "owner", app.now(), lambda text: print(printable(text)))
+    try:
+        good, result = app.toolset.run(ToolCall("1", "cron", {"action": given.act} | arguments), caller)
+    finally:
+        app.stores.settle(caller.session)
+    print(printable(result), file=sys.stdout if good else sys.stderr)
+    return 0 if good else 1
+
+
+_ARGUMENTS = {
+    *("message", "kind", "command", "at_seconds", "at", "every_seconds", "cron_expr", "tz", "deliver", "late", "job")
+}

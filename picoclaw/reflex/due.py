@@ -1,0 +1,198 @@
+"""What becomes of a job at a moment: arithmetic on its plan, its past and two clocks. Opens nothing.
+
+Intervals and "in ten minutes" go by the clock of this boot that nobody can set, appointments by the date, and only
+while that is trusted. A slot is decided on once: done, or reported as missed.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+from zlib import crc32
+
+from picoclaw.schedule import duration
+from picoclaw.slots import come_due, next_slot, with_done
+from picoclaw.store.jobs import Decision, Job
+
+GRACE_S = 60.0
+_APART_S = 60.0  # an anchor this far from what it stands for is written anew
+_LONGEST_ERROR = 500
+_LONGEST_NAME = 60
+RUNNING, OK, FAILED, SKIPPED, CUT_OFF, WAITING = "running", "ok", "failed", "skipped", "cut off", "waiting"
+
+
+class Now(NamedTuple):
+    """A moment: the date, the clock that nobody can set, whose boot that is, whether the date is to be believed.
+
+    `process` is who decides, `alive` tells whether another still runs.
+    """
+
+    wall: float
+    mono: float
+    boot: str
+    trusted: bool
+    process: str
+    alive: Callable[[str], bool]
+
+
+class Outcome(NamedTuple):
+    """How a run ended, with what there is to tell."""
+
+    good: bool
+    text: str
+
+
+class _Come(NamedTuple):
+    slot: str
+    late_s: float
+    others: str = ""
+
+
+def judge(job: Job, now: Now) -> Decision | None:
+    """Decide what becomes of a job now; None for nothing."""
+    if job.claimed and not now.alive(job.claimed):
+        return _failed(job._replace(claimed=""), CUT_OFF, "picoclaw ended while it ran; it is not repeated", now.wall)
+    if not job.enabled:
+        return None
+    try:
+        ahead, come = _DUE[job.plan.kind](job, now)
+    except ValueError as error:
+        said = str(error)
+        again = (job.last_status, job.last_error) == (WAITING, said)
+        waiting = job._replace(last_status=WAITING, last_error=said)
+        return None if again else Decision(waiting, f"{_named(job)} waits: {said}", now.wall)
+    if come is None:
+        return Decision(ahead) if ahead != job else None
+    return _decided(ahead._replace(last_slot=come.slot), come, now)
+
+
+def _decided(job: Job, come: _Come, now: Now) -> Decision:
+    """Do it, or say why not."""
+    at = now.wall - come.late_s
+    others = f" ({come.others} earlier ones were missed)" if come.others else ""
+    if job.claimed:
+        letter = "" if job.last_status == SKIPPED else f"{_named(job)} is skipped: it still runs{others}"
+        return Decision(job._replace(last_status=SKIPPED), letter, now.wall)
+    if come.late_s > GRACE_S and job.catch_up == "skip":
+        skipped = f"{_named(job)} was not done: it was due {duration(come.late_s)} ago{others}"
+        return Decision(_over(job._replace(last_status=SKIPPED, last_error=skipped)), skipped, now.wall)
+    if job.kind == "reminder":
+        told = job._replace(last_run=now.wall, last_status=OK, last_error="")
+        return Decision(None if job.plan.kind == "at" else told, f"Reminder: {job.payload}{others}", at)
+    started = _over(job._replace(claimed=now.process, last_run=now.wall, last_status=RUNNING))
+    missed = f"{_named(job)}: {come.others} earlier ones were missed" if come.others else ""
+    return Decision(started, missed, at, run=True)
+
+
+def _over(job: Job) -> Job:
+    """What is due once is not due again, and stays until it is known to be done."""
+    return job._replace(enabled=False) if job.plan.kind == "at" else job
+
+
+def finished(job: Job, outcome: Outcome, wall: float) -> Decision:
+    """Decide what is told of a run that has ended, and what is kept of it."""
+    job = job._replace(claimed="")
+    if not outcome.good:
+        return _failed(job, FAILED, outcome.text, wall)
+    mark = f"{crc32(outcome.text.encode('utf-8', 'replace')):08x}"
+    tells = job.deliver == "always" or (job.deliver == "change" and mark != job.told)
+    text = outcome.text if job.kind in {"turn", "fresh"} or not outcome.text else f"{_named(job)}: {outcome.text}"
+    letter = text if tells else f"{_named(job)} works again" if job.failures else ""
+    kept = job._replace(last_status=OK, last_error="", failures=0, told=mark)
+    return Decision(None if job.plan.kind == "at" else kept, letter, wall)
+
+
+def _failed(job: Job, status: str, why: str, wall: float) -> Decision:
+    """A failure is told once, until it has worked again."""
+    why = why[:_LONGEST_ERROR]
+    letter = "" if job.failures else f"{_named(job)}: {status}: {why}"
+    return Decision(job._replace(last_status=status, last_error=why, failures=job.failures + 1), letter, wall)
+
+
+def _named(job: Job) -> str:
+    text = " ".join(job.payload.split())
+    return f"Job {job.number} ({text if len(text) <= _LONGEST_NAME else f'{text[:_LONGEST_NAME]}…'})"
+
+
+def _at(job: Job, now: Now) -> tuple[Job, _Come | None]:
+    if job.boot != now.boot:
+        late = now.wall - job.plan.anchor if now.trusted else -1.0
+        return job, _Come(f"{job.plan.anchor:.0f}", late) if late >= 0 else None
+    late = now.mono - job.mono
+    return _dated(job, now), _Come(f"{job.plan.anchor:.0f}", late) if late >= 0 else None
+
+
+def _every(job: Job, now: Now) -> tuple[Job, _Come | None]:
+    seconds, ahead = job.plan.seconds, job.plan.anchor - now.wall
+    if job.boot == now.boot:
+        late = now.mono - job.mono
+    elif now.trusted and ahead < 0:
+        late = -ahead
+    else:  # a new boot; whether the date is right or not, it is never longer than the interval
+        ahead = ahead if 0 <= ahead <= seconds else seconds
+        return _due_in(job, now, ahead), None
+    if late < 0:
+        return _dated(job, now), None
+    missed = int(late // seconds)
+    rounds = job.rounds + missed + 1
+    following = _due_in(job, now, (missed + 1) * seconds - late)._replace(rounds=rounds)
+    return following, _Come(f"round {rounds}", late - missed * seconds, str(missed) if missed else "")
+
+
+def _due_in(job: Job, now: Now, seconds: float) -> Job:
+    return job._replace(boot=now.boot, mono=now.mono + seconds, plan=job.plan._replace(anchor=now.wall + seconds))
+
+
+def _dated(job: Job, now: Now) -> Job:
+    """Where the date was set, what goes by the other clock has another date."""
+    anchor = now.wall + job.mono - now.mono
+    far = now.trusted and abs(anchor - job.plan.anchor) > _APART_S
+    return job._replace(plan=job.plan._replace(anchor=anchor)) if far else job
+
+
+def _cron(job: Job, now: Now) -> tuple[Job, _Come | None]:
+    if not now.trusted:
+        return job, None
+    if not job.after or job.after > now.wall + GRACE_S:
+        # it was planned when nobody knew the date, or the date was put back: what was not done then comes again
+        job = job._replace(after=now.wall)
+    found = come_due(job.plan, job.after, now.wall, job.done)
+    if found is None:
+        return job, None
+    late = now.wall - found.last.moment.timestamp()
+    runs = (late <= GRACE_S or job.catch_up == "once") and not job.claimed
+    done = with_done(job.plan, job.done, found.last) if runs else job.done
+    ahead = job._replace(after=found.last.moment.timestamp(), done=done)
+    return ahead, _Come(found.last.identity, late, found.counted if found.others else "")
+
+
+_DUE: dict[str, Callable[[Job, Now], tuple[Job, _Come | None]]] = {"at": _at, "every": _every, "cron": _cron}
+
+
+def by_date(job: Job, boot: str) -> bool:
+    """Tell whether the date has to be known to do it on time."""
+    return job.enabled and (job.plan.kind == "cron" or job.boot != boot)
+
+
+def due_in(job: Job, now: Now) -> float | None:
+    """Seconds until there is something to decide on; None when that takes a bell, or the date to be set."""
+    if not job.enabled:
+        return None
+    if job.plan.kind != "cron" and job.boot == now.boot:
+        return job.mono - now.mono
+    if not now.trusted:
+        return None
+    return _appointed(job) - now.wall
+
+
+def _appointed(job: Job) -> float:
+    if job.plan.kind != "cron":
+        return job.plan.anchor
+    try:
+        slot = next_slot(job.plan, job.after, job.done)
+    except ValueError:  # it was reported
+        return float("inf")
+    return slot.moment.timestamp() if slot else float("inf")
+
+
+def overdue(job: Job, wall: float) -> bool:
+    """Tell whether it would be due if the date were believed."""
+    return _appointed(job) <= wall

@@ -1,0 +1,72 @@
+"""The one thread for everything that needs no model: it sleeps until the next thing is due, and never polls."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from picoclaw.errors import StoreError
+from picoclaw.reflex import clock
+from picoclaw.reflex.bell import Bell
+
+_LONGEST_SLEEP_S = 86_400.0
+_UNWATCHED_S = 600.0
+Step = Callable[[float, float], float | None]
+"""Takes the date and the clock that nobody can set; returns how long it may sleep, None for until the bell."""
+
+
+class ReflexThread:
+    """Steps through what it is given, whenever something is due, the bell of its home rings or the date is set."""
+
+    def __init__(self, home: Path, opened: Callable[[ExitStack], Sequence[Step]], say: Callable[[str], None]) -> None:
+        """`opened(stack)` is called in the thread and makes what is stepped; `say` tells a person what is wrong.
+
+        Raises OSError when the home folder takes no bell.
+        """
+        self._opened = opened
+        self._say = say
+        self._bell = Bell(home)
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="reflex", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def ring(self) -> None:
+        """Have it look again; may be called from any thread."""
+        self._bell.ring()
+
+    def stop(self) -> None:
+        """End, and wait until the thread has let go of what it opened."""
+        self._ending = True
+        self._bell.ring()
+        self._thread.join(5)
+        self._bell.close()
+
+    def _run(self) -> None:
+        with ExitStack() as stack:
+            try:
+                steps = self._opened(stack)
+            except StoreError as error:
+                self._say(f"reminders and jobs cannot be done: {error}")
+                return
+            watch = -1
+            while not self._ending:
+                waits = [step(time.time(), clock.boottime()) for step in steps]
+                wait = min((wait for wait in waits if wait is not None), default=None)
+                if wait is not None and watch < 0:
+                    watch = clock.step_watch()
+                    stack.callback(_closed, watch)
+                if wait is not None:
+                    wait = min(max(0.0, wait), _LONGEST_SLEEP_S if watch >= 0 else _UNWATCHED_S)
+                self._bell.wait(wait, watch)
+                if watch >= 0:
+                    clock.steps(watch)
+
+
+def _closed(file: int) -> None:
+    if file >= 0:
+        os.close(file)

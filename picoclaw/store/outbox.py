@@ -1,0 +1,72 @@
+"""What is to be told to a person, in `state.db`: kept until it was told, with a number that is never used again.
+
+That it is being told is written down before it is shown, and it is struck out afterwards. Killed in between, it is
+shown again: a channel that knows a number again drops it; a terminal, which cannot, says that it may be a repetition.
+"""
+
+from typing import NamedTuple
+
+import apsw
+
+from picoclaw.store.database import Database, storable
+from picoclaw.store.history import alive, process_identity
+
+
+class Letter(NamedTuple):
+    """A text for a session; `at` is the moment it is about, in seconds since 1970.
+
+    `begun` names the process that has begun to tell it.
+    """
+
+    number: int
+    session: str
+    text: str
+    at: float
+    begun: str = ""
+
+
+def put(connection: apsw.Connection, session: str, text: str, at: float) -> int:
+    """Add a letter within a transaction that is open; returns its number."""
+    connection.execute(
+        "INSERT INTO outbox (session, text, at) VALUES (?, ?, ?)", (storable(session), storable(text), at)
+    )
+    return connection.last_insert_rowid()
+
+
+class Outbox:
+    """The letters that nobody has been told yet."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open database."""
+        self._database = database
+
+    def put(self, session: str, text: str, at: float) -> int:
+        """Add a letter durably; returns its number."""
+        with self._database.transaction() as connection:
+            return put(connection, session, text, at)
+
+    def waiting(self) -> list[Letter]:
+        """List the letters that no process is telling, the oldest first."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT id, session, text, at, begun FROM outbox ORDER BY id").fetchall()
+        letters = [Letter(int(str(row[0])), str(row[1]), str(row[2]), float(str(row[3])), str(row[4])) for row in rows]
+        return [letter for letter in letters if not alive(letter.begun)]
+
+    def begin(self, letter: Letter) -> bool:
+        """Write down that this process is about to tell it; tells whether it may, because no other does."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE outbox SET begun = ? WHERE id = ? AND begun = ?",
+                (process_identity(), letter.number, letter.begun),
+            )
+            return connection.changes() > 0
+
+    def put_back(self, letter: Letter) -> None:
+        """Take back that it is being told, because it could not be shown."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE outbox SET begun = '' WHERE id = ?", (letter.number,))
+
+    def strike(self, letter: Letter) -> None:
+        """Strike out what was told."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM outbox WHERE id = ?", (letter.number,))

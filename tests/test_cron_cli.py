@@ -1,0 +1,147 @@
+"""`picoclaw cron`, and what an open chat does of it: real commands, real pipes, a real terminal."""
+
+import json
+import threading
+import time
+
+import pytest
+from model_server import ModelServer, reply
+from person import Person, picoclaw
+
+from picoclaw.reflex.bell import ring
+from picoclaw.reflex.thread import ReflexThread
+
+
+def cron(home, *words, **more):
+    done = picoclaw(home, "cron", *words, **more)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def test_a_job_from_the_command_line_and_back(tmp_path):
+    assert cron(tmp_path) == (0, "no reminders")
+    code, said = cron(tmp_path, "add", "stand up", "--cron", "30 7 * * 1-5", "--tz", "Berlin", "--late", "skip")
+    assert code == 0
+    assert said.startswith("reminder 1 is kept, cron 30 7 * * 1-5 (Europe/Berlin): ")
+    assert said.count("07:30") == 3
+    assert cron(tmp_path, "add", "tea", "--in", "600", "--session", "shed")[0] == 0
+    code, said = cron(tmp_path, "list", "--json")
+    first, second = json.loads(said)
+    assert (first["catch_up"], len(first["next"]), second["session"]) == ("skip", 3, "shed")
+    assert "(chat 'shed')" in cron(tmp_path)[1]
+    assert cron(tmp_path, "disable", "1") == (0, "reminder 1 is off until it is enabled")
+    assert json.loads(cron(tmp_path, "list", "--json")[1])[0]["next"] == []
+    assert cron(tmp_path, "update", "2", "coffee", "--at", "tomorrow 9:00")[0] == 0
+    assert "coffee" in cron(tmp_path, "get", "2")[1]
+    assert cron(tmp_path, "remove", "2") == (0, "reminder 2 is removed")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["remove", "7"], 1, "there is no reminder or job 7"),
+        (["add", "tea"], 1, "the time is missing"),
+        (["add", "--in", "5"], 1, "message is missing"),
+        (["add", "tea", "--cron", "x"], 1, "'x' is not a cron expression"),
+        (["add", "tea", "--in", "soon"], 2, "invalid float value"),
+        (["add", "dance {}", "--kind", "tool", "--in", "5"], 1, "there is no tool 'dance'"),
+        (["remove"], 2, "NUMBER"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, words, code, said):
+    found = cron(tmp_path, *words)
+    assert found[0] == code
+    assert said in found[1]
+
+
+@pytest.mark.parametrize(("exec_", "said"), [("ask", "needs the owner's yes"), ("off", "commands are switched off")])
+def test_a_command_is_planned_by_who_may(tmp_path, exec_, said):
+    (tmp_path / "picoclaw").mkdir(mode=0o700)
+    (tmp_path / "picoclaw/config.toml").write_text(f'[tools]\nexec = "{exec_}"\n')
+    code, words = cron(tmp_path, "add", "--command", "ls", "--in", "5")
+    assert (code, said in words) == (1, True)
+
+
+def test_an_open_chat_heeds_it_at_once(tmp_path):
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("> ")
+        cron(tmp_path, "add", "--command", "echo hi there", "--in", "1")
+        person.sees("Job 1 (echo hi there): hi there", seconds=10)
+        cron(tmp_path, "add", "what reminders do I have?", "--kind", "turn", "--in", "1")
+        person.sees("2: now turn: what reminders do I have?", seconds=10)
+        cron(tmp_path, "add", "board_status {}", "--kind", "tool", "--in", "1")
+        person.sees("Job 3 (board_status {}): ", seconds=10)
+        cron(tmp_path, "add", "--command", "exit 3", "--every", "3600")
+        cron(tmp_path, "run", "4")
+        person.sees("Job 5 (exit 3): failed: [exit code 3]", seconds=10)
+        cron(tmp_path, "add", "look up", "--in", "1", "--session", "shed")
+        person.sees("For chat 'shed': Reminder: look up", seconds=10)
+        person.types("\x04")
+        assert person.leaves() == 0
+    assert cron(tmp_path)[1].splitlines()[-1] == "5: off command: exit 3 [failed: [exit code 3]]"
+
+
+def test_a_command_that_the_chat_left_behind_is_said_to_have_been_cut_off(tmp_path):
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("> ")
+        cron(tmp_path, "add", "--command", "sleep 20", "--in", "1")
+        until = time.monotonic() + 10
+        while "now command" not in cron(tmp_path)[1] and time.monotonic() < until:
+            time.sleep(0.1)
+        person.types("\x04")
+        assert person.leaves() == 0
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("Job 1 (sleep 20): cut off: picoclaw ended while it ran; it is not repeated")
+
+
+# --- the thread
+
+
+def test_the_thread_sleeps_until_something_is_due_or_the_bell_rings(tmp_path):
+    steps, seen = [], threading.Event()
+
+    def step(wall, mono):
+        steps.append(mono)
+        seen.set()
+        return 0.05 if len(steps) == 1 else None
+
+    thread = ReflexThread(tmp_path, lambda _: [step], print)
+    thread.start()
+    time.sleep(0.4)
+    assert len(steps) == 2
+    assert 0.04 < steps[1] - steps[0] < 0.3
+    seen.clear()
+    ring(tmp_path)
+    assert seen.wait(5)
+    thread.stop()
+    assert list(tmp_path.glob("bell-*")) == []
+
+
+def test_a_command_that_a_person_agreed_to_runs_where_commands_are_asked_for(tmp_path):
+    (tmp_path / "picoclaw").mkdir(mode=0o700)
+    (tmp_path / "picoclaw/config.toml").write_text('[tools]\nexec = "ask"\n')
+    with Person(tmp_path, "cron", "add", "--command", "echo agreed", "--in", "3") as person:
+        person.sees("job 1 is kept")
+        assert person.leaves() == 0
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("Job 1 (echo agreed): agreed", seconds=10)
+        assert (
+            "exec may need a person's yes"
+            in cron(tmp_path, "add", 'exec {"command": "ls"}', "--kind", "tool", "--in", "1")[1]
+        )
+
+
+@pytest.mark.parametrize(("kind", "knows"), [("turn", True), ("fresh", False)])
+def test_a_turn_knows_the_conversation_and_a_fresh_one_does_not(tmp_path, kind, knows):
+    with ModelServer([reply("Hello."), reply("All is well.")]) as server:
+        given = {"PICOCLAW_BASE_URL": server.url}
+        with Person(tmp_path, "chat", "--board", "sim", **given) as person:
+            person.sees("> ")
+            person.types("my name is Ada\r")
+            person.sees("Hello.", seconds=20)
+            cron(tmp_path, "add", "look at the tank", "--kind", kind, "--in", "1", **given)
+            person.sees("All is well.", seconds=20)
+            person.types("\x04")
+            assert person.leaves() == 0
+    sent = json.dumps(server.requests[1].body["messages"])
+    assert "look at the tank" in sent
+    assert ("Ada" in sent) == knows
