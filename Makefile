@@ -30,6 +30,7 @@ bench: .venv/dev
 	@.venv/bin/python tests/bench/reuse.py
 	@.venv/bin/python tests/bench/clock.py --kills 50
 	@.venv/bin/python tests/bench/embed.py
+	@.venv/bin/python tests/bench/history.py
 	@.venv/bin/python tests/bench/memory_first.py
 	@.venv/bin/python tests/bench/memory_index.py
 	@.venv/bin/python tests/bench/memory_search.py

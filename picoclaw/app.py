@@ -31,6 +31,8 @@ from picoclaw.tools.jobs import Reminders
 from picoclaw.tools.message import Messages
 from picoclaw.tools.pulse import PulseTool
 from picoclaw.tools.recall import Recall
+from picoclaw.tools.rules import Rules
+from picoclaw.tools.sensor_history import SensorHistory
 from picoclaw.tools.shell import Shell, passed_on
 from picoclaw.tools.skills import SkillTools
 from picoclaw.tools.toolset import Effect, Toolset
@@ -90,6 +92,8 @@ class App:
             Reminders(lambda: self.stores.jobs, lambda: self.toolset.effect, commands=config.tools.exec != "off"),
             PulseTool(lambda: self.stores.pulse),
             Messages(),
+            SensorHistory(lambda: self.stores.samples),
+            Rules(home, self.wiring.measured, lambda: str(self.briefing.zone() or "")),
             SkillTools(self.library, self.here, config.workspace),
             FirstRun(home),
         ]

@@ -16,12 +16,14 @@ from picoclaw.messages import Caller, Message, ToolCall
 from picoclaw.prompt import BYTES_A_TOKEN
 from picoclaw.reflex.bell import ring
 from picoclaw.skills.skill import Skill
+from picoclaw.store import chronicle
 from picoclaw.store.calibration import Calibration
 from picoclaw.store.database import Database
 from picoclaw.store.history import History
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse
+from picoclaw.store.samples import Samples
 
 
 @dataclass
@@ -50,6 +52,16 @@ class Stores:
     def pulse(self) -> Pulse:
         """The open tasks."""
         return Pulse(self.database)
+
+    @cached_property
+    def chronicle(self) -> Database:
+        """The open `history.db`."""
+        return Database(self.config.home / chronicle.NAME, chronicle.MIGRATIONS)
+
+    @cached_property
+    def samples(self) -> Samples:
+        """What the sensors said."""
+        return Samples(self.chronicle)
 
     @cached_property
     def memory(self) -> Recollection:
@@ -126,6 +138,6 @@ class Stores:
 
     def close(self) -> None:
         """Let go of what was opened; may be called twice."""
-        for name in ("memory", "database"):
+        for name in ("memory", "chronicle", "database"):
             if part := self.__dict__.get(name):
                 part.close()

@@ -97,6 +97,12 @@ class Wiring:
         """The tools that read what is wired."""
         return Sensors(self.board, self.wired, self.drivers, str(self.config.home))
 
+    def measured(self) -> dict[str, list[str]]:
+        """Name the sensors and what each measures, without reading any."""
+        from picoclaw.tools.ruling import measured
+
+        return measured(self.board, self.wired, self.drivers)
+
     def buses(self) -> Iterator[object]:
         """The tools of the buses that this board has; what is not there costs no memory and no word of the prompt."""
         where = loader.folders(self.config.home)

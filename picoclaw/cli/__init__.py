@@ -21,6 +21,8 @@ VERBS = {
     "skills": "list, show, search and check the skills",
     "cron": "list, add and change reminders and jobs, of every chat",
     "summon": "have a model write the agent's character and habits, from a sentence of yours",
+    "history": "show what the sensors said, as figures, a chart or a picture",
+    "rules": "explain, check and remove the rules that run without a model, and show what they did",
     "outputs": "list, arm, switch and check the declared outputs",
     "stop": "bring every output to its safe level, now",
     "doctor": "check the set-up and say how to mend it",

@@ -19,10 +19,13 @@ from picoclaw.reflex.due import Outcome
 from picoclaw.reflex.keeper.trust import trusted_wall
 from picoclaw.reflex.scheduler import Scheduler
 from picoclaw.reflex.thread import ReflexThread, Step
+from picoclaw.rules.engine import Hands
+from picoclaw.slots import Plan
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.outbox import Letter, Outbox
 from picoclaw.tools.jobs import called
+from picoclaw.watch import Watch, switcher, watching
 
 
 class Clockwork:
@@ -54,7 +57,25 @@ class Clockwork:
         watch = ClockWatch(lambda: trusted_wall(self._app.board, self._app.config.home) is not None, boot_id())
         tell = partial(post.deliver, Outbox(database), self._tell)
         self._scheduler = Scheduler(Jobs(database), watch, self._begin, tell, self._show)
-        return [self._scheduler.step]
+        sampling = self._watch(database)
+        stack.callback(sampling.close)
+        return [sampling.step, self._scheduler.step]
+
+    def _watch(self, database: Database) -> Watch:
+        """What samples the sensors and follows the rules; what a rule tells goes through the outbox."""
+        app, outbox, jobs = self._app, Outbox(database), Jobs(database)
+
+        def tell(text: str) -> None:
+            outbox.put(self._session, text, time.time())
+
+        def ask(text: str, rule: str) -> str:
+            jobs.add(Job(0, self._session, text, Plan("at", anchor=time.time()), kind="turn"))
+            return f"asked, for rule {rule}"
+
+        hands = Hands(tell, switcher(app.wiring), ask)
+        clock = ClockWatch(lambda: trusted_wall(app.board, app.config.home) is not None, boot_id())
+        every_s = app.config.history.every_seconds
+        return watching(app.wiring, every_s, clock, app.briefing.zone, hands, self._thread.ring)
 
     def _tell(self, letter: Letter) -> None:
         self._show(post.worded(letter, self._session, time.time()))

@@ -93,6 +93,13 @@ class ToolsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryConfig:
+    """[history]: how often the sensors are measured while picoclaw runs."""
+
+    every_seconds: Annotated[float, Span(1, 3600), "between two measurements"] = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class SensorConfig:
     """[sensors.NAME]: a part that is wired to a bus and read by a driver of tools/hw."""
 
@@ -120,6 +127,7 @@ class Config:
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     board: BoardConfig = field(default_factory=BoardConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
+    history: HistoryConfig = field(default_factory=HistoryConfig)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
     api_key: str = field(default="", repr=False)
@@ -138,6 +146,7 @@ _TABLES: dict[str, type[Any]] = {
     "memory": MemoryConfig,
     "board": BoardConfig,
     "tools": ToolsConfig,
+    "history": HistoryConfig,
 }
 
 

@@ -1,6 +1,7 @@
 """Parts that a driver reads: how one is reached, and a measurement in which nothing can go wrong unsaid."""
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +17,9 @@ from picoclaw.hw.handles import I2CPart, OneWirePart, Part, SerialPart, SpiPart
 from picoclaw.hw.reading import QUANTITIES, Reading, Wired, believed
 
 Load = Callable[[str], ModuleType]
+
+_TURNS: dict[str, threading.Lock] = {}
+"""Who may use a bus: it is one, however many threads of this process have drivers of their own."""
 
 
 def wire(sensor: SensorConfig, where: Sequence[Path]) -> Wired:
@@ -179,14 +183,15 @@ class Drivers:
 
     @contextmanager
     def opened(self, part: Wired, chip: ModuleType) -> Iterator[Part]:
-        """Hand out the handle that a driver moves its part with."""
-        handle = self._handle(part, chip)
-        handle.memory = self._memories.setdefault(place(part), {})
-        try:
-            yield handle
-        finally:
-            if isinstance(handle, SerialPart):
-                handle.port.close()
+        """Hand out the handle that a driver moves its part with; nobody else's driver uses the same bus meanwhile."""
+        with _TURNS.setdefault(_bus(part), threading.Lock()):
+            handle = self._handle(part, chip)
+            handle.memory = self._memories.setdefault(place(part), {})
+            try:
+                yield handle
+            finally:
+                if isinstance(handle, SerialPart):
+                    handle.port.close()
 
     def _handle(self, part: Wired, chip: ModuleType) -> Part:
         usual = {name: option[0] for name, option in getattr(chip, "OPTIONS", {}).items()}
@@ -198,6 +203,10 @@ class Drivers:
         if part.route == "serial":
             return SerialPart(self._board.serial(part.port, SerialSettings(**chip.SERIAL)), options, *self._times)
         return OneWirePart(self._board, part.port, options, *self._times)
+
+
+def _bus(part: Wired) -> str:
+    return f"{part.route} {part.bus}" if part.route in {"i2c", "spi"} else part.port or part.route
 
 
 def _reading(name: str, key: str, value: float | ValueError, source: str, doubt: str) -> Reading:

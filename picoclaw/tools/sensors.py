@@ -14,6 +14,9 @@ from picoclaw.schedule import duration
 from picoclaw.schema import nearest
 from picoclaw.tools.toolset import tool
 
+_FOLLOWED = ("sensor_history", "rule")
+"""What is done with a sensor once it is known."""
+
 
 class Sensors:
     """Sensors that the kernel reads, and parts that a driver of ours reads over a bus."""
@@ -25,14 +28,14 @@ class Sensors:
         self._drivers = drivers
         self._home = home
 
-    @tool(effect="read")
+    @tool(effect="read", opens=_FOLLOWED)
     def sensor_list(self) -> str:
         """List the sensors and what each measures."""
         found = survey.sensors(self._board, self._wired)
         rows = [f"{s.name}: {'' if s.part else s.kernel[0].quantity + ' '}{_placed(s)}" for s in found]
         return "\n".join(rows) or _NO_SENSOR
 
-    @tool(effect="read")
+    @tool(effect="read", opens=_FOLLOWED)
     def sensor_read(
         self,
         sensor: Annotated[str, "a name from sensor_list; leave out for all"] = "",

@@ -1,0 +1,121 @@
+"""Draws a series of values: with blocks in a terminal, or as an SVG picture. Pure.
+
+Source: Scalable Vector Graphics (SVG) 1.1, https://www.w3.org/TR/SVG11/
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_PLAIN = " ._-=+*#@"
+_WIDE, _HIGH = 640, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 28, 24
+_MOST_TICKS = 5
+_HEAD = (
+    f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {_HIGH}" width="{_WIDE}" height="{_HIGH}"'
+    ' font-family="sans-serif" font-size="11">'
+)
+
+
+def ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
+    """Choose round numbers between two values, few enough to be written beside a chart."""
+    span = high - low
+    if not span > 0:
+        return [low]
+    rough = span / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    first = math.ceil(low / step)
+    return [round(n * step, 9) + 0.0 for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def lines(
+    values: Sequence[float | None], labels: tuple[str, str], *, height: int = 6, plain: bool = False
+) -> Iterator[str]:
+    """Draw a chart of lines of text: a column a value, a blank column where there is none.
+
+    `labels` stand below its beginning and its end; `plain` draws with ASCII.
+    """
+    known = [value for value in values if value is not None]
+    if not known:
+        yield "(no values)"
+        return
+    low, high = min(known), max(known)
+    marks = _PLAIN if plain else _BLOCKS
+    width = max(len(f"{low:g}"), len(f"{_short(high)}"), len(_short(low)))
+    heights = [None if value is None else _eighths(value, low, high, height) for value in values]
+    for row in reversed(range(height)):
+        edge = _short(high) if row == height - 1 else _short(low) if row == 0 else ""
+        cells = (" " if eighths is None else marks[min(8, max(0, eighths - 8 * row))] for eighths in heights)
+        yield f"{edge:>{width}} {'|' if plain else '┤'}{''.join(cells)}".rstrip()
+    room = max(len(labels[1]) + 1, len(values) - len(labels[0]))
+    yield f"{'':{width}}  {labels[0]}{labels[1]:>{room}}"
+
+
+def _eighths(value: float, low: float, high: float, height: int) -> int:
+    """How many eighths of a line a column is high; at least one, so that the lowest value can be seen."""
+    return 4 * height if high == low else 1 + round((value - low) / (high - low) * (8 * height - 1))
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def svg(
+    title: str,
+    points: Sequence[tuple[float, float, float, float]],
+    begin: float,
+    end: float,
+    dates: Sequence[tuple[float, str]],
+    apart: float,
+) -> str:
+    """Draw a picture: the mean as a line, lowest to highest as a band behind it.
+
+    `points` are (moment, lowest, mean, highest); the line is broken where two are more than `apart`; `dates` are
+    written below their moments.
+    """
+    low, high = _edges(points)
+    across, down = _WIDE - _LEFT - _RIGHT, _HIGH - _TOP - _BOTTOM
+
+    def x(at: float) -> str:
+        return f"{_LEFT + (at - begin) / (end - begin) * across:.1f}"
+
+    def y(value: float) -> str:
+        return f"{_TOP + (high - value) / (high - low) * down:.1f}"
+
+    rows = [
+        _HEAD,
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{_WIDE}" height="{_HIGH}" fill="#fff"/>',
+        f'<text x="{_LEFT}" y="16" font-size="13">{escape(title)}</text>',
+    ]
+    for value in ticks(low, high):
+        rows.append(f'<path d="M{_LEFT} {y(value)}H{_WIDE - _RIGHT}" stroke="#ddd"/>')
+        rows.append(f'<text x="{_LEFT - 4}" y="{y(value)}" dy="4" text-anchor="end">{value:g}</text>')
+    rows += [f'<text x="{x(at)}" y="{_HIGH - 8}" text-anchor="middle">{escape(text)}</text>' for at, text in dates]
+    for run in _runs(points, apart):
+        band = [f"{x(at)},{y(top)}" for at, _, _, top in run] + [f"{x(at)},{y(b)}" for at, b, _, _ in reversed(run)]
+        rows.append(f'<polygon points="{" ".join(band)}" fill="#cde" stroke="#cde"/>')
+        line = " ".join(f"{x(at)},{y(mean)}" for at, _, mean, _ in run)
+        rows.append(f'<polyline points="{line}" fill="none" stroke="#06c" stroke-width="1.5" stroke-linecap="round"/>')
+    return "\n".join([*rows, "</svg>\n"])
+
+
+def _edges(points: Sequence[tuple[float, float, float, float]]) -> tuple[float, float]:
+    low, high = min(point[1] for point in points), max(point[3] for point in points)
+    room = (high - low) * 0.05 or max(abs(high) * 0.01, 0.5)
+    return low - room, high + room
+
+
+def _runs(
+    points: Sequence[tuple[float, float, float, float]], apart: float
+) -> Iterator[list[tuple[float, float, float, float]]]:
+    run: list[tuple[float, float, float, float]] = []
+    for point in points:
+        if run and point[0] - run[-1][0] > apart:
+            yield run
+            run = []
+        run.append(point)
+    if run:
+        yield run

@@ -1,0 +1,151 @@
+"""`picoclaw history`: what the sensors said, as figures, as a chart, as JSON or as a picture."""
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from picoclaw import chart, ranges
+from picoclaw.app import App
+from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.disk import write_atomic
+from picoclaw.errors import ConfigError
+from picoclaw.rules.conditions import unit
+from picoclaw.store import chronicle
+from picoclaw.store.samples import Samples
+from picoclaw.tools import past
+from picoclaw.tools.past import Past
+
+_WIDEST, _MOST_POINTS, _DATES = 72, 320, 5
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    parser.add_argument("sensor", metavar="SENSOR", nargs="?", default="", help="such as greenhouse.temperature")
+    parser.add_argument(
+        "range", metavar="RANGE", nargs="*", help="yesterday, since monday, last 3 days (default: 24 h)"
+    )
+    parser.add_argument("--json", action="store_true", help="print figures and values as JSON")
+    parser.add_argument("--svg", metavar="FILE", help="draw a picture")
+    board_option(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print it; exit code 1 when nothing was measured, or nothing of that name is kept."""
+    with opened(given, make=False) as app:
+        path = app.config.home / chronicle.NAME
+        if not path.exists() and not given.sensor:
+            print("nothing was measured yet: that is done while an interactive `picoclaw chat` is open")
+            return 0
+        if not path.exists():
+            raise ConfigError(
+                f"{path} is not there yet: measurements are kept while an interactive `picoclaw chat` is open"
+            )
+        return _history(app, app.stores.samples, given)
+
+
+def _history(app: App, samples: Samples, given: argparse.Namespace) -> int:
+    now, known = app.now(), samples.known()
+    if not given.sensor:
+        for row in past.newest(known, now.tzinfo):
+            print(printable(row))
+        return 0
+    when = _range(" ".join(given.range) or "last 24 hours", now)
+    series = past.meant(list(known), given.sensor, "")
+    if not series:
+        names = ", ".join(f"{one.sensor}.{one.quantity}" for one in known)
+        raise ConfigError(f"nothing is kept of {given.sensor!r}; kept are: {names or 'no measurements yet'}")
+    most = _MOST_POINTS if given.svg or given.json else min(_WIDEST, shutil.get_terminal_size().columns - 10)
+    found = [look for one in series if (look := past.look(samples, one, when, max(8, most)))]
+    if not found:
+        raise ConfigError(f"nothing was measured from {when.begin:%Y-%m-%d %H:%M} to {when.end:%Y-%m-%d %H:%M}")
+    if given.svg:
+        _draw(found, Path(given.svg))
+    if given.json:
+        print(json.dumps([_told(look) for look in found], ensure_ascii=False))
+    elif not given.svg:
+        _show(found)
+    return 0
+
+
+def _range(text: str, now: datetime) -> ranges.Range:
+    try:
+        return ranges.meant(text, now)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _show(found: Sequence[Past]) -> None:
+    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+    for number, look in enumerate(found):
+        if number:
+            print()
+        labels = (
+            past.clock(look.range.begin.timestamp(), look.range),
+            past.clock(look.range.end.timestamp(), look.range),
+        )
+        for row in [*past.summary(look), *chart.lines(_columns(look), labels, plain=plain)]:
+            print(printable(row))
+
+
+def _columns(look: Past) -> list[float | None]:
+    """A mean for each step of the range, None where nothing was measured."""
+    begin = look.range.begin.timestamp()
+    count = max(1, -int(-look.range.seconds // look.step_s))
+    means = {round((span.at - begin) / look.step_s): span.mean for span in look.spans}
+    return [means.get(index) for index in range(count)]
+
+
+def _told(look: Past) -> dict[str, Any]:
+    zone = look.range.begin.tzinfo
+    whole = look.whole
+    figures = {"min": whole.low, "max": whole.high, "mean": whole.mean} if whole.good else {}
+    return {
+        "sensor": look.series.sensor,
+        "quantity": look.series.quantity,
+        "unit": unit(look.series),
+        "begin": look.range.begin.isoformat(),
+        "end": look.range.end.isoformat(),
+        "readings": whole.good,
+        "failed": whole.failed,
+        **figures,
+        "trend_an_hour": look.trend,
+        "step_seconds": look.step_s,
+        "values": [
+            [datetime.fromtimestamp(s.at, zone).isoformat(), s.low, s.mean, s.high] for s in look.spans if s.good
+        ],
+    }
+
+
+def _draw(found: Sequence[Past], path: Path) -> None:
+    """Write a picture of the first series, the others beside it by their quantity."""
+    for number, look in enumerate(look for look in found if look.whole.good):
+        name = path if not number else path.with_stem(f"{path.stem}-{look.series.quantity.replace(' ', '-')}")
+        write_atomic(name, picture(look).encode(), 0o644)
+        print(f"drawn: {name}")
+
+
+def picture(look: Past) -> str:
+    """Draw a series as SVG."""
+    begin, end = look.range.begin.timestamp(), look.range.end.timestamp()
+    title = f"{look.series.sensor} {look.series.quantity} {unit(look.series)}".rstrip()
+    points = [(span.at, span.low, span.total / span.good, span.high) for span in look.spans if span.good]
+    dates = [(at, past.clock(at, look.range)) for at in _moments(look)]
+    return chart.svg(title, points, begin, end, dates, 3 * look.step_s)
+
+
+def _moments(look: Past) -> list[float]:
+    """A few round moments of the range."""
+    apart = past.step(look.range.seconds, _DATES)
+    first = look.range.begin.replace(minute=0, second=0, microsecond=0)
+    if apart >= 86_400:
+        first = first.replace(hour=0)
+    count = int(look.range.seconds / apart) + 2
+    moments = ((first + timedelta(seconds=apart * n)).timestamp() for n in range(count))
+    begin, end = look.range.begin.timestamp(), look.range.end.timestamp()
+    edge = 0.04 * (end - begin)
+    return [at for at in moments if begin <= at <= end - edge]

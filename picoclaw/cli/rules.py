@@ -1,0 +1,128 @@
+"""`picoclaw rules`: what happens by itself, in plain words; what is wrong with it; what it has done."""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+
+from picoclaw.app import App
+from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.errors import ConfigError
+from picoclaw.reflex.bell import ring
+from picoclaw.reflex.clock import boot_id, boottime
+from picoclaw.rules import book, evaluate, rule
+from picoclaw.store import chronicle
+from picoclaw.store.firings import Firings
+from picoclaw.store.points import Moment
+from picoclaw.tools.ruling import doubts_of, measured
+from picoclaw.watch import zone_name
+
+_LAST = 20
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    board_option(parser)
+    words = parser.add_subparsers(dest="act", metavar="ACT")
+    words.add_parser("list", help="explain them all, and where each stands (the default)")
+    words.add_parser("check", help="look for mistakes; exit code 1 when there is one")
+    for name, purpose in (("explain", "explain one"), ("remove", "take one out of rules.toml")):
+        words.add_parser(name, help=purpose).add_argument("name", metavar="NAME")
+    word = words.add_parser("log", help="what rules have done, and the readings that caused it")
+    word.add_argument("name", metavar="NAME", nargs="?", default="", help="of one rule only")
+    word.add_argument("-n", metavar="LINES", type=int, default=_LAST, help=f"how many (default {_LAST})")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do it; exit code 1 when a rule cannot be followed."""
+    with opened(given, make=False) as app:
+        return _ACTS[given.act or "list"](app, given)
+
+
+def _book(app: App) -> book.Book:
+    return book.load(app.config.home, app.now(), zone_name(app.briefing.zone()))
+
+
+def _list(app: App, _: argparse.Namespace) -> int:
+    found = _book(app)
+    if not found.rules and not found.problems:
+        print(f"no rules; {found.path} would hold them")
+        return 0
+    states = _states(app)
+    for one in found.rules.values():
+        print(printable(rule.explained(one)))
+        if one.name in states:
+            print(printable(f"    {evaluate.standing(one, states[one.name], _moment(app))}"))
+    return _complain(found.problems.values())
+
+
+def _complain(problems: Iterable[str]) -> int:
+    rows = [f"not followed: {problem}" for problem in problems]
+    for row in rows:
+        print(printable(row))
+    return 1 if rows else 0
+
+
+def _states(app: App) -> dict[str, evaluate.State]:
+    if not (app.config.home / chronicle.NAME).exists():
+        return {}
+    return {name: evaluate.loaded(text) for name, text in Firings(app.stores.chronicle).states().items()}
+
+
+def _moment(app: App) -> Moment:
+    return Moment(boot_id(), boottime(), app.now())
+
+
+def _explain(app: App, given: argparse.Namespace) -> int:
+    found = _book(app)
+    if given.name in found.problems:
+        return _complain([found.problems[given.name]])
+    if given.name not in found.rules:
+        raise ConfigError(f"{found.path} has no rule {given.name!r}; there are: {', '.join(found.rules) or 'none'}")
+    one = found.rules[given.name]
+    print(printable(rule.explained(one)))
+    for doubt in _doubts(app, one):
+        print(printable(f"    but {doubt}"))
+    return 0
+
+
+def _doubts(app: App, one: rule.Rule) -> list[str]:
+    wiring = app.wiring
+    return list(doubts_of(one, app.config.home, measured(wiring.board, wiring.wired, wiring.drivers)))
+
+
+def _check(app: App, _: argparse.Namespace) -> int:
+    found = _book(app)
+    bad = _complain(found.problems.values())
+    for one in found.rules.values():
+        for doubt in _doubts(app, one):
+            bad = 1
+            print(printable(f"{one.name}: {doubt}"))
+    if not bad:
+        print(f"{len(found.rules)} rules, no mistakes")
+    return bad
+
+
+def _remove(app: App, given: argparse.Namespace) -> int:
+    book.remove(app.config.home, given.name)
+    ring(app.config.home)
+    print(f"rule {given.name} is removed")
+    return 0
+
+
+def _log(app: App, given: argparse.Namespace) -> int:
+    if not (app.config.home / chronicle.NAME).exists():
+        print("no rule has done anything yet")
+        return 0
+    for record in Firings(app.stores.chronicle).log(max(0, given.n), given.name):
+        at = f"{record.at.astimezone(app.now().tzinfo):%Y-%m-%d %H:%M:%S}{'' if record.trusted else ' (clock not set)'}"
+        outcome = record.outcome or "outcome unknown: picoclaw was stopped in the middle"
+        print(printable(f"{at} {record.rule}: {record.why}; {record.acts}: {outcome}"))
+    return 0
+
+
+_ACTS: Mapping[str, Callable[[App, argparse.Namespace], int]] = {
+    "list": _list,
+    "check": _check,
+    "explain": _explain,
+    "remove": _remove,
+    "log": _log,
+}

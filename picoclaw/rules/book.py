@@ -1,0 +1,175 @@
+"""`rules.toml` in picoclaw's home: read so that one bad rule costs that rule only, and written a rule at a time."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from picoclaw.config.files import read
+from picoclaw.disk import explain, write_atomic
+from picoclaw.errors import ConfigError
+from picoclaw.rules.rule import Rule, made
+
+FILE = "rules.toml"
+_HEAD = """\
+# Rules that run by themselves: without a model, without a network, while picoclaw runs.
+# `picoclaw rules` explains them in plain words, `picoclaw rules check` looks for mistakes.
+"""
+_HEADER = re.compile(r"""\s*\[\s*rules\s*\.\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*\]\s*(?:#.*)?""")
+_AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
+
+
+class Book(NamedTuple):
+    """What rules.toml says: the rules that can be followed, and what is wrong with the others, by name."""
+
+    path: Path
+    rules: Mapping[str, Rule]
+    problems: Mapping[str, str]
+
+
+class _Part(NamedTuple):
+    """The lines of one rule; the first is counted from 1."""
+
+    name: str
+    first: int
+    lines: list[str]
+
+    def line(self, key: str) -> int:
+        """Find the line of a key, or else that of the header."""
+        found = (n for n, line in enumerate(self.lines) if re.match(rf"\s*{re.escape(key)}\s*=", line))
+        return self.first + next(found, 0)
+
+
+def load(home: Path, now: datetime, zone: str = "") -> Book:
+    """Read the rules; raises nothing: what is wrong is a problem with its line and what to write."""
+    path = home / FILE
+    try:
+        text = read(path).decode()
+    except ConfigError as error:
+        return Book(path, {}, {"": str(error)})
+    except UnicodeError:
+        return Book(path, {}, {"": f"{path} is not UTF-8 text: write it anew with an editor that saves UTF-8"})
+    return parsed(path, text, now, zone)
+
+
+def parsed(path: Path, text: str, now: datetime, zone: str) -> Book:
+    """Understand the text of a rules.toml."""
+    rules: dict[str, Rule] = {}
+    problems: dict[str, str] = {}
+    for part in _parts(text):
+        try:
+            if part.name in rules or part.name in problems:
+                raise _wrong(path, part.first, f"there is a rule {part.name!r} already: choose another name")
+            rules |= _understood(path, part, now, zone)
+        except ConfigError as error:
+            problems[part.name] = str(error)
+            rules.pop(part.name, None)
+    return Book(path, rules, problems)
+
+
+def _understood(path: Path, part: _Part, now: datetime, zone: str) -> dict[str, Rule]:
+    tables = _tables(path, part)
+    if not part.name:
+        if tables:
+            raise _wrong(path, part.line(next(iter(tables))), f"{next(iter(tables))!r} belongs below a [rules.NAME]")
+        return {}
+    table = tables["rules"][part.name]
+    try:
+        return {part.name: made(part.name, table, now, zone)}
+    except ConfigError as error:
+        said = str(error)
+        named = re.match(r"it: (?:unknown )?'(\w+)'|(\w+):", said)
+        key = (named[1] or named[2]) if named else ""
+        raise _wrong(path, part.line(key), f"[rules.{part.name}]: {said.removeprefix('it: ')}") from None
+
+
+def _tables(path: Path, part: _Part) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads("".join(part.lines))
+    except (ValueError, RecursionError) as error:
+        at = _AT_LINE.search(str(error))
+        line = part.first + int(at[1]) - 1 if at else part.first
+        what = _AT_LINE.sub("", str(error)).strip()
+        raise _wrong(path, line, f'not valid TOML: {what}; a text stands in quotes, such as when = "…"') from None
+
+
+def _wrong(path: Path, line: int, text: str) -> ConfigError:
+    return ConfigError(f"{path}, line {line}: {text}")
+
+
+def _parts(text: str) -> Iterator[_Part]:
+    """Cut a file at the headers of its rules, so that each is read by itself."""
+    part = _Part("", 1, [])
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if header := _HEADER.fullmatch(line.rstrip("\r\n")):
+            yield part
+            part = _Part(next(name for name in header.groups() if name is not None), number, [])
+        part.lines.append(line)
+    yield part
+
+
+def add(home: Path, name: str, table: Mapping[str, Any], now: datetime, zone: str = "") -> Rule:
+    """Write a rule durably at the end of the file; raises ConfigError when it, or the file, is not to be used."""
+    rule = made(name, dict(table), now, zone)
+    with _changing(home) as path:
+        before = _text(path)
+        if any(part.name == name for part in _parts(before)):
+            raise ConfigError(f"{path} has a rule {name!r} already: remove it first, or choose another name")
+        rows = "".join(f"{key} = {_value(value)}\n" for key, value in table.items())
+        _write(
+            path,
+            f"{before or _HEAD}{'' if not before or before.endswith(chr(10)) else chr(10)}\n[rules.{name}]\n{rows}",
+        )
+    return rule
+
+
+def remove(home: Path, name: str) -> None:
+    """Take a rule out of the file, and leave the rest as it is; raises ConfigError."""
+    with _changing(home) as path:
+        parts = list(_parts(_text(path)))
+        left = [part for part in parts if part.name != name or not name]
+        if len(left) == len(parts):
+            known = ", ".join(part.name for part in parts if part.name) or "none"
+            raise ConfigError(f"{path} has no rule {name!r}; there are: {known}")
+        _write(path, "".join(line for part in left for line in part.lines))
+
+
+@contextlib.contextmanager
+def _changing(home: Path) -> Iterator[Path]:
+    """Keep other processes from changing the file meanwhile."""
+    path = home / FILE
+    try:
+        folder = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"{home}: {explain(error)}") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield path
+    finally:
+        os.close(folder)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read(path).decode()
+    except UnicodeError:
+        raise ConfigError(f"{path} is not UTF-8 text: write it anew with an editor that saves UTF-8") from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_atomic(path, text.encode())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {explain(error)}") from None
+
+
+def _value(value: Any) -> str:
+    """Write a value as TOML, whose strings and numbers are those of JSON."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

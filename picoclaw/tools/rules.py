@@ -1,0 +1,96 @@
+"""The `rule` tool: what is to happen by itself, without a model, once the owner has agreed to it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from picoclaw.errors import ConfigError, ToolError
+from picoclaw.messages import Caller
+from picoclaw.reflex.bell import ring
+from picoclaw.tools.toolset import Effect, tool
+
+if TYPE_CHECKING:
+    from picoclaw.rules.book import Book
+
+Measured = Callable[[], Mapping[str, Sequence[str]]]
+_OPTIONS = (
+    "lasts: 5 minutes; instead: 10 minutes if greenhouse.temperature max yesterday > 37;"
+    " level, only_if, margin, cooldown, again, ask"
+)
+
+
+class Rules:
+    """The rules of one home."""
+
+    def __init__(self, home: Path, measured: Measured, zone: Callable[[], str] = lambda: "") -> None:
+        """`measured()` names the sensors and what each measures; `zone()` the owner's time zone."""
+        self._home = home
+        self._measured = measured
+        self._zone = zone
+
+    def _effect(self, arguments: Mapping[str, Any]) -> Effect:
+        action, name = arguments["action"], str(arguments["name"]).strip()
+        if action == "list":
+            return "read"
+        try:
+            if action == "add":
+                self._made(name, arguments, datetime.now().astimezone())
+            elif name not in self._names():
+                known = ", ".join(self._names()) or "none"
+                raise ToolError(f"there is no rule {name!r}; there are: {known}")
+        except ConfigError as error:
+            raise ToolError(f"the rule cannot be: {error}") from None
+        return "instruct"
+
+    @tool(effect=_effect)
+    def rule(
+        self,
+        action: Literal["list", "add", "remove"],
+        caller: Caller,
+        name: str = "",
+        when: Annotated[str, "greenhouse.temperature > 35 for 10 minutes; every day at 6:00"] = "",
+        notify: Annotated[str, "what to tell"] = "",
+        output: str = "",
+        options: Annotated[dict[str, Any] | None, _OPTIONS] = None,
+    ) -> str:
+        """Have something done without a model."""
+        from picoclaw.rules import book, rule
+        from picoclaw.tools import ruling
+
+        table = _table({"when": when, "notify": notify, "output": output, "options": options})
+        if action == "list":
+            return "\n".join(ruling.listed(self._found(caller.now))) or "no rules"
+        try:
+            if action == "remove":
+                book.remove(self._home, name.strip())
+                ring(self._home)
+                return f"rule {name.strip()} is removed"
+            made = book.add(self._home, name.strip(), table, caller.now, self._zone())
+        except ConfigError as error:
+            raise ToolError(str(error)) from None
+        ring(self._home)
+        doubts = "".join(f"\nbut {doubt}" for doubt in ruling.doubts_of(made, self._home, self._measured()))
+        return f"the rule is kept: {rule.explained(made)}{doubts}"
+
+    def _made(self, name: str, arguments: Mapping[str, Any], now: datetime) -> None:
+        from picoclaw.rules import rule
+
+        rule.made(name, _table(arguments), now, self._zone())
+        if name in self._names():
+            raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
+
+    def _names(self) -> list[str]:
+        found = self._found(datetime.now().astimezone())
+        return [name for name in (*found.rules, *found.problems) if name]
+
+    def _found(self, now: datetime) -> "Book":
+        from picoclaw.rules import book
+
+        return book.load(self._home, now, self._zone())
+
+
+def _table(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is written of a call: the keys that say something."""
+    whole = {key: given[key] for key in ("when", "notify", "output")} | (given["options"] or {})
+    return {key: value for key, value in whole.items() if value is not None and value != ""}

@@ -1,0 +1,180 @@
+"""Samples the sensors and follows the rules while picoclaw runs: what both need of the house, put together."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from functools import cached_property
+from pathlib import Path
+
+from picoclaw.errors import ConfigError, StoreError, ToolError
+from picoclaw.hw import survey
+from picoclaw.hw.reading import Reading
+from picoclaw.ranges import Range
+from picoclaw.reflex.apart import Apart
+from picoclaw.reflex.bell import ring as ring_home
+from picoclaw.reflex.clockwatch import ClockWatch
+from picoclaw.reflex.sampler import Kept, Sampler
+from picoclaw.rules import book
+from picoclaw.rules.engine import Engine, Hands
+from picoclaw.store import chronicle
+from picoclaw.store.database import Database
+from picoclaw.store.firings import Firings
+from picoclaw.store.points import Moment, Series, Span
+from picoclaw.store.samples import Samples
+from picoclaw.wiring import Wiring
+
+LOCK = "history.lock"
+_OTHER_WATCHES_S = 300.0
+
+
+@dataclass
+class Watch:
+    """One process's part in watching; of several on one home, the first does it. Steps as ReflexThread wants it.
+
+    `measure()` reads every sensor once, or returns None while that lasts; `hands` do what rules say.
+    """
+
+    home: Path
+    measure: Callable[[], list[Reading] | None]
+    hands: Hands
+    every_s: float
+    clock: ClockWatch
+    zone: Callable[[], tzinfo | None] = lambda: None
+    _leading: bool = False
+    _lock: int = -1
+    _book: str = ""
+    _begun: bool = False
+    _knows: bool = False
+    _now: Moment = field(init=False)
+
+    @cached_property
+    def database(self) -> Database:
+        """The open `history.db`."""
+        return Database(self.home / chronicle.NAME, chronicle.MIGRATIONS)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The rules."""
+        return Engine(lambda: Firings(self.database), self.hands, self._past)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The samples."""
+        rules = Kept(self.engine.news, self.engine.kept)
+        return Sampler(self.measure, lambda: Samples(self.database), self.every_s, rules, self.hands.tell)
+
+    def step(self, wall: float, mono: float) -> float | None:
+        """Do what is due; returns how many seconds it may sleep, None for until something changes."""
+        if not self._leads():
+            return _OTHER_WATCHES_S
+        zone = self.zone()
+        local = datetime.fromtimestamp(wall, zone) if zone else datetime.fromtimestamp(wall).astimezone()
+        self.clock.note(wall, mono)
+        now = self._now = Moment(self.clock.boot, mono, local, self.clock.trusted(wall, mono))
+        self._follow(now, zone_name(zone))
+        readings = self.sampler.step(now)
+        if readings is not None:
+            self.engine.heard(readings, now, self.every_s)
+        wait = self.engine.tick(now)
+        self.sampler.commit(now)
+        waits = [seconds for seconds in (wait, self.sampler.wait(now)) if seconds is not None]
+        return min(waits, default=None)
+
+    def close(self) -> None:
+        """Keep what is not kept yet, and let another process watch; may be called twice."""
+        if not self._leading:
+            return
+        if self._begun:
+            self.sampler.commit(self._now, all_of_it=True)
+        if database := self.__dict__.pop("database", None):
+            with contextlib.suppress(StoreError):
+                database.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock, self._leading = -1, False
+        ring_home(self.home)
+
+    def _leads(self) -> bool:
+        """Become the one who watches, unless another process is; where no file can be made, better two than none."""
+        if self._leading:
+            return True
+        file = -1
+        with contextlib.suppress(OSError):
+            file = os.open(self.home / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if file >= 0:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return False
+        self._lock, self._leading = file, True
+        return True
+
+    def _follow(self, now: Moment, zone: str) -> None:
+        """Read the rules anew when their file is another one."""
+        self._begun = True
+        try:
+            found = (self.home / book.FILE).stat()
+            mark = f"{found.st_mtime_ns} {found.st_size} {found.st_ino} {zone}"
+        except OSError:
+            mark = ""
+        if mark == self._book:
+            return
+        if not self._knows:
+            self.engine.begin()
+            self._knows = True
+        self.engine.follow(book.load(self.home, now.wall, zone))
+        self._book = mark
+
+    def _past(self, series: Series, when: Range) -> Span | None:
+        self.sampler.commit(self._now, all_of_it=True)
+        return Samples(self.database).whole(series, when.begin.timestamp(), when.end.timestamp())
+
+
+def zone_name(zone: tzinfo | None) -> str:
+    """Name a zone as a plan keeps it, '' for the board's own."""
+    return str(zone) if zone else ""
+
+
+def sensors(wiring: Wiring, wanted: Callable[[], set[Series]]) -> list[Reading]:
+    """Read what is followed, one after the other: every sensor outside the board, and what a rule names."""
+    named = {series.sensor for series in wanted()}
+    return [
+        reading for found in _followed(wiring, named) for reading in survey.read(wiring.board, wiring.drivers, found)
+    ]
+
+
+def _followed(wiring: Wiring, named: set[str]) -> Iterator[survey.Found]:
+    try:
+        known = survey.sensors(wiring.board, dict(wiring.wired))
+    except ConfigError:
+        return
+    yield from (found for found in known if found.part or not found.kernel[0].inside or found.name in named)
+
+
+def switcher(wiring: Wiring) -> Callable[[str, str, float | None], str]:
+    """Return what asks the arbiter for an output, as a rule."""
+
+    def switch(output: str, level: str, seconds: float | None) -> str:
+        if wiring.outputs is None:
+            raise ToolError(f"there is no output {output!r}: outputs.toml declares none")
+        return wiring.outputs.set(wiring.outputs.meant(output), level, seconds, "rule")
+
+    return switch
+
+
+def watching(
+    wiring: Wiring,
+    every_s: float,
+    clock: ClockWatch,
+    zone: Callable[[], tzinfo | None],
+    hands: Hands,
+    ring: Callable[[], None],
+) -> Watch:
+    """Put a Watch together whose sensors are read in a thread of their own; `ring()` wakes the one that steps it."""
+    apart = Apart(lambda: sensors(wiring, lambda: watch.engine.wanted), ring)
+    watch = Watch(wiring.config.home, apart, hands, every_s, clock, zone)
+    return watch

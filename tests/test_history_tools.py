@@ -1,0 +1,303 @@
+"""What is asked of the history and of the rules: by a model's call, and on the command line."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from picoclaw.cli import run
+from picoclaw.config import Config
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.messages import Caller, ToolCall
+from picoclaw.reflex.clock import boot_id
+from picoclaw.rules import book
+from picoclaw.store import chronicle
+from picoclaw.store.database import Database
+from picoclaw.store.firings import Firings
+from picoclaw.store.points import Block, Moment, Series, Trouble
+from picoclaw.store.samples import Samples
+from picoclaw.tools.guard import Guard
+from picoclaw.tools.rules import Rules
+from picoclaw.tools.ruling import measured
+from picoclaw.tools.sensor_history import SensorHistory
+from picoclaw.tools.toolset import Toolset
+from picoclaw.wiring import Wiring
+
+NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
+VALVE = '[outputs.valve1]\nline = "GPIO17"\nkind = "valve"\nlongest_on_s = 900\n'
+
+
+def caller(now=NOW):
+    return Caller("terminal", "owner", now, lambda _: None)
+
+
+def call(tools, name, /, **arguments):
+    return tools.call(ToolCall("1", name, arguments), caller())
+
+
+def toolset(*groups, ask=None):
+    return Toolset(groups, guard=Guard({}, ask), journal=lambda *_: None, longest_result=16_000)
+
+
+def fill(home, now=NOW, hours=48):
+    """Two days: a saw-tooth each day, one degree warmer on the second; some readings fail."""
+    database = Database(home / "history.db", chronicle.MIGRATIONS)
+    samples = Samples(database)
+    first = now - timedelta(hours=hours)
+    for hour in range(hours):
+        points = [
+            (hour * 3600.0 + minute * 60, 10.0 + hour % 24 + hour // 24 if minute else None) for minute in range(60)
+        ]
+        humid = [(at, 50.0) for at, _ in points]
+        moment = Moment("filled", points[-1][0], first + timedelta(seconds=points[-1][0]))
+        blocks = [Block(Series("greenhouse", "temperature"), points), Block(Series("greenhouse", "humidity"), humid)]
+        samples.keep(moment, blocks, [Trouble("greenhouse", 3600, 7200, 3, "no answer")])
+    return database, samples
+
+
+@pytest.fixture
+def history(tmp_path):
+    database, samples = fill(tmp_path)
+    yield toolset(SensorHistory(lambda: samples))
+    database.close()
+
+
+def test_a_summary_has_extremes_with_their_times_mean_trend_and_units(history):
+    said = call(history, "sensor_history", sensor="greenhouse", quantity="temperature")
+    assert "min 11.00 °C at 12:01" in said
+    assert "max 34.00 °C at 11:01" in said
+    assert "mean 22.50 °C" in said
+    assert "rising 1.0" in said
+    assert "1416 readings" in said
+    assert "24 readings failed" in said
+    assert said.count(",") < 40
+    assert len(said) < 700
+
+
+@pytest.mark.parametrize(
+    "sensor", ["greenhouse.temperature", "Greenhouse temperature", "temperature", "temperature of greenhouse"]
+)
+def test_a_series_is_found_by_the_names_people_use(history, sensor):
+    assert call(history, "sensor_history", sensor=sensor).startswith("greenhouse temperature")
+
+
+def test_all_quantities_of_a_sensor_are_told_without_their_values(history):
+    said = call(history, "sensor_history", sensor="greenhouse", when="yesterday")
+    assert "greenhouse temperature, 2026-06-30 00:00 to 2026-07-01 00:00" in said
+    assert "greenhouse humidity" in said
+    assert "mean every" not in said
+
+
+def test_two_times_are_compared(history):
+    said = call(history, "sensor_history", sensor="greenhouse.temperature", compare="from 2026-06-29 to 2026-06-30")
+    assert "compared with 2026-06-29 00:00 to 2026-07-01 00:00: min 10.00 °C (now +1.00 °C)" in said
+
+
+def test_why_it_failed_is_told(history):
+    said = call(history, "sensor_history", sensor="greenhouse.temperature", when="last 2 days")
+    assert "3 times: no answer" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"sensor": "attic"}, "kept are: greenhouse humidity, greenhouse temperature"),
+        ({"when": "2026-12-24"}, "yet to come"),
+        ({"when": "gibberish"}, "write it like 'last 24 hours'"),
+        ({"sensor": "greenhouse", "when": "2020-01-01"}, "nothing was measured 2020-01-01; greenhouse humidity: last"),
+        ({"compare": "gibberish"}, "write it like"),
+    ],
+)
+def test_what_cannot_be_told_is_said(history, arguments, says):
+    said = call(history, "sensor_history", **arguments)
+    assert said.startswith("error: ")
+    assert says in said
+
+
+def test_the_definition_is_short():
+    (definition,) = toolset(SensorHistory(lambda: None)).definitions()
+    assert len(json.dumps(definition)) <= 350
+
+
+# --- rules by a tool ---
+
+
+@pytest.fixture
+def rules(tmp_path):
+    wiring = Wiring(Config(home=tmp_path), SimBoard())
+    shown = []
+
+    def ask(text):
+        shown.append(text)
+        return ask.yes
+
+    ask.yes, ask.shown = True, shown
+    group = Rules(tmp_path, lambda: measured(wiring.board, wiring.wired, wiring.drivers))
+    tools = toolset(group, ask=ask)
+    tools.asked, tools.home = ask, tmp_path
+    return tools
+
+
+HOT = {"action": "add", "name": "hot", "when": "greenhouse.temperature > 35 for 10 minutes", "notify": "Too hot"}
+
+
+def test_a_rule_is_written_with_the_owners_yes_and_explained(rules):
+    said = call(rules, "rule", **HOT)
+    assert said == (
+        "the rule is kept: hot: when the temperature of greenhouse is above 35 °C for 10 minutes: tell you 'Too hot'."
+        " Never twice within 10 minutes."
+    )
+    (shown,) = rules.asked.shown
+    assert "when: greenhouse.temperature > 35 for 10 minutes" in shown
+    assert list(book.load(rules.home, NOW).rules) == ["hot"]
+    assert call(rules, "rule", action="list").startswith("hot: when the temperature")
+    assert call(rules, "rule", action="remove", name="hot") == "rule hot is removed"
+    assert call(rules, "rule", action="list") == "no rules"
+    assert len(rules.asked.shown) == 2
+
+
+def test_a_no_writes_nothing(rules):
+    rules.asked.yes = False
+    assert "refused by the owner" in call(rules, "rule", **HOT)
+    assert not (rules.home / "rules.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"when": "soon"}, "write it like"),
+        ({"name": "Hot!"}, "lower-case"),
+        ({"notify": ""}, "it does nothing"),
+        ({"options": {"lasst": "5 min"}}, "did you mean 'lasts'"),
+        ({"action": "remove", "name": "cold"}, "there is no rule 'cold'"),
+    ],
+)
+def test_nobody_is_asked_about_a_rule_that_cannot_be(rules, change, says):
+    said = call(rules, "rule", **(HOT | change))
+    assert says in said
+    assert rules.asked.shown == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "toml", "doubt"),
+    [
+        ({"when": "attic.temperature > 3"}, "", "there is no sensor 'attic'"),
+        ({"when": "greenhouse.co2 > 900"}, "", "greenhouse does not measure co2; it measures"),
+        ({"output": "valve1"}, "", "outputs.toml declares none"),
+        ({"output": "valve1"}, VALVE, 'who = ["owner", "rule"]'),
+        ({"output": "valve1"}, VALVE + 'who = ["rule"]\n', "`picoclaw outputs arm valve1`"),
+    ],
+)
+def test_what_keeps_a_rule_from_working_is_said_at_once(rules, arguments, toml, doubt):
+    if toml:
+        (rules.home / "outputs.toml").write_text(toml)
+    said = call(rules, "rule", **(HOT | arguments))
+    assert said.startswith("the rule is kept")
+    assert doubt in said.partition("\nbut ")[2]
+
+
+def test_watering_in_one_call(rules):
+    options = {"lasts": "5 minutes", "instead": "10 minutes if greenhouse.temperature max yesterday > 37"}
+    said = call(rules, "rule", action="add", name="water", when="every day at 6:00", output="valve1", options=options)
+    assert "switch valve1 on for 5 minutes (10 minutes if the highest value of greenhouse's temperature" in said
+
+
+# --- the command line ---
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path))
+    return tmp_path
+
+
+def cli(*words):
+    return run([words[0], "--board", "sim", *words[1:]])
+
+
+@pytest.fixture
+def filled(home):
+    database, _ = fill(home, datetime.now(UTC).replace(minute=0, second=0, microsecond=0))
+    database.close()
+    return home
+
+
+def test_history_without_any_says_so(home, capsys):
+    assert cli("history", "greenhouse") == 1
+    assert "is not there yet" in capsys.readouterr().err
+
+
+def test_history_lists_what_there_is(filled, capsys):
+    assert cli("history") == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("greenhouse temperature: last 20")
+
+
+def test_history_draws_a_chart(filled, capsys):
+    assert cli("history", "greenhouse.temperature", "last", "2", "days") == 0
+    out = capsys.readouterr().out
+    assert "min 10.00 °C at " in out
+    assert "█" in out
+    assert max(map(len, out.splitlines()[3:])) <= 80
+
+
+def test_history_as_json(filled, capsys):
+    assert cli("history", "greenhouse.temperature", "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["unit"], told["quantity"]) == ("°C", "temperature")
+    assert told["min"] <= told["mean"] <= told["max"]
+    assert len(told["values"]) > 100
+
+
+def test_history_as_a_picture(filled, capsys):
+    assert cli("history", "greenhouse", "--svg", str(filled / "day.svg")) == 0
+    assert (filled / "day.svg").read_text().startswith("<svg")
+    assert (filled / "day-temperature.svg").exists()
+
+
+@pytest.mark.parametrize(("words", "says"), [(["attic"], "kept are"), (["greenhouse", "soon"], "write it like")])
+def test_history_says_what_is_wrong(filled, words, says, capsys):
+    assert cli("history", *words) == 1
+    assert says in capsys.readouterr().err
+
+
+RULES = """\
+[rules.hot]
+when = "greenhouse.temperature > 35"
+notify = "hot"
+[rules.bad]
+when = "soon"
+notify = "x"
+"""
+
+
+def test_rules_on_the_command_line(home, capsys):
+    assert cli("rules") == 0
+    assert "no rules" in capsys.readouterr().out
+    (home / "rules.toml").write_text(RULES)
+    assert cli("rules") == 1
+    assert "line 5: [rules.bad]: when: 'soon' is no condition" in capsys.readouterr().out
+    assert cli("rules", "explain", "hot") == 0
+    assert "above 35 °C" in capsys.readouterr().out
+    assert cli("rules", "remove", "bad") == 0
+    assert cli("rules", "check") == 0
+    assert "1 rules, no mistakes" in capsys.readouterr().out
+    assert cli("rules", "explain", "cold") == 1
+    assert "there are: hot" in capsys.readouterr().err
+
+
+def test_the_log_says_what_was_cut_off(home, capsys):
+    assert cli("rules", "log") == 0
+    database = Database(home / "history.db", chronicle.MIGRATIONS)
+    firings = Firings(database)
+    now = Moment(boot_id(), 5.0, NOW)
+    firings.settle(firings.begin("hot", "greenhouse temperature 36 °C", "tell", now, {}), "told")
+    firings.begin("hot", "greenhouse temperature 37 °C", "tell", now._replace(trusted=False), {})
+    database.close()
+    capsys.readouterr()
+    assert cli("rules", "log") == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("hot: greenhouse temperature 36 °C; tell: told")
+    assert "(clock not set)" in second
+    assert second.endswith("outcome unknown: picoclaw was stopped in the middle")
+    assert os.environ["PICOCLAW_HOME"] == str(home)

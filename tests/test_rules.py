@@ -1,0 +1,391 @@
+"""Rules: how they are written, when they fire, and that a bad one costs itself only. Clocks are the test's."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from picoclaw.errors import ConfigError
+from picoclaw.rules import book, conditions
+from picoclaw.rules.conditions import Series, condition, gate
+from picoclaw.rules.evaluate import Sample, State, due_in, loaded, standing, step
+from picoclaw.rules.rule import explained, made
+from picoclaw.store.points import Moment
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NOON = datetime(2026, 7, 1, 12, 0, tzinfo=BERLIN)
+WARM = Series("greenhouse", "temperature")
+
+# --- words ---
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("greenhouse.temperature > 35 for 10 minutes", "the temperature of greenhouse is above 35 °C for 10 minutes"),
+        ("if the greenhouse temperature is above 35°C for more than 10 min", "is above 35 °C for 10 minutes"),
+        ("temperature of the greenhouse below 5", "the temperature of greenhouse is below 5 °C"),
+        ("soil.voltage a0 < 1.2 V", "the voltage a0 of soil is below 1.2 V"),
+        ("voltage a0 of soil at most 1.2", "the voltage a0 of soil is at most 1.2 V"),
+        ("door.level >= 1", "the level of door is at least 1"),
+        ("28-00000a1b2c3d.temperature<=-3.5", "the temperature of 28-00000a1b2c3d is at most -3.5 °C"),
+        ("greenhouse.humidity falls by 20 % in 1 hour", "the humidity of greenhouse falls by 20 % within 1 hour"),
+        ("tank.distance rises by 0.2 within 30 min", "the distance of tank rises by 0.2 m within 30 minutes"),
+        ("greenhouse.temperature is missing for 15 min", "gives no value to be believed for 15 minutes"),
+        ("every day at 6", "every day at 6"),
+    ],
+)
+def test_what_a_condition_means(text, means):
+    assert conditions.worded(condition(text)).endswith(means)
+
+
+@pytest.mark.parametrize(
+    ("text", "expression"),
+    [
+        ("every day at 6:00", "0 6 * * *"),
+        ("daily at 6:30 pm", "30 18 * * *"),
+        ("every monday and friday at 7:30", "30 7 * * 1,5"),
+        ("mondays at 7:00", "0 7 * * 1"),
+        ("every weekday at 6, 18", "0 6,18 * * 1-5"),
+        ("every weekend at noon", "0 12 * * 0,6"),
+        ("every hour", "0 * * * *"),
+        ("every 30 minutes", "*/30 * * * *"),
+        ("every 6 hours", "0 */6 * * *"),
+        ("cron */10 * * * *", "*/10 * * * *"),
+    ],
+)
+def test_what_a_time_means(text, expression):
+    assert condition(text).plan.text == expression
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("greenhouse is hot", "write it like"),
+        ("greenhouse.temprature > 3", "did you mean 'temperature'"),
+        ("greenhouse.temperature > 95 F", "measured in °C, not in F"),
+        ("greenhouse.temperature > 35 for a parsec", "is no length of time"),
+        ("greenhouse.temperature rises by 0 in 1 hour", "more than 0"),
+        ("greenhouse.temperature > 99999999999999", "no value of a sensor"),
+        ("every blursday at 6", "did you mean 'thursday'"),
+        ("every 7 minutes", "do not fit into an hour evenly"),
+        ("every day at 25:00", "no time of day"),
+        ("every day at 6:00 and 18:30", "write a rule for each"),
+        ("cron 99 6 * * *", "not a cron expression"),
+    ],
+)
+def test_what_is_wrong_with_a_condition(text, says):
+    with pytest.raises(ValueError, match=r".") as error:
+        condition(text)
+    assert says in str(error.value)
+
+
+def test_what_was_so():
+    found = gate("greenhouse.temperature max yesterday was hotter than 37", NOON)
+    assert conditions.gate_worded(found) == "the highest value of greenhouse's temperature yesterday was above 37 °C"
+    for bad in ("greenhouse.temperature > 37", "greenhouse.temperature max tomorrow > 37"):
+        with pytest.raises(ValueError, match=r"write it like|yet to come"):
+            gate(bad, NOON)
+
+
+# --- firing ---
+
+
+def rule(when, **more):
+    return made("hot", {"when": when, "notify": "hot", **more}, NOON, "Europe/Berlin")
+
+
+class Bench:
+    """A rule on a clock of its own; `boottime` and the date go on together until a test sets one of them."""
+
+    def __init__(self, when, every=10.0, **more):
+        self.rule, self.every = rule(when, **more), every
+        self.mono, self.wall, self.boot, self.trusted = 1000.0, NOON, "first", True
+        self.state = State()
+        self.fired = []
+
+    @property
+    def now(self):
+        return Moment(self.boot, self.mono, self.wall, self.trusted)
+
+    def go(self, seconds):
+        self.mono += seconds
+        self.wall = (self.wall.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(BERLIN)
+
+    def look(self, *values):
+        """Give samples, `every` seconds apart; returns how often it fired, None when something was skipped."""
+        before = len(self.fired)
+        for value in values:
+            self.go(self.every)
+            sample = value if isinstance(value, Sample) or value is None else Sample(float(value))
+            self.state, firing = step(self.rule, self.state, sample, self.now, 30)
+            self.fired += [firing] if firing else []
+        return len(self.fired) - before
+
+
+GONE = Sample(None, "no answer")
+
+
+@pytest.mark.parametrize(
+    ("when", "more", "values", "fires"),
+    [
+        ("greenhouse.temperature > 35", {}, [34, 35, 35.1], 1),
+        ("greenhouse.temperature >= 35", {}, [34, 35], 1),
+        ("greenhouse.temperature < 5", {}, [6, 5, 4.9], 1),
+        ("greenhouse.temperature > 35 for 30 s", {}, [36, 36, 36], 0),
+        ("greenhouse.temperature > 35 for 30 s", {}, [36, 36, 36, 36], 1),
+        ("greenhouse.temperature > 35 for 30 s", {}, [36, 36, 34, 36, 36, 36], 0),  # an interruption begins anew
+        ("greenhouse.temperature > 35 for 30 s", {}, [36, GONE, 36, 36], 1),  # one failure does not
+        ("greenhouse.temperature > 35 for 60 s", {}, [36, GONE, GONE, GONE, GONE, 36, 36, 36], 0),  # a gap does
+        ("greenhouse.temperature > 35", {}, [36] * 500, 1),  # once for each time that it becomes so
+        ("greenhouse.temperature > 35", {"cooldown": "1 second"}, [36, 34, 36, 34, 36], 3),
+        ("greenhouse.temperature > 35", {}, [36, 34, 36, 34, 36], 1),  # the usual ten minutes
+        ("greenhouse.temperature > 35", {"cooldown": "1 second", "margin": 2}, [36, 34, 36, 33.1, 36, 32.9, 36], 2),
+        ("greenhouse.temperature < 5", {"cooldown": "1 second", "margin": 2}, [4, 6, 4, 7.5, 4], 2),
+        ("greenhouse.temperature > 35", {"again": "30 s", "cooldown": "1 second"}, [36] * 10, 4),
+        ("greenhouse.temperature rises by 5 in 1 minute", {}, [20, 21, 22, 23, 24, 25], 1),
+        ("greenhouse.temperature rises by 5 in 30 s", {}, [20, 21, 22, 23, 24, 25], 0),
+        ("greenhouse.temperature falls by 5 in 1 minute", {}, [20, 18, 19, 17, 15], 1),
+        ("greenhouse.temperature is missing", {}, [20, GONE], 1),
+        ("greenhouse.temperature is missing for 20 s", {}, [20, GONE, GONE, 20, GONE, GONE], 0),
+        ("greenhouse.temperature is missing for 20 s", {}, [20, GONE, GONE, GONE], 1),
+        ("greenhouse.temperature is missing for 20 s", {}, [None, None, None], 1),  # it was not even asked
+        ("greenhouse.temperature > 35", {}, [GONE, None, GONE], 0),
+    ],
+)
+def test_when_a_rule_fires(when, more, values, fires):
+    assert Bench(when, **more).look(*values) == fires
+
+
+def test_a_firing_names_its_reading():
+    bench = Bench("greenhouse.temperature > 35 for 20 s")
+    bench.look(36, 36.5, 37.25)
+    assert bench.fired[0].why == "greenhouse temperature 37.25 °C for 20 s"
+    bench = Bench("greenhouse.temperature is missing")
+    bench.look(GONE)
+    assert bench.fired[0].why == "greenhouse temperature: no answer"
+
+
+def test_a_state_that_was_kept_goes_on_after_a_restart():
+    bench = Bench("greenhouse.temperature > 35 for 60 s", cooldown="1 hour")
+    bench.look(36, 36, 36)
+    bench.state = loaded(bench.state.dumped())
+    assert bench.look(36, 36, 36, 36) == 1
+    bench.state = loaded(bench.state.dumped())
+    assert bench.look(34, 36, 36, 36, 36, 36, 36, 36, 36) == 0  # the cool-down survives
+    bench.go(3600)
+    assert bench.look(36, 36, 36, 36, 36, 36, 36, 36) == 1
+
+
+@pytest.mark.parametrize(("trusted", "fires"), [(True, 1), (False, 0)])
+def test_a_cooldown_after_a_reboot_counts_what_is_known_for_sure(trusted, fires):
+    bench = Bench("greenhouse.temperature > 35", cooldown="1 hour")
+    assert bench.look(36, 20) == 1
+    bench.boot, bench.mono, bench.trusted = "second", 60.0, trusted
+    bench.wall += timedelta(hours=2)
+    assert bench.look(36) == fires
+
+
+def test_the_clock_of_the_day_does_not_move_a_dwell():
+    bench = Bench("greenhouse.temperature > 35 for 60 s")
+    bench.look(36, 36, 36)
+    bench.wall += timedelta(days=3650)
+    assert bench.look(36, 36) == 0
+    bench.wall -= timedelta(days=3660)
+    assert bench.look(36, 36) == 1
+
+
+def test_a_condition_that_was_rewritten_begins_anew():
+    bench = Bench("greenhouse.temperature > 35", cooldown="1 second")
+    assert bench.look(36) == 1
+    bench.rule = rule("greenhouse.temperature > 30", cooldown="1 second")
+    assert bench.look(36) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"since": 3, "nonsense": 1}', '{"fired": [1]}', "null"])
+def test_a_state_that_cannot_be_read_is_a_new_one(text):
+    assert loaded(text) == State()
+
+
+# --- times of day ---
+
+
+def at_six(**more):
+    bench = Bench("every day at 6:00", every=0.0, **more)
+    bench.look(None)  # from now on
+    return bench
+
+
+def hours(bench, count, step_s=600.0):
+    bench.every = step_s
+    fired = bench.look(*[None] * int(count * 3600 / step_s))
+    bench.every = 0.0
+    return fired
+
+
+def test_a_time_of_day_fires_once_a_day():
+    assert hours(at_six(), 24 * 7) == 7
+
+
+def test_it_fires_at_its_time_not_before():
+    bench = at_six()
+    wait = due_in(bench.rule, bench.state, bench.now)
+    assert wait == 18 * 3600
+    bench.go(wait - 0.5)
+    assert bench.look(None) == 0
+    bench.go(0.5)
+    assert bench.look(None) == 1
+    assert bench.look(None) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "why", "skipped"),
+    [
+        ({}, "it was 06:00, 4 h ago", ""),
+        ({"output": "valve"}, "it was 06:00, 4 h ago", "an output is not switched late"),
+    ],
+)
+def test_what_is_late_is_said_once_and_an_output_is_not_switched(more, why, skipped):
+    bench = at_six(**more)
+    bench.go(22 * 3600)
+    assert bench.look(None, None) == 1
+    assert (bench.fired[0].why, bench.fired[0].skipped) == (why, skipped)
+
+
+def test_a_week_off_is_one_late_firing():
+    bench = at_six()
+    bench.go(7 * 86_400 + 3600)
+    assert bench.look(None, None) == 1
+    assert "6 before it missed" in bench.fired[0].why
+
+
+@pytest.mark.parametrize("jump", [timedelta(hours=-2), timedelta(minutes=-5), timedelta(seconds=-30)])
+def test_a_clock_that_is_put_back_repeats_nothing(jump):
+    bench = at_six()
+    bench.go(18 * 3600)
+    assert bench.look(None) == 1
+    bench.wall += jump
+    assert hours(bench, 12) == 0
+    assert hours(bench, 24) == 1
+
+
+def test_ten_years_ahead_and_back_loses_no_day():
+    bench = at_six(output="valve")
+    bench.wall += timedelta(days=3650)
+    hours(bench, 0.5)
+    bench.wall -= timedelta(days=3650)
+    done = [firing for firing in bench.fired if not firing.skipped]
+    assert done == []
+    assert hours(bench, 48) == 2
+
+
+def test_a_clock_that_is_not_to_be_trusted_is_waited_for():
+    bench = at_six()
+    bench.trusted = False
+    assert hours(bench, 24) == 0
+    assert standing(bench.rule, bench.state, bench.now) == "has not fired yet, waits until the clock is set"
+    bench.trusted = True
+    assert bench.look(None) == 1
+
+
+@pytest.mark.parametrize("day", [datetime(2026, 3, 28, 12, tzinfo=BERLIN), datetime(2026, 10, 24, 12, tzinfo=BERLIN)])
+def test_the_hour_that_is_skipped_or_repeated_counts_once(day):
+    bench = Bench("every day at 2:30", every=0.0)
+    bench.wall = day
+    bench.look(None)
+    assert hours(bench, 24) == 1
+
+
+# --- the file ---
+
+GOOD = """\
+# mine
+[rules.hot]
+when = "greenhouse.temperature > 35 for 10 minutes"
+notify = "The greenhouse is hot"
+"""
+WATER = """
+[rules.water]   # the beds
+when = "every day at 6:00"
+output = "valve1"
+lasts = "5 minutes"
+instead = "10 minutes if greenhouse.temperature max yesterday > 37"
+"""
+
+
+def parsed(text, tmp_path):
+    (tmp_path / "rules.toml").write_text(text)
+    return book.load(tmp_path, NOON, "Europe/Berlin")
+
+
+def test_a_rule_in_plain_words(tmp_path):
+    found = parsed(GOOD + WATER, tmp_path)
+    assert found.problems == {}
+    hot, water = map(explained, found.rules.values())
+    assert hot == (
+        "hot: when the temperature of greenhouse is above 35 °C for 10 minutes: tell you 'The greenhouse is hot'."
+        " Never twice within 10 minutes."
+    )
+    assert water == (
+        "water: every day at 6:00: switch valve1 on for 5 minutes (10 minutes if the highest value of greenhouse's"
+        " temperature yesterday was above 37 °C). Not done late when the board was off."
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad", "line", "says"),
+    [
+        ('[rules.x]\nwhen = greenhouse > 3\nnotify = "x"\n', 6, "not valid TOML"),
+        ('[rules.x]\nnotify = "x"\nwhen = "greenhouse is hot"\n', 7, "write it like"),
+        ('[rules.x]\nnotify = "x"\n', 5, "'when' is missing"),
+        ('[rules.x]\nwhen = "every day at 6"\n', 5, "it does nothing"),
+        ('[rules.x]\nwhen = "every day at 6"\nnotfy = "x"\n', 7, "did you mean 'notify'"),
+        ('[rules.x]\nwhen = "every day at 6"\noutput = "v"\nlevel = "200"\n', 8, "is no level"),
+        ('[rules.x]\nwhen = "every day at 6"\nnotify = "x"\nlasts = "5 min"\n', 5, "lasts is only for an output"),
+        ('[rules.x]\nwhen = "every day at 6"\noutput = "v"\ninstead = "10 min"\n', 8, "is not like"),
+        ('[rules.x]\nwhen = "every day at 6"\nnotify = "x"\nmargin = 2\n', 8, "only a value"),
+        ('[rules.X]\nwhen = "every day at 6"\nnotify = "x"\n', 5, "lower-case"),
+        ('[rules.x]\nwhen = "every day at 6"\nnotify = 3 3\n', 7, "not valid TOML"),
+    ],
+)
+def test_a_bad_rule_names_its_line_and_costs_itself_only(bad, line, says, tmp_path):
+    found = parsed(GOOD + bad + WATER, tmp_path)
+    assert list(found.rules) == ["hot", "water"]
+    (problem,) = found.problems.values()
+    assert f"rules.toml, line {line}: " in problem
+    assert says in problem
+
+
+def test_a_name_that_is_there_twice_is_nobodys(tmp_path):
+    found = parsed(GOOD + WATER + GOOD, tmp_path)
+    assert list(found.rules) == ["water"]
+    assert "line 12: there is a rule 'hot' already" in found.problems["hot"]
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xfe", b"when = 3\n", b"[outputs.x]\nline = 3\n"])
+def test_what_is_no_file_of_rules_is_said(raw, tmp_path):
+    (tmp_path / "rules.toml").write_bytes(raw)
+    found = book.load(tmp_path, NOON)
+    assert found.rules == {}
+    assert len(found.problems) == 1
+
+
+def test_rules_are_added_and_removed_without_touching_the_others(tmp_path):
+    (tmp_path / "rules.toml").write_text(GOOD)
+    book.add(tmp_path, "cold", {"when": "greenhouse.temperature < 3", "notify": 'He said "brr" \\ \n'}, NOON)
+    text = (tmp_path / "rules.toml").read_text()
+    assert text.startswith(GOOD)
+    assert book.load(tmp_path, NOON).rules["cold"].written.notify == 'He said "brr" \\ \n'
+    with pytest.raises(ConfigError, match="already"):
+        book.add(tmp_path, "cold", {"when": "every day at 6", "notify": "x"}, NOON)
+    book.remove(tmp_path, "hot")
+    assert list(book.load(tmp_path, NOON).rules) == ["cold"]
+    assert (tmp_path / "rules.toml").read_text().startswith("# mine\n")
+    with pytest.raises(ConfigError, match="there are: cold"):
+        book.remove(tmp_path, "hot")
+
+
+def test_a_bad_rule_is_never_written(tmp_path):
+    with pytest.raises(ConfigError, match="write it like"):
+        book.add(tmp_path, "x", {"when": "soon", "notify": "x"}, NOON)
+    assert not (tmp_path / "rules.toml").exists()

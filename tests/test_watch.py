@@ -1,0 +1,472 @@
+"""Sampling and following rules: with a simulated board, a real database and a real keeper of outputs."""
+
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from picoclaw.config import Config
+from picoclaw.errors import Denied, StoreError
+from picoclaw.hw import parts
+from picoclaw.hw.reading import Reading
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim.scene import Fault
+from picoclaw.reflex import declared
+from picoclaw.reflex.apart import Apart
+from picoclaw.reflex.clockwatch import ClockWatch
+from picoclaw.reflex.sampler import Sampler
+from picoclaw.reflex.thread import ReflexThread
+from picoclaw.rules.engine import Hands
+from picoclaw.store import chronicle
+from picoclaw.store.database import Database
+from picoclaw.store.firings import Firings
+from picoclaw.store.points import Moment, Series
+from picoclaw.store.samples import Samples
+from picoclaw.watch import Watch, sensors, switcher, watching
+from picoclaw.wiring import Wiring
+
+NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
+WARM, WET = Series("greenhouse", "temperature"), Series("greenhouse", "humidity")
+VALVE = '[outputs.valve1]\nline = "GPIO17"\nkind = "valve"\nlongest_on_s = 900\nwho = ["owner", "rule"]\n'
+
+
+class House:
+    """A home with a simulated greenhouse; the test turns the clock."""
+
+    def __init__(self, home, rules="", every=10.0, boot="first", vouched=True):
+        home.mkdir(exist_ok=True)
+        self.home, self.mono, self.wall = home, 1000.0, NOON.timestamp()
+        if rules:
+            (home / "rules.toml").write_text(rules)
+        self.slept = 0.0
+        self.board = SimBoard(self._clock, sleep=self._sleep, state=home / "sim")
+        self.wiring = Wiring(Config(home=home), self.board)
+        drivers = parts.Drivers(self.board, self.wiring._chip, self._clock, self._sleep, self._clock)
+        self.wiring.__dict__["drivers"] = drivers
+        self.air = self.board.scenes["greenhouse"].values
+        self.air.update(temperature=20.0, humidity=50.0, pressure=1000.0)
+        self.told, self.asked = [], []
+        self.boot, self.vouched = boot, vouched
+        self.every = every
+        self.watch = self.open()
+
+    def _clock(self):
+        return self.wall + self.slept
+
+    def _sleep(self, seconds):
+        self.slept += seconds
+
+    def open(self):
+        hands = Hands(self.told.append, switcher(self.wiring), self._ask)
+        clock = ClockWatch(lambda: self.vouched, self.boot)
+        return Watch(
+            self.home,
+            lambda: sensors(self.wiring, lambda: self.watch.engine.wanted),
+            hands,
+            self.every,
+            clock,
+            lambda: UTC,
+        )
+
+    def _ask(self, text, rule):
+        self.asked.append(text)
+        return "asked"
+
+    def go(self, seconds=10.0):
+        self.mono += seconds
+        self.wall += seconds
+        return self.watch.step(self.wall, self.mono)
+
+    def run(self, seconds):
+        for _ in range(int(seconds / self.every)):
+            self.go(self.every)
+
+    def restart(self):
+        self.watch.close()
+        self.watch = self.open()
+
+    def killed(self):
+        """Lose what was not kept, as kill -9 does."""
+        database = self.watch.__dict__.pop("database", None)
+        if database:
+            database.close()
+        self.watch._begun = False
+        self.restart()  # lets go of the lock, and keeps nothing
+
+    def store(self):
+        return Database(self.home / "history.db", chronicle.MIGRATIONS)
+
+    def log(self):
+        database = self.store()
+        try:
+            return Firings(database).log(100)
+        finally:
+            database.close()
+
+    def whole(self, series=WARM):
+        database = self.store()
+        try:
+            return Samples(database).whole(series, 0, 1e11)
+        finally:
+            database.close()
+
+
+@pytest.fixture
+def house(tmp_path):
+    made = []
+
+    def make(rules="", **more):
+        made.append(House(tmp_path / "home", rules, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.watch.close()
+        one.wiring.close()
+
+
+HOT = """
+[rules.hot]
+when = "greenhouse.temperature > 35 for 30 seconds"
+notify = "Too hot"
+margin = 1
+cooldown = "1 second"
+"""
+
+
+def test_samples_are_kept_once_a_minute_and_all_of_them_at_the_end(house):
+    home = house()
+    home.go()
+    assert home.whole().good == 1
+    home.run(50)
+    assert home.whole().good == 1
+    home.run(10)
+    assert home.whole().good == 7
+    home.run(20)
+    home.watch.close()
+    assert (home.whole().good, home.whole(WET).good) == (9, 9)
+    assert home.whole().low == pytest.approx(20, abs=0.1)
+
+
+def test_nothing_to_measure_and_no_rule_is_no_wake_up(house):
+    home = house()
+    home.watch.measure = list
+    assert home.go() is None
+    assert home.go() is None
+    assert not (home.home / "history.db").exists()
+
+
+def test_it_sleeps_until_the_next_sample_and_catches_up_without_a_burst(house):
+    home = house()
+    assert home.go() == 10
+    assert home.go(4) == pytest.approx(6)
+    assert home.go(6) == 10
+    assert home.go(3601) == pytest.approx(9)
+    assert home.whole().good == 3
+
+
+def test_a_sensor_that_fails_leaves_a_gap_with_its_reason(house):
+    home = house()
+    home.run(60)
+    home.board.wiring.faults.append(Fault("unplugged", "i2c-1/0x76"))
+    home.run(60)
+    home.board.wiring.faults.clear()
+    home.run(120)
+    home.watch.close()
+    assert [(span.good, span.failed) for span in (home.whole(), home.whole(WET))] == [(18, 6), (18, 6)]
+    database = home.store()
+    (trouble,) = Samples(database).troubles("greenhouse", 0, 1e11)
+    database.close()
+    assert (trouble.times, trouble.ended - trouble.began) == (6, 50)
+    assert "0x76" in trouble.problem
+
+
+def test_a_rule_fires_and_says_by_which_reading(house):
+    home = house(HOT)
+    home.run(60)
+    home.air["temperature"] = 36.0
+    home.run(30)
+    assert home.told == []
+    home.run(10)
+    assert [text.startswith("Too hot (hot: greenhouse temperature 36") for text in home.told] == [True]
+    (record,) = home.log()
+    assert (record.rule, record.acts, record.outcome, record.trusted) == ("hot", "tell", "told", True)
+    assert record.at == datetime.fromtimestamp(home.wall, UTC)
+    home.run(600)
+    assert len(home.told) == 1
+
+
+def test_a_rule_that_has_fired_does_not_fire_again_after_a_kill(house):
+    home = house(HOT)
+    home.air["temperature"] = 36.0
+    home.run(40)
+    assert len(home.told) == 1
+    home.killed()
+    home.run(120)
+    assert len(home.told) == 1
+    home.air["temperature"] = 20.0
+    home.run(60)
+    home.killed()
+    home.air["temperature"] = 36.0
+    home.run(60)
+    assert len(home.told) == 2
+
+
+def test_rules_that_change_are_followed_at_once_and_a_bad_one_is_told_once(house):
+    home = house()
+    home.run(20)
+    (home.home / "rules.toml").write_text(HOT.replace("for 30 seconds", "") + "[rules.bad]\nwhen = 3 3\n")
+    home.air["temperature"] = 36.0
+    home.run(60)
+    assert len(home.told) == 2
+    assert "line 8" in home.told[0]
+    assert home.told[1].startswith("Too hot")
+    (home.home / "rules.toml").unlink()
+    home.air["temperature"] = 20.0
+    home.run(60)
+    home.air["temperature"] = 36.0
+    home.run(60)
+    assert len(home.told) == 2
+
+
+def test_rules_go_on_when_nothing_can_be_written(house):
+    home = house(HOT)
+    home.watch.__dict__["database"] = Broken()
+    home.air["temperature"] = 36.0
+    home.run(300)
+    assert len([text for text in home.told if text.startswith("Too hot")]) == 1
+    assert len(home.told) == len(set(home.told)) <= 4
+    assert any("the disk is full" in text for text in home.told)
+    del home.watch.__dict__["database"]
+    home.watch.sampler._samples = lambda: Samples(home.watch.database)
+    home.run(60)
+    home.watch.close()
+    assert home.whole().good == 36  # what could not be kept was kept later
+
+
+class Broken:
+    """A store on a card that is full."""
+
+    def transaction(self):
+        raise StoreError("history.db: the disk is full")
+
+    reading = transaction
+
+    def close(self):
+        pass
+
+
+def test_only_one_process_watches_a_home_and_the_next_takes_over(house):
+    home = house()
+    home.go()
+    other = home.open()
+    assert other.step(home.wall, home.mono) == 300
+    home.watch.close()
+    assert other.step(home.wall, home.mono) != 300
+    other.close()
+
+
+def test_where_no_lock_can_be_made_it_is_watched_all_the_same(house):
+    home = house()
+    (home.home / "history.lock").mkdir()
+    assert home.go() == 10
+    home.watch.close()
+    assert home.whole().good == 1
+
+
+WATER = """
+[rules.water]
+when = "every day at 6:00"
+output = "valve1"
+lasts = "5 minutes"
+instead = "10 minutes if greenhouse.temperature max yesterday > 37"
+"""
+
+
+class Valve:
+    """Stands where the arbiter's client stands, and remembers what was asked for."""
+
+    def __init__(self):
+        self.asked, self.problem = [], ""
+
+    def __call__(self, output, level, seconds):
+        self.asked.append((output, level, seconds))
+        if self.problem:
+            raise Denied(self.problem)
+        return f"{output} is {level} for {seconds:g} s"
+
+
+@pytest.mark.parametrize(("hottest", "seconds"), [(30.0, 300), (38.0, 600)])
+def test_every_day_at_six_five_minutes_ten_if_it_was_hotter_yesterday(house, hottest, seconds):
+    home = house(WATER, every=600.0)
+    valve = Valve()
+    home.watch.hands = home.watch.hands._replace(switch=valve)
+    home.run(3600)
+    home.air["temperature"] = hottest
+    home.run(3600)
+    home.air["temperature"] = 18.0
+    home.run(16 * 3600)
+    assert valve.asked == [("valve1", "on", seconds)]
+    (record,) = home.log()
+    assert record.why == f"it was 06:00; greenhouse temperature max yesterday {hottest:g} °C"
+    assert record.outcome == f"valve1 is on for {seconds} s"
+    home.run(24 * 3600)
+    assert valve.asked[1:] == [("valve1", "on", 300)]
+
+
+def test_an_output_that_is_refused_is_told_and_written_down(house):
+    home = house(WATER, every=600.0)
+    valve = Valve()
+    valve.problem = "valve1 was refused: rule 'who': rule may not switch valve1"
+    home.watch.hands = home.watch.hands._replace(switch=valve)
+    home.run(19 * 3600)
+    assert len(home.told) == 1
+    assert "may not switch valve1" in home.told[0]
+    assert home.log()[0].outcome == f"failed: {valve.problem}"
+
+
+def test_a_missed_watering_is_told_and_not_made_up_for(house):
+    home = house(WATER, every=600.0)
+    valve = Valve()
+    home.watch.hands = home.watch.hands._replace(switch=valve)
+    home.run(600)
+    home.restart()
+    home.watch.hands = home.watch.hands._replace(switch=valve)
+    home.go(20 * 3600)
+    assert valve.asked == []
+    (told,) = home.told
+    assert told.startswith("Rule water (it was 06:00, 2 h 10 min ago;")
+    assert told.endswith("not done: an output is not switched late")
+    home.run(3600)
+    assert len(home.told) == 1
+
+
+def test_the_model_is_asked_by_a_rule_that_says_so(house):
+    home = house('[rules.look]\nwhen = "greenhouse.temperature > 35"\nask = "What shall we do?"\n')
+    home.air["temperature"] = 36.0
+    home.run(60)
+    assert [text.splitlines()[0] for text in home.asked] == ["What shall we do?"]
+    assert home.log()[0].outcome == "asked"
+
+
+def test_a_gate_lets_nothing_through_until_it_is_so(house):
+    home = house(
+        '[rules.x]\nwhen = "greenhouse.temperature > 35"\nnotify = "x"\n'
+        'only_if = "greenhouse.temperature mean last 10 minutes > 30"\n'
+    )
+    home.run(300)
+    home.air["temperature"] = 36.0
+    home.run(60)
+    assert home.told == []
+    home.run(900)
+    assert len(home.told) == 1
+
+
+def test_measuring_that_never_ends_delays_nothing_and_counts_as_missing(house):
+    home = house('[rules.gone]\nwhen = "greenhouse.temperature is missing for 1 minute"\nnotify = "gone"\n')
+    home.run(30)
+    home.watch.sampler._measure = lambda: None
+    waits = [home.go() for _ in range(12)]
+    assert all(wait is not None and wait <= 30 for wait in waits)
+    assert len(home.told) == 1
+
+
+def test_measuring_apart_gives_each_result_once():
+    woken, readings = [], [Reading("a", "temperature", 1.0, "x")]
+    apart = Apart(lambda: readings, lambda: woken.append(1))
+    assert apart() is None
+    until(lambda: woken)
+    assert apart() == readings
+    assert apart() is None
+
+
+def test_a_full_memory_loses_the_oldest_and_counts_them():
+    def fails():
+        raise StoreError("the disk is full")
+
+    said = []
+    sampler = Sampler(lambda: [Reading("a", "temperature", 1.0, "x")], fails, 1.0, say=said.append)
+    for second in range(30_000):
+        now = Moment("first", float(second), NOON + timedelta(seconds=second))
+        sampler.step(now)
+        sampler.commit(now)
+    assert said == ["measurements are not being kept: the disk is full"]
+    assert 0 < sampler.lost < 30_000
+
+
+# --- a simulated output, without network and model ---
+
+FAN = """
+[rules.fan]
+when = "greenhouse.temperature > 35"
+output = "valve1"
+lasts = "2 minutes"
+"""
+
+
+def test_a_rule_drives_an_output_within_one_sample_of_its_condition(house):
+    home = house(FAN)
+    (home.home / "outputs.toml").write_text(VALVE)
+    outputs = declared.load(home.home / "outputs.toml").outputs
+    declared.keep_armed(home.home, {name: output.digest for name, output in outputs.items()})
+    pin = home.home / "sim/line17"
+    home.run(60)
+    assert not pin.exists()
+    home.air["temperature"] = 35.5
+    began = time.monotonic()
+    home.go(home.every)  # one sample
+    assert int(pin.read_text()) == 1
+    assert time.monotonic() - began < 5
+    (record,) = home.log()
+    assert record.outcome == "valve1 is on for 120 s"
+    home.wiring.outputs.off("valve1", "owner")
+    assert int(pin.read_text()) == 0
+
+
+def test_a_rule_drives_an_output_from_the_thread_that_runs_in_a_chat(tmp_path):
+    """With the real clock, a real thread, a real keeper: within a sample and what a process needs to start."""
+    (tmp_path / "rules.toml").write_text(FAN)
+    (tmp_path / "outputs.toml").write_text(VALVE)
+    outputs = declared.load(tmp_path / "outputs.toml").outputs
+    declared.keep_armed(tmp_path, {name: output.digest for name, output in outputs.items()})
+    board = SimBoard(state=tmp_path / "sim")
+    wiring = Wiring(Config(home=tmp_path), board)
+    air = board.scenes["greenhouse"].values
+    air["temperature"] = 20.0
+    told = []
+
+    def opened(stack):
+        hands = Hands(told.append, switcher(wiring), lambda text, rule: "")
+        clock = ClockWatch(lambda: True, "first")
+        watch = watching(wiring, 0.2, clock, lambda: UTC, hands, thread.ring)
+        stack.callback(watch.close)
+        return [watch.step]
+
+    thread = ReflexThread(tmp_path, opened, told.append)
+    thread.start()
+    try:
+        until((tmp_path / "history.db").exists)
+        assert not (tmp_path / "sim/line17").exists()
+        air["temperature"] = 36.0
+        until(lambda: (tmp_path / "sim/line17").exists() and int((tmp_path / "sim/line17").read_text()) == 1)
+    finally:
+        thread.stop()
+        wiring.close()
+    assert told == []
+
+
+def until(true, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+def test_following_rules_needs_neither_network_nor_model():
+    code = "import sys, picoclaw.watch; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"httpx", "ssl", "socket", "numpy", "yaml", "asyncio"}
+    assert not any(name.startswith(("picoclaw.providers", "picoclaw.agent")) for name in loaded)
