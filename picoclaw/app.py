@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from picoclaw.agent import Agent, Listener
 from picoclaw.briefing import Briefing
 from picoclaw.chores import Chores
-from picoclaw.config import Config
+from picoclaw.config import HEARTBEAT_LIMITS, Config
 from picoclaw.errors import StoreError
+from picoclaw.heartbeat.check import OK, is_check
 from picoclaw.hw import health
 from picoclaw.hw.board import Board
 from picoclaw.memory.dream.direct import Model
@@ -116,15 +117,19 @@ class App:
     @cached_property
     def provider(self) -> Provider:
         """The configured model with the built-in matcher behind it, or the matcher alone."""
-        model = self.config.model
-        if not model.base_url:
+        if not self.config.model.base_url:
             return self._matcher()
         from picoclaw.providers.chain import Chain
         from picoclaw.providers.led import Led
+
+        chain = Chain(self._model_server, self._matcher, self.config.model.retries)
+        return Led(chain, self._matcher, self.led, lambda: self.prompts["invitation"])
+
+    @cached_property
+    def _model_server(self) -> Provider:
         from picoclaw.providers.openai import OpenAI
 
-        chain = Chain(OpenAI(model, self.config.api_key), self._matcher, model.retries)
-        return Led(chain, self._matcher, self.led, lambda: self.prompts["invitation"])
+        return OpenAI(self.config.model, self.config.api_key)
 
     def led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""
@@ -153,6 +158,12 @@ class App:
             model.answer_tokens,
             writes=self.toolset.writes,
         )
+
+    @cached_property
+    def light_agent(self) -> Agent:
+        """The loop for a heartbeat: tight limits, and no matcher, which would take a line of the list for a wish."""
+        limits = replace(HEARTBEAT_LIMITS, result_chars=self.config.limits.result_chars)
+        return replace(self.agent, provider=self._model_server, limits=limits)
 
     def _pages_of_rules(self) -> list[Path]:
         """The pages that say what the agent is and does; while the first meeting is open it may write them itself."""
@@ -206,16 +217,20 @@ class App:
         `say` delivers messages that come ahead of the answer, `listen` hears what happens, `shield` holds off
         interruptions while the turn is being kept.
         """
-        if said := self.wiring.stop(inbound.text, inbound.origin):
+        well = (True, OK) if inbound.origin == "owner" and is_check(inbound.text) else None
+        if said := self.wiring.stop(inbound.text, inbound.origin) or well:
             return _stopped(inbound, *said)
         now = self.now()
         earlier, acts = self.stores.earlier(inbound.session)
+        agent = self.agent
+        if inbound.origin == "heartbeat":
+            earlier, agent = [], self.light_agent
         words = (message.text for turn in earlier for message in turn if message.role == "user")
         caller = Caller(inbound.session, inbound.origin, now, say, said=(*words, inbound.text))
         told = self.briefing.told(inbound._replace(text=clean(inbound.text)), earlier, [act for _, act in acts], now)
         model = self._model(told.brief.model)
         brief = told.brief._replace(bytes_a_token=self.stores.bytes_a_token(model))
-        turn = self.agent.turn(brief, earlier, caller, listen)
+        turn = agent.turn(brief, earlier, caller, listen)
         if turn.usage.total:  # the matcher counts nothing
             self.stores.heard()
         try:

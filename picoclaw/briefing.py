@@ -26,10 +26,7 @@ from picoclaw.workspace.seeds import MEETING
 LEFT_TO_HELPERS = ("exec", "i2c", "spi", "serial")
 """Tools whose results are long."""
 
-HEARTBEAT = "HEARTBEAT.md"
 _WHOLE = {"full", "coordinator"}
-_APART = {HEARTBEAT, MEETING}
-"""Pages with a section of their own."""
 
 
 class Told(NamedTuple):
@@ -88,10 +85,10 @@ class Briefing:
         usable = [skill for skill in self.library.skills.values() if not unmet(skill, here)]
         held = "" if not meeting or self.led(earlier) else meeting  # what the matcher leads, the model need not know
         listed = [skill for skill in usable if skill.listed and not held]  # one thing at a time
-        pages, problems = self._pages(mode, inbound, held)
+        pages, problems = self._pages(mode, held)
         facts = self._facts(inbound, here.tools, listed, pages)
         sections = prompt.sections(mode, facts, self.prompts)
-        brought = choose.triggered(usable, inbound.text) if mode in _WHOLE else []
+        brought = choose.triggered(usable, inbound.text) if mode in _WHOLE or inbound.origin == "heartbeat" else []
         skills, unread = self._blocks(brought)
         told = _Parted([], []) if meeting or mode not in _WHOLE else self._remembered(earlier, now)
         for block in [*self._open_tasks(mode, earlier), *skills]:
@@ -102,14 +99,17 @@ class Briefing:
             prompt.headed(self._head(self._moment(mode, inbound, acts, only), told.new, now), inbound.text),
             self._offered(here.tools, mode, meeting=bool(meeting), search=bool(facts.many_skills)),
             only,
-            next((skill.model for skill in brought if skill.model), ""),
+            self._other_model(inbound) or next((skill.model for skill in brought if skill.model), ""),
             relied_on=tuple(told.held),
         )
         return Told(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)])
 
     def _mode(self, inbound: Inbound) -> Mode:
         mode = self.config.prompt.mode
-        return "minimal" if inbound.origin == "cron" and mode in _WHOLE else mode
+        return "minimal" if inbound.origin in {"cron", "heartbeat"} and mode in _WHOLE else mode
+
+    def _other_model(self, inbound: Inbound) -> str:
+        return self.config.heartbeat.model if inbound.origin == "heartbeat" else ""
 
     def _facts(
         self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], pages: Mapping[str, Page]
@@ -117,7 +117,7 @@ class Briefing:
         config, asked = self.config, inbound.origin == "owner"
         # by the usual ratio: a measured one moves, and a listing that comes and goes would change the system text
         short = choose.fits(skills, prompt.BYTES_A_TOKEN)
-        shown = [page for name, page in pages.items() if name not in _APART]
+        shown = [page for name, page in pages.items() if name != MEETING]
         return Facts(
             name=_plain(self._fields("IDENTITY.md").get("Name", "")) or "picoclaw",
             first_run=_text(pages, MEETING),
@@ -131,8 +131,8 @@ class Briefing:
             zone=str(self.zone() or time.tzname[0]),
             extra=config.prompt.extra,
             pages=[page for page in shown if page.name != "IDENTITY.md" or not _says_its_name_alone(page.text)],
-            silent=not asked,
-            heartbeat=_text(pages, HEARTBEAT),
+            silent=inbound.origin == "cron",
+            heartbeat=inbound.origin == "heartbeat",
             leave_to_helpers=[name for name in LEFT_TO_HELPERS if name in tools] if "spawn" in tools else (),
             runtime={
                 "board": self.board,
@@ -143,13 +143,12 @@ class Briefing:
             },
         )
 
-    def _pages(self, mode: Mode, inbound: Inbound, meeting: str) -> tuple[dict[str, Page], list[str]]:
+    def _pages(self, mode: Mode, meeting: str) -> tuple[dict[str, Page], list[str]]:
         """The files that this turn shows, within one budget, and what is to be said of those that it does not."""
         names = PAGES if mode in _WHOLE else prompt.MINIMAL_PAGES if mode == "minimal" else ()
         first = [Page(MEETING, meeting)] if meeting else []
-        asked = [HEARTBEAT, *names] if inbound.origin == "heartbeat" and mode in {*_WHOLE, "minimal"} else names
         limits = self.config.prompt
-        found = [*first, *self.pages.pages(asked)]
+        found = [*first, *self.pages.pages(names)]
         shown, away = prompt.within(found, self.prompts["truncated"], limits.file_chars, limits.total_chars)
         left_out = f"{', '.join(away)} not shown: total_chars = {limits.total_chars} under [prompt] is used up"
         return {page.name: page for page in shown}, [*self.pages.problems, *([left_out] if away else [])]

@@ -63,7 +63,7 @@ class Facts:
     extra: str = ""
     pages: Sequence[Page] = ()
     silent: bool = False
-    heartbeat: str = ""
+    heartbeat: bool = False
     helper: str = ""
     leave_to_helpers: Sequence[str] = ()
     runtime: Mapping[str, str] | None = None
@@ -114,7 +114,7 @@ _SECTIONS = (
     _Row("extra", _TOLD, _given("extra")),
     _Row("context", _TOLD, lambda _: {}),
     _Row("silent", _TOLD, _there("silent")),
-    _Row("heartbeat", _TOLD, _given("heartbeat")),
+    _Row("heartbeat", _TOLD, _there("heartbeat")),
     _Row("helper", frozenset({"minimal"}), _given("helper")),
     _Row("runtime", _ALL, lambda f: f.runtime),
 )

@@ -81,12 +81,10 @@ def test_pages_that_a_mode_does_not_show_take_nothing_of_its_budget(tmp_path):
     assert "s" * 100 not in house.system()
 
 
-@pytest.mark.parametrize("page", ["BOOTSTRAP.md", "HEARTBEAT.md"])
-def test_the_pages_with_a_section_of_their_own_share_the_budget(house, page):
-    house.write(page, "- look at the tank\n" * 5000)
+def test_the_page_with_a_section_of_its_own_shares_the_budget(house):
+    house.write("BOOTSTRAP.md", "- look at the tank\n" * 5000)
     house.write("AGENTS.md", "a" * 19_000)
-    inbound = ASKED if page == "BOOTSTRAP.md" else Inbound("heartbeat", "beat", "heartbeat")
-    system = house.system(inbound)
+    system = house.system()
     assert "look at the tank" in system
     assert len(system) < 24_000 + 2000
 

@@ -17,7 +17,7 @@ FLOORS = [
     {"schema", "disk", "prompt", "schedule", "resources", "ranges", "chart", "ranking", "markdown", "chat_markup"},
     {"config", "workspace", "skills", "slots"},
     {"store", "hw", "providers"},
-    {"conversation", "memory", "reflex", "rules"},
+    {"conversation", "memory", "reflex", "rules", "heartbeat"},
     {"tools"},
     {"agent", "briefing", "wiring", "summon", "stores", "chores"},
     {"app", "watch"},

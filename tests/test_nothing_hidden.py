@@ -48,7 +48,6 @@ def home(tmp_path, monkeypatch):
     (skill / "SKILL.md").write_text(SKILL)
     (folder / "workspace/BOOTSTRAP.md").unlink()
     (folder / "workspace/AGENTS.md").write_text("Water the ferns.")
-    (folder / "workspace/HEARTBEAT.md").write_text("- look at the tank")
     return folder
 
 
@@ -81,7 +80,6 @@ def values(home):
         "session": "garden|cron|heartbeat",
         "extra": "E",
         "file": pages,
-        "heartbeat": "- look at the tank",
         "runtime": re.escape(f"{board}¦Linux¦{arch}¦{python}¦m"),
         "moment": r"\w+ \d{4}-\d\d-\d\d \d\d:\d\d [\w+-]+ \(UTC[+-]\d{4}\)[;\s]*",
         "skill": "ferns¦Mist them[.]",

@@ -35,7 +35,7 @@ ALL = Facts(
     extra="Be kind to plants.",
     pages=[Page("AGENTS.md", "be brief"), Page("SOUL.md", "dry wit"), Page("TOOLS.md", "pump on 17")],
     silent=True,
-    heartbeat="- look at the tank",
+    heartbeat=True,
     helper="count the pots",
     leave_to_helpers=["exec", "i2c"],
     runtime={"board": "Pi 4", "os": "Linux", "arch": "aarch64", "python": "3.11.2", "model": "m"},
@@ -92,7 +92,7 @@ def test_without_facts_only_the_rules_are_left(mode):
         ("pages", (), {"context", "AGENTS.md", "SOUL.md", "TOOLS.md"}),
         ("pages", [Page("AGENTS.md", "")], {"context", "AGENTS.md", "SOUL.md", "TOOLS.md"}),
         ("silent", False, {"silent"}),
-        ("heartbeat", "", {"heartbeat"}),
+        ("heartbeat", False, {"heartbeat"}),
         ("leave_to_helpers", (), {"coordinator"}),
         ("runtime", None, {"runtime"}),
     ],
@@ -123,7 +123,7 @@ def test_no_word_of_the_system_text_comes_from_the_code(mode):
     text = joined(sections(mode, ALL, Marked()))
     for mark in set(ORDER[mode].split()) | {"file"}:
         text = text.replace(f"⟦{mark}⟧", "")
-    for value in ("ask for the name", "- wiring: pins", "Ada", "Be kind to plants.", "- look at the tank"):
+    for value in ("ask for the name", "- wiring: pins", "Ada", "Be kind to plants."):
         text = text.replace(value, "")
     for value in ("count the pots", "be brief", "dry wit", "pump on 17", "garden"):
         text = text.replace(value, "")

@@ -16,6 +16,7 @@ VERBS = {
     "chat": "talk to the agent, or ask one question with -m",
     "tools": "list the tools that the agent has on this board",
     "tool": "call one tool by hand, without a model",
+    "heartbeat": "look at the checklist in HEARTBEAT.md now, and say what was decided",
     "prompt": "show exactly what would be sent to a model",
     "memory": "search, list and check what is remembered; put it in order",
     "skills": "list, show, search and check the skills",

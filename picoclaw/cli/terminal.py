@@ -19,6 +19,7 @@ from picoclaw.app import SIMULATED, App
 from picoclaw.cli.chat import report
 from picoclaw.cli.clockwork import Clockwork
 from picoclaw.cli.common import opened, printable
+from picoclaw.cli.heartbeat import beating
 from picoclaw.cli.idle import IdleThread
 from picoclaw.cli.keys import Typing, uninterrupted
 from picoclaw.disk import explain
@@ -44,7 +45,8 @@ def converse(given: argparse.Namespace, leaving: Event) -> int:
         screen.stop = partial(app.wiring.stop, who="owner")
         with _line_history(app.config.home / "chat_history"), _clockwork(app, given.session, screen):
             screen.greet(app)
-            _talk(app, given.session, screen)
+            with beating(app, screen.remind):
+                _talk(app, given.session, screen)
         if leaving.is_set():
             app.wiring.abandon()
     return 0

@@ -7,10 +7,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from datetime import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from picoclaw.config.files import read_toml
+from picoclaw.config.hours import hours
 from picoclaw.config.keys import api_key, embedding_key, vendor
 from picoclaw.errors import ConfigError
 from picoclaw.schema import Parameter, Span, Unfit, check, nearest, parameter
@@ -48,6 +50,10 @@ class LimitsConfig:
     seconds: Annotated[float, Span(1, 86_400), "wall time of one turn"] = 300.0
     tokens: Annotated[int, Span(100, 100_000_000), "tokens in and out of one turn"] = 200_000
     result_chars: Annotated[int, Span(200, 1_000_000), "longest tool result shown to the model"] = 16_000
+
+
+HEARTBEAT_LIMITS = LimitsConfig(steps=8, seconds=120.0, tokens=20_000)
+"""Of one heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,22 @@ class ToolsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class HeartbeatConfig:
+    """[heartbeat]: how often the checklist in HEARTBEAT.md is looked at, and what that may cost."""
+
+    enabled: bool = True
+    every_minutes: Annotated[float, Span(5, 10_080), "between two heartbeats, at least"] = 30.0
+    quiet: Annotated[str, 'hours without one, such as "22:00-07:00"; "" for none'] = "22:00-07:00"
+    model: Annotated[str, "another model at the same server, such as a cheaper one"] = ""
+    tokens_a_day: Annotated[int, Span(1000, 100_000_000), "tokens in and out of a day's heartbeats"] = 50_000
+
+    @property
+    def quiet_hours(self) -> tuple[time, time] | None:
+        """When nobody is to be disturbed."""
+        return hours(self.quiet, "[heartbeat]: quiet")
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryConfig:
     """[history]: how often the sensors are measured while picoclaw runs."""
 
@@ -127,6 +149,7 @@ class Config:
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     board: BoardConfig = field(default_factory=BoardConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
+    heartbeat: HeartbeatConfig = field(default_factory=HeartbeatConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
@@ -146,6 +169,7 @@ _TABLES: dict[str, type[Any]] = {
     "memory": MemoryConfig,
     "board": BoardConfig,
     "tools": ToolsConfig,
+    "heartbeat": HeartbeatConfig,
     "history": HistoryConfig,
 }
 
@@ -185,6 +209,7 @@ def _from_tables(home: Path, tables: dict[str, Any], path: Path) -> Config:
         settings[name] = fitted(_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
         _check_folder(folder, f"{path}: [tools]: extra_folders")
+    hours(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
     return Config(home=home, sensors=_sensors(sensors, path), **settings)
 
 

@@ -149,6 +149,34 @@ def m006_clock(connection: apsw.Connection) -> None:
     """)
 
 
+def m007_heartbeat(connection: apsw.Connection) -> None:
+    """Heartbeats in which a model was asked, `day` by the owner's calendar, and what is known of the checklist's lines.
+
+    `mono` are the seconds of that `boot`, which no change of the date moves.
+    A number is never used again, so that a process can tell whether another one has been quicker.
+    """
+    connection.execute("""
+        CREATE TABLE beats (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            at REAL NOT NULL,
+            day TEXT NOT NULL,
+            boot TEXT NOT NULL,
+            mono REAL NOT NULL,
+            tokens INTEGER NOT NULL,
+            outcome TEXT NOT NULL,
+            session TEXT NOT NULL DEFAULT '',
+            text TEXT NOT NULL DEFAULT ''
+        ) STRICT;
+        CREATE TABLE beat_lines (
+            line TEXT PRIMARY KEY,
+            after REAL NOT NULL,
+            since REAL NOT NULL,
+            told INTEGER NOT NULL,
+            seen TEXT NOT NULL
+        ) STRICT;
+    """)
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -156,4 +184,5 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m004_calibration,
     m005_pulse,
     m006_clock,
+    m007_heartbeat,
 ]

@@ -1,0 +1,175 @@
+"""`picoclaw heartbeat`: look at the checklist now, say what was decided and why, and ask the model if it is due."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from picoclaw.app import App
+from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.keys import listen_to_signals, uninterrupted
+from picoclaw.heartbeat.beat import PAGE, Heart, HeartThread, Looked, Now
+from picoclaw.heartbeat.check import OK
+from picoclaw.heartbeat.past import Past
+from picoclaw.heartbeat.senses import Surroundings
+from picoclaw.messages import Inbound, Turn
+from picoclaw.reflex.bell import ring
+from picoclaw.reflex.clock import boot_id, boottime
+from picoclaw.reflex.clockwatch import ClockWatch
+from picoclaw.reflex.keeper.trust import trusted_wall
+from picoclaw.schedule import duration
+from picoclaw.store.beats import Beat, Beats
+from picoclaw.workspace.reading import text
+
+_LARGEST = 250_000
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("--dry-run", action="store_true", help="say what would be decided now, ask and keep nothing")
+    parser.add_argument("--if-due", action="store_true", help="keep to the interval and the quiet hours, as by itself")
+    parser.add_argument("--json", action="store_true", help="print it for programs")
+    board_option(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Decide and do it; exit code 1 when the model was asked in vain."""
+    with opened(given) as app, closing(Past(app.config.home)) as past:
+        listen_to_signals()
+        turns: list[Turn] = []
+        heart, now = heart_of(app, past, turns.append, uninterrupted), clock(app, _watch(app))
+        by_hand = not (given.dry_run or given.if_due)
+        looked = heart.look(now, by_hand=by_hand, keep=not given.dry_run)
+        if not given.json:
+            for line in _lines(looked, now.wall):
+                print(printable(line))
+        asks = looked.decision.beat and not given.dry_run
+        beat = heart.beat(looked, now, told=sys.stdout.isatty() and not given.json) if asks else None
+        if given.json:
+            print(json.dumps(_as_json(looked, beat), ensure_ascii=False))
+        elif beat:
+            _tell(beat, turns)
+        elif asks:
+            print("another picoclaw has just had a heartbeat")
+    return 1 if beat and beat.outcome == "failed" else 0
+
+
+def heart_of(
+    app: App,
+    past: Past,
+    note: Callable[[Turn], None] = lambda _: None,
+    shield: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Heart:
+    """Make the heart of a home, with what its sensors said.
+
+    `note` is told each turn that it takes, and `shield` holds off interruptions.
+    """
+
+    def answer(inbound: Inbound) -> Turn:
+        turn = app.answer(inbound, lambda _: None, shield=shield)
+        note(turn)
+        return turn
+
+    config, wiring = app.config, app.wiring
+    return Heart(
+        config.heartbeat,
+        Beats(app.stores.database),
+        partial(_page, config.workspace),
+        Surroundings(app.board, wiring.wired, wiring.drivers, config.workspace, past),
+        answer,
+        bool(config.model.base_url),
+        app.prompts["empty"],
+        partial(ring, config.home),
+    )
+
+
+def clock(app: App, watch: ClockWatch) -> Now:
+    """Look at the clocks: the time in the owner's zone, and whether it can be believed."""
+    now, mono = app.now(), boottime()
+    watch.note(now.timestamp(), mono)
+    return Now(now, mono, watch.boot, watch.trusted(now.timestamp(), mono))
+
+
+def _watch(app: App) -> ClockWatch:
+    return ClockWatch(lambda: trusted_wall(app.board, app.config.home) is not None, boot_id())
+
+
+@contextmanager
+def beating(app: App, complain: Callable[[str], None]) -> Iterator[None]:
+    """Have heartbeats beside whatever else this process does, if there can be any."""
+    if not (app.config.heartbeat.enabled and app.config.model.base_url):
+        yield
+        return
+    thread = HeartThread(partial(_own, app), complain)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.stop()
+
+
+@contextmanager
+def _own(shared: App) -> Iterator[tuple[Heart, Callable[[], Now]]]:
+    """Make a heart on the board of the chat, with all else of its own, because it beats while others talk."""
+    app = App(shared.config, shared.board)
+    try:
+        with closing(Past(app.config.home)) as past:
+            yield heart_of(app, past), partial(clock, app, _watch(app))
+        app.wiring.leave()
+    finally:
+        app.wiring.abandon()
+        app.let_go()
+
+
+def _page(workspace: Path) -> str | None:
+    return text(workspace / PAGE, _LARGEST, workspace)
+
+
+def _lines(looked: Looked, now: datetime) -> Iterator[str]:
+    """The checklist as it was understood, and the decision."""
+    for finding in looked.situation.findings:
+        yield f"line {finding.item.line}: {'due' if finding.due else 'not due'}, {finding.why}: {finding.item.text}"
+    yield from map(str, looked.checklist.problems)
+    if looked.checklist.done:
+        yield f"{looked.checklist.done} done"
+    today, last = looked.today, looked.today.last
+    cap = looked.situation.cap
+    yield f"today {today.tokens:,} of {cap:,} tokens; {_last(last, now) if last else 'no heartbeat yet'}"
+    decision = looked.decision
+    yield f"{'asking' if decision.beat else 'nothing is asked'} ({decision.rule}): {decision.why}"
+
+
+def _last(last: Beat, now: datetime) -> str:
+    how = {"silent": "all was well", "said": "something was told", "failed": "it failed", "running": "it was cut off"}
+    ago = duration(max(0.0, now.timestamp() - last.at))
+    return f"the last heartbeat was {ago} ago, {how[last.outcome]}"
+
+
+def _tell(beat: Beat, turns: list[Turn]) -> None:
+    print(printable(beat.text or (OK if beat.outcome == "silent" else "the model gave no answer")))
+    notice = turns[-1].notice.text if turns else ""
+    said = f"{notice}; " if notice else ""
+    print(f"picoclaw: {printable(said)}{beat.tokens:,} tokens", file=sys.stderr)
+
+
+def _as_json(looked: Looked, beat: Beat | None) -> dict[str, Any]:
+    decision = looked.decision
+    return {
+        "beat": decision.beat,
+        "rule": decision.rule,
+        "why": decision.why,
+        "ask": decision.ask,
+        "lines": [
+            {"line": f.item.line, "text": f.item.text, "due": f.due, "why": f.why} for f in looked.situation.findings
+        ],
+        "problems": [str(problem) for problem in looked.checklist.problems],
+        "done": looked.checklist.done,
+        "tokens_today": looked.today.tokens + (beat.tokens if beat else 0),
+        "outcome": beat.outcome if beat else "",
+        "text": beat.text if beat else "",
+    }

@@ -1,0 +1,199 @@
+"""A heartbeat: look, decide, ask a model if there is something to ask, keep what came of it. Time is handed in.
+
+What must survive is in the store before a model is asked, so that no restart makes the next one come earlier.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from picoclaw.config import HEARTBEAT_LIMITS, HeartbeatConfig
+from picoclaw.errors import ConfigError, PicoclawError, StoreError
+from picoclaw.heartbeat import checklist, decide
+from picoclaw.heartbeat.checklist import Checklist
+from picoclaw.heartbeat.decide import Decision, Situation
+from picoclaw.heartbeat.due import Senses, findings
+from picoclaw.heartbeat.silence import is_ok
+from picoclaw.messages import Inbound, Turn
+from picoclaw.store.beats import SESSION, Beat, Beats, Outcome, Today
+
+PAGE = "HEARTBEAT.md"
+
+_UNCOUNTED = 4000  # tokens of a request whose server does not count
+_SET_BACK_S = 120.0
+_TELL_AFTER = 3
+_RETRY_S = 300.0
+
+
+class Now(NamedTuple):
+    """The date, the seconds of a boot, which nobody can set, and whether the date can be believed."""
+
+    wall: datetime
+    mono: float
+    boot: str
+    trusted: bool = True
+
+
+class Looked(NamedTuple):
+    """What a look found: the checklist, the situation and what follows from it."""
+
+    checklist: Checklist
+    situation: Situation
+    decision: Decision
+    today: Today
+
+
+@dataclass
+class Heart:
+    """Decides and asks.
+
+    `page` reads HEARTBEAT.md, None if there is none, and raises ConfigError; `modelled` tells whether there is a model,
+    `empty` how an answer without words is worded; `ring` is called when there is something to be told.
+    """
+
+    config: HeartbeatConfig
+    beats: Beats
+    page: Callable[[], str | None]
+    senses: Senses
+    answer: Callable[[Inbound], Turn]
+    modelled: bool
+    empty: str = ""
+    ring: Callable[[], None] = lambda: None
+
+    def step(self, now: Now) -> float | None:
+        """Do what is to be done now; returns for how many seconds there is nothing to do, None for ever."""
+        looked = self.look(now)
+        if looked.decision.beat:
+            self.beat(looked, now)
+        return looked.decision.wait_s
+
+    def look(self, now: Now, *, by_hand: bool = False, keep: bool = True) -> Looked:
+        """Read, look and decide. With `keep`, what has to be remembered of the lines is."""
+        config = self.config
+        listed, problem = self._listed()
+        situation = Situation(
+            now.wall,
+            done=listed.done,
+            file=problem,
+            enabled=config.enabled,
+            modelled=self.modelled,
+            trusted=now.trusted,
+            every_s=config.every_minutes * 60.0,
+            quiet=config.quiet_hours,
+            cap=config.tokens_a_day,
+            by_hand=by_hand,
+        )
+        if problem or not (config.enabled or by_hand):
+            return Looked(listed, situation, decide.decide(situation), Today())
+        return self._looked(listed, situation, now, keep=keep and now.trusted)
+
+    def _looked(self, listed: Checklist, situation: Situation, now: Now, *, keep: bool) -> Looked:
+        """Look at the lines and at what was; nothing is kept by a date that cannot be believed."""
+        known, today = self.beats.known(), self.beats.today(now.wall)
+        late = now.wall.timestamp() + _SET_BACK_S
+        ahead = bool(today.last and today.last.at > late)
+        set_back = ahead and bool(today.last and today.last.boot != now.boot)
+        if keep and (ahead or any(max(line.after, line.since) > late for line in known.values())):
+            self.beats.set_back(now.wall)
+            known, today = self.beats.known(), self.beats.today(now.wall)
+        found = findings(listed.items, known, self.senses, now.wall)
+        if keep:
+            self.beats.remember({finding.item.key: finding.known for finding in found})
+        situation = situation._replace(
+            findings=found,
+            set_back=set_back,
+            since_s=_since(now, today.last),
+            failures=today.failures if today.last else 0,
+            used=today.tokens,
+        )
+        return Looked(listed, situation, decide.decide(situation), today)
+
+    def _listed(self) -> tuple[Checklist, str]:
+        try:
+            text = self.page()
+        except ConfigError as error:
+            return Checklist(), str(error)
+        return (Checklist(), f"there is no {PAGE}") if text is None else (checklist.parse(text), "")
+
+    def beat(self, looked: Looked, now: Now, *, told: bool = False) -> Beat | None:
+        """Ask what was decided; None when another process has done so meanwhile. `told`: a person reads the answer."""
+        last = looked.today.last.number if looked.today.last else 0
+        begun = self.beats.begin(now.wall, now.boot, now.mono, HEARTBEAT_LIMITS.tokens, last)
+        if begun is None:
+            return None
+        turn = self.answer(Inbound(SESSION, looked.decision.ask, "heartbeat"))
+        made = self._made(begun, turn, looked)
+        asked = {finding.item.key: finding.settled for finding in looked.decision.asked}
+        settled = asked if made.outcome != "failed" else {}
+        self.beats.finish(made, {f.item.key: f.known for f in looked.situation.findings} | settled, told=told)
+        if made.text and not told:
+            self.ring()
+        return made
+
+    def _made(self, begun: Beat, turn: Turn, looked: Looked) -> Beat:
+        failed = turn.stopped in {"error", "stopped"} or turn.reply.strip() in {"", self.empty.strip()}
+        tokens = turn.usage.total or (0 if failed else turn.steps * _UNCOUNTED)
+        parts = [str(run.arguments["text"]) for run in turn.tools if _is_message(run.name, run.arguments, run.result)]
+        parts += [] if failed or is_ok(turn.reply) else [turn.reply]
+        outcome: Outcome = "said" if parts else "failed" if failed else "silent"
+        failures = looked.situation.failures + 1
+        if outcome == "failed" and failures == _TELL_AFTER:
+            parts.append(f"The last {failures} heartbeats failed: {turn.notice.text or turn.reply}")
+        if looked.today.tokens + tokens >= self.config.tokens_a_day:
+            parts.append(f"The day's {self.config.tokens_a_day:,} tokens for heartbeats are used; they go on tomorrow.")
+        text = "\n".join(parts)
+        session = self.beats.last_chat() if text else ""
+        return begun._replace(tokens=tokens, outcome=outcome, session=session, text=text)
+
+
+def _since(now: Now, last: Beat | None) -> float | None:
+    """Seconds since the last one, by the clock of this boot, or else by the date; None if there was none."""
+    if last is None:
+        return None
+    return now.mono - last.mono if last.boot == now.boot else max(0.0, now.wall.timestamp() - last.at)
+
+
+def _is_message(name: str, arguments: dict[str, object], result: str) -> bool:
+    """Whether it is something that the model said with the tool for it."""
+    return name == "message" and bool(arguments.get("text")) and not result.startswith("error:")
+
+
+class HeartThread:
+    """Keeps a heart going beside the chat, asleep until there may be something to do."""
+
+    def __init__(
+        self,
+        opened: Callable[[], AbstractContextManager[tuple[Heart, Callable[[], Now]]]],
+        complain: Callable[[str], None],
+    ) -> None:
+        """`opened()` makes the heart and its clock within the thread, with a database of its own."""
+        self._opened, self._complain = opened, complain
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """End, after the one that is running, or when the time is over; one that is cut off counts as failed."""
+        self._ending.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            with self._opened() as (heart, clock):
+                while not self._ending.is_set():
+                    self._ending.wait(self._step(heart, clock()))
+        except PicoclawError as error:
+            self._complain(f"there are no heartbeats: {error}")
+
+    def _step(self, heart: Heart, now: Now) -> float | None:
+        try:
+            return heart.step(now)
+        except StoreError as error:
+            self._complain(f"heartbeats wait: {error}")
+            return _RETRY_S

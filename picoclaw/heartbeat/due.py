@@ -1,0 +1,242 @@
+"""Which lines of the checklist are due, without a model: by their times, their conditions, or what they name.
+
+A line with neither is due when it is new or changed, and when a sensor or a file that it names is no longer as it was.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from picoclaw.errors import HardwareError
+from picoclaw.heartbeat import timing
+from picoclaw.heartbeat.checklist import Item
+from picoclaw.heartbeat.when import FileWhen, SensorWhen
+from picoclaw.hw.reading import QUANTITIES
+from picoclaw.schedule import duration
+from picoclaw.store.beats import Known
+
+_MOVES = {"temperature": 2.0, "humidity": 10.0, "pressure": 5.0, "level": 0.5}
+_MOVES_BY = 0.2
+"""How much a value has to change to be worth a question: by quantity, else in proportion."""
+
+_FILE = re.compile(r"`([^`\n]{1,200})`|(?<![\w/.])((?:[\w-]+/)*[\w-][\w.-]*\.\w{1,8})\b")
+
+
+class Sample(NamedTuple):
+    """A value some seconds ago, None where the sensor gave none."""
+
+    age_s: float
+    value: float | None
+
+
+class Senses(Protocol):
+    """What can be known without a model."""
+
+    def sensors(self) -> Sequence[str]:
+        """Name the sensors."""
+        ...
+
+    def read(self, sensor: str) -> Mapping[str, float]:
+        """Measure now: values by quantity, those that failed left out. Raises HardwareError if there is no such one."""
+        ...
+
+    def past(self, sensor: str, what: str, seconds: float) -> Sequence[Sample]:
+        """Return what is known of the last seconds and of the moment before, the oldest first."""
+        ...
+
+    def mark(self, path: str) -> str:
+        """Tell a file's state from another; '' when it is not there."""
+        ...
+
+
+class Finding(NamedTuple):
+    """What was found of an item: whether it is due and why; `note` is for whoever is asked about it.
+
+    `known` is what to remember of it now, `settled` when it has been asked about.
+    """
+
+    item: Item
+    due: bool
+    why: str
+    known: Known
+    settled: Known
+    note: str = ""
+    next_s: float | None = None
+
+
+def findings(items: Sequence[Item], known: Mapping[str, Known], senses: Senses, now: datetime) -> list[Finding]:
+    """Look at every item."""
+    looked = _Once(senses)
+    return [_finding(item, known.get(item.key), looked, now) for item in items]
+
+
+class _Once:
+    """Senses that read each sensor once."""
+
+    def __init__(self, senses: Senses) -> None:
+        self._senses = senses
+        self._read: dict[str, Mapping[str, float] | HardwareError] = {}
+        self.sensors, self.past, self.mark = senses.sensors, senses.past, senses.mark
+
+    def read(self, sensor: str) -> Mapping[str, float]:
+        if sensor not in self._read:
+            try:
+                self._read[sensor] = self._senses.read(sensor)
+            except HardwareError as error:
+                self._read[sensor] = error
+        found = self._read[sensor]
+        if isinstance(found, HardwareError):
+            raise found
+        return found
+
+
+def _finding(item: Item, known: Known | None, senses: Senses, now: datetime) -> Finding:
+    if isinstance(item.when, SensorWhen):
+        meant = item.when.sensor.casefold()
+        name = next((name for name in senses.sensors() if name.casefold() == meant), None)
+        if name is None:
+            return _misspelt(item, item.when.sensor, known, senses, now)
+        found = _sensor(item, item.when._replace(sensor=name), known or Known(), senses, now)
+    elif isinstance(item.when, FileWhen):
+        found = _file(item, item.when, known, senses, now)
+    elif item.timing:
+        return _timed(item, known, now)
+    else:
+        return _plain(item, known, senses, now)
+    if not item.timing:
+        return found
+    timed = _timed(item, known, now)
+    return found._replace(
+        due=timed.due and found.due,
+        why=found.why if timed.due else timed.why,
+        known=found.known._replace(after=timed.known.after),
+        settled=found.settled._replace(after=timed.settled.after, told=False),
+        next_s=timed.next_s,
+    )
+
+
+def _misspelt(item: Item, sensor: str, known: Known | None, senses: Senses, now: datetime) -> Finding:
+    """A condition on a sensor that nobody has counts as words, which somebody then asks about."""
+    plain = _plain(item._replace(text=item.whole, timing=None, when=None), known, senses, now)
+    there = ", ".join(senses.sensors()) or "none"
+    return plain._replace(
+        why=f"there is no sensor {sensor!r} (there are: {there}), so it counts as plain text; {plain.why}"
+    )
+
+
+def _timed(item: Item, known: Known | None, now: datetime) -> Finding:
+    """A time counts from when the line was first seen; several that were missed are one."""
+    assert item.timing
+    moment = now.timestamp()
+    known = known if known and known.after else Known(moment)
+    try:
+        slot = timing.following(item.timing, datetime.fromtimestamp(known.after, now.tzinfo))
+    except ValueError as error:
+        return Finding(item, False, str(error), known, known)
+    ahead = slot.timestamp() - moment
+    why = f"its time has come ({slot:%H:%M})" if ahead <= 0 else f"its time comes {_shown(slot, now)}"
+    return Finding(item, ahead <= 0, why, known, known._replace(after=moment), next_s=max(ahead, 0.0))
+
+
+def _shown(slot: datetime, now: datetime) -> str:
+    return f"{slot:%H:%M}" if slot.date() == now.date() else f"{slot:%a %H:%M}"
+
+
+def _sensor(item: Item, when: SensorWhen, known: Known, senses: Senses, now: datetime) -> Finding:
+    """A condition is asked about once for as long as it holds."""
+    name, moment = f"{when.sensor}.{when.what}", now.timestamp()
+    try:
+        value = senses.read(when.sensor).get(when.what)
+    except HardwareError as error:
+        return Finding(item, False, str(error), known, known)
+    shown = f"{name} is {value:g} {_unit(when.what)}".rstrip() if value is not None else f"{name} gives no value"
+    if not when.holds(value):
+        still = known if value is None else known._replace(since=0.0, told=False)
+        return Finding(item, False, shown, still, still)
+    since = _since(when, known, senses.past(when.sensor, when.what, when.for_s), moment)
+    holding = known._replace(since=since, told=known.told and known.since > 0)
+    lasts = f"{shown} for {duration(moment - since)}" if when.for_s else shown
+    settled = holding._replace(told=True)
+    if moment - since < when.for_s:
+        return Finding(item, False, f"{lasts}, not yet for {duration(when.for_s)}", holding, settled)
+    if holding.told:
+        return Finding(item, False, f"{lasts}, which was asked about already", holding, settled)
+    return Finding(item, True, lasts, holding, settled, lasts)
+
+
+def _unit(what: str) -> str:
+    return QUANTITIES[what.partition(" ")[0]].unit
+
+
+def _since(when: SensorWhen, known: Known, past: Sequence[Sample], moment: float) -> float:
+    """Since when it holds: from the samples without a break before now, or from when it was first seen to hold."""
+    began, broken = moment, False
+    for sample in reversed(past):
+        if not when.holds(sample.value):
+            broken = True
+            break
+        began = moment - sample.age_s
+    return began if broken or not known.since else min(began, known.since)
+
+
+def _file(item: Item, when: FileWhen, known: Known | None, senses: Senses, now: datetime) -> Finding:
+    mark, moment = senses.mark(when.path), now.timestamp()
+    if when.fate == "changed":
+        if known is None:
+            first = Known(moment, seen={when.path: mark})
+            return Finding(item, False, f"{when.path} is watched from now on", first, first)
+        changed = mark != known.seen.get(when.path)
+        why = f"{when.path} has {'changed' if mark else 'gone'}" if changed else f"{when.path} has not changed"
+        return Finding(item, changed, why, known, Known(moment, seen={when.path: mark}), why)
+    known = known or Known()
+    holds = bool(mark) == (when.fate == "exists")
+    why = f"{when.path} is {'there' if mark else 'not there'}"
+    if not holds:
+        return Finding(item, False, why, known._replace(told=False), known)
+    why += ", which was asked about already" if known.told else ""
+    return Finding(item, not known.told, why, known, known._replace(told=True), why)
+
+
+def _plain(item: Item, known: Known | None, senses: Senses, now: datetime) -> Finding:
+    seen = _named(item.text, senses, known.seen if known else {})
+    settled = Known(now.timestamp(), told=True, seen=seen)
+    if known is None or not known.told:
+        return Finding(item, True, "it is new", known or Known(), settled)
+    changes = [_change(thing, known.seen.get(thing), seen.get(thing)) for thing in sorted({*known.seen, *seen})]
+    if why := ", ".join(filter(None, changes)):
+        return Finding(item, True, why, known, settled, why)
+    rest = f"nothing has changed of what it names ({', '.join(seen)})" if seen else _NAMES_NOTHING
+    return Finding(item, False, rest, known, settled)
+
+
+_NAMES_NOTHING = "it names no sensor and no file, so it is asked about once; give it a time such as (hourly)"
+
+
+def _named(text: str, senses: Senses, before: Mapping[str, float | str]) -> dict[str, float | str]:
+    """The sensors and files that a text names, as they are now."""
+    found: dict[str, float | str] = {}
+    for name in senses.sensors():
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
+            try:
+                values = senses.read(name)
+            except HardwareError:
+                continue
+            found |= {f"{name}.{what}": value for what, value in values.items()}
+    for match in _FILE.finditer(text):
+        path = match[1] or match[2]
+        if (mark := senses.mark(path)) or path in before:
+            found[path] = mark
+    return found
+
+
+def _change(thing: str, before: float | str | None, after: float | str | None) -> str:
+    """Say how a sensor or a file differs enough, or nothing."""
+    if before is None or after is None or isinstance(before, str) or isinstance(after, str):
+        if before == after:
+            return ""
+        gone = f"{thing} gives no value any more" if isinstance(before, float | int) else f"{thing} has changed"
+        return gone if after is None else f"{thing} has changed"
+    quantity = thing.rpartition(".")[2].partition(" ")[0]
+    step = _MOVES.get(quantity, _MOVES_BY * max(abs(before), abs(after)))
+    return f"{thing} went from {before:g} to {after:g}" if abs(after - before) > step else ""

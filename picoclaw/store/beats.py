@@ -1,0 +1,169 @@
+"""Heartbeats in `state.db`: what was done, what it cost, what is to be told, and what is remembered of each line.
+
+What is to be told goes into the outbox in the transaction that keeps how the heartbeat ended, and so exactly once.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+import apsw
+
+from picoclaw.messages import DEFAULT_SESSION
+from picoclaw.store.database import Database, storable
+from picoclaw.store.outbox import put
+
+Outcome = Literal["running", "silent", "said", "failed"]
+SESSION = "heartbeat"
+_KEPT_BEATS = 2000
+
+_ROW = "id, at, boot, mono, tokens, outcome, session, text"
+_LAST_CHAT = """
+    SELECT key FROM sessions JOIN turns ON turns.session = sessions.id
+    WHERE key != ?1 AND key NOT GLOB 'job [0-9]*' ORDER BY turns.id DESC LIMIT 1
+"""
+
+
+class Known(NamedTuple):
+    """What is remembered of a line of the checklist; moments in seconds since 1970, 0 for never.
+
+    `after`: times before it are settled. `since`: how long its condition has held. `told`: it was asked about since
+    then. `seen`: what the sensors and files that it names were like when it was asked about.
+    """
+
+    after: float = 0.0
+    since: float = 0.0
+    told: bool = False
+    seen: Mapping[str, float | str] = {}
+
+
+class Beat(NamedTuple):
+    """A heartbeat that a model was asked in; `at` in seconds since 1970, `text` what the owner is to be told.
+
+    `mono` are the seconds of the `boot`, which nobody can set.
+    """
+
+    number: int
+    at: float
+    boot: str
+    mono: float
+    tokens: int = 0
+    outcome: Outcome = "running"
+    session: str = ""
+    text: str = ""
+
+
+class Today(NamedTuple):
+    """What the day's heartbeats took, how the last one was, and how many have failed since one did not."""
+
+    tokens: int = 0
+    last: Beat | None = None
+    failures: int = 0
+
+
+class Beats:
+    """The heartbeats of one home."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open database."""
+        self._database = database
+
+    def known(self) -> dict[str, Known]:
+        """Return what is remembered of the lines, by their key."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT line, after, since, told, seen FROM beat_lines").fetchall()
+        return {str(row[0]): _known(*row[1:]) for row in rows}
+
+    def remember(self, lines: Mapping[str, Known]) -> None:
+        """Keep what is known of the lines there are, and forget the others; nothing is written if nothing changed."""
+        if lines != self.known():
+            with self._database.transaction() as connection:
+                _remember(connection, lines)
+
+    def today(self, now: datetime) -> Today:
+        """Count what has been used on the day of `now`, in its zone. One that was cut off counts with its reserve."""
+        with self._database.reading() as connection:
+            used = connection.execute("SELECT coalesce(sum(tokens), 0) FROM beats WHERE day = ?", (_day(now),)).get
+            rows = connection.execute(f"SELECT {_ROW} FROM beats ORDER BY id DESC LIMIT 10").fetchall()  # noqa: S608
+        beats = [_beat(*row) for row in rows]
+        good = next((i for i, beat in enumerate(beats) if beat.outcome in {"silent", "said"}), len(beats))
+        return Today(int(str(used)), beats[0] if beats else None, good)
+
+    def set_back(self, now: datetime) -> None:
+        """After the clock was set back: what is written as later than now counts as of now."""
+        moment = now.timestamp()
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE beats SET at = ?1, day = ?2 WHERE at > ?1", (moment, _day(now)))
+            connection.execute(
+                "UPDATE beat_lines SET after = min(after, ?1), since = min(since, ?1) WHERE max(after, since) > ?1",
+                (moment,),
+            )
+
+    def begin(self, now: datetime, boot: str, mono: float, reserve: int, last: int) -> Beat | None:
+        """Write down durably that a model is about to be asked, with the most tokens that it may take.
+
+        Returns None, and nothing is written, when the `last` one is not the last any more.
+        """
+        with self._database.transaction() as connection:
+            if int(str(connection.execute("SELECT coalesce(max(id), 0) FROM beats").get)) != last:
+                return None
+            connection.execute(
+                "INSERT INTO beats (at, day, boot, mono, tokens, outcome) VALUES (?, ?, ?, ?, ?, 'running')",
+                (now.timestamp(), _day(now), boot, mono, reserve),
+            )
+            number = connection.last_insert_rowid()
+            connection.execute("DELETE FROM beats WHERE id <= ?", (number - _KEPT_BEATS,))
+            return Beat(number, now.timestamp(), boot, mono, reserve)
+
+    def finish(self, beat: Beat, lines: Mapping[str, Known], *, told: bool = False) -> None:
+        """Keep what came of it, all at once: its tokens, what is to be told and where, what is settled of the lines.
+
+        `told`: the person has it already.
+        """
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE beats SET tokens = ?, outcome = ?, session = ?, text = ? WHERE id = ?",
+                (beat.tokens, beat.outcome, beat.session, storable(beat.text), beat.number),
+            )
+            if beat.text and not told:
+                put(connection, beat.session, beat.text, beat.at)
+            _remember(connection, lines)
+
+    def last_chat(self) -> str:
+        """Name the conversation that a person has used last."""
+        with self._database.reading() as connection:
+            found = connection.execute(_LAST_CHAT, (SESSION,)).get
+        return str(found) if found else DEFAULT_SESSION
+
+
+def _day(now: datetime) -> str:
+    return now.date().isoformat()
+
+
+def _remember(connection: apsw.Connection, lines: Mapping[str, Known]) -> None:
+    connection.execute("DELETE FROM beat_lines")
+    connection.executemany(
+        "INSERT INTO beat_lines (line, after, since, told, seen) VALUES (?, ?, ?, ?, ?)",
+        [
+            (key, known.after, known.since, known.told, storable(json.dumps(known.seen, sort_keys=True)))
+            for key, known in lines.items()
+        ],
+    )
+
+
+def _known(after: object, since: object, told: object, seen: object) -> Known:
+    try:
+        things = json.loads(str(seen))
+    except ValueError:
+        things = {}
+    return Known(float(str(after)), float(str(since)), bool(told), things if isinstance(things, dict) else {})
+
+
+def _beat(*row: object) -> Beat:
+    number, at, boot, mono, tokens, outcome, session, text = row
+    known: dict[str, Outcome] = {"silent": "silent", "said": "said", "failed": "failed"}
+    moments = float(str(at)), str(boot), float(str(mono))
+    return Beat(
+        int(str(number)), *moments, int(str(tokens)), known.get(str(outcome), "running"), str(session), str(text)
+    )

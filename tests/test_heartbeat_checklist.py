@@ -1,0 +1,178 @@
+"""HEARTBEAT.md as people write it: what counts as a line, which times and conditions are understood, what is named."""
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from picoclaw.heartbeat import checklist, timing, when
+from picoclaw.heartbeat.when import FileWhen, SensorWhen
+from picoclaw.resources import shipped
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def texts(text):
+    return [item.text for item in checklist.parse(text).items]
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("", []),
+        ("\n \n\t\n", []),
+        ("# Only a heading\n\n## And another\n---\n***\n", []),
+        ("<!--\n- a comment\n-->\n", []),
+        ("look at the tank", ["look at the tank"]),
+        ("look at the tank\nlook at the pump", ["look at the tank", "look at the pump"]),
+        ("- [ ] open\n- [x] done\n- [X] done\n* [✓] done\n- []open too", ["open", "[]open too"]),
+        ("- one\n* two\n+ three\n1. four\n2) five\n• six", ["one", "two", "three", "four", "five", "six"]),
+        ("- a line\n  that goes on\n\n  and on\n- another", ["a line that goes on and on", "another"]),
+        ("- check these:\n  - tank\n  - pump", ["check these: - tank - pump".replace("- ", "")]),
+        ("- [x] done:\n  - with this\n  - [ ] but not this", ["but not this"]),
+        ("- see\n```\n# no heading\n- no item\n```\n- next", ["see # no heading no item", "next"]),
+        ("- a <!-- hidden --> b", ["a b"]),
+        ("- a\u200b b\r\n- c\r\n", ["a b", "c"]),
+        ("- [ ]\n- [x]\n-", ["-"]),
+    ],
+)
+def test_what_counts_as_a_line(text, items):
+    assert texts(text) == items
+
+
+def test_lines_keep_their_numbers_and_headings():
+    read = checklist.parse("# Home\n<!--\n\n-->\n- a\n\n## Shed\n- [x] b\n- c\n#\n- d\n")
+    assert [(item.line, item.heading) for item in read.items] == [(5, "Home"), (9, "Shed"), (11, "")]
+    assert read.done == 1
+
+
+def test_a_line_stays_the_same_wherever_it_goes():
+    one, two = checklist.parse("- a (hourly)\n- b").items
+    moved = checklist.parse("# New\n- b\n\n- [ ] a (hourly)\n").items
+    assert {one.key, two.key} == {item.key for item in moved}
+    assert checklist.parse("- a (daily 7:00)").items[0].key != one.key
+
+
+@pytest.mark.parametrize(
+    ("words", "plan"),
+    [
+        ("hourly", ("every", "3600")),
+        ("every hour", ("every", "3600")),
+        ("every 2 hours", ("every", "7200")),
+        ("every half hour", ("every", "1800")),
+        ("every 5 min", ("every", "300")),
+        ("every 3 days", ("every", "259200")),
+        ("daily", ("cron", "0 8 * * *")),
+        ("every day", ("cron", "0 8 * * *")),
+        ("every morning", ("cron", "0 8 * * *")),
+        ("mornings at 6:30", ("cron", "30 6 * * *")),
+        ("every evening", ("cron", "0 19 * * *")),
+        ("Daily 07:30", ("cron", "30 7 * * *")),
+        ("every day at 7", ("cron", "0 7 * * *")),
+        ("daily at 7pm", ("cron", "0 19 * * *")),
+        ("at 12 am", ("cron", "0 0 * * *")),
+        ("weekdays 8:00", ("cron", "0 8 * * 1,2,3,4,5")),
+        ("weekends", ("cron", "0 8 * * 0,6")),
+        ("weekly", ("cron", "0 8 * * 1")),
+        ("mondays and fridays 18:30", ("cron", "30 18 * * 1,5")),
+        ("every sunday", ("cron", "0 8 * * 0")),
+        ("monday morning", ("cron", "0 8 * * 1")),
+    ],
+)
+def test_times(words, plan):
+    (item,) = checklist.parse(f"- do it ({words})").items
+    assert (item.text, item.timing[:2]) == ("do it", plan)
+
+
+@pytest.mark.parametrize("words", ["the big one", "see below", "2 l", "BME280", "mum's", "second shelf"])
+def test_other_brackets_are_words(words):
+    read = checklist.parse(f"- water it ({words})")
+    assert (texts(f"- water it ({words})"), read.problems) == ([f"water it ({words})"], ())
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("a (every minute)", "(every minute) is too often: every 5 minutes at most"),
+        ("a (daily 25:00)", "(daily 25:00) holds no time of day; write it like (hourly)"),
+        ("a (every now and then)", "(every now and then) is no time that picoclaw knows; write it like (hourly)"),
+        ("a (7:30 sharp)", "(7:30 sharp) is no time that picoclaw knows"),
+        ("a (every morning and evening)", "is no time that picoclaw knows"),
+        ("a (hourly) when: t.light > 5 (daily)", "it has two times; leave one out"),
+        (
+            "a when: greenhouse > 35",
+            "'greenhouse > 35' is no condition that picoclaw knows; write it like greenhouse.t",
+        ),
+        ("a when: greenhouse.warmth > 35", "'warmth' is nothing that a sensor measures; known: temperature,"),
+        ("a when: greenhouse.temperature > 95 °F", "temperature is measured in °C, not in °F; write the value so"),
+        ("a when: file inbox.txt eaten", "is no condition that picoclaw knows"),
+        ("a when:", "'' is no condition that picoclaw knows"),
+    ],
+)
+def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
+    read = checklist.parse(f"# x\n- {line}\n- good (hourly)")
+    (found,) = read.problems
+    assert str(found).startswith("HEARTBEAT.md line 2: ")
+    assert problem in found.what
+    assert "until then it counts as plain text" in str(found)
+    assert (read.items[0].text, read.items[0].timing, read.items[0].when) == (line, None, None)
+    assert read.items[1].timing
+
+
+@pytest.mark.parametrize(
+    ("words", "condition"),
+    [
+        ("greenhouse.temperature > 35", SensorWhen("greenhouse", "temperature", ">", 35)),
+        ("greenhouse.temperature > 35 for 10 min", SensorWhen("greenhouse", "temperature", ">", 35, 600)),
+        ("greenhouse.temperature is above 35 °C for 1.5 hours", SensorWhen("greenhouse", "temperature", ">", 35, 5400)),
+        ("greenhouse.Temperature below -5,5C", SensorWhen("greenhouse", "temperature", "<", -5.5)),
+        ("my tank.humidity <= 30 % for 2h", SensorWhen("my tank", "humidity", "<=", 30, 7200)),
+        ("cell.voltage a0 ≥ 3.3 V", SensorWhen("cell", "voltage a0", ">=", 3.3)),
+        ("air.co2 at least 1200 ppm", SensorWhen("air", "co2", ">=", 1200)),
+        ("greenhouse.temperature missing for 30 minutes", SensorWhen("greenhouse", "temperature", "missing", 0, 1800)),
+        ("file inbox.txt changed", FileWhen("inbox.txt", "changed")),
+        ('file "my inbox.txt" is missing', FileWhen("my inbox.txt", "missing")),
+        ("file `/var/log/x` exists.", FileWhen("/var/log/x", "exists")),
+    ],
+)
+def test_conditions(words, condition):
+    assert when.parse(words) == condition
+    (item,) = checklist.parse(f"- tell me when: {words}").items
+    assert (item.text, item.when) == ("tell me", condition)
+
+
+def test_a_time_and_a_condition_and_no_words_besides():
+    one, two = checklist.parse("- (hourly) x when: a.light > 5 (daily 7:00)\n- when: a.light > 5").items
+    assert (one.text, one.timing.text, one.when.what) == ("(hourly) x", "0 7 * * *", "light")
+    assert two.text == "a.light > 5"
+
+
+def test_the_shipped_template_asks_for_nothing_and_its_examples_are_understood():
+    text = (shipped("templates") / "workspace/HEARTBEAT.md").read_text()
+    assert checklist.parse(text) == checklist.Checklist()
+    examples = checklist.parse("\n".join(line for line in text.splitlines() if line.startswith("- [")))
+    assert (len(examples.items), examples.done, examples.problems) == (4, 1, ())
+    assert all(item.timing or item.when for item in examples.items)
+
+
+@pytest.mark.parametrize(
+    ("words", "after", "expected"),
+    [
+        ("daily 2:30", "2026-03-28T12:00", "2026-03-29T03:00+02:00"),  # what the clocks skip comes at its end
+        ("daily 2:30", "2026-10-24T12:00", "2026-10-25T02:30+02:00"),  # what they repeat comes once
+        ("daily 2:30", "2026-10-25T02:30", "2026-10-26T02:30+01:00"),
+        ("mondays", "2026-07-06T08:00", "2026-07-13T08:00+02:00"),
+        ("hourly", "2026-10-25T01:30", "2026-10-25T02:30+02:00"),
+    ],
+)
+def test_times_when_clocks_are_put_forward_and_back(words, after, expected):
+    plan = timing.parse(words)
+    found = timing.following(plan, datetime.fromisoformat(after).replace(tzinfo=BERLIN))
+    assert found.isoformat(timespec="minutes") == expected
+
+
+def test_an_arbitrary_file_is_read_in_time_and_raises_nothing():
+    for text in ("(" * 50_000, "- [" * 20_000, "when: " * 20_000, "<!--" * 20_000, "- a (every " * 5000, "\0\ud800"):
+        checklist.parse(text)
+    assert len(checklist.parse("- a\n" * 20_000).items) == 20_000
+    assert timing.following(timing.parse("daily 7:00"), datetime(2026, 1, 1, tzinfo=UTC)).hour == 7

@@ -1,0 +1,226 @@
+"""`picoclaw heartbeat` with a real home, the real briefing and a model on a real socket; heartbeats beside a chat."""
+
+import json
+import threading
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+
+import pytest
+from model_server import ModelServer, call, reply, status
+
+from picoclaw import cli
+from picoclaw.app import App
+from picoclaw.cli.heartbeat import beating, heart_of
+from picoclaw.config import HEARTBEAT_LIMITS, BoardConfig, Config, HeartbeatConfig, ModelConfig
+from picoclaw.heartbeat.beat import Now
+from picoclaw.heartbeat.past import Past
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.messages import Inbound
+from picoclaw.store import chronicle
+from picoclaw.store.beats import Beats
+from picoclaw.store.database import Database
+from picoclaw.store.outbox import Outbox
+from picoclaw.store.points import Block, Moment, Series
+from picoclaw.store.samples import Samples
+from picoclaw.workspace import prepare
+
+LIST = (
+    "# Greenhouse\n- [ ] Tell me if the greenhouse is odd\n- [x] Sow\n- Water it (daily 07:30)\n- bad (every second)\n"
+)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    folder = tmp_path / "home"
+    prepare(folder)
+    (folder / "workspace/BOOTSTRAP.md").unlink()
+    (folder / "workspace/HEARTBEAT.md").write_text(LIST)
+    (folder / "config.toml").write_text('[board]\nkind = "sim"\n[heartbeat]\nquiet = ""\nmodel = "small"\n')
+    monkeypatch.setenv("PICOCLAW_HOME", str(folder))
+    for name in ("PICOCLAW_BASE_URL", "OPENAI_BASE_URL", "PICOCLAW_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.fixture
+def model(home, monkeypatch):
+    """A server that answers by a script; `model(answers)` starts it."""
+    servers = []
+
+    def start(*answers):
+        server = ModelServer(list(answers)).__enter__()
+        servers.append(server)
+        monkeypatch.setenv("PICOCLAW_BASE_URL", server.url)
+        return server
+
+    yield start
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+def letters(home):
+    with closing(Database(home / "state.db")) as database:
+        return [letter.text for letter in Outbox(database).waiting()]
+
+
+def run(capsys, *arguments):
+    code = cli.run(["heartbeat", *arguments])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def decided(capsys, *arguments):
+    code, out, _ = run(capsys, "--json", *arguments)
+    return code, json.loads(out)
+
+
+def test_a_dry_run_says_what_would_be_and_keeps_nothing(home, model, capsys):
+    server = model()
+    for _ in range(2):
+        code, out, _ = run(capsys, "--dry-run")
+        assert code == 0
+        assert "line 2: due, it is new: Tell me if the greenhouse is odd" in out
+        assert "line 4: not due, its time comes" in out
+        assert "HEARTBEAT.md line 5: (every second) is no time that picoclaw knows" in out
+        assert "1 done\ntoday 0 of 50,000 tokens; no heartbeat yet\nasking (due): line 2: it is new" in out
+    assert server.requests == []
+    with closing(Database(home / "state.db")) as database:
+        assert Beats(database).known() == {}
+
+
+def test_without_a_model_nothing_is_asked(home, capsys):
+    code, said = decided(capsys)
+    assert (code, said["rule"], said["outcome"]) == (0, "no model", "")
+    assert letters(home) == []
+
+
+def test_silence_then_nothing_new_then_news(home, model, capsys):
+    server = model(
+        reply("**HEARTBEAT_OK**."), reply("The tank leaks."), reply("", call("sensor_read")), reply("21 °C.")
+    )
+    code, out, _ = run(capsys)
+    assert (code, out.splitlines()[-1]) == (0, "HEARTBEAT_OK")
+    assert letters(home) == []
+    assert decided(capsys, "--if-due")[1]["rule"] == "interval"
+    assert len(server.requests) == 1
+    code, said = decided(capsys)
+    assert (code, said["outcome"], said["text"]) == (0, "said", "The tank leaks.")
+    assert letters(home) == ["The tank leaks."]
+    code, out, err = run(capsys)
+    assert (code, out.splitlines()[-1]) == (0, "21 °C.")
+    assert "tokens" in err
+
+
+def test_what_the_model_is_told(home, model, capsys):
+    server = model(reply("HEARTBEAT_OK"), reply("HEARTBEAT_OK"))
+    (home / "workspace/memory/MEMORY.md").write_text("- the ferns were misted\n")
+    for _ in range(2):
+        run(capsys)
+    first, second = (received.body for received in server.requests)
+    system, asked = first["messages"][0]["content"], first["messages"][-1]["content"]
+    assert asked.endswith("Greenhouse:\n- Tell me if the greenhouse is odd\n- bad (every second)")
+    assert first["model"] == "small"
+    assert "This is a heartbeat: nobody has asked anything." in system
+    assert "answer only HEARTBEAT_OK" in system
+    assert "NO_REPLY" not in system
+    assert "ferns" not in system
+    assert [message["role"] for message in second["messages"]] == ["system", "user"]  # no history
+    assert second["messages"][0] == first["messages"][0]
+
+
+def test_a_refused_request_tells_nobody_and_acts_on_nothing(home, model, capsys):
+    (home / "workspace/HEARTBEAT.md").write_text("- how warm is it?\n")
+    server = model(status(401, {"error": {"message": "no such key"}}))
+    code, out, err = run(capsys)
+    assert (code, out.splitlines()[-1]) == (1, "the model gave no answer")
+    assert "no such key" in err
+    assert (len(server.requests), letters(home)) == (1, [])
+
+
+def test_it_ends_at_its_own_limits(home, model, capsys):
+    server = model(*[reply("", call("sensor_read", {"sensor": f"s{n}"})) for n in range(20)], reply("Enough."))
+    run(capsys)
+    assert len(server.requests) == HEARTBEAT_LIMITS.steps + 1
+
+
+def test_an_unreadable_list_is_named(home, model, capsys):
+    model()
+    (home / "workspace/HEARTBEAT.md").write_bytes(b"\xff\xfe\0")
+    assert "HEARTBEAT.md cannot be read" in decided(capsys)[1]["why"]
+    (home / "workspace/HEARTBEAT.md").unlink()
+    assert decided(capsys)[1]["why"] == "there is no HEARTBEAT.md"
+
+
+@pytest.mark.parametrize("quiet", ["22-7", "25:00-07:00", "07:00-07:00", "night"])
+def test_wrong_quiet_hours_are_named(home, capsys, quiet):
+    (home / "config.toml").write_text(f'[heartbeat]\nquiet = "{quiet}"\n')
+    code, _, err = run(capsys)
+    assert code == 1
+    assert f'[heartbeat]: quiet is \'{quiet}\'; write it like "22:00-07:00", or "" for none' in err
+
+
+def test_a_message_that_asks_for_a_sign_of_life_needs_no_model(home, model):
+    server = model()
+    app = App(Config(home, ModelConfig(base_url=server.url)), SimBoard())
+    with closing(app):
+        assert app.answer(Inbound("terminal", "Health check?"), lambda _: None).reply == "HEARTBEAT_OK"
+    assert server.requests == []
+
+
+def test_a_heart_over_the_real_briefing_and_a_condition_on_a_real_sensor(home, model):
+    (home / "workspace/HEARTBEAT.md").write_text("- Warn me when: greenhouse.temperature > -50 °C\n- a (daily 07:30)\n")
+    server = model(reply("It is warm."))
+    app = App(Config(home, ModelConfig(base_url=server.url), heartbeat=HeartbeatConfig(quiet="")), SimBoard())
+    with closing(app):
+        heart, now = heart_of(app, Past(home)), app.now()
+        heart.step(Now(now, 1.0, "boot"))
+        heart.step(Now(now, 3601.0, "boot"))
+    assert len(server.requests) == 1
+    assert "- Warn me (greenhouse.temperature is " in server.requests[0].said
+    assert letters(home) == ["It is warm."]
+
+
+def test_the_history_tells_the_past(home):
+    now = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+    past = Past(home, now.timestamp)
+    assert past("greenhouse", "temperature", 600) == ()
+    with closing(Database(home / chronicle.NAME, chronicle.MIGRATIONS)) as database:
+        points = [(1000.0, 29.0), (1500.0, 31.0), (1900.0, None)]
+        series = Series("greenhouse", "temperature")
+        Samples(database).keep(Moment("boot", 2000.0, now), [Block(series, points)])
+    with closing(past):
+        found = [(round(age), value) for age, value in past("greenhouse", "temperature", 600)]
+        assert found == [(500, 31.0), (100, None)]
+        assert past("greenhouse", "humidity", 600) == []
+    (home / chronicle.NAME).write_bytes(b"no database")
+    assert past("greenhouse", "temperature", 600) == ()
+
+
+def test_heartbeats_beside_a_chat(home, model):
+    asked = threading.Event()
+
+    def answer(exchange):
+        asked.set()
+        return reply("The tank leaks.")(exchange)
+
+    server = model(answer)
+    model_config = ModelConfig(base_url=server.url)
+    config = Config(home, model_config, board=BoardConfig("sim"), heartbeat=HeartbeatConfig(quiet=""))
+    complaints = []
+    with beating(App(config, SimBoard()), complaints.append):
+        assert asked.wait(20)
+        deadline = time.monotonic() + 20
+        while not letters(home) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert (letters(home), complaints, len(server.requests)) == (["The tank leaks."], [], 1)
+    assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_no_heart_where_there_can_be_none(home):
+    for config in (
+        Config(home),
+        Config(home, ModelConfig(base_url="http://x"), heartbeat=HeartbeatConfig(enabled=False)),
+    ):
+        with beating(App(config, SimBoard()), lambda _: None):
+            assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
