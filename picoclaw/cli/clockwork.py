@@ -9,7 +9,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Self
 
-from picoclaw.app import App
+from picoclaw.app import SIMULATED, App
 from picoclaw.errors import PicoclawError
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.reflex import post
@@ -66,7 +66,7 @@ class Clockwork:
         app, outbox, jobs = self._app, Outbox(database), Jobs(database)
 
         def tell(text: str) -> None:
-            outbox.put(self._session, text, time.time())
+            outbox.put(self._session, f"{text} {SIMULATED}" if app.board.simulated else text, time.time())
 
         def ask(text: str, rule: str) -> str:
             jobs.add(Job(0, self._session, text, Plan("at", anchor=time.time()), kind="turn"))

@@ -15,7 +15,7 @@ from picoclaw.schema import nearest
 from picoclaw.tools.toolset import tool
 
 _FOLLOWED = ("sensor_history", "rule")
-"""What is done with a sensor once it is known."""
+"""Opened by the list alone: a tool that opens others costs the server's cache, and a reading is asked for every day."""
 
 
 class Sensors:
@@ -30,12 +30,12 @@ class Sensors:
 
     @tool(effect="read", opens=_FOLLOWED)
     def sensor_list(self) -> str:
-        """List the sensors and what each measures."""
+        """List sensors, what they measure; opens history, rules."""
         found = survey.sensors(self._board, self._wired)
         rows = [f"{s.name}: {'' if s.part else s.kernel[0].quantity + ' '}{_placed(s)}" for s in found]
         return "\n".join(rows) or _NO_SENSOR
 
-    @tool(effect="read", opens=_FOLLOWED)
+    @tool(effect="read")
     def sensor_read(
         self,
         sensor: Annotated[str, "a name from sensor_list; leave out for all"] = "",
