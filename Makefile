@@ -9,7 +9,7 @@ chat: .venv/run  ## set up and open a chat
 	@.venv/bin/picoclaw chat $(ARGS)
 
 test: .venv/dev  ## set up and run the tests
-	@.venv/bin/python -m pytest $(ARGS)
+	@.venv/bin/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 lint: .venv/dev
 	@.venv/bin/ruff format --check .

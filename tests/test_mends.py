@@ -656,7 +656,7 @@ SAFE = "everything is at its safe level; `picoclaw outputs resume` ends the stop
     "text",
     [
         *("STOP", "stop", " Stop! ", "stop...", "please  stop", "Please stop!", "EMERGENCY STOP!!", "all\toff"),
-        *("stop\r\n", *STOP_WORDS),
+        *("stop\r\n", *sorted(STOP_WORDS)),
     ],
 )
 def test_the_order_to_stop(pumping, text):

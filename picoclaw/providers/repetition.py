@@ -52,6 +52,7 @@ class Repetition:
         *lines, self._line = (self._line + step).split("\n")
         if sum(line.lstrip().startswith(_FENCE) for line in lines) % 2:
             self._fenced = not self._fenced
+        self._line = self._line[:_STEP]  # whether it is a fence stands at its beginning
 
     def _is_stuck(self) -> bool:
         again = repeated(self._tail)

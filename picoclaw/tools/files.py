@@ -104,7 +104,7 @@ class Files:
 
     @tool(effect=_appending)
     def append_file(self, path: str, content: str, caller: Caller | None = None) -> str:
-        """Add text to the end of a file, on a line of its own."""
+        """Add text to the end of a file, on a new line."""
         target = self._own(path)
         self._owners_word(target, path, caller)
         if not self._exists(target, path):

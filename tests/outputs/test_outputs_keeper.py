@@ -447,7 +447,10 @@ def test_a_stale_socket_is_replaced(home, what):
     one.close()
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "1 1 sim", f"{os.getpid()} {os.getpid()} sim", "\0" * 100])
+LOCK_TEXTS = {"empty": "", "nonsense": "nonsense", "init": "1 1 sim", "self": f"{os.getpid()} {os.getpid()} sim"}
+
+
+@pytest.mark.parametrize("text", [*LOCK_TEXTS.values(), "\0" * 100], ids=[*LOCK_TEXTS, "zeros"])
 def test_a_stale_lock_file_misleads_nobody(home, text):
     (home / place.LOCK).write_text(text)
     assert halt(home, lambda: "sim", "owner", stop=False)
