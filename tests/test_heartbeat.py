@@ -1,9 +1,11 @@
 """When a model is asked, and what becomes of its answer: the decision's table, a real database, time handed in."""
 
+import contextlib
 import os
 import random
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, time, timedelta
 from itertools import pairwise, product
 from zoneinfo import ZoneInfo
@@ -11,8 +13,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from picoclaw.config import HEARTBEAT_LIMITS, HeartbeatConfig
-from picoclaw.errors import ConfigError, DeviceMissing
-from picoclaw.heartbeat.beat import Heart, Now
+from picoclaw.errors import ConfigError, DeviceMissing, StoreError
+from picoclaw.heartbeat import beat
+from picoclaw.heartbeat.beat import Heart, HeartThread, Now
 from picoclaw.heartbeat.checklist import parse
 from picoclaw.heartbeat.decide import LONGEST_ASK, Situation, decide, is_quiet
 from picoclaw.heartbeat.due import Sample, findings
@@ -298,8 +301,9 @@ class Life:
             raise self.text
         return self.text
 
-    def _answer(self, inbound):
+    def _answer(self, inbound, tokens):
         self.asked.append((self.wall, inbound.text))
+        self.tokens = tokens
         assert (inbound.origin, inbound.session) == ("heartbeat", "heartbeat")
         answer = self.answers.pop(0) if self.answers else turn()
         if isinstance(answer, BaseException):
@@ -394,6 +398,18 @@ def test_two_processes_ask_once(life):
     two.database.close()
 
 
+@pytest.mark.parametrize(
+    ("seconds", "boot", "rule"), [(60, "boot-1", "running"), (200, "boot-1", "due"), (60, "b", "due")]
+)
+def test_nobody_asks_by_hand_what_is_being_asked(life, seconds, boot, rule):
+    one = life("- look")
+    one.answers = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        one.step()
+    one.later(seconds)
+    assert one.heart.look(Now(one.wall, one.mono, boot), by_hand=True).decision.rule == rule
+
+
 def test_it_is_told_once_in_the_chat_that_was_used_last(life):
     one = life("- look")
     history = History(one.database)
@@ -420,6 +436,7 @@ def test_it_is_told_once_in_the_chat_that_was_used_last(life):
         (turn("It is 36 °C.", stopped="steps"), "It is 36 °C.", "said"),
         (turn(tools=(ToolRun("message", {"text": "Leak!"}, "sent", 1.0),)), "Leak!", "said"),
         (turn("Done.", tools=(ToolRun("message", {"text": "Leak!"}, "sent", 1.0),)), "Leak!\nDone.", "said"),
+        (turn("Leak!", tools=(ToolRun("message", {"text": "Leak!"}, "sent", 1.0),)), "Leak!", "said"),
         (turn(tools=(ToolRun("message", {"text": "Leak!"}, "error: no", 1.0),)), "", "silent"),
         (turn("[no answer]", stopped="error", tokens=0), "", "failed"),
         (turn("half [stopped]", stopped="stopped"), "", "failed"),
@@ -446,6 +463,32 @@ def test_failures_come_less_often_and_are_told_once(life):
     assert [text for _, text in one.told()] == ["The last 3 heartbeats failed: the key was refused"]
     hours = [(moment.timestamp() - NOON.timestamp()) / HOUR for moment, _ in one.asked]
     assert [round(b - a) for a, b in pairwise(hours)][:7] == [1, 2, 4, 8, 8, 8, 8]
+
+
+def test_failures_are_told_though_one_of_them_was_cut_off(life):
+    one = life("- look")
+    for cut in (False, False, True, False, False):
+        one.answers = [turn("", stopped="error", tokens=0, notice="the key was refused")]
+        if cut:
+            one.answers = [KeyboardInterrupt()]
+        with contextlib.suppress(KeyboardInterrupt):
+            one.step()
+        one.later(DAY)
+    assert [text for _, text in one.told()] == ["The last 3 heartbeats failed: the key was refused"]
+
+
+def test_one_heartbeat_may_take_no_more_than_is_left_of_the_day(life):
+    one = life("- look (every 5 min)", tokens_a_day=1800)
+    one.later(HOUR)
+    one.step()
+    one.later(HOUR)
+    one.step()
+    left = []
+    for _ in range(3):
+        one.later(HOUR)
+        one.step()
+        left.append(one.tokens)
+    assert left == [1300, 800, 300]
 
 
 def test_the_days_tokens_hold_over_restarts_and_end_with_the_day(life):
@@ -568,7 +611,7 @@ def test_a_file_that_changes_while_the_model_works_is_asked_about_again(life):
     one.world.files["inbox.txt"] = "2"
     one.later(HOUR)
     answer = one.heart.answer
-    one.heart.answer = lambda inbound: (one.world.files.update({"inbox.txt": "3"}), answer(inbound))[1]
+    one.heart.answer = lambda *asked: (one.world.files.update({"inbox.txt": "3"}), answer(*asked))[1]
     one.step()
     one.heart.answer = answer
     one.later(HOUR)
@@ -599,7 +642,7 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from test_heartbeat import Life
 one = Life(Path(sys.argv[1]), "- look")
-one.heart.answer = lambda _: os.kill(os.getpid(), 9)
+one.heart.answer = lambda *_: os.kill(os.getpid(), 9)
 one.step()
 """
 
@@ -626,3 +669,22 @@ def test_what_is_remembered_comes_back_as_it_was(life):
     lines = {"a": Known(1.5, 2.5, True, {"x.temperature": 21.5, "f": "1 2"}), "b": Known()}
     one.beats.remember(lines)
     assert one.beats.known() == lines
+
+
+def test_what_goes_wrong_once_ends_no_heart_and_is_said_once(life, monkeypatch):
+    one, looked, said = life("- look"), [], []
+    done = threading.Event()
+
+    def look(_):
+        looked.append(1)
+        if len(looked) < 4:
+            raise (ConfigError if len(looked) % 2 else StoreError)("sensors.toml line 3")
+        done.set()
+
+    monkeypatch.setattr(beat, "_RETRY_S", 0.01)
+    one.heart.step = look
+    thread = HeartThread(lambda: contextlib.nullcontext((one.heart, lambda: Now(NOON, 1.0, "b"))), said.append)
+    thread.start()
+    assert done.wait(20)
+    thread.stop()
+    assert said == ["heartbeats wait: sensors.toml line 3"]

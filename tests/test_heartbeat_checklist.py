@@ -77,6 +77,12 @@ def test_a_line_stays_the_same_wherever_it_goes():
         ("mondays and fridays 18:30", ("cron", "30 18 * * 1,5")),
         ("every sunday", ("cron", "0 8 * * 0")),
         ("monday morning", ("cron", "0 8 * * 1")),
+        ("every evening at 8", ("cron", "0 20 * * *")),
+        ("every evening 8:30", ("cron", "30 20 * * *")),
+        ("every night at 11", ("cron", "0 23 * * *")),
+        ("nightly 1:00", ("cron", "0 1 * * *")),
+        ("every afternoon at 3", ("cron", "0 15 * * *")),
+        ("every evening 20:30", ("cron", "30 20 * * *")),
     ],
 )
 def test_times(words, plan):
@@ -98,6 +104,13 @@ def test_other_brackets_are_words(words):
         ("a (every now and then)", "(every now and then) is no time that picoclaw knows; write it like (hourly)"),
         ("a (7:30 sharp)", "(7:30 sharp) is no time that picoclaw knows"),
         ("a (every morning and evening)", "is no time that picoclaw knows"),
+        ("a (daily 07:30, 19:30)", "(daily 07:30, 19:30) says more than one time or a span"),
+        ("a (weekdays 8:00 and 18:00)", "says more than one time or a span; write a line for each"),
+        ("a (daily 7.15)", "says more than one time or a span"),
+        ("a (every day at 7 in the morning)", "says more than one time or a span"),
+        ("a (every 2 mondays)", "says more than one time or a span"),
+        ("a (monday - friday 8:00)", "says more than one time or a span"),
+        ("a when: air.pressure > 1,013 hPa", "1,013 may be read in two ways"),
         ("a (hourly) when: t.light > 5 (daily)", "it has two times; leave one out"),
         (
             "a when: greenhouse > 35",

@@ -43,6 +43,16 @@ SILENT = [
     "No problems with the pump today. HEARTBEAT_OK",
     "All systems are running smoothly, no issues detected. HEARTBEAT_OK",
     "HEARTBEAT_OK\n\nEverything is as expected.",
+    "heart-beat ok",
+    "HEARTBEAT_O.K.",
+    "```text\nHEARTBEAT_OK\n```",
+    "Answer: HEARTBEAT_OK",
+    "HEARTBEAT_OK.\n\nLet me know if you need anything!",
+    "HEARTBEAT_OK. I'll keep an eye on things.",
+    "Hope you're having a wonderful day! HEARTBEAT_OK",
+    "Everything's fine! All checks passed. HEARTBEAT_OK",
+    "Sure! No worries. HEARTBEAT_OK",
+    "The checklist has no open items. There is nothing to tell you. HEARTBEAT_OK",
 ]
 TOLD = [
     "",
@@ -83,6 +93,12 @@ TOLD = [
     "HEARTBEAT_OK. Good thing I looked: the door is open.",
     "HEARTBEAT_OK. All sensors are in order of battery: shed, porch.",
     "HEARTBEAT_OK. No items found in the pantry.",
+    "No reply.",
+    "There was no reply. All is well.",
+    "HEARTBEAT_OK. You have a message.",
+    "All sensors went quiet. HEARTBEAT_OK",
+    "Time is up. HEARTBEAT_OK",
+    "Update your system now. HEARTBEAT_OK",
 ]
 
 

@@ -5,12 +5,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from picoclaw.app import App
+from picoclaw.app import SIMULATED, App
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import listen_to_signals, uninterrupted
 from picoclaw.heartbeat.beat import PAGE, Heart, HeartThread, Looked, Now
@@ -70,7 +71,8 @@ def heart_of(
     `note` is told each turn that it takes, and `shield` holds off interruptions.
     """
 
-    def answer(inbound: Inbound) -> Turn:
+    def answer(inbound: Inbound, tokens: int) -> Turn:
+        app.light_agent = replace(app.light_agent, limits=replace(app.light_agent.limits, tokens=tokens))
         turn = app.answer(inbound, lambda _: None, shield=shield)
         note(turn)
         return turn
@@ -85,6 +87,7 @@ def heart_of(
         bool(config.model.base_url),
         app.prompts["empty"],
         partial(ring, config.home),
+        SIMULATED if app.board.simulated else "",
     )
 
 
@@ -117,6 +120,7 @@ def beating(app: App, complain: Callable[[str], None]) -> Iterator[None]:
 def _own(shared: App) -> Iterator[tuple[Heart, Callable[[], Now]]]:
     """Make a heart on the board of the chat, with all else of its own, because it beats while others talk."""
     app = App(shared.config, shared.board)
+    app.wiring.wired = shared.wiring.wired  # so that a sensor that is added in the chat is known here
     try:
         with closing(Past(app.config.home)) as past:
             yield heart_of(app, past), partial(clock, app, _watch(app))

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from picoclaw.config import HEARTBEAT_LIMITS, HeartbeatConfig
-from picoclaw.errors import ConfigError, PicoclawError, StoreError
+from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.heartbeat import checklist, decide
 from picoclaw.heartbeat.checklist import Checklist
 from picoclaw.heartbeat.decide import Decision, Situation
@@ -26,6 +26,7 @@ _UNCOUNTED = 4000  # tokens of a request whose server does not count
 _SET_BACK_S = 120.0
 _TELL_AFTER = 3
 _RETRY_S = 300.0
+_LONGEST_S = HEARTBEAT_LIMITS.seconds + 60.0  # with its last word
 
 
 class Now(NamedTuple):
@@ -50,18 +51,20 @@ class Looked(NamedTuple):
 class Heart:
     """Decides and asks.
 
-    `page` reads HEARTBEAT.md, None if there is none, and raises ConfigError; `modelled` tells whether there is a model,
-    `empty` how an answer without words is worded; `ring` is called when there is something to be told.
+    `page` reads HEARTBEAT.md, None if there is none, and raises ConfigError; `answer` takes the most tokens as well;
+    `modelled` tells whether there is a model, `empty` how an answer without words is worded; `ring` is called when
+    there is something to be told, and `mark` ends what the model says.
     """
 
     config: HeartbeatConfig
     beats: Beats
     page: Callable[[], str | None]
     senses: Senses
-    answer: Callable[[Inbound], Turn]
+    answer: Callable[[Inbound, int], Turn]
     modelled: bool
     empty: str = ""
     ring: Callable[[], None] = lambda: None
+    mark: str = ""
 
     def step(self, now: Now) -> float | None:
         """Do what is to be done now; returns for how many seconds there is nothing to do, None for ever."""
@@ -102,10 +105,13 @@ class Heart:
         found = findings(listed.items, known, self.senses, now.wall)
         if keep:
             self.beats.remember({finding.item.key: finding.known for finding in found})
+        since_s = _since(now, today.last)
+        going_on = bool(today.last and today.last.outcome == "running" and today.last.boot == now.boot)
         situation = situation._replace(
             findings=found,
             set_back=set_back,
-            since_s=_since(now, today.last),
+            since_s=since_s,
+            running=going_on and (since_s or 0.0) < _LONGEST_S,
             failures=today.failures if today.last else 0,
             used=today.tokens,
         )
@@ -121,10 +127,11 @@ class Heart:
     def beat(self, looked: Looked, now: Now, *, told: bool = False) -> Beat | None:
         """Ask what was decided; None when another process has done so meanwhile. `told`: a person reads the answer."""
         last = looked.today.last.number if looked.today.last else 0
-        begun = self.beats.begin(now.wall, now.boot, now.mono, HEARTBEAT_LIMITS.tokens, last)
+        tokens = max(1, min(HEARTBEAT_LIMITS.tokens, self.config.tokens_a_day - looked.today.tokens))
+        begun = self.beats.begin(now.wall, now.boot, now.mono, tokens, last)
         if begun is None:
             return None
-        turn = self.answer(Inbound(SESSION, looked.decision.ask, "heartbeat"))
+        turn = self.answer(Inbound(SESSION, looked.decision.ask, "heartbeat"), tokens)
         made = self._made(begun, turn, looked)
         asked = {finding.item.key: finding.settled for finding in looked.decision.asked}
         settled = asked if made.outcome != "failed" else {}
@@ -137,11 +144,11 @@ class Heart:
         failed = turn.stopped in {"error", "stopped"} or turn.reply.strip() in {"", self.empty.strip()}
         tokens = turn.usage.total or (0 if failed else turn.steps * _UNCOUNTED)
         parts = [str(run.arguments["text"]) for run in turn.tools if _is_message(run.name, run.arguments, run.result)]
-        parts += [] if failed or is_ok(turn.reply) else [turn.reply]
+        parts += [] if failed or is_ok(turn.reply) or turn.reply in parts else [turn.reply]
+        parts += [self.mark] if parts and self.mark else []
         outcome: Outcome = "said" if parts else "failed" if failed else "silent"
-        failures = looked.situation.failures + 1
-        if outcome == "failed" and failures == _TELL_AFTER:
-            parts.append(f"The last {failures} heartbeats failed: {turn.notice.text or turn.reply}")
+        if outcome == "failed" and looked.today.ended + 1 == _TELL_AFTER:
+            parts.append(f"The last {_TELL_AFTER} heartbeats failed: {turn.notice.text or turn.reply}")
         if looked.today.tokens + tokens >= self.config.tokens_a_day:
             parts.append(f"The day's {self.config.tokens_a_day:,} tokens for heartbeats are used; they go on tomorrow.")
         text = "\n".join(parts)
@@ -171,6 +178,7 @@ class HeartThread:
     ) -> None:
         """`opened()` makes the heart and its clock within the thread, with a database of its own."""
         self._opened, self._complain = opened, complain
+        self._complained = ""
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -194,6 +202,8 @@ class HeartThread:
     def _step(self, heart: Heart, now: Now) -> float | None:
         try:
             return heart.step(now)
-        except StoreError as error:
-            self._complain(f"heartbeats wait: {error}")
+        except PicoclawError as error:
+            if str(error) != self._complained:
+                self._complained = str(error)
+                self._complain(f"heartbeats wait: {error}")
             return _RETRY_S

@@ -16,7 +16,8 @@ _MOST_DOUBLINGS = 4
 class Situation(NamedTuple):
     """All that a decision depends on. `file` says why there is no checklist, '' if there is one.
 
-    `since_s` is how long ago the last heartbeat was, None if there was none; `failures` how many failed in a row;
+    `since_s` is how long ago the last heartbeat was, None if there was none; `running`: it may still be going on;
+    `failures` how many failed in a row;
     `quiet` the hours in which nobody is to be disturbed; `by_hand`: a person asks for one now.
     """
 
@@ -29,6 +30,7 @@ class Situation(NamedTuple):
     trusted: bool = True
     set_back: bool = False
     since_s: float | None = None
+    running: bool = False
     every_s: float = 1800.0
     failures: int = 0
     quiet: tuple[time, time] | None = None
@@ -90,6 +92,10 @@ def is_quiet(quiet: tuple[time, time] | None, now: datetime) -> bool:
     return start <= clock < end if start < end else clock >= start or clock < end
 
 
+def _running(s: Situation) -> str:
+    return f"another picoclaw began one {duration(s.since_s or 0.0)} ago, which goes on" if s.running else ""
+
+
 def _quiet(s: Situation) -> str:
     return f"quiet hours until {s.quiet[1]:%H:%M}" if s.quiet and is_quiet(s.quiet, s.now) else ""
 
@@ -109,6 +115,7 @@ _RULES: tuple[tuple[str, bool, Callable[[Situation], str]], ...] = (
     ("clock", False, lambda s: "" if s.trusted else _NOT_TRUSTED),
     ("set back", False, lambda s: _SET_BACK if s.set_back else ""),
     ("interval", False, _too_early),
+    ("running", True, _running),
     ("quiet hours", False, _quiet),
     ("budget", True, _used_up),
 )

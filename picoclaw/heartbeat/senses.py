@@ -27,11 +27,11 @@ class Surroundings:
 
     def sensors(self) -> Sequence[str]:
         """Name the sensors."""
-        return [found.name for found in survey.sensors(self.board, self.wired)]
+        return [found.name for found in survey.sensors(self.board, dict(self.wired))]
 
     def read(self, sensor: str) -> Mapping[str, float]:
         """Measure now, by quantity and channel. Raises DeviceMissing where no sensor has the name."""
-        known = survey.sensors(self.board, self.wired)
+        known = survey.sensors(self.board, dict(self.wired))
         meant = [found for found in known if found.name.casefold() == sensor.casefold()]
         if not meant:
             names = ", ".join(found.name for found in known) or "none"

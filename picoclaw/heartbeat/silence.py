@@ -13,7 +13,9 @@ from picoclaw.markdown import seen
 LONGEST = 300
 """Characters beside the word."""
 
-_WORD = re.compile(r"\bheart ?beat ?(?:is )?o ?k(?:ay)?\b|\bno ?reply\b")
+_WORD = re.compile(r"\bheart[ -]?beat ?(?:is )?o[ .]?k(?:ay)?\b\.?")
+_CRON_WORD = re.compile(r"\bno\\?_reply\b")  # the words without their line are news: "No reply."
+_FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.MULTILINE)
 _MARKUP = re.compile(r"</?\w{1,10}/?>|[`*~_\\\"“”«»>#|\[\]{}()^=+]+")
 _APART = re.compile(
     r"[.!?;:\n]+(?=\s|$)|\n|\s[-–—]+\s|[–—]|,(?!\d)(?!\s*(?:which|well within|within)\b)|\band\b|\bso\b"
@@ -30,7 +32,11 @@ _NO_TROUBLE = re.compile(
     r"(?: (?:(?:needs?|requires?)(?: your)? (?:attention|action)|to (?:report|tell|do|add|flag|mention|note)"
     r"|has changed|is (?:due|wrong|pending|needed)|(?:is )?out of (?:range|the ordinary))|(?=\s*(?:[.!,;]|$)))"
     r"|\bnot?(?:hing)? need(?:ed)? (?:to|for)(?: \w+)? (?:worry|do anything|attention|act|action)"
-    r"|\bdon't worry\b|\bnot to worry\b"
+    r"|\bnothing that (?:needs?|requires?)(?: your| any)? (?:action|attention)"
+    r"|\bnothing to tell you\b|\bno open items\b"
+    r"|\bdon't worry\b|\bnot to worry\b|\bno worries\b|\bnothing to worry about\b"
+    r"|\blet me know if you need (?:anything|me|help)(?: else)?\b|\bi(?:'ve| have)? (?:gone|went) through\b"
+    r"|\bkeep(?:ing)? an eye on (?:things|it|everything)\b|\bhope you(?:'re| are) having\b"
 )
 _NAMED = re.compile(
     r"\b((?:hi|hello|hey|dear|bye|thanks|thank you"
@@ -38,7 +44,7 @@ _NAMED = re.compile(
     r" (?!but\b)\w+(?=\s*(?:[.!,\n]|$))"
 )
 _ASSURANCE = re.compile(
-    r"(?:^|\b(?:is|are|was|were|be|looks?|seems?|appears?|remains?|stays?|runs?|running|works?|working|going|doing|all"
+    r"(?:^|\b(?:is|are|was|were|be|looks?|seems?|appears?|remains?|stays?|went|runs?|running|works?|working|going|doing|all"
     r"|everything)(?: (?:all|very|quite|just|perfectly|completely|still|also|both))*) ?"
     r"\b(?:fine|good|great|well|normal(?:ly)?|okay|ok|nominal|healthy|stable|clear|smoothly|perfect|in order)"
     r"(?= (?:in|at|here|now|right now|as|within)\b|$)"
@@ -59,14 +65,14 @@ _ALARM = re.compile(
 _SMILES = frozenset("✅☑✔👍👌🙂😊😀😃😄☺🌱🌿🍀🪴🌞☀🎉✨💚🟢🙏👋💤😴🤖💓💗❤🫡")
 _CALM = frozenset(
     """
-    a all already am an are as at boss bye calm care check checked checking checklist checks cheers complete
-    completed confirmed day done each enjoy evening every everyone everything fine finished for friend gardening
-    good goodbye great happy has have having heartbeat hello here hey hi i i'll i'm i've in is it it's items just
-    keep later let list looked looking lovely madam message moment monitor monitoring morning my next nice night
-    now of on one online our peaceful quiet quietly readings report reported reporting rest running safe see
-    sensors sir sleep soon status system systems take talk thank thanks that that's the there this through time to
-    today's up update upon was watch watching we we'll well went were what will with worked yes you you're your
-    yours
+    a all already am an answer are as at boss bye calm care certainly check checked checking checklist checks cheers
+    complete completed confirmed day done each enjoy evening every everyone everything fine finished for friend
+    gardening good goodbye great greetings happy has have having heartbeat hello here hey hi i i'll i'm i've in is it
+    it's items just keep later let list looked looking lovely madam moment monitor monitoring morning my next nice
+    night now of on one online operational our passed peaceful pleasant quiet quietly readings report reported
+    reporting response rest running safe see sensors sir sleep soon status stay sure system systems take talk thank
+    thanks that that's the there this through time to today's understood untroubled upon was watch watching we we'll
+    weekend welcome well were what will with wonderful worked yes you you're your yours
     """.split()  # noqa: SIM905 - a list of a hundred words is read like this
 )
 
@@ -84,6 +90,7 @@ def is_ok(text: str) -> bool:
 def _plain(text: str) -> str:
     """Small letters without what is not seen, marks of Markdown, and the many forms of a letter."""
     text = unicodedata.normalize("NFKC", seen(text)).replace("’", "'").casefold()
+    text = _CRON_WORD.sub("heartbeat ok", _FENCE.sub(" ", text)).replace("everything's", "everything is")
     text = "".join(_shown(char) for char in text)
     text = re.sub(r"(?<=t)[\s_.:*`~\\–—-]+(?=o)", " ", _MARKUP.sub(" ", text))
     return re.sub(r"[^\S\n]+", " ", text)

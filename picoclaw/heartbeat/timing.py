@@ -42,11 +42,15 @@ def parse(text: str) -> Plan | None:
     names = [name for name in re.findall(r"[a-z]+", words[: clock.start()] if clock else words) if name not in _FILLERS]
     days, hours = _days(names), [_HOURS[_one(name)] for name in names if _one(name) in _HOURS]
     known = bool(names) and len(names) == sum(_one(name) in {*_HOURS, *_SETS, *_DAYS} for name in names)
+    if known and re.search(r"\d|-", words[: clock.start()] if clock else words):
+        raise ValueError(f"({text}) says more than one time or a span; write a line for each, like {FORMS}")
     if not (known or (hour_minute and words.startswith("at "))) or len(hours) > 1:
         if _MEANT.match(words):
             raise ValueError(f"({text}) is no time that picoclaw knows; write it like {FORMS}")
         return None
     hour, minute = hour_minute or ((hours[0], 0) if hours else _USUAL)
+    if hour_minute and hours and not (clock and clock[3]):
+        hour = _of_the_day(hour, hours[0])
     return Plan("cron", f"{minute} {hour} * * {'*' if days == _ALL else ','.join(map(str, sorted(days)))}")
 
 
@@ -79,6 +83,12 @@ def _time(found: re.Match[str], text: str) -> tuple[int, int] | None:
     if hour > 23 or minute > 59:
         raise ValueError(f"({text}) holds no time of day; write it like {FORMS}")
     return hour, minute
+
+
+def _of_the_day(hour: int, part: int) -> int:
+    """Count an hour as the part of the day means it: 8 in the evening is 20, but 1 in the night is 1."""
+    late = 12 if part > _HOURS["noon"] and (hour >= 6 or part < _HOURS["night"]) else 0
+    return hour + late if 0 < hour < 12 else hour
 
 
 def following(plan: Plan, after: datetime) -> datetime:

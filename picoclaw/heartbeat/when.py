@@ -68,11 +68,17 @@ def parse(text: str) -> When:
     if found := _FILE.fullmatch(words):
         return FileWhen(found["path"].strip('"`'), _FATES[found["fate"].lower()])
     if found := _SENSOR.fullmatch(words):
-        value = float(found["value"].replace(",", ".").replace("−", "-"))
+        value = _number(found["value"])
         return _checked(SensorWhen(found["sensor"], found["what"].lower(), _SIGNS[found["sign"].lower()], value), found)
     if found := _GONE.fullmatch(words):
         return _checked(SensorWhen(found["sensor"], found["what"].lower(), "missing"), found)
     raise ValueError(f"{words!r} is no condition that picoclaw knows; write it like {FORMS}")
+
+
+def _number(text: str) -> float:
+    if re.search(r",\d{3}$", text):
+        raise ValueError(f"{text} may be read in two ways; write thousands without a comma, and fractions with a point")
+    return float(text.replace(",", ".").replace("−", "-"))
 
 
 def _checked(when: SensorWhen, found: re.Match[str]) -> SensorWhen:

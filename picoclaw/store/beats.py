@@ -23,6 +23,10 @@ _LAST_CHAT = """
     SELECT key FROM sessions JOIN turns ON turns.session = sessions.id
     WHERE key != ?1 AND key NOT GLOB 'job [0-9]*' ORDER BY turns.id DESC LIMIT 1
 """
+_FAILED = """
+    SELECT count(*) FROM beats WHERE outcome = 'failed'
+    AND id > (SELECT coalesce(max(id), 0) FROM beats WHERE outcome IN ('silent', 'said'))
+"""
 
 
 class Known(NamedTuple):
@@ -55,11 +59,15 @@ class Beat(NamedTuple):
 
 
 class Today(NamedTuple):
-    """What the day's heartbeats took, how the last one was, and how many have failed since one did not."""
+    """What the day's heartbeats took, how the last one was, and how many have failed since one did not.
+
+    `ended` are those of them that were not cut off, so that it is known why.
+    """
 
     tokens: int = 0
     last: Beat | None = None
     failures: int = 0
+    ended: int = 0
 
 
 class Beats:
@@ -86,9 +94,10 @@ class Beats:
         with self._database.reading() as connection:
             used = connection.execute("SELECT coalesce(sum(tokens), 0) FROM beats WHERE day = ?", (_day(now),)).get
             rows = connection.execute(f"SELECT {_ROW} FROM beats ORDER BY id DESC LIMIT 10").fetchall()  # noqa: S608
+            ended = connection.execute(_FAILED).get
         beats = [_beat(*row) for row in rows]
         good = next((i for i, beat in enumerate(beats) if beat.outcome in {"silent", "said"}), len(beats))
-        return Today(int(str(used)), beats[0] if beats else None, good)
+        return Today(int(str(used)), beats[0] if beats else None, good, int(str(ended)))
 
     def set_back(self, now: datetime) -> None:
         """After the clock was set back: what is written as later than now counts as of now."""

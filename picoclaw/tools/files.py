@@ -23,6 +23,7 @@ _LONGEST_LINE = 2000
 _LARGEST_EDIT = 4_000_000
 _LONGEST_LISTING = 500
 _CHUNK = 65_536
+_CHECKLIST = "HEARTBEAT.md"
 
 
 class Files:
@@ -127,11 +128,16 @@ class Files:
         return "\n".join(rows) or f"[{path} is empty]"
 
     def _owners_word(self, target: Path, path: str, caller: Caller | None) -> None:
-        """Refuse to write into the memory, where it has no mark, what is not the word of whoever asks."""
+        """Refuse to write what is not the word of whoever asks where it has no mark: the memory, and the checklist."""
         remembered = target.suffix == ".md" and target.is_relative_to(self._workspace / FOLDER)
-        heard = [name for name in (caller.heard if caller else ()) if not name.startswith(f"read_file {FOLDER}/")]
-        if (remembered or target == self._workspace / ROOT_FILE) and (heard or (caller and caller.origin != "owner")):
+        own = (f"read_file {FOLDER}/", f"read_file {_CHECKLIST}")
+        heard = [name for name in (caller.heard if caller else ()) if not name.startswith(own)]
+        if not heard and not (caller and caller.origin != "owner"):
+            return
+        if remembered or target == self._workspace / ROOT_FILE:
             raise ToolError(f"{path} is read as the owner's word; memory_store notes this and says where it is from")
+        if target == self._workspace / _CHECKLIST:
+            raise ToolError(f"{path} is what is done unasked: only a person who asks for nothing else has it changed")
 
     def _inside(self, path: str) -> Path:
         """Resolve a path, links included, and refuse one that leaves the folders we may use."""
