@@ -21,9 +21,23 @@ def main() -> int:
     try:
         from picoclaw.cli import run
 
-        return run(sys.argv[1:])
+        code = run(sys.argv[1:])
     except KeyboardInterrupt:
-        return 1
+        code = 1
+    _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """End at once where a thread still runs: the interpreter aborts when one holds a stream that it wants to flush."""
+    threading = sys.modules.get("threading")
+    if threading and threading.active_count() > 1:
+        import os
+        from contextlib import suppress
+
+        with suppress(OSError, AttributeError):  # AttributeError: there is none
+            sys.stdout.flush()
+        os._exit(code)
 
 
 if __name__ == "__main__":

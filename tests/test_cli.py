@@ -477,6 +477,20 @@ def test_a_reminder_of_another_process_is_told_by_an_idle_chat(tmp_path):
     assert not list((tmp_path / "picoclaw").glob("*.tmp"))
 
 
+def test_a_reminder_wipes_out_nothing_of_the_answer_that_is_being_given(tmp_path):
+    (tmp_path / "picoclaw").mkdir(mode=0o700)
+    (tmp_path / "picoclaw/config.toml").write_text("[heartbeat]\nenabled = false\n")
+    answer = reply("one two three four", pieces=4, pause=0.6)
+    with ModelServer([answer]) as server, Person(tmp_path, "chat", PICOCLAW_BASE_URL=server.url) as person:
+        person.sees("> ")
+        person.types("count\r")
+        person.sees("one")
+        picoclaw(tmp_path, "cron", "add", "tea", "--in", "0.1")
+        said = person.sees("Reminder: tea")
+        assert "\x1b[K" not in said
+        assert "> " not in person.sees("four")
+
+
 def test_a_late_reminder_says_so(tmp_path):
     picoclaw(tmp_path, "tool", "cron", '{"action": "add", "message": "look up", "at_seconds": 1}')
     time.sleep(1.2)

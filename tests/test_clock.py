@@ -245,6 +245,28 @@ def test_what_was_missed_without_power(board, kind, catch_up, told, ran, plan):
     assert len(board.ran) == ran + (kind != "reminder"), "the next one comes as planned"
 
 
+def test_an_interval_that_is_longer_than_any_boot_comes_though_each_boot_begins_in_1970(board):
+    board.add(every(24 * HOUR, NOON + 24 * HOUR), boot=FIRST_BOOT, mono=board.mono + 24 * HOUR)
+    for boot in range(8):
+        board.live(10 * HOUR)
+        now = board.wall
+        board.reboot(0, wall=100.0 + boot)
+        board.vouched = False
+        board.live(60)
+        board.wall, board.vouched = now + 2 * HOUR, True
+        board.live(1)
+    assert board.texts == ["Reminder: tea"] * 4
+    assert board.said == []
+
+
+def test_an_interval_needs_no_date_after_a_reboot(board):
+    board.add(every(HOUR, NOON + HOUR), boot=FIRST_BOOT, mono=board.mono + HOUR)
+    board.reboot(0, wall=100.0)
+    board.vouched = False
+    board.live(2.5 * HOUR)
+    assert board.texts == ["Reminder: tea"] * 2
+
+
 def test_after_a_restart_nothing_stampedes(board):
     for number in range(30):
         board.add(Plan("at", anchor=NOON + HOUR + number), f"run {number}", kind="command")
@@ -304,6 +326,19 @@ def test_what_is_done_once_is_gone_when_it_went_well_and_stays_when_not(board):
     board.add(Plan("at", anchor=NOON + 60), "bad", kind="command")
     board.live(120)
     assert [(job.payload, job.enabled, job.last_status) for job in board.jobs.all()] == [("bad", False, "failed")]
+
+
+def test_what_is_given_another_time_while_it_runs_is_done_again(board):
+    board.answer = lambda job: None
+    number = board.add(Plan("at", anchor=NOON + 60), kind="turn")
+    board.live(70)
+    again = Plan("at", anchor=NOON + HOUR)
+    board.jobs.change("home", number, lambda job: job._replace(plan=again, enabled=True))
+    board.scheduler.ended(number, Outcome(True, "first"))
+    board.answer = lambda job: Outcome(True, "second")
+    board.live(HOUR)
+    assert board.texts == ["first", "second"]
+    assert board.jobs.all() == []
 
 
 def test_a_run_whose_process_died_is_reported_and_not_repeated(board):

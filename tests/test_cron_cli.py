@@ -1,14 +1,19 @@
 """`picoclaw cron`, and what an open chat does of it: real commands, real pipes, a real terminal."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from model_server import ModelServer, reply
-from person import Person, picoclaw
+from person import Person, environment, picoclaw
 
-from picoclaw.reflex.bell import ring
+from picoclaw.reflex import thread as thread_module
+from picoclaw.reflex.bell import Bell, ring
 from picoclaw.reflex.thread import ReflexThread
 
 
@@ -93,7 +98,96 @@ def test_a_command_that_the_chat_left_behind_is_said_to_have_been_cut_off(tmp_pa
         person.sees("Job 1 (sleep 20): cut off: picoclaw ended while it ran; it is not repeated")
 
 
+def test_a_chat_that_ends_leaves_no_command_behind_and_says_what_has_not_begun(tmp_path):
+    work = tmp_path / "picoclaw/workspace"
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("> ")
+        cron(tmp_path, "add", "--command", "echo $$ > number; sleep 30; true", "--in", "0.1")
+        until = time.monotonic() + 10
+        while not (work / "number").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        cron(tmp_path, "add", "--command", "touch second", "--in", "0.1")
+        while "2: now command" not in cron(tmp_path)[1] and time.monotonic() < until:
+            time.sleep(0.05)
+        person.types("\x04")
+        assert person.leaves() == 0
+    shell = int((work / "number").read_text())
+    assert not Path(f"/proc/{shell}").exists()
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        said = person.sees("it is not repeated") + person.sees("it is not repeated")
+        assert "Job 1 (echo $$ > number; sleep 30; true): cut off: picoclaw ended while it ran" in said
+        assert "Job 2 (touch second): failed: picoclaw ended before it began" in said
+    assert not (work / "second").exists()
+
+
 # --- the thread
+
+
+def test_the_thread_wakes_when_the_date_is_set_though_nothing_is_due(tmp_path, monkeypatch):
+    watch, set_date = os.pipe()
+    os.set_blocking(watch, False)
+    monkeypatch.setattr(thread_module.clock, "step_watch", lambda: watch)
+    steps = [threading.Event(), threading.Event()]
+    waiting = iter(steps)
+    thread = ReflexThread(tmp_path, lambda _: [lambda *_: next(waiting, steps[0]).set()], print)
+    thread.start()
+    assert steps[0].wait(5)
+    assert not steps[1].wait(0.2)
+    os.write(set_date, b"12345678")
+    assert steps[1].wait(5)
+    thread.stop()
+    os.close(set_date)
+
+
+def test_a_bell_that_was_taken_down_writes_into_nobody_elses_file(tmp_path):
+    bell = Bell(tmp_path)
+    bell.close()
+    with (tmp_path / "notes").open("wb") as file:  # it has the number now that the bell had
+        bell.ring()
+        assert (tmp_path / "notes").read_bytes() == b""
+        assert file.fileno() == bell._pipe
+
+
+def test_a_thread_that_hangs_keeps_its_bell_and_makes_no_noise(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(thread_module, "_PATIENCE_S", 0.05)
+    go_on, inside = threading.Event(), threading.Event()
+
+    def step(wall, mono):
+        inside.set()
+        go_on.wait(5)
+
+    thread = ReflexThread(tmp_path, lambda _: [step], print)
+    thread.start()
+    inside.wait(5)
+    thread.stop()
+    go_on.set()
+    thread._thread.join(5)
+    assert not thread._thread.is_alive()
+    assert capfd.readouterr().err == ""
+
+
+NOISY = """
+import sys, threading
+import picoclaw.cli
+from picoclaw.__main__ import main
+
+def noise():
+    while True:
+        print("x", file=sys.stderr)
+
+for _ in range(3):
+    threading.Thread(target=noise, daemon=True).start()
+picoclaw.cli.run = lambda _: 0
+sys.exit(main())
+"""
+
+
+def test_a_thread_that_is_printing_does_not_make_the_end_a_crash(tmp_path):
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", NOISY], env=environment(tmp_path), stderr=subprocess.DEVNULL, timeout=20, check=False
+        )
+        assert done.returncode == 0
 
 
 def test_the_thread_sleeps_until_something_is_due_or_the_bell_rings(tmp_path):

@@ -345,6 +345,34 @@ def test_what_no_person_asked_for_plans_reminders_only(cron, origin):
         assert said == "error: only a person can plan jobs; a reminder can be added here"
 
 
+@pytest.mark.parametrize("origin", ["cron", "heartbeat"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"action": "update", "job": 1, "kind": "turn"},
+        {"action": "update", "job": 1, "kind": "tool", "message": "board_status {}"},
+        {"action": "update", "job": 1, "command": "ls"},
+        {"action": "update", "job": 2, "message": "worse"},
+        {"action": "update", "job": 2, "every_seconds": 60},
+        {"action": "enable", "job": 2},
+        {"action": "run", "job": 2},
+    ],
+)
+def test_what_no_person_asked_for_makes_no_job_of_a_reminder_and_sets_none_going(cron, jobs, origin, given):
+    cron(action="add", message="tea", at_seconds=600)
+    cron(action="add", message="look", at_seconds=600, kind="turn")
+    before = jobs.all()
+    assert cron(origin=origin, **given) == "error: only a person can plan jobs; a reminder can be added here"
+    assert jobs.all() == before
+    assert "is kept" in cron(origin=origin, action="update", job=1, message="coffee", at_seconds=60)
+
+
+def test_a_time_of_day_means_nothing_before_the_date_is_set(cron, jobs):
+    said = cron(action="add", message="tea", at="18:30", now=datetime(1970, 1, 1, 0, 5, tzinfo=UTC))
+    assert said == "error: the date was never set, the clock says 1970-01-01 00:05; give at_seconds"
+    assert jobs.all() == []
+
+
 def test_intervals_go_by_the_clock_that_nobody_can_set_and_times_of_day_by_the_date(cron, jobs):
     for given in ({"at_seconds": 60}, {"every_seconds": 60}, {"at": "18:30"}, {"cron_expr": "0 0 * * *"}):
         cron(action="add", message="tea", **given)

@@ -3,17 +3,17 @@
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Self
 
 from picoclaw.app import SIMULATED, App
-from picoclaw.errors import PicoclawError
+from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.reflex import post
-from picoclaw.reflex.clock import boot_id
+from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.reflex.clockwatch import ClockWatch
 from picoclaw.reflex.due import Outcome
 from picoclaw.reflex.keeper.trust import trusted_wall
@@ -25,7 +25,10 @@ from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.outbox import Letter, Outbox
 from picoclaw.tools.jobs import called
+from picoclaw.tools.shell import end_commands
 from picoclaw.watch import Watch, switcher, watching
+
+_PATIENCE_S = 2.0
 
 
 class Clockwork:
@@ -40,6 +43,7 @@ class Clockwork:
         self._worker = threading.Thread(target=self._work, name="jobs", daemon=True)
         self._thread = ReflexThread(app.config.home, self._opened, show)
         self._scheduler: Scheduler | None = None
+        self._leaving = False
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -47,8 +51,12 @@ class Clockwork:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End; a job that still runs ends with the process, and is said to have been cut off."""
+        """End; a job that still runs is ended, and said to have been cut off, one that has not begun is failed."""
+        self._leaving = True
         self._waiting.put(None)
+        end_commands()
+        if self._worker.is_alive():
+            self._worker.join(_PATIENCE_S)
         self._thread.stop()
 
     def _opened(self, stack: ExitStack) -> list[Step]:
@@ -57,6 +65,7 @@ class Clockwork:
         watch = ClockWatch(lambda: trusted_wall(self._app.board, self._app.config.home) is not None, boot_id())
         tell = partial(post.deliver, Outbox(database), self._tell)
         self._scheduler = Scheduler(Jobs(database), watch, self._begin, tell, self._show)
+        stack.callback(self._forgo, self._scheduler)
         sampling = self._watch(database)
         stack.callback(sampling.close)
         return [sampling.step, self._scheduler.step]
@@ -69,7 +78,8 @@ class Clockwork:
             outbox.put(self._session, f"{text} {SIMULATED}" if app.board.simulated else text, time.time())
 
         def ask(text: str, rule: str) -> str:
-            jobs.add(Job(0, self._session, text, Plan("at", anchor=time.time()), kind="turn"))
+            due = Plan("at", anchor=time.time())
+            jobs.add(Job(0, self._session, text, due, kind="turn", boot=boot_id(), mono=boottime()))
             return f"asked, for rule {rule}"
 
         hands = Hands(tell, switcher(app.wiring), ask)
@@ -85,10 +95,18 @@ class Clockwork:
             self._worker.start()
         self._waiting.put(job)
 
+    def _forgo(self, scheduler: Scheduler) -> None:
+        """Say of what waits for its turn that it will not have it."""
+        with suppress(Empty):
+            while job := self._waiting.get_nowait():
+                scheduler.ended(job.number, Outcome(False, "picoclaw ended before it began; it is not repeated"))
+        with suppress(StoreError):  # then it is said to have been cut off
+            scheduler.settle(time.time())
+
     def _work(self) -> None:
-        while job := self._waiting.get():
+        while not self._leaving and (job := self._waiting.get()):
             outcome = done(self._app, job)
-            if self._scheduler:
+            if self._scheduler and not self._leaving:
                 self._scheduler.ended(job.number, outcome)
             self._thread.ring()
 

@@ -97,6 +97,7 @@ class Screen:
         self._typing = Typing(self._typed, self._stops)
         self.stop: Callable[[str], tuple[bool, str] | None] = lambda _: None
         self._streamed = ""
+        self._answering = False
 
     def greet(self, app: App) -> None:
         """Say who answers, on which board."""
@@ -141,9 +142,12 @@ class Screen:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Watch what is typed while a turn runs."""
-        self._streamed = ""
-        with self._typing if self.tty else nullcontext():
-            yield
+        self._streamed, self._answering = "", True
+        try:
+            with self._typing if self.tty else nullcontext():
+                yield
+        finally:
+            self._answering = False
 
     def hear(self, event: Happening | ToolRun) -> None:
         """Show an event of the turn as it happens."""
@@ -168,6 +172,9 @@ class Screen:
         """Show a reminder, from another thread, while the person may be typing."""
         import readline
 
+        if self._answering:  # what stands in the line is not typed, and would be gone
+            print(f"\n{printable(text)}", flush=True)
+            return
         print(f"\r\x1b[K{printable(text)}\n> {readline.get_line_buffer()}", end="", flush=True)
 
     def end(self, reply: str, *, simulated: bool, failed: bool) -> None:

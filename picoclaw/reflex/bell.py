@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import select
+import threading
 from pathlib import Path
 
 _PREFIX = "bell-"
@@ -20,6 +21,8 @@ class Bell:
         os.mkfifo(self._path, 0o600)
         # Opened for both directions, so that there is never an end of file.
         self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._hangs = True
+        self._lock = threading.Lock()
 
     def wait(self, seconds: float | None, other: int = -1) -> None:
         """Sleep until it rings, the other file has something, or the time is over; None waits without an end."""
@@ -29,14 +32,17 @@ class Bell:
                 os.read(self._pipe, 4096)
 
     def ring(self) -> None:
-        """Wake whoever waits on this one."""
-        with contextlib.suppress(BlockingIOError):  # it is full, so it has rung
-            os.write(self._pipe, b"!")
+        """Wake whoever waits on this one; may be called from any thread, also when it is taken down already."""
+        with self._lock, contextlib.suppress(BlockingIOError):  # it is full, so it has rung
+            if self._hangs:  # else the number may be another file's by now
+                os.write(self._pipe, b"!")
 
     def close(self) -> None:
         """Take it down."""
         self._path.unlink(missing_ok=True)
-        os.close(self._pipe)
+        with self._lock:
+            self._hangs = False
+            os.close(self._pipe)
 
 
 def ring(home: Path) -> None:

@@ -97,7 +97,8 @@ def finished(job: Job, outcome: Outcome, wall: float) -> Decision:
     text = outcome.text if job.kind in {"turn", "fresh"} or not outcome.text else f"{_named(job)}: {outcome.text}"
     letter = text if tells else f"{_named(job)} works again" if job.failures else ""
     kept = job._replace(last_status=OK, last_error="", failures=0, told=mark)
-    return Decision(None if job.plan.kind == "at" else kept, letter, wall)
+    over = job.plan.kind == "at" and not job.enabled  # it may have been given another time meanwhile
+    return Decision(None if over else kept, letter, wall)
 
 
 def _failed(job: Job, status: str, why: str, wall: float) -> Decision:
@@ -122,19 +123,24 @@ def _at(job: Job, now: Now) -> tuple[Job, _Come | None]:
 
 def _every(job: Job, now: Now) -> tuple[Job, _Come | None]:
     seconds, ahead = job.plan.seconds, job.plan.anchor - now.wall
-    if job.boot == now.boot:
+    if job.boot == now.boot or (job.boot == _unsure(now.boot) and not now.trusted):
         late = now.mono - job.mono
     elif now.trusted and ahead < 0:
         late = -ahead
     else:  # a new boot; whether the date is right or not, it is never longer than the interval
-        ahead = ahead if 0 <= ahead <= seconds else seconds
-        return _due_in(job, now, ahead), None
+        begun = _due_in(job, now, ahead if 0 <= ahead <= seconds else seconds)
+        return begun if now.trusted else begun._replace(boot=_unsure(now.boot), plan=job.plan), None
     if late < 0:
         return _dated(job, now), None
     missed = int(late // seconds)
     rounds = job.rounds + missed + 1
     following = _due_in(job, now, (missed + 1) * seconds - late)._replace(rounds=rounds)
     return following, _Come(f"round {rounds}", late - missed * seconds, str(missed) if missed else "")
+
+
+def _unsure(boot: str) -> str:
+    """The mark of an interval that goes by this boot's clock until the date says how far the last boot had come."""
+    return f"{boot}?"
 
 
 def _due_in(job: Job, now: Now, seconds: float) -> Job:
@@ -169,14 +175,14 @@ _DUE: dict[str, Callable[[Job, Now], tuple[Job, _Come | None]]] = {"at": _at, "e
 
 def by_date(job: Job, boot: str) -> bool:
     """Tell whether the date has to be known to do it on time."""
-    return job.enabled and (job.plan.kind == "cron" or job.boot != boot)
+    return job.enabled and (job.plan.kind == "cron" or job.boot not in {boot, _unsure(boot)})
 
 
 def due_in(job: Job, now: Now) -> float | None:
     """Seconds until there is something to decide on; None when that takes a bell, or the date to be set."""
     if not job.enabled:
         return None
-    if job.plan.kind != "cron" and job.boot == now.boot:
+    if job.plan.kind != "cron" and job.boot in {now.boot, _unsure(now.boot)}:
         return job.mono - now.mono
     if not now.trusted:
         return None

@@ -53,7 +53,7 @@ class Scheduler:
         return wait
 
     def _step(self, wall: float, mono: float) -> tuple[str, float | None]:
-        self._settle(wall)
+        self.settle(wall)
         jobs = self._jobs.all()
         trusted = bool(jobs) and self._watch.trusted(wall, mono)
         now = Now(wall, mono, self._watch.boot, trusted, process_identity(), alive)
@@ -71,7 +71,7 @@ class Scheduler:
         for decision in self._jobs.decide(lambda job: self._spread(judge(job, now), now)):
             if decision.run and decision.job and (outcome := self._run(decision.job)):
                 self.ended(decision.job.number, outcome)
-        self._settle(now.wall)
+        self.settle(now.wall)
 
     def _spread(self, decision: Decision | None, now: Now) -> Decision | None:
         """Of what comes late and is more than a few words, one thing at a time."""
@@ -81,7 +81,8 @@ class Scheduler:
             self._late_from = now.mono
         return decision
 
-    def _settle(self, wall: float) -> None:
+    def settle(self, wall: float) -> None:
+        """Keep how the runs have ended that are known to have; raises StoreError."""
         while self._ended:
             number, outcome = self._ended[0]
             self._jobs.decide(partial(finished, outcome=outcome, wall=wall), number)

@@ -13,6 +13,7 @@ from picoclaw.reflex.bell import Bell
 
 _LONGEST_SLEEP_S = 86_400.0
 _UNWATCHED_S = 600.0
+_PATIENCE_S = 5.0
 Step = Callable[[float, float], float | None]
 """Takes the date and the clock that nobody can set; returns how long it may sleep, None for until the bell."""
 
@@ -40,11 +41,12 @@ class ReflexThread:
         self._bell.ring()
 
     def stop(self) -> None:
-        """End, and wait until the thread has let go of what it opened."""
+        """End, and wait until the thread has let go of what it opened; one that hangs keeps its bell."""
         self._ending = True
         self._bell.ring()
-        self._thread.join(5)
-        self._bell.close()
+        self._thread.join(_PATIENCE_S)
+        if not self._thread.is_alive():
+            self._bell.close()
 
     def _run(self) -> None:
         with ExitStack() as stack:
@@ -53,13 +55,11 @@ class ReflexThread:
             except StoreError as error:
                 self._say(f"reminders and jobs cannot be done: {error}")
                 return
-            watch = -1
+            watch = clock.step_watch()
+            stack.callback(_closed, watch)
             while not self._ending:
                 waits = [step(time.time(), clock.boottime()) for step in steps]
                 wait = min((wait for wait in waits if wait is not None), default=None)
-                if wait is not None and watch < 0:
-                    watch = clock.step_watch()
-                    stack.callback(_closed, watch)
                 if wait is not None:
                     wait = min(max(0.0, wait), _LONGEST_SLEEP_S if watch >= 0 else _UNWATCHED_S)
                 self._bell.wait(wait, watch)

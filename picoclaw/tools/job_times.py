@@ -71,6 +71,8 @@ def _zone_name(zone: tzinfo | None) -> str:
 
 def _first(when: When, now: datetime) -> datetime:
     if when.at:
+        if not plausible(now.timestamp()):
+            raise ToolError(f"the date was never set, the clock says {now:%Y-%m-%d %H:%M}; give at_seconds")
         return schedule.at(when.at, now.astimezone(schedule.zone_named(when.tz)) if when.tz else now)
     if not when.at_seconds and not when.every_seconds:
         raise ToolError(

@@ -99,6 +99,8 @@ class Reminders:
         old = self._jobs().get(caller.session, job)
         if old is None:
             raise ToolError(f"this chat has no reminder {job}; action list shows them")
+        if action in {"update", "enable", "run"}:
+            _permit(caller, _worked_in(old, wish))
         if action == "update":
             return self._update(caller, old, wish)
         acts = {
@@ -119,10 +121,8 @@ class Reminders:
             raise ToolError("message is missing: what to remind of")
         if len(self._jobs().of(caller.session)) >= _MOST_JOBS:
             raise ToolError(f"this chat has {_MOST_JOBS} reminders and jobs already; remove some first")
-        kind = wish.kind or "reminder"
-        if kind != "reminder" and caller.origin != "owner":
-            raise ToolError("only a person can plan jobs; a reminder can be added here")
-        job = _worked_in(Job(0, caller.session, "", Plan("at"), kind), wish)
+        job = _worked_in(Job(0, caller.session, "", Plan("at"), wish.kind or "reminder"), wish)
+        _permit(caller, job)
         job = timed(self._fit(job, wish), wish.when, caller.now, self._mono(), boot_id())
         job = job._replace(number=self._jobs().add(job))
         return f"{_noun(job)} {job.number} {kept(job, caller.now)}: {job.payload} ({_WHERE[job.kind == 'reminder']})"
@@ -206,6 +206,12 @@ def called(payload: str) -> ToolCall:
     if not isinstance(arguments, dict):
         raise ToolError(f"the arguments of {name} are not a JSON object: {text[:60]!r}")
     return ToolCall("job", name, arguments)
+
+
+def _permit(caller: Caller, job: Job) -> None:
+    """A turn that no person asked for may be led by what it has read, and would go on by itself."""
+    if job.kind != "reminder" and caller.origin != "owner":
+        raise ToolError("only a person can plan jobs; a reminder can be added here")
 
 
 def _worked_in(job: Job, wish: _Wish) -> Job:

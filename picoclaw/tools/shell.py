@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _HEAD, _TAIL = 12_000, 4000
 _KEPT_VARIABLES = ("PATH", "HOME", "PICOCLAW_HOME", "LANG", "LC_ALL", "TZ", "TERM", "USER", "LOGNAME", "TMPDIR")
 _CHUNK = 65_536
+_groups: set[int] = set()
+"""The commands that run now, by the number of their process group."""
 
 
 class Shell:
@@ -54,7 +56,7 @@ class Shell:
         import subprocess
 
         try:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 ["/bin/sh", "-c", command],
                 cwd=self._workspace,
                 env=self._environment,
@@ -65,6 +67,14 @@ class Shell:
             )
         except (OSError, ValueError) as error:
             raise ToolError(f"the shell could not be started: {error}") from None
+        _groups.add(process.pid)
+        return process
+
+
+def end_commands() -> None:
+    """End every command that another thread runs, with its whole group: nobody would be there to time it."""
+    for group in list(_groups):
+        _kill(group)
 
 
 def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
@@ -156,8 +166,13 @@ def _drain(pipe: int, output: _Output) -> bool:
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:
     """Kill whatever is left of the process group, and reap the shell."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    _groups.discard(process.pid)
+    _kill(process.pid)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
