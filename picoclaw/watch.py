@@ -9,7 +9,7 @@ from datetime import datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
 
-from picoclaw.errors import ConfigError, StoreError, ToolError
+from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
 from picoclaw.hw import survey
 from picoclaw.hw.reading import Reading
 from picoclaw.ranges import Range
@@ -22,7 +22,7 @@ from picoclaw.rules.engine import Engine, Hands
 from picoclaw.store import chronicle
 from picoclaw.store.database import Database
 from picoclaw.store.firings import Firings
-from picoclaw.store.points import Moment, Series, Span
+from picoclaw.store.points import Moment, Series, Span, joined, spot
 from picoclaw.store.samples import Samples
 from picoclaw.wiring import Wiring
 
@@ -64,7 +64,7 @@ class Watch:
     def sampler(self) -> Sampler:
         """The samples."""
         rules = Kept(self.engine.news, self.engine.kept)
-        return Sampler(self.measure, lambda: Samples(self.database), self.every_s, rules, self.hands.tell)
+        return Sampler(self.measure, lambda: Samples(self.database), self.every_s, rules, self._say)
 
     def step(self, wall: float, mono: float) -> float | None:
         """Do what is due; returns how many seconds it may sleep, None for until something changes."""
@@ -80,7 +80,8 @@ class Watch:
             self.engine.heard(readings, now, self.every_s)
         wait = self.engine.tick(now)
         self.sampler.commit(now)
-        waits = [seconds for seconds in (wait, self.sampler.wait(now)) if seconds is not None]
+        sample = self.sampler.wait(now, wanted=bool(self.engine.wanted))
+        waits = [seconds for seconds in (wait, sample) if seconds is not None]
         return min(waits, default=None)
 
     def close(self) -> None:
@@ -130,8 +131,16 @@ class Watch:
         self._book = mark
 
     def _past(self, series: Series, when: Range) -> Span | None:
-        self.sampler.commit(self._now, all_of_it=True)
-        return Samples(self.database).whole(series, when.begin.timestamp(), when.end.timestamp())
+        """Sum up what is kept, and what is not kept yet: a rule that asks for every sample costs no writing."""
+        begin, end = when.begin.timestamp(), when.end.timestamp()
+        kept = Samples(self.database).whole(series, begin, end)
+        apart = self._now.wall.timestamp() - self._now.mono
+        news = (spot(at + apart, value) for at, value in self.sampler.pending(series))
+        return joined([*([kept] if kept else []), *(span for span in news if begin <= span.at < end)])
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(PicoclawError):
+            self.hands.tell(text)
 
 
 def zone_name(zone: tzinfo | None) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from picoclaw.cli import run
 from picoclaw.config import Config
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.reflex.bell import Bell
 from picoclaw.reflex.clock import boot_id
 from picoclaw.rules import book
 from picoclaw.store import chronicle
@@ -150,11 +152,13 @@ def test_a_rule_is_written_with_the_owners_yes_and_explained(rules):
     )
     (shown,) = rules.asked.shown
     assert "when: greenhouse.temperature > 35 for 10 minutes" in shown
+    assert "which means: hot: when the temperature of greenhouse is above 35 °C for 10 minutes: tell you" in shown
     assert list(book.load(rules.home, NOW).rules) == ["hot"]
     assert call(rules, "rule", action="list").startswith("hot: when the temperature")
     assert call(rules, "rule", action="remove", name="hot") == "rule hot is removed"
     assert call(rules, "rule", action="list") == "no rules"
     assert len(rules.asked.shown) == 2
+    assert "which means: no longer: hot: when the temperature" in rules.asked.shown[1]
 
 
 def test_a_no_writes_nothing(rules):
@@ -255,6 +259,26 @@ def test_history_as_a_picture(filled, capsys):
     assert (filled / "day-temperature.svg").exists()
 
 
+def test_pictures_of_several_sensors_are_files_of_their_own_and_json_stays_json(filled, capsys):
+    database = Database(filled / "history.db", chronicle.MIGRATIONS)
+    moment = Moment("filled", 48 * 3600.0, datetime.now(UTC))
+    blocks = [Block(Series(name, "temperature"), [(48 * 3600.0 - 60, 20.0)]) for name in ("attic", "28-0a1b")]
+    Samples(database).keep(moment, blocks)
+    database.close()
+    assert cli("history", "temperature", "last", "3", "days", "--json", "--svg", str(filled / "t.svg")) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 3
+    assert len(list(filled.glob("t*.svg"))) == 3
+
+
+def test_what_cannot_be_drawn_is_said(filled, capsys):
+    database = Database(filled / "history.db", chronicle.MIGRATIONS)
+    failed = Block(Series("attic", "temperature"), [(48 * 3600.0 - 60, None)])
+    Samples(database).keep(Moment("filled", 48 * 3600.0, datetime.now(UTC)), [failed])
+    database.close()
+    assert cli("history", "attic", "last", "3", "days", "--svg", str(filled / "t.svg")) == 1
+    assert "nothing to draw" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("words", "says"), [(["attic"], "kept are"), (["greenhouse", "soon"], "write it like")])
 def test_history_says_what_is_wrong(filled, words, says, capsys):
     assert cli("history", *words) == 1
@@ -284,6 +308,24 @@ def test_rules_on_the_command_line(home, capsys):
     assert "1 rules, no mistakes" in capsys.readouterr().out
     assert cli("rules", "explain", "cold") == 1
     assert "there are: hot" in capsys.readouterr().err
+
+
+def test_rules_are_explained_though_the_history_is_damaged(home, capsys):
+    (home / "rules.toml").write_text(RULES)
+    (home / "history.db").write_bytes(b"garbage" * 1000)
+    assert cli("rules") == 1
+    out = capsys.readouterr().out
+    assert "hot: when the temperature of greenhouse" in out
+    assert "where they stand cannot be told: " in out
+
+
+def test_looking_at_the_rules_has_an_open_chat_look_too(home):
+    bell = Bell(home)
+    assert cli("rules", "check") == 0
+    began = time.monotonic()
+    bell.wait(20)
+    bell.close()
+    assert time.monotonic() - began < 10
 
 
 def test_the_log_says_what_was_cut_off(home, capsys):

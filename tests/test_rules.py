@@ -33,6 +33,12 @@ WARM = Series("greenhouse", "temperature")
         ("tank.distance rises by 0.2 within 30 min", "the distance of tank rises by 0.2 m within 30 minutes"),
         ("greenhouse.temperature is missing for 15 min", "gives no value to be believed for 15 minutes"),
         ("every day at 6", "every day at 6"),
+        ("greenhouse.temperature rises above 35", "the temperature of greenhouse is above 35 °C"),
+        (
+            "the temperature in the greenhouse falls below 5 for 1 h",
+            "the temperature of greenhouse is below 5 °C for 1 hour",
+        ),
+        ("greenhouse.temperature stays > 30", "the temperature of greenhouse is above 30 °C"),
     ],
 )
 def test_what_a_condition_means(text, means):
@@ -67,6 +73,9 @@ def test_what_a_time_means(text, expression):
         ("greenhouse.temperature > 35 for a parsec", "is no length of time"),
         ("greenhouse.temperature rises by 0 in 1 hour", "more than 0"),
         ("greenhouse.temperature > 99999999999999", "no value of a sensor"),
+        ("greenhouse.temperature not above 35", "names no sensor"),
+        ("greenhouse.temperature > 35 and greenhouse.humidity > 80", "names no sensor"),
+        ("greenhouse.temperature <> 35", "names no sensor"),
         ("every blursday at 6", "did you mean 'thursday'"),
         ("every 7 minutes", "do not fit into an hour evenly"),
         ("every day at 25:00", "no time of day"),
@@ -146,6 +155,9 @@ GONE = Sample(None, "no answer")
         ("greenhouse.temperature rises by 5 in 1 minute", {}, [20, 21, 22, 23, 24, 25], 1),
         ("greenhouse.temperature rises by 5 in 30 s", {}, [20, 21, 22, 23, 24, 25], 0),
         ("greenhouse.temperature falls by 5 in 1 minute", {}, [20, 18, 19, 17, 15], 1),
+        ("greenhouse.temperature rises by 0.2 in 1 minute", {}, [0.1, 0.3], 1),
+        ("greenhouse.temperature rises by 5 in 24 hours", {}, [20, 20, 10, 20], 1),  # though few values are kept
+        ("greenhouse.temperature falls by 5 in 24 hours", {}, [20, 20, 30, 20], 1),
         ("greenhouse.temperature is missing", {}, [20, GONE], 1),
         ("greenhouse.temperature is missing for 20 s", {}, [20, GONE, GONE, 20, GONE, GONE], 0),
         ("greenhouse.temperature is missing for 20 s", {}, [20, GONE, GONE, GONE], 1),
@@ -383,6 +395,20 @@ def test_rules_are_added_and_removed_without_touching_the_others(tmp_path):
     assert (tmp_path / "rules.toml").read_text().startswith("# mine\n")
     with pytest.raises(ConfigError, match="there are: cold"):
         book.remove(tmp_path, "hot")
+
+
+def test_comments_above_the_next_rule_outlive_the_one_before(tmp_path):
+    (tmp_path / "rules.toml").write_text(GOOD + "\n# never more than 10 minutes: the tank is small\n" + WATER.lstrip())
+    book.remove(tmp_path, "hot")
+    assert "# never more than 10 minutes: the tank is small\n[rules.water]" in (tmp_path / "rules.toml").read_text()
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\x85", "\r", "\x0c"])
+def test_what_stands_in_a_text_begins_no_rule(end, tmp_path):
+    text = f"a{end}[rules.other]{end}b"
+    book.add(tmp_path, "x", {"when": "every day at 6", "notify": text}, NOON)
+    found = book.load(tmp_path, NOON)
+    assert ({name: rule.written.notify for name, rule in found.rules.items()}, found.problems) == ({"x": text}, {})
 
 
 def test_a_bad_rule_is_never_written(tmp_path):

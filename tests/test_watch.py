@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from picoclaw.app import App
+from picoclaw.cli.clockwork import Clockwork
 from picoclaw.config import Config
 from picoclaw.errors import Denied, StoreError
 from picoclaw.hw import parts
@@ -15,13 +17,16 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.scene import Fault
 from picoclaw.reflex import declared
 from picoclaw.reflex.apart import Apart
+from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.reflex.clockwatch import ClockWatch
+from picoclaw.reflex.due import Now, judge
 from picoclaw.reflex.sampler import Sampler
 from picoclaw.reflex.thread import ReflexThread
 from picoclaw.rules.engine import Hands
 from picoclaw.store import chronicle
 from picoclaw.store.database import Database
 from picoclaw.store.firings import Firings
+from picoclaw.store.jobs import Jobs
 from picoclaw.store.points import Moment, Series
 from picoclaw.store.samples import Samples
 from picoclaw.watch import Watch, sensors, switcher, watching
@@ -214,6 +219,24 @@ def test_a_rule_that_has_fired_does_not_fire_again_after_a_kill(house):
     assert len(home.told) == 2
 
 
+def test_a_rule_that_was_killed_before_it_told_is_told_at_the_next_start(house):
+    home = house(HOT)
+    home.air["temperature"] = 36.0
+    home.run(10)
+    database = home.store()
+    now = Moment("first", home.mono, NOON)
+    Firings(database).begin("hot", "greenhouse temperature 36 °C", "tell", now, {})
+    database.close()
+    home.killed()
+    home.run(10)
+    assert home.told == [
+        "Rule hot fired (greenhouse temperature 36 °C), and picoclaw was stopped in the middle of it: tell"
+    ]
+    home.restart()
+    home.run(10)
+    assert len(home.told) == 1
+
+
 def test_rules_that_change_are_followed_at_once_and_a_bad_one_is_told_once(house):
     home = house()
     home.run(20)
@@ -371,6 +394,142 @@ def test_measuring_that_never_ends_delays_nothing_and_counts_as_missing(house):
     waits = [home.go() for _ in range(12)]
     assert all(wait is not None and wait <= 30 for wait in waits)
     assert len(home.told) == 1
+
+
+def test_measuring_that_takes_long_is_slept_through():
+    sampler = Sampler(lambda: None, lambda: None, 1.0)
+    steps, mono = 0, 1000.0
+    while mono < 1030:
+        now = Moment("first", mono, NOON + timedelta(seconds=mono))
+        sampler.step(now)
+        mono, steps = mono + max(0.001, sampler.wait(now)), steps + 1
+    assert steps < 5
+
+
+def test_a_rule_waits_for_a_sensor_that_is_not_there(house):
+    home = house('[rules.gone]\nwhen = "tank.distance is missing for 1 minute"\nnotify = "gone"\n')
+    home.watch.measure = list
+    waits = [home.go() for _ in range(9)]
+    assert waits == [10] * 9
+    assert len(home.told) == 1
+
+
+def test_a_gate_that_is_asked_at_every_sample_writes_no_more_than_once_a_minute(house):
+    home = house(
+        '[rules.x]\nwhen = "greenhouse.temperature > 10"\nnotify = "x"\n'
+        'only_if = "greenhouse.temperature max last 2 minutes > 30"\n'
+    )
+    commits = []
+    home.watch.sampler._samples = lambda: Counted(Samples(home.watch.database), commits)
+    home.run(600)
+    assert len(commits) <= 11
+    home.air["temperature"] = 31.0
+    home.run(20)
+    assert len(home.told) == 1  # by values that are not kept yet
+
+
+class Counted:
+    """A store that counts what it is given."""
+
+    def __init__(self, samples, commits):
+        self.samples, self.commits = samples, commits
+
+    def keep(self, *given):
+        self.commits.append(1)
+        self.samples.keep(*given)
+
+    def fold(self, now):
+        self.samples.fold(now)
+
+
+EVENING = '[rules.x]\nwhen = "every day at 13:00"\nnotify = "x"\nenabled = true\n'
+
+
+def test_a_rule_that_was_switched_off_has_missed_nothing(house):
+    home = house(EVENING, every=600.0)
+    home.run(600)
+    (home.home / "rules.toml").write_text(EVENING.replace("true", "false"))
+    home.run(600)
+    home.restart()
+    home.go(7 * 86_400)
+    (home.home / "rules.toml").write_text(EVENING)
+    home.run(1200)
+    assert home.told == []
+    home.run(86_400)
+    assert len(home.told) == 1
+
+
+def test_a_gate_that_holds_a_time_back_is_no_firing(house):
+    home = house(EVENING + 'only_if = "greenhouse.temperature max last hour > 30"\n', every=600.0)
+    home.run(2 * 3600)
+    assert (home.told, home.log()) == ([], [])
+    assert home.watch.engine._states["x"].fired is None
+
+
+def test_what_a_rule_looks_back_at_is_measured(house):
+    home = house(EVENING + 'only_if = "cpu-thermal.temperature max yesterday > 60"\n')
+    home.go()
+    assert home.watch.engine.wanted == {Series("cpu-thermal", "temperature")}
+
+
+def test_a_firing_keeps_its_date_when_its_samples_are_folded(house):
+    home = house(HOT.replace("for 30 seconds", ""), every=60.0, vouched=False)
+    home.wall, home.air["temperature"] = 0.0, 36.0
+    home.run(120)
+    home.vouched, home.wall = True, NOON.timestamp()
+    home.run(120)
+    dated = home.log()[0].at
+    assert dated.year == NOON.year
+    home.watch.close()
+    home.boot, home.mono = "second", 100.0
+    home.watch = home.open()
+    home.run(60 * 3600)
+    assert home.log()[0].at == dated
+
+
+def test_a_date_that_is_wrong_for_hours_moves_nothing_for_good(house):
+    home = house(every=60.0)
+    home.run(60 * 3600)
+    home.wall += 3650 * 86_400
+    home.run(3 * 3600)
+    home.wall -= 3650 * 86_400
+    home.run(3 * 3600)
+    home.watch.close()
+    database = home.store()
+    spans = Samples(database).spans(WARM, 0, 1e11, 86_400)
+    database.close()
+    assert {datetime.fromtimestamp(span.at, UTC).year for span in spans} == {2026}
+    assert sum(span.good for span in spans) == 66 * 60
+
+
+def test_a_warning_reaches_the_owner_when_no_letter_can_be_kept(tmp_path):
+    shown = []
+    app = App(Config(home=tmp_path), SimBoard())
+    watch = Clockwork(app, "terminal", shown.append)._watch(Broken())
+    watch.hands.tell("Too hot")
+    assert [text.startswith("Too hot") for text in shown] == [True]
+
+
+def test_a_full_disk_ends_nothing(house):
+    home = house()
+
+    def tell(_):
+        raise StoreError("state.db: the disk is full")
+
+    home.watch.hands = home.watch.hands._replace(tell=tell)
+    home.watch.__dict__["database"] = Broken()
+    home.run(120)
+    home.watch.close()
+
+
+def test_a_model_is_asked_though_nobody_knows_the_date(tmp_path):
+    app = App(Config(home=tmp_path), SimBoard())
+    database = Database(tmp_path / "state.db")
+    Clockwork(app, "terminal", print)._watch(database).hands.ask("What now?", "look")
+    (job,) = Jobs(database).all()
+    database.close()
+    now = Now(0.0, boottime(), boot_id(), False, "me", lambda _: True)
+    assert judge(job, now).run
 
 
 def test_measuring_apart_gives_each_result_once():

@@ -75,10 +75,14 @@ class Clockwork:
         app, outbox, jobs = self._app, Outbox(database), Jobs(database)
 
         def tell(text: str) -> None:
-            outbox.put(self._session, f"{text} {SIMULATED}" if app.board.simulated else text, time.time())
+            said = f"{text} {SIMULATED}" if app.board.simulated else text
+            try:
+                outbox.put(self._session, said, time.time())
+            except StoreError:  # a warning that cannot be kept is told all the same
+                self._show(said)
 
         def ask(text: str, rule: str) -> str:
-            due = Plan("at", anchor=time.time())
+            due = Plan("at", anchor=time.time())  # by the boot's clock, because nobody may know the date
             jobs.add(Job(0, self._session, text, due, kind="turn", boot=boot_id(), mono=boottime()))
             return f"asked, for rule {rule}"
 

@@ -2,12 +2,13 @@
 
 import argparse
 import json
+import re
 import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from picoclaw import chart, ranges
 from picoclaw.app import App
@@ -64,7 +65,7 @@ def _history(app: App, samples: Samples, given: argparse.Namespace) -> int:
     if not found:
         raise ConfigError(f"nothing was measured from {when.begin:%Y-%m-%d %H:%M} to {when.end:%Y-%m-%d %H:%M}")
     if given.svg:
-        _draw(found, Path(given.svg))
+        _draw(found, Path(given.svg), sys.stderr if given.json else sys.stdout)
     if given.json:
         print(json.dumps([_told(look) for look in found], ensure_ascii=False))
     elif not given.svg:
@@ -121,12 +122,17 @@ def _told(look: Past) -> dict[str, Any]:
     }
 
 
-def _draw(found: Sequence[Past], path: Path) -> None:
-    """Write a picture of the first series, the others beside it by their quantity."""
-    for number, look in enumerate(look for look in found if look.whole.good):
-        name = path if not number else path.with_stem(f"{path.stem}-{look.series.quantity.replace(' ', '-')}")
+def _draw(found: Sequence[Past], path: Path, told: TextIO) -> None:
+    """Write a picture of the first series, the others beside it by their quantity, of several sensors by both."""
+    good = [look for look in found if look.whole.good]
+    if not good:
+        raise ConfigError("there is nothing to draw: every reading of that time failed")
+    alone = len({look.series.sensor for look in good}) == 1
+    for number, look in enumerate(good):
+        words = re.sub(r"[^\w.]+", "-", look.series.quantity if alone else " ".join(look.series))
+        name = path.with_stem(f"{path.stem}-{words}") if number else path
         write_atomic(name, picture(look).encode(), 0o644)
-        print(f"drawn: {name}")
+        print(f"drawn: {name}", file=told)
 
 
 def picture(look: Past) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from picoclaw.app import App
 from picoclaw.cli.common import board_option, opened, printable
-from picoclaw.errors import ConfigError
+from picoclaw.errors import ConfigError, StoreError
 from picoclaw.reflex.bell import ring
 from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.rules import book, evaluate, rule
@@ -38,6 +38,8 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _book(app: App) -> book.Book:
+    """Read the rules as they are now, and have an open chat do so, which may sleep for long without any sensor."""
+    ring(app.config.home)
     return book.load(app.config.home, app.now(), zone_name(app.briefing.zone()))
 
 
@@ -46,19 +48,27 @@ def _list(app: App, _: argparse.Namespace) -> int:
     if not found.rules and not found.problems:
         print(f"no rules; {found.path} would hold them")
         return 0
-    states = _states(app)
+    states, unknown = _standing(app)
     for one in found.rules.values():
         print(printable(rule.explained(one)))
-        if one.name in states:
+        if one.name in states and one.written.enabled:
             print(printable(f"    {evaluate.standing(one, states[one.name], _moment(app))}"))
-    return _complain(found.problems.values())
+    return max(_complain(found.problems.values()), _complain(unknown, "where they stand cannot be told"))
 
 
-def _complain(problems: Iterable[str]) -> int:
-    rows = [f"not followed: {problem}" for problem in problems]
+def _complain(problems: Iterable[str], what: str = "not followed") -> int:
+    rows = [f"{what}: {problem}" for problem in problems]
     for row in rows:
         print(printable(row))
     return 1 if rows else 0
+
+
+def _standing(app: App) -> tuple[dict[str, evaluate.State], list[str]]:
+    """Where each rule stands, or why that cannot be known: the rules themselves are in a file of their own."""
+    try:
+        return _states(app), []
+    except StoreError as error:
+        return {}, [str(error)]
 
 
 def _states(app: App) -> dict[str, evaluate.State]:

@@ -1,7 +1,7 @@
 """Measures the sensors again and again, and keeps what they say: stepping, with clocks and hardware handed in."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from picoclaw.errors import StoreError
@@ -81,9 +81,18 @@ class Sampler:
         self._due = now.mono + self.every_s
         return []
 
-    def wait(self, now: Moment) -> float | None:
-        """Return in how many seconds there is something to do, None when there is nothing to measure."""
-        return max(0.0, self._due - now.mono) if self._followed or self._asked is not None else None
+    def wait(self, now: Moment, *, wanted: bool = False) -> float | None:
+        """Return in how many seconds there is something to do, None when there is nothing to measure.
+
+        `wanted`: a rule follows a sensor, be it there or not. What is being measured rings when it is done.
+        """
+        if self._asked is not None:
+            return max(0.0, max(self._due, self._asked + _PATIENCE_S) - now.mono)
+        return max(0.0, self._due - now.mono) if self._followed or wanted else None
+
+    def pending(self, series: Series) -> Sequence[tuple[float, float | None]]:
+        """Return what is not kept yet of a series, by the boot's seconds."""
+        return self._pending.get(series, ())
 
     def commit(self, now: Moment, *, all_of_it: bool = False) -> None:
         """Keep what was measured, once a minute at the most, or at once when it is to end."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import io
 import json
 import os
 import re
@@ -107,7 +108,7 @@ def _wrong(path: Path, line: int, text: str) -> ConfigError:
 def _parts(text: str) -> Iterator[_Part]:
     """Cut a file at the headers of its rules, so that each is read by itself."""
     part = _Part("", 1, [])
-    for number, line in enumerate(text.splitlines(keepends=True), 1):
+    for number, line in enumerate(io.StringIO(text, newline="\n"), 1):  # other ends of lines are none in TOML
         if header := _HEADER.fullmatch(line.rstrip("\r\n")):
             yield part
             part = _Part(next(name for name in header.groups() if name is not None), number, [])
@@ -134,11 +135,17 @@ def remove(home: Path, name: str) -> None:
     """Take a rule out of the file, and leave the rest as it is; raises ConfigError."""
     with _changing(home) as path:
         parts = list(_parts(_text(path)))
-        left = [part for part in parts if part.name != name or not name]
-        if len(left) == len(parts):
+        if not name or all(part.name != name for part in parts):
             known = ", ".join(part.name for part in parts if part.name) or "none"
             raise ConfigError(f"{path} has no rule {name!r}; there are: {known}")
-        _write(path, "".join(line for part in left for line in part.lines))
+        left = (_behind(part.lines) if part.name == name else part.lines for part in parts)
+        _write(path, "".join(line for lines in left for line in lines))
+
+
+def _behind(lines: list[str]) -> list[str]:
+    """The comments at the end of a rule, which stand above the next one."""
+    used = max(n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
+    return lines[used + 1 :]
 
 
 @contextlib.contextmanager

@@ -74,11 +74,12 @@ class Gate(NamedTuple):
     limit: float
 
 
+_IS = "(?:(?:is|was|has been|stays|becomes|goes|gets|rises|climbs|grows|falls|drops|sinks) )?"
 _WORDS = {
-    ">=": ">=|(?:is |was )?at least",
-    "<=": "<=|(?:is |was )?at most",
-    ">": ">|(?:is |was |goes |gets )?(?:above|over|more than|higher than|hotter than|warmer than)",
-    "<": "<|(?:is |was |goes |gets )?(?:below|under|less than|lower than|colder than|cooler than|darker than)",
+    ">=": f"{_IS}(?:>=|at least)",
+    "<=": f"{_IS}(?:<=|at most)",
+    ">": f"{_IS}(?:>|above|over|more than|higher than|hotter than|warmer than)",
+    "<": f"{_IS}(?:<|below|under|less than|lower than|colder than|cooler than|darker than)",
 }
 _BEYOND = "|".join(_WORDS.values())
 _NUMBER = r"(?P<number>[+-]?\d+(?:\.\d+)?) ?(?P<unit>[^\d\s]\S*)?"
@@ -178,10 +179,14 @@ _BEHIND = re.compile(rf"(?P<sensor>.+?)[. ](?P<quantity>(?:{_QUANTITY})(?: \S+)?
 _AHEAD = re.compile(rf"(?P<quantity>(?:{_QUANTITY})(?: \S+)??) (?:of|in|at) (?P<sensor>.+)")
 
 
+_NO_NAME = re.compile(r"[<>=]|\b(?:not|never|and|or)\b")
+"""In no name of a sensor or a channel: what is meant with it would not be followed."""
+
+
 def series_named(text: str) -> Series:
     """Read "greenhouse.temperature", "greenhouse temperature" or "temperature of greenhouse". Raises ValueError."""
     match = _AHEAD.fullmatch(text.strip()) or _BEHIND.fullmatch(text.strip())
-    if match:
+    if match and not _NO_NAME.search(text):
         return Series(match["sensor"], match["quantity"])
     last = re.split(r"[. ]", text.strip())[-1]
     raise ValueError(

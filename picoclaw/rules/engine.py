@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from picoclaw import ranges
@@ -51,17 +52,32 @@ class Engine:
         except StoreError as error:
             self._say(f"rules begin anew, because where they stood cannot be read: {error}")
         self._states = {name: loaded(text) for name, text in self._kept.items()}
+        self._tell_cut_off()
+
+    def _tell_cut_off(self) -> None:
+        """Tell what another process has begun and did not live to end; it is not done again."""
+        try:
+            found = self._firings().cut_off()
+        except StoreError:
+            return
+        for number, rule, why, acts in found:
+            text = f"Rule {rule} fired ({why}), and picoclaw was stopped in the middle of it: {acts}"
+            outcome = self._try(partial(self._told, text))
+            self._settle(number, f"unknown: picoclaw was stopped in the middle; {outcome}")
 
     def follow(self, book: Book) -> None:
         """Follow these rules from now on; what is wrong with others is told once."""
         self._book = {name: rule for name, rule in book.rules.items() if rule.written.enabled}
         for problem in book.problems.values():
             self._say(f"a rule is not followed: {problem}")
+        if "" not in book.problems:  # what the owner has taken away, or switched off, has missed nothing meanwhile
+            left = self._states.keys() - self._book.keys() - book.problems.keys()
+            self._states |= {name: State(fired=self._states[name].fired) for name in left}
 
     @property
     def wanted(self) -> set[Series]:
         """What the rules need to be measured."""
-        return {rule.condition.series for rule in self._book.values() if not isinstance(rule.condition, Calendar)}
+        return {series for rule in self._book.values() for series in rule.series}
 
     def heard(self, readings: Iterable[Reading], now: Moment, every_s: float) -> None:
         """Look at every rule after sensors were read; they are read about every `every_s` seconds."""
@@ -96,8 +112,8 @@ class Engine:
         after, firing = step(rule, before, sample, now, stale_s)
         self._states[rule.name] = after
         if firing and not (firing.skipped or self._lets(rule.only_if, now)):
-            if not isinstance(rule.condition, Calendar):  # it may be so at the next sample
-                self._states[rule.name] = replace(after, held=before.held, fired=before.fired)
+            again = not isinstance(rule.condition, Calendar)  # it may be so at the next sample
+            self._states[rule.name] = replace(after, held=before.held if again else after.held, fired=before.fired)
             return
         if firing:
             self._fire(firing, now)

@@ -19,6 +19,7 @@ from picoclaw.store.points import Moment
 _GRACE_S = 120.0
 _DAY_S = 86_400.0
 _MOST_RECENT = 60
+_ALL = 1 - 1e-9  # 0.3 - 0.1 is a little less than 0.2
 
 
 class Sample(NamedTuple):
@@ -132,15 +133,17 @@ def _looked(condition: _Condition, margin: float, state: State, sample: Sample) 
     values = [value for _, value in state.recent]
     moved = sample.value - min(values) if condition.rises else max(values) - sample.value
     way = "up" if condition.rises else "down"
-    return state, moved >= condition.by, f"{why}, {way} {amount(moved, condition.series)}"
+    return state, moved >= condition.by * _ALL, f"{why}, {way} {amount(moved, condition.series)}"
 
 
 def _recent(condition: Change, state: State, value: float) -> tuple[tuple[float, float], ...]:
-    """The values of the time that counts, with the newest, thinned out."""
+    """The values of the time that counts, with the newest, thinned out: of some in a row the one that counts most."""
     kept = [(at, old) for at, old in state.recent if state.seen - at <= condition.within_s]
     apart = condition.within_s / _MOST_RECENT
     if not kept or state.seen - kept[-1][0] >= apart:
         kept.append((state.seen, value))
+    elif value < kept[-1][1] if condition.rises else value > kept[-1][1]:
+        kept[-1] = (state.seen, value)
     return tuple(kept)
 
 

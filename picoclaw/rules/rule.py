@@ -21,6 +21,7 @@ from picoclaw.rules.conditions import (
     worded,
 )
 from picoclaw.schema import Span
+from picoclaw.store.points import Series
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _COOLDOWN_S = 600.0
@@ -57,6 +58,13 @@ class Rule(NamedTuple):
     instead: tuple[float, Gate] | None = None
     cooldown_s: float = 0.0
     again_s: float = 0.0
+
+    @property
+    def series(self) -> list[Series]:
+        """What has to be measured for it: what it follows first, then what it looks back at."""
+        gates = [gate for gate in (self.only_if, self.instead[1] if self.instead else None) if gate]
+        followed = [] if isinstance(self.condition, Calendar) else [self.condition.series]
+        return list(dict.fromkeys([*followed, *(gate.series for gate in gates)]))
 
     @property
     def late_ok(self) -> bool:

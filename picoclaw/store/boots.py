@@ -6,12 +6,19 @@ import apsw
 
 from picoclaw.store.points import Moment, unpacked
 
-_AGREES_S = 1.0
+_AGREES_S, _SET_S = 1.0, 60.0
+_SETTLES_S = 86_400.0
 
 
 def offset_of(connection: apsw.Connection, boot: int) -> float:
     """Return what to add to a boot's seconds for seconds since 1970."""
     return float(connection.execute("SELECT offset FROM boots WHERE id = ?", (boot,)).get)
+
+
+def settled(connection: apsw.Connection, boot: int, mono: float) -> bool:
+    """Tell whether the date was not set for a day: who has put it wrong has had the time to see it."""
+    set_at = float(connection.execute("SELECT set_at FROM boots WHERE id = ?", (boot,)).get)
+    return not set_at or mono - set_at >= _SETTLES_S
 
 
 def boot_of(connection: apsw.Connection, moment: Moment) -> int:
@@ -21,7 +28,7 @@ def boot_of(connection: apsw.Connection, moment: Moment) -> int:
     what was measured before, and afterwards what was measured before is at least earlier.
     """
     offset = moment.wall.timestamp() - moment.mono
-    row = connection.execute("SELECT id, offset, trusted FROM boots WHERE boot = ?", (moment.boot,)).fetchone()
+    row = connection.execute("SELECT id, offset, trusted, set_at FROM boots WHERE boot = ?", (moment.boot,)).fetchone()
     if row is None:
         offset = offset if moment.trusted else max(offset, _newest(connection) + 1)
         connection.execute(
@@ -33,7 +40,9 @@ def boot_of(connection: apsw.Connection, moment: Moment) -> int:
         known = bool(row[2]) and abs(float(str(row[1])) - offset) < _AGREES_S
         if known or not moment.trusted:
             return number
-        connection.execute("UPDATE boots SET offset = ?, trusted = 1 WHERE id = ?", (offset, number))
+        set_at = moment.mono if abs(float(str(row[1])) - offset) > _SET_S else float(str(row[3]))
+        values = (offset, set_at, number)
+        connection.execute("UPDATE boots SET offset = ?, trusted = 1, set_at = ? WHERE id = ?", values)
     if moment.trusted:
         _earlier(connection, number, offset)
     return number

@@ -72,5 +72,10 @@ def m002_rules(connection: apsw.Connection) -> None:
     """)
 
 
-MIGRATIONS: list[Migration] = [m001_samples, m002_rules]
+def m003_set_dates(connection: apsw.Connection) -> None:
+    """The second of a boot in which its date was set last; 0 when it was not."""
+    connection.execute("ALTER TABLE boots ADD COLUMN set_at REAL NOT NULL DEFAULT 0")
+
+
+MIGRATIONS: list[Migration] = [m001_samples, m002_rules, m003_set_dates]
 NAME = "history.db"

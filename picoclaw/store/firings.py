@@ -62,6 +62,14 @@ class Firings:
         with self._database.transaction() as connection:
             connection.execute("UPDATE firings SET outcome = ? WHERE id = ?", (storable(outcome), number))
 
+    def cut_off(self) -> list[tuple[int, str, str, str]]:
+        """Return what was begun and not settled: number, rule, why and acts."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT id, rule, why, acts FROM firings WHERE outcome = '' ORDER BY id"
+            ).fetchall()
+        return [(int(str(number)), str(rule), str(why), str(acts)) for number, rule, why, acts in rows]
+
     def log(self, most: int, rule: str = "") -> list[Record]:
         """Return the last firings, the oldest first; those of a boot that has a date now have that date."""
         with self._database.reading() as connection:

@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-from picoclaw.store.boots import boot_of, offset_of
+from picoclaw.store.boots import boot_of, offset_of, settled
 from picoclaw.store.points import Moment, Span, span_of, unpacked
 
 RAW_S, FIVE_S, HOUR_S = 48 * 3600, 300, 3600
@@ -20,7 +20,10 @@ _TROUBLES_KEPT = 1000
 
 def fold(connection: apsw.Connection, moment: Moment) -> None:
     """Put what has grown old into longer spans, and drop what has grown too old, within the caller's transaction."""
-    now = moment.mono + offset_of(connection, boot_of(connection, moment))
+    boot = boot_of(connection, moment)
+    if not settled(connection, boot, moment.mono):
+        return  # what is folded keeps the date that it has then
+    now = moment.mono + offset_of(connection, boot)
     _fold_raw(connection, now - RAW_S)
     _fold_spans(connection, now - _FIVE_KEPT_S)
     _drop_spans(connection, now - _HOUR_KEPT_S)
@@ -62,7 +65,7 @@ def _fold_raw(connection: apsw.Connection, before: float) -> None:
     connection.executemany("DELETE FROM raw WHERE id = ?", [(number,) for number, *_ in rows])
     connection.execute(
         "DELETE FROM boots WHERE id < (SELECT max(id) FROM boots) AND id NOT IN (SELECT boot FROM raw)"
-        " AND id NOT IN (SELECT boot FROM troubles)"
+        " AND id NOT IN (SELECT boot FROM troubles) AND boot NOT IN (SELECT boot FROM firings)"
     )
 
 

@@ -97,8 +97,12 @@ def unpacked(began: float, points: bytes) -> Iterator[Span]:
     """Take packed values apart, each a span of its own."""
     whole = points[: len(points) - len(points) % _POINT.size]
     for tenths, value in _POINT.iter_unpack(whole):
-        at = began + tenths * _TENTH
-        yield Span(at, 0, 1, 0.0, math.inf, -math.inf) if math.isnan(value) else Span(at, 1, 0, value, value, value)
+        yield spot(began + tenths * _TENTH, None if math.isnan(value) else value)
+
+
+def spot(at: float, value: float | None) -> Span:
+    """Make a span of one value, None for a reading that failed."""
+    return Span(at, 0, 1, 0.0, math.inf, -math.inf) if value is None else Span(at, 1, 0, value, value, value)
 
 
 def span_of(at: Any, count: Any, failed: Any, total: Any, low: Any, high: Any) -> Span:

@@ -43,7 +43,18 @@ class Rules:
             raise ToolError(f"the rule cannot be: {error}") from None
         return "instruct"
 
-    @tool(effect=_effect)
+    def _means(self, arguments: Mapping[str, Any]) -> str:
+        from picoclaw.rules import rule
+        from picoclaw.tools import ruling
+
+        now, name = datetime.now().astimezone(), str(arguments["name"]).strip()
+        if arguments["action"] == "remove":
+            gone = self._found(now).rules.get(name)
+            return f"no longer: {rule.explained(gone)}" if gone else "a rule that is not followed goes"
+        made = rule.made(name, _table(arguments), now, self._zone())
+        return "\nbut ".join([rule.explained(made), *ruling.doubts_of(made, self._home, self._measured())])
+
+    @tool(effect=_effect, means=_means)
     def rule(
         self,
         action: Literal["list", "add", "remove"],

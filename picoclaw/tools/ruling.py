@@ -8,7 +8,6 @@ from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Wired
 from picoclaw.reflex import declared
 from picoclaw.rules import book, rule
-from picoclaw.rules.conditions import Calendar
 from picoclaw.schema import nearest
 from picoclaw.store.points import Series
 from picoclaw.workspace import outputs_file
@@ -22,9 +21,7 @@ def listed(found: book.Book) -> Iterator[str]:
 
 def doubts_of(made: rule.Rule, home: Path, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Say what keeps a rule from doing what it says: a sensor or an output that is not there, or not allowed."""
-    gates = [gate.series for gate in (made.only_if, made.instead[1] if made.instead else None) if gate]
-    followed = [] if isinstance(made.condition, Calendar) else [made.condition.series]
-    yield from (doubt for series in dict.fromkeys([*followed, *gates]) if (doubt := _unmeasured(series, measured)))
+    yield from (doubt for series in made.series if (doubt := _unmeasured(series, measured)))
     if not made.written.output:
         return
     outputs = declared.load(outputs_file(home)).outputs

@@ -26,7 +26,7 @@ class Tool(NamedTuple):
     """A callable tool. `effect` is what a call with given arguments does to the world.
 
     `opens` are tools that make sense once this one was called, `later` its own parameters, and words for them, that do;
-    `brings` says that its result is text from outside.
+    `brings` says that its result is text from outside; `means` says in plain words what a person is asked to agree to.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Tool(NamedTuple):
     opens: frozenset[str] = frozenset()
     brings: bool = False
     later: frozenset[str] = frozenset()
+    means: Callable[[Mapping[str, Any]], str] | None = None
 
     def definition(self, *, called: bool = True) -> dict[str, Any]:
         """Describe the tool to a model: whole once it was called."""
@@ -55,17 +56,19 @@ def tool(
     opens: Collection[str] = (),
     brings: bool = False,
     later: Collection[str] = (),
+    means: Callable[[Any, Mapping[str, Any]], str] | None = None,
 ) -> Callable[[Method], Method]:
     """Mark a method as a tool; `effect` feeds the guard, and may be a method that looks at the arguments.
 
     Such a method raises ToolError for a call that could not be done, so that nobody is asked about it. The tools that
     this one `opens` are offered only once it was called in the conversation: what is done with a result costs no bytes
     before there is one; its own parameters and choices named in `later` are understood always, and described then.
-    `brings`: its result is text that nobody in the chat has said.
+    `brings`: its result is text that nobody in the chat has said. `means` is a method that says in plain words what a
+    call would have done, for the person who is asked.
     """
 
     def mark(method: Method) -> Method:
-        method.__dict__["picoclaw_tool"] = effect, frozenset(opens), brings, frozenset(later)
+        method.__dict__["picoclaw_tool"] = effect, frozenset(opens), brings, frozenset(later), means
         return method
 
     return mark
@@ -76,9 +79,10 @@ def tools_of(group: object) -> Iterable[Tool]:
     for name, method in vars(type(group)).items():
         marks = getattr(method, "picoclaw_tool", None)
         if marks is not None:
-            effect, opens, brings, later = marks
+            effect, opens, brings, later, means = marks
             found = _tool(name, getattr(group, name), partial(effect, group) if callable(effect) else _always(effect))
-            yield found._replace(only_reads=effect == "read", opens=opens, brings=brings, later=later)
+            said = partial(means, group) if means else None
+            yield found._replace(only_reads=effect == "read", opens=opens, brings=brings, later=later, means=said)
 
 
 def _tool(name: str, function: Callable[..., str], effect: EffectOf) -> Tool:
@@ -211,7 +215,8 @@ class Toolset:
     def _admit(self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller) -> None:
         effect = found.effect(arguments)
         exact = ToolCall(call.id, call.name, arguments)
-        self._guard(effect, exact, caller)
+        plain = {"which means": found.means(arguments)} if found.means and effect != "read" else {}
+        self._guard(effect, ToolCall(call.id, call.name, arguments | plain), caller)
         if effect != "read":
             self._journal(exact, caller)
 
