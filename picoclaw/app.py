@@ -241,7 +241,7 @@ class App:
             turn = _noted(turn, f"this turn could not be kept: {error}", failed=True)
         else:
             turn = _noted(turn, *self._news([doubt, *told.problems]))
-        self.stores.ring()
+        self.stores.answered(inbound)
         for _, act in acts:
             turn = _noted(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
         return turn

@@ -114,7 +114,7 @@ _SECTIONS = (
     _Row("extra", _TOLD, _given("extra")),
     _Row("context", _TOLD, lambda _: {}),
     _Row("silent", _TOLD, _there("silent")),
-    _Row("heartbeat", _TOLD, _there("heartbeat")),
+    _Row("heartbeat", frozenset(MODES), _there("heartbeat")),
     _Row("helper", frozenset({"minimal"}), _given("helper")),
     _Row("runtime", _ALL, lambda f: f.runtime),
 )

@@ -14,8 +14,9 @@ _UNITS = {
     "month": 30 * 86_400, "year": 365 * 86_400,
 }  # fmt: skip
 _FEW = {"a": 1, "an": 1, "one": 1, "half an": 0.5, "two": 2, "three": 3, "few": 3, "five": 5, "ten": 10, "twelve": 12}
+_PARTS = {"morning": 6, "afternoon": 12, "evening": 18}
 _NAMES = "|".join(sorted(_UNITS, key=len, reverse=True))
-_LENGTH = re.compile(rf"(\d+(?:\.\d+)?|{'|'.join(sorted(_FEW, key=len, reverse=True))})?\s*({_NAMES})s?(?![a-z])")
+_LENGTH = re.compile(rf"(\d+(?:\.\d+)?|{'|'.join(sorted(_FEW, key=len, reverse=True))})?\s*({_NAMES})(?:(?<=[a-z]{{2}})s)?(?![a-z])")
 _LONGEST_S = 3660 * 86_400
 _LONGEST_SHOWN = 60
 
@@ -151,6 +152,14 @@ def _night(_: re.Match[str], now: datetime) -> Range:
     return Range(evening, _midnight(now.date(), now).replace(hour=6))
 
 
+def _part(match: re.Match[str], now: datetime) -> Range:
+    """Six hours of a day; an evening ends with its day."""
+    day = now.date() - timedelta(match[1] == "yesterday")
+    begin = _PARTS[match[2]]
+    end = _midnight(day + timedelta(1), now) if begin == 18 else _midnight(day, now).replace(hour=begin + 6)
+    return Range(_midnight(day, now).replace(hour=begin), end)
+
+
 def _calendar(match: re.Match[str], now: datetime) -> Range:
     today, back = now.date(), match[1] in {"last", "previous"}
     if match[2] == "week":
@@ -184,7 +193,8 @@ _KNOWN: list[_Form] = [
     (re.compile(r"day before yesterday|day before"), _day(-2)),
     (re.compile(r"last night"), _night),
     (re.compile(r"(this|last|previous) (week|month|year)"), _calendar),
-    (re.compile(r"(.+ days?) ago"), _ago),
+    (re.compile(rf"(this|yesterday) ({'|'.join(_PARTS)})"), _part),
+    (re.compile(r"(\S+ (?:day|week)s?) ago"), _ago),
     (re.compile(rf"(?:(last|on|this) )?({'|'.join(_DAYS)})"), _weekday),
     (re.compile(r"(?:on )?(\d{4}-\d\d-\d\d)"), _date),
     (re.compile(r"since (.+)"), _since),

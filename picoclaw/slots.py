@@ -4,6 +4,7 @@ An hour that is named is an hour of the day: where clocks are put forward over i
 they skip; where they are put back, in the first of two. With `*` for the hour it is every hour that passes.
 """
 
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -26,6 +27,9 @@ _CALLED = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
+_PLAIN = re.compile(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) \* \* (?P<days>\*|1-5|[0-6](?:,[0-6])*)")
+_SETS = {"*": "day", "1-5": "weekday", "0,6": "weekend day"}
+_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _FORM = "five fields: minute hour day month weekday, such as '30 7 * * 1-5'"
 
 Spans = tuple[tuple[float, float], ...]
@@ -204,11 +208,21 @@ def with_done(plan: Plan, done: Spans, slot: Slot) -> Spans:
     return (*done, (moment, moment))[-_MOST_SPANS:]
 
 
+def _days_and_times(expression: str) -> str:
+    """Say an expression of plain days and times of day in words; '' for another one."""
+    found = _PLAIN.fullmatch(expression)
+    if not found:
+        return ""
+    hours = (f"{int(hour):02}:{int(found['minute']):02}" for hour in found["hours"].split(","))
+    days = _SETS.get(found["days"]) or " and ".join(_DAYS[int(day)] for day in found["days"].split(","))
+    return f"every {days} at {' and '.join(hours)}"
+
+
 def described(plan: Plan) -> str:
     """Say a plan in a few words."""
     where = f" ({plan.zone})" if plan.zone else ""
     if plan.kind == "cron":
-        return f"cron {plan.text}{where}"
+        return f"{_days_and_times(plan.text) or f'cron {plan.text}'}{where}"
     if plan.kind == "at":
         return "once"
     return f"every {duration(plan.seconds) if plan.seconds % 60 == 0 else f'{plan.seconds:g} s'}"

@@ -12,11 +12,12 @@ from picoclaw.memory.dream import overlong
 from picoclaw.memory.embedding.embed import Embedder
 from picoclaw.memory.past import documents
 from picoclaw.memory.recollection import Document, Recollection
-from picoclaw.messages import Caller, Message, ToolCall
+from picoclaw.messages import Caller, Inbound, Message, ToolCall
 from picoclaw.prompt import BYTES_A_TOKEN
 from picoclaw.reflex.bell import ring
 from picoclaw.skills.skill import Skill
 from picoclaw.store import chronicle
+from picoclaw.store.beats import LAST_SPOKE
 from picoclaw.store.calibration import Calibration
 from picoclaw.store.database import Database
 from picoclaw.store.history import History
@@ -105,6 +106,13 @@ class Stores:
         if "history" in self.__dict__:
             with suppress(StoreError):
                 self.history.settle(session)
+        self.ring()
+
+    def answered(self, inbound: Inbound) -> None:
+        """Note which chat the owner uses, as far as the disk lets us, and wake the clockwork if there is reason to."""
+        if inbound.origin == "owner":
+            with suppress(StoreError):
+                Marks(self.database).set(LAST_SPOKE, inbound.session)
         self.ring()
 
     def ring(self) -> None:

@@ -1,12 +1,10 @@
 """Samples the sensors and follows the rules while picoclaw runs: what both need of the house, put together."""
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
@@ -16,6 +14,7 @@ from picoclaw.ranges import Range
 from picoclaw.reflex.apart import Apart
 from picoclaw.reflex.bell import ring as ring_home
 from picoclaw.reflex.clockwatch import ClockWatch
+from picoclaw.reflex.lead import Lead
 from picoclaw.reflex.sampler import Kept, Sampler
 from picoclaw.rules import book
 from picoclaw.rules.engine import Engine, Hands
@@ -27,14 +26,14 @@ from picoclaw.store.samples import Samples
 from picoclaw.wiring import Wiring
 
 LOCK = "history.lock"
-_OTHER_WATCHES_S = 300.0
 
 
 @dataclass
 class Watch:
     """One process's part in watching; of several on one home, the first does it. Steps as ReflexThread wants it.
 
-    `measure()` reads every sensor once, or returns None while that lasts; `hands` do what rules say.
+    `measure()` reads every sensor once, or returns None while that lasts; `hands` do what rules say; `parts()` counts
+    what is wired.
     """
 
     home: Path
@@ -43,12 +42,16 @@ class Watch:
     every_s: float
     clock: ClockWatch
     zone: Callable[[], tzinfo | None] = lambda: None
-    _leading: bool = False
-    _lock: int = -1
-    _book: str = ""
+    parts: Callable[[], int] = lambda: 0
+    _parts: int = 0
+    _book: str | None = None
     _begun: bool = False
     _knows: bool = False
     _now: Moment = field(init=False)
+
+    @cached_property
+    def _lead(self) -> Lead:
+        return Lead(self.home / LOCK, partial(ring_home, self.home))
 
     @cached_property
     def database(self) -> Database:
@@ -68,13 +71,16 @@ class Watch:
 
     def step(self, wall: float, mono: float) -> float | None:
         """Do what is due; returns how many seconds it may sleep, None for until something changes."""
-        if not self._leads():
-            return _OTHER_WATCHES_S
+        if not self._lead.mine():
+            return None
         zone = self.zone()
         local = datetime.fromtimestamp(wall, zone) if zone else datetime.fromtimestamp(wall).astimezone()
         self.clock.note(wall, mono)
         now = self._now = Moment(self.clock.boot, mono, local, self.clock.trusted(wall, mono))
         self._follow(now, zone_name(zone))
+        if (parts := self.parts()) > self._parts:
+            self.sampler.hurry()
+        self._parts = parts
         readings = self.sampler.step(now)
         if readings is not None:
             self.engine.heard(readings, now, self.every_s)
@@ -86,33 +92,13 @@ class Watch:
 
     def close(self) -> None:
         """Keep what is not kept yet, and let another process watch; may be called twice."""
-        if not self._leading:
-            return
         if self._begun:
             self.sampler.commit(self._now, all_of_it=True)
         if database := self.__dict__.pop("database", None):
             with contextlib.suppress(StoreError):
                 database.close()
-        if self._lock >= 0:
-            os.close(self._lock)
-        self._lock, self._leading = -1, False
-        ring_home(self.home)
-
-    def _leads(self) -> bool:
-        """Become the one who watches, unless another process is; where no file can be made, better two than none."""
-        if self._leading:
-            return True
-        file = -1
-        with contextlib.suppress(OSError):
-            file = os.open(self.home / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            if file >= 0:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(file)
-            return False
-        self._lock, self._leading = file, True
-        return True
+        self._begun = False
+        self._lead.close()
 
     def _follow(self, now: Moment, zone: str) -> None:
         """Read the rules anew when their file is another one."""
@@ -124,7 +110,7 @@ class Watch:
             mark = ""
         if mark == self._book:
             return
-        if not self._knows:
+        if not self._knows and (mark or (self.home / chronicle.NAME).exists()):
             self.engine.begin()
             self._knows = True
         self.engine.follow(book.load(self.home, now.wall, zone))
@@ -185,5 +171,5 @@ def watching(
 ) -> Watch:
     """Put a Watch together whose sensors are read in a thread of their own; `ring()` wakes the one that steps it."""
     apart = Apart(lambda: sensors(wiring, lambda: watch.engine.wanted), ring)
-    watch = Watch(wiring.config.home, apart, hands, every_s, clock, zone)
+    watch = Watch(wiring.config.home, apart, hands, every_s, clock, zone, lambda: len(wiring.wired))
     return watch

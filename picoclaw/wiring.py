@@ -11,6 +11,7 @@ from picoclaw.errors import PicoclawError
 from picoclaw.hw import added, loader, parts, survey
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Wired
+from picoclaw.reflex.bell import ring
 from picoclaw.tools.sensor_add import SensorAdd
 from picoclaw.tools.sensors import Sensors
 from picoclaw.workspace import outputs_file
@@ -109,7 +110,8 @@ class Wiring:
         board, wired, owned = self.board, self.wired, self.outputs.parts() if self.outputs else {}
         ports = [port for port in board.ports() if not port.used_by]
         if board.adapters() or board.spi_nodes() or ports:
-            yield SensorAdd(board, wired, self.drivers, where, partial(added.keep, self.config.home), owned)
+            kept = partial(added.keep, self.config.home)
+            yield SensorAdd(board, wired, self.drivers, where, kept, owned, partial(ring, self.config.home))
         if board.adapters():
             yield loader.load("i2c", where).I2C(board, parts.Addresses(wired, self._chip), owned=owned)
         if board.spi_nodes():

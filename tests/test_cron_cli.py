@@ -26,8 +26,8 @@ def test_a_job_from_the_command_line_and_back(tmp_path):
     assert cron(tmp_path) == (0, "no reminders")
     code, said = cron(tmp_path, "add", "stand up", "--cron", "30 7 * * 1-5", "--tz", "Berlin", "--late", "skip")
     assert code == 0
-    assert said.startswith("reminder 1 is kept, cron 30 7 * * 1-5 (Europe/Berlin): ")
-    assert said.count("07:30") == 3
+    assert said.startswith("reminder 1 is kept, every weekday at 07:30 (Europe/Berlin): ")
+    assert said.count("07:30") == 4
     assert cron(tmp_path, "add", "tea", "--in", "600", "--session", "shed")[0] == 0
     code, said = cron(tmp_path, "list", "--json")
     first, second = json.loads(said)

@@ -14,12 +14,13 @@ import pytest
 
 from picoclaw.config import HEARTBEAT_LIMITS, HeartbeatConfig
 from picoclaw.errors import ConfigError, DeviceMissing, StoreError
-from picoclaw.heartbeat import beat
-from picoclaw.heartbeat.beat import Heart, HeartThread, Now
+from picoclaw.heartbeat import thread as heart_thread
+from picoclaw.heartbeat.beat import Heart, Now
 from picoclaw.heartbeat.checklist import parse
 from picoclaw.heartbeat.decide import LONGEST_ASK, Situation, decide, is_quiet
 from picoclaw.heartbeat.due import Sample, findings
-from picoclaw.messages import Message, Notice, ToolRun, Turn, Usage
+from picoclaw.heartbeat.thread import HeartThread
+from picoclaw.messages import Message, Notice, ToolCall, ToolRun, Turn, Usage
 from picoclaw.store.beats import Beats, Known
 from picoclaw.store.database import Database
 from picoclaw.store.history import History
@@ -47,6 +48,9 @@ class World:
         if self.values.get(sensor) is None:
             raise DeviceMissing(f"{sensor} does not answer")
         return self.values[sensor]
+
+    def measures(self, sensor):
+        return ["temperature", "humidity"]
 
     def past(self, sensor, what, seconds):
         return [sample for sample in self.history if sample.age_s <= seconds + 300]
@@ -236,6 +240,12 @@ HOT = "- hot when: greenhouse.temperature > 30"
         (f"{HOT} for 40 min", [(0, 31), (30, 29), (60, 31), (90, 31)], [False, False, False, False]),
         (f"{HOT} (hourly)", [(0, 31), (30, 31), (60, 31), (120, 31), (180, 29)], [False, False, True, True, False]),
         ("- x when: greenhouse.humidity missing", [(0, 20), (30, 20)], [True, False]),
+        (f"{HOT} (daily 13:00)", [(0, 31), (30, 31), (60, 29), (65, 29), (180, 35)], [False] * 5),
+        (f"{HOT} (daily 13:00)", [(0, 31), (60, 31), (180, 35), (1500, 35)], [False, True, False, True]),
+        (f"{HOT} (daily 13:00)", [(0, 29), (60, 30), (64, 31)], [False, False, True]),  # a moment later
+        (f"{HOT} (daily 13:00)", [(0, 29), (180, 31)], [False, True]),  # nobody looked at its time
+        (f"{HOT} (daily 13:00)", [(0, 31), (60, None), (66, None), (180, 31)], [False] * 4),
+        (f"{HOT} (every 5 min)", [(0, 29), (5, 29), (10, 31), (12, 31), (15, 31)], [False, False, True, False, True]),
         ("- x when: greenhouse.temperature missing for 1 h", [(0, 20), (30, 20), (90, 20)], [False, False, False]),
     ],
 )
@@ -257,6 +267,21 @@ def test_the_history_says_how_long_a_condition_has_held(history, due):
     world = World()
     world.history = [Sample(*sample) for sample in history]
     assert spell(f"{HOT} for 10 min", (0, 31), world=world) == [due]
+
+
+@pytest.mark.parametrize(
+    ("condition", "wrong"),
+    [
+        ("pressure > 1000", "greenhouse does not measure 'pressure' (it measures: temperature, humidity)"),
+        ("temperature climbs above 30", "greenhouse does not measure 'temperature climbs'"),
+        ("pressure missing", "greenhouse does not measure 'pressure'"),
+    ],
+)
+def test_a_condition_on_what_the_sensor_does_not_measure_is_named(condition, wrong):
+    (found,) = findings(parse(f"- tell me when: greenhouse.{condition}").items, {}, World(), NOON)
+    assert found.why.startswith(wrong)
+    assert "so it counts as plain text" in found.why
+    assert found.due
 
 
 def test_a_misspelt_sensor_is_asked_about_as_words_and_each_sensor_is_read_once():
@@ -301,7 +326,8 @@ class Life:
             raise self.text
         return self.text
 
-    def _answer(self, inbound, tokens):
+    def _answer(self, inbound, tokens, hear):
+        self.hear = hear
         self.asked.append((self.wall, inbound.text))
         self.tokens = tokens
         assert (inbound.origin, inbound.session) == ("heartbeat", "heartbeat")
@@ -439,7 +465,7 @@ def test_it_is_told_once_in_the_chat_that_was_used_last(life):
         (turn("Leak!", tools=(ToolRun("message", {"text": "Leak!"}, "sent", 1.0),)), "Leak!", "said"),
         (turn(tools=(ToolRun("message", {"text": "Leak!"}, "error: no", 1.0),)), "", "silent"),
         (turn("[no answer]", stopped="error", tokens=0), "", "failed"),
-        (turn("half [stopped]", stopped="stopped"), "", "failed"),
+        (turn("half [stopped]", stopped="stopped"), "", "put off"),
         (turn("[empty]"), "", "failed"),
         (turn(" "), "", "failed"),
     ],
@@ -449,10 +475,11 @@ def test_what_becomes_of_an_answer(life, answer, told, outcome):
     one.answers = [answer]
     one.step()
     assert [text for _, text in one.told()] == ([told] if told else [])
-    assert one.beats.today(one.wall).last.outcome == outcome
+    last = one.beats.today(one.wall).last
+    assert (last.outcome if last else "put off") == outcome
     one.later(2 * HOUR)
     one.step()
-    assert len(one.asked) == (2 if outcome == "failed" else 1)
+    assert len(one.asked) == (2 if outcome in {"failed", "put off"} else 1)
 
 
 def test_failures_come_less_often_and_are_told_once(life):
@@ -605,6 +632,17 @@ def test_it_wakes_when_a_time_comes(life):
     assert len(one.asked) == 1
 
 
+def test_a_condition_is_judged_at_its_time_also_within_the_interval(life):
+    one = life(f"- look\n{HOT} (daily 12:10)")
+    one.world.warm(29.0)
+    while one.wall < NOON + timedelta(minutes=20):
+        one.later(one.step())
+    one.world.warm(36.0)
+    while one.wall < NOON + timedelta(hours=3):
+        one.later(one.step())
+    assert len(one.asked) == 1
+
+
 def test_a_file_that_changes_while_the_model_works_is_asked_about_again(life):
     one = life("- read when: file inbox.txt changed")
     one.step()
@@ -617,6 +655,112 @@ def test_a_file_that_changes_while_the_model_works_is_asked_about_again(life):
     one.later(HOUR)
     one.step()
     assert len(one.asked) == 2
+
+
+WRITES = ToolCall("1", "append_file", {"path": "./log.md", "content": "21"})
+
+
+def work(one, *moves):
+    """A turn in which each of the moves happens: `own` a call that writes log.md, `owner` somebody else's change."""
+
+    def answer(inbound, tokens, hear):
+        for number, move in enumerate(moves):
+            if move == "own":
+                hear(WRITES)
+            elif move == "looks":
+                hear(ToolCall("2", "sensor_read", {}))
+            if move != "looks":
+                one.world.files["log.md"] = f"{move} {number}"
+            if move == "during a look":
+                hear(ToolRun("sensor_read", {}, "21", 1.0))
+            if move == "own":
+                hear(ToolRun("append_file", WRITES.arguments, "done", 1.0))
+        return one._answer(inbound, tokens, hear)
+
+    one.heart.answer = answer
+
+
+@pytest.mark.parametrize(
+    ("moves", "again"),
+    [
+        ([], False),
+        (["own"], False),
+        (["own", "own"], False),
+        (["owner"], True),
+        (["owner", "own"], True),
+        (["own", "owner"], True),
+        (["own", "owner", "own"], True),
+        (["looks", "during a look"], True),
+    ],
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_what_its_own_turn_wrote_is_no_news_and_what_the_owner_wrote_meanwhile_is(life, moves, again, there):
+    one = life("- note it in log.md")
+    if there:
+        one.world.files["log.md"] = "0"
+    work(one, *moves)
+    one.step()
+    one.later(HOUR)
+    work(one)
+    one.step()
+    assert len(one.asked) == 1 + again
+
+
+def test_what_was_put_off_is_done_again_and_counts_for_nothing_but_its_tokens(life):
+    one = life("- look", tokens_a_day=1000)
+    one.answers = [turn("[stopped]", stopped="stopped", tokens=300), turn("[stopped]", stopped="stopped", tokens=0)]
+    for _ in range(2):
+        assert one.step() == 1.0
+        one.later(60)
+    today = one.beats.today(one.wall)
+    assert (today.tokens, today.failures, today.ended, today.last) == (300, 0, 0, None)
+    one.answers = [turn("The tank leaks.", tokens=0)]
+    one.step()
+    assert (len(one.asked), [text.split("\n")[0] for _, text in one.told()]) == (3, ["The tank leaks."])
+
+
+def test_one_that_was_given_up_by_who_left_comes_to_nothing(life):
+    one = life("- look")
+    one.heart.answer = lambda *asked: (one.beats.put_off(one.heart.going, 7), one._answer(*asked))[1]
+    one.answers = [turn("The tank leaks.")]
+    one.step()
+    assert one.told() == []
+    assert (one.beats.today(one.wall).tokens, one.heart.look(Now(one.wall, one.mono, one.boot)).decision.beat) == (
+        7,
+        True,
+    )
+
+
+def test_no_sensor_is_read_in_quiet_hours_and_nothing_is_lost_by_it(life):
+    text = f"- look at the greenhouse\n{HOT}\n- at night {HOT} (daily 23:30)".replace("- at night -", "- at night")
+    one = life(text, quiet="22:00-07:00")
+    one.step()
+    one.later(10 * HOUR)
+    reads, before = one.world.reads, one.beats.known()
+    one.world.warm(36.0)
+    while one.wall.hour != 7:
+        one.later(one.step())
+    assert (one.world.reads, one.beats.known(), len(one.asked)) == (reads, before, 1)
+    one.step()
+    assert one.asked[-1][1].count("greenhouse.temperature is 36 °C") == 2
+    asleep = one.heart.look(Now(one.wall.replace(hour=2), one.mono, one.boot))
+    assert [finding.due for finding in asleep.situation.findings] == [False] * 3
+    dry = one.heart.look(Now(one.wall.replace(hour=2), one.mono, one.boot), keep=False)
+    assert "quiet" not in dry.situation.findings[1].why
+
+
+@pytest.mark.parametrize("text", ["", "\n", "<!-- nothing -->"])
+def test_a_list_that_is_just_being_written_forgets_nothing(life, text):
+    one = life("- look\n- look (daily)")
+    one.step()
+    before, whole = one.beats.known(), one.text
+    one.text = text
+    one.later(HOUR)
+    one.step()
+    one.text = whole
+    one.later(HOUR)
+    one.step()
+    assert (one.beats.known(), len(one.asked)) == (before, 1)
 
 
 def test_lines_that_are_gone_are_forgotten(life):
@@ -681,9 +825,10 @@ def test_what_goes_wrong_once_ends_no_heart_and_is_said_once(life, monkeypatch):
             raise (ConfigError if len(looked) % 2 else StoreError)("sensors.toml line 3")
         done.set()
 
-    monkeypatch.setattr(beat, "_RETRY_S", 0.01)
+    monkeypatch.setattr(heart_thread, "_RETRY_S", 0.01)
     one.heart.step = look
-    thread = HeartThread(lambda: contextlib.nullcontext((one.heart, lambda: Now(NOON, 1.0, "b"))), said.append)
+    opened = contextlib.nullcontext((one.heart, lambda: Now(NOON, 1.0, "b")))
+    thread = HeartThread(lambda _: opened, said.append, 0.0)
     thread.start()
     assert done.wait(20)
     thread.stop()

@@ -34,6 +34,12 @@ def texts(text):
         ("- a <!-- hidden --> b", ["a b"]),
         ("- a\u200b b\r\n- c\r\n", ["a b", "c"]),
         ("- [ ]\n- [x]\n-", ["-"]),
+        ("Garden\n======\n- a\n\nShed\n----\n- b\nc\nd\n---\n", ["a", "b", "c", "d"]),
+        ("---\ntitle: Mine\ntags:\n  - x\n---\n- a", ["a"]),
+        ("---\n- a\n---\n- b", ["a", "b"]),
+        ("| what | when |\n|---|---|\n| water | daily |\n- a | b", ["a | b"]),
+        ("☑ done\n- ☑ done\n✅ done\n- ✔ done\n☐ open\n- ☐ open too", ["open", "open too"]),
+        ("- [x]Done\n- [X]Done\n- [x](http://a) link\n- [x]: b", ["[x](http://a) link", "[x]: b"]),
     ],
 )
 def test_what_counts_as_a_line(text, items):
@@ -44,6 +50,9 @@ def test_lines_keep_their_numbers_and_headings():
     read = checklist.parse("# Home\n<!--\n\n-->\n- a\n\n## Shed\n- [x] b\n- c\n#\n- d\n")
     assert [(item.line, item.heading) for item in read.items] == [(5, "Home"), (9, "Shed"), (11, "")]
     assert read.done == 1
+    read = checklist.parse("---\na: b\n---\nGarden\n===\n| x |\n- c\n☑ d\n- [x]e\n")
+    assert [(item.line, item.heading) for item in read.items] == [(7, "Garden")]
+    assert read.done == 2
 
 
 def test_a_line_stays_the_same_wherever_it_goes():
@@ -138,6 +147,9 @@ def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
         ("greenhouse.temperature > 35", SensorWhen("greenhouse", "temperature", ">", 35)),
         ("greenhouse.temperature > 35 for 10 min", SensorWhen("greenhouse", "temperature", ">", 35, 600)),
         ("greenhouse.temperature is above 35 °C for 1.5 hours", SensorWhen("greenhouse", "temperature", ">", 35, 5400)),
+        ("greenhouse.temperature rises above 30", SensorWhen("greenhouse", "temperature", ">", 30)),
+        ("greenhouse.temperature drops below 3 °C", SensorWhen("greenhouse", "temperature", "<", 3)),
+        ("air.dust pm2.5 > 25", SensorWhen("air", "dust pm2.5", ">", 25)),
         ("greenhouse.Temperature below -5,5C", SensorWhen("greenhouse", "temperature", "<", -5.5)),
         ("my tank.humidity <= 30 % for 2h", SensorWhen("my tank", "humidity", "<=", 30, 7200)),
         ("cell.voltage a0 ≥ 3.3 V", SensorWhen("cell", "voltage a0", ">=", 3.3)),

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,11 +13,11 @@ from model_server import ModelServer, call, reply, status
 from picoclaw import cli
 from picoclaw.app import SIMULATED, App
 from picoclaw.cli.heartbeat import _own, beating, heart_of
-from picoclaw.config import HEARTBEAT_LIMITS, BoardConfig, Config, HeartbeatConfig, ModelConfig
+from picoclaw.config import HEARTBEAT_LIMITS, BoardConfig, Config, HeartbeatConfig, ModelConfig, ToolsConfig
 from picoclaw.heartbeat.beat import Now
 from picoclaw.heartbeat.past import Past
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Inbound
+from picoclaw.messages import Inbound, Stop
 from picoclaw.store import chronicle
 from picoclaw.store.beats import Beats
 from picoclaw.store.database import Database
@@ -149,7 +150,7 @@ def test_an_unreadable_list_is_named(home, model, capsys):
     (home / "workspace/HEARTBEAT.md").write_bytes(b"\xff\xfe\0")
     assert "HEARTBEAT.md cannot be read" in decided(capsys)[1]["why"]
     (home / "workspace/HEARTBEAT.md").unlink()
-    assert decided(capsys)[1]["why"] == "there is no HEARTBEAT.md"
+    assert decided(capsys)[1]["why"] == "there is no HEARTBEAT.md; `picoclaw init` makes one"
 
 
 @pytest.mark.parametrize("quiet", ["22-7", "25:00-07:00", "07:00-07:00", "night"])
@@ -208,7 +209,7 @@ def test_heartbeats_beside_a_chat(home, model):
     model_config = ModelConfig(base_url=server.url)
     config = Config(home, model_config, board=BoardConfig("sim"), heartbeat=HeartbeatConfig(quiet=""))
     complaints = []
-    with beating(App(config, SimBoard()), complaints.append):
+    with beating(App(config, SimBoard()), complaints.append, 0.0):
         assert asked.wait(20)
         deadline = time.monotonic() + 20
         while not letters(home) and time.monotonic() < deadline:
@@ -217,9 +218,149 @@ def test_heartbeats_beside_a_chat(home, model):
     assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
 
 
+def config_of(home, server):
+    return Config(home, ModelConfig(base_url=server.url), board=BoardConfig("sim"), heartbeat=HeartbeatConfig(quiet=""))
+
+
+def last_beat(home):
+    with closing(Database(home / "state.db")) as database:
+        sql = "SELECT outcome, tokens FROM beats ORDER BY id DESC LIMIT 1"
+        return database.connection.execute(sql).fetchone()
+
+
+def hang(exchange):
+    exchange.rest(60)
+
+
+def test_a_turn_that_begins_has_the_model_at_once_and_the_heartbeat_is_done_after_it(home, model):
+    one_slot, begun = threading.Lock(), []
+
+    def answer(exchange):
+        begun.append("This is a heartbeat" in json.dumps(exchange.body))
+        return hang(exchange) if begun == [True] else reply("The tank leaks.")(exchange)
+
+    server = model(*[answer] * 3)
+    app, complaints = App(config_of(home, server), SimBoard()), []
+    with closing(app), beating(app, complaints.append, 0.0) as resting:
+        until(lambda: begun)
+        with resting(), one_slot:
+            asked = time.monotonic()
+            app.answer(Inbound("terminal", "hello"), lambda _: None)
+            took = time.monotonic() - asked
+            time.sleep(0.3)
+            assert (begun, last_beat(home)) == ([True, False], ("put off", 0))
+        until(lambda: letters(home))
+    assert (begun, complaints, took < 5) == ([True, False, True], [], True)
+    with closing(Database(home / "state.db")) as database:
+        today = Beats(database).today(app.now())
+    assert (today.last.outcome, today.failures) == ("said", 0)
+
+
+def test_nobody_is_asked_before_a_while_of_peace(home, model):
+    server = model(reply("The tank leaks."))
+    app = App(config_of(home, server), SimBoard())
+    with closing(app), beating(app, lambda _: None, 0.6) as resting:
+        for _ in range(3):
+            time.sleep(0.3)
+            with resting():
+                pass
+        assert server.requests == []
+        until(lambda: server.requests)
+
+
+def test_leaving_waits_for_no_heartbeat_and_counts_none(home, model):
+    server = model(hang)
+    app = App(config_of(home, server), SimBoard())
+    with closing(app):
+        with beating(app, lambda _: None, 0.0):
+            until(lambda: server.requests)
+            left = time.monotonic()
+        assert time.monotonic() - left < 0.4
+        assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
+        with closing(Database(home / "state.db")) as database:
+            today = Beats(database).today(app.now())
+    assert (today.tokens, today.failures, today.last, today.number) == (0, 0, None, 1)
+
+
+def test_leaving_waits_for_no_tool_of_a_heartbeat(home, model):
+    (home / "config.toml").write_text('[board]\nkind = "sim"\n[tools]\nexec = "allow"\n')
+    server = model(reply("", call("exec", {"command": "sleep 3"}), usage=(900, 100)), reply("It is told to nobody."))
+    config = replace(config_of(home, server), tools=ToolsConfig(exec="allow"))
+    with closing(App(config, SimBoard())) as app:
+        with beating(app, lambda _: None, 0.0):
+            until(lambda: server.requests)
+            time.sleep(0.5)
+            left = time.monotonic()
+        assert time.monotonic() - left < 0.9
+        assert last_beat(home) == ("put off", 1000)
+        until(lambda: "heartbeat" not in [thread.name for thread in threading.enumerate()])
+    assert (letters(home), last_beat(home)) == ([], ("put off", 1000))
+
+
+def until(there):
+    end = time.monotonic() + 20
+    while not there() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert there()
+
+
+def test_what_a_heartbeat_writes_itself_is_no_news(home, model, capsys):
+    (home / "workspace/HEARTBEAT.md").write_text(
+        "- note the temperature in log.md\n- Sort it. when: file inbox.txt changed\n"
+    )
+    write = [call("write_file", {"path": name, "content": "21 °C\n"}) for name in ("log.md", "inbox.txt")]
+    server = model(*[reply("", one) for one in write], *[reply("HEARTBEAT_OK")] * 3)
+    (home / "workspace/inbox.txt").write_text("a")
+    decided(capsys)
+    assert len(server.requests) == 3
+    assert [line["due"] for line in decided(capsys, "--dry-run")[1]["lines"]] == [False, False]
+    for name in ("log.md", "inbox.txt"):
+        (home / "workspace" / name).write_text("the owner's")
+    whys = [(line["due"], line["why"]) for line in decided(capsys, "--dry-run")[1]["lines"]]
+    assert whys == [(True, "log.md has changed"), (True, "inbox.txt has changed")]
+
+
+def test_the_last_chat_is_where_the_owner_spoke_last(home, model):
+    server = model(*[reply("fine")] * 4)
+    with closing(App(Config(home, ModelConfig(base_url=server.url)), SimBoard())) as app:
+        for session, origin in [("porch", "owner"), ("kitchen", "owner"), ("nightly", "cron")]:
+            app.answer(Inbound(session, "hello", origin), lambda _: None)
+        assert Beats(app.stores.database).last_chat() == "kitchen"
+
+
+@pytest.mark.parametrize("mode", ["full", "base", "none"])
+def test_a_heartbeat_is_told_of_its_word_in_every_mode(home, model, capsys, mode):
+    with (home / "config.toml").open("a") as config:
+        config.write(f'[prompt]\nmode = "{mode}"\n')
+    server = model(reply("HEARTBEAT_OK"))
+    run(capsys)
+    assert "answer only HEARTBEAT_OK" in server.requests[0].body["messages"][0]["content"]
+
+
+def test_a_dry_run_prints_what_would_be_asked(home, model, capsys):
+    model()
+    out = run(capsys, "--dry-run")[1]
+    assert "it would be asked:\n  Greenhouse:\n  - Tell me if the greenhouse is odd\n" in out
+
+
+def test_a_sign_of_life_is_one_line_on_a_simulated_board(home, model, capsys):
+    model()
+    assert cli.run(["chat", "-m", "health check"]) == 0
+    assert capsys.readouterr().out == "HEARTBEAT_OK\n"
+
+
+def test_what_a_sensor_measures_is_known_without_reading_it(home):
+    config = Config(home, board=BoardConfig("sim"))
+    with closing(App(config, SimBoard())) as app:
+        senses = heart_of(app, Past(home)).senses
+        (greenhouse,) = (name for name in senses.sensors() if name == "greenhouse")
+        assert set(senses.read(greenhouse)) == set(senses.measures(greenhouse))
+        assert senses.measures("nothing") == []
+
+
 def test_a_sensor_that_is_added_in_the_chat_is_known_to_the_heart(home):
     app = App(Config(home, board=BoardConfig("sim")), SimBoard())
-    with closing(app), _own(app) as (heart, _):
+    with closing(app), _own(app, Stop()) as (heart, _):
         assert "pond" not in heart.senses.sensors()
         app.wiring.wired["pond"] = next(iter(app.wiring.wired.values()))
         assert "pond" in heart.senses.sensors()

@@ -7,13 +7,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from picoclaw.app import SIMULATED
 from picoclaw.cli import run
 from picoclaw.config import Config
+from picoclaw.hw import boards
+from picoclaw.hw.reading import Wired
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.reflex.bell import Bell
 from picoclaw.reflex.clock import boot_id
 from picoclaw.rules import book
+from picoclaw.rules.evaluate import State
 from picoclaw.store import chronicle
 from picoclaw.store.database import Database
 from picoclaw.store.firings import Firings
@@ -63,6 +67,11 @@ def history(tmp_path):
     database, samples = fill(tmp_path)
     yield toolset(SensorHistory(lambda: samples))
     database.close()
+
+
+def test_what_does_not_change_is_steady_and_a_moment_has_no_trend(history):
+    assert "mean 50.00 %, steady" in call(history, "sensor_history", quantity="humidity")
+    assert "too little for a trend" in call(history, "sensor_history", quantity="humidity", when="last 2 minutes")
 
 
 def test_a_summary_has_extremes_with_their_times_mean_trend_and_units(history):
@@ -128,6 +137,7 @@ def test_the_definition_is_short():
 @pytest.fixture
 def rules(tmp_path):
     wiring = Wiring(Config(home=tmp_path), SimBoard())
+    wiring.wired["soil"] = Wired("ads1115", 1, 0x48)
     shown = []
 
     def ask(text):
@@ -154,11 +164,37 @@ def test_a_rule_is_written_with_the_owners_yes_and_explained(rules):
     assert "when: greenhouse.temperature > 35 for 10 minutes" in shown
     assert "which means: hot: when the temperature of greenhouse is above 35 °C for 10 minutes: tell you" in shown
     assert list(book.load(rules.home, NOW).rules) == ["hot"]
-    assert call(rules, "rule", action="list").startswith("hot: when the temperature")
+    assert call(rules, "rule", action="list").startswith("1. hot: when the temperature")
     assert call(rules, "rule", action="remove", name="hot") == "rule hot is removed"
     assert call(rules, "rule", action="list") == "no rules"
     assert len(rules.asked.shown) == 2
     assert "which means: no longer: hot: when the temperature" in rules.asked.shown[1]
+
+
+def test_a_rule_without_a_name_gets_one_and_is_removed_by_its_number(rules):
+    unnamed = {name: value for name, value in HOT.items() if name != "name"}
+    for _ in range(2):
+        call(rules, "rule", **unnamed)
+    call(rules, "rule", action="add", when="every day at 6:00", output="valve 1")
+    assert list(book.load(rules.home, NOW).rules) == ["greenhouse_temperature", "greenhouse_temperature_2", "valve_1"]
+    assert "2. greenhouse_temperature_2: when" in call(rules, "rule", action="list")
+    assert call(rules, "rule", action="remove", name="2") == "rule greenhouse_temperature_2 is removed"
+    assert call(rules, "rule", action="remove", name="Greenhouse-Temperature") == (
+        "rule greenhouse_temperature is removed"
+    )
+    for number in ("0", "2", "9" * 5000):
+        assert "there is no rule" in call(rules, "rule", action="remove", name=number)
+    assert list(book.load(rules.home, NOW).rules) == ["valve_1"]
+
+
+def test_a_rule_that_is_broken_has_a_number_too(rules):
+    (rules.home / "rules.toml").write_text(
+        '[rules.bad]\nwhen = "?"\n\n[rules.good]\nwhen = "every hour"\nnotify = "x"\n'
+    )
+    good, bad = call(rules, "rule", action="list").splitlines()
+    assert good.startswith("1. good:")
+    assert bad.startswith("2. not followed:")
+    assert call(rules, "rule", action="remove", name="2") == "rule bad is removed"
 
 
 def test_a_no_writes_nothing(rules):
@@ -188,6 +224,8 @@ def test_nobody_is_asked_about_a_rule_that_cannot_be(rules, change, says):
     [
         ({"when": "attic.temperature > 3"}, "", "there is no sensor 'attic'"),
         ({"when": "greenhouse.co2 > 900"}, "", "greenhouse does not measure co2; it measures"),
+        ({"when": "soil.voltage zz > 1"}, "", "soil does not measure voltage zz; it measures voltage a0, voltage a1"),
+        ({"when": "soil.voltage > 1"}, "", "soil does not measure voltage; it measures voltage a0"),
         ({"output": "valve1"}, "", "outputs.toml declares none"),
         ({"output": "valve1"}, VALVE, 'who = ["owner", "rule"]'),
         ({"output": "valve1"}, VALVE + 'who = ["rule"]\n', "`picoclaw outputs arm valve1`"),
@@ -199,6 +237,10 @@ def test_what_keeps_a_rule_from_working_is_said_at_once(rules, arguments, toml, 
     said = call(rules, "rule", **(HOT | arguments))
     assert said.startswith("the rule is kept")
     assert doubt in said.partition("\nbut ")[2]
+
+
+def test_a_channel_that_is_there_is_no_mistake(rules):
+    assert "\nbut " not in call(rules, "rule", **(HOT | {"when": "soil.voltage a1 > 1"}))
 
 
 def test_watering_in_one_call(rules):
@@ -234,7 +276,9 @@ def test_history_without_any_says_so(home, capsys):
 
 def test_history_lists_what_there_is(filled, capsys):
     assert cli("history") == 0
-    assert capsys.readouterr().out.splitlines()[1].startswith("greenhouse temperature: last 20")
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[1].startswith("greenhouse temperature: last 20")
+    assert rows[-1] == SIMULATED
 
 
 def test_history_draws_a_chart(filled, capsys):
@@ -243,6 +287,7 @@ def test_history_draws_a_chart(filled, capsys):
     assert "min 10.00 °C at " in out
     assert "█" in out
     assert max(map(len, out.splitlines()[3:])) <= 80
+    assert out.endswith(f"{SIMULATED}\n")
 
 
 def test_history_as_json(filled, capsys):
@@ -251,6 +296,7 @@ def test_history_as_json(filled, capsys):
     assert (told["unit"], told["quantity"]) == ("°C", "temperature")
     assert told["min"] <= told["mean"] <= told["max"]
     assert len(told["values"]) > 100
+    assert told["simulated"] is True
 
 
 def test_history_as_a_picture(filled, capsys):
@@ -308,6 +354,48 @@ def test_rules_on_the_command_line(home, capsys):
     assert "1 rules, no mistakes" in capsys.readouterr().out
     assert cli("rules", "explain", "cold") == 1
     assert "there are: hot" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("check", "--board", "sim"), 0, "0 rules, no mistakes"),
+        (("log", "nosuch"), 1, "no rule 'nosuch' has done anything, and "),
+        (("log", "-n", "-3"), 2, "-3 is not between 1 and 5000"),
+        (("log", "-n", "0"), 2, "0 is not between 1 and 5000"),
+        (("log",), 0, "no rule has done anything yet"),
+    ],
+)
+def test_rules_on_the_command_line_say_what_is_wrong(home, words, code, says, capsys):
+    assert cli("rules", *words) == code
+    out = capsys.readouterr()
+    assert says in out.out + out.err
+
+
+def test_the_log_of_a_rule_that_has_done_nothing_is_empty(home, capsys):
+    (home / "rules.toml").write_text(RULES)
+    assert cli("rules", "log", "bad") == 0
+    assert capsys.readouterr().out == "rule bad has done nothing yet\n"
+
+
+class Unset(SimBoard):
+    """A board whose date nothing vouches for."""
+
+    simulated = False
+
+    def clock_synchronised(self):
+        return False
+
+
+@pytest.mark.parametrize(("believed", "said"), [(False, "waits until the clock is set"), (True, "next ")])
+def test_where_a_rule_stands_heeds_whether_the_date_is_believed(home, capsys, monkeypatch, believed, said):
+    monkeypatch.setattr(boards, "choose", lambda *_: Unset())
+    (home / "rules.toml").write_text('[rules.x]\nwhen = "every hour"\nnotify = "x"\n')
+    database = Database(home / "history.db", chronicle.MIGRATIONS)
+    Samples(database).keep(Moment(boot_id(), 5.0, NOW, believed), [], (), {"x": State().dumped()})
+    database.close()
+    assert cli("rules") == 0
+    assert f"has not fired yet, {said}" in capsys.readouterr().out
 
 
 def test_rules_are_explained_though_the_history_is_damaged(home, capsys):

@@ -1,6 +1,9 @@
 """Jobs with a real database, and the tool that plans them: each chat has its own, and what cannot be done is said."""
 
 import json
+import subprocess
+import sys
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -9,6 +12,7 @@ import pytest
 
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.reflex import post
 from picoclaw.reflex.clock import boot_id
 from picoclaw.slots import Plan
 from picoclaw.store.database import Database
@@ -105,6 +109,69 @@ def test_the_number_of_a_letter_is_never_used_again(database):
     first = outbox.put("home", "a", 1.0)
     outbox.strike(outbox.waiting()[0])
     assert outbox.put("home", "b", 1.0) == first + 1
+
+
+OTHER = """
+import sys
+from pathlib import Path
+from picoclaw.store.database import Database
+from picoclaw.store.outbox import Outbox
+Outbox(Database(Path(sys.argv[1]))).attend(sys.argv[2])
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_chat(path, session):
+    """A chat in a process of its own; leaves when the block does."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER, str(path), session], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"open\n"
+        yield other
+        other.kill()
+
+
+def test_a_letter_is_left_to_its_own_chat_where_that_is_open(database, path):
+    outbox, told, rung = Outbox(database), [], []
+    with post.attending(outbox, "porch", lambda letter: told.append(letter.text), lambda: rung.append(1)) as deliver:
+        outbox.put("kitchen", "nobody is there", 1.0)
+        deliver()
+        with another_chat(path, "kitchen"):
+            for text, session in (
+                ("for the kitchen", "kitchen"),
+                ("for the porch", "porch"),
+                ("for the attic", "attic"),
+            ):
+                outbox.put(session, text, 1.0)
+            deliver()
+            deliver()
+            assert told == ["nobody is there", "for the porch", "for the attic"]
+            assert len(rung) == 1
+        deliver()
+        assert told[3:] == ["for the kitchen"]  # which has ended without a word
+    assert (outbox.elsewhere(), len(rung)) == (frozenset(), 2)
+
+
+def test_of_two_processes_with_one_chat_each_may_tell(database, path):
+    outbox, told = Outbox(database), []
+    with post.attending(outbox, "porch", lambda letter: told.append(letter.text), lambda: None) as deliver:
+        with another_chat(path, "porch"):
+            outbox.put("porch", "tea", 1.0)
+            deliver()
+        assert told == ["tea"]
+
+
+def test_what_the_dead_have_open_is_taken_away(database, path):
+    with another_chat(path, "kitchen"):
+        pass
+    outbox = Outbox(database)
+    outbox.attend("porch")
+    rows = "SELECT value FROM marks WHERE name GLOB 'chat.open *'"
+    assert database.connection.execute(rows).fetchall() == [("porch",)]
+    outbox.leave()
+    assert database.connection.execute(rows).fetchall() == []
 
 
 def test_reminders_of_an_older_picoclaw_are_told(path):
@@ -244,7 +311,7 @@ WEEKDAYS = {"cron_expr": "30 7 * * 1-5", "tz": "Berlin"}
     [
         (
             {"message": "tea", **WEEKDAYS},
-            "reminder 1 is kept, cron 30 7 * * 1-5 (Europe/Berlin): Thu 2026-07-02 07:30, Fri 2026-07-03 07:30, Mon ",
+            "reminder 1 is kept, every weekday at 07:30 (Europe/Berlin): Thu 2026-07-02 07:30, Fri 2026-07-03 07:30, ",
         ),
         (
             {"message": "tea", "every_seconds": 5400},
@@ -428,7 +495,7 @@ def test_all_of_a_job_is_shown(cron, jobs):
     cron(action="add", message="tea", **WEEKDAYS)
     jobs.change("home", 1, lambda job: job._replace(last_run=NOON.timestamp(), last_slot="s", last_status="ok"))
     assert cron(action="get", job=1).splitlines() == [
-        "1: cron 30 7 * * 1-5 (Europe/Berlin), next Thu 2026-07-02 07:30 (in 17 h 30 min) tea",
+        "1: every weekday at 07:30 (Europe/Berlin), next Thu 2026-07-02 07:30 (in 17 h 30 min) tea",
         "next: Thu 2026-07-02 07:30, Fri 2026-07-03 07:30, Mon 2026-07-06 07:30",
         "last: 2026-07-01 12:00 (s), ok",
         "if missed: once; told: always; failures in a row: 0",

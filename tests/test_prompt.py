@@ -47,8 +47,8 @@ ORDER = {
     " time extra context AGENTS.md SOUL.md TOOLS.md silent heartbeat runtime",
     "minimal": "identity tooling tool_style safety workspace time extra context AGENTS.md TOOLS.md silent"
     " heartbeat helper runtime",
-    "base": "identity tooling tool_style safety workspace runtime",
-    "none": "",
+    "base": "identity tooling tool_style safety workspace heartbeat runtime",
+    "none": "heartbeat",
 }
 
 

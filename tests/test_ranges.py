@@ -24,6 +24,12 @@ NOW = datetime(2026, 11, 22, 14, 30, tzinfo=BERLIN)  # a sunday
         ("Yesterday", "2026-11-21T00:00", "2026-11-22T00:00"),
         ("the day before yesterday", "2026-11-20T00:00", "2026-11-21T00:00"),
         ("3 days ago", "2026-11-19T00:00", "2026-11-20T00:00"),
+        ("2 weeks ago", "2026-11-08T00:00", "2026-11-09T00:00"),
+        ("since a week ago", "2026-11-15T00:00", "2026-11-22T14:30"),
+        ("2 weeks ago to 3 days ago", "2026-11-08T00:00", "2026-11-20T00:00"),
+        ("this morning", "2026-11-22T06:00", "2026-11-22T12:00"),
+        ("this afternoon", "2026-11-22T12:00", "2026-11-22T14:30"),
+        ("yesterday evening", "2026-11-21T18:00", "2026-11-22T00:00"),
         ("last night", "2026-11-21T18:00", "2026-11-22T06:00"),
         ("this week", "2026-11-16T00:00", "2026-11-22T14:30"),
         ("last week", "2026-11-09T00:00", "2026-11-16T00:00"),
@@ -47,7 +53,7 @@ def test_what_words_mean(text, begin, end):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "tomorrow", "2026-13-01", "2026-12-24", "since", "blursday", "last 9999999 years"]
+    "text", ["", "tomorrow", "2026-13-01", "2026-12-24", "since", "blursday", "this evening", "last 9999999 years"]
 )
 def test_what_is_no_past_time_is_said(text):
     with pytest.raises(ValueError, match=r"is no time picoclaw knows|is yet to come"):
@@ -80,7 +86,7 @@ def test_lengths_of_time(text, seconds, shown):
     assert ranges.shown(seconds) == shown
 
 
-@pytest.mark.parametrize("text", ["", "0 s", "-5 minutes", "2 parsecs", "10 minutes late", "9" * 50, "1e9 days"])
+@pytest.mark.parametrize("text", ["", "0 s", "-5 minutes", "2 parsecs", "10 minutes late", "10 ms", "9" * 50, "1e9 days"])
 def test_what_is_no_length_is_said(text):
     with pytest.raises(ValueError, match="is no length of time"):
         ranges.seconds(text)

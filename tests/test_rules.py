@@ -403,6 +403,24 @@ def test_comments_above_the_next_rule_outlive_the_one_before(tmp_path):
     assert "# never more than 10 minutes: the tank is small\n[rules.water]" in (tmp_path / "rules.toml").read_text()
 
 
+def test_a_mark_at_the_beginning_of_the_file_is_passed_over(tmp_path):
+    (tmp_path / "rules.toml").write_bytes(b"\xef\xbb\xbf" + GOOD.lstrip("# mine\n").encode())
+    assert (list(book.load(tmp_path, NOON).rules), book.load(tmp_path, NOON).problems) == (["hot"], {})
+    book.add(tmp_path, "cold", {"when": "every day at 6", "notify": "x"}, NOON)
+    assert list(book.load(tmp_path, NOON).rules) == ["hot", "cold"]
+
+
+def test_a_file_of_rules_that_is_a_link_stays_one(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/mine.toml").write_text(GOOD)
+    (tmp_path / "rules.toml").symlink_to("kept/mine.toml")
+    book.add(tmp_path, "cold", {"when": "every day at 6", "notify": "x"}, NOON)
+    book.remove(tmp_path, "hot")
+    assert (tmp_path / "rules.toml").is_symlink()
+    assert "[rules.cold]" in (tmp_path / "kept/mine.toml").read_text()
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine.toml"]
+
+
 @pytest.mark.parametrize("end", ["\u2028", "\x85", "\r", "\x0c"])
 def test_what_stands_in_a_text_begins_no_rule(end, tmp_path):
     text = f"a{end}[rules.other]{end}b"

@@ -113,6 +113,21 @@ def test_an_interval_is_anchored(seconds, words):
     assert described(plan) == words
 
 
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("0 7 * * *", "every day at 07:00 (Europe/Berlin)"),
+        ("30 7,19 * * 1-5", "every weekday at 07:30 and 19:30 (Europe/Berlin)"),
+        ("5 8 * * 1,0", "every monday and sunday at 08:05 (Europe/Berlin)"),
+        ("0 * * * *", "cron 0 * * * * (Europe/Berlin)"),
+        ("0 7 1 * *", "cron 0 7 1 * * (Europe/Berlin)"),
+        ("0 7 * * 7", "cron 0 7 * * 7 (Europe/Berlin)"),
+    ],
+)
+def test_days_and_times_of_day_are_said_in_words(expression, words):
+    assert described(Plan("cron", expression, "Europe/Berlin")) == words
+
+
 def test_an_interval_may_not_be_too_short():
     with pytest.raises(ValueError, match="the shortest interval is 60 s"):
         every(59.9, 0.0)

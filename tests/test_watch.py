@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -20,6 +21,7 @@ from picoclaw.reflex.apart import Apart
 from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.reflex.clockwatch import ClockWatch
 from picoclaw.reflex.due import Now, judge
+from picoclaw.reflex.lead import Lead
 from picoclaw.reflex.sampler import Sampler
 from picoclaw.reflex.thread import ReflexThread
 from picoclaw.rules.engine import Hands
@@ -29,6 +31,7 @@ from picoclaw.store.firings import Firings
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.points import Moment, Series
 from picoclaw.store.samples import Samples
+from picoclaw.tools.sensor_add import SensorAdd
 from picoclaw.watch import Watch, sensors, switcher, watching
 from picoclaw.wiring import Wiring
 
@@ -237,6 +240,18 @@ def test_a_rule_that_was_killed_before_it_told_is_told_at_the_next_start(house):
     assert len(home.told) == 1
 
 
+def test_what_was_cut_off_is_told_though_its_rule_is_gone(house):
+    home = house(HOT)
+    home.run(10)
+    database = home.store()
+    Firings(database).begin("hot", "greenhouse temperature 36 °C", "tell", Moment("first", home.mono, NOON), {})
+    database.close()
+    (home.home / "rules.toml").unlink()
+    home.killed()
+    home.run(20)
+    assert ["picoclaw was stopped in the middle of it" in text for text in home.told] == [True]
+
+
 def test_rules_that_change_are_followed_at_once_and_a_bad_one_is_told_once(house):
     home = house()
     home.run(20)
@@ -285,10 +300,37 @@ def test_only_one_process_watches_a_home_and_the_next_takes_over(house):
     home = house()
     home.go()
     other = home.open()
-    assert other.step(home.wall, home.mono) == 300
+    assert other.step(home.wall, home.mono) is None
     home.watch.close()
-    assert other.step(home.wall, home.mono) != 300
+    until(lambda: other.step(home.wall, home.mono) is not None)
+    third = home.open()
+    assert third.step(home.wall, home.mono) is None
+    third.close()  # while it waits for its turn
     other.close()
+    home.watch = home.open()
+    until(lambda: home.go() is not None)
+
+
+LEADS = """
+import pathlib, sys, time
+from picoclaw.reflex.lead import Lead
+print(Lead(pathlib.Path(sys.argv[1]), print).mine(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_process_that_is_killed_is_followed_at_once(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", LEADS, tmp_path / "lock"], stdout=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"True\n"
+        rung = threading.Event()
+        lead = Lead(tmp_path / "lock", rung.set)
+        assert not lead.mine()
+        assert not rung.wait(0.2)
+        assert not lead.mine()
+        first.kill()
+        assert rung.wait(5)
+        assert lead.mine()
+        lead.close()
 
 
 def test_where_no_lock_can_be_made_it_is_watched_all_the_same(house):
@@ -614,6 +656,32 @@ def test_a_rule_drives_an_output_from_the_thread_that_runs_in_a_chat(tmp_path):
         thread.stop()
         wiring.close()
     assert told == []
+
+
+def test_a_sensor_that_is_added_is_measured_at_once(tmp_path):
+    """On a board without a sensor the thread sleeps for ever; the tool wakes it."""
+    board = SimBoard(state=tmp_path / "sim")
+    wiring = Wiring(Config(home=tmp_path), board)
+    kept = wiring.wired.pop("greenhouse")
+
+    def opened(stack):
+        hands = Hands(lambda _: None, switcher(wiring), lambda text, rule: "")
+        watch = watching(wiring, 3600.0, ClockWatch(lambda: True, "first"), lambda: UTC, hands, thread.ring)
+        stack.callback(watch.close)
+        return [watch.step]
+
+    thread = ReflexThread(tmp_path, opened, print)
+    thread.start()
+    try:
+        until(lambda: any(tmp_path.glob("bell-*")))
+        time.sleep(0.2)  # it has looked, and found nothing
+        assert not (tmp_path / "history.db").exists()
+        (group,) = (group for group in wiring.buses() if isinstance(group, SensorAdd))
+        assert group.sensor_add(name="greenhouse", part=kept.part, address=kept.address).startswith("added")
+        until((tmp_path / "history.db").exists)
+    finally:
+        thread.stop()
+        wiring.close()
 
 
 def until(true, seconds=10.0):

@@ -8,6 +8,7 @@ from typing import Any
 from picoclaw.app import SIMULATED, App
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import heed_no_signals, listen_to_signals, uninterrupted
+from picoclaw.heartbeat.check import OK
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
 
 
@@ -43,13 +44,18 @@ def _once(app: App, given: argparse.Namespace) -> int:
     said: list[str] = []
     say = said.append if given.json else lambda text: print(printable(text), flush=True)
     turn = app.answer(Inbound(given.session, given.message), say, shield=uninterrupted)
-    mark = [SIMULATED] if app.board.simulated else []
+    mark = [SIMULATED] if simulated(app, turn) else []
     if given.json:
         print(json.dumps(as_json(app, turn, "\n\n".join([*said, turn.reply, *mark])), ensure_ascii=False))
     elif turn.stopped != "error":
         print(printable("\n".join([turn.reply, *mark])))
     heed_no_signals()
     return report(turn)
+
+
+def simulated(app: App, turn: Turn) -> bool:
+    """Whether an answer has to be marked: a sign of life says nothing of the board."""
+    return app.board.simulated and turn.reply != OK
 
 
 def report(turn: Turn) -> int:

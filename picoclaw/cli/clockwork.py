@@ -10,9 +10,10 @@ from queue import Empty, SimpleQueue
 from typing import Self
 
 from picoclaw.app import SIMULATED, App
-from picoclaw.errors import PicoclawError, StoreError
+from picoclaw.errors import PicoclawError, StoreError, ToolError
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.reflex import post
+from picoclaw.reflex.bell import ring
 from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.reflex.clockwatch import ClockWatch
 from picoclaw.reflex.due import Outcome
@@ -40,7 +41,7 @@ class Clockwork:
         self._session = session
         self._show = show
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
-        self._worker = threading.Thread(target=self._work, name="jobs", daemon=True)
+        self._worker: threading.Thread | None = None
         self._thread = ReflexThread(app.config.home, self._opened, show)
         self._scheduler: Scheduler | None = None
         self._leaving = False
@@ -55,7 +56,7 @@ class Clockwork:
         self._leaving = True
         self._waiting.put(None)
         end_commands()
-        if self._worker.is_alive():
+        if self._worker:
             self._worker.join(_PATIENCE_S)
         self._thread.stop()
 
@@ -63,7 +64,8 @@ class Clockwork:
         database = Database(self._app.config.home / "state.db")
         stack.callback(database.close)
         watch = ClockWatch(lambda: trusted_wall(self._app.board, self._app.config.home) is not None, boot_id())
-        tell = partial(post.deliver, Outbox(database), self._tell)
+        wake = partial(ring, self._app.config.home)
+        tell = stack.enter_context(post.attending(Outbox(database), self._session, self._tell, wake))
         self._scheduler = Scheduler(Jobs(database), watch, self._begin, tell, self._show)
         stack.callback(self._forgo, self._scheduler)
         sampling = self._watch(database)
@@ -82,8 +84,9 @@ class Clockwork:
                 self._show(said)
 
         def ask(text: str, rule: str) -> str:
-            due = Plan("at", anchor=time.time())  # by the boot's clock, because nobody may know the date
-            jobs.add(Job(0, self._session, text, due, kind="turn", boot=boot_id(), mono=boottime()))
+            due = Plan("at", f"rule {rule}", anchor=time.time())  # by the boot's clock: nobody may know the date
+            if not jobs.renew(Job(0, self._session, text, due, kind="turn", boot=boot_id(), mono=boottime())):
+                raise ToolError("the model still has the last question of this rule")
             return f"asked, for rule {rule}"
 
         hands = Hands(tell, switcher(app.wiring), ask)
@@ -95,9 +98,13 @@ class Clockwork:
         self._show(post.worded(letter, self._session, time.time()))
 
     def _begin(self, job: Job) -> None:
-        if not self._worker.is_alive():
-            self._worker.start()
+        if self._worker is None:
+            self._hire()
         self._waiting.put(job)
+
+    def _hire(self) -> None:
+        self._worker = threading.Thread(target=self._work, name="jobs", daemon=True)
+        self._worker.start()
 
     def _forgo(self, scheduler: Scheduler) -> None:
         """Say of what waits for its turn that it will not have it."""
@@ -108,8 +115,18 @@ class Clockwork:
             scheduler.settle(time.time())
 
     def _work(self) -> None:
-        while not self._leaving and (job := self._waiting.get()):
+        try:
+            while not self._leaving and (job := self._waiting.get()):
+                self._do(job)
+        finally:
+            if not self._leaving:  # an error of ours, which is on stderr, costs the job that met it and no other
+                self._hire()
+
+    def _do(self, job: Job) -> None:
+        outcome = Outcome(False, "an error of picoclaw itself has ended it")
+        try:
             outcome = done(self._app, job)
+        finally:
             if self._scheduler and not self._leaving:
                 self._scheduler.ended(job.number, outcome)
             self._thread.ring()
@@ -121,6 +138,7 @@ def done(app: App, job: Job) -> Outcome:
     if job.kind == "command" and config.tools.exec == "ask":  # a person agreed to exactly this command
         config = replace(config, tools=replace(config.tools, exec="allow"))
     own = App(config, app.board)
+    own.wiring.wired = app.wiring.wired  # so that a sensor that is added in the chat is known here
     try:
         return _DONE[job.kind](own, job)
     except PicoclawError as error:
@@ -136,7 +154,7 @@ def _turn(app: App, job: Job) -> Outcome:
     turn = app.answer(Inbound(session, job.payload, "cron"), said.append)
     if turn.stopped == "error" or turn.notice.failed:
         return Outcome(False, turn.notice.text or turn.reply)
-    return Outcome(True, "\n\n".join(filter(None, [*said, turn.reply])))
+    return _marked(app, "\n\n".join(filter(None, [*said, turn.reply])))
 
 
 def _command(app: App, job: Job) -> Outcome:
@@ -145,7 +163,13 @@ def _command(app: App, job: Job) -> Outcome:
 
 
 def _tool(app: App, job: Job) -> Outcome:
-    return Outcome(*_called(app, job, called(job.payload)))
+    good, text = _called(app, job, called(job.payload))
+    return _marked(app, text) if good else Outcome(False, text)
+
+
+def _marked(app: App, text: str) -> Outcome:
+    """What went well, with the mark that every answer has on a simulated board."""
+    return Outcome(True, f"{text}\n{SIMULATED}" if app.board.simulated else text)
 
 
 def _called(app: App, job: Job, call: ToolCall) -> tuple[bool, str]:

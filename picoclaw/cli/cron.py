@@ -12,6 +12,7 @@ from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import listen_to_signals
 from picoclaw.errors import ToolError
 from picoclaw.messages import DEFAULT_SESSION, Caller, ToolCall
+from picoclaw.store.jobs import Job
 from picoclaw.tools.job_times import row, upcoming
 
 _SHOWN = 3
@@ -70,7 +71,7 @@ def run(given: argparse.Namespace) -> int:
 def _list(app: App, given: argparse.Namespace) -> int:
     now, jobs = app.now(), app.stores.jobs.all()
     if given.json:
-        print(json.dumps([job._asdict() | {"next": list(_next(job, now))} for job in jobs], ensure_ascii=False))
+        print(json.dumps([_as_json(job, now) for job in jobs], ensure_ascii=False))
         return 0
     for job in jobs:
         print(printable(f"{row(job, now)}{'' if job.session == DEFAULT_SESSION else f' (chat {job.session!r})'}"))
@@ -79,7 +80,11 @@ def _list(app: App, given: argparse.Namespace) -> int:
     return 0
 
 
-def _next(job: Any, now: datetime) -> Iterator[str]:
+def _as_json(job: Job, now: datetime) -> dict[str, Any]:
+    return job._asdict() | {"plan": job.plan._asdict(), "next": list(_next(job, now))}
+
+
+def _next(job: Job, now: datetime) -> Iterator[str]:
     if job.enabled:
         try:
             yield from (due.isoformat(timespec="seconds") for due in upcoming(job, now, _SHOWN))

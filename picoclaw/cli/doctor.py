@@ -69,7 +69,9 @@ def examine(kind: str) -> Iterator[Row]:
         yield Row("bad", "settings", str(error), "mend the file named here, or move it aside")
         return
     yield Row("good", "settings", "config.toml, secrets and environment fit")
-    yield from _store(config.home)
+    yield from _store(config.home / "state.db", "the first chat makes it")
+    yield from _store(config.home / "history.db", "the first interactive chat that measures makes it")
+    yield from _rules(config.home)
     yield from _workspace(config)
     yield from _memory(config)
     yield from _model(config)
@@ -101,22 +103,32 @@ def _home(home: Path) -> Iterator[Row]:
         yield Row("good", "home", str(home))
 
 
-def _store(home: Path) -> Iterator[Row]:
-    path = home / "state.db"
+def _store(path: Path, made: str) -> Iterator[Row]:
     if not os.path.lexists(path):
-        yield Row("note", "state.db", "not made yet; the first chat makes it")
+        yield Row("note", path.name, f"not made yet; {made}")
         return
+    from picoclaw.store import chronicle
     from picoclaw.store.database import Database
 
     try:
-        database = Database(path)
+        database = Database(path, chronicle.MIGRATIONS) if path.name == chronicle.NAME else Database(path)
         with database.reading() as connection:
             found = connection.execute("PRAGMA quick_check(1)").get
         database.close()
     except StoreError as error:
-        yield Row("bad", "state.db", str(error))
+        yield Row("bad", path.name, str(error))
         return
-    yield Row("good" if found == "ok" else "bad", "state.db", str(found))
+    yield Row("good" if found == "ok" else "bad", path.name, str(found))
+
+
+def _rules(home: Path) -> Iterator[Row]:
+    from picoclaw.rules import book
+
+    found = book.load(home, datetime.now().astimezone())
+    for problem in found.problems.values():
+        yield Row("bad", book.FILE, f"not followed: {problem}", "picoclaw rules check")
+    if found.rules:
+        yield Row("good", book.FILE, f"{', '.join(found.rules)} can be read")
 
 
 def _workspace(config: Config) -> Iterator[Row]:

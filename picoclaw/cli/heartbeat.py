@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -14,11 +14,14 @@ from typing import Any
 from picoclaw.app import SIMULATED, App
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import listen_to_signals, uninterrupted
-from picoclaw.heartbeat.beat import PAGE, Heart, HeartThread, Looked, Now
+from picoclaw.errors import StoreError, TurnStopped
+from picoclaw.heartbeat.beat import PAGE, Heart, Looked, Now
 from picoclaw.heartbeat.check import OK
 from picoclaw.heartbeat.past import Past
 from picoclaw.heartbeat.senses import Surroundings
-from picoclaw.messages import Inbound, Turn
+from picoclaw.heartbeat.thread import HeartThread
+from picoclaw.heartbeat.yielding import Yielding
+from picoclaw.messages import Event, Inbound, Stop, ToolCall, ToolRun, Turn
 from picoclaw.reflex.bell import ring
 from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.reflex.clockwatch import ClockWatch
@@ -47,7 +50,7 @@ def run(given: argparse.Namespace) -> int:
         by_hand = not (given.dry_run or given.if_due)
         looked = heart.look(now, by_hand=by_hand, keep=not given.dry_run)
         if not given.json:
-            for line in _lines(looked, now.wall):
+            for line in [*_lines(looked, now.wall), *(_ask(looked) if given.dry_run else [])]:
                 print(printable(line))
         asks = looked.decision.beat and not given.dry_run
         beat = heart.beat(looked, now, told=sys.stdout.isatty() and not given.json) if asks else None
@@ -57,7 +60,7 @@ def run(given: argparse.Namespace) -> int:
             _tell(beat, turns)
         elif asks:
             print("another picoclaw has just had a heartbeat")
-    return 1 if beat and beat.outcome == "failed" else 0
+    return 1 if beat and beat.outcome in {"failed", "put off"} else 0
 
 
 def heart_of(
@@ -65,15 +68,24 @@ def heart_of(
     past: Past,
     note: Callable[[Turn], None] = lambda _: None,
     shield: Callable[[], AbstractContextManager[None]] = nullcontext,
+    stop: Stop | None = None,
 ) -> Heart:
     """Make the heart of a home, with what its sensors said.
 
-    `note` is told each turn that it takes, and `shield` holds off interruptions.
+    `note` is told each turn that it takes, `shield` holds off interruptions, and `stop` ends a turn.
     """
+    yields = Stop() if stop is None else stop  # one that was not said is false
 
-    def answer(inbound: Inbound, tokens: int) -> Turn:
-        app.light_agent = replace(app.light_agent, limits=replace(app.light_agent.limits, tokens=tokens))
-        turn = app.answer(inbound, lambda _: None, shield=shield)
+    def answer(inbound: Inbound, tokens: int, hear: Callable[[Event | ToolRun], None]) -> Turn:
+        def listen(event: Event | ToolRun) -> None:
+            if isinstance(event, ToolCall) and yields:
+                raise TurnStopped("interrupted")
+            hear(event)
+
+        light = app.light_agent
+        provider = light.provider if isinstance(light.provider, Yielding) else Yielding(light.provider, yields)
+        app.light_agent = replace(light, provider=provider, limits=replace(light.limits, tokens=tokens))
+        turn = app.answer(inbound, lambda _: None, listen, shield)
         note(turn)
         return turn
 
@@ -103,27 +115,35 @@ def _watch(app: App) -> ClockWatch:
 
 
 @contextmanager
-def beating(app: App, complain: Callable[[str], None]) -> Iterator[None]:
-    """Have heartbeats beside whatever else this process does, if there can be any."""
+def beating(
+    app: App, complain: Callable[[str], None], peace_s: float | None = None
+) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Have heartbeats beside whatever else this process does, if there can be any.
+
+    Gives what each turn is to be taken within, so that they keep out of its way; see HeartThread for `peace_s`.
+    """
     if not (app.config.heartbeat.enabled and app.config.model.base_url):
-        yield
+        yield nullcontext
         return
-    thread = HeartThread(partial(_own, app), complain)
+    thread = HeartThread(partial(_own, app), complain, peace_s)
     thread.start()
     try:
-        yield
+        yield thread.turn
     finally:
-        thread.stop()
+        number, used = thread.stop()
+        if number:
+            with suppress(StoreError):  # then it counts as cut off
+                Beats(app.stores.database).put_off(number, used)
 
 
 @contextmanager
-def _own(shared: App) -> Iterator[tuple[Heart, Callable[[], Now]]]:
+def _own(shared: App, stop: Stop) -> Iterator[tuple[Heart, Callable[[], Now]]]:
     """Make a heart on the board of the chat, with all else of its own, because it beats while others talk."""
     app = App(shared.config, shared.board)
     app.wiring.wired = shared.wiring.wired  # so that a sensor that is added in the chat is known here
     try:
         with closing(Past(app.config.home)) as past:
-            yield heart_of(app, past), partial(clock, app, _watch(app))
+            yield heart_of(app, past, stop=stop), partial(clock, app, _watch(app))
         app.wiring.leave()
     finally:
         app.wiring.abandon()
@@ -148,10 +168,17 @@ def _lines(looked: Looked, now: datetime) -> Iterator[str]:
     yield f"{'asking' if decision.beat else 'nothing is asked'} ({decision.rule}): {decision.why}"
 
 
+def _ask(looked: Looked) -> Iterator[str]:
+    """What a model would be asked."""
+    if looked.decision.ask:
+        yield "it would be asked:"
+        yield from (f"  {line}" for line in looked.decision.ask.split("\n"))
+
+
 def _last(last: Beat, now: datetime) -> str:
-    how = {"silent": "all was well", "said": "something was told", "failed": "it failed", "running": "it was cut off"}
+    how = {"silent": "all was well", "said": "something was told", "failed": "it failed"}
     ago = duration(max(0.0, now.timestamp() - last.at))
-    return f"the last heartbeat was {ago} ago, {how[last.outcome]}"
+    return f"the last heartbeat was {ago} ago, {how.get(last.outcome, 'it was cut off')}"
 
 
 def _tell(beat: Beat, turns: list[Turn]) -> None:

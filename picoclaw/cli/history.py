@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from picoclaw import chart, ranges
-from picoclaw.app import App
+from picoclaw.app import SIMULATED, App
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.disk import write_atomic
 from picoclaw.errors import ConfigError
@@ -54,6 +54,7 @@ def _history(app: App, samples: Samples, given: argparse.Namespace) -> int:
     if not given.sensor:
         for row in past.newest(known, now.tzinfo):
             print(printable(row))
+        _mark(app)
         return 0
     when = _range(" ".join(given.range) or "last 24 hours", now)
     series = past.meant(list(known), given.sensor, "")
@@ -67,10 +68,19 @@ def _history(app: App, samples: Samples, given: argparse.Namespace) -> int:
     if given.svg:
         _draw(found, Path(given.svg), sys.stderr if given.json else sys.stdout)
     if given.json:
-        print(json.dumps([_told(look) for look in found], ensure_ascii=False))
-    elif not given.svg:
+        simulated = {"simulated": app.board.simulated}
+        print(json.dumps([_told(look) | simulated for look in found], ensure_ascii=False))
+        return 0
+    if not given.svg:
         _show(found)
+    _mark(app)
     return 0
+
+
+def _mark(app: App) -> None:
+    """Say that the values are not real ones."""
+    if app.board.simulated:
+        print(SIMULATED)
 
 
 def _range(text: str, now: datetime) -> ranges.Range:

@@ -8,9 +8,10 @@ from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.reflex.bell import ring
 from picoclaw.reflex.clock import boot_id, boottime
+from picoclaw.reflex.keeper.trust import trusted_wall
 from picoclaw.rules import book, evaluate, rule
 from picoclaw.store import chronicle
-from picoclaw.store.firings import Firings
+from picoclaw.store.firings import KEPT, Firings
 from picoclaw.store.points import Moment
 from picoclaw.tools.ruling import doubts_of, measured
 from picoclaw.watch import zone_name
@@ -22,13 +23,26 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's words."""
     board_option(parser)
     words = parser.add_subparsers(dest="act", metavar="ACT")
-    words.add_parser("list", help="explain them all, and where each stands (the default)")
-    words.add_parser("check", help="look for mistakes; exit code 1 when there is one")
-    for name, purpose in (("explain", "explain one"), ("remove", "take one out of rules.toml")):
-        words.add_parser(name, help=purpose).add_argument("name", metavar="NAME")
-    word = words.add_parser("log", help="what rules have done, and the readings that caused it")
-    word.add_argument("name", metavar="NAME", nargs="?", default="", help="of one rule only")
-    word.add_argument("-n", metavar="LINES", type=int, default=_LAST, help=f"how many (default {_LAST})")
+    for name, purpose in (
+        ("list", "explain them all, and where each stands (the default)"),
+        ("check", "look for mistakes; exit code 1 when there is one"),
+        ("explain", "explain one"),
+        ("remove", "take one out of rules.toml"),
+        ("log", "what rules have done, and the readings that caused it"),
+    ):
+        word = words.add_parser(name, help=purpose, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+        board_option(word)
+        if name in {"explain", "remove"}:
+            word.add_argument("name", metavar="NAME")
+        if name == "log":
+            word.add_argument("name", metavar="NAME", nargs="?", default="", help="of one rule only")
+            word.add_argument("-n", metavar="LINES", type=_lines, default=_LAST, help=f"how many (default {_LAST})")
+
+
+def _lines(text: str) -> int:
+    if text not in map(str, range(1, KEPT + 1)):
+        raise argparse.ArgumentTypeError(f"{text[:20]} is not between 1 and {KEPT}")
+    return int(text)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -49,10 +63,11 @@ def _list(app: App, _: argparse.Namespace) -> int:
         print(f"no rules; {found.path} would hold them")
         return 0
     states, unknown = _standing(app)
+    now = _moment(app) if states else None
     for one in found.rules.values():
         print(printable(rule.explained(one)))
-        if one.name in states and one.written.enabled:
-            print(printable(f"    {evaluate.standing(one, states[one.name], _moment(app))}"))
+        if now and one.name in states and one.written.enabled:
+            print(printable(f"    {evaluate.standing(one, states[one.name], now)}"))
     return max(_complain(found.problems.values()), _complain(unknown, "where they stand cannot be told"))
 
 
@@ -78,7 +93,9 @@ def _states(app: App) -> dict[str, evaluate.State]:
 
 
 def _moment(app: App) -> Moment:
-    return Moment(boot_id(), boottime(), app.now())
+    """Now; only an open chat can tell that nobody has set the date for a while, and has written down so."""
+    vouched = trusted_wall(app.board, app.config.home) is not None or app.stores.samples.dated(boot_id())
+    return Moment(boot_id(), boottime(), app.now(), vouched)
 
 
 def _explain(app: App, given: argparse.Namespace) -> int:
@@ -119,13 +136,22 @@ def _remove(app: App, given: argparse.Namespace) -> int:
 
 
 def _log(app: App, given: argparse.Namespace) -> int:
-    if not (app.config.home / chronicle.NAME).exists():
-        print("no rule has done anything yet")
-        return 0
-    for record in Firings(app.stores.chronicle).log(max(0, given.n), given.name):
+    kept = (app.config.home / chronicle.NAME).exists()
+    records = Firings(app.stores.chronicle).log(given.n, given.name) if kept else []
+    if not records:
+        return _log_empty(app, given.name)
+    for record in records:
         at = f"{record.at.astimezone(app.now().tzinfo):%Y-%m-%d %H:%M:%S}{'' if record.trusted else ' (clock not set)'}"
         outcome = record.outcome or "outcome unknown: picoclaw was stopped in the middle"
         print(printable(f"{at} {record.rule}: {record.why}; {record.acts}: {outcome}"))
+    return 0
+
+
+def _log_empty(app: App, name: str) -> int:
+    found = _book(app)
+    if name and name not in {*found.rules, *found.problems}:
+        raise ConfigError(f"no rule {name!r} has done anything, and {found.path} has none of that name")
+    print(f"rule {name} has done nothing yet" if name else "no rule has done anything yet")
     return 0
 
 

@@ -10,13 +10,13 @@ import sys
 import termios
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Event
 
 from picoclaw.app import SIMULATED, App
-from picoclaw.cli.chat import report
+from picoclaw.cli.chat import report, simulated
 from picoclaw.cli.clockwork import Clockwork
 from picoclaw.cli.common import opened, printable
 from picoclaw.cli.heartbeat import beating
@@ -45,8 +45,8 @@ def converse(given: argparse.Namespace, leaving: Event) -> int:
         screen.stop = partial(app.wiring.stop, who="owner")
         with _line_history(app.config.home / "chat_history"), _clockwork(app, given.session, screen):
             screen.greet(app)
-            with beating(app, screen.remind):
-                _talk(app, given.session, screen)
+            with beating(app, screen.remind) as resting:
+                _talk(app, given.session, screen, resting)
         if leaving.is_set():
             app.wiring.abandon()
     return 0
@@ -64,12 +64,12 @@ def _clockwork(app: App, session: str, screen: "Screen") -> Iterator[None]:
         yield
 
 
-def _talk(app: App, session: str, screen: "Screen") -> None:
+def _talk(app: App, session: str, screen: "Screen", resting: Callable[[], AbstractContextManager[None]]) -> None:
     idle = IdleThread(app, screen.remind)
     idle.start()
     try:
         for line in screen.lines():
-            with idle.turn():
+            with idle.turn(), resting():
                 _turn(app, session, line, screen)
     finally:
         idle.stop()
@@ -82,7 +82,7 @@ def _turn(app: App, session: str, line: str, screen: "Screen") -> int:
         return 0
     with screen.turn():
         turn = app.answer(Inbound(session, line), screen.say, screen.hear, uninterrupted)
-    screen.end(turn.reply, simulated=app.board.simulated, failed=turn.stopped == "error")
+    screen.end(turn.reply, simulated=simulated(app, turn), failed=turn.stopped == "error")
     return report(turn._replace(stopped="") if screen.tty else turn)
 
 

@@ -3,21 +3,20 @@
 What must survive is in the store before a model is asked, so that no restart makes the next one come earlier.
 """
 
-import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 from picoclaw.config import HEARTBEAT_LIMITS, HeartbeatConfig
-from picoclaw.errors import ConfigError, PicoclawError
+from picoclaw.errors import ConfigError
 from picoclaw.heartbeat import checklist, decide
 from picoclaw.heartbeat.checklist import Checklist
 from picoclaw.heartbeat.decide import Decision, Situation
-from picoclaw.heartbeat.due import Senses, findings
+from picoclaw.heartbeat.due import Senses, files, findings
 from picoclaw.heartbeat.silence import is_ok
-from picoclaw.messages import Inbound, Turn
+from picoclaw.heartbeat.traces import Traces
+from picoclaw.messages import End, Event, Inbound, ToolRun, Turn
 from picoclaw.store.beats import SESSION, Beat, Beats, Outcome, Today
 
 PAGE = "HEARTBEAT.md"
@@ -25,7 +24,7 @@ PAGE = "HEARTBEAT.md"
 _UNCOUNTED = 4000  # tokens of a request whose server does not count
 _SET_BACK_S = 120.0
 _TELL_AFTER = 3
-_RETRY_S = 300.0
+_AGAIN_S = 1.0
 _LONGEST_S = HEARTBEAT_LIMITS.seconds + 60.0  # with its last word
 
 
@@ -51,27 +50,29 @@ class Looked(NamedTuple):
 class Heart:
     """Decides and asks.
 
-    `page` reads HEARTBEAT.md, None if there is none, and raises ConfigError; `answer` takes the most tokens as well;
-    `modelled` tells whether there is a model, `empty` how an answer without words is worded; `ring` is called when
-    there is something to be told, and `mark` ends what the model says.
+    `page` reads HEARTBEAT.md, None if there is none, and raises ConfigError; `answer` takes the most tokens as well,
+    and what hears the turn; `modelled` tells whether there is a model, `empty` how an answer without words is worded;
+    `ring` is called when there is something to be told, and `mark` ends what the model says. `going` is the number of
+    the heartbeat in hand, 0 for none, and `used` what it has taken so far.
     """
 
     config: HeartbeatConfig
     beats: Beats
     page: Callable[[], str | None]
     senses: Senses
-    answer: Callable[[Inbound, int], Turn]
+    answer: Callable[[Inbound, int, Callable[[Event | ToolRun], None]], Turn]
     modelled: bool
     empty: str = ""
     ring: Callable[[], None] = lambda: None
     mark: str = ""
+    going: int = field(default=0, init=False)
+    used: int = field(default=0, init=False)
 
     def step(self, now: Now) -> float | None:
         """Do what is to be done now; returns for how many seconds there is nothing to do, None for ever."""
         looked = self.look(now)
-        if looked.decision.beat:
-            self.beat(looked, now)
-        return looked.decision.wait_s
+        made = self.beat(looked, now) if looked.decision.beat else None
+        return _AGAIN_S if made and made.outcome == "put off" else looked.decision.wait_s
 
     def look(self, now: Now, *, by_hand: bool = False, keep: bool = True) -> Looked:
         """Read, look and decide. With `keep`, what has to be remembered of the lines is."""
@@ -102,8 +103,9 @@ class Heart:
         if keep and (ahead or any(max(line.after, line.since) > late for line in known.values())):
             self.beats.set_back(now.wall)
             known, today = self.beats.known(), self.beats.today(now.wall)
-        found = findings(listed.items, known, self.senses, now.wall)
-        if keep:
+        asleep = keep and not situation.by_hand and decide.is_quiet(situation.quiet, now.wall)
+        found = findings(listed.items, known, self.senses, now.wall, asleep=asleep)
+        if keep and listed != Checklist():  # an editor may just be about to write it
             self.beats.remember({finding.item.key: finding.known for finding in found})
         since_s = _since(now, today.last)
         going_on = bool(today.last and today.last.outcome == "running" and today.last.boot == now.boot)
@@ -122,20 +124,31 @@ class Heart:
             text = self.page()
         except ConfigError as error:
             return Checklist(), str(error)
-        return (Checklist(), f"there is no {PAGE}") if text is None else (checklist.parse(text), "")
+        if text is None:
+            return Checklist(), f"there is no {PAGE}; `picoclaw init` makes one"
+        return checklist.parse(text), ""
 
     def beat(self, looked: Looked, now: Now, *, told: bool = False) -> Beat | None:
         """Ask what was decided; None when another process has done so meanwhile. `told`: a person reads the answer."""
-        last = looked.today.last.number if looked.today.last else 0
         tokens = max(1, min(HEARTBEAT_LIMITS.tokens, self.config.tokens_a_day - looked.today.tokens))
-        begun = self.beats.begin(now.wall, now.boot, now.mono, tokens, last)
+        begun = self.beats.begin(now.wall, now.boot, now.mono, tokens, looked.today.number)
         if begun is None:
             return None
-        turn = self.answer(Inbound(SESSION, looked.decision.ask, "heartbeat"), tokens)
+        items = [finding.item for finding in looked.situation.findings]
+        traces = Traces(self.senses.mark, {path for item in items for path in files(item)})
+        self.going, self.used = begun.number, 0
+
+        def hear(event: Event | ToolRun) -> None:
+            self.used += event.usage.total if isinstance(event, End) else 0
+            traces.hear(event)
+
+        turn = self.answer(Inbound(SESSION, looked.decision.ask, "heartbeat"), tokens, hear)
         made = self._made(begun, turn, looked)
-        asked = {finding.item.key: finding.settled for finding in looked.decision.asked}
-        settled = asked if made.outcome != "failed" else {}
-        self.beats.finish(made, {f.item.key: f.known for f in looked.situation.findings} | settled, told=told)
+        settled = looked.decision.asked if made.outcome in {"silent", "said"} else ()
+        known = [(f.item, f.known) for f in looked.situation.findings] + [(f.item, f.settled) for f in settled]
+        lines = {item.key: traces.known(one, files(item)) for item, one in known}
+        self.beats.finish(made, lines, told=told)
+        self.going = 0
         if made.text and not told:
             self.ring()
         return made
@@ -146,7 +159,8 @@ class Heart:
         parts = [str(run.arguments["text"]) for run in turn.tools if _is_message(run.name, run.arguments, run.result)]
         parts += [] if failed or is_ok(turn.reply) or turn.reply in parts else [turn.reply]
         parts += [self.mark] if parts and self.mark else []
-        outcome: Outcome = "said" if parts else "failed" if failed else "silent"
+        bad: Outcome = "put off" if turn.stopped == "stopped" else "failed"
+        outcome: Outcome = "said" if parts else bad if failed else "silent"
         if outcome == "failed" and looked.today.ended + 1 == _TELL_AFTER:
             parts.append(f"The last {_TELL_AFTER} heartbeats failed: {turn.notice.text or turn.reply}")
         if looked.today.tokens + tokens >= self.config.tokens_a_day:
@@ -166,44 +180,3 @@ def _since(now: Now, last: Beat | None) -> float | None:
 def _is_message(name: str, arguments: dict[str, object], result: str) -> bool:
     """Whether it is something that the model said with the tool for it."""
     return name == "message" and bool(arguments.get("text")) and not result.startswith("error:")
-
-
-class HeartThread:
-    """Keeps a heart going beside the chat, asleep until there may be something to do."""
-
-    def __init__(
-        self,
-        opened: Callable[[], AbstractContextManager[tuple[Heart, Callable[[], Now]]]],
-        complain: Callable[[str], None],
-    ) -> None:
-        """`opened()` makes the heart and its clock within the thread, with a database of its own."""
-        self._opened, self._complain = opened, complain
-        self._complained = ""
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self, seconds: float = 5.0) -> None:
-        """End, after the one that is running, or when the time is over; one that is cut off counts as failed."""
-        self._ending.set()
-        self._thread.join(seconds)
-
-    def _run(self) -> None:
-        try:
-            with self._opened() as (heart, clock):
-                while not self._ending.is_set():
-                    self._ending.wait(self._step(heart, clock()))
-        except PicoclawError as error:
-            self._complain(f"there are no heartbeats: {error}")
-
-    def _step(self, heart: Heart, now: Now) -> float | None:
-        try:
-            return heart.step(now)
-        except PicoclawError as error:
-            if str(error) != self._complained:
-                self._complained = str(error)
-                self._complain(f"heartbeats wait: {error}")
-            return _RETRY_S

@@ -5,6 +5,7 @@ A line with a wrong time or condition is named with its number, and counts as pl
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from picoclaw.heartbeat import timing, when
@@ -13,9 +14,12 @@ from picoclaw.markdown import seen
 from picoclaw.markdown.comments import gone
 from picoclaw.slots import Plan
 
+_FRONT = re.compile(r"---[ \t]*\n(?:(?:[^\W\d][\w-]*:|[ \t#])[^\n]*\n|\n)+(?:---|\.\.\.)[ \t]*(?=\n|\Z)")
+_UNDERLINE = re.compile(r" {0,3}(?:(=+)|-{2,})\s*$")
+_TABLE = re.compile(r"\s*\|.*\|\s*$")
 _HEADING = re.compile(r" {0,3}#{1,6}\s+(.*?)[\s#]*$|\s*#{1,6}\s*$")
 _BULLET = re.compile(r"(\s*)(?:[-*+•]|\d{1,9}[.)])\s+(.*)")
-_BOX = re.compile(r"\[\s*([^\s\]]?)\s*\](?:\s+|$)")
+_BOX = re.compile(r"\[\s*([^\s\]]?)\s*\](?:\s+|$)|\[([xX✓✔])\](?![(\[:])|(?:([☑✅✔✓])|☐)\ufe0f?\s*")
 _RULE = re.compile(r"\s*(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,}|={3,})$")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _BRACKETS = re.compile(r"\s*\(([^()]{1,80})\)\s*$")
@@ -86,31 +90,50 @@ def _uncommented(text: str) -> str:
     for hidden in gone(text, trusting=True):
         kept += [text[at : hidden.start], "\n" * text.count("\n", hidden.start, hidden.end)]
         at = hidden.end
-    return seen("".join([*kept, text[at:]]))
+    whole = seen("".join([*kept, text[at:]]))
+    front = _FRONT.match(whole)
+    return "\n" * front[0].count("\n") + whole[front.end() :] if front else whole
 
 
 def _rows(text: str) -> list[_Raw]:
     """Put lines together: what is indented below an item belongs to it, unless it has a box of its own."""
     rows: list[_Raw] = []
     heading, indent, in_code, going = "", 0, False, False
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
         fence = _FENCE.match(line)
         in_code = in_code != bool(fence)
         if fence or _RULE.match(line) or not line.strip():
             continue
-        if not in_code and (titled := _HEADING.fullmatch(line)):
-            heading, going = titled[1] or "", False
+        titled = None if in_code else _title(lines, number - 1, heading)
+        if titled is not None:
+            heading, going = titled, False
             continue
         bullet = _BULLET.fullmatch(line)
         words = bullet[2] if bullet else line.strip()
-        box = _BOX.match(words) if bullet else None
+        box = _BOX.match(words) if bullet or words[0] in "☑☐✅" else None
+        mark = next(filter(None, box.groups()), "") if box else ""
         deep = len(line) - len(line.lstrip())
         if going and not box and (in_code or deep > indent):
             rows[-1].words.append(words)
             continue
-        rows.append(_Raw(number, box[1] if box else "", [words[box.end() :] if box else words], heading))
+        rows.append(_Raw(number, mark, [words[box.end() :] if box else words], heading))
         indent, going = deep, True
     return rows
+
+
+def _title(lines: Sequence[str], at: int, before: str) -> str | None:
+    """The heading that a line is, or that stays over a row of a table; None for what may be an item."""
+    line = lines[at]
+    if titled := _HEADING.fullmatch(line):
+        return titled[1] or ""
+    if _TABLE.match(line):
+        return before
+    under = _UNDERLINE.match(lines[at + 1]) if at + 1 < len(lines) else None
+    alone = at == 0 or not lines[at - 1].strip()
+    if under and (under[1] or alone) and line == line.lstrip() and not _BULLET.fullmatch(line):
+        return line.strip()
+    return None
 
 
 def _item(row: _Raw, words: str) -> Item:

@@ -64,7 +64,7 @@ def decide(s: Situation) -> Decision:
     if not asked:
         return Decision(False, "not due", _not_due(s), _wait(s, "not due"))
     reasons = "; ".join(f"line {f.item.line}: {f.why if f.due else 'asked by hand'}" for f in asked)
-    return Decision(True, "due", reasons, s.pause_s, question(asked), asked)
+    return Decision(True, "due", reasons, min([s.pause_s, *_judged(s)]), question(asked), asked)
 
 
 def _is_plain(finding: Finding) -> bool:
@@ -132,10 +132,15 @@ def _wait(s: Situation, rule: str) -> float | None:
         return None
     waits = [s.every_s, *(f.next_s for f in s.findings if f.next_s)]
     if rule == "interval":
-        waits = [s.pause_s - (s.since_s or 0.0)]
+        waits = [s.pause_s - (s.since_s or 0.0), *_judged(s)]
     if rule == "quiet hours" and s.quiet:
         waits = [s.every_s, seconds_until(at(f"{s.quiet[1]:%H:%M}", s.now), s.now)]
     return max(1.0, min(waits))
+
+
+def _judged(s: Situation) -> list[float]:
+    """When a condition is to be judged, though nobody can be asked before the pause is over."""
+    return [finding.next_s for finding in s.findings if finding.next_s and finding.item.when]
 
 
 def _fitting(due: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -14,11 +14,15 @@ from picoclaw.heartbeat.checklist import Item
 from picoclaw.heartbeat.when import FileWhen, SensorWhen
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.schedule import duration
+from picoclaw.slots import Plan
 from picoclaw.store.beats import Known
 
 _MOVES = {"temperature": 2.0, "humidity": 10.0, "pressure": 5.0, "level": 0.5}
 _MOVES_BY = 0.2
 """How much a value has to change to be worth a question: by quantity, else in proportion."""
+
+_AGAIN_S = 300.0
+"""How long after its time a condition that does not hold is looked at once more."""
 
 _FILE = re.compile(r"`([^`\n]{1,200})`|(?<![\w/.])((?:[\w-]+/)*[\w-][\w.-]*\.\w{1,8})\b")
 
@@ -41,6 +45,10 @@ class Senses(Protocol):
         """Measure now: values by quantity, those that failed left out. Raises HardwareError if there is no such one."""
         ...
 
+    def measures(self, sensor: str) -> Sequence[str]:
+        """Name what it measures, by quantity and channel; none where that is not known."""
+        ...
+
     def past(self, sensor: str, what: str, seconds: float) -> Sequence[Sample]:
         """Return what is known of the last seconds and of the moment before, the oldest first."""
         ...
@@ -53,7 +61,8 @@ class Senses(Protocol):
 class Finding(NamedTuple):
     """What was found of an item: whether it is due and why; `note` is for whoever is asked about it.
 
-    `known` is what to remember of it now, `settled` when it has been asked about.
+    `known` is what to remember of it now, `settled` when it has been asked about. Its time comes in `next_s`, or came
+    `late_s` ago.
     """
 
     item: Item
@@ -63,23 +72,29 @@ class Finding(NamedTuple):
     settled: Known
     note: str = ""
     next_s: float | None = None
+    late_s: float = 0.0
 
 
-def findings(items: Sequence[Item], known: Mapping[str, Known], senses: Senses, now: datetime) -> list[Finding]:
-    """Look at every item."""
-    looked = _Once(senses)
+def findings(
+    items: Sequence[Item], known: Mapping[str, Known], senses: Senses, now: datetime, *, asleep: bool = False
+) -> list[Finding]:
+    """Look at every item; `asleep` without reading a sensor, when nobody will be asked anyway."""
+    looked = _Once(senses, asleep=asleep)
     return [_finding(item, known.get(item.key), looked, now) for item in items]
 
 
 class _Once:
     """Senses that read each sensor once."""
 
-    def __init__(self, senses: Senses) -> None:
-        self._senses = senses
+    def __init__(self, senses: Senses, *, asleep: bool) -> None:
+        self._senses, self.asleep = senses, asleep
         self._read: dict[str, Mapping[str, float] | HardwareError] = {}
         self.sensors, self.past, self.mark = senses.sensors, senses.past, senses.mark
+        self.measures = senses.measures
 
     def read(self, sensor: str) -> Mapping[str, float]:
+        if self.asleep:
+            raise HardwareError(f"{sensor} is not read in quiet hours")
         if sensor not in self._read:
             try:
                 self._read[sensor] = self._senses.read(sensor)
@@ -91,12 +106,11 @@ class _Once:
         return found
 
 
-def _finding(item: Item, known: Known | None, senses: Senses, now: datetime) -> Finding:
+def _finding(item: Item, known: Known | None, senses: _Once, now: datetime) -> Finding:
     if isinstance(item.when, SensorWhen):
-        meant = item.when.sensor.casefold()
-        name = next((name for name in senses.sensors() if name.casefold() == meant), None)
-        if name is None:
-            return _misspelt(item, item.when.sensor, known, senses, now)
+        name, wrong = _meant(item.when, senses)
+        if wrong:
+            return _misspelt(item, wrong, known, senses, now)
         found = _sensor(item, item.when._replace(sensor=name), known or Known(), senses, now)
     elif isinstance(item.when, FileWhen):
         found = _file(item, item.when, known, senses, now)
@@ -104,25 +118,43 @@ def _finding(item: Item, known: Known | None, senses: Senses, now: datetime) -> 
         return _timed(item, known, now)
     else:
         return _plain(item, known, senses, now)
-    if not item.timing:
-        return found
+    return _both(item, item.timing, found, known, senses, now) if item.timing else found
+
+
+def _both(item: Item, plan: Plan, found: Finding, known: Known | None, senses: _Once, now: datetime) -> Finding:
+    """A condition with a time: it is judged when its time has come, and once more a moment later."""
     timed = _timed(item, known, now)
+    after, next_s = timed.known.after, timed.next_s
+    why = found.why if timed.due else timed.why
+    if timed.due and not found.due and not senses.asleep:
+        ahead = (0.0 if plan.kind == "every" else _AGAIN_S) - timed.late_s
+        after, next_s = (after, ahead) if ahead > 0 else (timed.settled.after, None)
+        why += "" if ahead > 0 else ", so this time has passed"
     return found._replace(
         due=timed.due and found.due,
-        why=found.why if timed.due else timed.why,
-        known=found.known._replace(after=timed.known.after),
+        why=why,
+        known=found.known._replace(after=after),
         settled=found.settled._replace(after=timed.settled.after, told=False),
-        next_s=timed.next_s,
+        next_s=next_s,
     )
 
 
-def _misspelt(item: Item, sensor: str, known: Known | None, senses: Senses, now: datetime) -> Finding:
-    """A condition on a sensor that nobody has counts as words, which somebody then asks about."""
+def _meant(when: SensorWhen, senses: Senses) -> tuple[str, str]:
+    """Name the sensor that a condition means, or say what is wrong with it."""
+    name = next((name for name in senses.sensors() if name.casefold() == when.sensor.casefold()), "")
+    if not name:
+        there = ", ".join(senses.sensors()) or "none"
+        return "", f"there is no sensor {when.sensor!r} (there are: {there})"
+    measured = senses.measures(name)
+    if not measured or when.what in measured:
+        return name, ""
+    return name, f"{name} does not measure {when.what!r} (it measures: {', '.join(measured)})"
+
+
+def _misspelt(item: Item, wrong: str, known: Known | None, senses: _Once, now: datetime) -> Finding:
+    """A condition on something that nobody measures counts as words, which somebody then asks about."""
     plain = _plain(item._replace(text=item.whole, timing=None, when=None), known, senses, now)
-    there = ", ".join(senses.sensors()) or "none"
-    return plain._replace(
-        why=f"there is no sensor {sensor!r} (there are: {there}), so it counts as plain text; {plain.why}"
-    )
+    return plain._replace(why=f"{wrong}, so it counts as plain text; {plain.why}")
 
 
 def _timed(item: Item, known: Known | None, now: datetime) -> Finding:
@@ -136,7 +168,8 @@ def _timed(item: Item, known: Known | None, now: datetime) -> Finding:
         return Finding(item, False, str(error), known, known)
     ahead = slot.timestamp() - moment
     why = f"its time has come ({slot:%H:%M})" if ahead <= 0 else f"its time comes {_shown(slot, now)}"
-    return Finding(item, ahead <= 0, why, known, known._replace(after=moment), next_s=max(ahead, 0.0))
+    settled = known._replace(after=moment)
+    return Finding(item, ahead <= 0, why, known, settled, next_s=max(ahead, 0.0), late_s=max(-ahead, 0.0))
 
 
 def _shown(slot: datetime, now: datetime) -> str:
@@ -198,7 +231,7 @@ def _file(item: Item, when: FileWhen, known: Known | None, senses: Senses, now: 
     return Finding(item, not known.told, why, known, known._replace(told=True), why)
 
 
-def _plain(item: Item, known: Known | None, senses: Senses, now: datetime) -> Finding:
+def _plain(item: Item, known: Known | None, senses: _Once, now: datetime) -> Finding:
     seen = _named(item.text, senses, known.seen if known else {})
     settled = Known(now.timestamp(), told=True, seen=seen)
     if known is None or not known.told:
@@ -213,7 +246,7 @@ def _plain(item: Item, known: Known | None, senses: Senses, now: datetime) -> Fi
 _NAMES_NOTHING = "it names no sensor and no file, so it is asked about once; give it a time such as (hourly)"
 
 
-def _named(text: str, senses: Senses, before: Mapping[str, float | str]) -> dict[str, float | str]:
+def _named(text: str, senses: _Once, before: Mapping[str, float | str]) -> dict[str, float | str]:
     """The sensors and files that a text names, as they are now."""
     found: dict[str, float | str] = {}
     for name in senses.sensors():
@@ -221,13 +254,26 @@ def _named(text: str, senses: Senses, before: Mapping[str, float | str]) -> dict
             try:
                 values = senses.read(name)
             except HardwareError:
+                found |= {
+                    what: value for what, value in before.items() if senses.asleep and what.startswith(f"{name}.")
+                }
                 continue
             found |= {f"{name}.{what}": value for what, value in values.items()}
-    for match in _FILE.finditer(text):
-        path = match[1] or match[2]
+    for path in _paths(text):
         if (mark := senses.mark(path)) or path in before:
             found[path] = mark
     return found
+
+
+def files(item: Item) -> list[str]:
+    """Name the files that an item speaks of, whether they are there or not."""
+    if isinstance(item.when, FileWhen):
+        return [item.when.path] if item.when.fate == "changed" else []
+    return [] if item.timing or item.when else _paths(item.text)
+
+
+def _paths(text: str) -> list[str]:
+    return [match[1] or match[2] for match in _FILE.finditer(text)]
 
 
 def _change(thing: str, before: float | str | None, after: float | str | None) -> str:

@@ -39,6 +39,13 @@ class Surroundings:
         readings = [reading for found in meant for reading in survey.read(self.board, self.drivers, found)]
         return {reading.what: reading.value for reading in readings if reading.value is not None}
 
+    def measures(self, sensor: str) -> Sequence[str]:
+        """Name what it measures, by quantity and channel; none where that is not known."""
+        found = [found for found in survey.sensors(self.board, dict(self.wired)) if found.name == sensor]
+        by_kernel = [f"{known.quantity} {known.channel}".rstrip() for one in found for known in one.kernel]
+        ours = [what for one in found if one.part and not one.kernel for what in self.drivers.channels(one.part)]
+        return list(dict.fromkeys([*by_kernel, *ours]))
+
     def past(self, sensor: str, what: str, seconds: float) -> Sequence[Sample]:
         """Return what the history knows."""
         return self.history(sensor, what, seconds)

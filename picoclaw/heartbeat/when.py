@@ -12,6 +12,7 @@ Fate = Literal["changed", "exists", "missing"]
 
 _SIGNS: dict[str, Sign] = {
     "above": ">", "over": ">", "more than": ">", "below": "<", "under": "<", "less than": "<",
+    "rises above": ">", "goes above": ">", "exceeds": ">", "falls below": "<", "drops below": "<", "goes below": "<",
     "at least": ">=", "at most": "<=", "≥": ">=", "≤": "<=", ">": ">", "<": "<", ">=": ">=", "<=": "<=",
 }  # fmt: skip
 _FATES: dict[str, Fate] = {
@@ -26,7 +27,7 @@ _FATES: dict[str, Fate] = {
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 _FOR = r"(?: for (?P<number>\d+(?:[.]\d+)?) ?(?P<span>s|sec|second|m|min|minute|h|hour|d|day)s?)?"
-_NAME = r"(?P<sensor>[^.<>≤≥]+?)[.](?P<what>[a-z][a-z0-9]*(?: [a-z]\w*)??)"
+_NAME = r"(?P<sensor>[^.<>≤≥]+?)[.](?P<what>[a-z][a-z0-9]*(?: [a-z][\w.]*)??)"
 _VALUE = r"(?P<value>[-−+]?\d+(?:[.,]\d+)?) ?(?P<unit>(?!for\b)[^\s\d]\S*)?"
 _SIGN = "|".join(re.escape(sign) for sign in sorted(_SIGNS, key=len, reverse=True))
 _SENSOR = re.compile(rf"{_NAME} ?(?:is )?(?P<sign>{_SIGN}) ?{_VALUE}{_FOR}", re.IGNORECASE)

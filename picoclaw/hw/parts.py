@@ -175,10 +175,14 @@ class Drivers:
 
     def quantities(self, part: Wired) -> list[str]:
         """Name what a part measures, as far as its driver can be loaded and says so."""
+        return [key.partition(" ")[0] for key in self.channels(part)]
+
+    def channels(self, part: Wired) -> list[str]:
+        """Name what a part measures, with the channel where it has several: 'voltage a0'."""
         with suppress(ConfigError):
             keys = getattr(self._load(part.part), "QUANTITIES", ())
-            keys = keys if isinstance(keys, tuple | list) else ()
-            return [quantity for quantity in (str(key).partition(" ")[0] for key in keys) if quantity in QUANTITIES]
+            keys = map(str, keys) if isinstance(keys, tuple | list) else ()
+            return [key for key in keys if key.partition(" ")[0] in QUANTITIES]
         return []
 
     @contextmanager

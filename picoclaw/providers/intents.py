@@ -6,9 +6,9 @@ from typing import Any
 
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import meeting
-from picoclaw.providers.matcher import Match, Matcher
+from picoclaw.providers.match import Match, fill
+from picoclaw.providers.matcher import Matcher
 
-_FIELD = re.compile(r"\{(\w+)\}")
 _HIT = re.compile(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
 _CONTROL = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
@@ -84,33 +84,29 @@ class Intents:
     def _words(self, match: Match | None, offered: Collection[Any]) -> str:
         say = self._matcher.say
         if match is None or not (match.tool or match.answer):
-            return _fill(say["unreachable" if self._model else "no_model"], {"model": self._model})
+            return fill(say["unreachable" if self._model else "no_model"], {"model": self._model})
         if not match.tool:
             return match.answer
         if match.tool not in offered:
             wording = self._matcher.tools.get(match.tool, {})
-            return _fill(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
+            return fill(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
         return match.missing
 
     def _result(self, messages: Sequence[Message]) -> str:
         """The last call's result, in the words of the intent that asked for it."""
         newest = messages[-1].text
         if newest.startswith("error: "):
-            return _fill(self._matcher.say["failed"], {"result": newest.removeprefix("error: ")})
+            return fill(self._matcher.say["failed"], {"result": newest.removeprefix("error: ")})
         asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
         calls = (call for message in messages[asked:] for call in message.calls)
         called = {call.name for call in calls if call.id == messages[-1].call_id}
         match = self._understood(messages[:asked], called) if asked else None
         if match is None or match.tool not in called:
             return newest
-        return _fill(match.answer, {**match.arguments, "result": _HIT.sub(r"\1", newest)})
+        return fill(match.answer, {**match.arguments, "result": _HIT.sub(r"\1", newest)})
 
 
 def _clean(text: str) -> str:
     """A user's words without the moment before them, and without characters that no word has."""
     _, closed, rest = text.partition("</moment>") if text.lstrip().startswith("<moment>") else ("", "", "")
     return (rest if closed else text).encode("utf-8", "replace").decode().translate(_CONTROL)
-
-
-def _fill(template: str, values: Mapping[str, Any]) -> str:
-    return _FIELD.sub(lambda field: str(values.get(field[1], field[0])), template)

@@ -6,30 +6,19 @@ Only grammar is here. Words, templates and examples are data that the owner can 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count, islice
-from typing import Any, NamedTuple
+from typing import Any
 
+from picoclaw.providers.match import SURE, Match, finished
 from picoclaw.providers.nearest import Nearest, Speller, Vocabulary, stem
-from picoclaw.providers.phrasebook import Book, Edges, Intent, Template
+from picoclaw.providers.phrasebook import Book, Intent
 from picoclaw.providers.sentence import Found, Hit, Reader, Sentence, Slot
+from picoclaw.providers.template import Edges, Template
 
 MAX_CLASSIFIED = 30
 MIN_SCORE = 0.42
 MIN_MARGIN = 0.05
-SURE = 0.79  # as good as an example's own words
 HINT = 0.5  # a statement must come nearer than a question
 SHORT = 4  # words; "how many hectopascals" is short for "do we have here"
-
-
-class Match(NamedTuple):
-    """What a text was understood as. `tool` is empty for small talk; `missing` asks for what was left out."""
-
-    intent: str
-    tool: str
-    arguments: dict[str, Any]
-    answer: str
-    score: float
-    route: str
-    missing: str = ""
 
 
 class Walk:
@@ -152,7 +141,7 @@ class Matcher:
                 if intent.acts != acts or (intent.only and intent.tool not in (offered or ())):
                     continue
                 if (not whole or (intent.tool and not _texts(intent))) and (fit := walk.fit(template.edges, i, {})):
-                    found.append((self._finish(intent, fit[1], 1.0, "template"), fit[0]))
+                    found.append((finished(intent, fit[1], 1.0, "template"), fit[0]))
         return found
 
     def _starting(self, word: str) -> Iterator[Template]:
@@ -191,7 +180,7 @@ class Matcher:
         rival = max((score for other, score in scores.items() if not intents[other].tool), default=0.0)
         if intent.tool and scores[name] - rival < MIN_MARGIN:
             return None
-        return self._finish(intent, self._gather(intent, s, begin, end), scores[name], "example")
+        return finished(intent, self._gather(intent, s, begin, end), scores[name], "example")
 
     def _may(self, intent: Intent, s: Sentence, begin: int, end: int, score: float) -> bool:
         """Whether a sentence of this kind, as near as this, may call the intent's tool."""
@@ -278,17 +267,6 @@ class Matcher:
         if slot.whole:
             return s.text(left[0], left[-1] + 1) if left else ""
         return " ".join(s.text(i, i + 1) for i in left if not self._nearest.common(s.words[i]))
-
-    @staticmethod
-    def _finish(intent: Intent, found: Found, score: float, route: str) -> Match:
-        arguments = dict(intent.arguments)
-        for name, value in {**intent.defaults, **found}.items():
-            if isinstance(value, dict):
-                arguments |= value
-            elif name and value != "":
-                arguments[name] = value
-        missing = next((question for name, question in intent.ask.items() if name not in found), "")
-        return Match(intent.name, intent.tool, arguments, intent.answer, score, route, missing)
 
 
 def _texts(intent: Intent) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from picoclaw.messages import Message
-from picoclaw.providers.matcher import SURE, Match
+from picoclaw.providers.match import SURE, Match
 from picoclaw.providers.phrasebook import Intent
 from picoclaw.providers.sentence import Sentence
 

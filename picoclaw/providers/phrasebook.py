@@ -1,34 +1,38 @@
 """Reads the data of the intents: words, slots, concepts, templates and examples, checked as they are read."""
 
 import re
-from collections.abc import Collection, Mapping
-from functools import cached_property
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.providers.nearest import stem
-from picoclaw.providers.sentence import SLOT_KINDS, Found, Slot
+from picoclaw.providers.sentence import SLOT_KINDS, UNLIKE, Found, Slot
+from picoclaw.providers.template import Template, firsts
 
 Data = Mapping[str, Any]
 
 _PIECE = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _MARKS = frozenset("()[]{}<|")
 _TOP = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
-_INTENT = ("tool", "arguments", "defaults", "ask", "answer", "hints", "acts", "only", "templates", "examples")
+_INTENT = ("tool", "arguments", "defaults", "ask", "answer", "hints", "acts", "only", "make", "templates", "examples")
 _SLOT = ("kind", "as", "like", "values", "never", "after", "before", "drop", "part", "whole")
 _SAY = ("no_model", "unreachable", "no_tool", "failed", "later")
 _MOODS = ("polite", "questions", "acts", "ends", "tells", "verbs", "past", "here", "general", "requests")
 _TIMES = ("calendar", "at", "on", "joins", "within", "to", "halves", "from_now", "oclock")
+_AGAIN = ("every", "bounds", "recent", "since", "ago")
 _MEETING = ("skips", "nods", "later", "opens", "introduces", "wants", "fetches")
-_LISTS = ("ignore", "lead", "wonder", "tail", "negations", "filenames", "mend", "ordinary", *_MOODS, *_TIMES, *_MEETING)
+_WORDS = ("ignore", "lead", "wonder", "tail", "negations", "filenames", "mend", "ordinary")
+_LISTS = (*_WORDS, *_MOODS, *_TIMES, *_AGAIN, *_MEETING)
 _NUMERIC = ("numbers", "units", "offsets", "hours")
-_TABLES = (*_NUMERIC, "expand", "days", "parts")
+_TABLES = (*_NUMERIC, "expand", "days", "parts", "measures", "repeats")
 
 
 class Intent(NamedTuple):
     """One thing a sentence can mean. Without a tool its answer is said as it stands.
 
-    `acts`: it moves something, so only a whole sentence means it; `only`: where its tool is offered.
+    `acts`: it moves something, so only a whole sentence means it; `only`: where its tool is offered; `make`: arguments
+    that are made of slots, each by the first of its patterns whose slots are all there.
     """
 
     name: str
@@ -42,35 +46,7 @@ class Intent(NamedTuple):
     examples: list[str]
     acts: bool = False
     only: bool = False
-
-
-class Edges(list[tuple[str | Slot, Any]]):
-    """What may follow a place in a template: a word, an "@concept", a slot, or "" where the sentence may end."""
-
-    @cached_property
-    def sorted(self) -> tuple[dict[str, list["Edges"]], list[tuple[Slot, "Edges"]]]:
-        """The words with what follows each, and the slots."""
-        words: dict[str, list[Edges]] = {}
-        slots: list[tuple[Slot, Edges]] = []
-        for label, then in self:
-            if isinstance(label, Slot):
-                slots.append((label, then))
-            else:
-                words.setdefault(label, []).append(then)
-        return words, slots
-
-
-class Template:
-    """One line of templates; most are never walked, so it is linked when it is."""
-
-    def __init__(self, intent: str, branches: list[list[Any]]) -> None:
-        """`branches`: its alternatives, each of words, slots and nested alternatives."""
-        self.intent, self.branches = intent, branches
-
-    @cached_property
-    def edges(self) -> Edges:
-        """What it may begin with, and what may follow each."""
-        return _link(self.branches, Edges([("", None)]))
+    make: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 class Book:
@@ -147,6 +123,8 @@ class Book:
         if name in _LISTS:
             return dict.fromkeys(self._split(key, value), True)
         self._keys(key, value)
+        if name == "repeats":
+            return {spoken: days for days, text in value.items() for spoken in self._split(f"{key}.{days}", text)}
         for phrase, meaning in value.items():
             good = isinstance(meaning, int | float) if name in _NUMERIC else isinstance(meaning, str)
             if name == "parts":
@@ -172,7 +150,8 @@ class Book:
         for meaning, words in self._table("values", value, within=f"{key}.").items():
             spoken = self._split(f"{key}.values.{meaning}", words)
             values |= dict.fromkeys(spoken, "" if meaning == "any" else meaning)
-            self._add_concept(name, spoken)
+            if kind not in UNLIKE:
+                self._add_concept(name, spoken)
         lists = {
             part: frozenset(self._split(f"{key}.{part}", value.get(part, "")))
             for part in ("never", "after", "before", "drop")
@@ -193,6 +172,7 @@ class Book:
         self._keys(key, value, _INTENT)
         old = self.intents.get(name) or Intent(name, "", {}, {}, {}, "{result}", False, {}, [])
         tables = {part: self._table(part, value, within=f"{key}.") for part in ("arguments", "defaults", "ask")}
+        makes = self._table("make", value, within=f"{key}.")
         intent = Intent(
             name=name,
             tool=value.get("tool", old.tool),
@@ -206,6 +186,7 @@ class Book:
             + [line.lower() for line in self._lines(f"{key}.examples", value.get("examples", ""))],
             acts=value.get("acts", old.acts) is True,
             only=value.get("only", old.only) is True,
+            make={**old.make, **{part: self._lines(f"{key}.make.{part}", text) for part, text in makes.items()}},
         )
         self._expect(f"{key}.tool", intent.tool, str)
         self._expect(f"{key}.answer", intent.answer, str)
@@ -217,7 +198,7 @@ class Book:
 
     def _add_template(self, where: str, intent: Intent, line: str) -> None:
         template = Template(intent.name, self._parse(where, intent, line))
-        labels, empty = _firsts(template.branches)
+        labels, empty = firsts(template.branches)
         if empty:
             raise self._wrong(where, "every word may be left out", "require at least one")
         for label in labels:
@@ -273,27 +254,3 @@ class Book:
                 where, f"unknown slot '{name}'", f"define [slots.{name}], or use {', '.join(self._slots)}"
             )
         return intent.slots.setdefault(name, slot)
-
-
-def _link(branches: list[list[Any]], then: Edges) -> Edges:
-    edges = Edges()
-    for branch in branches:
-        after = then
-        for node in reversed(branch):
-            after = _link(node, after) if type(node) is list else Edges([(node, after)])
-        edges += after
-    return edges
-
-
-def _firsts(branches: list[list[Any]]) -> tuple[set[str], bool]:
-    """The words that may come first, "" for a slot; and whether there may be none."""
-    labels, empty = set[str](), False
-    for branch in branches:
-        for node in branch:
-            more, none = _firsts(node) if type(node) is list else ({node if isinstance(node, str) else ""}, False)
-            labels |= more
-            if not none:
-                break
-        else:
-            empty = True
-    return labels, empty

@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from picoclaw.providers.nearest import ADDRESS, amount, is_file
+from picoclaw.providers.times import Repeat, Times, Words, length
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
-SLOT_KINDS = frozenset(
-    {"address", "choice", "dir", "file", "folder", "label", "name", "number", "percent", "seconds", "text", "time"}
-)
+_READ = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
+SLOT_KINDS = frozenset(_READ | {"percent", "repeat", "seconds", "term", "text", "time", "value"})
+UNLIKE = frozenset({"past", "term"})
+"""Kinds whose words count nothing in the likeness of sentences: a term is a choice for templates only."""
 
-Words = Mapping[str, Mapping[str, Any]]
 Found = dict[str, Any]
 Hit = tuple[Any, int]
 
@@ -21,6 +21,10 @@ _WORD = re.compile(r"[^\s,;!?\"()\[\]{}<>*`“”„…]+")
 _GLUED = re.compile(r"(\d+(?:[.:]\d+)?)([a-z]+)")
 _DIGITS = re.compile(r"\d{1,9}", re.ASCII)
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent)(?= |$)", re.ASCII)
+_VALUE = re.compile(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_LONGEST_TIME = 14  # words
+_MINUS = frozenset("-−")
 _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _JOINTS = frozenset({"and", "&", "plus"})
 _CLAUSE = frozenset(",.;:!?")
@@ -108,6 +112,7 @@ class Reader:
     def __init__(self, words: Words) -> None:
         """`words`: the tables of numbers, units and times of day."""
         self._words = words
+        self._times = Times(words)
 
     def read(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         """Every reading of `slot` that begins at word `i`."""
@@ -132,6 +137,9 @@ class Reader:
             hit = s.longest(slot.values, end + joint)
             if hit and hit[0] != value:
                 hit = ("", hit[1]) if joint or s.after_comma(end) else None
+
+    def _term(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        return self._choice(slot, s, i)
 
     def _name(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         yield from self._choice(slot, s, i)
@@ -182,41 +190,54 @@ class Reader:
             yield from self._address(slot, s, i)
 
     def _time(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
-        near = s.words[i : i + 12]
-        if not (near[0] in self._timely or near[0][0].isdigit()) or s.holds(self._words["calendar"]):
-            return  # a reminder without its "every day" or "on Friday" would come at the wrong time
-        tail = " ".join(near)
-        for read in (self._duration, self._clock):
-            value, end = read(tail, slot.part)
-            if value:
-                yield value, i + len(tail[:end].split())
+        if i and s.words[i - 1] in self._words["every"]:
+            return  # once is not every time
+        for value, count in self._times.once(s.words[i : i + _LONGEST_TIME], slot.part):
+            if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
+                yield value, i + count
 
-    @cached_property
-    def _timely(self) -> frozenset[str]:
-        tables = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets")
-        return frozenset(phrase.split()[0] for table in tables for phrase in self._words[table])
+    def _apart(self, s: Sentence, first: int, end: int) -> bool:
+        """Whether a day stands alone here and a time of day elsewhere: which is meant cannot be told."""
+        if not self._times.names_a_day(s.words[first:end]):
+            return False
+        elsewhere = (i for i in range(len(s.words)) if not first <= i < end)
+        return any(self._times.names_a_time(s.words[i : i + _LONGEST_TIME]) for i in elsewhere)
 
-    @cached_property
-    def _whole(self) -> dict[str, int]:
-        return {word: value for word, value in self._words["numbers"].items() if isinstance(value, int)}
+    def _repeat(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """What comes again, in arguments of a job."""
+        for repeat, end in self._repeated(slot, s, i):
+            yield repeat.arguments, end
 
-    @cached_property
-    def _span(self) -> re.Pattern[str]:
-        joins, numbers, halves, units, later = (
-            _either(self._words[table]) for table in ("joins", "numbers", "halves", "units", "from_now")
-        )
-        return re.compile(
-            rf"(?:(?:{joins}) )*(?P<n>\d{{1,6}}(?:\.\d{{1,3}})?|(?:{numbers})(?: (?:{numbers}))?)"
-            rf"(?P<before> (?:{halves}))? (?P<unit>{units})(?P<after> (?:{halves}))?(?: (?:{later}))?(?:(?= )|$) ?",
-            re.ASCII,
-        )
+    def _calendar(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """What comes again, as a rule is told."""
+        for repeat, end in self._repeated(slot, s, i):
+            if repeat.text:
+                yield repeat.text, end
 
-    @cached_property
-    def _bare(self) -> re.Pattern[str]:
-        inside, numbers = _either(self._words["within"]), _either(self._whole)
-        return re.compile(
-            rf"(?:{inside}) (?P<n>\d{{1,3}}|{numbers})(?=$| (?:{_either(self._words['to'])})(?: |$))", re.ASCII
-        )
+    def _repeated(self, slot: Slot, s: Sentence, i: int) -> Iterator[tuple[Repeat, int]]:
+        for repeat, count in self._times.repeated(s.words[i : i + _LONGEST_TIME], slot.part):
+            if not self._otherwise(s, i, i + count) and not s.holds(self._words["bounds"]):
+                yield repeat, i + count
+
+    def _otherwise(self, s: Sentence, first: int, end: int) -> bool:
+        """Whether a day is named beside a time: without its "on Friday", a reminder would come at the wrong one."""
+        hits = ((i, s.longest(self._words["calendar"], i)) for i in range(len(s.words)))
+        return any(i < first or hit[1] > end for i, hit in hits if hit)
+
+    def _past(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """A time that is past: "yesterday", "in the last 24 hours", "since monday", "on 2026-11-20"."""
+        for at in range(i, len(s.words)):
+            if hit := s.longest(slot.values, at):
+                yield hit
+            elif _DATE.fullmatch(s.words[at]):
+                yield s.words[at], at + 1
+            since = at + 1 if s.words[at] in self._words["since"] and at + 1 < len(s.words) else 0
+            if since and (hit := s.longest(slot.values, since)):
+                yield f"{s.words[at]} {hit[0]}", hit[1]
+            for value, count in self._times.past(s.words[at : at + _LONGEST_TIME]):
+                yield value, at + count
+            if s.words[at] not in slot.drop:
+                return
 
     def _seconds(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         """How long: "90 s", "half an hour"; with none of the words in `never`, which tell when."""
@@ -224,74 +245,33 @@ class Reader:
             if "at_seconds" in value and s.raw[s.starts[i]] not in _SIGNS and slot.never.isdisjoint(s.words[i:end]):
                 yield value["at_seconds"], end
 
+    def _length(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """The same in words, whatever else is said of when."""
+        for value, count in self._times.once(s.words[i : i + _LONGEST_TIME], slot.part):
+            if "at_seconds" in value and slot.never.isdisjoint(s.words[i : i + count]):
+                yield length(value["at_seconds"]), i + count
+
+    def _value(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """A measured value, with what is measured in its unit: "21.5 °C", "minus 5", "20%"."""
+        at = i + (s.words[i] == slot.part)
+        numbers = self._words["numbers"]
+        spoken = s.words[at] if at < len(s.words) else ""
+        found = _VALUE.fullmatch(str(numbers[spoken]) if isinstance(numbers.get(spoken), int) else spoken)
+        if not found:
+            return
+        sign = "-" if at > i or s.raw[s.starts[at]] in _MINUS else ""
+        measures = self._words["measures"]
+        said = {slot.name: sign + found[1]}
+        hit = s.longest(measures, at + 1)
+        if not found[2] and hit:
+            yield said | {"quantity": hit[0]}, hit[1]
+        elif not found[2]:
+            yield said, at + 1
+        elif found[2] in measures:
+            yield said | {"quantity": measures[found[2]]}, at + 1
+
     def _percent(self, _slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         found = _PERCENT.match(" ".join(s.words[i : i + 4]))
         value = amount(found[1], self._words["numbers"]) if found and s.raw[s.starts[i]] not in _SIGNS else 0.0
         if found and value:
             yield f"{value:g}", i + len(found[0].split())
-
-    def _duration(self, tail: str, _part: str) -> tuple[Found, int]:
-        """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
-        seconds, end = 0.0, 0
-        while found := self._span.match(tail, end):
-            halves = bool(found["before"]) + bool(found["after"])
-            seconds += (amount(found["n"], self._words["numbers"]) + halves / 2) * self._words["units"][found["unit"]]
-            end = found.end()
-        if not end and (bare := self._bare.match(tail)):  # "in 20" is minutes
-            seconds, end = amount(bare["n"], self._words["numbers"]) * 60, bare.end()
-        return ({"at_seconds": int(seconds) if seconds.is_integer() else seconds} if seconds else {}), end
-
-    @cached_property
-    def _moment(self) -> re.Pattern[str]:
-        at, on, days, parts, past, hours, oclock = (
-            _either(self._words[table]) for table in ("at", "on", "days", "parts", "offsets", "hours", "oclock")
-        )
-        numbers, units = _either(self._whole), _either(self._words["units"])
-        return re.compile(
-            rf"(?:(?:{on}) )*(?P<at>(?:{at}) )*(?:(?P<day>{days}|\d{{4}}-\d\d-\d\d)|(?P<part>{parts})|"
-            rf"(?P<past>(?:{past}) )?(?:(?P<fixed>{hours})|(?P<hour>\d\d?|{numbers})(?P<minute>[:.][0-5]\d)?"
-            rf"(?! (?:{units})(?: |$)))"
-            rf"(?P<oclock> (?:{oclock})|(?= (?:{parts})(?: |$)))?)(?:(?= )|$) ?",
-            re.ASCII,
-        )
-
-    def _clock(self, tail: str, part: str) -> tuple[Found, int]:
-        """A time of day: "18:30", "tomorrow 07:30" or "2026-12-01 08:00"."""
-        found: dict[str, str] = {}
-        end = 0
-        while piece := self._moment.match(tail, end):
-            new = {name: text for name, text in piece.groupdict().items() if text is not None}
-            bare = "hour" in new and not new.keys() & {"at", "past", "minute", "oclock"}
-            if bare or (found.keys() & new.keys()) - {"at", "oclock"}:
-                break
-            found, end = found | new, piece.end()
-        when = self._resolve(found, part) if end else ""
-        return ({"at": when} if when else {}), end
-
-    def _resolve(self, found: dict[str, str], part: str) -> str:
-        half, clock = self._words["parts"].get(found.get("part", part), ("", "09:00"))
-        hour = self._words["hours"].get(found.get("fixed", ""))
-        if hour is None and "hour" in found:
-            hour = _of_day(int(amount(found["hour"], self._words["numbers"])), half, exact="minute" in found)
-        if hour is not None:
-            minutes = hour * 60 + int(found.get("minute", ":0")[1:])
-            minutes += self._words["offsets"].get(found.get("past", "").strip(), 0)
-            if hour > 24:
-                return ""
-            clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
-        day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
-        return f"{day} {clock}".strip()
-
-
-def _of_day(hour: int, half: str, *, exact: bool) -> int:
-    """The hour of 24. "half past six" is 18:30 unless "morning" or waking is in it: one to six without "am" is the
-    afternoon, as few people mean to be reminded at night. "6:30" in digits is taken as it stands.
-    """
-    if half == "am":
-        return 0 if hour == 12 else hour
-    afternoon = half == "pm" or (not half and not exact and 1 <= hour <= 6)
-    return hour + 12 if afternoon and hour < 12 else hour
-
-
-def _either(table: Mapping[str, Any]) -> str:
-    return "|".join(re.escape(phrase) for phrase in sorted(table, key=len, reverse=True)) or r"(?!)"

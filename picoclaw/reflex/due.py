@@ -70,7 +70,7 @@ def _decided(job: Job, come: _Come, now: Now) -> Decision:
     others = f" ({come.others} earlier ones were missed)" if come.others else ""
     if job.claimed:
         letter = "" if job.last_status == SKIPPED else f"{_named(job)} is skipped: it still runs{others}"
-        return Decision(job._replace(last_status=SKIPPED), letter, now.wall)
+        return Decision(_over(job._replace(last_status=SKIPPED)), letter, now.wall)
     if come.late_s > GRACE_S and job.catch_up == "skip":
         skipped = f"{_named(job)} was not done: it was due {duration(come.late_s)} ago{others}"
         return Decision(_over(job._replace(last_status=SKIPPED, last_error=skipped)), skipped, now.wall)

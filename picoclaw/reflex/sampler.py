@@ -81,6 +81,10 @@ class Sampler:
         self._due = now.mono + self.every_s
         return []
 
+    def hurry(self) -> None:
+        """Measure at the next step, because there is something new to measure."""
+        self._due = -1.0
+
     def wait(self, now: Moment, *, wanted: bool = False) -> float | None:
         """Return in how many seconds there is something to do, None when there is nothing to measure.
 

@@ -50,11 +50,9 @@ def load(home: Path, now: datetime, zone: str = "") -> Book:
     """Read the rules; raises nothing: what is wrong is a problem with its line and what to write."""
     path = home / FILE
     try:
-        text = read(path).decode()
+        text = _text(path)
     except ConfigError as error:
         return Book(path, {}, {"": str(error)})
-    except UnicodeError:
-        return Book(path, {}, {"": f"{path} is not UTF-8 text: write it anew with an editor that saves UTF-8"})
     return parsed(path, text, now, zone)
 
 
@@ -165,14 +163,14 @@ def _changing(home: Path) -> Iterator[Path]:
 
 def _text(path: Path) -> str:
     try:
-        return read(path).decode()
+        return read(path).decode("utf-8-sig")  # some editors mark UTF-8 at its beginning
     except UnicodeError:
         raise ConfigError(f"{path} is not UTF-8 text: write it anew with an editor that saves UTF-8") from None
 
 
 def _write(path: Path, text: str) -> None:
     try:
-        write_atomic(path, text.encode())
+        write_atomic(Path(os.path.realpath(path)), text.encode())  # a link stays one
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {explain(error)}") from None
 

@@ -12,17 +12,22 @@ import apsw
 
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.store.database import Database, storable
+from picoclaw.store.marks import mark
 from picoclaw.store.outbox import put
 
-Outcome = Literal["running", "silent", "said", "failed"]
+Outcome = Literal["running", "silent", "said", "failed", "put off"]
 SESSION = "heartbeat"
 _KEPT_BEATS = 2000
+LAST_SPOKE = "chat.last"
+"""The mark that names the conversation which the owner has spoken in last."""
 
 _ROW = "id, at, boot, mono, tokens, outcome, session, text"
 _LAST_CHAT = """
     SELECT key FROM sessions JOIN turns ON turns.session = sessions.id
     WHERE key != ?1 AND key NOT GLOB 'job [0-9]*' ORDER BY turns.id DESC LIMIT 1
 """
+_LAST = f"SELECT {_ROW} FROM beats WHERE outcome != 'put off' ORDER BY id DESC LIMIT 10"  # noqa: S608
+_NEWEST = "SELECT coalesce(max(id), 0) FROM beats"
 _FAILED = """
     SELECT count(*) FROM beats WHERE outcome = 'failed'
     AND id > (SELECT coalesce(max(id), 0) FROM beats WHERE outcome IN ('silent', 'said'))
@@ -61,13 +66,15 @@ class Beat(NamedTuple):
 class Today(NamedTuple):
     """What the day's heartbeats took, how the last one was, and how many have failed since one did not.
 
-    `ended` are those of them that were not cut off, so that it is known why.
+    `ended` are those of them that were not cut off, so that it is known why; `number` is the newest, also of those that
+    were put off because a person wanted the model, which count for nothing but their tokens.
     """
 
     tokens: int = 0
     last: Beat | None = None
     failures: int = 0
     ended: int = 0
+    number: int = 0
 
 
 class Beats:
@@ -93,11 +100,12 @@ class Beats:
         """Count what has been used on the day of `now`, in its zone. One that was cut off counts with its reserve."""
         with self._database.reading() as connection:
             used = connection.execute("SELECT coalesce(sum(tokens), 0) FROM beats WHERE day = ?", (_day(now),)).get
-            rows = connection.execute(f"SELECT {_ROW} FROM beats ORDER BY id DESC LIMIT 10").fetchall()  # noqa: S608
+            rows = connection.execute(_LAST).fetchall()
+            newest = connection.execute(_NEWEST).get
             ended = connection.execute(_FAILED).get
         beats = [_beat(*row) for row in rows]
         good = next((i for i, beat in enumerate(beats) if beat.outcome in {"silent", "said"}), len(beats))
-        return Today(int(str(used)), beats[0] if beats else None, good, int(str(ended)))
+        return Today(int(str(used)), beats[0] if beats else None, good, int(str(ended)), int(str(newest)))
 
     def set_back(self, now: datetime) -> None:
         """After the clock was set back: what is written as later than now counts as of now."""
@@ -115,7 +123,7 @@ class Beats:
         Returns None, and nothing is written, when the `last` one is not the last any more.
         """
         with self._database.transaction() as connection:
-            if int(str(connection.execute("SELECT coalesce(max(id), 0) FROM beats").get)) != last:
+            if int(str(connection.execute(_NEWEST).get)) != last:
                 return None
             connection.execute(
                 "INSERT INTO beats (at, day, boot, mono, tokens, outcome) VALUES (?, ?, ?, ?, ?, 'running')",
@@ -128,21 +136,31 @@ class Beats:
     def finish(self, beat: Beat, lines: Mapping[str, Known], *, told: bool = False) -> None:
         """Keep what came of it, all at once: its tokens, what is to be told and where, what is settled of the lines.
 
-        `told`: the person has it already.
+        `told`: the person has it already. One that was put off meanwhile has come to nothing.
         """
         with self._database.transaction() as connection:
             connection.execute(
-                "UPDATE beats SET tokens = ?, outcome = ?, session = ?, text = ? WHERE id = ?",
+                "UPDATE beats SET tokens = ?, outcome = ?, session = ?, text = ? WHERE id = ? AND outcome = 'running'",
                 (beat.tokens, beat.outcome, beat.session, storable(beat.text), beat.number),
             )
+            if not connection.changes():
+                return
             if beat.text and not told:
                 put(connection, beat.session, beat.text, beat.at)
             _remember(connection, lines)
 
+    def put_off(self, number: int, tokens: int) -> None:
+        """Write down that one which still runs is given up, to be done another time."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE beats SET tokens = ?, outcome = 'put off' WHERE id = ? AND outcome = 'running'",
+                (tokens, number),
+            )
+
     def last_chat(self) -> str:
-        """Name the conversation that a person has used last."""
+        """Name the conversation that the owner has spoken in last."""
         with self._database.reading() as connection:
-            found = connection.execute(_LAST_CHAT, (SESSION,)).get
+            found = mark(connection, LAST_SPOKE) or connection.execute(_LAST_CHAT, (SESSION,)).get
         return str(found) if found else DEFAULT_SESSION
 
 
@@ -171,7 +189,7 @@ def _known(after: object, since: object, told: object, seen: object) -> Known:
 
 def _beat(*row: object) -> Beat:
     number, at, boot, mono, tokens, outcome, session, text = row
-    known: dict[str, Outcome] = {"silent": "silent", "said": "said", "failed": "failed"}
+    known: dict[str, Outcome] = {"silent": "silent", "said": "said", "failed": "failed", "put off": "put off"}
     moments = float(str(at)), str(boot), float(str(mono))
     return Beat(
         int(str(number)), *moments, int(str(tokens)), known.get(str(outcome), "running"), str(session), str(text)

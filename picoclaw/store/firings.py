@@ -8,7 +8,7 @@ from picoclaw.store.database import Database, storable
 from picoclaw.store.points import Moment
 from picoclaw.store.samples import keep_states
 
-_KEPT = 5000
+KEPT = 5000
 
 
 class Record(NamedTuple):
@@ -54,7 +54,7 @@ class Firings:
                 ),
             )
             number = connection.last_insert_rowid()
-            connection.execute("DELETE FROM firings WHERE id <= ?", (number - _KEPT,))
+            connection.execute("DELETE FROM firings WHERE id <= ?", (number - KEPT,))
             return number
 
     def settle(self, number: int, outcome: str) -> None:

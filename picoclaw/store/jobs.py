@@ -74,8 +74,22 @@ class Jobs:
     def add(self, job: Job) -> int:
         """Keep a job durably; returns its number, whatever number it came with."""
         with self._database.transaction() as connection:
-            connection.execute(f"INSERT INTO jobs ({_COLUMNS}) VALUES ({_PLACES})", _values(job))  # noqa: S608
-            return connection.last_insert_rowid()
+            return _add(connection, job)
+
+    def renew(self, job: Job) -> bool:
+        """Keep a job in the place of the one whose plan has the same text, with how that went; not while that runs.
+
+        Who asks for one again and again has one, whose failures are counted. Tells whether it is kept.
+        """
+        with self._database.transaction() as connection:
+            for old in _jobs(connection, "WHERE plan = ? AND spec = ?", job.plan.kind, job.plan.text):
+                if old.claimed:
+                    return False
+                went = job._replace(last_run=old.last_run, last_status=old.last_status, last_error=old.last_error)
+                _keep(connection, old, went._replace(failures=old.failures, told=old.told))
+                return True
+            _add(connection, job)
+            return True
 
     def all(self) -> list[Job]:
         """List every chat's jobs, in the order in which they were added."""
@@ -119,6 +133,11 @@ class Jobs:
                 if decision.letter:
                     put(connection, job.session, decision.letter, decision.at)
             return [decision for _, decision in judged]
+
+
+def _add(connection: apsw.Connection, job: Job) -> int:
+    connection.execute(f"INSERT INTO jobs ({_COLUMNS}) VALUES ({_PLACES})", _values(job))  # noqa: S608
+    return connection.last_insert_rowid()
 
 
 def _keep(connection: apsw.Connection, before: Job, now: Job | None) -> None:

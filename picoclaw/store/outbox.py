@@ -2,6 +2,8 @@
 
 That it is being told is written down before it is shown, and it is struck out afterwards. Killed in between, it is
 shown again: a channel that knows a number again drops it; a terminal, which cannot, says that it may be a repetition.
+
+A chat that is open somewhere is named in a mark with the process that has it, which is void when that process is gone.
 """
 
 from typing import NamedTuple
@@ -10,6 +12,9 @@ import apsw
 
 from picoclaw.store.database import Database, storable
 from picoclaw.store.history import alive, process_identity
+from picoclaw.store.marks import set_mark
+
+_OPEN = "chat.open "
 
 
 class Letter(NamedTuple):
@@ -60,6 +65,28 @@ class Outbox:
                 (process_identity(), letter.number, letter.begun),
             )
             return connection.changes() > 0
+
+    def attend(self, session: str) -> None:
+        """Say that this process has a chat open, and take away what dead ones have said. Raises StoreError."""
+        gone = [process for process, _ in self._attended() if not alive(process)]
+        with self._database.transaction() as connection:
+            connection.executemany("DELETE FROM marks WHERE name = ?", [(f"{_OPEN}{process}",) for process in gone])
+            set_mark(connection, f"{_OPEN}{process_identity()}", session)
+
+    def leave(self) -> None:
+        """Take back that this process has a chat open. Raises StoreError."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM marks WHERE name = ?", (f"{_OPEN}{process_identity()}",))
+
+    def elsewhere(self) -> frozenset[str]:
+        """Name the chats that other processes have open."""
+        own = process_identity()
+        return frozenset(session for process, session in self._attended() if process != own and alive(process))
+
+    def _attended(self) -> list[tuple[str, str]]:
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT name, value FROM marks WHERE name GLOB ?", (f"{_OPEN}*",)).fetchall()
+        return [(str(name).removeprefix(_OPEN), str(session)) for name, session in rows]
 
     def put_back(self, letter: Letter) -> None:
         """Take back that it is being told, because it could not be shown."""

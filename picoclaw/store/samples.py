@@ -110,6 +110,11 @@ class Samples:
             )
             return connection.execute(sql, (begin, end)).fetchone() is not None
 
+    def dated(self, boot: str) -> bool:
+        """Tell whether whoever measures has believed the date of a boot."""
+        with self._database.reading() as connection:
+            return bool(connection.execute("SELECT trusted FROM boots WHERE boot = ?", (boot,)).get)
+
     def _between(self, series: Series, begin: float, end: float) -> Iterator[Span]:
         with self._database.reading() as connection:
             number = _number(connection, series)

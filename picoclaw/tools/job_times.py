@@ -31,9 +31,10 @@ def timed(job: Job, when: When, now: datetime, mono: float, boot: str) -> Job:
         raise ToolError("give cron_expr alone, or at, at_seconds and every_seconds without it")
     fresh = job._replace(boot="", mono=0.0, after=0.0, done=())
     try:
+        zone = schedule.zone_named(when.tz) if when.tz else None
         if when.cron_expr:
-            return _by_expression(fresh, when, now)
-        due = _first(when, now)
+            return _by_expression(fresh, when, str(zone) if zone else _zone_name(now.tzinfo), now)
+        due = _first(when, now.astimezone(zone) if zone and when.at else now)
         ahead_s = _checked(due, now)
         plan = Plan("at", anchor=due.timestamp())
         if when.every_seconds:
@@ -45,8 +46,7 @@ def timed(job: Job, when: When, now: datetime, mono: float, boot: str) -> Job:
     return fresh._replace(plan=plan, boot=boot if counted else "", mono=mono + ahead_s if counted else 0.0)
 
 
-def _by_expression(job: Job, when: When, now: datetime) -> Job:
-    zone = str(schedule.zone_named(when.tz)) if when.tz else _zone_name(now.tzinfo)
+def _by_expression(job: Job, when: When, zone: str, now: datetime) -> Job:
     plan = slots.cron(when.cron_expr, zone, now)
     return job._replace(plan=plan, after=now.timestamp() if plausible(now.timestamp()) else 0.0)
 
@@ -73,7 +73,7 @@ def _first(when: When, now: datetime) -> datetime:
     if when.at:
         if not plausible(now.timestamp()):
             raise ToolError(f"the date was never set, the clock says {now:%Y-%m-%d %H:%M}; give at_seconds")
-        return schedule.at(when.at, now.astimezone(schedule.zone_named(when.tz)) if when.tz else now)
+        return schedule.at(when.at, now)
     if not when.at_seconds and not when.every_seconds:
         raise ToolError(
             "the time is missing: give at_seconds, which must be more than 0, or at; every_seconds or cron_expr repeats"

@@ -90,7 +90,7 @@ def summary(past: Past) -> Iterator[str]:
     series, whole = past.series, past.whole
     begin, end = (f"{moment:%Y-%m-%d %H:%M}" for moment in (past.range.begin, past.range.end))
     length = duration(past.range.seconds)
-    yield f"{series.sensor} {series.quantity}, {begin} to {end} ({length}), {whole.good} readings:"
+    yield f"{series.sensor} {series.quantity}, {begin} to {end} ({length}), {_counted(whole.good)}:"
     if whole.good:
         yield (
             f"min {shown(whole.low, series)} at {clock(past.low_at, past.range)},"
@@ -98,16 +98,22 @@ def summary(past: Past) -> Iterator[str]:
             f" mean {shown(whole.total / whole.good, series)}{_trend_worded(past)}"
         )
     if whole.failed:
-        yield f"{whole.failed} readings failed"
+        yield f"{_counted(whole.failed)} failed"
     yield from (_trouble(trouble, past.range) for trouble in past.troubles[-_MOST_TROUBLES:])
     if past.undated:
         yield "some of it was measured before the clock was set: its times are estimates"
 
 
+def _counted(readings: int) -> str:
+    return f"{readings} reading{'' if readings == 1 else 's'}"
+
+
 def _trend_worded(past: Past) -> str:
     spread = past.whole.high - past.whole.low
-    if past.trend is None or abs(past.trend) * past.range.seconds / 3600 < 0.1 * spread:
-        return "" if past.trend is None else ", steady"
+    if past.trend is None:
+        return "; too little for a trend"
+    if not spread or abs(past.trend) * past.range.seconds / 3600 < 0.1 * spread:
+        return ", steady"
     return f", {'rising' if past.trend > 0 else 'falling'} {shown(abs(past.trend), past.series)} an hour"
 
 

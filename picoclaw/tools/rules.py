@@ -30,15 +30,14 @@ class Rules:
         self._zone = zone
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
-        action, name = arguments["action"], str(arguments["name"]).strip()
+        action = arguments["action"]
         if action == "list":
             return "read"
         try:
             if action == "add":
-                self._made(name, arguments, datetime.now().astimezone())
-            elif name not in self._names():
-                known = ", ".join(self._names()) or "none"
-                raise ToolError(f"there is no rule {name!r}; there are: {known}")
+                self._made(arguments, datetime.now().astimezone())
+            else:
+                self._known(arguments["name"])
         except ConfigError as error:
             raise ToolError(f"the rule cannot be: {error}") from None
         return "instruct"
@@ -47,11 +46,12 @@ class Rules:
         from picoclaw.rules import rule
         from picoclaw.tools import ruling
 
-        now, name = datetime.now().astimezone(), str(arguments["name"]).strip()
+        now = datetime.now().astimezone()
         if arguments["action"] == "remove":
+            name = self._known(arguments["name"])
             gone = self._found(now).rules.get(name)
-            return f"no longer: {rule.explained(gone)}" if gone else "a rule that is not followed goes"
-        made = rule.made(name, _table(arguments), now, self._zone())
+            return f"no longer: {rule.explained(gone)}" if gone else f"{name}, which is not followed, goes"
+        made = rule.made(self._new(arguments["name"], _table(arguments)), _table(arguments), now, self._zone())
         return "\nbut ".join([rule.explained(made), *ruling.doubts_of(made, self._home, self._measured())])
 
     @tool(effect=_effect, means=_means)
@@ -71,25 +71,44 @@ class Rules:
 
         table = _table({"when": when, "notify": notify, "output": output, "options": options})
         if action == "list":
-            return "\n".join(ruling.listed(self._found(caller.now))) or "no rules"
+            return "\n".join(ruling.numbered(self._found(caller.now))) or "no rules"
         try:
             if action == "remove":
-                book.remove(self._home, name.strip())
+                name = self._known(name)
+                book.remove(self._home, name)
                 ring(self._home)
-                return f"rule {name.strip()} is removed"
-            made = book.add(self._home, name.strip(), table, caller.now, self._zone())
+                return f"rule {name} is removed"
+            name = self._new(name, table)
+            made = book.add(self._home, name, table, caller.now, self._zone())
         except ConfigError as error:
             raise ToolError(str(error)) from None
         ring(self._home)
         doubts = "".join(f"\nbut {doubt}" for doubt in ruling.doubts_of(made, self._home, self._measured()))
         return f"the rule is kept: {rule.explained(made)}{doubts}"
 
-    def _made(self, name: str, arguments: Mapping[str, Any], now: datetime) -> None:
+    def _made(self, arguments: Mapping[str, Any], now: datetime) -> None:
         from picoclaw.rules import rule
 
-        rule.made(name, _table(arguments), now, self._zone())
+        table = _table(arguments)
+        name = self._new(arguments["name"], table)
+        rule.made(name, table, now, self._zone())
         if name in self._names():
             raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
+
+    def _new(self, name: str, table: Mapping[str, Any]) -> str:
+        """The name that a rule is to have, made up where none is given."""
+        from picoclaw.tools import ruling
+
+        return name.strip() or ruling.new_name(table, self._names())
+
+    def _known(self, name: str) -> str:
+        """Find the rule that is meant, by its name or by its number in the list."""
+        from picoclaw.tools import ruling
+
+        names = self._names()
+        if meant := ruling.meant(name, names):
+            return meant
+        raise ToolError(f"there is no rule {name.strip()!r}; there are: {', '.join(names) or 'none'}")
 
     def _names(self) -> list[str]:
         found = self._found(datetime.now().astimezone())

@@ -1,6 +1,8 @@
 """What the `rule` tool and `picoclaw rules` say of rules: in plain words, and what keeps them from working."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 from picoclaw.hw import parts, survey
@@ -12,11 +14,45 @@ from picoclaw.schema import nearest
 from picoclaw.store.points import Series
 from picoclaw.workspace import outputs_file
 
+_BEYOND = re.compile(r" (?:[<>]|is|above|below|over|under|at|rises|falls|more|less|higher|lower)\b|[<>]")
+_LONGEST_STEM = 24
+
 
 def listed(found: book.Book) -> Iterator[str]:
     """Explain every rule, and say which cannot be followed."""
     yield from (rule.explained(one) for one in found.rules.values())
     yield from (f"not followed: {problem}" for problem in found.problems.values())
+
+
+def numbered(found: book.Book) -> Iterator[str]:
+    """List the rules with the numbers that they can be named by."""
+    number = 0
+    for name, row in zip((*found.rules, *found.problems), listed(found), strict=True):
+        number += bool(name)
+        yield f"{number}. {row}" if name else row
+
+
+def meant(name: str, names: Sequence[str]) -> str:
+    """Find a rule by its number, or by its name however it is written; '' when there is none, or several."""
+    plain = _plain(name)
+    if name.strip() in names or not plain:
+        return name.strip() if plain else ""
+    if plain.isdecimal():
+        return names[int(plain) - 1] if len(plain) < 4 and 0 < int(plain) <= len(names) else ""
+    fits = [known for known in names if _plain(known) == plain]
+    return fits[0] if len(fits) == 1 else ""
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.lower(), flags=re.ASCII)
+
+
+def new_name(table: Mapping[str, object], names: Collection[str]) -> str:
+    """Make up a name for a rule: of its output, or of what it looks at."""
+    what = str(table.get("output") or _BEYOND.split(str(table.get("when", "")))[0])
+    stem = re.sub(r"[\W_]+", "_", what.lower(), flags=re.ASCII)[:_LONGEST_STEM].strip("_")
+    stem = stem if stem[:1].isalpha() else "rule"
+    return next(name for n in count(1) if (name := stem if n == 1 else f"{stem}_{n}") not in names)
 
 
 def doubts_of(made: rule.Rule, home: Path, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -40,16 +76,16 @@ def _unmeasured(series: Series, measured: Mapping[str, Sequence[str]]) -> str:
             f"there is no sensor {series.sensor!r}{nearest(series.sensor, dict.fromkeys(measured)) if measured else ''}"
         )
     quantities = measured[series.sensor]
-    if quantities and series.quantity.partition(" ")[0] not in quantities:
+    if quantities and series.quantity not in quantities:
         return f"{series.sensor} does not measure {series.quantity}; it measures {', '.join(quantities)}"
     return ""
 
 
 def measured(board: Board, wired: Mapping[str, Wired], drivers: parts.Drivers) -> dict[str, list[str]]:
-    """Name the sensors and what each measures, without reading any."""
+    """Name the sensors and what each measures, with its channels, without reading any."""
     found: dict[str, list[str]] = {}
     for sensor in survey.sensors(board, wired):
-        by_kernel = [known.quantity for known in sensor.kernel]
-        ours = drivers.quantities(sensor.part) if sensor.part and not by_kernel else []
+        by_kernel = [f"{known.quantity} {known.channel}".rstrip() for known in sensor.kernel]
+        ours = drivers.channels(sensor.part) if sensor.part and not by_kernel else []
         found.setdefault(sensor.name, []).extend(dict.fromkeys([*by_kernel, *ours]))
     return found

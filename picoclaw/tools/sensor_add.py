@@ -29,12 +29,14 @@ class SensorAdd:
         where: Sequence[Path],
         keep: Callable[[str, SensorConfig], None],
         owned: Mapping[tuple[int, int], str] = MappingProxyType({}),
+        ring: Callable[[], None] = lambda: None,
     ) -> None:
         """`wired` grows by what is added; `keep(name, sensor)` makes it durable, raising OSError.
 
-        `owned` names the declared output at a bus and address, which is left alone.
+        `owned` names the declared output at a bus and address, which is left alone; `ring()` wakes what samples.
         """
         self._owned = owned
+        self._ring = ring
         self._board = board
         self._wired = wired
         self._drivers = drivers
@@ -75,6 +77,7 @@ class SensorAdd:
         except OSError as error:
             raise ToolError(f"{name} could not be kept: {explain(error)}") from None
         self._wired[name] = wired
+        self._ring()
         return f"added {name}: {parts.place(wired)}; it measures {seen}"
 
     def _check_name(self, name: str) -> None:

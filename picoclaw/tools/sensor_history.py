@@ -62,8 +62,10 @@ class SensorHistory:
         known = samples.known()
         series = past.meant(list(known), sensor, quantity)
         names = ", ".join(f"{one.sensor} {one.quantity}" for one in known)
+        if not known:
+            raise ToolError("nothing was measured yet: that is done while an interactive `picoclaw chat` is open")
         if not series:
-            raise ToolError(f"nothing was kept of that; kept are: {names or 'no measurements yet'}")
+            raise ToolError(f"nothing was kept of that; kept are: {names}")
         if len(series) > _MOST_SERIES:
             raise ToolError(f"that is too much at once: name a sensor; kept are: {names}")
         return series
