@@ -16,7 +16,9 @@ _UNITS = {
 _FEW = {"a": 1, "an": 1, "one": 1, "half an": 0.5, "two": 2, "three": 3, "few": 3, "five": 5, "ten": 10, "twelve": 12}
 _PARTS = {"morning": 6, "afternoon": 12, "evening": 18}
 _NAMES = "|".join(sorted(_UNITS, key=len, reverse=True))
-_LENGTH = re.compile(rf"(\d+(?:\.\d+)?|{'|'.join(sorted(_FEW, key=len, reverse=True))})?\s*({_NAMES})(?:(?<=[a-z]{{2}})s)?(?![a-z])")
+_LENGTH = re.compile(
+    rf"(\d+(?:\.\d+)?|{'|'.join(sorted(_FEW, key=len, reverse=True))})?\s*({_NAMES})(?:(?<=[a-z]{{2}})s)?(?![a-z])"
+)
 _LONGEST_S = 3660 * 86_400
 _LONGEST_SHOWN = 60
 

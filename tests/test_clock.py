@@ -341,6 +341,21 @@ def test_what_is_given_another_time_while_it_runs_is_done_again(board):
     assert board.jobs.all() == []
 
 
+def test_what_is_moved_into_its_own_run_is_skipped_once_and_nobody_waits_for_it(board):
+    board.answer = lambda job: None
+    number = board.add(Plan("at", anchor=NOON + 60), kind="turn")
+    board.live(70)
+    soon = Plan("at", anchor=NOON + 80)
+    board.jobs.change("home", number, lambda job: job._replace(plan=soon, enabled=True))
+    before = board.steps
+    board.live(120)
+    assert board.steps - before < 6
+    assert board.texts == ["Job 1 (tea) is skipped: it still runs"]
+    board.scheduler.ended(number, Outcome(True, "at last"))
+    board.live(10)
+    assert (board.texts[1:], board.jobs.all()) == (["at last"], [])
+
+
 def test_a_run_whose_process_died_is_reported_and_not_repeated(board):
     board.add(Plan("at", anchor=NOON + 60), "pump", kind="command")
     [job] = board.jobs.all()

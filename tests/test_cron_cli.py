@@ -32,6 +32,7 @@ def test_a_job_from_the_command_line_and_back(tmp_path):
     code, said = cron(tmp_path, "list", "--json")
     first, second = json.loads(said)
     assert (first["catch_up"], len(first["next"]), second["session"]) == ("skip", 3, "shed")
+    assert (first["plan"]["kind"], first["plan"]["text"], second["plan"]["kind"]) == ("cron", "30 7 * * 1-5", "at")
     assert "(chat 'shed')" in cron(tmp_path)[1]
     assert cron(tmp_path, "disable", "1") == (0, "reminder 1 is off until it is enabled")
     assert json.loads(cron(tmp_path, "list", "--json")[1])[0]["next"] == []

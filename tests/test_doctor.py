@@ -130,7 +130,7 @@ def test_the_history_and_the_rules_are_looked_at(tmp_path):
     home.mkdir(mode=0o700)
     (home / "history.db").write_bytes(b"garbage" * 1000)
     (home / "rules.toml").write_text('[rules.hot]\nwhen = "every hour"\nnotify = "x"\n[rules.bad]\nwhen = 3\n')
-    found = [f for f in json.loads(picoclaw(tmp_path, "doctor", "--board", "sim", "--json").stdout)]
+    found = json.loads(picoclaw(tmp_path, "doctor", "--board", "sim", "--json").stdout)
     rows = [(f["what"], f["mark"], f["how"]) for f in found if f["what"] in {"history.db", "rules.toml"}]
     assert [row[:2] for row in rows] == [("history.db", "bad"), ("rules.toml", "bad"), ("rules.toml", "good")]
     assert "is damaged" in rows[0][2]

@@ -81,6 +81,21 @@ def test_a_number_is_never_used_again(jobs):
     assert jobs.add(once("coffee")) == first + 1
 
 
+def test_what_is_asked_again_and_again_is_one_job_that_counts_its_failures(jobs):
+    asked = Job(0, "home", "first", Plan("at", "rule hot", anchor=1.0), kind="turn")
+    assert jobs.renew(asked)
+    [job] = jobs.all()
+    failed = job._replace(enabled=False, failures=2, last_status="failed", last_error="no model")
+    jobs.change("home", job.number, lambda _: failed)
+    again = asked._replace(session="shed", payload="second", plan=asked.plan._replace(anchor=2.0))
+    assert jobs.renew(again)
+    assert jobs.all() == [again._replace(number=job.number, failures=2, last_status="failed", last_error="no model")]
+    jobs.change("shed", job.number, lambda job: job._replace(claimed="somebody"))
+    assert not jobs.renew(asked)
+    assert jobs.renew(asked._replace(plan=Plan("at", "rule cold")))
+    assert len(jobs.all()) == 2
+
+
 def test_halves_of_characters_are_replaced(jobs):
     jobs.add(once("tea\udfff\ud83d", session="a\ud800", last_error="\ud800"))
     assert [(job.session, job.payload, job.last_error) for job in jobs.of("a?")] == [("a?", "tea??", "?")]
@@ -355,6 +370,8 @@ def test_what_is_planned_is_said_with_its_next_times(cron, given, said):
             {"message": "tea", "at_seconds": 5, "kind": "letter"},
             "kind must be one of 'reminder', 'turn', 'fresh', 'tool'",
         ),
+        ({"message": "tea", "at_seconds": 5, "tz": "Nowhere/Bad"}, "'Nowhere/Bad' is not a time zone picoclaw knows"),
+        ({"message": "tea", "every_seconds": 60, "tz": "Nowhere/Bad"}, "'Nowhere/Bad' is not a time zone"),
         ({"message": "tea", "at_seconds": 5, "late": "later"}, "late must be one of 'once', 'skip'"),
         (
             {"message": "tea", "at_seconds": 5, "deliver": "x" * 99},

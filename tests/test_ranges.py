@@ -86,7 +86,9 @@ def test_lengths_of_time(text, seconds, shown):
     assert ranges.shown(seconds) == shown
 
 
-@pytest.mark.parametrize("text", ["", "0 s", "-5 minutes", "2 parsecs", "10 minutes late", "10 ms", "9" * 50, "1e9 days"])
+@pytest.mark.parametrize(
+    "text", ["", "0 s", "-5 minutes", "2 parsecs", "10 minutes late", "10 ms", "9" * 50, "1e9 days"]
+)
 def test_what_is_no_length_is_said(text):
     with pytest.raises(ValueError, match="is no length of time"):
         ranges.seconds(text)

@@ -1,0 +1,124 @@
+"""What runs beside a conversation: a job's outcome, its parts, and an error of ours within one; with real threads."""
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from model_server import ModelServer, reply
+
+from picoclaw.app import SIMULATED, App
+from picoclaw.cli import clockwork
+from picoclaw.cli.clockwork import Clockwork, done
+from picoclaw.config import Config
+from picoclaw.errors import ToolError
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.reflex.bell import ring
+from picoclaw.reflex.clock import boot_id, boottime
+from picoclaw.reflex.due import Outcome
+from picoclaw.slots import Plan
+from picoclaw.store.database import Database
+from picoclaw.store.jobs import Job, Jobs
+
+
+def until(true, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def app(tmp_path):
+    made = App(Config(home=tmp_path), SimBoard())
+    made.config.workspace.mkdir()
+    yield made
+    made.close()
+
+
+def job(payload, kind):
+    return Job(1, "terminal", payload, Plan("at"), kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind", "good", "marked"),
+    [
+        ("sensor_read {}", "tool", True, True),
+        ("is it warm in the greenhouse?", "turn", True, True),
+        ("is it warm in the greenhouse?", "fresh", True, True),
+        ("sensor_read []", "tool", False, False),
+        ("echo 20", "command", True, False),
+    ],
+)
+def test_what_a_simulated_board_said_is_marked(app, payload, kind, good, marked):
+    app.config = replace(app.config, tools=replace(app.config.tools, exec="allow"))
+    outcome = done(app, job(payload, kind))
+    assert (outcome.good, outcome.text.endswith(f"\n{SIMULATED}")) == (good, marked)
+
+
+def test_a_sensor_that_was_added_meanwhile_is_known_to_a_job(app):
+    app.wiring.wired["attic"] = app.wiring.wired["greenhouse"]
+    assert "attic: temperature" in done(app, job("sensor_read {}", "tool")).text
+
+
+def test_an_error_of_ours_costs_one_job_and_no_other(app, monkeypatch):
+    shown, met = [], []
+    monkeypatch.setattr(threading, "excepthook", met.append)
+
+    def breaks(_, given):
+        if given.payload == "bad":
+            raise AssertionError("a mistake of ours")
+        return Outcome(True, given.payload)
+
+    monkeypatch.setattr(clockwork, "done", breaks)
+    database = Database(app.config.home / "state.db")
+    with Clockwork(app, "terminal", shown.append):
+        for payload in ("bad", "good", "bad", "better"):
+            now = Job(0, "terminal", payload, Plan("at"), kind="turn", boot=boot_id(), mono=boottime())
+            Jobs(database).add(now)
+        ring(app.config.home)
+        until(lambda: len(shown) == 4)
+        assert [(one.payload, one.last_status, one.claimed) for one in Jobs(database).all()] == [
+            ("bad", "failed", ""),
+            ("bad", "failed", ""),
+        ]
+    database.close()
+    assert [text for text in shown if "error of picoclaw itself" not in text] == ["good", "better"]
+    assert len(met) == 2
+
+
+def test_a_rule_that_asks_in_vain_leaves_one_row_and_says_so_once(tmp_path):
+    """With a model that is away; it answers at last, and the row goes."""
+    config = Config(home=tmp_path)
+    shown, rows, database = [], [], Database(tmp_path / "state.db")
+    jobs, model = Jobs(database), replace(config.model, retries=0, name="x")
+    app = App(replace(config, model=replace(model, base_url="http://127.0.0.1:9/v1")), SimBoard())
+    with ModelServer([reply("All is well.")]) as server, Clockwork(app, "terminal", shown.append) as running:
+        ask = running._watch(database).hands.ask
+        for times in range(1, 4):
+            assert ask(f"What now? ({times})", "hot") == "asked, for rule hot"
+            ring(tmp_path)
+            until(lambda times=times: [row.failures for row in jobs.all()] == [times])
+            rows += [(row.number, row.enabled, row.last_status) for row in jobs.all()]
+        app.config = replace(config, model=replace(model, base_url=server.url))
+        ask("What now?", "hot")
+        ring(tmp_path)
+        until(lambda: len(shown) == 2)
+        assert jobs.all() == []
+    app.close()
+    database.close()
+    assert rows == [(1, False, "failed")] * 3
+    assert shown[0].startswith("Job 1 (What now? (1)): failed: ")
+    assert shown[1] == f"All is well.\n{SIMULATED}"
+
+
+def test_a_rule_does_not_ask_while_its_last_question_is_being_answered(app):
+    database = Database(app.config.home / "state.db")
+    ask, jobs = Clockwork(app, "terminal", print)._watch(database).hands.ask, Jobs(database)
+    ask("What now?", "hot")
+    jobs.change("terminal", 1, lambda job: job._replace(claimed="this process"))
+    with pytest.raises(ToolError, match="still has the last question of this rule"):
+        ask("And now?", "hot")
+    ask("What else?", "cold")
+    assert [job.payload for job in jobs.all()] == ["What now?", "What else?"]
+    database.close()
