@@ -34,7 +34,7 @@ def make_home(folder, toml=PUMP, *, armed=True):
 def pin(home, line=17):
     """The level of a line of the simulated board, None when nobody has ever driven it."""
     try:
-        return int((home / f"sim/line{line}").read_text())
+        return int((home / f"sim/line{line}").read_text() or 0)  # it is empty for a moment while it is written
     except FileNotFoundError:
         return None
 
