@@ -6,23 +6,27 @@ Knows no channel, no file and no wording; time, model, tools and templates are h
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from picoclaw.around import ALONE, Around
 from picoclaw.config import LimitsConfig
-from picoclaw.conversation import Conversation
+from picoclaw.conversation import Conversation, doubt
+from picoclaw.conversation.answer import Answer
+from picoclaw.conversation.notice import joined
+from picoclaw.conversation.spent import Spent
+from picoclaw.conversation.steering import Steering
 from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, TurnStopped
-from picoclaw.hw.claims import ERROR, unfounded, words
-from picoclaw.messages import Brief, Caller, End, Event, Message, Notice, Request, Text, ToolCall, ToolRun, Turn, Usage
-from picoclaw.prompt import Templates, fill
+from picoclaw.hw.claims import words
+from picoclaw.messages import Brief, Caller, Message, Notice, Request, Text, ToolCall, Turn
+from picoclaw.prompt import Templates, block, cut, fill
 from picoclaw.providers import Provider
-from picoclaw.providers.repetition import REPEATS, in_a_row, repeated
+from picoclaw.tools.calls import Calls
+from picoclaw.tools.results import opened_by
 from picoclaw.tools.toolset import Toolset
+from picoclaw.window import READ_ON, learned, room, summary_bytes
 
-Listener = Callable[[Event | ToolRun], None]
-SAME_CALLS, SAME_READS = 3, 4  # somebody may want to see three values, one after the other
-LAST_WORD_SECONDS = 60.0
-LONGEST_RESULT = 1000  # characters, of one that is told because the model says nothing
+Turns = Sequence[tuple[Message, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,96 +45,123 @@ class Agent:
     clock: Callable[[], float] = time.monotonic
     writes: Callable[[ToolCall], bool] = lambda _: False
 
-    def turn(
-        self,
-        brief: Brief,
-        history: Sequence[tuple[Message, ...]],
-        caller: Caller,
-        listen: Listener = lambda _: None,
-        stopping: Callable[[], bool] = lambda: False,
-    ) -> Turn:
+    def turn(self, brief: Brief, history: Turns, caller: Caller, around: Around = ALONE) -> Turn:
         """Answer one message, after the earlier turns in `history`.
 
-        `listen` hears each event as it happens; `stopping` is asked between events and between tools, and Ctrl-C
-        works as well. Raises nothing that a model, a tool or a person did: `Turn.stopped` is '' when the model
-        answered of its own accord, else 'steps', 'seconds', 'tokens', 'repeated', 'stopped' or 'error'.
+        Ctrl-C ends it like the stop of those around it. Raises nothing that a model, a tool or a person did:
+        `Turn.stopped` is '' when the model answered of its own accord, else 'steps', 'seconds', 'tokens',
+        'repeated', 'stopped' or 'error'.
         """
-        talk = self.opened(brief, history)
-        return _Running(self, brief, talk, caller, listen, stopping, self.clock() + self.limits.seconds).go()
+        return self.resume(brief, history, caller, around, [Message("user", brief.text)])
 
-    def opened(self, brief: Brief, history: Sequence[tuple[Message, ...]]) -> Conversation:
+    def resume(self, brief: Brief, history: Turns, caller: Caller, around: Around, so_far: Sequence[Message]) -> Turn:
+        """Go on with a turn from the messages that `around.keep` was last handed; else as `turn`.
+
+        An open call that only reads is made again. One that acts is not: whether it was done is not known. The limits
+        count from here.
+        """
+        keep = self.toolset.keep_whole
+        talk = self._conversation(brief, history, so_far, lambda tool, result: keep(tool, result, caller))
+        return _Running(self, brief, talk, caller, around).go()
+
+    def opened(self, brief: Brief, history: Turns) -> Conversation:
         """Begin a turn's conversation: what was said before, as far as the window takes it, and the new message."""
-        talk = Conversation(list(history), relied_on=brief.relied_on)
-        talk.say(brief.text)
+        return self._conversation(brief, history, [Message("user", brief.text)], lambda *_: 0)
+
+    def _conversation(
+        self, brief: Brief, history: Turns, messages: Sequence[Message], keep_whole: Callable[[str, str], int]
+    ) -> Conversation:
+        said = cut(brief.summary, summary_bytes(self.window))
+        summary = said and block(self.prompts["summarised"], "", said)
+        talk = Conversation(list(history), list(messages), 0, brief.relied_on, summary, keep_whole=keep_whole)
         self.fit(talk, brief)
         return talk
 
     def tools(self, talk: Conversation, brief: Brief) -> tuple[dict[str, Any], ...]:
         """Describe the tools of a turn; what a call opens stays open while the model is shown that call."""
-        called = {call.name for message in talk.shown() for call in message.calls}
-        return self.toolset.definitions(brief.tools, called)
+        shown = talk.shown()
+        read_on, most = opened_by(shown), room(self.window, self.answer).tools
+        called = {call.name for message in shown for call in message.calls}
+        return self.toolset.definitions(brief.tools and brief.tools | read_on, called | read_on, most)
 
-    def is_idle(self, call: ToolCall) -> bool:
-        """Tell whether a call does nothing to the world outside, so that its being made in turns leads nowhere."""
-        return call.name in self.toolset.only_reading or self.writes(call)
+    def calls(self, brief: Brief, caller: Caller) -> Calls:
+        """Begin to count the calls of a turn, which may be those alone that its brief and its caller allow."""
+        allowed = [names for names in (brief.only, caller.may) if names is not None]
+        only = frozenset.intersection(*allowed) | {READ_ON} & self.toolset.names if allowed else None
+        return Calls(self.toolset, self.prompts, only, self.writes, self.clock)
 
     def fit(self, talk: Conversation, brief: Brief) -> None:
         """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
-        room, template = self.window - self.answer, self.prompts["shortened"]
-        while talk.tokens(brief.system, self.tools(talk, brief), brief.bytes_a_token) > room:
-            if not talk.shorten(template):
-                return
+        most, template = room(self.window, self.answer).request, self.prompts["shortened"]
+        while talk.tokens(brief.system, tools := self.tools(talk, brief), brief.bytes_a_token) > most:
+            while talk.tokens(brief.system, tools, brief.bytes_a_token) > most:
+                if not talk.shorten(template):
+                    return
 
 
 @dataclass(slots=True)
 class _Running:
-    """One turn in the making."""
+    """One turn in the making; `answer` is the newest one, as far as it has come."""
 
     agent: Agent
     brief: Brief
     talk: Conversation
     caller: Caller
-    listen: Listener
-    stopping: Callable[[], bool]
-    deadline: float
-    runs: list[ToolRun] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
-    steps: int = 0
-    said: str = ""
-    same: int = 0
-    stuck: bool = False
-    called: list[ToolCall] = field(default_factory=list)
+    around: Around
+    spent: Spent = field(init=False)
+    calls: Calls = field(init=False)
+    steering: Steering = field(init=False)
+    answer: Answer = field(default_factory=Answer)
     sent: bool = False
-    newest: str = "none"
+    kept: int = 0
     notice: Notice = field(default_factory=lambda: Notice(""))
+
+    def __post_init__(self) -> None:
+        agent = self.agent
+        self.spent = Spent(agent.limits, agent.clock)
+        self.calls = agent.calls(self.brief, self.caller)
+        self.calls.remember(self.talk.messages)
+        if self.around.stop is not None:
+            self.caller = replace(self.caller, stop=self.around.stop)
+        self.steering = Steering(self.talk, self.around.typed, agent.prompts["meanwhile"], self.brief.text)
 
     def go(self) -> Turn:
         prompts = self.agent.prompts
         try:
+            self._finish_calls()
             if limit := self._until_answered():
                 self._last_word(limit)
         except (TurnStopped, KeyboardInterrupt):
             return self._broken_off("stopped", prompts["stopped"])
         except ProviderError as error:
-            self._note(error)
+            self._fail(error)
             return self._broken_off("error", fill(prompts["failed"], {"error": self.notice.text}, "error"))
         return self._turn(limit)
 
+    def _finish_calls(self) -> None:
+        """Give a result to each call that another process left open, without doing anything twice."""
+        for call in self.talk.unanswered():
+            self._check_stop()
+            if self.calls.acts(call):
+                self.calls.met(call, self.agent.prompts["lost_act"])
+                self.talk.result(call, self.agent.prompts["lost_act"])
+            else:
+                self._make(call)
+
     def _until_answered(self) -> str:
         """Go round until the model answers ('') or a limit ends it (its name)."""
-        while True:
+        while self.talk.messages[-1].role != "assistant":
             try:
                 calls = self._ask()
             except DeadlinePassed:
                 return "seconds"
-            for call in calls:
-                self._check_stop()
-                if self.agent.clock() < self.deadline:
-                    self._run(call)
+            self._run(calls)
             if not calls and not self._sent_to_measure():
                 return ""
-            if limit := self._limit():
+            if limit := "repeated" if self.calls.stuck else self.spent.reached():
                 return limit
+            self._heed()
+        return ""
 
     def _ask(self, *, calls: bool = True) -> list[ToolCall]:
         """Make one request, shortened until it fits; the answer joins the conversation."""
@@ -144,157 +175,126 @@ class _Running:
 
     def _answer(self, *, calls: bool) -> list[ToolCall]:
         self._check_stop()
-        self.steps += 1
+        self.spent.steps += 1
         agent, brief = self.agent, self.brief
-        tools, lost = agent.tools(self.talk, brief), agent.prompts["lost"]
-        request = Request(brief.system, self.talk.shown(), tools, agent.answer, self.deadline, brief.model, calls, lost)
-        made: list[ToolCall] = []
-        end = End("stop", Usage())
+        tools, lost, stop = agent.tools(self.talk, brief), agent.prompts["lost"], self.around.stop
+        shown, most = self.talk.shown(), agent.answer
+        request = Request(brief.system, shown, tools, most, self.spent.deadline, brief.model, calls, lost, stop)
+        self.answer = answer = Answer()
         for event in agent.provider.events(request):
-            match event:
-                case Text():
-                    self.said += event.text
-                case ToolCall():
-                    made.append(event)
-                case End():
-                    end = event
-                case Notice():
-                    self.notice = event
+            answer.take(event)
+            self.notice = joined(self.notice, event)
             if not isinstance(event, ToolCall):
-                self.listen(event)
+                self.around.listen(event)
             self._check_stop()
-            if end.finish == REPEATS:
+            if answer.repeats:
                 break  # which hangs up
-        self.usage += end.usage
-        made = made if calls else []
-        self.talk.answer(self._worded(end, made, alone=calls), made)
-        self.said = ""
-        return made
-
-    def _worded(self, end: End, calls: list[ToolCall], *, alone: bool) -> str:
-        prompts, said = self.agent.prompts, self.said
-        if not said.strip():
-            return "" if calls else (self._result_alone() if alone else "") or prompts["empty"]
-        if calls:
-            return said
-        if end.finish == REPEATS:
-            return f"{said[: len(said) - repeated(said)].rstrip()}\n{prompts['repeats']}"
-        if end.finish == "length":
-            return f"{said}\n{fill(prompts['cut'], {'tokens': str(self.agent.answer)})}"
-        return said
-
-    def _result_alone(self) -> str:
-        """The newest good result, for a model that has nothing to say about it; '' where there is none."""
-        run = next((run for run in reversed(self.runs) if not run.result.startswith(ERROR)), None)
-        if run is None:
-            return ""
-        shown = run.result if len(run.result) <= LONGEST_RESULT else f"{run.result[:LONGEST_RESULT]}…"
-        return fill(self.agent.prompts["result"], {"tool": run.name, "result": shown}, "result")
+        self.spent.usage += answer.end.usage
+        self.brief = brief._replace(bytes_a_token=learned(brief.bytes_a_token, answer.end.usage))
+        if not calls:
+            answer.calls.clear()
+        instead = (self.calls.told_alone() if calls else "") or agent.prompts["empty"]
+        self.talk.answer(answer.worded(agent.prompts, most, instead), answer.calls)
+        answer.said = ""
+        return answer.calls
 
     def _sent_to_measure(self) -> bool:
         """Mark what an answer without a call gives as measured; the first time, the model is asked to measure it."""
-        answer, prompts, brief = self.talk.messages[-1], self.agent.prompts, self.brief
+        prompts, brief, asked = self.agent.prompts, self.brief, self.steering.newest
         can = any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(self.talk, brief))
-        values = unfounded(answer.text, brief.text, self.talk.shown(), brief.system) if can else []
-        if not values:
+        mark = doubt.mark(self.talk, asked, brief.system, prompts["unmeasured"]) if can else ""
+        if not mark:
             return False
-        mark = Text(f"\n{fill(prompts['unmeasured'], {'values': ', '.join(values)}, 'values')}\n")
-        self.listen(mark)
-        self.talk.messages[-1] = answer._replace(text=f"{answer.text}{mark.text}".rstrip())
+        self.around.listen(Text(mark))
         first, self.sent = not self.sent, True
         if first:
-            self.talk.instruct(fill(prompts["measure"], {"question": words(brief.text)}, "question"))
+            self.talk.instruct(fill(prompts["measure"], {"question": words(asked)}, "question"))
         return first
 
-    def _run(self, call: ToolCall) -> None:
-        self.called.append(call)
-        self.same = in_a_row(self.called, self.agent.is_idle)
-        self.stuck = self.same >= (SAME_READS if self._reads_well(call) else SAME_CALLS)
-        self.listen(call)
-        began = self.agent.clock()
-        if not (result := self._refused(call)):
-            result = self.newest = self.agent.toolset.call(call, self.caller)
-        run = ToolRun(call.name, call.arguments, result, (self.agent.clock() - began) * 1000)
-        self.runs.append(run)
-        self.talk.result(call, result)
-        self.listen(run)
+    def _run(self, calls: Sequence[ToolCall]) -> None:
+        """Make the calls of an answer, until the person says something that they do not take into account."""
+        for call in calls:
+            self._check_stop()
+            if self._heed():
+                self.talk.settle(self.agent.prompts["put_off"])
+                break
+            if not self.spent.late:
+                self._make(call)
+        if calls:
+            self._keep()
 
-    def _refused(self, call: ToolCall) -> str:
-        """Why a call is not made, '' when it is."""
-        only, prompts = self.brief.only, self.agent.prompts
-        if only is not None and call.name not in only:
-            return fill(prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only))}, "tools")
-        before = self._results(call)
-        if self.stuck:
-            return fill(prompts["repeated"], {"result": before[-1]}, "result")
-        if self.same > 1 and not before[-1].startswith(ERROR) and self.agent.writes(call):
-            return fill(prompts["written"], {"result": before[-1]}, "result")
-        return ""
+    def _make(self, call: ToolCall) -> None:
+        if acts := self.calls.acts(call):
+            self._keep()
+        self.around.listen(call)
+        run = self.calls.make(call, self.caller)
+        self.talk.result(call, run.result)
+        if acts:
+            self._keep()
+        self.around.listen(run)
 
-    def _results(self, call: ToolCall) -> list[str]:
-        return [run.result for run in self.runs if (run.name, run.arguments) == (call.name, call.arguments)]
+    def _keep(self) -> None:
+        """Hand on what the turn consists of: before something is done, and what came of it."""
+        if self.kept != len(self.talk.messages):
+            self.kept = len(self.talk.messages)
+            self.around.keep(tuple(self.talk.messages))
 
-    def _reads_well(self, call: ToolCall) -> bool:
-        """Whether a call only looks, and what it saw before was no error."""
-        return call.name in self.agent.toolset.only_reading and not any(
-            result.startswith(ERROR) for result in self._results(call)
-        )
-
-    def _limit(self) -> str:
-        limits = self.agent.limits
-        reached = {
-            "repeated": self.stuck,
-            "steps": self.steps >= limits.steps,
-            "seconds": self.agent.clock() >= self.deadline,
-            "tokens": self.usage.total >= limits.tokens,
-        }
-        return next((name for name, over in reached.items() if over), "")
+    def _heed(self) -> bool:
+        """Take in what the person has said meanwhile; not beside the matcher, which answers one thing at a time."""
+        said = self.steering.heed() if self.answer.end.usage.total else ()  # the matcher's answers count no tokens
+        if said:
+            self.caller = replace(self.caller, said=(*self.caller.said, *said))
+            self.calls.begin_anew()
+        return bool(said)
 
     def _last_word(self, limit: str) -> None:
         """Ask once more, without tools, so that the person learns where things stand."""
         prompts = self.agent.prompts
         self.talk.settle(prompts["not_run"])
-        if self.said:
-            self.talk.answer(self.said)
-            self.said = ""
-        limits = self.agent.limits
-        numbers = {"steps": limits.steps, "seconds": f"{limits.seconds:g}", "tokens": limits.tokens}
-        reason = fill(prompts[f"limit_{limit}"], {name: str(number) for name, number in numbers.items()})
+        if self.answer.said:
+            self.talk.answer(self.answer.said)
+            self.answer.said = ""
+        reason = self.spent.reason(limit, prompts)
         self.talk.instruct(fill(prompts["limit"], {"reason": reason}, "reason"))
-        self.deadline = self.agent.clock() + min(LAST_WORD_SECONDS, self.agent.limits.seconds)
+        self.spent.allow_last_word()
         try:
             self._ask(calls=False)
         except ProviderError as error:
-            self._note(error)
+            self._fail(error)
         if self.talk.messages[-1].text == prompts["empty"]:
             self.talk.messages.pop()
         if self.talk.messages[-1].role != "assistant":
-            used = ", ".join(dict.fromkeys(run.name for run in self.runs)) or "nothing"
-            known = {"reason": reason, "tools": used, "result": self.newest}
-            self.talk.answer(f"{self.said}\n{fill(prompts['unfinished'], known, 'result')}".strip())
+            used = ", ".join(dict.fromkeys(run.name for run in self.calls.runs)) or "nothing"
+            known = {"reason": reason, "tools": used, "result": self.calls.newest}
+            self.talk.answer(f"{self.answer.said}\n{fill(prompts['unfinished'], known, 'result')}".strip())
 
     def _check_stop(self) -> None:
-        if self.stopping():
+        if self.around.stop:
             raise TurnStopped
 
-    def _note(self, error: ProviderError) -> None:
+    def _fail(self, error: ProviderError) -> None:
+        """Note why no answer came; what was typed before it, and nobody has begun to answer, is handed back."""
         self.notice = Notice(" ".join(str(error).split()), failed=True)
+        if not self.answer.said:
+            self.steering.hand_back()
 
     def _broken_off(self, how: str, mark: str) -> Turn:
         """Answer what is open, keep what was said so far, and mark it as cut."""
         self.talk.settle(self.agent.prompts["not_run"])
-        self.talk.answer(f"{self.said}\n{mark}".strip())
+        self.talk.answer(f"{self.answer.said}\n{mark}".strip())
         return self._turn(how)
 
     def _turn(self, how: str) -> Turn:
         return Turn(
             reply=self.talk.messages[-1].text,
             messages=tuple(self.talk.messages),
-            steps=self.steps,
-            tools=tuple(self.runs),
-            usage=self.usage,
+            steps=self.spent.steps,
+            tools=tuple(self.calls.runs),
+            usage=self.spent.usage,
             stopped=how,
             provider=self.agent.provider.name,
             notice=self.notice,
             forgotten=self.talk.forgotten,
+            unheard=self.steering.unheard,
+            longest_said=self.talk.longest_said,
         )

@@ -2,28 +2,30 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from picoclaw.agent import Agent, Listener
+from picoclaw.agent import Agent
+from picoclaw.around import ALONE, Around
 from picoclaw.briefing import Briefing
 from picoclaw.chores import Chores
 from picoclaw.config import HEARTBEAT_LIMITS, Config
-from picoclaw.errors import StoreError
-from picoclaw.heartbeat.check import OK, is_check
+from picoclaw.desk import Desk
+from picoclaw.errand import do, set_heard, tasks_of, untold
 from picoclaw.hw import health
 from picoclaw.hw.board import Board
 from picoclaw.memory.dream.direct import Model
 from picoclaw.memory.notes import notes
-from picoclaw.messages import Caller, Inbound, Message, Notice, Stop, Turn, Usage
+from picoclaw.messages import Inbound, Message, Origin, Stop, Turn
 from picoclaw.providers import Provider
+from picoclaw.reflex.bell import ring
 from picoclaw.skills.library import Library, tiers_of
 from picoclaw.skills.skill import Here
+from picoclaw.store.tasks import Tasks
 from picoclaw.stores import Stores
 from picoclaw.tools.files import Files
 from picoclaw.tools.first_run import FirstRun
@@ -32,17 +34,21 @@ from picoclaw.tools.jobs import Reminders
 from picoclaw.tools.message import Messages
 from picoclaw.tools.pulse import PulseTool
 from picoclaw.tools.recall import Recall
+from picoclaw.tools.results import WholeResults
 from picoclaw.tools.rules import Rules
 from picoclaw.tools.sensor_history import SensorHistory
 from picoclaw.tools.shell import Shell, passed_on
 from picoclaw.tools.skills import SkillTools
+from picoclaw.tools.spawn import Spawn
 from picoclaw.tools.toolset import Effect, Toolset
+from picoclaw.window import Room, room
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import Prompts, intent_tables
 from picoclaw.workspace.pages import Pages
 from picoclaw.workspace.seeds import MEETING, first_meeting, usual_meeting
 
 if TYPE_CHECKING:
+    from picoclaw.compaction import Compaction
     from picoclaw.providers.intents import Intents
 
 SIMULATED = "[simulated board, not real values]"
@@ -59,7 +65,11 @@ class App:
     board: Board
     ask: Callable[[str], bool] | None = None
     rehearses: bool = False
-    complaints: set[str] = field(default_factory=set)
+
+    @property
+    def mark(self) -> str:
+        """What is said with whatever comes from a simulated board."""
+        return SIMULATED if self.board.simulated else ""
 
     @cached_property
     def prompts(self) -> Prompts:
@@ -76,11 +86,18 @@ class App:
         """The board and what hangs on it."""
         return Wiring(self.config, self.board)
 
+    @property
+    def room(self) -> Room:
+        """What has room in the model's window."""
+        model = self.config.model
+        return room(model.context_tokens, model.answer_tokens, self.config.limits.result_chars)
+
     @cached_property
     def toolset(self) -> Toolset:
         """The tools of this board and configuration; those of absent hardware are left out."""
         config, home = self.config, self.config.home
         tiers = [folder for _, folder in tiers_of(home)]
+        whole = WholeResults(lambda: self.stores.results, self.room.result)
         groups: list[object] = [
             self.wiring.sensors(),
             Files(
@@ -93,10 +110,18 @@ class App:
             Reminders(lambda: self.stores.jobs, lambda: self.toolset.effect, commands=config.tools.exec != "off"),
             PulseTool(lambda: self.stores.pulse),
             Messages(),
+            Spawn(
+                lambda: self.helpers,
+                lambda: self.toolset.names,
+                config.helpers,
+                partial(do, self) if config.model.base_url else None,
+                partial(ring, config.home),
+            ),
             SensorHistory(lambda: self.stores.samples),
             Rules(home, self.wiring.measured, lambda: str(self.briefing.zone() or "")),
             SkillTools(self.library, self.here, config.workspace),
             FirstRun(home),
+            whole,
         ]
         if config.tools.exec != "off":
             groups.append(Shell(config.workspace, os.environ))
@@ -105,9 +130,10 @@ class App:
             groups,
             guard=Guard(self._policy(), self.ask),
             journal=self.stores.begin_act,
-            longest_result=config.limits.result_chars,
+            longest_result=self.room.result,
             secrets=(config.api_key, config.embedding_key, *_keys(os.environ)),
             wording=lambda name: self.prompts.get(f"tool_{name}"),
+            keep_whole=whole.keep,
         )
 
     def _policy(self) -> dict[Effect, Verdict]:
@@ -155,7 +181,7 @@ class App:
             self.prompts,
             self.config.limits,
             model.context_tokens,
-            model.answer_tokens,
+            self.room.answer,
             writes=self.toolset.writes,
         )
 
@@ -199,61 +225,50 @@ class App:
             self.stores.tasks,
             lambda: self.stores.overlong(self.library.skills.values()),
             led=self.led,
+            reports=partial(untold, self.config.home, lambda: self.helpers),
+            heard=partial(set_heard, lambda: self.helpers),
+            describe=lambda names, *most: self.toolset.definitions(names, (), *most),
         )
+
+    @cached_property
+    def helpers(self) -> Tasks:
+        """What helpers were given to do."""
+        return tasks_of(self.stores.database, self.mark)
 
     def now(self) -> datetime:
         """The time, in the owner's zone where it is known, else in the board's."""
         return datetime.now().astimezone(self.briefing.zone())
 
-    def answer(
-        self,
-        inbound: Inbound,
-        say: Callable[[str], None],
-        listen: Listener = lambda _: None,
-        shield: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> Turn:
-        """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not.
+    @cached_property
+    def desk(self) -> Desk:
+        """Where everything that comes in is answered."""
+        name = self.config.model.name or "default"
+        return Desk(
+            self.stores, lambda: self.briefing, self._agent_for, self.wiring.stop, self.now, name, lambda: self.helpers
+        )
 
-        `say` delivers messages that come ahead of the answer, `listen` hears what happens, `shield` holds off
-        interruptions while the turn is being kept.
-        """
-        well = (True, OK) if inbound.origin == "owner" and is_check(inbound.text) else None
-        if said := self.wiring.stop(inbound.text, inbound.origin) or well:
-            return _stopped(inbound, *said)
-        now = self.now()
-        earlier, acts = self.stores.earlier(inbound.session)
-        agent = self.agent
-        if inbound.origin == "heartbeat":
-            earlier, agent = [], self.light_agent
-        words = (message.text for turn in earlier for message in turn if message.role == "user")
-        caller = Caller(inbound.session, inbound.origin, now, say, said=(*words, inbound.text))
-        told = self.briefing.told(inbound._replace(text=clean(inbound.text)), earlier, [act for _, act in acts], now)
-        model = self._model(told.brief.model)
-        brief = told.brief._replace(bytes_a_token=self.stores.bytes_a_token(model))
-        turn = agent.turn(brief, earlier, caller, listen)
-        if turn.usage.total:  # the matcher counts nothing
-            self.stores.heard()
-        try:
-            with shield():
-                numbers = [number for number, _ in acts]
-                doubt = self.stores.history.keep(inbound.session, turn, now, numbers, model)
-        except StoreError as error:
-            turn = _noted(turn, f"this turn could not be kept: {error}", failed=True)
-        else:
-            turn = _noted(turn, *self._news([doubt, *told.problems]))
-        self.stores.answered(inbound)
-        for _, act in acts:
-            turn = _noted(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
-        return turn
+    def _agent_for(self, origin: Origin) -> Agent:
+        return self.light_agent if origin == "heartbeat" else self.agent
 
-    def _model(self, name: str) -> str:
-        return name or self.config.model.name or "default"
+    def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
+        """See Desk.answer."""
+        return self.desk.answer(inbound, around)
 
-    def _news(self, notes: Iterable[str]) -> list[str]:
-        """What has not been said by this process; a chat that repeats a complaint every turn is no help."""
-        news = [note for note in dict.fromkeys(notes) if note and note not in self.complaints]
-        self.complaints.update(news)
-        return news
+    def settle(self, session: str, stop: Stop | None = None) -> list[str]:
+        """See Compaction.settle; nothing where the model was not to be had a moment ago."""
+        asked = self.__dict__.get("provider")
+        if not self.config.model.base_url or (asked and asked.name != self._model_server.name):
+            return []
+        return self.compaction.settle(session, stop)
+
+    @cached_property
+    def compaction(self) -> "Compaction":
+        """What is done with a conversation once its answer was delivered."""
+        from picoclaw.compaction import Compaction
+
+        return Compaction(
+            self.config, self.prompts, self.stores, lambda: self.light_agent, lambda: self.briefing, self.now
+        )
 
     def chores(self, stop: Stop | None = None) -> Chores:
         """What is done unasked in this home, until `stop` says that somebody waits for the model."""
@@ -274,26 +289,10 @@ class App:
 
     def let_go(self) -> None:
         """Close what is this app's own, and leave the board to the one who shares it."""
-        for part in (self.__dict__.get("provider"), self.__dict__.get("stores")):
+        for part in (self.__dict__.get(name) for name in ("provider", "_model_server", "stores")):
             if part:
                 part.close()
 
 
 def _keys(environment: Mapping[str, str]) -> list[str]:
     return [value for name, value in environment.items() if name.endswith("_API_KEY")]
-
-
-def _stopped(inbound: Inbound, good: bool, said: str) -> Turn:  # noqa: FBT001
-    messages = (Message("user", inbound.text), Message("assistant", said))
-    notice = Notice("" if good else said, failed=not good)
-    return Turn(said, messages, 0, (), Usage(), "" if good else "error", "stop", notice)
-
-
-def _noted(turn: Turn, *texts: str, failed: bool = False) -> Turn:
-    before = turn.notice
-    return turn._replace(notice=Notice("; ".join(filter(None, [before.text, *texts])), before.failed or failed))
-
-
-def clean(text: str) -> str:
-    """Replace lone surrogates, which undecodable input leaves behind and no database or server takes."""
-    return text.encode("utf-8", "replace").decode()

@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from picoclaw import prompt
+from picoclaw import prompt, window
 from picoclaw.config import Config
 from picoclaw.errors import SkillError
+from picoclaw.helpers import report
+from picoclaw.measure import tool_bytes
 from picoclaw.memory.notes import lately
 from picoclaw.messages import DEFAULT_SESSION, Brief, Inbound, Message
 from picoclaw.prompt import Facts, Mode, Page, Section
@@ -19,6 +22,7 @@ from picoclaw.schedule import zone_of
 from picoclaw.skills import choose
 from picoclaw.skills.library import Library
 from picoclaw.skills.skill import Here, Skill, unmet
+from picoclaw.store.task import Task
 from picoclaw.workspace.pages import PAGES, Pages, fields
 from picoclaw.workspace.prompts import Prompts
 from picoclaw.workspace.seeds import MEETING
@@ -30,11 +34,12 @@ _WHOLE = {"full", "coordinator"}
 
 
 class Told(NamedTuple):
-    """A brief, the sections that its system text is made of, and what could not be told."""
+    """A brief, the sections that its system text is made of, what could not be told, and whose words are nobody's."""
 
     brief: Brief
     sections: list[Section]
     problems: list[str]
+    heard: tuple[str, ...] = ()
 
 
 class _Parted(NamedTuple):
@@ -45,7 +50,7 @@ class _Parted(NamedTuple):
 
 
 _LONGEST_ACT, _LONGEST_SESSION = 500, 200
-_SHARE_OF_NOTES = 4  # tokens of the window for a character of the last days' notes
+_SHARE_OF_LISTING = 4  # bytes of what a turn begins with for one of the skills' listing
 _NAME = re.compile(r"[^\W_](?:[^\W_]|[ '’-](?=[^\W_])){0,39}")
 
 
@@ -55,7 +60,9 @@ class Briefing:
 
     `here` tells what this machine has, its tools among it; `board` is the board's name. `notes` gives those of the last
     days until one, the newest first, `tasks` the open tasks and when their list changed, `overlong` what has grown too
-    long since a model heard of it. `tidy` deletes what has ended the first meeting.
+    long since a model heard of it. `tidy` deletes what has ended the first meeting. `helper` tells a helper its limits,
+    `reports` gives those that a conversation has to know of, and `heard` takes the numbers of those that it does know.
+    `describe` gives the tools of these names as a model is told them at first, in so many bytes.
     """
 
     config: Config
@@ -70,6 +77,14 @@ class Briefing:
     overlong: Callable[[], Sequence[str]] = tuple
     tidy: bool = True
     led: Callable[[Sequence[Sequence[Message]]], bool] = lambda _: False
+    helper: str = ""
+    reports: Callable[[str], Sequence[Task]] = lambda _: ()
+    heard: Callable[[Sequence[int]], None] = lambda _: None
+    describe: Callable[..., Sequence[Mapping[str, Any]]] = lambda *_: ()
+
+    @cached_property
+    def _room(self) -> window.Room:
+        return window.room(self.config.model.context_tokens, self.config.model.answer_tokens)
 
     def zone(self) -> tzinfo | None:
         """The owner's time zone, None for the board's own."""
@@ -85,24 +100,28 @@ class Briefing:
         usable = [skill for skill in self.library.skills.values() if not unmet(skill, here)]
         held = "" if not meeting or self.led(earlier) else meeting  # what the matcher leads, the model need not know
         listed = [skill for skill in usable if skill.listed and not held]  # one thing at a time
-        pages, problems = self._pages(mode, held)
-        facts = self._facts(inbound, here.tools, listed, pages)
-        sections = prompt.sections(mode, facts, self.prompts)
+        offered = self._offered(here.tools, mode, meeting=bool(meeting), search=not self._is_short(listed))
+        offered, room = self._fitting(offered)
+        bare = self._facts(inbound, offered, listed, {})
+        room -= prompt.size(prompt.joined(prompt.sections(mode, bare, self.prompts)))
+        pages, problems = self._pages(mode, held, room)
+        sections = prompt.sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
         brought = choose.triggered(usable, inbound.text) if mode in _WHOLE or inbound.origin == "heartbeat" else []
         skills, unread = self._blocks(brought)
         told = _Parted([], []) if meeting or mode not in _WHOLE else self._remembered(earlier, now)
+        told.new.extend((reports := self._reports(inbound.session, earlier)).values())
         for block in [*self._open_tasks(mode, earlier), *skills]:
             (told.held if _is_in(block, earlier) else told.new).append(block)
         only = self._only(brought, here.tools)
         brief = Brief(
             prompt.joined(sections),
             prompt.headed(self._head(self._moment(mode, inbound, acts, only), told.new, now), inbound.text),
-            self._offered(here.tools, mode, meeting=bool(meeting), search=bool(facts.many_skills)),
+            offered,
             only,
             self._other_model(inbound) or next((skill.model for skill in brought if skill.model), ""),
             relied_on=tuple(told.held),
         )
-        return Told(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)])
+        return Told(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)], tuple(reports))
 
     def _mode(self, inbound: Inbound) -> Mode:
         mode = self.config.prompt.mode
@@ -115,8 +134,7 @@ class Briefing:
         self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], pages: Mapping[str, Page]
     ) -> Facts:
         config, asked = self.config, inbound.origin == "owner"
-        # by the usual ratio: a measured one moves, and a listing that comes and goes would change the system text
-        short = choose.fits(skills, prompt.BYTES_A_TOKEN)
+        short = self._is_short(skills)
         shown = [page for name, page in pages.items() if name != MEETING]
         return Facts(
             name=_plain(self._fields("IDENTITY.md").get("Name", "")) or "picoclaw",
@@ -133,6 +151,7 @@ class Briefing:
             pages=[page for page in shown if page.name != "IDENTITY.md" or not _says_its_name_alone(page.text)],
             silent=inbound.origin == "cron",
             heartbeat=inbound.origin == "heartbeat",
+            helper=self.helper,
             leave_to_helpers=[name for name in LEFT_TO_HELPERS if name in tools] if "spawn" in tools else (),
             runtime={
                 "board": self.board,
@@ -143,15 +162,32 @@ class Briefing:
             },
         )
 
-    def _pages(self, mode: Mode, meeting: str) -> tuple[dict[str, Page], list[str]]:
-        """The files that this turn shows, within one budget, and what is to be said of those that it does not."""
+    def _is_short(self, skills: Sequence[Skill]) -> bool:
+        """Whether the skills may be listed; by the usual ratio: with one that moves, the system text would change."""
+        listing = prompt.size(choose.listing(skills))
+        return choose.fits(skills, prompt.BYTES_A_TOKEN) and listing * _SHARE_OF_LISTING <= self._room.told
+
+    def _fitting(self, offered: frozenset[str]) -> tuple[frozenset[str], int]:
+        """The tools that the window has room for, and the bytes that the system text then may have."""
+        told = self.describe(offered, self._room.tools)
+        away = {tool["name"] for tool in self.describe(offered)} - {tool["name"] for tool in told}
+        return offered - away, self._room.told - sum(map(tool_bytes, told))
+
+    def _pages(self, mode: Mode, meeting: str, room: int) -> tuple[dict[str, Page], list[str]]:
+        """The files that fit one budget and that many bytes, and what is to be said of those that do not."""
         names = PAGES if mode in _WHOLE else prompt.MINIMAL_PAGES if mode == "minimal" else ()
         first = [Page(MEETING, meeting)] if meeting else []
-        limits = self.config.prompt
+        limits, template = self.config.prompt, self.prompts["truncated"]
         found = [*first, *self.pages.pages(names)]
-        shown, away = prompt.within(found, self.prompts["truncated"], limits.file_chars, limits.total_chars)
-        left_out = f"{', '.join(away)} not shown: total_chars = {limits.total_chars} under [prompt] is used up"
-        return {page.name: page for page in shown}, [*self.pages.problems, *([left_out] if away else [])]
+        text = "".join(page.text for page in found)
+        around = prompt.size(self.prompts["context"]) + len(found) * prompt.size(self.prompts["file"])
+        fitting = max(0, room - around) * len(text) // max(1, prompt.size(text))
+        shown, away = prompt.within(found, template, limits.file_chars, min(limits.total_chars, fitting))
+        why = f"total_chars = {limits.total_chars} under [prompt] is used up"
+        if fitting < limits.total_chars:
+            why = f"a window of {self.config.model.context_tokens} tokens has no room for more"
+        left_out = [f"{', '.join(away)} not shown: {why}"] if away else []
+        return {page.name: page for page in shown}, [*self.pages.problems, *left_out]
 
     def _fields(self, name: str) -> dict[str, str]:
         return fields("\n".join(page.text for page in self.pages.pages([name])))
@@ -168,6 +204,8 @@ class Briefing:
             notes.append(prompt.fill(self.prompts["session"], {"content": prompt.enclosed(name)}, "content"))
         if self.tidy and mode in _WHOLE and inbound.origin == "owner" and (parts := self.overlong()):
             notes.append(prompt.fill(self.prompts["condense"], {"parts": prompt.enclosed(", ".join(parts))}, "parts"))
+        if self.helper and mode != "minimal":
+            notes.append(prompt.fill(self.prompts["helper"], {"content": self.helper}, "content"))
         cut = (prompt.enclosed(act if len(act) <= _LONGEST_ACT else f"{act[:_LONGEST_ACT]}…") for act in acts)
         notes += [prompt.fill(self.prompts["cut_off"], {"act": act}, "act") for act in cut]
         if only is not None:
@@ -176,10 +214,19 @@ class Briefing:
 
     def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> "_Parted":
         """What was noted lately: one text of the lines that this conversation was not told, and those that it was."""
-        most = min(self.config.memory.notes_chars, self.config.model.context_tokens // _SHARE_OF_NOTES)
+        most = min(self.config.memory.notes_chars, self._room.head)
         new, held = lately.untold(lately.lines(self.notes(now.date()), most), earlier)
         block = prompt.fill(self.prompts["noted"], {"content": "\n".join(new)}, "content") if new else ""
         return _Parted([block] if block else [], held)
+
+    def _reports(self, session: str, earlier: Sequence[tuple[Message, ...]]) -> dict[str, str]:
+        """What helpers have reported since, and the conversation does not hold yet, each by whose report it is."""
+        most = min(report.LONGEST, self._room.head)
+        found = {task: report.block(self.prompts["report"], task, most) for task in self.reports(session)}
+        known = [task.number for task, block in found.items() if _is_in(block, earlier)]
+        if known and self.tidy:
+            self.heard(known)
+        return {f"helper {task.label}": block for task, block in found.items() if task.number not in known}
 
     def _open_tasks(self, mode: Mode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
         """The list of tasks with the moment of its last change, so that the newest of several is known."""
@@ -200,7 +247,8 @@ class Briefing:
             except SkillError as error:
                 problems.append(str(error))
                 continue
-            path, most = f"skills/{skill.name}/SKILL.md", self.config.prompt.file_chars
+            path = f"skills/{skill.name}/SKILL.md"
+            most = min(self.config.prompt.file_chars, 2 * self._room.head // len(brought))
             text = prompt.shortened(self.prompts["truncated"], path, text, most)
             blocks.append(prompt.block(self.prompts["skill"], skill.name, text))
         return blocks, problems

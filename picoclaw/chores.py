@@ -1,4 +1,5 @@
-"""What is done unasked when nobody waits: the index kept up to date, the tasks gone through, the nightly dream.
+"""What is done unasked when nobody waits: the index kept up to date, the tasks gone through, the nightly dream, and
+conversations that are kept no longer.
 
 Knows when each is due, and does it once: what was begun is written down first, so that neither a power cut nor a clock
 that is put back has it done twice, and what fails waits for its next time.
@@ -21,14 +22,16 @@ from picoclaw.memory.recollection import Recollection
 from picoclaw.messages import Usage
 from picoclaw.prompt import Templates
 from picoclaw.skills.skill import Skill
+from picoclaw.store import retention
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse
 
-_NIGHT, _REVIEWED = "dream.day", "review.at"
+_NIGHT, _REVIEWED, _PRUNED = "dream.day", "review.at", "pruned.day"
 _REST_S = 60.0
 _REFRESH_S, _REFRESH_LEFT_S = 900.0, 120.0
 _LONGEST_REFRESH_S = 5.0
+_PRUNE_S = 86_400.0
 _CLOCK_IS_SET = 2024
 """A board without a battery begins in an earlier year, and learns the time from the network."""
 
@@ -47,6 +50,7 @@ class Chores:
     model: Callable[[], Model] | None
     _rested: datetime | None = field(default=None, init=False)
     _refreshed: datetime | None = field(default=None, init=False)
+    _pruned: datetime | None = field(default=None, init=False)
     _left: int = field(default=0, init=False)
     _said: set[str] = field(default_factory=set, init=False)
 
@@ -63,7 +67,7 @@ class Chores:
         """Return when there may be something to do; `now` if there is. Raises StoreError."""
         found = [self._index_due(now)]
         if now.year >= _CLOCK_IS_SET:
-            found += filter(None, [self._review_due(now), self._night_due(now)])
+            found += filter(None, [self._review_due(now), self._night_due(now), self._prune_due(now)])
         due = min(found, key=lambda moment: moment.timestamp())
         rest = _later(self._rested, _REST_S, now)
         return max(due, rest, key=lambda moment: moment.timestamp())
@@ -77,9 +81,36 @@ class Chores:
             if now.year >= _CLOCK_IS_SET:
                 told += self._night(now)
                 told += self._review(now)
+                told += self._prune(now)
         except StoreError as error:
             told += self._once(f"the memory could not be looked after: {error}")
         return told
+
+    def daily(self, now: datetime) -> list[str]:
+        """Let go of conversations once a day, for those who answer and leave; returns what went wrong."""
+        today = str(now.date())
+        try:
+            last = self._marks.get(_PRUNED)
+            if last == today or now.year < _CLOCK_IS_SET or not self._marks.moved(_PRUNED, last, today):
+                return []
+        except StoreError as error:
+            return self._once(f"old conversations could not be deleted: {error}")
+        return self._prune(now)
+
+    def _prune_due(self, now: datetime) -> datetime:
+        return _later(self._pruned, _PRUNE_S, now)
+
+    def _prune(self, now: datetime) -> list[str]:
+        """Let go of conversations that are kept no longer, as the settings say and without a word."""
+        if not _is_due(self._prune_due(now), now):
+            return []
+        self._pruned, limits = now, self.config.sessions
+        try:
+            retention.prune(self.database(), now, limits.keep_days, limits.keep_mb)
+            retention.shrink(self.database())
+        except StoreError as error:
+            return self._once(f"old conversations could not be deleted: {error}")
+        return []
 
     def _index_due(self, now: datetime) -> datetime:
         return _later(self._refreshed, _REFRESH_LEFT_S if self._left else _REFRESH_S, now)

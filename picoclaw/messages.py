@@ -8,7 +8,7 @@ from threading import Event as Flag
 from typing import Any, Literal, NamedTuple
 
 Role = Literal["user", "assistant", "tool"]
-Origin = Literal["owner", "cron", "heartbeat"]
+Origin = Literal["owner", "cron", "heartbeat", "helper"]
 DEFAULT_SESSION = "terminal"
 
 
@@ -143,7 +143,8 @@ class Brief(NamedTuple):
 
     `tools` are the names of those that are offered, `only` of those that may be called, None for all; `model` is
     another one than the configured; `bytes_a_token` the ratio to estimate by. `relied_on` are parts of earlier
-    messages that have to be said again should those be forgotten.
+    messages that have to be said again should those be forgotten. `summary` says what came before the earlier turns
+    that are shown.
     """
 
     system: str
@@ -153,6 +154,7 @@ class Brief(NamedTuple):
     model: str = ""
     bytes_a_token: float = 4.0
     relied_on: tuple[str, ...] = ()
+    summary: str = ""
 
 
 Event = Text | ToolCall | End | Notice
@@ -165,6 +167,10 @@ class Caller:
     `now` is the wall clock when the turn began, with its zone. `say` delivers a message to the chat at once. `heard`
     names what the turn has read that is nobody's word in this chat: files, the output of commands, a serial line.
     `said` are the messages of whoever asks, in this conversation.
+
+    `reply_to` is the session that a later report goes to, the turn's own unless a job or a heartbeat asks. `depth` is 0
+    in a turn that a person, a job or a heartbeat asked for, 1 in a helper's, `task` that helper's number, and `may` the
+    tools that it may call, None for all. `stop` ends the turn, and what a tool of it waits for.
     """
 
     session: str
@@ -173,14 +179,23 @@ class Caller:
     say: Callable[[str], None]
     heard: set[str] = field(default_factory=set, compare=False)
     said: tuple[str, ...] = ()
+    reply_to: str = ""
+    depth: int = 0
+    task: int = 0
+    may: frozenset[str] | None = None
+    stop: Stop = field(default_factory=Stop, compare=False)
 
 
 class Inbound(NamedTuple):
-    """Something to be answered: a chat line, later also a due job or a heartbeat."""
+    """Something to be answered: a chat line, a due job or a heartbeat.
+
+    `reply_to` is the session that a later report goes to, when that is another one.
+    """
 
     session: str
     text: str
     origin: Origin = "owner"
+    reply_to: str = ""
 
 
 class ToolRun(NamedTuple):
@@ -196,6 +211,8 @@ class Turn(NamedTuple):
     """What became of an Inbound. `stopped` is empty when the model answered of its own accord.
 
     `messages` are what the turn adds to the conversation; `forgotten` earlier turns no longer fitted the window.
+    `unheard` is what was typed meanwhile and no model was there to hear: it is not among the messages, and whoever
+    took it in answers it next. `longest_said` is set where so many characters of what was said were shown at most.
     """
 
     reply: str
@@ -207,3 +224,5 @@ class Turn(NamedTuple):
     provider: str
     notice: Notice
     forgotten: int = 0
+    unheard: tuple[str, ...] = ()
+    longest_said: int = 0

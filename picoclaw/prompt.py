@@ -214,8 +214,22 @@ def headed(head: str, text: str) -> str:
 
 def size(value: Any) -> int:
     """Bytes of a value as it travels: UTF-8 text, or compact JSON."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return len(text.encode("utf-8", "replace"))
+    return len(written(value).encode("utf-8", "replace"))
+
+
+def cut(text: str, most: int) -> str:
+    """Shorten a text to so many bytes: two thirds from its head, the rest from its tail."""
+    if size(text) <= most:
+        return text
+    data, room = text.encode("utf-8", "replace"), max(0, most - len(" […] ".encode()))
+    head = room * 2 // 3
+    tail = data[len(data) - (room - head) :]
+    return f"{data[:head].decode('utf-8', 'ignore')} […] {tail.decode('utf-8', 'ignore')}"
+
+
+def written(value: Any) -> str:
+    """Write a value as it travels: a text as it is, anything else as compact JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def estimated_tokens(size_bytes: int, bytes_a_token: float = BYTES_A_TOKEN) -> int:

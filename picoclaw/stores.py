@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import NamedTuple
 
 from picoclaw.config import Config
 from picoclaw.errors import ProviderError, StoreDamaged, StoreError, StoreNewer
@@ -24,7 +25,22 @@ from picoclaw.store.history import History
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse
+from picoclaw.store.results import Results
 from picoclaw.store.samples import Samples
+from picoclaw.store.sessions import Sessions
+from picoclaw.window import room
+
+
+class Earlier(NamedTuple):
+    """What came before a turn: the turns that a model still sees, what of a chat was cut off, what was said before.
+
+    `numbers` are those of the turns.
+    """
+
+    turns: list[tuple[Message, ...]]
+    acts: list[tuple[int, str]]
+    summary: str = ""
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass
@@ -43,6 +59,16 @@ class Stores:
     def history(self) -> History:
         """The conversations."""
         return History(self.database)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """What is done with conversations as a whole."""
+        return Sessions(self.database)
+
+    @cached_property
+    def results(self) -> Results:
+        """The tools' results that were too long to be shown whole."""
+        return Results(self.database)
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -81,14 +107,19 @@ class Stores:
     def _others(self) -> Iterable[Document]:
         return documents(self.history) if self.config.memory.messages else ()
 
-    def earlier(self, session: str) -> tuple[list[tuple[Message, ...]], list[tuple[int, str]]]:
-        """What came before; nothing when the disk fails, because an answer is worth more than its history."""
+    def earlier(self, session: str) -> Earlier:
+        """What came before; nothing when the disk fails, because an answer is worth more than its history.
+
+        A summary that another process adds meanwhile says again what is in the turns, and leaves nothing out.
+        """
         try:
-            return self.history.turns(session), self.history.unknown_acts(session)
+            turns, summary = self.history.numbered(session), self.sessions.summary(session)
+            acts, said = self.history.unknown_acts(session), summary.text if summary else ""
+            return Earlier(list(turns.values()), acts, said, tuple(turns))
         except (StoreDamaged, StoreNewer):
             raise
         except StoreError:
-            return [], []
+            return Earlier([], [])
 
     def bytes_a_token(self, model: str) -> float:
         """The ratio that tokens are estimated by: what the server's counts say of the model, or the usual one."""
@@ -125,7 +156,8 @@ class Stores:
         if not (self.config.home / "state.db").exists():
             return "", None
         try:
-            return self.pulse.shown(self.config.memory.pulse_chars), self.pulse.changed()
+            most = min(self.config.memory.pulse_chars, room(self.config.model.context_tokens).head)
+            return self.pulse.shown(most), self.pulse.changed()
         except StoreError:
             return "", None
 

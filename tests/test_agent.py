@@ -8,9 +8,10 @@ from scripted import CALLER, PROMPTS, Clock, Scripted, Step, Toolbox, calls, say
 from validity import check_body, check_conversation
 
 from picoclaw.agent import Agent
+from picoclaw.around import Around
 from picoclaw.config import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, Refused, TurnStopped, Unavailable
-from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Text, ToolCall, ToolRun, Turn, Usage
+from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Stop, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.prompt import fill
 from picoclaw.providers import wire
 from picoclaw.providers.repetition import REPEATS
@@ -49,8 +50,10 @@ class Bench:
             writes,
         )
 
-    def turn(self, text: str = "how warm is it?", stopping: Callable[[], bool] = lambda: False) -> Turn:
-        turn = self.agent.turn(Brief("Be brief.", text), self.earlier, CALLER, self.heard.append, stopping)
+    def turn(self, text: str = "how warm is it?", stop: Stop | None = None) -> Turn:
+        turn = self.agent.turn(
+            Brief("Be brief.", text), self.earlier, CALLER, Around(listen=self.heard.append, stop=stop)
+        )
         check_conversation(turn.messages)
         assert turn.messages[0] == Message("user", text)
         assert turn.messages[-1].text == turn.reply
@@ -65,9 +68,15 @@ class Bench:
         return self.provider.requests[-1].messages[-1].text
 
 
-def stop_after(bench: Bench, kind: type[Any], count: int = 1) -> Callable[[], bool]:
+class StopAfter(Stop):
     """A person who says stop when `count` events of a kind were shown."""
-    return lambda: sum(isinstance(event, kind) for event in bench.heard) >= count
+
+    def __init__(self, bench: Bench, kind: type[Any], count: int = 1) -> None:
+        super().__init__()
+        self.said = lambda: sum(isinstance(event, kind) for event in bench.heard) >= count
+
+    def __bool__(self) -> bool:
+        return self.said()
 
 
 def test_a_plain_answer() -> None:
@@ -421,14 +430,14 @@ def test_nobody_is_sent_to_measure_without_a_tool_that_measures(offered: frozens
 
 def test_stop_in_the_middle_of_an_answer_hangs_up_and_keeps_what_was_said() -> None:
     bench = Bench([Text("It is "), Text("warm, "), Text("never said")])
-    turn = bench.turn(stopping=stop_after(bench, Text, 2))
+    turn = bench.turn(stop=StopAfter(bench, Text, 2))
     assert (turn.stopped, turn.reply) == ("stopped", "It is warm, \n[stopped]")
     assert bench.provider.hung_up == 1
 
 
 def test_stop_between_tools_leaves_the_rest_undone() -> None:
     bench = Bench(calls(MEASURE, SWITCH, SWITCH))
-    turn = bench.turn(stopping=stop_after(bench, ToolRun))
+    turn = bench.turn(stop=StopAfter(bench, ToolRun))
     assert bench.toolbox.used == [("measure", "temperature")]
     assert bench.results(turn) == ["temperature 21.4", "error: not run", "error: not run"]
     assert (turn.stopped, turn.reply) == ("stopped", "[stopped]")
@@ -436,13 +445,13 @@ def test_stop_between_tools_leaves_the_rest_undone() -> None:
 
 def test_stop_after_the_tools_makes_no_further_request() -> None:
     bench = Bench(calls(MEASURE))
-    assert bench.turn(stopping=stop_after(bench, ToolRun)).stopped == "stopped"
+    assert bench.turn(stop=StopAfter(bench, ToolRun)).stopped == "stopped"
     assert len(bench.provider.requests) == 1
 
 
 def test_stop_before_anything() -> None:
     bench = Bench()
-    turn = bench.turn(stopping=lambda: True)
+    turn = bench.turn(stop=StopAfter(bench, Text, 0))
     assert (turn.reply, bench.provider.requests) == ("[stopped]", [])
 
 
@@ -471,7 +480,7 @@ def test_ctrl_c_while_an_event_is_shown(kind: type[Any]) -> None:
         if isinstance(event, kind):
             raise KeyboardInterrupt
 
-    turn = bench.agent.turn(Brief("", "hello"), (), CALLER, shown)
+    turn = bench.agent.turn(Brief("", "hello"), (), CALLER, Around(listen=shown))
     check_conversation(turn.messages)
     assert turn.stopped == "stopped"
 
@@ -544,9 +553,11 @@ def test_too_long_for_the_window_ends_in_one_clear_error() -> None:
 
 
 def test_a_question_too_long_for_the_window() -> None:
-    bench = Bench([ContextOverflow("does not fit")], earlier=history(1), window=1024)
+    refused = [ContextOverflow("does not fit")]
+    bench = Bench(refused, refused, refused, earlier=history(1), window=1024)
     turn = bench.turn("y" * 10_000)
-    assert (turn.stopped, turn.forgotten) == ("error", 1)
+    assert (turn.stopped, turn.forgotten, turn.messages[0].text) == ("error", 1, "y" * 10_000)
+    assert max(len(m.text) for request in bench.provider.requests for m in request.messages) < 3000
 
 
 def test_the_templates_used_here_are_those_that_ship() -> None:
@@ -554,7 +565,20 @@ def test_the_templates_used_here_are_those_that_ship() -> None:
     from picoclaw.resources import shipped
 
     for name, text in PROMPTS.items():
-        values = {"tokens", "error", "reason", "count", "head", "tools", "result", "steps", "seconds", "same", "tool"}
+        values = {
+            "tokens",
+            "error",
+            "reason",
+            "count",
+            "head",
+            "tools",
+            "result",
+            "steps",
+            "seconds",
+            "same",
+            "tool",
+            "content",
+        }
         shipped_text = (shipped("templates") / "prompts" / f"{name}.md").read_text()
         used = {v for v in values if f"{{{v}}}" in shipped_text}
         assert used <= {v for v in values if f"{{{v}}}" in text}, name

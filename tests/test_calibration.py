@@ -203,5 +203,5 @@ def test_three_turns_are_enough_to_estimate_another_language(kept: Kept, languag
             kept.history.keep("home", turn, NOON, model="qwen")
             errors.append(abs(estimate / turn.usage.prompt_tokens - 1))
         provider.close()
-    assert errors[0] > 0.3
+    assert errors[0] > 0.25
     assert errors[3] < 0.15

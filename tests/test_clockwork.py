@@ -2,15 +2,16 @@
 
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from model_server import ModelServer, reply
+from model_server import ModelServer, reply, silence
 
 from picoclaw.app import SIMULATED, App
 from picoclaw.cli import clockwork
 from picoclaw.cli.clockwork import Clockwork, done
-from picoclaw.config import Config
+from picoclaw.config import Config, MemoryConfig, ModelConfig, SessionsConfig
 from picoclaw.errors import ToolError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.reflex.bell import ring
@@ -19,6 +20,7 @@ from picoclaw.reflex.due import Outcome
 from picoclaw.slots import Plan
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
+from picoclaw.store.sessions import Sessions
 
 
 def until(true, seconds=10.0):
@@ -110,6 +112,38 @@ def test_a_rule_that_asks_in_vain_leaves_one_row_and_says_so_once(tmp_path):
     assert rows == [(1, False, "failed")] * 3
     assert shown[0].startswith("Job 1 (What now? (1)): failed: ")
     assert shown[1] == f"All is well.\n{SIMULATED}"
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_what_jobs_say_in_a_chat_is_summed_up_too(tmp_path, hangs):
+    """After each was told; whoever leaves does not wait for it."""
+    shown, asked = [], threading.Event()
+
+    def answers(body):
+        if "Conversation:" not in str(body["messages"][-1]["content"]):
+            return reply("All is well.")
+        asked.set()
+        return silence() if hangs else reply("all was well")
+
+    (tmp_path / "workspace/memory").mkdir(parents=True)
+    (tmp_path / "workspace/AGENTS.md").touch()
+    with ModelServer(answers) as server, closing(Database(tmp_path / "state.db")) as database:
+        model, sessions = ModelConfig(base_url=server.url, name="m", retries=0), SessionsConfig(summarise_messages=8)
+        config = Config(tmp_path, model, memory=MemoryConfig(dream_hour=-1, review_minutes=0), sessions=sessions)
+        with closing(App(config, SimBoard())) as app, Clockwork(app, "terminal", shown.append):
+            for number in range(5):
+                Jobs(database).add(
+                    Job(0, "terminal", f"look {number}", Plan("at"), kind="turn", boot=boot_id(), mono=boottime())
+                )
+            ring(tmp_path)
+            until(lambda: len(shown) == 5)
+            assert asked.wait(5)
+            if not hangs:
+                until(lambda: Sessions(database).summary("terminal"))
+            leaves = time.monotonic()
+        assert time.monotonic() - leaves < 1
+        found = Sessions(database).summary("terminal")
+        assert (found and found.text) == (None if hangs else "all was well")
 
 
 def test_a_rule_does_not_ask_while_its_last_question_is_being_answered(app):

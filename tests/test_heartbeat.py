@@ -297,6 +297,22 @@ def test_a_misspelt_sensor_is_asked_about_as_words_and_each_sensor_is_read_once(
 # --- a heart over a real database ---
 
 
+def test_what_helpers_of_heartbeats_took_counts_into_the_day(life):
+    one, asked = life("- look (every 5 min)", tokens_a_day=5000), []
+    taken = 4900
+    one.heart.helped = lambda since: asked.append(since) or taken
+    one.later(HOUR)
+    one.step()
+    one.later(HOUR)
+    one.step()
+    assert one.tokens == 100, "what is left of the day"
+    before, taken = len(one.asked), 5000
+    one.later(HOUR)
+    one.step()
+    assert len(one.asked) == before
+    assert set(asked) == {NOON.replace(hour=0).timestamp()}
+
+
 def turn(reply="HEARTBEAT_OK", tokens=500, stopped="", steps=1, tools=(), notice=""):
     messages = (Message("user", "x"), Message("assistant", reply))
     return Turn(reply, messages, steps, tools, Usage(tokens, 0), stopped, "scripted", Notice(notice, bool(notice)))

@@ -234,6 +234,17 @@ def test_the_moment_block_is_skipped():
     assert say(text)[0].name == "sensor_read"
 
 
+@pytest.mark.parametrize(
+    "head", ["<moment>Earlier: we set the timer to 5 minutes.</moment>\n", "Noted: mist the ferns\n"]
+)
+def test_nor_is_what_stands_before_it(head):
+    text = f"{head}<moment>It is 12:00, remind me in 5 minutes to x.</moment>\nhow warm is it?"
+    assert say(text)[0].name == "sensor_read"
+    called = ToolCall("intent-1", "sensor_read", {})
+    told = (Message("user", text), Message("assistant", "", (called,)), Message("tool", "21 °C", call_id="intent-1"))
+    assert next(Intents([SHIPPED]).events(request(*told))) == Text("21 °C")
+
+
 def test_a_tools_result_is_said():
     data = {"intents": {"sensor_read": {"answer": "{sensor}: {result}{gone}"}}}
     call = ToolCall("intent-1", "sensor_read", {"sensor": "greenhouse"})
@@ -461,7 +472,7 @@ def test_the_notes_of_a_day_are_answered(tmp_path, monkeypatch, text, found):
     monkeypatch.setattr(App, "now", lambda _: datetime(2026, 11, 22, 12, tzinfo=UTC))  # a Sunday
     app = App(Config(tmp_path, memory=MemoryConfig(embeddings="off")), SimBoard())
     try:
-        reply = app.answer(Inbound("terminal", text), print).reply
+        reply = app.answer(Inbound("terminal", text)).reply
     finally:
         app.close()
     assert [said for said in NOTED.values() if said in reply] == [found]

@@ -678,7 +678,7 @@ def test_what_only_speaks_of_stopping_stops_nothing(pumping, text):
 
 
 def test_a_message_that_is_the_order_needs_no_model_and_no_database(pumping):
-    turn = pumping.answer(Inbound("s", "STOP!"), print)
+    turn = pumping.answer(Inbound("s", "STOP!"))
     assert (turn.reply, turn.provider, turn.steps) == (SAFE, "stop", 0)
     assert runs(pumping) == ("0", True)
     assert not (pumping.config.home / "state.db").exists()
@@ -703,6 +703,7 @@ def test_stop_is_an_answer_to_the_question(tmp_path, answer):
             person.sees("[y/N] ")
             person.types(f"{answer}\r")
             person.sees("everything is at its safe level")
-            person.sees("Done.")
-        assert "refused by the owner" in server.requests[1].said
+            person.sees("i2c was refused by the owner")
+            person.sees("[stopped by the user]")
+        assert len(server.requests) == 1
     assert (home / place.STOP).exists()

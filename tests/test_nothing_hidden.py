@@ -78,6 +78,7 @@ def values(home):
         "workspace": re.escape(str(home / "workspace")) + "|",
         "time": re.escape(time.tzname[0]),
         "session": "garden|cron|heartbeat",
+        "coordinator": "exec, i2c",
         "extra": "E",
         "file": pages,
         "runtime": re.escape(f"{board}¦Linux¦{arch}¦{python}¦m"),
@@ -112,7 +113,7 @@ def bodies(home, answers, inbounds, *, mode="full", limits=None):
         app = App(config, SimBoard())
         try:
             for inbound in inbounds:
-                app.answer(inbound, lambda _: None)
+                app.answer(inbound)
         finally:
             app.close()
         return [received.body for received in server.requests]

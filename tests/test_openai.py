@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from email.utils import formatdate
 from typing import Any, Self
 
@@ -37,10 +39,11 @@ from scripted import CALLER, PROMPTS, TOOLS, Toolbox, calls_of, joined, text_of,
 from validity import check_body, check_conversation
 
 from picoclaw.agent import Agent
+from picoclaw.around import Around
 from picoclaw.config import LimitsConfig, ModelConfig
 from picoclaw.conversation import Conversation
 from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, Refused, TurnStopped, Unavailable
-from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Stop, Text, ToolCall, Usage
+from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Stop, Text, ToolCall, ToolRun, Usage
 from picoclaw.providers import wire
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.openai import OpenAI
@@ -316,10 +319,13 @@ def test_a_connection_that_the_server_closed_meanwhile_is_made_anew() -> None:
 def test_stop_in_the_middle_of_an_answer_hangs_up(way: str) -> None:
     heard: list[Any] = []
 
+    stop = Stop()
+
     def listen(event: Any) -> None:
         heard.append(event)
         if way == "ctrl-c":
             raise KeyboardInterrupt
+        stop.say()
 
     with ModelServer([reply("word " * 1000, pause=0.01), reply("Hello.")]) as server:
         provider = OpenAI(model_at(server.url))
@@ -328,7 +334,7 @@ def test_stop_in_the_middle_of_an_answer_hangs_up(way: str) -> None:
             next(stream)
             stream.close()
         else:
-            turn = agent_of(provider).turn(Brief("", "talk"), (), CALLER, listen, lambda: bool(heard))
+            turn = agent_of(provider).turn(Brief("", "talk"), (), CALLER, Around(listen=listen, stop=stop))
             check_conversation(turn.messages)
             assert turn.stopped == "stopped"
             assert turn.reply.startswith("word")
@@ -705,6 +711,31 @@ def test_chain_tells_a_result_when_the_model_is_lost_in_the_middle() -> None:
         check_conversation(turn.messages)
 
 
+def test_chain_takes_no_words_that_steer_a_turn_for_a_wish() -> None:
+    """They were said to the model, which knows what they are about; they are handed back."""
+    typed: list[str] = []
+    with Bench([reply("", call("measure")), refusal(400, "no")], retries=0) as bench:
+        around = Around(
+            listen=lambda event: typed.append("switch on the lamp") if isinstance(event, ToolRun) else None,
+            typed=lambda: [typed.pop()] if typed else [],
+        )
+        turn = agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER, around)
+        assert (turn.stopped, turn.unheard, turn.notice.failed) == ("error", ("switch on the lamp",), True)
+        assert [run.name for run in turn.tools] == ["measure"]
+        assert bench.matcher.requests == []
+        check_conversation(turn.messages)
+
+
+def test_chain_says_both_why_the_model_failed_and_what_the_matcher_met() -> None:
+    told = Notice("no lamp 'cellar'", failed=True)
+    with Bench([refusal(400, "no such model")]) as bench:
+        bench.matcher.events = lambda _: iter([told, told, Text("I cannot."), End("stop", Usage())])  # type: ignore[method-assign]
+        notice = agent_of(bench.chain).turn(Brief("", "switch on the lamp"), (), CALLER).notice
+        assert notice.failed
+        assert "no such model" in notice.text
+        assert notice.text.endswith(" - answered without a model; no lamp 'cellar'")
+
+
 def test_agent_shortens_what_overflows_through_the_chain() -> None:
     long = refusal(400, "context_length_exceeded")
     earlier = ((Message("user", "switch on the lamp"), Message("assistant", "Done.")),)
@@ -796,3 +827,53 @@ def test_what_was_stopped_before_is_not_sent() -> None:
             list(provider.events(request_of()._replace(stop=stop)))
         assert server.requests == []
         assert text_of(list(provider.events(request_of()))) == "21 °C."
+
+
+@pytest.mark.parametrize("way", ["the word", "Ctrl-C"])
+def test_a_lookup_that_heeds_nobody_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    stop, asked, over, look_up = Stop(), threading.Event(), threading.Event(), socket.getaddrinfo
+
+    def hangs(host: str, *given: Any, **more: Any) -> Any:
+        if host != "model.invalid" or more.get("flags"):
+            return look_up(host, *given, **more)
+        asked.set()
+        for _ in range(300):
+            with suppress(KeyboardInterrupt):  # as the C library does
+                if over.wait(0.01):
+                    break
+        raise socket.gaierror(-2, "Name or service not known")
+
+    def end() -> None:
+        asked.wait(5)
+        time.sleep(0.1)
+        if way == "the word":
+            stop.say()
+        else:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hangs)
+    with closing(OpenAI(model_at("http://model.invalid/v1", patience=PATIENCE * 10))) as provider:
+        speaker = threading.Thread(target=end)
+        speaker.start()
+        begun = time.monotonic()
+        with pytest.raises((TurnStopped, KeyboardInterrupt)):
+            list(provider.events(request_of()._replace(stop=stop)))
+        assert time.monotonic() - begun < 1
+        speaker.join()
+        over.set()
+        stop.unsay()
+        with pytest.raises(Unavailable, match="Name or service not known"):
+            list(provider.events(request_of()._replace(stop=stop)))
+
+
+def test_a_name_that_is_never_resolved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    over, look_up = threading.Event(), socket.getaddrinfo
+
+    def hangs(host: str, *given: Any, **more: Any) -> Any:
+        return look_up(host, *given, **more) if more.get("flags") else over.wait(5)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hangs)
+    named = pytest.raises(Unavailable, match=r"the name model\.invalid was not resolved in")
+    with closing(OpenAI(model_at("http://model.invalid/v1", patience=PATIENCE))) as provider, named:
+        list(provider.events(request_of()))
+    over.set()

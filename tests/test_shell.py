@@ -30,7 +30,7 @@ ENVIRONMENT = {
 @pytest.fixture
 def run(tmp_path):
     toolset = Toolset(
-        [Shell(tmp_path, ENVIRONMENT)], guard=lambda *_: None, journal=lambda *_: None, longest_result=100_000
+        [Shell(tmp_path, ENVIRONMENT)], guard=lambda *_: None, journal=lambda *_: None, longest_result=200_000
     )
 
     def call(command, **arguments):
@@ -189,11 +189,11 @@ def test_much_output_is_bounded_and_both_ends_are_shown(run):
     assert answer.startswith("begin\n")
     assert answer.endswith("end\n[exit code 3]")
     dropped = re.search(r"\[cut: (\d+) bytes left out here", answer)
-    assert int(dropped[1]) == 50_000_000 + len("begin\n\nend\n") - 16_000
-    assert len(answer) < 17_000
+    assert int(dropped[1]) == 50_000_000 + len("begin\n\nend\n") - 128_000
+    assert len(answer) < 129_000
 
 
-@pytest.mark.parametrize("size", [11_999, 12_000, 12_001, 15_999, 16_000])
+@pytest.mark.parametrize("size", [95_999, 96_000, 96_001, 127_999, 128_000])
 def test_output_up_to_the_bound_is_whole(run, size):
     answer = run(f"head -c {size} /dev/zero | tr '\\0' x")
     assert answer == "x" * size + "\n[exit code 0]"

@@ -263,13 +263,34 @@ def test_a_later_process_of_the_same_number_is_not_taken_for_an_earlier_one():
     "calls",
     ["", "not json", "null", "{}x", "[1]", "[[]]", '[["a"]]', '[["a", "b", [], ""]]', "[[1, 2, {}, 3]]", "[" * 5000],
 )
-def test_calls_that_are_not_calls_are_damage(database, history, path, calls):
+def test_calls_that_are_not_calls_are_left_out_and_that_is_said_once(database, history, calls):
+    history.keep("home", said("hi"), NOON)
+    history.keep("home", said("you"), NOON)
+    with database.transaction() as connection:
+        connection.execute("UPDATE messages SET calls = ? WHERE turn = 1", (calls,))
+    assert history.turns("home") == [said("hi").messages, said("you").messages]
+    assert history.turn(1) == ()  # nobody can say what its answer is from
+    told = "turn 1 of this chat cannot be read whole in state.db; a model is shown what is left of it"
+    assert history.keep("home", said("on"), NOON) == told
+    for again in (history, History(database)):
+        again.turns("home")
+        assert not again.keep("home", said("on"), NOON)
+
+
+def test_one_call_that_is_none_leaves_the_others(database, history):
     history.keep("home", said("hi"), NOON)
     with database.transaction() as connection:
-        connection.execute("UPDATE messages SET calls = ?", (calls,))
-    with pytest.raises(StoreDamaged, match=r"state\.db is damaged \(a message's calls .*move it aside") as caught:
-        history.turns("home")
-    assert str(path) in str(caught.value)
+        connection.execute("""UPDATE messages SET calls = '[["a"], ["c1", "exec", {}, ""]]' WHERE id = 2""")
+    assert history.turns("home")[0][1].calls == (ToolCall("c1", "exec", {}, ""),)
+
+
+def test_a_turn_in_which_nobody_knows_who_spoke_is_left_out(database, history):
+    for text in ("hi", "you"):
+        history.keep("home", said(text), NOON)
+    with database.transaction() as connection:
+        connection.execute("UPDATE messages SET role = 'narrator' WHERE id = 2")
+    assert history.turns("home") == [said("you").messages]
+    assert history.keep("home", said("on"), NOON).startswith("turn 1 of this chat cannot be read whole")
 
 
 def test_a_commit_is_synced_before_it_returns(database, history):
@@ -621,7 +642,7 @@ def filled(path, limit):
 
 
 def test_a_full_disk_is_an_error_and_loses_nothing(path):
-    kept = filled(path, 300_000)
+    kept = filled(path, 500_000)
     with opened(path) as history:
         assert [int(t[0].text) for t in history.turns("home")] == kept
         history.keep("home", said("room again"), NOON)

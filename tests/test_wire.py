@@ -113,7 +113,7 @@ def test_calls_and_results_are_paired() -> None:
     number = messages[1]["tool_calls"][0]["id"]
     function = {"name": "sensor_read", "arguments": '{"quantity": "temperature"}'}
     assert messages[1]["tool_calls"] == [{"id": number, "type": "function", "function": function}]
-    assert messages[2] == {"role": "tool", "tool_call_id": number, "content": "21.4"}
+    assert messages[2] == {"role": "tool", "tool_call_id": number, "name": "sensor_read", "content": "21.4"}
 
 
 @pytest.mark.parametrize(
@@ -706,6 +706,16 @@ def test_nearly_json_is_read(text: str, arguments: dict[str, Any]) -> None:
     assert arguments_from(text) == (arguments, "")
 
 
+@pytest.mark.parametrize("depth", [60, 200, 900, 960, 965, 970, 3000])
+@pytest.mark.parametrize("written", ['{{"name": "exec", "arguments": {}}}', "{}"])
+def test_what_is_nested_too_deep_to_be_kept_is_no_arguments(depth: int, written: str) -> None:
+    text = f'{{"a": {"[" * depth}{"]" * depth}}}'
+    assert arguments_from(text) == ({}, text)
+    calls = InlineCalls(frozenset({"exec"}))
+    answer = written.format(text)
+    assert (calls.feed(answer) + calls.end(cut=False)[0], calls.end(cut=False)[1]) == (answer, [])
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -792,11 +802,10 @@ def test_what_was_asked_for_a_hundred_times_is_said_so_often() -> None:
 
 def test_a_last_word_shows_the_tools_and_asks_for_no_call() -> None:
     tools = ({"name": "measure", "description": "Measure.", "parameters": {"type": "object", "properties": {}}},)
-    asked = (Message("user", "hello"), Message("assistant", "hi"))
+    asked = (Message("user", "hello"),)
+    more = (*asked, Message("assistant", "hi"), Message("user", "end"))
     first = wire.encoded(wire.body(Request("Be brief.", asked, tools, 100, 0.0), "m", stream=True))
-    last = wire.body(
-        Request("Be brief.", (*asked, Message("user", "end")), tools, 100, 0.0, calls=False), "m", stream=True
-    )
+    last = wire.body(Request("Be brief.", more, tools, 100, 0.0, calls=False), "m", stream=True)
     assert wire.encoded(last).startswith(first.removesuffix(b"]}"))
     assert last["tool_choice"] == "none"
     assert "tool_choice" not in wire.body(Request("", asked, (), 100, 0.0, calls=False), "m", stream=True)

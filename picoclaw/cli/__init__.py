@@ -19,6 +19,7 @@ VERBS = {
     "heartbeat": "look at the checklist in HEARTBEAT.md now, and say what was decided",
     "prompt": "show exactly what would be sent to a model",
     "memory": "search, list and check what is remembered; put it in order",
+    "sessions": "list, show, search, export and prune what was said",
     "skills": "list, show, search and check the skills",
     "cron": "list, add and change reminders and jobs, of every chat",
     "summon": "have a model write the agent's character and habits, from a sentence of yours",

@@ -3,11 +3,16 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 from picoclaw.app import SIMULATED, App
+from picoclaw.around import Around
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import heed_no_signals, listen_to_signals, uninterrupted
+from picoclaw.desk import BY_COMMAND
+from picoclaw.errand import pending
 from picoclaw.heartbeat.check import OK
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
 
@@ -34,28 +39,75 @@ def run(given: argparse.Namespace) -> int:
         return 2
     with opened(given, agent=True) as app:
         leaving = listen_to_signals()
-        code = _once(app, given)
+        code = _once(app, given, leaving)
         if leaving.is_set():
             app.wiring.abandon()
         return code
 
 
-def _once(app: App, given: argparse.Namespace) -> int:
+def _once(app: App, given: argparse.Namespace, leaving: Event) -> int:
     said: list[str] = []
     say = said.append if given.json else lambda text: print(printable(text), flush=True)
-    turn = app.answer(Inbound(given.session, given.message), say, shield=uninterrupted)
+    turn = app.answer(Inbound(given.session, given.message), Around(say, shield=uninterrupted))
     mark = [SIMULATED] if simulated(app, turn) else []
     if given.json:
-        print(json.dumps(as_json(app, turn, "\n\n".join([*said, turn.reply, *mark])), ensure_ascii=False))
+        shown = as_json(app, turn, "\n\n".join([*said, turn.reply, *mark]))
+        done = print_for_programs(app, given.session, shown, leaving)
     elif turn.stopped != "error":
-        print(printable("\n".join([turn.reply, *mark])))
+        print(printable("\n".join([turn.reply, *mark])), flush=True)
+    if not given.json:
+        done = wait_for_helpers(app, given.session, say, leaving)
+    if done:
+        settle(app, given.session, turn)
     heed_no_signals()
     return report(turn)
 
 
+def print_for_programs(app: App, session: str, shown: dict[str, Any], leaving: Event | None = None) -> bool:
+    """Print a turn as JSON, with the reports of this chat's helpers; see wait_for_helpers."""
+
+    def show(reports: list[str]) -> None:
+        print(json.dumps(shown | ({"helpers": reports} if reports else {}), ensure_ascii=False), flush=True)
+
+    if pending(lambda: app.helpers, session):
+        from picoclaw.cli.waiting import helped_together
+
+        return helped_together(app, session, show, leaving)
+    show([])
+    return True
+
+
+def wait_for_helpers(app: App, session: str, tell: Callable[[str], None], leaving: Event | None = None) -> bool:
+    """Have done what helpers of this chat were given, and tell their reports; False when Ctrl-C left some undone.
+
+    When the program is `leaving`, what they have switched on goes off.
+    """
+    if pending(lambda: app.helpers, session):
+        from picoclaw.cli.waiting import helped
+
+        return helped(app, session, tell, leaving)
+    return True
+
+
 def simulated(app: App, turn: Turn) -> bool:
-    """Whether an answer has to be marked: a sign of life says nothing of the board."""
-    return app.board.simulated and turn.reply != OK
+    """Tell whether an answer has to be marked: a command's, or a sign of life, says nothing of the board."""
+    return app.board.simulated and turn.provider != BY_COMMAND and turn.reply != OK
+
+
+def settle(app: App, session: str, turn: Turn) -> None:
+    """Do what an answer leaves to do, once it was printed; what goes wrong is said on stderr.
+
+    A command, which takes neither a model nor the network, leaves nothing.
+    """
+    if turn.provider == BY_COMMAND:
+        return
+    for line in [*app.settle(session), *_tidied(app)]:
+        print(f"picoclaw: {printable(line)}", file=sys.stderr)
+
+
+def _tidied(app: App) -> list[str]:
+    """Let go of old conversations, if any was opened; an open chat does so by itself."""
+    return app.chores().daily(app.now()) if "database" in vars(app.stores) else []
 
 
 def report(turn: Turn) -> int:

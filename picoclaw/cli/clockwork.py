@@ -1,4 +1,4 @@
-"""What runs beside a conversation: the thread that knows what is due, and the one that does what takes longer."""
+"""What runs beside a conversation: the thread that knows what is due, and those that do what takes longer."""
 
 import threading
 import time
@@ -9,9 +9,12 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Self
 
-from picoclaw.app import SIMULATED, App
+from picoclaw.app import App
+from picoclaw.around import Around
+from picoclaw.crew import Crew
+from picoclaw.errand import tasks_of
 from picoclaw.errors import PicoclawError, StoreError, ToolError
-from picoclaw.messages import Caller, Inbound, ToolCall
+from picoclaw.messages import Caller, Inbound, Stop, ToolCall
 from picoclaw.reflex import post
 from picoclaw.reflex.bell import ring
 from picoclaw.reflex.clock import boot_id, boottime
@@ -25,25 +28,41 @@ from picoclaw.slots import Plan
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.outbox import Letter, Outbox
+from picoclaw.store.tasks import Tasks
 from picoclaw.tools.jobs import called
 from picoclaw.tools.shell import end_commands
 from picoclaw.watch import Watch, switcher, watching
 
-_PATIENCE_S = 2.0
+_RETRY_S, _PATIENCE_S = 30.0, 2.0
 
 
 class Clockwork:
-    """Tells and does what is due while its block runs. Jobs run one after the other, each with parts of its own."""
+    """Tells and does what is due while its block runs. Jobs run one after the other, each with parts of its own.
 
-    def __init__(self, app: App, session: str, show: Callable[[str], None]) -> None:
-        """`show` shows a text in the chat `session`; raises OSError when the home folder takes no bell."""
+    Helpers work beside them, some at once.
+    """
+
+    def __init__(
+        self, app: App, session: str, show: Callable[[str], None], leaving: threading.Event | None = None
+    ) -> None:
+        """`show` shows a text in the chat `session`; `leaving` is set when the program ends in a hurry.
+
+        Raises OSError when the home folder takes no bell.
+        """
         self._app = app
         self._session = session
         self._show = show
+        self._hurry = leaving or threading.Event()
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
         self._worker: threading.Thread | None = None
         self._thread = ReflexThread(app.config.home, self._opened, show)
         self._scheduler: Scheduler | None = None
+        self._crew = Crew(
+            lambda: App(app.config, app.board), partial(ring, app.config.home), app.config.helpers.at_once
+        )
+        self._settler = App(app.config, app.board)
+        self._stop = Stop()
+        self._complaint = ""
         self._leaving = False
 
     def __enter__(self) -> Self:
@@ -54,11 +73,13 @@ class Clockwork:
     def __exit__(self, *_: object) -> None:
         """End; a job that still runs is ended, and said to have been cut off, one that has not begun is failed."""
         self._leaving = True
+        self._stop.say()
         self._waiting.put(None)
         end_commands()
         if self._worker:
             self._worker.join(_PATIENCE_S)
         self._thread.stop()
+        self._crew.leave(hurry=self._hurry.is_set())
 
     def _opened(self, stack: ExitStack) -> list[Step]:
         database = Database(self._app.config.home / "state.db")
@@ -70,14 +91,25 @@ class Clockwork:
         stack.callback(self._forgo, self._scheduler)
         sampling = self._watch(database)
         stack.callback(sampling.close)
-        return [sampling.step, self._scheduler.step]
+        helpers = tasks_of(database, self._app.mark)
+        return [sampling.step, self._scheduler.step, lambda wall, _: self._work_on(helpers, wall)]
+
+    def _work_on(self, helpers: Tasks, wall: float) -> float | None:
+        """Have helpers do what they were given; returns how long to sleep."""
+        try:
+            return self._crew.step(helpers, wall)
+        except StoreError as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                self._show(f"helpers wait: {error}")
+            return _RETRY_S
 
     def _watch(self, database: Database) -> Watch:
         """What samples the sensors and follows the rules; what a rule tells goes through the outbox."""
         app, outbox, jobs = self._app, Outbox(database), Jobs(database)
 
         def tell(text: str) -> None:
-            said = f"{text} {SIMULATED}" if app.board.simulated else text
+            said = f"{text} {app.mark}".rstrip()
             try:
                 outbox.put(self._session, said, time.time())
             except StoreError:  # a warning that cannot be kept is told all the same
@@ -119,6 +151,7 @@ class Clockwork:
             while not self._leaving and (job := self._waiting.get()):
                 self._do(job)
         finally:
+            self._settler.let_go()
             if not self._leaving:  # an error of ours, which is on stderr, costs the job that met it and no other
                 self._hire()
 
@@ -130,6 +163,9 @@ class Clockwork:
             if self._scheduler and not self._leaving:
                 self._scheduler.ended(job.number, outcome)
             self._thread.ring()
+        if outcome.good and job.kind == "turn" and not self._leaving:
+            for line in self._settler.settle(job.session, self._stop):
+                self._show(line)
 
 
 def done(app: App, job: Job) -> Outcome:
@@ -151,7 +187,7 @@ def done(app: App, job: Job) -> Outcome:
 def _turn(app: App, job: Job) -> Outcome:
     said: list[str] = []
     session = job.session if job.kind == "turn" else f"job {job.number} {job.last_slot}"
-    turn = app.answer(Inbound(session, job.payload, "cron"), said.append)
+    turn = app.answer(Inbound(session, job.payload, "cron", job.session), Around(said.append))
     if turn.stopped == "error" or turn.notice.failed:
         return Outcome(False, turn.notice.text or turn.reply)
     return _marked(app, "\n\n".join(filter(None, [*said, turn.reply])))
@@ -169,7 +205,7 @@ def _tool(app: App, job: Job) -> Outcome:
 
 def _marked(app: App, text: str) -> Outcome:
     """What went well, with the mark that every answer has on a simulated board."""
-    return Outcome(True, f"{text}\n{SIMULATED}" if app.board.simulated else text)
+    return Outcome(True, f"{text}\n{app.mark}".rstrip())
 
 
 def _called(app: App, job: Job, call: ToolCall) -> tuple[bool, str]:

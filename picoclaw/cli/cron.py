@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from picoclaw.app import App, clean
+from picoclaw.app import App
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import listen_to_signals
+from picoclaw.desk import clean
 from picoclaw.errors import ToolError
 from picoclaw.messages import DEFAULT_SESSION, Caller, ToolCall
 from picoclaw.store.jobs import Job

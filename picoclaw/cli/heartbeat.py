@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.app import SIMULATED, App
+from picoclaw.around import Around
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import listen_to_signals, uninterrupted
-from picoclaw.errors import StoreError, TurnStopped
+from picoclaw.cli.waiting import finished
+from picoclaw.errors import StoreError
 from picoclaw.heartbeat.beat import PAGE, Heart, Looked, Now
 from picoclaw.heartbeat.check import OK
 from picoclaw.heartbeat.past import Past
 from picoclaw.heartbeat.senses import Surroundings
 from picoclaw.heartbeat.thread import HeartThread
-from picoclaw.heartbeat.yielding import Yielding
-from picoclaw.messages import Event, Inbound, Stop, ToolCall, ToolRun, Turn
+from picoclaw.messages import Event, Inbound, Stop, ToolRun, Turn
 from picoclaw.reflex.bell import ring
 from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.reflex.clockwatch import ClockWatch
@@ -60,6 +61,8 @@ def run(given: argparse.Namespace) -> int:
             _tell(beat, turns)
         elif asks:
             print("another picoclaw has just had a heartbeat")
+        if beat:
+            finished(app)
     return 1 if beat and beat.outcome in {"failed", "put off"} else 0
 
 
@@ -74,18 +77,11 @@ def heart_of(
 
     `note` is told each turn that it takes, `shield` holds off interruptions, and `stop` ends a turn.
     """
-    yields = Stop() if stop is None else stop  # one that was not said is false
 
     def answer(inbound: Inbound, tokens: int, hear: Callable[[Event | ToolRun], None]) -> Turn:
-        def listen(event: Event | ToolRun) -> None:
-            if isinstance(event, ToolCall) and yields:
-                raise TurnStopped("interrupted")
-            hear(event)
-
         light = app.light_agent
-        provider = light.provider if isinstance(light.provider, Yielding) else Yielding(light.provider, yields)
-        app.light_agent = replace(light, provider=provider, limits=replace(light.limits, tokens=tokens))
-        turn = app.answer(inbound, lambda _: None, listen, shield)
+        app.light_agent = replace(light, limits=replace(light.limits, tokens=tokens))
+        turn = app.answer(inbound, Around(listen=hear, stop=stop, shield=shield))
         note(turn)
         return turn
 
@@ -100,6 +96,7 @@ def heart_of(
         app.prompts["empty"],
         partial(ring, config.home),
         SIMULATED if app.board.simulated else "",
+        app.helpers.of_heartbeats,
     )
 
 

@@ -17,9 +17,15 @@ _INTERRUPTED_S, _FAILED_S = 60.0, 900.0
 class IdleThread:
     """Does chores between turns. A turn that begins ends the one in hand, which is done another time."""
 
-    def __init__(self, app: App, tell: Callable[[str], None]) -> None:
-        """Share the board and the settings of `app`, and nothing that it has opened; `tell` shows a line."""
+    def __init__(self, app: App, tell: Callable[[str], None], session: str = "") -> None:
+        """Share the board and the settings of `app`, and nothing that it has opened; `tell` shows a line.
+
+        After each turn the chat `session` is settled, where one is named.
+        """
         self._app = App(app.config, app.board)
+        self._session = session
+        self._answered = False
+        self._busy = False
         self._tell = tell
         self._stop = Stop()
         self._ending = threading.Event()
@@ -41,12 +47,13 @@ class IdleThread:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Keep the model free while a person waits for an answer."""
+        self._busy = True
         self._stop.say()
         try:
             yield
         finally:
-            if not self._ending.is_set():
-                self._stop.unsay()
+            self._answered = True
+            self._busy = False
             self._wake.set()
 
     def _run(self) -> None:
@@ -58,11 +65,24 @@ class IdleThread:
         finally:
             self._app.let_go()
 
+    def _settle(self) -> None:
+        if self._session and self._answered:
+            self._answered = False
+            for line in self._app.settle(self._session, self._stop):
+                self._tell(line)
+
+    def _not_now(self) -> bool:
+        """Tell whether a person waits; else take the word back, which whoever it was meant for has heeded by now."""
+        if not self._busy:
+            self._stop.unsay()
+        return self._busy or self._ending.is_set()
+
     def _step(self, chores: Chores) -> float | None:
         """Do what is due; returns how long to sleep in seconds, None for until the turn ends."""
-        if self._stop:
+        if self._not_now():
             return None
         try:
+            self._settle()
             now = self._app.now()
             if seconds_until(chores.next_due(now), now) <= 0:
                 for line in chores.run(now):

@@ -4,22 +4,23 @@ import os
 import select
 import signal
 import threading
-from collections import deque
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
 
+from picoclaw.messages import Stop
+
 _STDIN = 0
 
 
 class Typing:
-    """Reads the terminal during a turn: /stop interrupts it like Ctrl-C, other lines are kept for afterwards."""
+    """Reads the terminal during a turn, and hands on each line as it is typed."""
 
-    def __init__(self, kept: deque[str], urgent: Callable[[str], bool]) -> None:
-        """`urgent` sees each line at once, and tells whether it has dealt with it; `kept` receives the others."""
-        self._kept = kept
-        self._urgent = urgent
+    def __init__(self, hear: Callable[[str], None]) -> None:
+        """`hear` is called from the thread that reads, with "/quit" at the end of the input."""
+        self._hear = hear
         self._thread: threading.Thread | None = None
         self._end = -1
 
@@ -53,21 +54,59 @@ class Typing:
             while end not in (ready := select.select([_STDIN, end], [], [])[0]) and ready:
                 text = os.read(_STDIN, 65_536).decode("utf-8", "replace")
                 if not text:
-                    self._kept.append("/quit")
+                    self._hear("/quit")
                     return
-                self._take(text)
+                for line in filter(None, map(str.strip, text.splitlines())):
+                    self._hear(line)
         finally:
             os.close(end)
 
-    def _take(self, text: str) -> None:
-        for line in text.splitlines():
-            if line.strip() == "/stop" or self._urgent(line):
+
+class Ending:
+    """Ends a turn by the word for it, and by Ctrl-C where the word alone has not done it after a while."""
+
+    def __init__(self, patience: float = 0.5) -> None:
+        """`patience` is that while, in seconds: what neither reads nor waits for the word takes longer."""
+        self._patience = patience
+        self._stop = Stop()
+        self._guard = threading.Lock()
+        self._running = False
+        self._late: threading.Timer | None = None
+
+    @contextmanager
+    def turn(self) -> Iterator[Stop]:
+        """Give the word for one turn; what was said before is forgotten, and what is said after is not heard."""
+        self._stop = stop = Stop()
+        with self._guard:
+            self._running = True
+        try:
+            yield stop
+        finally:
+            with self._guard:
+                self._running = False
+                late, self._late = self._late, None
+            if late is not None:
+                late.cancel()
+
+    def say(self) -> None:
+        """End the turn that runs, if one does; from any thread."""
+        with self._guard:
+            if not self._running or self._late is not None:
+                return
+            self._late = threading.Timer(self._patience, self._interrupt)
+            self._late.daemon = True
+            self._late.start()
+        self._stop.say()
+
+    def _interrupt(self) -> None:
+        with self._guard:
+            if self._running:
                 os.kill(os.getpid(), signal.SIGINT)
-            elif line.strip():
-                self._kept.append(line.strip())
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TWICE_S = 0.4
+"""Who presses Ctrl-C again within this time means the same; what the first ends is being kept meanwhile."""
 
 
 def listen_to_signals() -> threading.Event:
@@ -75,11 +114,15 @@ def listen_to_signals() -> threading.Event:
 
     A program that was started in the background of a script has SIGINT ignored; it is heeded again.
     """
-    leaving = threading.Event()
+    leaving, last = threading.Event(), -_TWICE_S
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
+        nonlocal last
         if number != signal.SIGINT:
             leaving.set()
+        elif time.monotonic() - last < _TWICE_S:
+            return
+        last = time.monotonic()
         raise KeyboardInterrupt
 
     for number in _SIGNALS:

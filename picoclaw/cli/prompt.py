@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from picoclaw.app import App, clean
+from picoclaw.app import App
 from picoclaw.briefing import Told
 from picoclaw.chat_markup import neutral
 from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.desk import clean
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
 from picoclaw.prompt import BYTES_A_TOKEN, MODES, estimated_tokens, size
 from picoclaw.providers import wire
+from picoclaw.stores import Earlier
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -68,15 +70,15 @@ def run(given: argparse.Namespace) -> int:
 
 def _request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
     kept = (app.config.home / "state.db").exists()
-    earlier, acts = app.stores.earlier(inbound.session) if kept else ([], [])
+    earlier, acts, summary, _ = app.stores.earlier(inbound.session) if kept else Earlier([], [])
     told = replace(app.briefing, tidy=False).told(inbound, earlier, [act for _, act in acts], app.now())
     model = app.config.model
     ratio = app.stores.bytes_a_token(told.brief.model or app.config.model.name or "default") if kept else BYTES_A_TOKEN
-    brief = told.brief._replace(bytes_a_token=ratio)
+    brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
     talk = app.agent.opened(brief, earlier)
     tools = app.agent.tools(talk, brief)
     lost = app.prompts["lost"]
-    request = Request(brief.system, talk.shown(), tools, model.answer_tokens, 0.0, brief.model, lost=lost)
+    request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost)
     return told._replace(brief=brief), wire.body(
         request, model.name or "default", stream=model.stream, temperature=model.temperature
     )

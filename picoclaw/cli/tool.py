@@ -4,9 +4,10 @@ import argparse
 import json
 import sys
 
-from picoclaw.app import SIMULATED, clean
+from picoclaw.app import SIMULATED
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import listen_to_signals
+from picoclaw.desk import clean
 from picoclaw.messages import DEFAULT_SESSION, Caller, ToolCall
 
 

@@ -52,7 +52,8 @@ class Heart:
 
     `page` reads HEARTBEAT.md, None if there is none, and raises ConfigError; `answer` takes the most tokens as well,
     and what hears the turn; `modelled` tells whether there is a model, `empty` how an answer without words is worded;
-    `ring` is called when there is something to be told, and `mark` ends what the model says. `going` is the number of
+    `ring` is called when there is something to be told, and `mark` ends what the model says. `helped` counts
+    the tokens of helpers that heartbeats have asked for since a moment, in seconds since 1970. `going` is the number of
     the heartbeat in hand, 0 for none, and `used` what it has taken so far.
     """
 
@@ -65,6 +66,7 @@ class Heart:
     empty: str = ""
     ring: Callable[[], None] = lambda: None
     mark: str = ""
+    helped: Callable[[float], int] = lambda _: 0
     going: int = field(default=0, init=False)
     used: int = field(default=0, init=False)
 
@@ -103,6 +105,8 @@ class Heart:
         if keep and (ahead or any(max(line.after, line.since) > late for line in known.values())):
             self.beats.set_back(now.wall)
             known, today = self.beats.known(), self.beats.today(now.wall)
+        midnight = now.wall.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        today = today._replace(tokens=today.tokens + self.helped(midnight))
         asleep = keep and not situation.by_hand and decide.is_quiet(situation.quiet, now.wall)
         found = findings(listed.items, known, self.senses, now.wall, asleep=asleep)
         if keep and listed != Checklist():  # an editor may just be about to write it
@@ -142,7 +146,8 @@ class Heart:
             self.used += event.usage.total if isinstance(event, End) else 0
             traces.hear(event)
 
-        turn = self.answer(Inbound(SESSION, looked.decision.ask, "heartbeat"), tokens, hear)
+        asked = Inbound(SESSION, looked.decision.ask, "heartbeat", self.beats.last_chat())
+        turn = self.answer(asked, tokens, hear)
         made = self._made(begun, turn, looked)
         settled = looked.decision.asked if made.outcome in {"silent", "said"} else ()
         known = [(f.item, f.known) for f in looked.situation.findings] + [(f.item, f.settled) for f in settled]

@@ -13,7 +13,7 @@ from picoclaw.memory.search.snippet import words_in
 from picoclaw.messages import Message, ToolCall
 from picoclaw.store.history import History
 
-BRING = frozenset({"read_file", "exec", "serial"})
+BRING = frozenset({"read_file", "read_result", "exec", "serial", "subagent", "spawn_status"})
 """The tools that are marked `brings`, also those that this set-up does not have any more."""
 
 _HEAD = re.compile(r"<moment>.*?</moment>\n?", re.DOTALL)

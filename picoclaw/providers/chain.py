@@ -1,11 +1,11 @@
 """Tries the configured model a few times and, when it stays unreachable, lets the built-in matcher answer."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 from picoclaw.errors import ContextOverflow, Refused, Unavailable
-from picoclaw.messages import Event, Notice, Request
+from picoclaw.messages import Event, Message, Notice, Request
 from picoclaw.providers import Fallback, Provider
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0
@@ -60,7 +60,7 @@ class Chain:
             except ContextOverflow:
                 raise  # a shorter request may be answered
             except (Unavailable, Refused) as error:
-                if begun:
+                if begun or _meanwhile(request.messages):
                     raise
                 self._fallen = True
                 failed = isinstance(error, Refused) or not self._can(request)
@@ -87,10 +87,17 @@ class Chain:
                 if begun or not request.model:
                     raise
                 yield Notice(f"the model {request.model!r} did not answer, so the configured one was asked: {error}")
-                request = request._replace(model="")
+                yield from self._tried(request._replace(model=""))
+                return
             except Unavailable as error:
                 wait = error.retry_after or _FIRST_WAIT_S * 3**attempt
                 late = time.monotonic() + wait > request.deadline
                 if begun or late or wait > _LONGEST_WAIT_S or attempt == self._retries:
                     raise
                 (request.stop.rest if request.stop is not None else self._sleep)(wait)
+
+
+def _meanwhile(messages: Sequence[Message]) -> bool:
+    """Tell whether the newest words were said while tools ran: they steer what was begun, and are no new wish."""
+    before = next((message for message in reversed(messages) if message.role != "user"), None)
+    return messages[-1].role == "user" and before is not None and before.role == "tool"

@@ -6,6 +6,7 @@ import re
 import socket
 import ssl
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ _LARGEST_BODY = 8_000_000
 _LARGEST_ERROR = 20_000
 _CONNECT_S = 10.0
 _HASHED_CAS = Path("/etc/ssl/certs")
+_CONNECTS = ".connect_tcp.started"
 _CONNECTED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 _WEB_PAGE = (
     "{url} answered with a web page instead of JSON: the network may want a login (captive portal),"
@@ -102,10 +104,13 @@ class Line:
         """Not connected yet."""
         self._stream: Any = None
         self._stop: Stop | None = None
+        self._resolved = threading.Event()
 
     def trace(self, event: str, told: Mapping[str, Any]) -> None:
         """Hear what httpx does; raises TurnStopped before a request is sent that nobody waits for."""
-        if event.endswith(_CONNECTED):
+        if event.endswith(_CONNECTS):
+            self._resolve(told["host"], told["timeout"])
+        elif event.endswith(_CONNECTED):
             self._stream = told["return_value"]
         elif self._stop and event.endswith(".send_request_headers.started"):
             raise TurnStopped("interrupted")
@@ -127,11 +132,48 @@ class Line:
         finally:
             self._stop = None
 
+    def _resolve(self, host: str, seconds: float) -> None:
+        """Have a name looked up in another thread first: the lookup itself heeds no signal, and no word to stop."""
+        if _is_address(host):
+            return
+        self._resolved = resolved = threading.Event()
+        problems: list[Exception] = []
+        threading.Thread(target=_look_up, args=(host, problems, resolved), name="resolver", daemon=True).start()
+        found = bool(self._stop) or resolved.wait(seconds)
+        if self._stop:
+            raise TurnStopped("interrupted")
+        if not found:
+            raise _UnresolvedError(f"cannot be reached: the name {host} was not resolved in {seconds:g} s")
+        if problems:
+            raise httpx.ConnectError(str(problems[0]))
+
     def _cut(self) -> None:
+        self._resolved.set()
         if self._stream:
             with suppress(OSError):  # it is closed already
                 # not by the method of a TLS socket, which forgets its state under the reader's hands
                 socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
+
+
+class _UnresolvedError(httpx.ConnectTimeout):
+    """Nobody has told the address of a name in time."""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST))
+    except (OSError, UnicodeError):
+        return False
+
+
+def _look_up(host: str, problems: list[Exception], resolved: threading.Event) -> None:
+    """Leave the answer with the resolver, whom the connection asks again, and only a failure here."""
+    try:
+        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        problems.append(error)
+    finally:
+        resolved.set()
 
 
 def drained(pieces: Iterator[Any]) -> None:
@@ -209,7 +251,8 @@ def _explained(url: str, wait: float, deadline: float) -> Iterator[None]:
         if time.monotonic() >= deadline:
             raise DeadlinePassed("the answer took longer than the turn's time limit") from None
         what = "did not accept a connection" if isinstance(error, httpx.ConnectTimeout) else "stayed silent"
-        raise Unavailable(f"{url} {what} for {wait:g} s") from None
+        what = str(error) if isinstance(error, _UnresolvedError) else f"{what} for {wait:g} s"
+        raise Unavailable(f"{url} {what}") from None
     except httpx.ConnectError as error:
         raise Unavailable(
             f"{url} cannot be reached ({_reason(error)}); is it running, and the address right?"

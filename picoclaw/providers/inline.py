@@ -12,6 +12,7 @@ from typing import Any
 from picoclaw.messages import Request
 
 Written = tuple[str, dict[str, Any]]
+_DEEPEST = 50
 
 
 def _begun(word: str) -> str:
@@ -78,6 +79,12 @@ def asked(request: Request) -> str:
     return said.rpartition("</moment>")[2]
 
 
+def _too_deep(value: Any, most: int = _DEEPEST) -> bool:
+    """Tell whether a value is nested so deep that one part of the program might read it, and another not write it."""
+    within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return not most or any(_too_deep(part, most - 1) for part in within)
+
+
 def arguments_from(text: str) -> tuple[dict[str, Any], str]:
     """Parse a call's arguments: an object, or an object encoded twice; else the text comes back as broken."""
     if not text.strip():
@@ -89,7 +96,7 @@ def arguments_from(text: str) -> tuple[dict[str, Any], str]:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # NaN and half characters cannot be kept
     except (ValueError, RecursionError):
         return {}, text
-    return (value, "") if isinstance(value, dict) else ({}, text)
+    return (value, "") if isinstance(value, dict) and not _too_deep(value) else ({}, text)
 
 
 def _objects(text: str) -> list[Any]:
@@ -105,7 +112,7 @@ def _objects(text: str) -> list[Any]:
             rest = rest[end:].strip().lstrip("}")
     except (ValueError, RecursionError):
         return []
-    return items
+    return [] if _too_deep(items) else items
 
 
 def _plain(value: str) -> str:

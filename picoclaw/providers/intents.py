@@ -107,6 +107,5 @@ class Intents:
 
 
 def _clean(text: str) -> str:
-    """A user's words without the moment before them, and without characters that no word has."""
-    _, closed, rest = text.partition("</moment>") if text.lstrip().startswith("<moment>") else ("", "", "")
-    return (rest if closed else text).encode("utf-8", "replace").decode().translate(_CONTROL)
+    """A user's words without the heads before them, and without characters that no word has."""
+    return text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL)

@@ -6,13 +6,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.config import ModelConfig, shown_url
-from picoclaw.errors import ProviderError, Refused, Unavailable
+from picoclaw.errors import ProviderError, Unavailable
+from picoclaw.measure import request_bytes
 from picoclaw.messages import End, Event, Request, Usage
 from picoclaw.prompt import estimated_tokens
 from picoclaw.providers import http, wire
 from picoclaw.providers.inline import asked
 from picoclaw.providers.mask import Mask
-from picoclaw.providers.measure import request_bytes
+from picoclaw.providers.written import WANTS
 
 if TYPE_CHECKING:
     import httpx
@@ -32,6 +33,7 @@ class OpenAI:
         self._mask = Mask(key)
         self._cap = "max_tokens"
         self._count = True
+        self._wants: set[str] = set()
         self._client = http.client(model.base_url, key, transport)
         self._line = http.Line()
 
@@ -42,46 +44,55 @@ class OpenAI:
     def events(self, request: Request) -> Iterator[Event]:
         """See Provider.events."""
         while True:
+            begun = False
             try:
-                yield from self._mask.events(self._answer(request))
+                for event in self._mask.events(self._answer(request)):
+                    begun = True
+                    yield event
                 return
             except ProviderError as error:
                 error.args = (self._mask.whole(str(error)),)
-                if not (isinstance(error, Refused) and self._adapted(str(error))):
+                if begun or not self._adapted(str(error)):
                     raise
 
     def _adapted(self, said: str) -> bool:
-        """Do without what this server does not know, once it has said so."""
+        """Do without what this server does not know, and with what it wants, once it has said so."""
         if self._cap == "max_tokens" and "max_completion_tokens" in said:
             self._cap = "max_completion_tokens"
             return True
         if self._count and "stream_options" in said:
             self._count = False
             return True
-        return False
+        wanted = {word for word in WANTS if word in said} - self._wants
+        self._wants |= wanted
+        return bool(wanted)
 
     def _answer(self, request: Request) -> Iterator[Event]:
         model = self._model
         name, temperature = model.name or "default", model.temperature
         self.name = f"openai:{request.model or name}"
-        body = wire.body(request, name, stream=model.stream, cap=self._cap, temperature=temperature)
+        body = wire.body(request, name, stream=model.stream, cap=self._cap, temperature=temperature, wants=self._wants)
         if not self._count:
             body.pop("stream_options", None)
         assembler = wire.Assembler(wire.known_tools(request), asked(request))
-        with (
-            self._line.held(request.stop),
-            http.posted(
-                self._client,
-                self._url,
-                body,
-                self._mask,
-                wait=model.idle_seconds,
-                deadline=request.deadline,
-                line=self._line,
-            ) as pieces,
-        ):
-            for chunk in self._chunks(pieces):
-                yield from assembler.feed(chunk)
+        try:
+            with (
+                self._line.held(request.stop),
+                http.posted(
+                    self._client,
+                    self._url,
+                    body,
+                    self._mask,
+                    wait=model.idle_seconds,
+                    deadline=request.deadline,
+                    line=self._line,
+                ) as pieces,
+            ):
+                for chunk in self._chunks(pieces):
+                    yield from assembler.feed(chunk)
+        except Unavailable:
+            if not assembler.finish:  # else the answer is whole, and only its last mark is missing
+                raise
         if not assembler.finish:
             raise Unavailable(f"{self._shown_url} ended its answer in the middle; nothing of it was acted on")
         for event in assembler.end():

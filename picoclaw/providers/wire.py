@@ -5,7 +5,7 @@ Source: https://platform.openai.com/docs/api-reference/chat and what servers of 
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
 from picoclaw.messages import End, Event, Request, Text, ToolCall, Usage
 from picoclaw.providers.inline import InlineCalls, arguments_from, mended
 from picoclaw.providers.repetition import REPEATS, Repetition
+from picoclaw.providers.written import written
 
 _CONTEXT_WORDS = (
     "context_length_exceeded",
@@ -25,15 +26,21 @@ _CONTEXT_WORDS = (
     "prompt is too long",
 )
 _MOST_TOKENS = 10**12  # so that the sum of a turn fits the database, whatever a server claims
-_BRIDGE = "…"
 
 
 def body(
-    request: Request, model: str, *, stream: bool, cap: str = "max_tokens", temperature: float | None = None
+    request: Request,
+    model: str,
+    *,
+    stream: bool,
+    cap: str = "max_tokens",
+    temperature: float | None = None,
+    wants: Collection[str] = (),
 ) -> dict[str, Any]:
     """Build the JSON body; what stays the same comes first, then the messages, and last what ends a turn.
 
-    `model` is used where the request names none; `cap` is what this server calls the limit of the answer.
+    `model` is used where the request names none; `cap` is what this server calls the limit of the answer; `wants` are
+    those of WANTS that it has refused a request with.
     """
     out: dict[str, Any] = {"model": request.model or model, cap: request.answer_tokens}
     if temperature is not None:
@@ -44,7 +51,7 @@ def body(
         out["tools"] = [
             {"type": "function", "function": t | {"description": neutral(t["description"])}} for t in request.tools
         ]
-    out["messages"] = _messages(request)
+    out["messages"] = written(request, wants)
     return out if request.calls or not request.tools else out | {"tool_choice": "none"}
 
 
@@ -57,53 +64,6 @@ def known_tools(request: Request) -> frozenset[str]:
     """Name the tools a model may write a call of: those offered, and those it has called, when none is any more."""
     called = (call.name for message in request.messages for call in message.calls)
     return frozenset((*(t["name"] for t in request.tools), *called))
-
-
-def _messages(request: Request) -> list[dict[str, Any]]:
-    """Number the calls afresh: nine letters and digits, which is what the strictest server takes, each only once.
-
-    Whatever a strict server would refuse in this and every later turn is mended. Control tokens of chat templates are
-    broken in every text: also in the model's own, because it may repeat what it has read in a file.
-    """
-    system = neutral(request.system)
-    out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system.strip() else []
-    waiting: list[tuple[str, str]] = []
-    count = 0
-    for message in request.messages:
-        if message.role == "tool":
-            if waiting:
-                index = next((i for i, (theirs, _) in enumerate(waiting) if theirs == message.call_id), 0)
-                out.append(_result(waiting.pop(index)[1], message.text))
-            continue
-        out += [_result(ours, request.lost or _BRIDGE) for _, ours in waiting]
-        waiting = [(call.id, f"call{count + i:05d}") for i, call in enumerate(message.calls)]
-        count += len(waiting)
-        entry: dict[str, Any] = {"role": message.role, "content": neutral(message.text)}
-        if waiting:
-            entry["tool_calls"] = [_call(c, ours) for c, (_, ours) in zip(message.calls, waiting, strict=True)]
-        _append(out, entry)
-    return out + [_result(ours, request.lost or _BRIDGE) for _, ours in waiting]
-
-
-def _append(out: list[dict[str, Any]], entry: dict[str, Any]) -> None:
-    """Many servers want user and assistant to take turns, and some refuse a user after a tool's result."""
-    before = out[-1]["role"] if out else ""
-    if before == entry["role"] == "user":
-        out[-1]["content"] += f"\n\n{entry['content']}"
-        return
-    if before == "tool" and entry["role"] == "user":
-        out.append({"role": "assistant", "content": _BRIDGE})
-    out.append(entry)
-
-
-def _result(number: str, text: str) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": number, "content": neutral(text)}
-
-
-def _call(call: ToolCall, number: str) -> dict[str, Any]:
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:64] or "unnamed"
-    arguments = neutral(json.dumps(call.arguments, ensure_ascii=False))
-    return {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 COMPLETE: dict[str, Any] = {"complete": True}
@@ -176,6 +136,7 @@ class Assembler:
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
         self.finish = str(choice.get("finish_reason") or self.finish)
         if wrong := _wrong(chunk, choice):
+            self.finish = ""
             raise failure(_code(wrong), wrong)
         self._count(chunk.get("usage"))
         part = choice.get("delta") or choice.get("message")

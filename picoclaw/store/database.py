@@ -17,7 +17,7 @@ from picoclaw.disk import explain, sync_folder
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.store.migrations import MIGRATIONS
 
-_BUSY_MS = 5000
+_BUSY_MS, _FOLD_MS = 5000, 100
 Migration = Callable[[apsw.Connection], None]
 SET_ASIDE = "nothing was changed; move it aside to start afresh, or put back a copy"
 
@@ -25,6 +25,11 @@ SET_ASIDE = "nothing was changed; move it aside to start afresh, or put back a c
 def storable(text: str) -> str:
     """Replace lone surrogates, which a model may write as escapes and which are no text to SQLite."""
     return text.encode("utf-8", "replace").decode()
+
+
+def fits(number: int) -> bool:
+    """Whether a number that somebody gave can be that of a row; SQLite's have 64 bits."""
+    return number.bit_length() < 64
 
 
 class Database:
@@ -66,6 +71,31 @@ class Database:
                 if not self.connection.getautocommit():
                     self.connection.execute("ROLLBACK")
                 raise
+
+    @contextlib.contextmanager
+    def erasure(self) -> Iterator[apsw.Connection]:
+        """A transaction whose deleted content is gone from the file and, unless it is read, from the log.
+
+        Raises StoreError.
+        """
+        with self._explained():
+            with self.transaction() as connection:
+                yield connection
+            self._fold()
+
+    def shrink(self) -> None:
+        """Write the file anew without its empty pages; others wait meanwhile. Raises StoreError."""
+        with self._explained():
+            self.connection.execute("VACUUM")
+            self._fold()
+
+    def _fold(self) -> None:
+        """Empty the log into the file, but wait shortly for a reader: writers wait meanwhile."""
+        self.connection.set_busy_timeout(_FOLD_MS)
+        try:
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            self.connection.set_busy_timeout(_BUSY_MS)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
@@ -136,11 +166,14 @@ def _examine(connection: apsw.Connection, path: Path, migrations: Sequence[Migra
 
 def _migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")  # overwritten with zeros: a struck letter was somebody's words
+    connection.execute("PRAGMA cache_size = -1000")  # KiB of pages kept in memory
+    connection.execute("PRAGMA foreign_keys = OFF")  # a table that is made anew is missing for a moment
     done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
     for migration in migrations:
         if migration.__name__ not in done:
             _run(connection, migration)
+    connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _run(connection: apsw.Connection, migration: Migration) -> None:

@@ -1,28 +1,56 @@
 """Conversations in `state.db`: turns go in whole, come back as sent, and are never deleted here.
 
 A turn is one transaction, so a cut at any moment leaves all of it or nothing, and never half a tool call.
+A chat, named by its key, has one open conversation; see store/sessions.py for the others.
 """
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import apsw
 
-from picoclaw.errors import StoreDamaged
-from picoclaw.messages import Message, ToolCall, Turn
+from picoclaw.messages import Message, Role, ToolCall, Turn
 from picoclaw.store import calibration
-from picoclaw.store.database import SET_ASIDE, Database, storable
+from picoclaw.store.database import Database, storable
+from picoclaw.store.marks import mark, set_mark
 
-_FORGET = """
+SHOWN = """
+    turns.session = sessions.id AND NOT undone AND turns.id >= shown_from
+    AND turns.id > coalesce((SELECT upto FROM summaries WHERE session = sessions.id ORDER BY id DESC LIMIT 1), 0)
+"""
+"""Which turns of a session a model should still see."""
+
+_TURNS = f"""
+    SELECT turns.id, role, text, calls, call_id FROM sessions JOIN turns ON {SHOWN} JOIN messages ON turn = turns.id
+    WHERE key = ? AND ended = '' ORDER BY turns.id, messages.id
+"""  # noqa: S608
+_FORGET = f"""
     UPDATE sessions SET shown_from = (
-        SELECT coalesce(1 + max(id), shown_from) FROM (
-            SELECT id FROM turns WHERE session = sessions.id AND id >= shown_from ORDER BY id LIMIT ?2
-        )
-    ) WHERE key = ?1
+        SELECT coalesce(1 + max(id), shown_from) FROM (SELECT turns.id FROM turns WHERE {SHOWN} ORDER BY id LIMIT ?2)
+    ) WHERE id = ?1
+"""  # noqa: S608
+_FORGET_UPTO = """
+    UPDATE sessions SET shown_from = max(shown_from, ?2 + 1)
+    WHERE id = ?1 AND EXISTS (SELECT 1 FROM turns WHERE id = ?2 AND session = ?1)
+"""
+_REPLACED = f"""
+    UPDATE turns SET undone = 1 WHERE id IN (
+        SELECT turns.id FROM sessions JOIN turns ON {SHOWN} WHERE sessions.id = ?1 AND turns.id = ?2
+    )
+"""  # noqa: S608
+_RESULTS = """
+    UPDATE results SET turn = ?1
+    WHERE turn = 0 AND process = ?2 AND session IN (SELECT id FROM sessions WHERE key = ?3)
+"""
+_UNREAD = "turn {} of this chat cannot be read whole in {}; a model is shown what is left of it"
+_KEPT = """
+    SELECT turns.id, key, substr(at, 1, 10) FROM turns JOIN sessions ON sessions.id = session
+    WHERE NOT undone ORDER BY 1
 """
 
 
@@ -32,55 +60,60 @@ class History:
     def __init__(self, database: Database) -> None:
         """Work on an open database."""
         self._database = database
+        self._replaced: dict[str, int] = {}
+        self._unread: dict[str, list[int]] = {}
 
     def turns(self, session: str) -> list[tuple[Message, ...]]:
-        """Return the turns of a session that a model should still see, oldest first."""
+        """Return the turns of the open conversation that a model should still see, oldest first."""
+        return list(self.numbered(session).values())
+
+    def numbered(self, session: str) -> dict[int, tuple[Message, ...]]:
+        """Return those turns by their numbers, without what of them cannot be read."""
         with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT turns.id, role, text, calls, call_id FROM messages JOIN turns ON turns.id = messages.turn"
-                " JOIN sessions ON sessions.id = turns.session"
-                " WHERE sessions.key = ? AND turns.id >= sessions.shown_from ORDER BY messages.id",
-                (session,),
-            )
-            return list(self._whole(rows).values())
+            found, self._unread[session] = whole(connection.execute(_TURNS, (session,)))
+        found.pop(self._replaced.get(session, 0), None)
+        return found
+
+    def replace(self, session: str, number: int) -> None:
+        """Show a turn to no model in this process, and take it back at last when the next one is kept."""
+        self._replaced[session] = number
 
     def kept(self) -> list[tuple[int, str, str]]:
-        """List all turns that were ever kept: number, session and day."""
-        sql = "SELECT turns.id, key, substr(at, 1, 10) FROM turns JOIN sessions ON sessions.id = session ORDER BY 1"
+        """List all turns that are kept and were not taken back: number, session and day."""
         with self._database.reading() as connection:
-            return [(int(str(number)), str(key), str(day)) for number, key, day in connection.execute(sql)]
+            rows = [(int(str(number)), str(key), str(day)) for number, key, day in connection.execute(_KEPT)]
+        return [row for row in rows if row[0] not in self._replaced.values()]
 
     def turn(self, number: int) -> tuple[Message, ...]:
-        """Return the messages of a turn, none for one that was never kept."""
+        """Return the messages of a turn, none for one that was never kept, or that cannot be read whole."""
         sql = "SELECT turn, role, text, calls, call_id FROM messages WHERE turn = ? ORDER BY id"
         with self._database.reading() as connection:
-            return self._whole(connection.execute(sql, (number,))).get(number, ())
+            found, unread = whole(connection.execute(sql, (number,)))
+        return () if unread else found.get(number, ())
 
-    def _whole(self, rows: Iterable[tuple[Any, ...]]) -> dict[Any, tuple[Message, ...]]:
-        found: dict[Any, list[Message]] = {}
-        try:
-            for number, *message in rows:
-                found.setdefault(number, []).append(_message(*message))
-        except (ValueError, TypeError, RecursionError):
-            damage = "a message's calls are not what picoclaw writes there"
-            raise StoreDamaged(f"{self._database.path} is damaged ({damage}); {SET_ASIDE}") from None
-        return {number: tuple(messages) for number, messages in found.items()}
-
-    def keep(self, session: str, turn: Turn, at: datetime, shown_acts: Sequence[int] = (), model: str = "") -> str:
+    def keep(
+        self, session: str, turn: Turn, at: datetime, shown_acts: Sequence[int] = (), model: str = "", upto: int = 0
+    ) -> str:
         """Add a finished turn; when this returns it is durable.
 
         The acts of this process are settled with it, and those of `unknown_acts` that the turn has shown. What the
-        server's counts say of the `model` is learned; returns what the owner should know about them, or nothing.
+        server's counts say of the `model` is learned; returns what the owner should know about them, or nothing. What
+        no longer fitted the window goes by the number of its newest turn, `upto`: another process may have summed up
+        or taken back some of it meanwhile. Within the same transaction the turn that it replaces is taken back.
         """
+        replaced = self._replaced.pop(session, 0)
         with self._database.transaction() as connection:
-            connection.execute("INSERT INTO sessions (key) VALUES (?) ON CONFLICT DO NOTHING", (session,))
-            if turn.forgotten:
-                connection.execute(_FORGET, (session, turn.forgotten))
+            conversation = opened(connection, session, at)
+            connection.execute(_REPLACED, (conversation, replaced))
+            if upto:
+                connection.execute(_FORGET_UPTO, (conversation, upto))
+            elif turn.forgotten:
+                connection.execute(_FORGET, (conversation, turn.forgotten))
             connection.execute(
                 "INSERT INTO turns (session, at, provider, steps, prompt_tokens, completion_tokens, stopped)"
-                " VALUES ((SELECT id FROM sessions WHERE key = ?), ?, ?, ?, ?, ?, ?)",
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
-                    session,
+                    conversation,
                     at.isoformat(timespec="seconds"),
                     turn.provider,
                     turn.steps,
@@ -94,8 +127,17 @@ class History:
                 "INSERT INTO messages (turn, role, text, calls, call_id) VALUES (?, ?, ?, ?, ?)",
                 [(number, m.role, storable(m.text), _calls(m.calls), storable(m.call_id)) for m in turn.messages],
             )
+            connection.execute(_RESULTS, (number, process_identity(), storable(session)))
             _settle(connection, session, shown_acts)
-            return calibration.learn(connection, model, turn.usage.counted)
+            news = [calibration.learn(connection, model, turn.usage.counted), *self._damage(connection, session)]
+            return "; ".join(filter(None, news))
+
+    def _damage(self, connection: apsw.Connection, session: str) -> Iterator[str]:
+        """Say of each turn once that it cannot be read."""
+        for number in self._unread.pop(session, []):
+            if not mark(connection, name := f"unread turn {number}"):
+                set_mark(connection, name, "told")
+                yield _UNREAD.format(number, self._database.path.name)
 
     def settle(self, session: str) -> None:
         """Cross off this process's acts of a session, when they were not part of a turn."""
@@ -129,6 +171,61 @@ class History:
             ]
 
 
+def open_one(connection: apsw.Connection, key: str) -> int:
+    """Return the number of a chat's open conversation, 0 when there is none."""
+    return int(connection.execute("SELECT id FROM sessions WHERE key = ? AND ended = ''", (storable(key),)).get or 0)
+
+
+def opened(connection: apsw.Connection, key: str, at: datetime | None) -> int:
+    """Return the number of a chat's open conversation, opened when there is none; it begins at its first `at`."""
+    number = open_one(connection, key)
+    if not number:
+        connection.execute("INSERT INTO sessions (key) VALUES (?)", (storable(key),))
+        number = connection.last_insert_rowid()
+    if at is not None:
+        begun = at.isoformat(timespec="seconds")
+        connection.execute("UPDATE sessions SET begun = ? WHERE id = ? AND begun = ''", (begun, number))
+    return number
+
+
+def calls_of(text: str) -> tuple[ToolCall, ...]:
+    """Read the calls of a message as they are kept. Raises ValueError, TypeError or RecursionError."""
+    return tuple(_called(*call) for call in json.loads(text))
+
+
+def whole(rows: Iterable[tuple[Any, ...]]) -> tuple[dict[int, tuple[Message, ...]], list[int]]:
+    """Put rows of turn, role, text, calls and call id together by turn; names also the turns that are not whole.
+
+    A call that is not what picoclaw writes is left out, and so is a turn in which nobody knows who spoke.
+    """
+    found: dict[int, list[Message]] = {}
+    unread, lost = set[int](), set[int]()
+    for number, role, text, calls, call_id in rows:
+        kept, good = _readable(calls)
+        found.setdefault(number, []).append(Message(role, text, kept, call_id))
+        if role not in get_args(Role):
+            lost.add(number)
+        elif not good:
+            unread.add(number)
+    turns = {number: tuple(messages) for number, messages in found.items() if number not in lost}
+    return turns, sorted(unread | lost)
+
+
+def _readable(text: str) -> tuple[tuple[ToolCall, ...], bool]:
+    """Read the calls of a message one by one; tells whether all of them could be."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return (), False
+    if not isinstance(given, list):
+        return (), False
+    found = []
+    for call in given:
+        with suppress(TypeError):
+            found.append(_called(*call))
+    return tuple(found), len(found) == len(given)
+
+
 def _settle(connection: apsw.Connection, session: str, shown: Sequence[int] = ()) -> None:
     """Nothing but what is known to be settled: another process may have died since the turn began."""
     connection.execute("DELETE FROM acts WHERE session = ? AND process = ?", (session, process_identity()))
@@ -137,10 +234,6 @@ def _settle(connection: apsw.Connection, session: str, shown: Sequence[int] = ()
 
 def _calls(calls: tuple[ToolCall, ...]) -> str:
     return storable(json.dumps([[c.id, c.name, c.arguments, c.broken] for c in calls], ensure_ascii=False))
-
-
-def _message(role: Any, text: Any, calls: Any, call_id: Any) -> Message:
-    return Message(role, text, tuple(_called(*call) for call in json.loads(calls)), call_id)
 
 
 def _called(number: Any, name: Any, arguments: Any, broken: Any) -> ToolCall:

@@ -177,6 +177,105 @@ def m007_heartbeat(connection: apsw.Connection) -> None:
     """)
 
 
+def m008_sessions(connection: apsw.Connection) -> None:
+    """Several conversations of one chat, of which one is open; turns taken back; summaries; results kept whole.
+
+    A session is a conversation; `key` names the chat, as `channel:chat:thread`, and the one without `ended` is open.
+    A summary says what was said up to a turn, `upto`, that one included. `results` are those too long to be shown
+    whole, `spent` the tokens of turns that are not kept any more. The numbers of sessions, turns and results are never
+    used again: a model, an index, or a summary that is being written may still mean the one that had it.
+    """
+    connection.execute("""
+        CREATE TABLE new_sessions (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            key TEXT NOT NULL,
+            shown_from INTEGER NOT NULL DEFAULT 0, -- older turns stay here and are no longer sent to a model
+            begun TEXT NOT NULL DEFAULT '', ended TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '',
+            flushed INTEGER NOT NULL DEFAULT 0 -- the newest turn when a model last wrote down what must outlast it
+        ) STRICT;
+        INSERT INTO new_sessions (id, key, shown_from, begun)
+            SELECT id, key, shown_from, coalesce((SELECT at FROM turns WHERE session = sessions.id ORDER BY id), '')
+            FROM sessions;
+        DROP TABLE sessions;
+        ALTER TABLE new_sessions RENAME TO sessions;
+        CREATE UNIQUE INDEX open_sessions ON sessions (key) WHERE ended = '';
+        CREATE TABLE new_turns (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, session INTEGER NOT NULL REFERENCES sessions,
+            at TEXT NOT NULL, provider TEXT NOT NULL, steps INTEGER NOT NULL,
+            prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, stopped TEXT NOT NULL,
+            undone INTEGER NOT NULL DEFAULT 0
+        ) STRICT;
+        INSERT INTO new_turns
+            SELECT id, session, at, provider, steps, prompt_tokens, completion_tokens, stopped, 0 FROM turns;
+        DROP TABLE turns;
+        ALTER TABLE new_turns RENAME TO turns;
+        CREATE INDEX turns_of_session ON turns (session, id);
+        CREATE TABLE summaries (
+            id INTEGER PRIMARY KEY, session INTEGER NOT NULL REFERENCES sessions,
+            upto INTEGER NOT NULL, at TEXT NOT NULL, text TEXT NOT NULL
+        ) STRICT;
+        CREATE INDEX summaries_of_session ON summaries (session, id);
+        CREATE TABLE results (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, session INTEGER NOT NULL REFERENCES sessions,
+            at TEXT NOT NULL, tool TEXT NOT NULL, text TEXT NOT NULL,
+            process TEXT NOT NULL, turn INTEGER NOT NULL DEFAULT 0 -- that of this process which was kept next
+        ) STRICT;
+        CREATE INDEX results_of_session ON results (session, id);
+        CREATE TABLE spent (
+            day TEXT NOT NULL, key TEXT NOT NULL, provider TEXT NOT NULL,
+            prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
+            PRIMARY KEY (day, key, provider)
+        ) STRICT, WITHOUT ROWID;
+    """)
+
+
+def m009_tasks(connection: apsw.Connection) -> None:
+    """What helpers were given to do, how far they are, and what they have said and heard so far.
+
+    `session` is the chat that is told the result, `parent` the task that asked for it (0 for a turn), `flow` the
+    number of its workflow's first task, `needs` the numbers of those that have to be done before. `waits` names the
+    process in which whoever asked waits for the result, and is told by nobody else. `claimed` names the process that
+    works on it, or means to; `letter` is the one that tells the chat of it, -1 when whoever asked knows; `heard` is 1
+    once a model was shown it in the chat. A number is never used again.
+    """
+    connection.execute("""
+        CREATE TABLE tasks (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            session TEXT NOT NULL,
+            parent INTEGER NOT NULL DEFAULT 0,
+            depth INTEGER NOT NULL DEFAULT 1,
+            flow INTEGER NOT NULL DEFAULT 0,
+            name TEXT NOT NULL,
+            text TEXT NOT NULL,
+            mode TEXT NOT NULL,
+            tools TEXT NOT NULL, -- a JSON list of names, null for all
+            needs TEXT NOT NULL DEFAULT '[]',
+            steps INTEGER NOT NULL,
+            seconds REAL NOT NULL,
+            tokens INTEGER NOT NULL,
+            waits TEXT NOT NULL DEFAULT '',
+            status TEXT NOT NULL DEFAULT 'waiting',
+            claimed TEXT NOT NULL DEFAULT '',
+            tries INTEGER NOT NULL DEFAULT 0,
+            used_steps INTEGER NOT NULL DEFAULT 0,
+            used_seconds REAL NOT NULL DEFAULT 0,
+            used_tokens INTEGER NOT NULL DEFAULT 0,
+            result TEXT NOT NULL DEFAULT '',
+            letter INTEGER NOT NULL DEFAULT 0,
+            heard INTEGER NOT NULL DEFAULT 0,
+            asked REAL NOT NULL,
+            ended REAL NOT NULL DEFAULT 0
+        ) STRICT;
+        CREATE INDEX tasks_by_status ON tasks (status);
+        CREATE TABLE task_messages (
+            task INTEGER NOT NULL REFERENCES tasks,
+            place INTEGER NOT NULL,
+            message TEXT NOT NULL, -- a JSON list: role, text, calls, call_id
+            PRIMARY KEY (task, place)
+        ) STRICT, WITHOUT ROWID;
+    """)
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -185,4 +284,6 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m005_pulse,
     m006_clock,
     m007_heartbeat,
+    m008_sessions,
+    m009_tasks,
 ]

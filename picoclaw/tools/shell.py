@@ -6,18 +6,19 @@ import selectors
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from picoclaw.errors import ToolError
+from picoclaw.messages import Caller, Stop
 from picoclaw.schema import Span
 from picoclaw.tools.toolset import tool
 
 if TYPE_CHECKING:
     import subprocess
 
-_HEAD, _TAIL = 12_000, 4000
+_HEAD, _TAIL = 96_000, 32_000  # bytes; what of it is shown is another matter
 _KEPT_VARIABLES = ("PATH", "HOME", "PICOCLAW_HOME", "LANG", "LC_ALL", "TZ", "TERM", "USER", "LOGNAME", "TMPDIR")
 _CHUNK = 65_536
 _groups: set[int] = set()
@@ -33,16 +34,22 @@ class Shell:
         self._environment = passed_on(environment)
 
     @tool(effect="exec", brings=True)
-    def exec(self, command: str, timeout: Annotated[float, Span(0.1, 600), "seconds"] = 30) -> str:
+    def exec(
+        self,
+        command: str,
+        timeout: Annotated[float, Span(0.1, 600), "seconds"] = 30,
+        caller: Caller | None = None,
+    ) -> str:
         """Run a shell command in the workspace; shows output and exit code."""
         if "\0" in command:
             raise ToolError("command holds a NUL character")
-        output = _Output()
+        output, stop = _Output(), caller.stop if caller else Stop()
         with _Signals() as signals:
             process = self._start(command)
             try:
                 signals.deliver()
-                finished = _collect(process, output, time.monotonic() + timeout)
+                with _ended_by(stop, process):
+                    finished = _collect(process, output, time.monotonic() + timeout)
             finally:
                 _end_group(process)
         ending = (
@@ -162,6 +169,15 @@ def _drain(pipe: int, output: _Output) -> bool:
         return True
     output.add(data)
     return bool(data)
+
+
+@contextlib.contextmanager
+def _ended_by(stop: Stop, process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Give the word to stop power over a command, also when it was said while the command started."""
+    with stop.ends(lambda: _kill(process.pid)):
+        if stop:
+            _kill(process.pid)
+        yield
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:

@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from picoclaw.errors import PicoclawError, ToolError
+from picoclaw.measure import tool_bytes
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.schema import Parameter, Unfit, check, json_schema, nearest, parameters
+from picoclaw.window import READ_ON, cut, given_up, unmarked
 
 Effect = Literal["read", "write", "network", "exec", "actuate", "switch", "instruct"]
 EffectOf = Callable[[Mapping[str, Any]], Effect]
@@ -113,13 +115,16 @@ class Toolset:
         longest_result: int,
         secrets: tuple[str, ...] = (),
         wording: Callable[[str], str | None] = lambda _: None,
+        keep_whole: Callable[[str, str, Caller], int] = lambda *_: 0,
     ) -> None:
         """Collect the groups' tools.
 
         `guard(effect, call, caller)` raises Denied to stop a call; `journal(call, caller)` writes down an act
         durably before it is done; `longest_result` is in characters; `secrets` never appear in a result;
-        `wording(name)` is the owner's own description of a tool, if there is one.
+        `wording(name)` is the owner's own description of a tool, if there is one; `keep_whole(tool, result, caller)`
+        keeps a result that is shown cut and returns its number, 0 when it cannot.
         """
+        self.keep_whole = keep_whole
         self._wording = wording
         self._tools = {t.name: t for group in groups for t in tools_of(group)}
         self._guard = guard
@@ -138,11 +143,12 @@ class Toolset:
         return tuple(t.name for t in self._tools.values() if t.only_reads)
 
     def definitions(
-        self, offered: Collection[str] | None = None, called: Collection[str] = ()
+        self, offered: Collection[str] | None = None, called: Collection[str] = (), most: int | None = None
     ) -> tuple[dict[str, Any], ...]:
         """Describe the tools that are offered, None for all, always in the same order.
 
-        Of those that another tool opens, the ones are described whose opener is among the `called`.
+        Of those that another tool opens, the ones are described whose opener is among the `called`. Where all of them
+        have more than `most` bytes, the least needed are left out; they can be called nevertheless.
         """
         named = self.names if offered is None else offered
         kept = {name: openers for name in named if (openers := self.openers(name))}
@@ -152,7 +158,9 @@ class Toolset:
             for t in self._tools.values()
             if t.name in named and t.name not in closed
         )
-        return tuple(d | {"description": self._wording(d["name"]) or d["description"]} for d in shown)
+        found = tuple(d | {"description": self._wording(d["name"]) or d["description"]} for d in shown)
+        away = given_up({d["name"]: tool_bytes(d) for d in found}, most) if most is not None else ()
+        return tuple(d for d in found if d["name"] not in away)
 
     def opened(self, names: Collection[str]) -> frozenset[str]:
         """Name the tools that some open."""
@@ -195,7 +203,7 @@ class Toolset:
             result = str(error)
         except Exception as error:  # noqa: BLE001 - a tool must not end the turn
             result = f"{call.name} failed unexpectedly: {type(error).__name__}: {error}"
-        return good, self._presentable(result)
+        return good, self._presentable(call.name, result, caller)
 
     def _find(self, call: ToolCall) -> Tool:
         if call.name not in self._tools:
@@ -220,13 +228,13 @@ class Toolset:
         if effect != "read":
             self._journal(exact, caller)
 
-    def _presentable(self, result: str) -> str:
+    def _presentable(self, name: str, result: str, caller: Caller) -> str:
         """Without secrets and lone surrogates (from file names that are not UTF-8), and with its middle cut out."""
         result = result.encode("utf-8", "replace").decode()
         for secret in self._secrets:
             result = result.replace(secret, "[secret]")
+        if name != READ_ON:
+            result = unmarked(result)
         if len(result) <= self._longest_result:
             return result
-        tail = self._longest_result // 4
-        note = f"[cut: {len(result) - self._longest_result} characters left out here; ask for a smaller part]"
-        return f"{result[: self._longest_result - tail]}\n{note}\n{result[len(result) - tail :]}"
+        return cut(result, self._longest_result, self.keep_whole(name, result, caller))

@@ -41,10 +41,11 @@ class Texts:
         self._inside = inside
         self._clean = clean
         self._kept: dict[str, _Kept] = {}
+        self._paths: dict[str, Path] = {}
 
     def get(self, name: str) -> str | None:
         """Return a file's text, None when there is no such file; raises ConfigError saying why it cannot be read."""
-        path = self._folder / name
+        path = self._paths.get(name) or self._paths.setdefault(name, self._folder / name)
         found = _looked_at(path)
         if found is None:
             self._kept.pop(name, None)

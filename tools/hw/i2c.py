@@ -99,7 +99,7 @@ class I2C:
         points = arguments["action"] == "read" and arguments["register"] is not None
         return "actuate" if arguments["action"] in {"write", "run"} or (points and not known) else "read"
 
-    @tool(effect=_effect)
+    @tool(effect=_effect, later=("form", "pec", "wide"))
     def i2c(  # noqa: PLR0913, PLR0917 - the arguments of a tool, each with its own name for the model
         self,
         action: Action,

@@ -1,0 +1,30 @@
+"""Who is around while a turn runs: hears it, speaks to it, stops it, and keeps it."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from picoclaw.messages import Event, Message, Stop, ToolRun
+
+Listener = Callable[[Event | ToolRun], None]
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a channel, or a helper's desk, has to do with a turn.
+
+    `say` delivers messages that come ahead of the answer, `listen` hears each event as it happens. `typed` gives what
+    the person has said since it was last asked, to be heeded between two tools. `stop` ends the turn, also while the
+    model's server is silent. `keep` is handed the turn's messages after each round, so that it can be gone on with.
+    `shield` holds off interruptions while the turn is being kept.
+    """
+
+    say: Callable[[str], None] = lambda _: None
+    listen: Listener = lambda _: None
+    typed: Callable[[], Sequence[str]] = tuple
+    stop: Stop | None = None
+    keep: Callable[[Sequence[Message]], None] = lambda _: None
+    shield: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+ALONE = Around()

@@ -1,0 +1,148 @@
+"""The tables of config.toml: their keys, types, bounds and defaults, and what each is for."""
+
+import re
+from dataclasses import dataclass, field
+from datetime import time
+from typing import Annotated, Any, Literal
+
+from picoclaw.config.hours import hours
+from picoclaw.schema import Span
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """[model]: an OpenAI-compatible server, or nothing for the built-in matcher."""
+
+    base_url: Annotated[str, "such as http://127.0.0.1:8080/v1"] = ""
+    name: Annotated[str, "the model's name at that server"] = ""
+    stream: bool = True
+    context_tokens: Annotated[int, Span(1024, 10_000_000), "tokens of the model's window"] = 32_768
+    answer_tokens: Annotated[int, Span(16, 1_000_000), "most tokens of one answer"] = 1024
+    temperature: Annotated[float | None, Span(0, 2), "sampling; left to the server unless given"] = None
+    idle_seconds: Annotated[float, Span(1, 3600), "longest silence of the server"] = 120.0
+    retries: Annotated[int, Span(0, 10), "further tries when the server is unreachable"] = 2
+
+    @property
+    def shown_url(self) -> str:
+        """The base_url for messages."""
+        return shown_url(self.base_url)
+
+
+def shown_url(url: str) -> str:
+    """Leave a `user:password@` out of an address, even out of one that is written wrongly."""
+    return re.sub(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?.*@", r"\1", url, flags=re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """[limits]: where a turn ends at the latest."""
+
+    steps: Annotated[int, Span(1, 1000), "model calls with tools in one turn"] = 20
+    seconds: Annotated[float, Span(1, 86_400), "wall time of one turn"] = 300.0
+    tokens: Annotated[int, Span(100, 100_000_000), "tokens in and out of one turn"] = 200_000
+    result_chars: Annotated[int, Span(200, 1_000_000), "longest tool result shown to the model"] = 16_000
+
+
+HEARTBEAT_LIMITS = LimitsConfig(steps=8, seconds=120.0, tokens=20_000)
+"""Of one heartbeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptConfig:
+    """[prompt]: what the model is told of the owner's files, and how much of it."""
+
+    mode: Annotated[Literal["full", "coordinator", "minimal", "base", "none"], "how much the model is told"] = "full"
+    citations: Annotated[Literal["auto", "on", "off"], "whether an answer names the note that it is from"] = "auto"
+    file_chars: Annotated[int, Span(64, 150_000), "longest part of one file"] = 20_000
+    total_chars: Annotated[int, Span(64, 150_000), "of all files together"] = 24_000
+    extra: Annotated[str, "a sentence of yours for every turn"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """[memory]: how notes are found, how much of them a model is told unasked, and when they are put in order."""
+
+    embeddings: Annotated[Literal["local", "server", "off"], "who finds notes by their meaning"] = "local"
+    embedding_model: Annotated[str, "the model's name at the embedding server"] = ""
+    embedding_url: Annotated[str, "of the embedding server, when it is not the model's"] = ""
+    messages: Annotated[bool, "whether past messages of chats are found too"] = False
+    notes_chars: Annotated[int, Span(0, 150_000), "of the last days' notes in the prompt"] = 4000
+    pulse_chars: Annotated[int, Span(0, 150_000), "of the pulse in the prompt"] = 5000
+    dream_hour: Annotated[int, Span(-1, 23), "hour of the nightly tidying; -1 for never"] = 3
+    review_minutes: Annotated[int, Span(0, 10_080), "between two reviews of the pulse; 0 for none"] = 60
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsConfig:
+    """[sessions]: when the older part of a conversation is summarised, and how long conversations are kept."""
+
+    summarise_messages: Annotated[
+        int, Span(0, 100_000), "messages after which the older are summarised; 0: their number does not count"
+    ] = 40
+    summarise_share: Annotated[float, Span(0.1, 0.95), "share of the window after which they are"] = 0.6
+    keep_days: Annotated[int, Span(1, 100_000), "days for which what was said is kept"] = 365
+    keep_mb: Annotated[int, Span(1, 100_000), "megabytes of conversations at most"] = 100
+
+
+@dataclass(frozen=True, slots=True)
+class HelpersConfig:
+    """[helpers]: how many work at once, and where one ends at the latest."""
+
+    at_once: Annotated[int, Span(0, 16), "0: 2 with less than 1 GB of memory, else 4"] = 0
+    steps: Annotated[int, Span(1, 1000), "model calls with tools of one task"] = 20
+    seconds: Annotated[float, Span(1, 86_400), "wall time of one task"] = 600.0
+    tokens: Annotated[int, Span(100, 100_000_000), "tokens in and out of one task"] = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class BoardConfig:
+    """[board]: which board to use; `auto` takes the simulated one where there is no sensor and no bus."""
+
+    kind: Literal["auto", "linux", "sim"] = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsConfig:
+    """[tools]: what the tools may reach."""
+
+    exec: Annotated[Literal["allow", "ask", "off"], "shell commands asked for by the model"] = "allow"
+    extra_folders: Annotated[list[str], "folders outside the workspace that file tools may use"] = field(
+        default_factory=list
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatConfig:
+    """[heartbeat]: how often the checklist in HEARTBEAT.md is looked at, and what that may cost."""
+
+    enabled: bool = True
+    every_minutes: Annotated[float, Span(5, 10_080), "between two heartbeats, at least"] = 30.0
+    quiet: Annotated[str, 'hours without one, such as "22:00-07:00"; "" for none'] = "22:00-07:00"
+    model: Annotated[str, "another model at the same server, such as a cheaper one"] = ""
+    tokens_a_day: Annotated[int, Span(1000, 100_000_000), "tokens in and out of a day's heartbeats"] = 50_000
+
+    @property
+    def quiet_hours(self) -> tuple[time, time] | None:
+        """When nobody is to be disturbed."""
+        return hours(self.quiet, "[heartbeat]: quiet")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryConfig:
+    """[history]: how often the sensors are measured while picoclaw runs."""
+
+    every_seconds: Annotated[float, Span(1, 3600), "between two measurements"] = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SensorConfig:
+    """[sensors.NAME]: a part that is wired to a bus and read by a driver of tools/hw."""
+
+    part: Annotated[str, "the driver's name, such as bme280"]
+    bus: Annotated[int | None, Span(0, 255), "the N of /dev/i2c-N, or of /dev/spidevN.M"] = None
+    address: Annotated[int, Span(0x08, 0x77), "7-bit address, 0x08 to 0x77"] = 0
+    chip: Annotated[int, Span(0, 255), "chip select, the M of /dev/spidevN.M"] = 0
+    port: Annotated[str, "serial port such as /dev/serial0, or 1-Wire device such as 28-00000a1b2c3d"] = ""
+    options: Annotated[dict[str, Any], "such as { shunt_ohms = 0.1 }, see the driver's OPTIONS"] = field(
+        default_factory=dict
+    )

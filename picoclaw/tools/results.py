@@ -1,0 +1,51 @@
+"""`read_result`: what was left out of a tool's result that had no room in the conversation."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Protocol
+
+from picoclaw.errors import StoreError, ToolError
+from picoclaw.messages import Caller, Message
+from picoclaw.tools.toolset import tool
+from picoclaw.window import READ_ON, kept_as, part
+
+
+class Kept(Protocol):
+    """Whole results by number, each with the chat that it is of."""
+
+    def keep(self, session: str, tool: str, text: str, at: datetime) -> int:
+        """Keep a result; returns its number."""
+
+    def read(self, session: str, number: int) -> str | None:
+        """Return a result of that chat, None for one that is not there."""
+
+
+class WholeResults:
+    """Keeps the results that are shown cut, and reads on in them."""
+
+    def __init__(self, store: Callable[[], Kept], longest: int) -> None:
+        """`longest` is in characters, of what is shown at once."""
+        self._store = store
+        self._longest = longest
+
+    def keep(self, tool: str, text: str, caller: Caller) -> int:
+        """Keep a result whole; returns its number, 0 when the disk does not take it."""
+        try:
+            return self._store().keep(caller.session, tool, text, caller.now)
+        except StoreError:
+            return 0
+
+    @tool(effect="read", opens=(READ_ON,), brings=True)
+    def read_result(self, number: int, caller: Caller, start: int = 0) -> str:
+        """Read on in a result that was cut."""
+        text = self._store().read(caller.session, number)
+        if text is None:
+            raise ToolError(f"there is no result {number} in this chat; where one is cut, its number is told")
+        if not 0 <= start < len(text):
+            raise ToolError(f"result {number} has {len(text)} characters, from 0; there is none at {start}")
+        return part(text, start, self._longest, number)
+
+
+def opened_by(messages: Iterable[Message]) -> frozenset[str]:
+    """Name the tool that reads on while a result is shown that was cut; it opens itself then."""
+    return frozenset({READ_ON} if any(m.role == "tool" and kept_as(m.text) for m in messages) else ())

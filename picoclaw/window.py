@@ -1,0 +1,114 @@
+"""How a model's window is shared between the answer, what a turn begins with, results, and the conversation. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from picoclaw.messages import Usage
+
+_ANSWER, _CONVERSATION, _RESERVE = 4, 3, 16  # so many parts of a window: at most, at least, and for a wrong estimate
+_HEAD, _RESULT = 4, 2  # tokens of the window for a character
+_BYTES_A_TOKEN, _FEWEST_BYTES_A_TOKEN = 4, 1.5
+_TOOLS = 0.6  # of what a turn begins with
+_NOTE = 100
+_SUMMARY, _SHORTEST_SUMMARY, _LONGEST_SUMMARY = 3, 1000, 8000  # a byte for so many tokens of the window
+
+READ_ON = "read_result"
+"""The tool that reads on in a result that was cut."""
+
+_NUMBER = re.compile(r"\[[^\[\]\n]{0,80}read_result\(number=(\d{1,18}), start=\d{1,18}\) [a-z ]{1,20}\]")
+
+
+class Room(NamedTuple):
+    """What has room in a window.
+
+    `answer` and `request` are tokens, with a reserve between them, because a request is only estimated. `told` is bytes
+    of system text and tools, `tools` those of the tools alone; what is left is the conversation's, at least a third.
+    `head` is characters of each text that comes with a message: notes, tasks, reports, a skill. `result` is characters
+    of a tool's result.
+    """
+
+    answer: int
+    request: int
+    told: int
+    tools: int
+    head: int
+    result: int
+
+
+def room(window: int, answer: int = 0, result: int = 0) -> Room:
+    """Share out a window of so many tokens; `answer` tokens and `result` characters are the most that is wanted."""
+    answer = min(answer, window // _ANSWER)
+    told = int((window - answer - window // _CONVERSATION) * _BYTES_A_TOKEN)
+    request = window - answer - window // _RESERVE
+    return Room(answer, request, told, int(told * _TOOLS), window // _HEAD, min(result, window // _RESULT))
+
+
+def summary_bytes(window: int) -> int:
+    """Return the most bytes that a summary may have, and that is shown of one made for a larger window."""
+    return min(_LONGEST_SUMMARY, max(_SHORTEST_SUMMARY, window // _SUMMARY))
+
+
+FIRST_TO_GO = (
+    *("subagent", "spawn", "message", "memory_demote", "memory_reinforce", "skill_update", "skill_create"),
+    *("append_file", "pulse", "sensor_add", "list_dir", "rule", "memory_update", "memory_forget", "memory_get"),
+    *("edit_file", "write_file", "spi", "serial", "i2c", "spawn_cancel", "spawn_status", "sensor_history"),
+    *("memory_search", "memory_store", "skill_search", "read_file", "cron", "exec", "gpio", "board_status"),
+    *("sensor_list", "sensor_read", "first_run", READ_ON),
+)
+"""The tools in the order in which a window that is too small for all of them is spared their descriptions."""
+
+
+def given_up(sizes: Mapping[str, int], most: int, order: Sequence[str] = FIRST_TO_GO) -> frozenset[str]:
+    """Name the tools that have to go, in that order, so that the rest fits; those that it does not name go first."""
+    rank = {name: place for place, name in enumerate(order)}
+    left, gone = sum(sizes.values()), set[str]()
+    for name in sorted(sizes, key=lambda name: rank.get(name, -1)):
+        if left <= most:
+            break
+        left -= sizes[name]
+        gone.add(name)
+    return frozenset(gone)
+
+
+def cut(text: str, most: int, number: int) -> str:
+    """Take out the middle of a result: three quarters of `most` characters from its head, the rest from its tail.
+
+    `number` is where the whole is kept, 0 for nowhere.
+    """
+    tail = most // 4
+    how = _reading(number, most - tail, "shows them") if number else "ask for a smaller part"
+    note = f"[cut: {len(text) - most} characters left out here; {how}]"
+    return f"{text[: most - tail]}\n{note}\n{text[len(text) - tail :]}"
+
+
+def part(text: str, start: int, most: int, number: int) -> str:
+    """Show what follows in a result from a character on, in about `most` characters, and how to read on."""
+    end = start + max(most - _NOTE, _NOTE)
+    left = len(text) - end
+    return f"{text[start:end]}\n[{left} more; {_reading(number, end, 'reads on')}]" if left > 0 else text[start:]
+
+
+def unmarked(text: str) -> str:
+    """Break in a text what only a result that was cut may say."""
+    return text.replace(f"{READ_ON}(number=", f"{READ_ON} (number=")
+
+
+def rest(number: int, start: int) -> str:
+    """Tell where a result goes on that is kept; nothing for number 0."""
+    return f"[{_reading(number, start, 'shows the rest')}]" if number else ""
+
+
+def _reading(number: int, start: int, does: str) -> str:
+    return f"{READ_ON}(number={number}, start={start}) {does}"
+
+
+def kept_as(text: str) -> int:
+    """Find the number under which a result that is shown cut is kept whole, 0 for none."""
+    found = _NUMBER.findall(text)
+    return int(found[-1]) if found else 0
+
+
+def learned(bytes_a_token: float, usage: Usage) -> float:
+    """Return the ratio to go on with in a turn: a server that counts more tokens than were expected is believed."""
+    return min([bytes_a_token, *(max(_FEWEST_BYTES_A_TOKEN, sent / told) for sent, told in usage.counted if told)])
