@@ -34,6 +34,8 @@ bench: .venv/dev
 	@.venv/bin/python tests/bench/memory_first.py
 	@.venv/bin/python tests/bench/memory_index.py
 	@.venv/bin/python tests/bench/memory_search.py
+	@.venv/bin/python tests/bench/stop.py
+	@.venv/bin/python tests/bench/window.py
 
 .venv/run: pyproject.toml
 	@$(PYTHON) -m venv .venv

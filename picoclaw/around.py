@@ -15,8 +15,9 @@ class Around:
 
     `say` delivers messages that come ahead of the answer, `listen` hears each event as it happens. `typed` gives what
     the person has said since it was last asked, to be heeded between two tools. `stop` ends the turn, also while the
-    model's server is silent. `keep` is handed the turn's messages after each round, so that it can be gone on with.
-    `shield` holds off interruptions while the turn is being kept.
+    model's server is silent. `keep` is handed the turn's messages before something is done, when it is done, and after
+    each round, so that it can be gone on with; it raises nothing but TurnStopped. `shield` holds off interruptions
+    while the turn is being kept.
     """
 
     say: Callable[[str], None] = lambda _: None

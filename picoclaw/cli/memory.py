@@ -5,7 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -65,11 +65,8 @@ def run(given: argparse.Namespace) -> int:
     config = load()
     if not config.home.is_dir():
         return _nothing(config.home, given)
-    stores = Stores(config)
-    try:
+    with closing(Stores(config)) as stores:
         return _ACTS[given.act](stores, given)
-    finally:
-        stores.close()
 
 
 def _nothing(home: Path, given: argparse.Namespace) -> int:

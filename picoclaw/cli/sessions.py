@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,8 @@ def run(given: argparse.Namespace) -> int:
     config = load()
     if not (config.home / "state.db").exists():
         return _nothing(config.home, given)
-    stores = Stores(config)
-    try:
+    with closing(Stores(config)) as stores:
         return _ACTS[given.act](stores, given)
-    finally:
-        stores.close()
 
 
 def _nothing(home: Path, given: argparse.Namespace) -> int:
