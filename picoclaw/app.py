@@ -131,7 +131,7 @@ class App:
             guard=Guard(self._policy(), self.ask),
             journal=self.stores.begin_act,
             longest_result=self.room.result,
-            secrets=(config.api_key, config.embedding_key, *_keys(os.environ)),
+            secrets=(config.api_key, config.embedding_key, config.telegram_token, *_keys(os.environ)),
             wording=lambda name: self.prompts.get(f"tool_{name}"),
             keep_whole=whole.keep,
         )

@@ -86,7 +86,8 @@ class Desk:
                 self.stores.heard()
             try:
                 upto = numbers[turn.forgotten - 1] if turn.forgotten else 0
-                doubt = self.stores.history.keep(inbound.session, turn, now, [act for act, _ in acts], model, upto)
+                shown = [act for act, _ in acts]
+                doubt = self.stores.history.keep(inbound.session, turn, now, shown, model, upto, inbound.inbox)
             except StoreError as error:
                 turn = _noted(turn, f"this turn could not be kept: {error}", failed=True)
             else:

@@ -17,6 +17,8 @@ PicoclawError
         DeviceMissing       no such bus, device file or address
         NoPermission        the device is there, but not for this user
         BusFault            the bus answered with a fault
+    ChannelError            a channel to the owner cannot do it
+        ChannelDown         it may be able to later
     TurnStopped             a person ended the turn
 """
 
@@ -92,6 +94,14 @@ class NoPermission(HardwareError):
 
 class BusFault(HardwareError):
     """The bus reported a fault: time-out, lost arbitration, a checksum that does not fit."""
+
+
+class ChannelError(PicoclawError):
+    """A channel cannot be begun, or refuses what is to be sent; trying again is no use."""
+
+
+class ChannelDown(ChannelError):
+    """A channel does not reach the other side now; what was to be sent is kept and tried again."""
 
 
 class TurnStopped(PicoclawError):

@@ -189,13 +189,15 @@ class Caller:
 class Inbound(NamedTuple):
     """Something to be answered: a chat line, a due job or a heartbeat.
 
-    `reply_to` is the session that a later report goes to, when that is another one.
+    `reply_to` is the session that a later report goes to, when that is another one. `inbox` is its number in the
+    inbox, 0 when it came another way.
     """
 
     session: str
     text: str
     origin: Origin = "owner"
     reply_to: str = ""
+    inbox: int = 0
 
 
 class ToolRun(NamedTuple):

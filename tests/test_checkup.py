@@ -15,8 +15,8 @@ import smbus2  # noqa: F401 - imported late by the board, which then has no fold
 from recording import Recorder
 
 from picoclaw.app import App
-from picoclaw.cli.doctor import examine_board
 from picoclaw.config import Config, SensorConfig
+from picoclaw.doctor.board import examine as examine_board
 from picoclaw.hw import checkup
 from picoclaw.hw.board import GpioChip
 from picoclaw.hw.faults import explained

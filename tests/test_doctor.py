@@ -11,8 +11,8 @@ import pytest
 from model_server import ModelServer, reply
 from person import environment, picoclaw
 
-from picoclaw.cli.doctor import examine_board
 from picoclaw.config import Config, SensorConfig
+from picoclaw.doctor.board import examine as examine_board
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.sim.board import SimBoard
 

@@ -14,7 +14,7 @@ from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
 
 from picoclaw import config, disk
 from picoclaw.app import App
-from picoclaw.cli.doctor import examine_board
+from picoclaw.doctor.board import examine as examine_board
 from picoclaw.errors import ConfigError
 from picoclaw.hw import added, kernel, loader, parts
 from picoclaw.hw.linux.board import LinuxBoard

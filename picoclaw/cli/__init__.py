@@ -14,6 +14,8 @@ from picoclaw.errors import PicoclawError
 
 VERBS = {
     "chat": "talk to the agent, or ask one question with -m",
+    "run": "live on the board: the service, with its channels, reminders, rules and heartbeats",
+    "status": "say how the running picoclaw is, or what is known without one",
     "tools": "list the tools that the agent has on this board",
     "tool": "call one tool by hand, without a model",
     "heartbeat": "look at the checklist in HEARTBEAT.md now, and say what was decided",
@@ -26,8 +28,15 @@ VERBS = {
     "history": "show what the sensors said, as figures, a chart or a picture",
     "rules": "explain, check and remove the rules that run without a model, and show what they did",
     "outputs": "list, arm, switch and check the declared outputs",
+    "page": "let a browser in with a code, and say where the page is",
     "stop": "bring every output to its safe level, now",
+    "service": "let systemd start picoclaw with the board: install, status, logs, uninstall, print",
+    "telegram": "pair people with the Telegram bot, and show how it is",
     "doctor": "check the set-up and say how to mend it",
+    "update": "install a new version beside this one, try it, use it; go back if it fails",
+    "backup": "put all that it knows into one file, also while it runs",
+    "restore": "bring a backup back",
+    "uninstall": "take picoclaw off this machine",
     "init": "make the home folder, its settings and the workspace's files; bring back what is missing",
 }
 

@@ -2,19 +2,25 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.app import SIMULATED, App
 from picoclaw.around import Around
+from picoclaw.channels import described
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import heed_no_signals, listen_to_signals, uninterrupted
+from picoclaw.config import home_folder
 from picoclaw.desk import BY_COMMAND
 from picoclaw.errand import pending
 from picoclaw.heartbeat.check import OK
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
+
+if TYPE_CHECKING:
+    from picoclaw.channels.line import Line
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -31,18 +37,36 @@ def run(given: argparse.Namespace) -> int:
         if given.json:
             print("picoclaw chat: --json needs -m", file=sys.stderr)
             return 2
+        if line := _daemon(given):
+            from picoclaw.cli import attached
+
+            return attached.converse(line, given, home_folder(os.environ))
         from picoclaw.cli.terminal import converse
 
         return converse(given, listen_to_signals())
     if not given.message.strip():
         print("picoclaw chat: -m needs a text that is not empty", file=sys.stderr)
         return 2
+    if line := _daemon(given):
+        from picoclaw.cli import attached
+
+        return attached.once(line, given)
     with opened(given, agent=True) as app:
         leaving = listen_to_signals()
         code = _once(app, given, leaving)
         if leaving.is_set():
             app.wiring.abandon()
         return code
+
+
+def _daemon(given: argparse.Namespace) -> "Line | None":
+    """Reach the picoclaw that runs on this home; one that a board is named for talks to that board itself."""
+    home = home_folder(os.environ)
+    if given.board or not (home / "run.sock").exists():
+        return None
+    from picoclaw.channels.line import connect
+
+    return connect(home)
 
 
 def _once(app: App, given: argparse.Namespace, leaving: Event) -> int:
@@ -120,19 +144,4 @@ def report(turn: Turn) -> int:
 
 def as_json(app: App, turn: Turn, reply: str) -> dict[str, Any]:
     """Describe a turn for programs."""
-    return {
-        "reply": reply,
-        "turn": {
-            "steps": turn.steps,
-            "tools": [
-                {"name": r.name, "arguments": r.arguments, "result": r.result, "ms": round(r.ms, 3)} for r in turn.tools
-            ],
-            "usage": {
-                "prompt_tokens": turn.usage.prompt_tokens,
-                "completion_tokens": turn.usage.completion_tokens,
-            },
-            "stopped": turn.stopped,
-        },
-        "provider": turn.provider,
-        "simulated": app.board.simulated,
-    }
+    return described.as_json(turn, reply, simulated=app.board.simulated)

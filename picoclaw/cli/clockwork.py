@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Self
+from typing import NamedTuple, Self
 
 from picoclaw.app import App
 from picoclaw.around import Around
@@ -36,6 +36,18 @@ from picoclaw.watch import Watch, switcher, watching
 _RETRY_S, _PATIENCE_S = 30.0, 2.0
 
 
+class Lives(NamedTuple):
+    """What is different in a process without a chat of its own.
+
+    `letters` has the outbox looked at, `chat` names the conversation that the owner uses, and `expect` is told when the
+    thread will be heard of again.
+    """
+
+    letters: Callable[[], None]
+    chat: Callable[[], str]
+    expect: Callable[[float | None], None]
+
+
 class Clockwork:
     """Tells and does what is due while its block runs. Jobs run one after the other, each with parts of its own.
 
@@ -43,7 +55,12 @@ class Clockwork:
     """
 
     def __init__(
-        self, app: App, session: str, show: Callable[[str], None], leaving: threading.Event | None = None
+        self,
+        app: App,
+        session: str,
+        show: Callable[[str], None],
+        leaving: threading.Event | None = None,
+        lives: Lives | None = None,
     ) -> None:
         """`show` shows a text in the chat `session`; `leaving` is set when the program ends in a hurry.
 
@@ -51,11 +68,13 @@ class Clockwork:
         """
         self._app = app
         self._session = session
+        self._lives = lives
         self._show = show
         self._hurry = leaving or threading.Event()
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
         self._worker: threading.Thread | None = None
-        self._thread = ReflexThread(app.config.home, self._opened, show)
+        expect = (lives.expect,) if lives else ()
+        self._thread = ReflexThread(app.config.home, self._opened, show, *expect)
         self._scheduler: Scheduler | None = None
         self._crew = Crew(
             lambda: App(app.config, app.board), partial(ring, app.config.home), app.config.helpers.at_once
@@ -86,7 +105,8 @@ class Clockwork:
         stack.callback(database.close)
         watch = ClockWatch(lambda: trusted_wall(self._app.board, self._app.config.home) is not None, boot_id())
         wake = partial(ring, self._app.config.home)
-        tell = stack.enter_context(post.attending(Outbox(database), self._session, self._tell, wake))
+        attending = post.attending(Outbox(database), self._session, self._tell, wake)
+        tell = self._lives.letters if self._lives else stack.enter_context(attending)
         self._scheduler = Scheduler(Jobs(database), watch, self._begin, tell, self._show)
         stack.callback(self._forgo, self._scheduler)
         sampling = self._watch(database)
@@ -111,13 +131,13 @@ class Clockwork:
         def tell(text: str) -> None:
             said = f"{text} {app.mark}".rstrip()
             try:
-                outbox.put(self._session, said, time.time())
+                outbox.put(self._owners_chat(), said, time.time())
             except StoreError:  # a warning that cannot be kept is told all the same
                 self._show(said)
 
         def ask(text: str, rule: str) -> str:
             due = Plan("at", f"rule {rule}", anchor=time.time())  # by the boot's clock: nobody may know the date
-            if not jobs.renew(Job(0, self._session, text, due, kind="turn", boot=boot_id(), mono=boottime())):
+            if not jobs.renew(Job(0, self._owners_chat(), text, due, kind="turn", boot=boot_id(), mono=boottime())):
                 raise ToolError("the model still has the last question of this rule")
             return f"asked, for rule {rule}"
 
@@ -125,6 +145,9 @@ class Clockwork:
         clock = ClockWatch(lambda: trusted_wall(app.board, app.config.home) is not None, boot_id())
         every_s = app.config.history.every_seconds
         return watching(app.wiring, every_s, clock, app.briefing.zone, hands, self._thread.ring)
+
+    def _owners_chat(self) -> str:
+        return self._lives.chat() if self._lives else self._session
 
     def _tell(self, letter: Letter) -> None:
         self._show(post.worded(letter, self._session, time.time()))

@@ -24,7 +24,7 @@ class IdleThread:
         """
         self._app = App(app.config, app.board)
         self._session = session
-        self._answered = False
+        self._answered: list[str] = []
         self._busy = False
         self._tell = tell
         self._stop = Stop()
@@ -45,14 +45,15 @@ class IdleThread:
         self._thread.join(2)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Keep the model free while a person waits for an answer."""
+    def turn(self, session: str = "") -> Iterator[None]:
+        """Keep the model free while a person waits for an answer; `session` is settled after it, if one is named."""
         self._busy = True
         self._stop.say()
         try:
             yield
         finally:
-            self._answered = True
+            if (key := session or self._session) and key not in self._answered:
+                self._answered.append(key)
             self._busy = False
             self._wake.set()
 
@@ -66,10 +67,13 @@ class IdleThread:
             self._app.let_go()
 
     def _settle(self) -> None:
-        if self._session and self._answered:
-            self._answered = False
-            for line in self._app.settle(self._session, self._stop):
+        """Settle the conversation that has waited longest; one that a person interrupts has its turn again."""
+        if self._answered:
+            key = self._answered.pop(0)
+            for line in self._app.settle(key, self._stop):
                 self._tell(line)
+            if self._stop and key not in self._answered:
+                self._answered.append(key)
 
     def _not_now(self) -> bool:
         """Tell whether a person waits; else take the word back, which whoever it was meant for has heeded by now."""
@@ -83,6 +87,8 @@ class IdleThread:
             return None
         try:
             self._settle()
+            if self._answered:
+                return 0.0
             now = self._app.now()
             if seconds_until(chores.next_due(now), now) <= 0:
                 for line in chores.run(now):

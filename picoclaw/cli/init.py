@@ -1,10 +1,14 @@
-"""`picoclaw init`: makes the home folder and what belongs into it; a second time it changes nothing."""
+"""`picoclaw init`: makes the home folder and what belongs into it; a second time it changes nothing.
+
+On a terminal it asks for the few settings that a new home wants; every question has an option that answers it.
+"""
 
 import argparse
 import sys
 from pathlib import Path
 
 from picoclaw import workspace
+from picoclaw.cli import settings
 from picoclaw.cli.common import printable
 from picoclaw.config import load
 from picoclaw.errors import ConfigError
@@ -16,26 +20,43 @@ def options(parser: argparse.ArgumentParser) -> None:
     choice.add_argument("--diff", action="store_true", help="only show what is new in the pages' templates, as a patch")
     choice.add_argument("--keep", action="store_true", help="only note that the pages stay as they are without it")
     choice.add_argument("--first-meeting", action="store_true", help="bring back BOOTSTRAP.md, to be asked once more")
+    choice.add_argument("--ask", action="store_true", help="ask for the settings once more")
+    choice.add_argument("--no-questions", action="store_true", help="ask nothing, also on a terminal and in a new home")
+    settings.options(parser)
 
 
 def run(given: argparse.Namespace) -> int:
-    """Make what is missing, say what was made and what the owner should know."""
+    """Make what is missing, say what was made and what the owner should know; set what was asked for."""
     home = load().home
     if given.diff:
         return _show_diff(home)
     if given.keep:
         return _keep(home)
+    return _made(home, given, settings.given(given))
+
+
+def _made(home: Path, given: argparse.Namespace, wanted: settings.Wanted | None) -> int:
     made, problem = workspace.prepare(home, restore=True, meeting=given.first_meeting)
     for path in made:
         print(f"made {path}")
-    if not made and not problem:
+    if not made and not problem and not wanted:
         print(f"{home} is complete; nothing was changed")
     for what, mend in workspace.examine(home):
         print(printable(f"note: {what}\n      → {mend}" if mend else f"note: {what}"))
     if problem:
         raise ConfigError(problem)
+    if _may_ask(given, home in made) and not wanted:
+        wanted = settings.asked()
+    for line in settings.write(home, wanted):
+        print(printable(line))
     print(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.")
     return 0
+
+
+def _may_ask(given: argparse.Namespace, new: object) -> bool:
+    if given.ask and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("--ask takes a terminal; `picoclaw init --help` lists the options that answer the questions")
+    return bool(given.ask or (new and not given.no_questions and sys.stdin.isatty() and sys.stdout.isatty()))
 
 
 def _show_diff(home: Path) -> int:

@@ -65,9 +65,12 @@ class Typing:
 class Ending:
     """Ends a turn by the word for it, and by Ctrl-C where the word alone has not done it after a while."""
 
-    def __init__(self, patience: float = 0.5) -> None:
-        """`patience` is that while, in seconds: what neither reads nor waits for the word takes longer."""
-        self._patience = patience
+    def __init__(self, patience: float = 0.5, number: int = signal.SIGINT) -> None:
+        """`patience` is that while, in seconds: what neither reads nor waits for the word takes longer.
+
+        `number` is the signal that interrupts the main thread like Ctrl-C.
+        """
+        self._patience, self._number = patience, number
         self._stop = Stop()
         self._guard = threading.Lock()
         self._running = False
@@ -88,6 +91,11 @@ class Ending:
             if late is not None:
                 late.cancel()
 
+    @property
+    def said(self) -> bool:
+        """Whether the turn that runs is to end."""
+        return self._late is not None
+
     def say(self) -> None:
         """End the turn that runs, if one does; from any thread."""
         with self._guard:
@@ -101,7 +109,8 @@ class Ending:
     def _interrupt(self) -> None:
         with self._guard:
             if self._running:
-                os.kill(os.getpid(), signal.SIGINT)
+                # to that thread, because the kernel may give a signal of the process to another, which wakes nobody
+                signal.pthread_kill(threading.main_thread().ident or 0, self._number)
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -32,7 +32,7 @@ def converse(given: argparse.Namespace, leaving: Event) -> int:
         if not tty:
             return _piped(app, given.session, screen, leaving)
         screen.stop = partial(app.wiring.stop, who="owner")
-        with _line_history(app.config.home / "chat_history"), _clockwork(app, given.session, screen, leaving):
+        with line_history(app.config.home / "chat_history"), _clockwork(app, given.session, screen, leaving):
             screen.greet(app)
             with beating(app, screen.remind) as resting:
                 _talk(app, given.session, screen, resting)
@@ -76,10 +76,7 @@ def _talk(app: App, session: str, screen: Screen, resting: Callable[[], Abstract
 
 
 def _turn(app: App, session: str, line: str, screen: Screen) -> int:
-    if screen.tty and line.lower() == "/help":
-        from picoclaw.commands import listed
-
-        print(f"Type a question, or one of:\n{listed(_OWN)}\n{_MEANWHILE}")
+    if screen.tty and helped_at(line):
         return 0
     turn: Turn | None = None
     try:
@@ -98,8 +95,18 @@ def _turn(app: App, session: str, line: str, screen: Screen) -> int:
     return code
 
 
+def helped_at(line: str) -> bool:
+    """Tell what can be typed, if a line asks for that; tells whether it did."""
+    if line.lower() != "/help":
+        return False
+    from picoclaw.commands import listed
+
+    print(f"Type a question, or one of:\n{listed(_OWN)}\n{_MEANWHILE}")
+    return True
+
+
 @contextmanager
-def _line_history(path: Path) -> Iterator[None]:
+def line_history(path: Path) -> Iterator[None]:
     """Keep the typed lines for the next time, readable by the owner alone."""
     import readline
 

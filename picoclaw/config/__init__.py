@@ -11,7 +11,7 @@ from typing import Any
 
 from picoclaw.config.files import read_toml
 from picoclaw.config.hours import hours
-from picoclaw.config.keys import api_key, embedding_key, vendor
+from picoclaw.config.keys import api_key, embedding_key, telegram_token, vendor
 from picoclaw.config.tables import (
     HEARTBEAT_LIMITS,
     BoardConfig,
@@ -21,9 +21,11 @@ from picoclaw.config.tables import (
     LimitsConfig,
     MemoryConfig,
     ModelConfig,
+    PageConfig,
     PromptConfig,
     SensorConfig,
     SessionsConfig,
+    TelegramConfig,
     ToolsConfig,
     shown_url,
 )
@@ -41,9 +43,11 @@ __all__ = [
     "LimitsConfig",
     "MemoryConfig",
     "ModelConfig",
+    "PageConfig",
     "PromptConfig",
     "SensorConfig",
     "SessionsConfig",
+    "TelegramConfig",
     "ToolsConfig",
     "added_sensors",
     "fitted",
@@ -71,10 +75,13 @@ class Config:
     history: HistoryConfig = field(default_factory=HistoryConfig)
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
     helpers: HelpersConfig = field(default_factory=HelpersConfig)
+    page: PageConfig = field(default_factory=PageConfig)
+    telegram: TelegramConfig = field(default_factory=TelegramConfig)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
     api_key: str = field(default="", repr=False)
     embedding_key: str = field(default="", repr=False)
+    telegram_token: str = field(default="", repr=False)
 
     @property
     def workspace(self) -> Path:
@@ -93,6 +100,8 @@ _TABLES: dict[str, type[Any]] = {
     "history": HistoryConfig,
     "sessions": SessionsConfig,
     "helpers": HelpersConfig,
+    "page": PageConfig,
+    "telegram": TelegramConfig,
 }
 
 
@@ -194,6 +203,8 @@ def _with_environment(config: Config, environment: Mapping[str, str]) -> Config:
         memory=memory,
         api_key=api_key(config.home, model.base_url, environment),
         embedding_key=_embedding_key(config.home, memory, model.base_url, environment),
+        telegram=replace(config.telegram, api_url=_address(config.telegram.api_url, "[telegram]: api_url")),
+        telegram_token=telegram_token(config.home, environment),
     )
 
 

@@ -1,4 +1,4 @@
-"""Whose model it is, and the key that is sent to it: from the environment, a credential or secrets.toml."""
+"""Whose model it is, and the keys that are sent out: from the environment, a credential or secrets.toml."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,9 @@ def api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
     if key := environment.get("PICOCLAW_API_KEY"):
         return _checked(key)
     return _checked(
-        _vendors_own(base_url, environment) or _credential(environment) or _secret(home / "secrets.toml", "api_key")
+        _vendors_own(base_url, environment)
+        or _credential(environment, "api_key")
+        or _secret(home / "secrets.toml", "api_key")
     )
 
 
@@ -35,6 +37,15 @@ def embedding_key(home: Path, url: str, base_url: str, environment: Mapping[str,
     if url.split("/")[:3] == base_url.split("/")[:3]:
         return api_key(home, base_url, environment)
     return _checked(_secret(home / "secrets.toml", "embedding_key") or _vendors_own(url, environment))
+
+
+def telegram_token(home: Path, environment: Mapping[str, str]) -> str:
+    """The token of the Telegram bot, '' when there is none."""
+    return (
+        environment.get("PICOCLAW_TELEGRAM_TOKEN")
+        or _credential(environment, "telegram_token")
+        or _secret(home / "secrets.toml", "telegram_token")
+    ).strip()
 
 
 def _vendors_own(base_url: str, environment: Mapping[str, str]) -> str:
@@ -50,11 +61,11 @@ def _checked(key: str) -> str:
     return key
 
 
-def _credential(environment: Mapping[str, str]) -> str:
+def _credential(environment: Mapping[str, str], name: str) -> str:
     folder = environment.get("CREDENTIALS_DIRECTORY")
     if not folder:
         return ""
-    path = Path(folder) / "api_key"
+    path = Path(folder) / name
     try:
         return read(path).decode()
     except UnicodeDecodeError:
@@ -63,10 +74,10 @@ def _credential(environment: Mapping[str, str]) -> str:
 
 def _secret(path: Path, name: str) -> str:
     table = read_toml(path, private=True)
-    wanted = (parameter("api_key", str, ""), parameter("embedding_key", str, ""))
+    wanted = [parameter(known, str, "") for known in ("api_key", "embedding_key", "telegram_token")]
     try:
-        return str(check(wanted, table)[name])
+        return str(check(tuple(wanted), table)[name])
     except Unfit:
         raise ConfigError(
-            f'{path} must hold api_key = "...", or embedding_key = "..." beside it, and nothing else'
+            f'{path} must hold api_key = "...", embedding_key = "..." or telegram_token = "...", and nothing else'
         ) from None

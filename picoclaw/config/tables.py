@@ -135,6 +135,24 @@ class HistoryConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PageConfig:
+    """[page]: a chat and a dashboard for browsers, while `picoclaw run` does."""
+
+    enabled: bool = False
+    host: Annotated[str, "the address to listen at; 0.0.0.0 for the whole network"] = "127.0.0.1"
+    port: Annotated[int, Span(1, 65_535), "the port to listen at"] = 8737
+    names: Annotated[list[str], "further names that the board has in the network"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class TelegramConfig:
+    """[telegram]: who may talk to the bot; it is there when secrets.toml has its token."""
+
+    allow: Annotated[list[int], "numbers of people, besides those that were paired"] = field(default_factory=list)
+    api_url: Annotated[str, "of another Bot API server than Telegram's own"] = "https://api.telegram.org"
+
+
+@dataclass(frozen=True, slots=True)
 class SensorConfig:
     """[sensors.NAME]: a part that is wired to a bus and read by a driver of tools/hw."""
 

@@ -92,7 +92,14 @@ class History:
         return () if unread else found.get(number, ())
 
     def keep(
-        self, session: str, turn: Turn, at: datetime, shown_acts: Sequence[int] = (), model: str = "", upto: int = 0
+        self,
+        session: str,
+        turn: Turn,
+        at: datetime,
+        shown_acts: Sequence[int] = (),
+        model: str = "",
+        upto: int = 0,
+        inbox: int = 0,
     ) -> str:
         """Add a finished turn; when this returns it is durable.
 
@@ -100,6 +107,7 @@ class History:
         server's counts say of the `model` is learned; returns what the owner should know about them, or nothing. What
         no longer fitted the window goes by the number of its newest turn, `upto`: another process may have summed up
         or taken back some of it meanwhile. Within the same transaction the turn that it replaces is taken back.
+        `inbox` is the number of what it answers.
         """
         replaced = self._replaced.pop(session, 0)
         with self._database.transaction() as connection:
@@ -110,8 +118,8 @@ class History:
             elif turn.forgotten:
                 connection.execute(_FORGET, (conversation, turn.forgotten))
             connection.execute(
-                "INSERT INTO turns (session, at, provider, steps, prompt_tokens, completion_tokens, stopped)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO turns (session, at, provider, steps, prompt_tokens, completion_tokens, stopped, inbox)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     conversation,
                     at.isoformat(timespec="seconds"),
@@ -120,6 +128,7 @@ class History:
                     turn.usage.prompt_tokens,
                     turn.usage.completion_tokens,
                     turn.stopped,
+                    inbox,
                 ),
             )
             number = connection.last_insert_rowid()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import apsw
 
+from picoclaw.store.newer_tables import m010_inbox
+
 
 def m001_conversations(connection: apsw.Connection) -> None:
     """Sessions, the turns in them, the messages of a turn exactly as they went to and came from a model."""
@@ -286,4 +288,5 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m007_heartbeat,
     m008_sessions,
     m009_tasks,
+    m010_inbox,
 ]

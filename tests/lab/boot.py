@@ -25,7 +25,7 @@ from typing import NamedTuple, TextIO
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PACKED = ("picoclaw", "tools/hw", "templates", "tests/lab/guest")
+PACKED = ("picoclaw", "tools/hw", "templates", "systemd", "tests/lab/guest")
 _POWER_OFF_S = 45.0
 
 

@@ -85,12 +85,13 @@ kernel_of() { # kernel_of META-PACKAGE: the package that a meta package stands f
 
 # --- what both guests have --------------------------------------------------------------------------------------------
 
-python_packages() { # python_packages ROOT PLATFORM: what the tests in the guest import, wheels only
-  local root=$1/usr/local/lib/python3.11/dist-packages wheels
+python_packages() { # python_packages ROOT PLATFORM [PACKAGE...]: what the tests in the guest import, wheels only
+  local root=$1/usr/local/lib/python3.11/dist-packages wheels further=("${@:3}")
   wheels=$(mktemp -d -p "$work")
   "$python" -m pip download --quiet --disable-pip-version-check --only-binary :all: --no-deps \
     --platform "$2" --platform any --python-version 3.11 --dest "$wheels" \
-    'gpiod>=2.3' 'pyserial>=3.5' 'smbus2>=0.5,<1' 'pytest>=8.3,<10' pluggy iniconfig packaging pygments ||
+    'gpiod>=2.3' 'pyserial>=3.5' 'smbus2>=0.5,<1' 'pytest>=8.3,<10' pluggy iniconfig packaging pygments \
+    "${further[@]}" ||
     give_up "the Python packages for the guests cannot be fetched"
   mkdir -p "$root"
   for wheel in "$wheels"/*.whl; do "$python" -m zipfile -e "$wheel" "$root"; done
@@ -115,7 +116,8 @@ build_x86() {
   say "x86: modules built: $(cd "$modules" && find . -name '*.ko' | wc -l)"
   wait "$rooting"
   sh "$here/systemd-guest.sh" "$root"
-  python_packages "$root" manylinux_2_28_x86_64
+  # This guest also runs the daemon: what that imports without a model.
+  python_packages "$root" manylinux_2_28_x86_64 'apsw>=3.46' 'cronsim>=2.6,<3' 'python-frontmatter>=1.1,<2' PyYAML
   find "$modules" -name '*.ko' -exec install -D -t "$root/lib/modules/$version/updates" {} +
   "$python" "$here/modules.py" "$kernel" "$root" "$here/x86.modules"
   first_stage "$root" "$out/x86.initrd"

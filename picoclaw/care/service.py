@@ -1,0 +1,74 @@
+"""The service as an update meets it: whether it runs, stopping and starting it, and whether it has stayed up."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from picoclaw.care.place import CareError
+
+UNIT = "picoclaw.service"
+_SECONDS = 180.0
+
+
+class Service(NamedTuple):
+    """A unit: the system's, or this user's own."""
+
+    scope: tuple[str, ...]
+
+    def do(self, act: str) -> None:
+        """`stop` or `start` it; returns when it says that it is ready. Raises CareError with systemd's words."""
+        code, said = _systemctl(*self.scope, act, UNIT)
+        if code:
+            how = " ".join(("systemctl", *self.scope, act, UNIT))
+            raise CareError(f"`{how}` failed: {said.strip() or f'exit code {code}'}")
+
+    def runs(self) -> bool:
+        """Tell whether it runs just now."""
+        return _systemctl(*self.scope, "is-active", UNIT)[0] == 0
+
+    def restarts(self) -> int:
+        """Count how often systemd has started it anew; -1 when it does not run."""
+        code, said = _systemctl(*self.scope, "show", UNIT, "-p", "ActiveState", "-p", "NRestarts")
+        found = dict(line.partition("=")[::2] for line in said.splitlines())
+        return int(found.get("NRestarts", "0") or 0) if code == 0 and found.get("ActiveState") == "active" else -1
+
+    def starts(self, *paths: str) -> bool:
+        """Tell whether its command is one of these, or lies below one: another installation's is none of ours."""
+        _, said = _systemctl(*self.scope, "show", UNIT, "-p", "ExecStart")
+        return any(re.search(rf"path={re.escape(path)}[/ ;]", said) for path in paths if path)
+
+    def home(self) -> str:
+        """Return PICOCLAW_HOME as the unit's file sets it, empty when it does not."""
+        _, said = _systemctl(*self.scope, "show", UNIT, "-p", "Environment")
+        found = re.search(r"\bPICOCLAW_HOME=(\S+)", said)
+        return found[1] if found else ""
+
+
+def installed() -> Path | None:
+    """Return the file of the unit that there is, the system's before this user's own."""
+    own = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    return next(
+        (path for path in (Path("/etc/systemd/system") / UNIT, own / "systemd/user" / UNIT) if path.exists()), None
+    )
+
+
+def of(*paths: str) -> Service | None:
+    """Return the unit, running or not, that starts one of these programs, or one below these folders."""
+    return next((unit for unit in (Service(()), Service(("--user",))) if unit.starts(*paths)), None)
+
+
+def active() -> Service | None:
+    """Return the unit that runs just now, if any."""
+    return next((unit for unit in (Service(()), Service(("--user",))) if unit.runs()), None)
+
+
+def _systemctl(*words: str) -> tuple[int, str]:
+    try:
+        done = subprocess.run(
+            ("systemctl", *words), capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
+    return done.returncode, done.stdout + done.stderr

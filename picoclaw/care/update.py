@@ -1,0 +1,219 @@
+"""Updates: a new version is made beside the old and tried on a copy; one link is turned, and turned back if it fails.
+
+The order, which a cut may end anywhere: environment, trial on a copy, `trial` noted, service stopped, databases copied,
+link turned, service started, watched, `trial` removed. Until the link is turned nothing of the old version is touched.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from picoclaw.care import databases
+from picoclaw.care.place import CareError, Place, Trial, as_owner, worded
+from picoclaw.care.service import Service
+from picoclaw.disk import make_folder, sync_folder
+
+BEFORE = "before-update"
+_LEAST_FREE = 300_000_000
+"""Bytes: a version takes 100 to 150 MB, and pip as much again while it unpacks."""
+_PIP_SECONDS, _TRIAL_SECONDS = 3600.0, 300.0
+_TAIL = 5
+
+_TRIED = {"settings", "state.db", "history.db", "rules.toml", "outputs", "embeddings"}
+"""Of the doctor's findings: what a version can break. A newer doctor may well find more that is wrong here."""
+
+Say = Callable[[str], None]
+
+
+def build(place: Place, source: str, pip: tuple[str, ...] = ()) -> str:
+    """Make an environment with the new version; returns its name. Raises CareError, and removes what it made."""
+    free = os.statvfs(place.root)
+    if free.f_bavail * free.f_frsize < _LEAST_FREE:
+        raise CareError(f"{place.root}: an update needs {_LEAST_FREE // 1_000_000} MB free; free some space")
+    place.tidy()
+    folder = place.empty_version()
+    try:
+        _run("the new environment", sys.executable, "-m", "venv", str(folder))
+        wheels = ("--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check")
+        _run("pip", str(folder / "bin/python"), "-m", "pip", "install", "--quiet", *wheels, *pip, source)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return folder.name
+
+
+def _run(what: str, *command: str) -> None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_PIP_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CareError(f"{what} could not be made: {error}; nothing was changed") from None
+    if done.returncode:
+        last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL:])
+        raise CareError(f"{what} failed; nothing was changed:\n{last}")
+
+
+def prove(python: Path, before: Path, home: Path) -> str:
+    """Try a version in an empty home, and on a copy of this one; returns its words. Raises CareError if it is worse.
+
+    `before` is the interpreter of the present version: what it finds bad as well is no fault of the new one.
+    """
+    worse: set[str] = set()
+    with as_owner(home), worded(home):
+        folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=home if home.is_dir() else None))
+    try:
+        said = _answer(python, folder / "bare", "--version")
+        _answer(python, folder / "bare", "chat", "--board", "sim", "-m", "how warm is it?")
+        if home.is_dir():
+            with as_owner(home), worded(home):
+                _resemble(home, folder / "like")
+            worse = worse_than(python, folder / "like", before, home)
+    finally:
+        with as_owner(home):
+            shutil.rmtree(folder, ignore_errors=True)
+    if worse:
+        raise CareError(f"{said} finds wrong what {before} did not: {', '.join(sorted(worse))}; nothing was changed")
+    return said
+
+
+def worse_than(python: Path, home: Path, before: Path, its_home: Path) -> set[str]:
+    """Name what one version's doctor finds bad and the other's did not; raises CareError when one cannot look."""
+    return _bad(python, home) - _bad(before, its_home)
+
+
+def _resemble(home: Path, like: Path) -> None:
+    like.mkdir(0o700)
+    for path in home.iterdir():
+        if path.name in databases.NAMES:
+            databases.copy(path, like / path.name)
+        elif (
+            not path.name.startswith((".", BEFORE)) and path.suffix not in {".lock", ".sock"} and ".db" not in path.name
+        ):
+            (like / path.name).symlink_to(path)
+
+
+def _answer(python: Path, home: Path, *words: str, codes: tuple[int, ...] = (0,)) -> str:
+    """What a version answers, with the rights of the home's owner: drivers in that home are run."""
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
+    try:
+        done = subprocess.run(
+            (str(python), "-m", "picoclaw", *words),
+            env={**environment, "PICOCLAW_HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TRIAL_SECONDS,
+            check=False,
+            cwd="/",
+            **_rights(home),
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CareError(f"the new version failed its trial: {error}; nothing was changed") from None
+    if done.returncode not in codes:
+        last = (done.stderr or done.stdout).strip().rpartition("\n")[2]
+        why = f"`picoclaw {words[0]}` ended with {done.returncode}: {last}"
+        raise CareError(f"the new version failed its trial: {why}; nothing was changed")
+    return str(done.stdout).strip()
+
+
+def _rights(home: Path) -> dict[str, Any]:
+    if os.geteuid() != 0:
+        return {}
+    owner = next(path for path in (home, *home.parents) if path.exists()).stat()
+    return {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
+
+
+def _bad(python: Path, home: Path) -> set[str]:
+    """What the doctor of a version finds bad of what a version can break."""
+    words = ("doctor", "--offline", "--json", "--board", "sim")
+    try:
+        rows = json.loads(_answer(python, home, *words, codes=(0, 1)))
+        return {row["what"] for row in rows if row["mark"] == "bad" and row["what"] in _TRIED}
+    except (ValueError, KeyError, TypeError):
+        raise CareError(f"the doctor of {python} gave no findings; nothing was changed") from None
+
+
+def switch(place: Place, new: str, home: Path, service: Service | None, seconds: float, say: Say) -> None:
+    """Turn the link, start the service and watch it for some seconds; raises CareError after having turned back."""
+    old = place.named("current")
+    place.keep("trial", f"{new}\n{old}\n{home}")
+    try:
+        if service:
+            service.do("stop")
+        _snapshot(home)
+        place.point("previous", old)
+        place.point("current", new)
+        if service:
+            service.do("start")
+            _watch(service, seconds, say)
+    except BaseException as error:
+        back(place, Trial(new, old, home), service)
+        if isinstance(error, CareError):
+            raise CareError(f"{error}; went back to {old}") from None
+        raise
+    settle(place, home)
+
+
+def _watch(service: Service, seconds: float, say: Say) -> None:
+    before = service.restarts()
+    say(f"the service has started; watching it for {seconds:.0f} s")
+    time.sleep(seconds)
+    after = service.restarts()
+    if before < 0 or after != before:
+        raise CareError(f"the service did not stay up for {seconds:.0f} s (see picoclaw service logs)")
+
+
+def back(place: Place, trial: Trial, service: Service | None) -> None:
+    """Return to the version before; databases that only the new one can read go back as well, and are kept aside."""
+    if not place.python(trial.old).exists():
+        raise CareError(f"{trial.old} is no longer installed")
+    if service:
+        service.do("stop")
+    _put_back(trial.home)
+    place.point("current", trial.old)
+    settle(place, trial.home)
+    if service:
+        service.do("start")
+
+
+def settle(place: Place, home: Path) -> None:
+    """End the trial: the present version stays."""
+    with worded(place.root):
+        (place.root / "trial").unlink(missing_ok=True)
+        sync_folder(place.root)
+    with as_owner(home):
+        shutil.rmtree(home / BEFORE, ignore_errors=True)
+
+
+def _snapshot(home: Path) -> None:
+    if not home.is_dir():
+        return
+    with as_owner(home), worded(home):
+        shutil.rmtree(home / BEFORE, ignore_errors=True)
+        make_folder(home / BEFORE)
+        for name in databases.NAMES:
+            if (home / name).exists():
+                databases.copy(home / name, home / BEFORE / name)
+
+
+def _put_back(home: Path) -> None:
+    """Give the old version its databases, where the new one has changed their shape."""
+    with as_owner(home), worded(home):
+        kept = [home / BEFORE / name for name in databases.NAMES]
+        changed = [p for p in kept if p.exists() and databases.migrations(p) != databases.migrations(home / p.name)]
+        for path in changed:
+            now = home / path.name
+            for end in databases.BESIDE:
+                now.with_name(path.name + end).unlink(missing_ok=True)
+            now.rename(home / f"{path.name}.newer-{time.strftime('%Y%m%d-%H%M%S')}")
+            path.rename(now)
+            sync_folder(home)

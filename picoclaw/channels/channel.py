@@ -1,0 +1,71 @@
+"""What a channel has to be able to do. Each has a thread of its own; the desk calls it from others.
+
+What comes in is posted once and is durable when `post` returns. The desk heeds what arrives while a turn runs: the
+order to stop the outputs and `/stop` at once, other texts of the same chat between two steps. A channel only posts.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from picoclaw.around import Around
+from picoclaw.messages import Stop, Turn
+from picoclaw.store.inbox import Arrived
+from picoclaw.store.outbox import Letter
+
+__all__ = ["Arrived", "Channel", "ChannelStatus", "Letter", "Post"]
+
+Post = Callable[[Arrived], None]
+"""Keep what has arrived, and have it answered. Raises StoreError: then it is not kept and must not be acknowledged."""
+
+
+class ChannelStatus(NamedTuple):
+    """How a channel is: `since` when it is up or down and when it last heard from the other side (seconds since 1970).
+
+    `error` says in one line what is wrong, '' when nothing is; `last_contact` is 0 when there was none.
+    """
+
+    up: bool
+    since: float
+    error: str = ""
+    last_contact: float = 0.0
+
+
+class Channel(Protocol):
+    """A way to the owner. Sessions of it are named `NAME:...`."""
+
+    @property
+    def name(self) -> str:
+        """What its sessions begin with: "telegram", "page"."""
+
+    def start(self, post: Post) -> None:
+        """Begin to listen in a thread of its own; returns at once. Raises ChannelError when it cannot be begun."""
+
+    def send(self, letter: Letter) -> None:
+        """Tell a letter; the same number may come twice after a crash.
+
+        Raises ChannelDown when it is to be tried again, ChannelError when that would be no use.
+        """
+
+    def around(self, arrived: Arrived) -> Around:
+        """Give what a turn that answers this is to be seen with: `say` and `listen`.
+
+        Typing signs and drafts end with `answered`. The desk puts in `typed`, `stop` and `shield` itself.
+        """
+
+    def ask(self, arrived: Arrived, call: str, stop: Stop) -> bool:
+        """Show the person a call and wait for a yes to exactly that; no when nobody answers in time.
+
+        `stop.ends(wake)` wakes the wait when the turn is ended. Called in the desk's thread.
+        """
+
+    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:
+        """Tell the end of a turn live; True when the `reply` has been shown to the person and needs no letter.
+
+        False has it put into the outbox, from where it comes back by `send`, after a crash as well.
+        """
+
+    def status(self) -> ChannelStatus:
+        """Say how it is, at once; called from any thread."""
+
+    def stop(self) -> None:
+        """End, within two seconds; may be called twice, and before `start`."""

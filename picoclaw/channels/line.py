@@ -1,0 +1,138 @@
+"""The daemon's local socket, `run.sock` in the home: lines of JSON between two processes of one user.
+
+Sources: unix(7) on SO_PEERCRED, proc(5) on /proc/self/fd.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+NAME = "run.sock"
+LONGEST_LINE = 1 << 20
+_SEND_S = 2.0
+
+
+class Line:
+    """One end of a connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """A peer that takes nothing for two seconds is as good as gone."""
+        self.connection = connection
+        seconds = struct.pack("ll", int(_SEND_S), 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+        self._lock = threading.Lock()
+        self._heard = b""
+        self._ready: deque[dict[str, Any]] = deque()
+        self._closed = False
+
+    def say(self, words: dict[str, Any]) -> None:
+        """Send a line, from any thread. Raises OSError when the other end is gone."""
+        data = json.dumps(words, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        with self._lock:
+            if self._closed:
+                raise BrokenPipeError
+            try:
+                self.connection.sendall(data)
+            except OSError:
+                self.hang_up()
+                raise
+
+    def hear(self) -> list[dict[str, Any]] | None:
+        """Read what has come, whole lines only; None at the end, or after a line that is too long."""
+        try:
+            said = self.connection.recv(65_536)
+        except OSError:
+            return None
+        *lines, self._heard = (self._heard + said).split(b"\n")
+        if not said or len(self._heard) > LONGEST_LINE:
+            return None
+        return [parsed(line) for line in lines]
+
+    def next(self) -> dict[str, Any] | None:
+        """Wait for the next line; None at the end, or after a time-out. An interruption loses nothing."""
+        while not self._ready:
+            if (heard := self.hear()) is None:
+                return None
+            self._ready.extend(heard)
+        return self._ready.popleft()
+
+    def hang_up(self) -> None:
+        """End it, and what waits for it; may be called twice."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Hang up, and let go of it; nobody may wait for it any more."""
+        self.hang_up()
+        self.connection.close()
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """Read a line; what is no JSON object is an empty one."""
+    try:
+        given = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+@contextlib.contextmanager
+def _address(home: Path) -> Iterator[str]:
+    """A socket's path may have 107 bytes; this one is short, however deep the home lies."""
+    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{NAME}"
+    finally:
+        os.close(folder)
+
+
+def listen(home: Path) -> socket.socket:
+    """Open the socket anew, for its owner alone; only who holds the daemon's lock may. Raises OSError."""
+    (home / NAME).unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    before = os.umask(0o177)
+    try:
+        with _address(home) as address:
+            listener.bind(address)
+    finally:
+        os.umask(before)
+    listener.listen(128)
+    return listener
+
+
+def connect(home: Path, seconds: float | None = None) -> Line | None:
+    """Reach the daemon of a home, None when none listens; `seconds` is how long to wait for each of its words."""
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    client.settimeout(seconds)
+    try:
+        with _address(home) as address:
+            client.connect(address)
+    except OSError:
+        client.close()
+        return None
+    return Line(client)
+
+
+def asked(home: Path, words: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+    """Ask the daemon one thing; None when none answers in time."""
+    if (line := connect(home, seconds)) is None:
+        return None
+    with line.connection, contextlib.suppress(OSError):
+        line.say(words)
+        return line.next()
+    return None
+
+
+def trusted(connection: socket.socket) -> bool:
+    """Tell whether the other end is the same user, or root."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", data)
+    return user in {os.getuid(), 0}

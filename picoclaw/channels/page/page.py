@@ -1,0 +1,99 @@
+"""The channel "page": posts what browsers say, and shows them what happens."""
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from picoclaw.around import Around
+from picoclaw.channels.channel import ChannelStatus, Post
+from picoclaw.channels.page.feed import Feed
+from picoclaw.channels.page.gate import names_of
+from picoclaw.channels.page.house import House
+from picoclaw.channels.page.letters import Letters
+from picoclaw.channels.page.login import Logins
+from picoclaw.channels.page.serve import Server
+from picoclaw.channels.page.site import SESSION, Site
+from picoclaw.channels.page.talk import Talk
+from picoclaw.errors import ChannelError
+from picoclaw.messages import Stop, Turn
+from picoclaw.store.inbox import Arrived
+from picoclaw.store.outbox import Letter
+
+
+class Page:
+    """A chat and a dashboard for browsers on the local network; see Channel."""
+
+    name = "page"
+
+    def __init__(self, house: House, home: Path, host: str, port: int, names: Sequence[str] = ()) -> None:
+        """Listen at `host`, an address, and `port`; `names` are further ones that the board has in the network."""
+        self._house, self._home, self._host, self._port = house, home, host, port
+        self._names = names_of(socket.gethostname(), names)
+        self._feed = Feed()
+        self._talk = Talk(self._feed)
+        self._letters = Letters(home)
+        self._server: Server | None = None
+        self._thread: threading.Thread | None = None
+        self._since, self._contact, self._error = time.time(), 0.0, ""
+
+    @property
+    def port(self) -> int:
+        """The port that is listened at; only once it was begun."""
+        return self._server.port if self._server else self._port
+
+    def start(self, post: Post) -> None:
+        """See Channel.start."""
+
+        def posted(text: str, number: str, who: str) -> None:
+            self._contact = time.time()
+            post(Arrived(SESSION, text, who, external=number))
+            self._feed.publish("said", {"role": "user", "text": text, "at": self._contact, "id": number})
+
+        site = Site(self._house, Logins(self._home), self._feed, self._talk, self._letters, posted, self._names)
+        try:
+            ipaddress.ip_address(self._host)
+            self._server = Server(site, self._host, self._port)
+        except ValueError:
+            self._error = (
+                f"[page]: host {self._host!r} is no address: write 127.0.0.1, or 0.0.0.0 for the whole network"
+            )
+            raise ChannelError(self._error) from None
+        except ChannelError as error:
+            self._error = str(error)
+            raise
+        self._error, self._since = "", time.time()
+        self._thread = threading.Thread(target=self._server.run, name="page", daemon=True)
+        self._thread.start()
+
+    def send(self, letter: Letter) -> None:
+        """See Channel.send; what is told stays on the page, also when no browser is there."""
+        if self._letters.keep(letter):
+            self._feed.publish("said", {"role": "assistant", "text": letter.text, "at": letter.at})
+
+    def around(self, arrived: Arrived) -> Around:
+        """See Channel.around."""
+        self._talk.begin(arrived.text)
+        return Around(say=self._talk.say, listen=self._talk.listen)
+
+    def ask(self, arrived: Arrived, call: str, stop: Stop) -> bool:  # noqa: ARG002 - there is one conversation
+        """See Channel.ask."""
+        return self._talk.ask(call, stop)
+
+    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:  # noqa: ARG002
+        """See Channel.answered."""
+        return self._talk.end(reply, turn.notice.text if turn.notice.failed else "") > 0
+
+    def status(self) -> ChannelStatus:
+        """See Channel.status."""
+        up = self._thread is not None and self._thread.is_alive()
+        return ChannelStatus(up, self._since, self._error, self._contact)
+
+    def stop(self) -> None:
+        """See Channel.stop."""
+        server, self._server = self._server, None
+        self._feed.end()
+        if server and self._thread:
+            server.stop(self._thread)

@@ -1,0 +1,246 @@
+"""The page's addresses: what each gives and takes, and who may. Bottle finds the way, the house does the work."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
+
+import bottle  # type: ignore[import-untyped]
+
+from picoclaw.channels.page import answers, gate
+from picoclaw.channels.page.answers import FILES, body_of, file, refuse, word, worded
+from picoclaw.channels.page.feed import Feed
+from picoclaw.channels.page.house import House
+from picoclaw.channels.page.letters import Letters, merged
+from picoclaw.channels.page.login import KEPT_S, Logins
+from picoclaw.channels.page.talk import Talk
+from picoclaw.errors import PicoclawError
+
+COOKIE, SESSION = "picoclaw", "page:home"
+LONGEST_TEXT = 16_000
+_SHOWN = 60
+_LIVE_S, _PLANS_S = 10.0, 60.0
+_MOST_POINTS, _SPARK_POINTS = 200, 48
+Posted = Callable[[str, str, str], None]
+"""Takes a text, the browser's own number of it and the person's name, and has it answered; raises PicoclawError."""
+
+
+class Site:
+    """A WSGI application; every request passes the gate first."""
+
+    def __init__(
+        self,
+        house: House,
+        logins: Logins,
+        feed: Feed,
+        talk: Talk,
+        letters: Letters,
+        post: Posted,
+        names: frozenset[str],
+    ) -> None:
+        """`names` are those that the board may be called by in a browser."""
+        self._house, self._logins, self._feed, self._talk, self._letters = house, logins, feed, talk, letters
+        self._post, self._names = post, names
+        self._tries = gate.Allowance(6, 0.1)
+        self._calls = gate.Allowance(60, 10)
+        self._writes = gate.Allowance(10, 1)
+        self._app = bottle.Bottle()
+        self._app.default_error_handler = worded
+        for path in FILES:
+            self._app.route(path, "GET", file)
+        self._app.route("/health", "GET", self._health)
+        self._app.route("/api/login", "POST", self._login)
+        self._route("GET", state=self._state, board=self._board, plans=self._plans, history=self._history)
+        self._route("GET", day=self._day, events=self._events)
+        self._route("POST", say=self._say, answer=self._answer, logout=self._logout)
+        self._route("POST", stop=self._stop, off=self._off, resume=self._resume)
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request, with the headers that every answer has."""
+
+        def begin(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            return start(status, [*headers, *gate.HEADERS], *rest)
+
+        if problem := self._stopped_at_the_gate(environ):
+            code, text = problem
+            begin(f"{code} Refused", [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"{text}\n".encode()]
+        return cast("Iterable[bytes]", self._app(environ, begin))
+
+    def _stopped_at_the_gate(self, environ: Mapping[str, str]) -> tuple[int, str] | None:
+        if not gate.meant(environ.get("HTTP_HOST", ""), self._names):
+            return 421, "this is not the host that was asked for; add its name to names in [page] of config.toml"
+        if not environ.get("PATH_INFO", "").isascii():  # of which a router might read less than is there
+            return 404, "there is nothing here"
+        if why := gate.foreign(environ):
+            return 403, why
+        return None
+
+    def _route(self, method: str, **handlers: Callable[[], Any]) -> None:
+        for name, handler in handlers.items():
+            self._app.route(f"/api/{name}", method, self._for_known(handler))
+
+    def _for_known(self, handler: Callable[[], Any]) -> Callable[[], Any]:
+        """Let in who is logged in and does not ask too often, and word what goes wrong."""
+
+        def answered() -> Any:
+            bottle.response.set_header("Cache-Control", "no-store")
+            secret = bottle.request.get_cookie(COOKIE) or ""
+            if not self._logins.knows(secret):
+                refuse(401, "log in first")
+            urgent = handler == self._stop  # which is never put off
+            allowance = self._calls if bottle.request.method == "GET" else self._writes
+            if not urgent and (wait := allowance.take(secret, time.monotonic())):
+                refuse(429, f"too many requests; try again in {wait:.0f} s")
+            try:
+                return handler()
+            except PicoclawError as error:
+                return refuse(503, str(error))
+
+        return answered
+
+    def _health(self) -> str:
+        """Whether all is well, for a monitor; anybody may ask, and is told no more than that."""
+        bottle.response.set_header("Cache-Control", "no-store")
+        bottle.response.content_type = "text/plain; charset=utf-8"
+        try:
+            good = self._house.healthy()
+        except PicoclawError:
+            good = False
+        bottle.response.status = 200 if good else 503
+        return "ok\n" if good else "not ok\n"
+
+    def _login(self) -> Any:
+        request = bottle.request
+        address = str(request.environ.get("REMOTE_ADDR", ""))
+        if wait := self._tries.take(address, time.monotonic()):
+            refuse(429, f"too many tries; try again in {wait:.0f} s")
+        code = word(body_of(), "code", 40)
+        try:
+            secret = self._logins.enter(code, request.get_header("User-Agent", ""), address)
+        except PicoclawError as error:
+            return refuse(503, str(error))
+        if not secret:
+            return refuse(403, "this code is wrong or too old; `picoclaw page code` prints a new one")
+        bottle.response.set_cookie(COOKIE, secret, path="/", httponly=True, samesite="strict", maxage=KEPT_S)
+        bottle.response.set_header("Cache-Control", "no-store")
+        return {}
+
+    def _logout(self) -> Any:
+        self._logins.forget(bottle.request.get_cookie(COOKIE) or "")
+        self._feed.end()
+        bottle.response.delete_cookie(COOKIE, path="/")
+        return {}
+
+    def _state(self) -> dict[str, Any]:
+        said, problem, mark = [], "", self._feed.mark
+        try:
+            said = self._house.said(SESSION, _SHOWN)
+        except PicoclawError as error:  # then what is on the board can be seen all the same
+            problem = str(error)
+        lines = [line._asdict() for line in merged(said, self._letters.all(), self._house.mark)]
+        own = {"name": self._house.name, "mark": self._house.mark, "said": lines, "problem": problem, "seen": mark}
+        return own | self._talk.now() | self._board() | self._plans()
+
+    def _board(self) -> dict[str, Any]:
+        return _tried(readings=self._house.readings) | _outputs(self._house)
+
+    def _plans(self) -> dict[str, Any]:
+        house = self._house
+        return _tried(jobs=house.jobs, rules=house.rules, errors=house.errors, facts=house.facts)
+
+    def _history(self) -> dict[str, Any]:
+        query = bottle.request.query.decode("utf-8")
+        hours = answers.hours(query.get("hours", "24"))
+        end = time.time()
+        begin = end - hours * 3600
+        points = self._house.history(query.get("sensor", ""), query.get("quantity", ""), begin, end, _MOST_POINTS)
+        return {"begin": begin, "end": end, "points": points}
+
+    def _day(self) -> dict[str, Any]:
+        """Give every series of the last day in a few points each."""
+        end = time.time()
+        begin = end - 86_400
+        series = {(value.sensor, value.quantity) for value in self._house.readings()}
+        rows = [
+            {"sensor": s, "quantity": q, "points": self._house.history(s, q, begin, end, _SPARK_POINTS)}
+            for s, q in sorted(series)
+        ]
+        return {"begin": begin, "end": end, "series": rows}
+
+    def _events(self) -> Iterator[str]:
+        """Stream what happens, and every few seconds what the board says, if that has changed."""
+        bottle.response.content_type = "text/event-stream; charset=utf-8"
+        secret = bottle.request.get_cookie(COOKIE) or ""
+        after = bottle.request.get_header("Last-Event-ID") or bottle.request.query.get("after", "")
+        return self._streamed(secret, after)
+
+    def _streamed(self, secret: str, after: str) -> Iterator[str]:
+        follower, shown, due, plans_due = self._feed.follow(after), "", 0.0, time.monotonic() + _PLANS_S
+        try:
+            yield "retry: 3000\n\n"
+            while self._logins.knows(secret):
+                now = time.monotonic()
+                if now >= due:
+                    due = now + _LIVE_S
+                    board = self._board() | (self._plans() if now >= plans_due else {})
+                    plans_due = now + _PLANS_S if now >= plans_due else plans_due
+                    news = json.dumps(board, ensure_ascii=False)
+                    yield f"event: board\ndata: {news}\n\n" if news != shown else ": \n\n"
+                    shown = news
+                happened = follower.wait(max(0.0, due - time.monotonic()))
+                if happened is None:
+                    return
+                for event in happened:
+                    yield f"id: {event.mark}\nevent: {event.kind}\ndata: {event.data}\n\n"
+        finally:
+            follower.leave()
+
+    def _say(self) -> dict[str, Any]:
+        body = body_of()
+        text, number = word(body, "text", LONGEST_TEXT), word(body, "id", 64)
+        if not text.strip() or not number:
+            refuse(400, "there is no text to answer")
+        self._post(text, number, "owner")
+        return {}
+
+    def _answer(self) -> dict[str, Any]:
+        body = body_of()
+        if not isinstance(body.get("yes"), bool):
+            refuse(400, "yes has to be true or false")
+        if not self._talk.answer(word(body, "id", 64), yes=body["yes"]):
+            refuse(409, "this question is not open any more")
+        return {}
+
+    def _stop(self) -> dict[str, Any]:
+        return self._switched(self._house.stop())
+
+    def _off(self) -> dict[str, Any]:
+        return self._switched(self._house.off(word(body_of(), "name", 200)))
+
+    def _resume(self) -> dict[str, Any]:
+        return self._switched(self._house.resume())
+
+    def _switched(self, text: str) -> dict[str, Any]:
+        outputs = _outputs(self._house)
+        self._feed.publish("board", outputs)
+        return {"text": text} | outputs
+
+
+def _outputs(house: House) -> dict[str, Any]:
+    try:
+        rows, stopped, problems = house.outputs()
+    except PicoclawError as error:
+        rows, stopped, problems = (), "", (str(error),)
+    return {"outputs": [row._asdict() for row in rows], "stopped": stopped, "output_problems": problems}
+
+
+def _tried(**parts: Callable[[], Iterable[Any]]) -> dict[str, Any]:
+    """Ask for each part; one that fails says why and spoils no other."""
+    found: dict[str, Any] = {}
+    for name, part in parts.items():
+        try:
+            found[name] = [row._asdict() for row in part()]
+        except PicoclawError as error:
+            found[f"{name}_problem"] = str(error)
+    return found

@@ -1,0 +1,222 @@
+"""The channel of this machine's terminals: `picoclaw chat`, `status` and the rest, over a Unix socket in the home."""
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from picoclaw.around import Around
+from picoclaw.channels.channel import Arrived, ChannelStatus, Letter, Post
+from picoclaw.channels.described import as_json
+from picoclaw.channels.line import NAME, Line, listen, trusted
+from picoclaw.disk import explain
+from picoclaw.errors import ChannelDown, ChannelError, StoreError
+from picoclaw.messages import DEFAULT_SESSION, Event, Notice, Stop, Text, ToolCall, ToolRun, Turn
+
+_MOST_CLIENTS = 16
+_ANSWER_S = 600.0
+
+Ask = Callable[[], dict[str, Any]]
+
+
+class Daemon(NamedTuple):
+    """What terminals may ask for beside a chat, by its word, and what they are told of each turn.
+
+    `greeting` says who answers, on which board.
+    `waiting(session)` counts what a chat has still to be answered; `attached()` is called when a chat was opened.
+    """
+
+    words: Mapping[str, Ask]
+    waiting: Callable[[str], int]
+    attached: Callable[[], None]
+    simulated: bool
+    greeting: str
+    mark: Callable[[Turn], str]
+
+
+class Client:
+    """One terminal."""
+
+    def __init__(self, number: int, connection: socket.socket) -> None:
+        """It has opened no chat yet."""
+        self.line = Line(connection)
+        self.who = f"terminal {os.getpid()}.{number}"
+        self.session = ""
+        self.asked = threading.Event()
+        self.yes = False
+
+
+class SocketChannel:
+    """Serves the terminals in one thread; answers are told from the desk's."""
+
+    name = "socket"
+
+    def __init__(self, home: Path, daemon: Daemon) -> None:
+        """Nothing is opened yet."""
+        self._home, self._daemon = home, daemon
+        self._clients: dict[int, Client] = {}
+        self._numbers = 0
+        self._since, self._contact, self._up = time.time(), 0.0, False
+        self._thread = threading.Thread(target=self._serve, name="socket", daemon=True)
+        self._post: Post = lambda _: None
+
+    def start(self, post: Post) -> None:
+        """Begin to listen. Raises ChannelError."""
+        self._post = post
+        try:
+            self._listener = listen(self._home)
+        except OSError as error:
+            raise ChannelError(f"{self._home / NAME} cannot be opened: {explain(error)}") from None
+        self._end, self._ending = os.pipe2(os.O_CLOEXEC)
+        self._up, self._since = True, time.time()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and hang up on every terminal; may be called twice."""
+        if not self._up:
+            return
+        self._up, self._since = False, time.time()
+        os.close(self._ending)
+        self._thread.join(2)
+        for client in list(self._clients.values()):
+            client.line.hang_up()
+        with suppress(OSError):
+            (self._home / NAME).unlink(missing_ok=True)
+
+    def status(self) -> ChannelStatus:
+        """Say how it is."""
+        return ChannelStatus(self._up, self._since, "" if self._up else "closed", self._contact)
+
+    def attached(self, session: str = "") -> bool:
+        """Tell whether a terminal has a chat open, or that one."""
+        return any(client.session and session in {"", client.session} for client in list(self._clients.values()))
+
+    def send(self, letter: Letter) -> None:
+        """Tell a letter in its chat, or in any that is open when that one is not."""
+        clients = [client for client in list(self._clients.values()) if client.session]
+        own = [client for client in clients if client.session == letter.session]
+        whose = "" if own else f"For chat {letter.session!r}: "
+        told = [self._tell(client, {"letter": f"{whose}{letter.text}"}) for client in own or clients]
+        if not any(told):
+            raise ChannelDown("nobody has a chat open")
+
+    def around(self, arrived: Arrived) -> Around:
+        """Stream a turn to the terminal that asked."""
+        if not (client := self._client(arrived)):
+            return Around()
+        self._tell(client, {"begin": arrived.text})
+
+        def say(text: str) -> None:
+            if not self._tell(client, {"say": text}):
+                raise ChannelDown("the terminal is gone")
+
+        return Around(say, lambda event: self._event(client, event))
+
+    def ask(self, arrived: Arrived, call: str, stop: Stop) -> bool:
+        """Have the person at the terminal asked; no when the terminal goes."""
+        if not (client := self._client(arrived)):
+            return False
+        client.asked.clear()
+        client.yes = False
+        if not self._tell(client, {"ask": call}):
+            return False
+        with stop.ends(client.asked.set):
+            client.asked.wait(_ANSWER_S)
+        return client.yes and not stop
+
+    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:
+        """Tell the terminal how its turn ended; False when it is gone."""
+        if not (client := self._client(arrived)):
+            return False
+        end = as_json(turn, turn.reply, simulated=self._daemon.simulated) | {
+            "mark": self._daemon.mark(turn),
+            "notice": turn.notice.text,
+            "failed": turn.notice.failed,
+            "spoken": reply,
+            "waiting": self._daemon.waiting(arrived.key),
+        }
+        return self._tell(client, {"end": end})
+
+    def _event(self, client: Client, event: Event | ToolRun) -> None:
+        if isinstance(event, Text):
+            self._tell(client, {"text": event.text})
+        elif isinstance(event, ToolRun):
+            self._tell(client, {"tool": event._asdict()})
+        elif isinstance(event, ToolCall | Notice):
+            self._tell(client, {"pause": True})
+
+    def _client(self, arrived: Arrived) -> Client | None:
+        return next((client for client in list(self._clients.values()) if client.who == arrived.who), None)
+
+    def _tell(self, client: Client, words: dict[str, Any]) -> bool:
+        with suppress(OSError):
+            client.line.say(words)
+            return True
+        return False
+
+    def _serve(self) -> None:
+        poller = select.poll()
+        poller.register(self._end, select.POLLIN)
+        poller.register(self._listener, select.POLLIN)
+        with self._listener:
+            while self._up:
+                ready = [file for file, _ in poller.poll()]
+                for file in sorted(ready, key=self._listener.fileno().__eq__):  # who leaves makes room
+                    self._ready(file, poller)
+
+    def _ready(self, file: int, poller: select.poll) -> None:
+        if file == self._listener.fileno():
+            self._accept(poller)
+        elif client := self._clients.get(file):
+            self._hear(client, poller)
+
+    def _accept(self, poller: select.poll) -> None:
+        connection, _ = self._listener.accept()
+        if not trusted(connection) or len(self._clients) >= _MOST_CLIENTS:
+            connection.close()
+            return
+        self._numbers += 1
+        self._clients[connection.fileno()] = Client(self._numbers, connection)
+        poller.register(connection, select.POLLIN)
+
+    def _hear(self, client: Client, poller: select.poll) -> None:
+        heard = client.line.hear()
+        for words in heard or ():
+            self._contact = time.time()
+            self._do(client, words)
+        if heard is None:
+            poller.unregister(client.line.connection)
+            del self._clients[client.line.connection.fileno()]
+            client.asked.set()
+            client.line.close()
+
+    def _do(self, client: Client, words: dict[str, Any]) -> None:
+        """Do what a terminal asks for; what nobody understands is said so."""
+        word = words.get("do")
+        session = str(words.get("session") or client.session or DEFAULT_SESSION)
+        if word == "chat":
+            self._chat(client, Arrived(session, str(words.get("text", "")), client.who))
+        elif word == "end":
+            self._chat(client, Arrived(session, "/stop", client.who))
+        elif word == "attach":
+            client.session = session
+            self._tell(client, {"attached": self._daemon.greeting})
+            self._daemon.attached()
+        elif word == "answer":
+            client.yes = words.get("yes") is True
+            client.asked.set()
+        elif isinstance(word, str) and (ask := self._daemon.words.get(word)):
+            self._tell(client, ask())
+        else:
+            self._tell(client, {"error": f"{word!r} is not understood; it may be another version's"})
+
+    def _chat(self, client: Client, arrived: Arrived) -> None:
+        try:
+            self._post(arrived)
+        except StoreError as error:
+            self._tell(client, {"error": str(error)})

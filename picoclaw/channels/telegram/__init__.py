@@ -1,0 +1,1 @@
+"""Telegram, over the Bot API by long polling: nothing listens, so it works behind any router."""

@@ -1,0 +1,225 @@
+"""The channel: what Telegram brings is posted, what is to be told is sent. Joins the modules beside it."""
+
+import threading
+import time
+from calendar import timegm
+from contextlib import suppress
+from functools import partial
+
+from picoclaw.around import Around
+from picoclaw.channels.channel import Arrived, ChannelStatus, Letter, Post
+from picoclaw.channels.telegram import files
+from picoclaw.channels.telegram.api import Api
+from picoclaw.channels.telegram.asking import Asking, Buttons
+from picoclaw.channels.telegram.link import USUAL, Link, Timing
+from picoclaw.channels.telegram.pairing import Pairing
+from picoclaw.channels.telegram.poll import Poll
+from picoclaw.channels.telegram.sender import Place, Sender, parts_of, place_of
+from picoclaw.channels.telegram.updates import File, Nothing, Pressed, Said, Update
+from picoclaw.config import Config
+from picoclaw.errors import ChannelDown, ChannelError
+from picoclaw.messages import Stop, Turn
+from picoclaw.prompt import Templates, fill
+from picoclaw.schedule import duration
+
+_LATE_S = 600
+_TYPING_S, _LONGEST_TYPING_S = 4.5, 600.0
+_STRANGERS, _TRIES = 20, 3
+_SHORT_WAIT_S = 5.0
+_FETCH_WAITS = 6
+
+
+class Telegram:
+    """One bot, which a home's owners talk to."""
+
+    name = "telegram"
+
+    def __init__(
+        self, config: Config, wording: Templates, stops: frozenset[str] = frozenset(), timing: Timing = USUAL
+    ) -> None:
+        """Nothing is connected yet. `stops` are the words, in small letters, that stop the outputs.
+
+        `wording` has the template `arrived`.
+        """
+        self._config, self._wording, self._stops = config, wording, stops
+        self._workspace = config.workspace
+        self._ending = threading.Event()
+        bot = (config.telegram_token, config.telegram.api_url)
+        self._ears, self._api = Api(*bot, keep=True), Api(*bot)
+        self._link, self._asking, self._timing = Link(timing), Asking(), timing
+        self._pairing = Pairing(config.home, config.telegram.allow)
+        self._sender = Sender(self._api, partial(parts_of, workspace=self._workspace), self._ending, timing)
+        self._poll = Poll((self._ears, self._api), self._link, self._receive, self._ending, timing)
+        self._thread = threading.Thread(target=self._poll.run, name="telegram", daemon=True)
+        self._post: Post = lambda _: None
+        self._typing: dict[str, threading.Event] = {}
+        self._strangers: set[int] = set()
+        self._tries: dict[int, int] = {}
+
+    def start(self, post: Post) -> None:
+        """See Channel."""
+        self._post = post
+        try:
+            self._ears.check()
+        except ChannelError as error:
+            self._link.failed(error)
+            raise
+        self._thread.start()
+
+    def stop(self) -> None:
+        """See Channel."""
+        self._ending.set()
+        self._asking.end()
+        for typing in list(self._typing.values()):
+            typing.set()
+        self._ears.close()
+        self._api.close()
+        if self._thread.is_alive():
+            self._thread.join(1.5)
+        self._pairing.close()
+
+    def status(self) -> ChannelStatus:
+        """See Channel."""
+        status = self._link.status
+        if self._thread.ident and not self._thread.is_alive() and not self._ending.is_set():
+            return status._replace(up=False, error="its thread has ended: restart picoclaw, and report this")
+        return status
+
+    def send(self, letter: Letter) -> None:
+        """See Channel."""
+        place = place_of(letter.session)
+        if place.chat > 0 and not self._pairing.allows(place.chat):
+            raise ChannelError("nobody of that number may talk to this bot any more")
+        self._sender.letter(letter.number, place, letter.text)
+
+    def around(self, arrived: Arrived) -> Around:
+        """See Channel. The sign that somebody is typing lasts until `answered`."""
+        place, done = place_of(arrived.key), threading.Event()
+        self._end_typing(arrived.key)
+        self._typing[arrived.key] = done
+        threading.Thread(target=self._type, args=(place, done), name="telegram-typing", daemon=True).start()
+        return Around(say=partial(self._sender.say, place))
+
+    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:  # noqa: ARG002 - the protocol's
+        """See Channel. An answer always goes by the outbox, so that it outlives a connection that breaks."""
+        self._end_typing(arrived.key)
+        return False
+
+    def ask(self, arrived: Arrived, call: str, stop: Stop) -> bool:
+        """See Channel."""
+        place, sent = place_of(arrived.key), [0]
+
+        def show(buttons: Buttons) -> None:
+            sent[0] = self._sender.question(place, f"Allow this call?\n\n{call}", buttons)
+
+        answer = self._asking.ask(place.chat, show, stop)
+        with suppress(ChannelError):  # what counts is the answer
+            plain = {"chat_id": place.chat, "message_id": sent[0]}
+            self._api.call("editMessageReplyMarkup", plain, _SHORT_WAIT_S)
+            if answer is None and not stop:
+                self._sender.say(place, "Nobody answered in time, so it was not done.")
+        return bool(answer)
+
+    def _type(self, place: Place, done: threading.Event) -> None:
+        until = time.monotonic() + _LONGEST_TYPING_S
+        with suppress(ChannelError):
+            while not done.is_set() and time.monotonic() < until:
+                self._api.call("sendChatAction", {**place.fields, "action": "typing"}, _SHORT_WAIT_S)
+                done.wait(_TYPING_S)
+
+    def _end_typing(self, key: str) -> None:
+        if typing := self._typing.pop(key, None):
+            typing.set()
+
+    def _receive(self, update: Update) -> None:
+        """Keep what an update brings, in the poll's thread. Raises StoreError when it could not be kept."""
+        match update:
+            case Said() if update.addressed:
+                self._said(update)
+            case Pressed():
+                self._pressed(update)
+            case Nothing() | Said():
+                pass
+
+    def _pressed(self, button: Pressed) -> None:
+        allowed = self._pairing.allows(button.user)
+        said = self._asking.pressed(button) if allowed else "Only the owner can answer this."
+        with suppress(ChannelError):
+            self._api.call("answerCallbackQuery", {"callback_query_id": button.id, "text": said}, _SHORT_WAIT_S)
+
+    def _said(self, said: Said) -> None:
+        place = Place(said.chat, said.thread)
+        if not self._pairing.allows(said.user):
+            self._meet(said, place)
+            return
+        attached, problems = self._fetched(said)
+        if problems:
+            with suppress(ChannelError):
+                self._sender.say(place, "\n".join(problems))
+        if said.text or attached:
+            text = self._worded(said)
+            self._post(Arrived(place.key, text, said.who, external=said.external, attachments=attached))
+
+    def _meet(self, said: Said, place: Place) -> None:
+        """Pair whoever has the code; tell anybody else once, in their own chat, that this is not for them."""
+        if not said.private:
+            return
+        if self._pairing.redeem(said.text, said.user, said.who):
+            text = "Paired. What you write here goes to this board; /help lists the commands."
+        elif said.user in self._strangers or len(self._strangers) >= _STRANGERS:
+            return
+        else:
+            self._strangers.add(said.user)
+            text = f"This bot answers its owner only. Your number is {said.user}; see `picoclaw telegram pair`."
+        with suppress(ChannelError):
+            self._sender.say(place, text)
+
+    def _fetched(self, said: Said) -> tuple[tuple[str, ...], list[str]]:
+        """Fetch a message's files; returns where they are, and what is wrong with those that could not be had.
+
+        Raises ChannelDown when the network is to blame: then the message is taken again later, a few times.
+        """
+        kept: list[str] = []
+        problems: list[str] = []
+        self._tries = {said.update: self._tries.get(said.update, 0) + 1}
+        for number, file in enumerate(said.files):
+            try:
+                kept.append(self._fetch(said, file, number))
+            except ChannelError as error:
+                if isinstance(error, ChannelDown) and self._tries[said.update] < _TRIES:
+                    raise
+                problems.append(f"I could not take {file.name or f'the {file.kind}'}: {error}")
+        return tuple(kept), problems
+
+    def _fetch(self, said: Said, file: File, number: int) -> str:
+        files.check_room(self._workspace, file.size)
+        told = self._api.call("getFile", {"file_id": file.id}, self._timing.wait)
+        path = told.get("file_path") if isinstance(told, dict) else None
+        if not isinstance(path, str) or not path:
+            raise ChannelError("Telegram does not say where it is")
+        data = self._api.fetch(path, files.LARGEST_TAKEN, _FETCH_WAITS * self._timing.wait)
+        files.check_room(self._workspace, len(data))
+        name = file.name or path.rpartition("/")[2]
+        stored = files.stored_name(said.chat, said.message, file.kind, f"{number}_{name}" if number else name)
+        return files.store(self._workspace, stored, data)
+
+    def _worded(self, said: Said) -> str:
+        """Put before a text what it does not say itself; commands, and the words that stop, stay bare."""
+        text = "/help" if said.text == "/start" else said.text
+        notes = [*said.notes]
+        if (late := _since(said.date, self._ears.date)) > _LATE_S:
+            notes.append(f"sent {duration(late)} ago")
+        forwarded = any(note.startswith("forwarded") for note in notes)
+        bare = text.startswith("/") or " ".join(text.lower().strip(" \t\r\n!.").split()) in self._stops
+        if not notes or (bare and not forwarded):
+            return text
+        return fill(self._wording["arrived"], {"notes": "; ".join(notes), "content": text}, "content")
+
+
+def _since(sent: int, told: str) -> float:
+    """Seconds since a message was sent, by Telegram's own clock: the board's may be wrong. 0 when it does not say."""
+    try:
+        now = timegm(time.strptime(told, "%a, %d %b %Y %H:%M:%S GMT"))
+    except ValueError:
+        return 0.0
+    return max(0.0, now - sent) if sent else 0.0

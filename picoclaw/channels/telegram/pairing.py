@@ -1,0 +1,128 @@
+"""Who may talk to the bot: the numbers in config.toml, and those who have sent the code that this board has printed.
+
+A code is eight letters for ten minutes of one boot and five wrong tries; only its digest is kept.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from picoclaw.errors import StoreError
+from picoclaw.store.database import Database
+from picoclaw.store.marks import Marks
+
+MINUTES = 10
+_TRIES = 5
+_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"  # none that is easily taken for another
+_CODE = re.compile(r"(?:/start\s+)?([A-HJKMNP-Z2-9]{4})[\s-]?([A-HJKMNP-Z2-9]{4})", re.IGNORECASE)
+_OFFER, _PAIRED = "telegram.code", "telegram.paired"
+
+
+class Pairing:
+    """The people of one home; the database is opened when it is first needed, and may be used from any thread."""
+
+    def __init__(self, home: Path, allow: Sequence[int] = ()) -> None:
+        """`allow` are the numbers of config.toml. Opens nothing yet."""
+        self._path = home / "state.db"
+        self._allow = frozenset(number for number in allow if number > 0)
+        self._guard = threading.Lock()
+        self._database: Database | None = None
+
+    def people(self) -> dict[int, str]:
+        """Name everybody who may talk to the bot, by number; those of config.toml without a name. Raises StoreError."""
+        with self._guard:
+            return dict.fromkeys(self._allow, "") | self._paired()
+
+    def allows(self, user: int) -> bool:
+        """Whether this person may. Raises StoreError."""
+        return user in self._allow or user in self.people()
+
+    def offer(self) -> str:
+        """Make a code, which takes the place of an earlier one. Raises StoreError."""
+        code = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(64) if byte < 248)[:8]
+        with self._guard:
+            self._marks().set(_OFFER, json.dumps([_digest(code), *_moment(MINUTES * 60), _TRIES]))
+        return code
+
+    def redeem(self, text: str, user: int, who: str) -> bool:
+        """Pair a person whose message is the code; a wrong one costs a try. Raises StoreError."""
+        found = _CODE.fullmatch(text.strip())
+        if not found or user <= 0:
+            return False
+        with self._guard:
+            marks = self._marks()
+            offer = _loaded(marks.get(_OFFER))
+            if not _valid(offer):
+                return False
+            digest, boot, until, tries = offer
+            if not hmac.compare_digest(digest, _digest(f"{found[1]}{found[2]}".upper())):
+                marks.set(_OFFER, json.dumps([digest, boot, until, tries - 1]) if tries > 1 else "")
+                return False
+            marks.set(_PAIRED, json.dumps(self._paired() | {user: who}))
+            marks.set(_OFFER, "")
+            return True
+
+    def forget(self, user: int) -> bool:
+        """Take back that a person was paired; tells whether one was. Raises StoreError."""
+        with self._guard:
+            paired = self._paired()
+            if user not in paired:
+                return False
+            del paired[user]
+            self._marks().set(_PAIRED, json.dumps(paired))
+            return True
+
+    def close(self) -> None:
+        """Let go of the database; may be called twice."""
+        with self._guard:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    def _marks(self) -> Marks:
+        if self._database is None:
+            self._database = Database(self._path)
+        return Marks(self._database)
+
+    def _paired(self) -> dict[int, str]:
+        """Those who were paired; nobody where nothing was ever kept."""
+        if self._database is None and not self._path.exists():
+            return {}
+        found = _loaded(self._marks().get(_PAIRED))
+        pairs = found.items() if isinstance(found, dict) else ()
+        return {int(number): str(who) for number, who in pairs if number.isdecimal()}
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        raise StoreError("who was paired with Telegram cannot be read; pair again") from None
+
+
+def _valid(offer: Any) -> bool:
+    """Whether a code was given out and still counts: in this boot, because the date may be wrong."""
+    if not (isinstance(offer, list) and len(offer) == 4):
+        return False
+    boot, now = _moment(0)
+    return offer[1] == boot and isinstance(offer[2], float | int) and now < offer[2]
+
+
+def _moment(later: float) -> tuple[str, float]:
+    """Name this boot, and a second of it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        boot = ""
+    return boot, time.clock_gettime(time.CLOCK_BOOTTIME) + later
+
+
+def _digest(code: str) -> str:
+    return hashlib.sha256(f"picoclaw telegram {code}".encode()).hexdigest()

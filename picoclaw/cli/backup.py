@@ -1,0 +1,44 @@
+"""`picoclaw backup`: the home in one file, also while picoclaw runs; `picoclaw restore` brings it back."""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from picoclaw.care import archive, restore
+from picoclaw.cli.common import printable
+from picoclaw.config import home_folder
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="where to; - is standard output; else picoclaw-DATE.tar.gz here"
+    )
+    parser.add_argument("--without-secrets", action="store_true", help="leave secrets.toml out")
+    parser.add_argument("--check", action="store_true", help="read FILE whole, and say whether it is a good backup")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Make a backup, or check one; exit code 1 when it could not be made, or is not good."""
+    target = given.file or f"picoclaw-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
+    if given.check:
+        kept = restore.check(Path(target))
+        print(f"{target} is whole: {kept.files} files, made {_date(kept.at)} by picoclaw {kept.version}")
+        return 0
+    home = home_folder(os.environ)
+    if target == "-":
+        made = archive.pour(home, sys.stdout.buffer, secrets=not given.without_secrets)
+    else:
+        made = archive.write(home, Path(target).absolute(), secrets=not given.without_secrets)
+        size = Path(target).stat().st_size
+        keys = "" if given.without_secrets else "; it holds your keys, keep it to yourself"
+        print(f"{target}: {made.files} files, {made.size / 1e6:.1f} MB in {size / 1e6:.1f} MB{keys}")
+    for left in made.left:
+        print(printable(f"not taken: {left}"), file=sys.stderr)
+    return 0
+
+
+def _date(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))

@@ -1,0 +1,247 @@
+"""What makes the daemon of its parts: the desk in the main thread, the clockwork, the channels and their letters."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from picoclaw.app import SIMULATED, App
+from picoclaw.around import Around
+from picoclaw.channels.channel import Arrived, Channel
+from picoclaw.channels.socket import Daemon, SocketChannel
+from picoclaw.cli.chat import simulated
+from picoclaw.cli.clockwork import Clockwork, Lives
+from picoclaw.cli.heartbeat import beating
+from picoclaw.cli.idle import IdleThread
+from picoclaw.cli.keys import Ending
+from picoclaw.daemon import status
+from picoclaw.daemon.desk_loop import DeskLoop, Hands
+from picoclaw.daemon.letters import Boxes, Postman
+from picoclaw.daemon.memory import resident, too_much
+from picoclaw.daemon.notify import Watchdog, notify
+from picoclaw.daemon.progress import Progress
+from picoclaw.disk import explain
+from picoclaw.errors import ChannelError, StoreError
+from picoclaw.hw import health
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
+from picoclaw.prompt import fill
+from picoclaw.store.beats import Beats
+from picoclaw.store.database import Database
+from picoclaw.store.inbox import Inbox
+from picoclaw.store.outbox import Outbox
+from picoclaw.wiring import STOP_WORDS
+
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_INTERRUPT = signal.SIGUSR1
+
+
+def _others(app: App, told: Callable[[], status.Status], stack: ExitStack) -> Iterator[Channel]:
+    """The channels that are configured."""
+    if app.config.page.enabled:
+        from picoclaw.channels.page.page import Page
+        from picoclaw.daemon.showroom import Showroom
+
+        house, page = Showroom(app.config, app.wiring, app.briefing.zone, app.mark, told), app.config.page
+        stack.callback(house.close)
+        yield Page(house, app.config.home, page.host, page.port, page.names)
+    if app.config.telegram_token:
+        from picoclaw.channels.telegram.channel import Telegram
+
+        yield Telegram(app.config, app.prompts, frozenset(STOP_WORDS))
+
+
+class Household:
+    """One daemon. Made and run in the main thread."""
+
+    def __init__(self, app: App, show: Callable[[str], None], memory: int, *, safe: bool) -> None:
+        """`show` prints a line of the log; begins afresh above so many bytes of `memory`; `safe`: chat and status only.
+
+        Raises StoreError.
+        """
+        if safe:
+            app.config = replace(app.config, tools=replace(app.config.tools, exec="off"))
+        self._app, self._safe = app, safe
+        self._live = status.Live(safe=safe, limit=memory, show=show)
+        self._progress, self._ending = Progress(), Ending(number=_INTERRUPT)
+        self._database = Database(app.config.home / "state.db")
+        self._boxes = Boxes(Inbox(self._database), Outbox(self._database), threading.RLock())
+        self._quiet: list[Callable[[str], AbstractContextManager[None]]] = []
+        self._shielded = self._again = False
+        self._model: dict[str, Any] = {"name": app.provider.name, "error": "", "at": 0.0}
+        self._channels: dict[str, Channel] = {}
+        self._postmen: list[Postman] = []
+        hands = Hands(
+            *(self._answer, app.wiring.stop, self._text, self._mark, self._quietly, self._ending.turn),
+            *(self._ending.say, self._shield, app.config.limits.seconds, self._letters),
+        )
+        self._loop = DeskLoop(self._boxes, hands, self._progress, self._live.note)
+        app.ask = self._loop.ask
+
+    def live(self) -> bool:
+        """Live until told to end; tells whether to begin afresh. Raises ChannelError where nobody could be heard."""
+        _ = self._app.agent
+        with ExitStack() as stack:
+            stack.callback(self._database.close)
+            stack.enter_context(self._signals())
+            self._open_channels(stack)
+            if not self._safe:
+                self._set_going(stack)
+            watchdog = Watchdog(self._progress.late, self._live.note)
+            watchdog.start()
+            stack.callback(watchdog.stop)
+            how = "safe mode: it has crashed too often, so only chat and status are run" if self._safe else "ready"
+            self._live.note(f"{how}; {self._model['name']}; channels: {', '.join(self._channels)}")
+            notify(os.environ, "READY=1", f"STATUS={how}")
+            try:
+                self._loop.run()
+            finally:
+                notify(os.environ, "STOPPING=1")
+        return self._again
+
+    def _set_going(self, stack: ExitStack) -> None:
+        """Begin all that goes on without anybody asking."""
+        app, note = self._app, self._live.note
+        lives = Lives(self._letters, self._owners_chat, self._expect)
+        try:
+            stack.enter_context(Clockwork(app, DEFAULT_SESSION, note, lives=lives))
+        except OSError as error:
+            note(f"reminders cannot be told: {explain(error)}")
+        resting = stack.enter_context(beating(app, note))
+        idle = IdleThread(app, note)
+        idle.start()
+        stack.callback(idle.stop)
+        self._quiet = [idle.turn, lambda _: resting()]
+
+    def _open_channels(self, stack: ExitStack) -> None:
+        """Start the channels, each with its postman; without the socket there is no daemon."""
+        words = {"status": self.status, "stop": self._stop, "quit": self._quit, "restart": self._restart}
+        board = self._app.board
+        greeting = f"{self._model['name']} on {health.model(board)}"
+        daemon = Daemon(words, self._loop.waiting_for, self._letters, board.simulated, greeting, self._mark)
+        local = SocketChannel(self._app.config.home, daemon)
+        others = () if self._safe else _others(self._app, self.status, stack)
+        self._channels = {channel.name: channel for channel in (local, *others)}
+        self._loop.channels = self._channels
+        for channel in self._channels.values():
+            postman = Postman(channel, self._boxes, partial(self._goes_to, channel), self._live.note)
+            self._postmen.append(postman)
+            stack.callback(postman.stop)
+            stack.callback(channel.stop)
+            try:
+                channel.start(self._loop.post)
+            except ChannelError as error:
+                if channel is local:
+                    raise
+                self._live.note(f"{channel.name}: {error}")
+            postman.start()
+
+    def _goes_to(self, channel: Channel, session: str) -> bool:
+        """Letters of no other channel wait until a terminal is there."""
+        if self._loop.channel_of(session) is not channel:
+            return False
+        return not isinstance(channel, SocketChannel) or channel.attached()
+
+    def _letters(self) -> None:
+        for postman in self._postmen:
+            postman.wake()
+
+    def status(self) -> status.Status:
+        """Say how the house is; from any thread."""
+        channels = {name: channel.status()._asdict() for name, channel in self._channels.items()}
+        live = self._live.status(channels, self._model, self._progress.late())
+        live |= {"turn": self._loop.running, "queue": self._loop.waiting}
+        with self._boxes.lock:
+            app = self._app
+            return status.joined(live, status.house(app.board, app.config.home, self._database, app.now()))
+
+    def _stop(self) -> dict[str, Any]:
+        said = self._app.wiring.stop("stop", "owner")
+        good, text = said or (True, "no output is declared: there is nothing to stop")
+        return {"ok": good, "text": text}
+
+    def _quit(self) -> dict[str, Any]:
+        self._loop.leave()
+        return {"ok": True, "text": "it ends"}
+
+    def _restart(self) -> dict[str, Any]:
+        self._again = True
+        self._loop.rest()
+        return {"ok": True, "text": "it begins afresh as soon as nobody waits for an answer"}
+
+    def _expect(self, seconds: float | None) -> None:
+        """Hear of the clockwork, which goes round often enough to look at the memory as well."""
+        self._progress.expect("reflex", seconds)
+        if not self._again and too_much(resident(), self._live.limit, time.time() - self._live.since):
+            self._live.note(f"more than {self._live.limit >> 20} MB of memory: begins afresh at a quiet moment")
+            self._restart()
+
+    def _owners_chat(self) -> str:
+        with suppress(StoreError), self._boxes.lock:
+            return Beats(self._database).last_chat()
+        return DEFAULT_SESSION
+
+    def _answer(self, inbound: Inbound, around: Around) -> Turn:
+        turn = self._app.answer(inbound, around)
+        if self._app.config.model.base_url and turn.steps:
+            well = turn.provider == self._model["name"] and turn.stopped != "error"
+            self._model |= {"error": "" if well else turn.notice.text, "at": time.time()}
+        if turn.notice.failed:
+            self._live.note(f"{inbound.session}: {turn.notice.text}")
+        return turn
+
+    def _text(self, arrived: Arrived) -> str:
+        """What has arrived, with its files named."""
+        named = (fill(self._app.prompts["attached"], {"path": path}, "path") for path in arrived.attachments)
+        return "\n".join(filter(None, [arrived.text, *named]))
+
+    def _mark(self, turn: Turn) -> str:
+        return SIMULATED if simulated(self._app, turn) else ""
+
+    @contextmanager
+    def _quietly(self, session: str) -> Iterator[None]:
+        with ExitStack() as stack:
+            for quiet in self._quiet:
+                stack.enter_context(quiet(session))
+            yield
+
+    @contextmanager
+    def _shield(self) -> Iterator[None]:
+        """Let no interruption in while a turn is being kept; what ends the daemon is heard all the same."""
+        self._shielded = True
+        try:
+            yield
+        finally:
+            self._shielded = False
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """End the turn and the loop at the first signal, and everything at the second, in a thread of its own."""
+        heard, said = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(said, False)
+
+        def interrupted(_number: int, _frame: FrameType | None) -> None:
+            if self._ending.said and not self._shielded:
+                raise KeyboardInterrupt
+
+        signal.signal(_INTERRUPT, interrupted)
+        for number in _ENDS:
+            signal.signal(number, lambda *_: None)
+        # The kernel may give a signal to a thread that Python runs no handler in; the descriptor is told in any.
+        signal.set_wakeup_fd(said, warn_on_full_buffer=False)
+        threading.Thread(target=self._heed, args=(heard,), name="signals", daemon=True).start()
+        yield
+
+    def _heed(self, heard: int) -> None:
+        """End at the first word to do so, and at once at the second."""
+        told = 0
+        while told < 2:
+            if os.read(heard, 1)[0] in _ENDS:
+                told += 1
+                self._loop.leave()
+        os._exit(1)

@@ -1,0 +1,84 @@
+"""`picoclaw page`: lets a browser in, and says where the page is and who has been let in."""
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from picoclaw.channels.page.login import CODE_S, Logins, new_code
+from picoclaw.cli.common import printable
+from picoclaw.config import PageConfig, home_folder, load
+from picoclaw.errors import ConfigError, Denied
+
+_ANYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - only compared with
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    words = parser.add_subparsers(dest="act", metavar="ACT")
+    words.add_parser("code", help="print a code that lets one browser in within ten minutes")
+    words.add_parser("status", help="where the page is, and which browsers have been let in (the default)")
+    words.add_parser("logout", help="forget every browser")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do it; exit code 1 when it could not be done, with the reason on stderr."""
+    home = home_folder(os.environ)
+    return {"code": _code, "logout": _logout}.get(given.act, _status)(home)
+
+
+def _code(home: Path) -> int:
+    _person()
+    if not home.is_dir():
+        raise ConfigError(f"{home} is not there yet: `picoclaw init` makes it")
+    page = load().page
+    if not page.enabled:
+        raise ConfigError(f"the page is off: write enabled = true below [page] in {home / 'config.toml'}")
+    print(new_code(home))
+    print(f"Enter it within {CODE_S / 60:.0f} minutes at {' or '.join(_places(page))}; it lets one browser in.")
+    return 0
+
+
+def _person() -> None:
+    """A fence, not a wall: a command that a model runs could make itself a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Denied("a code is only given to a person at a terminal; over ssh, `ssh -t` makes one")
+
+
+def _status(home: Path) -> int:
+    page = load().page
+    print(f"the page is {'at ' + ' or '.join(_places(page)) if page.enabled else 'off'}")
+    for login in Logins(home).listed():
+        since, seen = (f"{datetime.fromtimestamp(float(login[key])):%Y-%m-%d %H:%M}" for key in ("at", "seen"))  # noqa: DTZ006
+        print(printable(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}"))
+    return 0
+
+
+def _logout(home: Path) -> int:
+    print(f"forgotten: {Logins(home).forget()}")
+    return 0
+
+
+def _places(page: PageConfig) -> Iterator[str]:
+    """Name the addresses that a browser can be given."""
+    if page.host in _ANYWHERE:
+        name = socket.gethostname().partition(".")[0]
+        yield f"http://{name}.local:{page.port}/"
+        if address := _own_address():
+            yield f"http://{address}:{page.port}/"
+    else:
+        host = f"[{page.host}]" if ":" in page.host else page.host
+        yield f"http://{host}:{page.port}/"
+
+
+def _own_address() -> str:
+    """The address that this board has in its network; nothing is sent to find that out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return ""

@@ -1,0 +1,45 @@
+"""`picoclaw restore`: puts a backup in the place of the home, and keeps what was there."""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from picoclaw.care import restore
+from picoclaw.cli.common import printable
+from picoclaw.config import home_folder
+from picoclaw.errors import ConfigError
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("file", metavar="FILE", help="what `picoclaw backup` has made")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Restore after a yes; exit code 1 when nothing was changed."""
+    home = home_folder(os.environ)
+    if not given.yes and not _agreed(home):
+        print("Nothing was changed.")
+        return 1
+    kept, before = restore.restore(Path(given.file), home)
+    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(kept.at))
+    print(printable(f"{home} is what it was at {made}: {kept.files} files, by picoclaw {kept.version}"))
+    if before:
+        print(f"what was there is in {before}; delete it when you do not miss anything")
+    return 0
+
+
+def _agreed(home: Path) -> bool:
+    if not home.exists():
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{home} is there already; it takes a terminal, or --yes, to put a backup in its place")
+    return input(
+        f"Put the backup in the place of {home}? What is there now is kept beside it. [y/N] "
+    ).strip().lower() in {
+        "y",
+        "yes",
+    }

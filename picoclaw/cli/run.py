@@ -1,0 +1,58 @@
+"""`picoclaw run`: the daemon, which lives on the board until it is told to end."""
+
+import argparse
+import os
+import sys
+import time
+
+from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.household import Household
+from picoclaw.daemon import crash, lock
+from picoclaw.daemon.memory import MEGABYTE, total, usual_limit
+
+_LEAST_MB, _MOST_MB = 48, 100_000
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    board_option(parser)
+    parser.add_argument(
+        "--memory-mb",
+        type=_megabytes,
+        default=usual_limit(total()) // MEGABYTE,
+        metavar="N",
+        help="begin afresh, at a quiet moment, with more than this (a quarter of the memory, from 120 to 400)",
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run until SIGTERM or Ctrl-C, or `picoclaw service stop`; 1 when another daemon has this home."""
+    if _lived(given):
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same words again, in the same process
+    return 0
+
+
+def _lived(given: argparse.Namespace) -> bool:
+    """Run once; tells whether to begin afresh."""
+    with opened(given) as app:
+        held = lock.hold(app.config.home)
+        try:
+            safe = crash.begun(app.config.home, time.time())
+            again = Household(app, _show, given.memory_mb * MEGABYTE, safe=safe).live()
+            crash.ended(app.config.home)
+            if not again:
+                app.wiring.abandon()
+        finally:
+            os.close(held)
+    return again
+
+
+def _show(text: str) -> None:
+    print(f"picoclaw: {printable(text)}", file=sys.stderr, flush=True)
+
+
+def _megabytes(text: str) -> int:
+    number = int(text) if text.isdecimal() and text.isascii() and len(text) < 9 else 0
+    if not _LEAST_MB <= number <= _MOST_MB:
+        raise argparse.ArgumentTypeError(f"a whole number of megabytes, from {_LEAST_MB}")
+    return number

@@ -1,0 +1,287 @@
+"""`picoclaw service`: puts picoclaw into the hands of systemd, looks how it is there, and takes it out again."""
+
+import argparse
+import json
+import os
+import pwd
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from picoclaw import disk
+from picoclaw.cli import unit
+from picoclaw.cli.common import printable
+from picoclaw.errors import ConfigError
+
+_UNIT, _DROP_IN = "picoclaw.service", "picoclaw.service.d/10-machine.conf"
+_ENVIRONMENT = "etc/picoclaw/environment"
+_BUSES = ("i2c-dev", "spidev", "gpio", "pwm")
+_SHOWN = {
+    "LoadState": "unit",
+    "ActiveState": "state",
+    "SubState": "step",
+    "StatusText": "says",
+    "ActiveEnterTimestamp": "since",
+    "NRestarts": "restarts",
+    "Result": "last end",
+    "UnitFileState": "at boot",
+    "MainPID": "process",
+    "MemoryCurrent": "memory",
+}
+_UNSET = {"", "[not set]", "18446744073709551615", "0"}
+
+
+class Place(NamedTuple):
+    """Where the files of a service lie, and how systemd is asked about it."""
+
+    folder: Path
+    user: tuple[str, ...] = ()
+
+    @property
+    def installed(self) -> bool:
+        """Tell whether there is a unit."""
+        return (self.folder / _UNIT).exists()
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    words = parser.add_subparsers(dest="act", metavar="ACT", required=True)
+    install = words.add_parser("install", help="make it a service that starts with the board, and start it")
+    shown = words.add_parser("print", help="print what install would write")
+    for word in (install, shown):
+        choice = word.add_mutually_exclusive_group()
+        choice.add_argument("--as", dest="person", metavar="NAME", help="run as this person, on ~NAME/.picoclaw")
+        choice.add_argument("--user", action="store_true", help="in your own session of systemd: no root, less closed")
+    install.add_argument("--no-start", action="store_true", help="only put it in place; it starts at the next boot")
+    status = words.add_parser("status", help="say whether it runs, since when, and whether its unit is up to date")
+    status.add_argument("--json", action="store_true", help="print what systemd says as JSON")
+    logs = words.add_parser("logs", help="show what it wrote into the journal")
+    logs.add_argument("-n", metavar="LINES", type=int, default=50, help="how many (default 50)")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on as more is written")
+    words.add_parser("uninstall", help="stop it and take it out of systemd; what picoclaw knows stays")
+
+
+def run(given: argparse.Namespace, root: Path = Path("/")) -> int:
+    """Do it; `root` is the folder that stands for the machine's. Raises ConfigError."""
+    return {"install": _install, "print": _print, "status": _status, "logs": _logs, "uninstall": _uninstall}[given.act](
+        given, root
+    )
+
+
+def _system(root: Path) -> Place:
+    return Place(root / "etc/systemd/system")
+
+
+def _own() -> Place:
+    settings = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Place(Path(settings).expanduser() / "systemd/user", ("--user",))
+
+
+def _present(root: Path) -> Place:
+    """Find the one that is installed, the system's before the user's; raises ConfigError."""
+    found = next((place for place in (_system(root), _own()) if place.installed), None)
+    if found is None:
+        raise ConfigError("picoclaw is not installed as a service; `sudo picoclaw service install` does it")
+    return found
+
+
+def _files(given: argparse.Namespace, root: Path) -> dict[Path, str]:
+    """Return what belongs where, for what was asked for."""
+    found = unit.program()
+    if given.user:
+        folder = _own().folder
+        return {folder / _UNIT: unit.text("user.service"), folder / _DROP_IN: unit.for_session(found)}
+    folder = _system(root).folder
+    machine = unit.for_person(found, root, given.person) if given.person else unit.for_itself(found, root)
+    files = {folder / _UNIT: unit.text(_UNIT), folder / _DROP_IN: machine}
+    files[root / "etc/udev/rules.d/60-picoclaw.rules"] = unit.text("udev.rules")
+    if not given.person:
+        files[root / "etc/sysusers.d/picoclaw.conf"] = unit.text("sysusers.conf")
+    return files
+
+
+def _print(given: argparse.Namespace, root: Path) -> int:
+    """Print each file under its path."""
+    print("\n".join(f"# {path}\n{text}" for path, text in _files(given, root).items()), end="")
+    return 0
+
+
+def _install(given: argparse.Namespace, root: Path) -> int:
+    """Write, let systemd read it, start."""
+    if not given.user:
+        _need_rights(root, "install")
+    if not (given.user or given.person) and unit.taken():
+        raise ConfigError(f"{unit.OWN_USER} is a person on this machine: let the service run as that, --as picoclaw")
+    for path, text in _files(given, root).items():
+        _put(path, text)
+    place = _own() if given.user else _system(root)
+    if not given.user:
+        _prepare(given, root)
+    _systemctl(place, "daemon-reload")
+    _systemctl(place, "enable", "picoclaw")
+    if given.no_start:
+        print("picoclaw starts at the next boot, or with `systemctl start picoclaw`")
+        return 0
+    _systemctl(place, "restart", "picoclaw")
+    _tell(given, root)
+    return 0
+
+
+def _put(path: Path, text: str) -> None:
+    """Write one file for all to read, and say whether that changed anything."""
+    before = path.read_bytes() if path.exists() else None
+    if before == text.encode():
+        print(f"{path} is as it should be")
+        return
+    disk.make_folder(path.parent, 0o755)
+    disk.write_atomic(path, text.encode(), 0o644)
+    print(f"{'made' if before is None else 'replaced'} {path}")
+
+
+def _prepare(given: argparse.Namespace, root: Path) -> None:
+    """Make the user, its groups and the rights of the buses, and a file for variables that only root can read."""
+    if not given.person:
+        _do("systemd-sysusers", str(root / "etc/sysusers.d/picoclaw.conf"))
+        for group in unit.further_groups(root):
+            _do("systemd-sysusers", "--inline", f"m {unit.OWN_USER} {group}")
+    _do("udevadm", "control", "--reload")
+    _do("udevadm", "trigger", "--action=change", *(f"--subsystem-match={bus}" for bus in _BUSES))
+    disk.make_folder((root / _ENVIRONMENT).parent, 0o755)
+    disk.create(root / _ENVIRONMENT, unit.text("environment.example").encode(), 0o600)
+
+
+def _tell(given: argparse.Namespace, root: Path) -> None:
+    """Say how to talk to it, and what is not taken along."""
+    if given.user:
+        name = pwd.getpwuid(os.getuid()).pw_name
+        print(f"picoclaw runs. It ends when you log out, unless you type once: sudo loginctl enable-linger {name}")
+    elif given.person:
+        print(f"picoclaw runs as {given.person}; `picoclaw chat` talks to it")
+    else:
+        print("picoclaw runs; talk to it with: sudo -u picoclaw picoclaw chat")
+        _own_before(root)
+
+
+def _own_before(root: Path) -> None:
+    """Point at a home that was used until now: it is neither taken nor merged."""
+    name = os.environ.get("SUDO_USER", "")
+    if name and (root / "home" / name / ".picoclaw").is_dir():
+        again = f"sudo picoclaw service install --as {name}"
+        print(f"It begins anew in /var/lib/picoclaw; to go on with /home/{name}/.picoclaw: {again}")
+
+
+def _uninstall(_: argparse.Namespace, root: Path) -> int:
+    """Stop, forget, take the files away; state, variables, keys and the user stay."""
+    place = _present(root)
+    if not place.user:
+        _need_rights(root, "uninstall")
+    home = _home_of(place)
+    _systemctl(place, "disable", "--now", "picoclaw")
+    paths = [place.folder / _UNIT, place.folder / _DROP_IN]
+    if not place.user:
+        paths += [root / "etc/sysusers.d/picoclaw.conf", root / "etc/udev/rules.d/60-picoclaw.rules"]
+    for path in paths:
+        path.unlink(missing_ok=True)
+        print(f"removed {path}")
+    left = (place.folder / _DROP_IN).parent
+    if left.is_dir() and not any(left.iterdir()):
+        left.rmdir()
+    _systemctl(place, "daemon-reload")
+    keys = "" if place.user else ", its variables and keys in /etc/picoclaw and /etc/credstore"
+    print(f"what it knows is still in {home}{keys}")
+    return 0
+
+
+def _home_of(place: Place) -> str:
+    """Read from the drop-in where the home is, because nothing else remembers whom the service ran as."""
+    try:
+        found = re.search(r'PICOCLAW_HOME=([^"\n]+)', (place.folder / _DROP_IN).read_text(encoding="utf-8"))
+    except OSError:
+        found = None
+    return found[1] if found else str(Path("~/.picoclaw").expanduser()) if place.user else "/var/lib/picoclaw"
+
+
+def _status(given: argparse.Namespace, root: Path) -> int:
+    """Print what systemd knows of it; 0 when it runs."""
+    place = _present(root)
+    said = _said(place)
+    stale = [str(path) for path, text in _expected(place, root).items() if not _is(path, text)]
+    if given.json:
+        print(json.dumps({**said, "stale": stale}))
+    else:
+        for key, what in _SHOWN.items():
+            if said.get(key, "") not in _UNSET:
+                print(printable(f"{what:9} {_worded(key, said[key])}"))
+        for path in stale:
+            print(f"note: {path} is not what this picoclaw would write; `picoclaw service install` mends that")
+    return 0 if said.get("ActiveState") == "active" else 1
+
+
+def _worded(key: str, value: str) -> str:
+    return f"{int(value) / 1e6:.0f} MB" if key == "MemoryCurrent" and value.isdigit() else value
+
+
+def _said(place: Place) -> dict[str, str]:
+    asked = _systemctl(place, "show", "picoclaw", f"--property={','.join(_SHOWN)}")
+    return dict(line.split("=", 1) for line in asked.splitlines() if "=" in line)
+
+
+def _expected(place: Place, root: Path) -> Mapping[Path, str]:
+    """Return the files that do not depend on how it was installed."""
+    name = "user.service" if place.user else _UNIT
+    files = {place.folder / _UNIT: unit.text(name)}
+    if not place.user:
+        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = unit.text("udev.rules")
+    return files
+
+
+def _is(path: Path, text: str) -> bool:
+    try:
+        return path.read_bytes() == text.encode()
+    except OSError:
+        return False
+
+
+def _logs(given: argparse.Namespace, root: Path) -> int:
+    """Become journalctl: it pages, colours and follows by itself."""
+    place = _present(root)
+    command = ["journalctl", "--user-unit" if place.user else "--unit", "picoclaw", "--lines", str(max(given.n, 0))]
+    sys.stdout.flush()
+    try:
+        os.execvp(command[0], [*command, *(["--follow"] if given.follow else [])])  # noqa: S606
+    except FileNotFoundError:
+        raise ConfigError(_NO_SYSTEMD.format(command[0])) from None
+
+
+_NO_SYSTEMD = "{} is not here: where another program starts the services, let it start `picoclaw run`"
+
+
+def _need_rights(root: Path, act: str) -> None:
+    folder = next(path for path in (root / "etc/systemd/system", *root.glob("etc"), root) if path.exists())
+    if not os.access(folder, os.W_OK):
+        command = " ".join(unit.program().command)
+        raise ConfigError(f"{folder} cannot be written: sudo {command} service {act}, or --user for a service of yours")
+
+
+def _systemctl(place: Place, *words: str) -> str:
+    return _do("systemctl", *place.user, *words)
+
+
+def _do(*command: str) -> str:
+    """Run a program of systemd's; raises ConfigError with its own first words when it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except FileNotFoundError:
+        raise ConfigError(_NO_SYSTEMD.format(command[0])) from None
+    if done.returncode:
+        raise ConfigError(_failed(command, done.stderr.strip() or done.stdout.strip()))
+    return done.stdout
+
+
+def _failed(command: Sequence[str], words: str) -> str:
+    why = words.splitlines()[0].rstrip(".") if words else "it did not say why"
+    more = "; `picoclaw service logs` shows more" if "restart" in command else ""
+    return printable(f"`{' '.join(command)}` failed: {why}{more}")

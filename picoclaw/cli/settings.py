@@ -1,0 +1,244 @@
+"""The few settings of a new home: from options or from questions, written into the owner's files."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from getpass import getpass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+
+from picoclaw.config import home_folder, load
+from picoclaw.config.edit import put
+from picoclaw.config.files import read
+from picoclaw.config.keys import OPENAI, OPENROUTER
+from picoclaw.disk import explain, write_atomic
+from picoclaw.errors import ConfigError, HardwareError
+from picoclaw.hw import boards, detect, kernel, loader
+from picoclaw.hw.board import Board
+from picoclaw.schedule import zone_named
+from picoclaw.tools.first_run import with_field
+
+_LOCAL = {"Ollama": "http://127.0.0.1:11434/v1", "llama.cpp": "http://127.0.0.1:8080/v1"}
+_PROBE_S = 2.0
+_SHOWN_MODELS = 8
+_LONGEST_KEY = 4096
+_HOSTS = {"local": "127.0.0.1", "network": "0.0.0.0"}  # noqa: S104 - the owner's choice, for their own network
+
+
+class Wanted(NamedTuple):
+    """What is to be set; "" leaves it as it is. `page` is off, local or network."""
+
+    url: str = ""
+    model: str = ""
+    key: str = ""
+    zone: str = ""
+    token: str = ""
+    allow: tuple[int, ...] = ()
+    page: str = ""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that answer the questions."""
+    group = parser.add_argument_group("settings", "each is left as it is unless it is given")
+    group.add_argument(
+        "--model-url", metavar="URL", default="", help=f"an OpenAI-compatible server: {_LOCAL['Ollama']}"
+    )
+    group.add_argument("--model", metavar="NAME", default="", help="the model's name at that server")
+    group.add_argument("--key-from", metavar="FILE", help="a file that holds its API key; - for standard input")
+    group.add_argument("--zone", metavar="ZONE", default="", help="where you live: Europe/Berlin, or a city")
+    group.add_argument("--telegram-token-from", metavar="FILE", help="a file with a bot's token; - for standard input")
+    group.add_argument("--telegram-allow", metavar="ID", type=int, action="append", help="who may talk to the bot")
+    group.add_argument("--page", choices=["off", *_HOSTS], default="", help="the page in a browser, and for whom")
+
+
+def given(options_: argparse.Namespace) -> Wanted | None:
+    """Take the options; None when there is none of them. Raises ConfigError."""
+    if options_.key_from == options_.telegram_token_from == "-":
+        raise ConfigError("standard input can hold one secret: give the other one as a file")
+    wanted = Wanted(
+        options_.model_url,
+        options_.model,
+        _secret(options_.key_from),
+        _zone(options_.zone),
+        _secret(options_.telegram_token_from),
+        tuple(options_.telegram_allow or ()),
+        options_.page,
+    )
+    return wanted if any(wanted) else None
+
+
+def _secret(path: str | None) -> str:
+    if path is None:
+        return ""
+    text = sys.stdin.read(_LONGEST_KEY) if path == "-" else read(Path(path)).decode(errors="replace")
+    if not text.strip():
+        raise ConfigError(f"{path} holds no key")
+    return text.strip()
+
+
+def _zone(text: str) -> str:
+    try:
+        return str(zone_named(text)) if text else ""
+    except ValueError as error:
+        raise ConfigError(f"--zone: {error}") from None
+
+
+def write(home: Path, wanted: Wanted | None) -> Iterator[str]:
+    """Write what is wanted and say what was set; a setting that does not fit leaves the files as they were."""
+    if wanted is None:
+        return
+    tables: list[tuple[str, str, Any]] = [("model", "base_url", wanted.url), ("model", "name", wanted.model)]
+    tables += [("telegram", "allow", list(wanted.allow))]
+    if wanted.page:
+        tables += [("page", "enabled", wanted.page != "off"), ("page", "host", _HOSTS.get(wanted.page, ""))]
+    secrets = [("", "api_key", wanted.key), ("", "telegram_token", wanted.token)]
+    _change(home / "config.toml", [entry for entry in tables if entry[2] != "" and entry[2] != []])
+    _change(home / "secrets.toml", [entry for entry in secrets if entry[2]])
+    if wanted.zone:
+        page = home / "workspace/USER.md"
+        _written(page, with_field(read(page), "Time zone", wanted.zone))
+    yield from _said(wanted)
+
+
+def _change(path: Path, entries: list[tuple[str, str, Any]]) -> None:
+    if not entries:
+        return
+    before = read(path)
+    text = before.decode(errors="replace")
+    for table, key, value in entries:
+        text = put(text, table, key, value)
+    _written(path, text.encode())
+    try:
+        load()
+    except ConfigError:
+        _written(path, before)
+        raise
+
+
+def _written(path: Path, data: bytes) -> None:
+    try:
+        write_atomic(path, data)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {explain(error)}") from None
+
+
+def _said(wanted: Wanted) -> Iterator[str]:
+    if wanted.url or wanted.model:
+        yield f"model: {wanted.model or 'as before'} at {load().model.shown_url}"
+    if wanted.key:
+        yield "API key: in secrets.toml, which only you can read"
+    if wanted.zone:
+        yield f"time zone: {wanted.zone}"
+    if wanted.token:
+        yield "Telegram: the token is in secrets.toml; `picoclaw telegram pair` lets you in once picoclaw runs"
+    if wanted.page in _HOSTS:
+        yield "page: `picoclaw page code` prints the code to log in with once picoclaw runs"
+
+
+def asked() -> Wanted:
+    """Ask a person on the terminal; Enter takes what is proposed. Raises ConfigError at the end of the input."""
+    print("\nA few questions; Enter takes what stands in [brackets].")
+    try:
+        url, model, key = _model()
+        zone = _asked_zone()
+        token = getpass("Telegram bot's token, from @BotFather [none]: ").strip()
+        page = _one_of("Page in a browser: off, local (this machine) or network", ("off", *_HOSTS), "off")
+    except EOFError:
+        raise ConfigError(
+            "the questions were left; what is written so far stays, `picoclaw init --ask` asks again"
+        ) from None
+    for line in _found():
+        print(line)
+    return Wanted(url, model, key, zone, token, (), page if page != "off" else "")
+
+
+def _model() -> tuple[str, str, str]:
+    running = {name: models for name, url in _LOCAL.items() if (models := models_at(url)) is not None}
+    kinds = ("none", *(name.lower() for name in _LOCAL), "openrouter", "openai", "other")
+    proposed = next((name.lower() for name in running), "none")
+    kind = _one_of(f"Model: {', '.join(kinds)}", kinds, proposed)
+    if kind == "none":
+        print(
+            "  Then the built-in matcher answers about sensors, reminders and notes; `init --ask` adds a model later."
+        )
+        return "", "", ""
+    known = {name.lower(): url for name, url in _LOCAL.items()} | {"openrouter": OPENROUTER, "openai": OPENAI}
+    url = known.get(kind) or _line("  Its address, such as http://192.168.1.20:8080/v1", "")
+    models = next((found for name, found in running.items() if name.lower() == kind), None) or []
+    if models:
+        print(f"  It has: {', '.join(models[:_SHOWN_MODELS])}")
+    model = _line("  The model's name", models[0] if models else "")
+    key = "" if kind in {name.lower() for name in _LOCAL} else getpass("  API key [none]: ").strip()
+    return url, model, key
+
+
+def models_at(url: str) -> list[str] | None:
+    """List the models of a server on this machine, None when none answers."""
+    try:
+        answer = httpx.get(f"{url}/models", timeout=_PROBE_S, trust_env=False)
+        return [str(entry["id"]) for entry in answer.json()["data"]]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _asked_zone() -> str:
+    proposed = machine_zone()
+    while True:
+        text = _line("Time zone, or a city near you", proposed)
+        try:
+            return str(zone_named(text)) if text else ""
+        except ValueError as error:
+            print(f"  {error}")
+
+
+def machine_zone(root: Path = Path("/")) -> str:
+    """Name the zone that the machine is set to, empty when it is not known or merely UTC."""
+    place = os.path.realpath(root / "etc/localtime")
+    _, _, name = place.partition("zoneinfo/")
+    return "" if name in {"Etc/UTC", "UTC", "Universal"} else name
+
+
+def _one_of(question: str, kinds: tuple[str, ...], proposed: str) -> str:
+    while (answer := _line(question, proposed).lower()) not in kinds:
+        print(f"  write one of {', '.join(kinds)}")
+    return answer
+
+
+def _line(question: str, proposed: str) -> str:
+    return input(f"{question} [{proposed or 'none'}]: ").strip() or proposed
+
+
+def _found() -> Iterator[str]:
+    """Say what is wired, by asking for a mere sign of life; nothing is written to any part."""
+    config = load({"PICOCLAW_HOME": str(home_folder(os.environ))})
+    try:
+        board = boards.choose("linux", config)
+    except ConfigError as error:
+        yield str(error)
+        return
+    try:
+        outside = [sensor.name for sensor in kernel.sensors(board) if not sensor.inside]
+        if outside:
+            yield f"The kernel reads: {', '.join(outside)}"
+        yield from _on_buses(board, config.home)
+    finally:
+        board.close()
+
+
+def _on_buses(board: Board, home: Path) -> Iterator[str]:
+    for adapter in board.adapters():
+        if not adapter.header:
+            continue
+        try:
+            bus = board.i2c(adapter.number)
+            answering = [address for address in range(0x08, 0x78) if bus.probe(address) == "present"]
+        except HardwareError as error:
+            yield f"i2c-{adapter.number} cannot be looked at: {error}"
+            continue
+        for address in answering:
+            parts = ", ".join(detect.drivers(loader.folders(home), address)) or "unknown"
+            there = f"0x{address:02x}"
+            yield f'i2c-{adapter.number}: {there} answers ({parts}); say in a chat "add the sensor at {there} as NAME"'

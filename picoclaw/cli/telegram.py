@@ -1,0 +1,113 @@
+"""`picoclaw telegram`: who may talk to the bot, and whether Telegram can be reached from here."""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+from picoclaw import workspace
+from picoclaw.channels.telegram.api import Api
+from picoclaw.channels.telegram.pairing import MINUTES, Pairing
+from picoclaw.channels.telegram.poll import who
+from picoclaw.cli.common import printable
+from picoclaw.config import Config, load
+from picoclaw.errors import ChannelError, ConfigError
+
+_NO_BOT = (
+    "no Telegram bot is set up: ask @BotFather for one, put its token into {path} as"
+    ' telegram_token = "..." (chmod 600), then start `picoclaw run`'
+)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    words = parser.add_subparsers(dest="act", metavar="ACT", required=True)
+    add = {name: words.add_parser(name, help=purpose, allow_abbrev=False) for name, purpose in _PURPOSES.items()}
+    add["status"].add_argument("--json", action="store_true", help="print JSON")
+    add["forget"].add_argument("number", type=int, metavar="NUMBER", help="as status prints it")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do it."""
+    config = load()
+    if not config.telegram_token:
+        raise ConfigError(_NO_BOT.format(path=config.home / "secrets.toml"))
+    return _ACTS[given.act](config, given)
+
+
+def _pair(config: Config, _given: argparse.Namespace) -> int:
+    """Print a code; whoever sends it to the bot is an owner."""
+    workspace.prepare(config.home)
+    with closing(Pairing(config.home, config.telegram.allow)) as pairing:
+        code = pairing.offer()
+    shown = f"{code[:4]}-{code[4:]}"
+    try:
+        with closing(Api(config.telegram_token, config.telegram.api_url)) as api:
+            name = who(api, 10.0).name
+    except ChannelError as error:
+        print(printable(f"({error})"))
+        where = "your bot"
+    else:
+        where = f"@{name} (https://t.me/{name})"
+    print(
+        printable(f"Send this to {where} within {MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n")
+    )
+    print("Whoever sends it may use this board as you do. Five wrong tries, or a new code, end it.")
+    return 0
+
+
+def _status(config: Config, given: argparse.Namespace) -> int:
+    """Say which bot it is, whether it can be reached from here, and who may talk to it."""
+    error, name = "", ""
+    try:
+        with closing(Api(config.telegram_token, config.telegram.api_url)) as api:
+            name = who(api, 10.0).name
+    except ChannelError as failed:
+        error = str(failed)
+    with closing(Pairing(config.home, config.telegram.allow)) as pairing:
+        people = pairing.people()
+    if given.json:
+        listed = [{"number": number, "name": who} for number, who in people.items()]
+        print(json.dumps({"bot": name, "error": error, "people": listed}))
+    else:
+        print(printable(f"the bot is @{name}, and Telegram answers" if name else error))
+        for number, person in people.items():
+            print(printable(f"{number}  {person or '(from config.toml)'}"))
+        if not people:
+            print("nobody may talk to it yet: `picoclaw telegram pair`")
+    return 1 if error else 0
+
+
+def _forget(config: Config, given: argparse.Namespace) -> int:
+    """Let somebody talk to the bot no more."""
+    with closing(Pairing(config.home, config.telegram.allow)) as pairing:
+        if pairing.forget(given.number):
+            print(f"{given.number} may no longer talk to the bot")
+            return 0
+        listed = given.number in pairing.people()
+    if listed:
+        raise ConfigError(f"{given.number} is in config.toml: take it out of allow under [telegram]")
+    raise ConfigError(f"{given.number} was not paired; `picoclaw telegram status` shows who is")
+
+
+def _unhook(config: Config, _given: argparse.Namespace) -> int:
+    """Take the bot back from a webhook that an earlier program has left."""
+    with closing(Api(config.telegram_token, config.telegram.api_url)) as api:
+        api.call("deleteWebhook", {})
+    print("no webhook takes the bot's messages any more")
+    return 0
+
+
+_PURPOSES = {
+    "pair": "print a code; whoever sends it to the bot may talk to it",
+    "status": "say whether Telegram answers, and who may talk to the bot",
+    "forget": "let somebody talk to it no more",
+    "unhook": "take the bot back from a webhook that another program has left",
+}
+
+_ACTS: Mapping[str, Callable[[Config, argparse.Namespace], int]] = {
+    "pair": _pair,
+    "status": _status,
+    "forget": _forget,
+    "unhook": _unhook,
+}

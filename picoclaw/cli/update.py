@@ -1,0 +1,98 @@
+"""`picoclaw update`: a new version beside the old one, tried on a copy, taken into use, and given up if it fails."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from picoclaw.care import place as places
+from picoclaw.care import service, update
+from picoclaw.care.place import CareError, Place, Trial
+from picoclaw.cli.common import printable
+from picoclaw.config import home_folder
+
+_WATCHED_S = 60.0
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument(
+        "source", nargs="?", metavar="SOURCE", help="a wheel, a folder or a name for pip; else what was installed from"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--check", action="store_true", help="make and try the new version, and do not use it")
+    which.add_argument("--back", action="store_true", help="return to the version before")
+    which.add_argument("--keep", action="store_true", help="end the trial of an update that was cut off: it stays")
+    parser.add_argument("--wheels", metavar="FOLDER", help="take packages from this folder alone, without a network")
+    parser.add_argument(
+        "--watch", metavar="SECONDS", type=float, default=_WATCHED_S, help="of the service, before it counts as good"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do it; exit code 1 when the present version stays."""
+    place = places.find()
+    if not place:
+        raise CareError(
+            f"this picoclaw ({sys.prefix}) was not installed by install.sh: update it as it was installed"
+            " (a checkout: git pull; pipx: pipx upgrade picoclaw-edge)"
+        )
+    unit = service.of(str(place.root), place.note("link"))
+    running = unit if unit and unit.runs() else None
+    home = Path(os.environ.get("PICOCLAW_HOME") or (unit.home() if unit else "") or home_folder(os.environ))
+    with place.locked():
+        if given.back or given.keep:
+            return _settled(place, home, running, keep=given.keep)
+        if place.trial():
+            raise CareError("an update was cut off; say `picoclaw update --keep` or `picoclaw update --back` first")
+        return _updated(place, home, running, given)
+
+
+def _updated(place: Place, home: Path, running: service.Service | None, given: argparse.Namespace) -> int:
+    source = given.source or place.note("source")
+    if not source:
+        raise CareError(f"{place.root / 'source'} does not say where from; give a wheel, a folder or a name")
+    if Path(source).exists():
+        source = str(Path(source).absolute())
+    wheels = ("--no-index", "--find-links", str(Path(given.wheels).absolute())) if given.wheels else ()
+    old = place.named("current")
+    _say(f"installing {source} beside {old}; this takes some minutes on a small board")
+    new = update.build(place, source, wheels)
+    said = update.prove(place.python(new), place.python(old), home)
+    if given.check:
+        place.tidy()
+        print(f"{said} can be used; nothing was changed")
+        return 0
+    update.switch(place, new, home, running, given.watch, _say)
+    place.keep("source", source)
+    place.tidy()
+    print(f"{said} is in use; `picoclaw update --back` returns to what was before")
+    if not running:
+        print("A chat or a daemon that runs goes on with the old version until it is started anew.")
+    return 0
+
+
+def _settled(place: Place, home: Path, running: service.Service | None, *, keep: bool) -> int:
+    trial = place.trial()
+    if keep:
+        if not trial:
+            raise CareError("no update is on trial")
+        update.settle(place, trial.home)
+        print(f"{place.named('current')} stays")
+        return 0
+    trial = trial or Trial(place.named("current"), place.named("previous"), home)
+    if not trial.old or trial.old == place.named("current"):
+        raise CareError("there is no version before this one")
+    if not (trial.home / update.BEFORE).exists() and home.is_dir():
+        worse = update.worse_than(place.python(trial.old), home, place.python(trial.new), home)
+        if worse:
+            raise CareError(
+                f"{trial.old} cannot use this home any more ({', '.join(sorted(worse))}): restore a backup first"
+            )
+    update.back(place, trial, running)
+    print(f"back to {trial.old}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"picoclaw: {printable(text)}", file=sys.stderr, flush=True)

@@ -1,0 +1,283 @@
+"""The queue in front of the desk: what the channels post is answered one by one, and what cannot wait is heard at once.
+
+While a turn runs, the order to stop the outputs and `/stop` are heeded in the thread that posts them; what else the
+same chat says is given to the turn between two of its steps.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+
+from picoclaw.around import Around
+from picoclaw.channels.channel import Arrived, Channel
+from picoclaw.daemon import left
+from picoclaw.daemon.letters import Boxes
+from picoclaw.daemon.progress import Progress
+from picoclaw.errors import ChannelError, StoreError
+from picoclaw.messages import Inbound, Message, Notice, Stop, Turn, Usage
+
+_BEGINS_S, _BESIDES_S, _ASKING_S = 30.0, 60.0, 900.0
+STOPPED = "stopped"
+
+
+class Hands(NamedTuple):
+    """What the loop has things done with.
+
+    `answer` is the desk, `halt` stops the outputs if that is what a text says, `text` words what has arrived for the
+    model, `mark` is said with an answer. `quiet(session)` keeps all else that needs the model out of a turn's way,
+    `turn()` gives the word to end it, `end()` says that, `shield` holds off interruptions. A turn takes at most
+    `seconds`. `letters()` has the outbox looked at.
+    """
+
+    answer: Callable[[Inbound, Around], Turn]
+    halt: Callable[[str, str], tuple[bool, str] | None]
+    text: Callable[[Arrived], str]
+    mark: Callable[[Turn], str]
+    quiet: Callable[[str], AbstractContextManager[None]]
+    turn: Callable[[], AbstractContextManager[Stop]]
+    end: Callable[[], None]
+    shield: Callable[[], AbstractContextManager[None]]
+    seconds: float
+    letters: Callable[[], None]
+
+
+class DeskLoop:
+    """Answers what arrives, in the thread that runs it."""
+
+    def __init__(self, boxes: Boxes, hands: Hands, progress: Progress, note: Callable[[str], None]) -> None:
+        """`note` is told in a line what went wrong."""
+        self._boxes, self._hands, self._progress, self._note = boxes, hands, progress, note
+        self.channels: Mapping[str, Channel] = {}
+        self._queue: deque[Arrived] = deque()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._leaving = self._resting = False
+        self._now: Arrived | None = None
+        self._stop = Stop()
+        self._heard: list[Arrived] = []
+        self.last: Turn | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many wait to be answered."""
+        return len(self._queue)
+
+    def waiting_for(self, key: str) -> int:
+        """How much of a chat waits to be answered."""
+        with self._lock:
+            return sum(one.key == key for one in self._queue)
+
+    @property
+    def running(self) -> str:
+        """Whose turn it is, '' when nobody is answered."""
+        now = self._now
+        return now.key if now else ""
+
+    def channel_of(self, key: str) -> Channel:
+        """The channel of a session: the one that it is named after, else the local socket."""
+        return self.channels.get(key.partition(":")[0]) or self.channels["socket"]
+
+    def post(self, arrived: Arrived) -> None:
+        """See Post."""
+        text = arrived.text.strip()
+        if arrived.origin == "owner" and (said := self._hands.halt(text, f"owner in {arrived.key}")):
+            self._end(arrived.key)
+            self._answered(arrived, _said(arrived.text, *said))
+            return
+        if text.lower() == "/stop" and self._end(arrived.key):
+            return
+        if kept := self._kept(arrived):
+            with self._lock:
+                self._queue.append(kept)
+                if self._now is None:
+                    self._progress.expect("desk", _BEGINS_S)
+            self._wake.set()
+
+    def leave(self) -> None:
+        """End the turn in hand and then the loop; from any thread."""
+        self._leaving = True
+        self._hands.end()
+        self._wake.set()
+
+    def rest(self) -> None:
+        """End the loop as soon as nobody waits for an answer; from any thread."""
+        self._resting = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Answer until it is time to leave; what waits then is answered after the next start."""
+        self._gone_on_with()
+        while arrived := self._next():
+            self._do(arrived)
+
+    def ask(self, call: str) -> bool:
+        """Ask whoever is answered now for a yes to a call."""
+        if not (arrived := self._now) or arrived.origin != "owner":
+            return False
+        self._progress.expect("desk", _ASKING_S)
+        try:
+            return self.channel_of(arrived.key).ask(arrived, call, self._stop)
+        except ChannelError as error:
+            self._note(f"{arrived.key} could not be asked: {error}")
+            return False
+        finally:
+            self._progress.expect("desk", self._hands.seconds + _BESIDES_S)
+
+    def _end(self, key: str) -> bool:
+        """End the turn of a chat; tells whether there is one."""
+        if self.running == key:
+            self._hands.end()
+            return True
+        return False
+
+    def _kept(self, arrived: Arrived) -> Arrived | None:
+        """Put it into the inbox; one that nobody would send again is answered even if the disk fails."""
+        try:
+            with self._boxes.lock:
+                return self._boxes.inbox.put(arrived)
+        except StoreError as error:
+            if arrived.external:
+                raise
+            self._note(f"a message could not be kept, and is answered all the same: {error}")
+            return arrived
+
+    def _gone_on_with(self) -> None:
+        """Settle what a dead process has left, and take up what waits."""
+        try:
+            with self._boxes.lock:
+                left.settle(self._boxes.inbox)
+                known = {arrived.number for arrived in self._queue}
+                self._queue.extendleft(
+                    arrived for arrived in reversed(self._boxes.inbox.waiting()) if arrived.number not in known
+                )
+        except StoreError as error:
+            self._note(f"what came in before cannot be read: {error}")
+        self._hands.letters()
+
+    def _next(self) -> Arrived | None:
+        while True:
+            self._wake.clear()
+            if self._leaving:
+                return None
+            with self._lock:
+                if self._queue:
+                    self._now = self._queue.popleft()
+                    self._progress.expect("desk", self._hands.seconds + _BESIDES_S)
+                    return self._now
+                self._progress.expect("desk", None)
+            if self._resting:
+                return None
+            self._wake.wait()
+
+    def _do(self, arrived: Arrived) -> None:
+        """Answer one, and say so."""
+        self._begin([arrived])
+        self._heard = []
+        try:
+            turn = self._turn(arrived)
+        finally:
+            self._now = None
+        self._progress.expect("desk", _BESIDES_S)
+        self._hand_back(turn.unheard)
+        self.last = turn
+        self._answered(arrived, turn)
+
+    def _turn(self, arrived: Arrived) -> Turn:
+        hands, turn = self._hands, None
+        inbound = Inbound(arrived.key, hands.text(arrived), arrived.origin, inbox=arrived.number)
+        try:
+            seen = self.channel_of(arrived.key).around(arrived)
+            with hands.quiet(arrived.key), hands.turn() as stop:
+                self._stop = stop
+                if self._leaving:
+                    stop.say()
+                around = replace(seen, say=lambda text: self._say(arrived, seen, text), typed=self._typed, stop=stop)
+                turn = hands.answer(inbound, replace(around, shield=hands.shield))
+        except KeyboardInterrupt:
+            if turn is None:
+                return _said(arrived.text, False, "interrupted before it had begun")._replace(stopped=STOPPED)
+        return turn
+
+    def _say(self, arrived: Arrived, seen: Around, text: str) -> None:
+        """Say something ahead of the answer; what cannot be said now is kept."""
+        try:
+            seen.say(text)
+        except ChannelError:
+            self._letter(arrived.key, text)
+
+    def _typed(self) -> Sequence[str]:
+        """What the chat has said meanwhile, up to a command, which is none of the turn's."""
+        with self._lock:
+            now, taken = self._now, []
+            mine = [one for one in self._queue if now and one.key == now.key]
+            for one in mine:
+                if one.origin != "owner" or one.attachments or one.text.lstrip().startswith("/"):
+                    break
+                taken.append(one)
+                self._queue.remove(one)
+        if taken and now:
+            self._heard += taken
+            self._begin(taken, now.number)
+        return [one.text for one in taken]
+
+    def _hand_back(self, unheard: Sequence[str]) -> None:
+        """Have answered next what no model has heard."""
+        back = self._heard[len(self._heard) - len(unheard) :] if unheard else []
+        if not back:
+            return
+        with self._lock:
+            self._queue.extendleft(reversed(back))
+        with self._noted():
+            self._boxes.inbox.put_back([one.number for one in back])
+
+    def _begin(self, arrived: Sequence[Arrived], within: int = 0) -> None:
+        with self._noted():
+            if numbers := [one.number for one in arrived if one.number]:
+                self._boxes.inbox.begin(numbers, within)
+
+    def _answered(self, arrived: Arrived, turn: Turn) -> None:
+        """Tell an answer live or have it told as a letter, which goes out in the moment that settles it."""
+        reply = spoken(turn, self._hands.mark(turn))
+        live = False
+        try:
+            live = self.channel_of(arrived.key).answered(arrived, turn, reply)
+        except ChannelError as error:
+            self._note(f"{arrived.key} could not be told its answer, which waits: {error}")
+        with self._noted():
+            if arrived.number:
+                self._boxes.inbox.done(arrived, "" if live else reply)
+            elif not live:
+                self._letter(arrived.key, reply)
+        if not live:
+            self._hands.letters()
+
+    def _letter(self, key: str, text: str) -> None:
+        with self._noted():
+            self._boxes.outbox.put(key, text, time.time())
+        self._hands.letters()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note what the disk does not take: an answer is worth more than its bookkeeping."""
+        try:
+            with self._boxes.lock:
+                yield
+        except StoreError as error:
+            self._note(str(error))
+
+
+def spoken(turn: Turn, mark: str) -> str:
+    """Word a turn for a channel that shows nothing but texts: the answer, its mark, and what should be known of it."""
+    told = turn.notice.text if turn.notice.text not in turn.reply else ""
+    if turn.stopped == "error":
+        return told or turn.reply
+    return "\n".join(filter(None, [turn.reply, mark, f"({told})" if told else ""]))
+
+
+def _said(asked: str, good: bool, text: str) -> Turn:  # noqa: FBT001
+    messages = (Message("user", asked), Message("assistant", text))
+    return Turn(text, messages, 0, (), Usage(), "", "stop", Notice("" if good else text, failed=not good))

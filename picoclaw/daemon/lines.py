@@ -1,0 +1,59 @@
+"""How the house is, in words for a person. Imports little: `picoclaw status` is to be instant."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from picoclaw.schedule import duration
+
+Status = Mapping[str, Any]
+
+
+def lines(status: Status, now: float) -> Iterator[str]:
+    """Word it for a person, a line each."""
+    if status["running"]:
+        age = duration(max(0, now - status["since"]))
+        yield f"picoclaw {status['version']} runs on {status['board']}, for {age} (process {status['pid']})"
+        used = f"{status['memory_mb']:g} of at most {status['memory_limit_mb']} MB"
+        yield f"desk: {_desk(status)}; memory: {used}"
+        yield from (_channel(name, one, now) for name, one in status["channels"].items())
+        yield f"model: {status['model']['name']}{_model(status['model'], now)}"
+    else:
+        yield f"picoclaw {status['version']} does not run on {status['board']}; `picoclaw run` starts it"
+    yield from _about(status, now)
+    for line in status.get("log", [])[-3:]:
+        yield f"log: {_ago(line['at'], now)}: {line['text']}"
+    yield from (f"NOT OK: {problem}" for problem in status["problems"])
+
+
+def _about(status: Status, now: float) -> Iterator[str]:
+    """The lines that need no daemon."""
+    yield from status["output_lines"]
+    if "jobs" in status:
+        yield f"jobs: {status['jobs'] or 'none'}"
+        yield from (f"  {job['text']}" for job in status["next_jobs"])
+        if status["letters"] or status["inbox"]:
+            yield f"waiting: {status['letters']} to be told, {status['inbox']} to be answered"
+        if beat := status["heartbeat"]:
+            yield f"heartbeat: {_ago(beat['at'], now)}, {beat['outcome']}; {beat['tokens_today']:,} tokens today"
+    yield f"clock: {status['clock']['text']}"
+    if "disk_free_mb" in status:
+        yield f"disk: {status['disk_free_mb']} of {status['disk_total_mb']} MB free"
+
+
+def _desk(status: Status) -> str:
+    turn = f"answers {status['turn']}" if status.get("turn") else "nothing to answer"
+    return turn + (f", {status['queue']} waiting" if status.get("queue") else "")
+
+
+def _channel(name: str, one: Mapping[str, Any], now: float) -> str:
+    heard = f", last heard from {_ago(one['last_contact'], now)}" if one["last_contact"] else ""
+    how = "up" if one["up"] else f"DOWN since {_ago(one['since'], now)}: {one['error']}"
+    return f"{name}: {how}{heard}"
+
+
+def _model(model: Status, now: float) -> str:
+    return f", not answering ({_ago(model['at'], now)}: {model['error']})" if model.get("error") else ""
+
+
+def _ago(at: float, now: float) -> str:
+    return f"{duration(max(0, now - at))} ago"

@@ -1,0 +1,36 @@
+"""One daemon for each home: flock(2) on `run.lock`, which the kernel lets go of with the process, however it ends."""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from picoclaw.errors import PicoclawError
+
+NAME = "run.lock"
+
+
+class RunsAlready(PicoclawError):
+    """Another daemon has this home."""
+
+
+def hold(home: Path) -> int:
+    """Become the daemon of a home; returns the descriptor that holds the lock. Raises RunsAlready, OSError."""
+    file = os.open(home / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        who = f" (process {pid})" if (pid := holder(home)) else ""
+        raise RunsAlready(f"picoclaw runs already on {home}{who}; `picoclaw status` tells how it is") from None
+    with suppress(OSError):  # a full disk only makes us harder to find
+        os.pwrite(file, b"%-10d\n" % os.getpid(), 0)
+    return file
+
+
+def holder(home: Path) -> int:
+    """Return the process that held the lock last, 0 while unknown."""
+    try:
+        return int((home / NAME).read_text(encoding="ascii", errors="replace"))
+    except (OSError, ValueError):
+        return 0

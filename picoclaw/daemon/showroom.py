@@ -1,0 +1,239 @@
+"""What the page shows and does, from the parts of a running picoclaw; see channels/page/house.py."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import datetime, tzinfo
+from functools import cached_property
+from socket import gethostname
+
+from picoclaw.channels.page.house import Point, Row, Said, Switch, Switches, Value
+from picoclaw.config import Config
+from picoclaw.daemon import lines
+from picoclaw.daemon.status import Status
+from picoclaw.errors import ConfigError, HardwareError
+from picoclaw.hw import health, survey
+from picoclaw.hw.reading import Reading, worded
+from picoclaw.reflex import declared
+from picoclaw.reflex.halt import halt
+from picoclaw.rules import book, rule
+from picoclaw.store import chronicle
+from picoclaw.store.archive import spoken
+from picoclaw.store.database import Database
+from picoclaw.store.jobs import Job, Jobs
+from picoclaw.store.points import Series
+from picoclaw.store.samples import Samples
+from picoclaw.store.sessions import Sessions
+from picoclaw.tools import job_times, past
+from picoclaw.wiring import Wiring
+
+WHO = "owner on the page"
+_FRESH_S = 5.0
+_TROUBLES_S = 86_400.0
+_MOST_ERRORS = 20
+
+
+class Showroom:
+    """The board, the outputs and the stores, with connections of its own: the server's threads come in at any time.
+
+    `zone` is the owner's, `mark` what is said with simulated values, and `status()` how the daemon is.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        wiring: Wiring,
+        zone: Callable[[], tzinfo | None],
+        mark: str,
+        status: Callable[[], Status],
+    ) -> None:
+        """Open and read nothing yet."""
+        self._config, self._wiring, self._zone, self._mark, self._status = config, wiring, zone, mark, status
+        self._stores, self._bus = threading.Lock(), threading.Lock()
+        self._readings: list[Value] = []
+        self._read_at = -_FRESH_S
+
+    @property
+    def name(self) -> str:
+        """See House.name."""
+        return gethostname()
+
+    @property
+    def mark(self) -> str:
+        """See House.mark."""
+        return self._mark
+
+    def readings(self) -> list[Value]:
+        """See House.readings; while one thread measures, the others take what was measured before."""
+        with self._bus if not self._readings else _Free(self._bus) as mine:
+            if mine and time.monotonic() - self._read_at > _FRESH_S:
+                self._readings = [_value(reading) for reading in self._measured()]
+                self._read_at = time.monotonic()
+            return self._readings
+
+    def _measured(self) -> Iterator[Reading]:
+        wiring = self._wiring
+        try:
+            found = survey.sensors(wiring.board, dict(wiring.wired))
+        except ConfigError as error:
+            raise HardwareError(str(error)) from None
+        for sensor in found:
+            yield from survey.read(wiring.board, wiring.drivers, sensor)
+
+    def history(self, sensor: str, quantity: str, begin: float, end: float, most: int) -> list[Point]:
+        """See House.history."""
+        with self._stores:
+            spans = self._samples.spans(Series(sensor, quantity), begin, end, past.step(end - begin, most))
+        return [(span.at, span.low, span.total / span.good, span.high) for span in spans if span.good]
+
+    def outputs(self) -> Switches:
+        """See House.outputs."""
+        if self._wiring.outputs is None:
+            return Switches()
+        answer = self._wiring.outputs.list()
+        rows = tuple(
+            Switch(
+                row["name"],
+                row["kind"],
+                row["place"],
+                declared.shown(row["level"]),
+                row["left"] is not None,
+                row["left"],
+                row["armed"],
+                "could not be brought to its safe level" if row["unsafe"] else row["fault"],
+            )
+            for row in answer["outputs"]
+        )
+        return Switches(rows, answer["stopped"], tuple(answer["problems"]))
+
+    def stop(self) -> str:
+        """See House.stop."""
+        return halt(self._config.home, lambda: "sim" if self._wiring.board.simulated else "linux", WHO)
+
+    def off(self, name: str) -> str:
+        """See House.off."""
+        if self._wiring.outputs is None:
+            raise ConfigError("outputs.toml declares no output")
+        return self._wiring.outputs.off(name, WHO)
+
+    def resume(self) -> str:
+        """See House.resume."""
+        if self._wiring.outputs is None:
+            raise ConfigError("outputs.toml declares no output")
+        return self._wiring.outputs.resume("owner")  # a person who is logged in; the keeper asks for that word
+
+    def jobs(self) -> list[Row]:
+        """See House.jobs."""
+        now = self._now()
+        return [_job(job, now) for job in self._all_jobs()]
+
+    def rules(self) -> list[Row]:
+        """See House.rules."""
+        found = book.load(self._config.home, self._now(), str(self._zone() or ""))
+        rows = [Row(name, rule.explained(one).removeprefix(f"{name}: ")) for name, one in found.rules.items()]
+        return rows + [Row(name or "rules.toml", text, good=False) for name, text in found.problems.items()]
+
+    def errors(self) -> list[Row]:
+        """See House.errors."""
+        log = (Row("log", line["text"], good=False, at=line["at"]) for line in self._status().get("log", []))
+        found = [*log, *self._failed_jobs(), *self._troubles()]
+        return sorted(found, key=lambda row: -row.at)[:_MOST_ERRORS]
+
+    def facts(self) -> list[Row]:
+        """See House.facts."""
+        told = (line.partition(": ") for line in lines.lines(self._status(), time.time()))
+        rows = [Row(name, text, good=name != "NOT OK") for name, _, text in told if text and name != "log"]
+        known = {row.name for row in rows}
+        board = health.status(self._wiring.board, self._now(), str(self._config.home))
+        return rows + [Row(row.what, row.how, row.mark != "bad") for row in board if row.what not in known]
+
+    def said(self, session: str, most: int) -> list[Said]:
+        """See House.said."""
+        with self._stores:
+            sessions = Sessions(self._state)
+            number = next((info.number for info in sessions.listed(session) if not info.ended), None)
+            if number is None:
+                return []
+            told = {"user", "assistant"}
+            rows = (row for row in sessions.transcript(number) if row.role in told and row.text and not row.undone)
+            last = deque(rows, maxlen=most)
+        return [Said(row.role, spoken(row.text) if row.role == "user" else row.text, _moment(row.at)) for row in last]
+
+    def healthy(self) -> bool:
+        """See House.healthy."""
+        return bool(self._status()["ok"])
+
+    def close(self) -> None:
+        """Let go of what was opened; may be called twice."""
+        with self._stores:
+            for name in ("_chronicle", "_state"):
+                if database := self.__dict__.pop(name, None):
+                    database.close()
+
+    def _now(self) -> datetime:
+        return datetime.now().astimezone(self._zone())
+
+    def _all_jobs(self) -> list[Job]:
+        with self._stores:
+            return Jobs(self._state).all()
+
+    def _failed_jobs(self) -> Iterator[Row]:
+        for job in self._all_jobs():
+            if job.last_error:
+                yield Row(f"job {job.number}", job.last_error, good=False, at=job.last_run)
+
+    def _troubles(self) -> Iterator[Row]:
+        now = time.time()
+        with self._stores:
+            sensors = {series.sensor for series in self._samples.known()} | {value.sensor for value in self._readings}
+            found = [one for name in sensors for one in self._samples.troubles(name, now - _TROUBLES_S, now)]
+        for trouble in found:
+            often = f" ({trouble.times} times)" if trouble.times > 1 else ""
+            yield Row(trouble.sensor, f"{trouble.problem}{often}", good=False, at=trouble.ended)
+
+    @cached_property
+    def _state(self) -> Database:
+        return Database(self._config.home / "state.db")
+
+    @cached_property
+    def _chronicle(self) -> Database:
+        return Database(self._config.home / chronicle.NAME, chronicle.MIGRATIONS)
+
+    @property
+    def _samples(self) -> Samples:
+        return Samples(self._chronicle)
+
+
+class _Free:
+    """A lock that is taken only when it is free; gives whether it was."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock, self._mine = lock, False
+
+    def __enter__(self) -> bool:
+        self._mine = self._lock.acquire(blocking=False)
+        return self._mine
+
+    def __exit__(self, *_: object) -> None:
+        if self._mine:
+            self._lock.release()
+
+
+def _value(reading: Reading) -> Value:
+    text = "" if reading.value is None else worded(reading).removeprefix(reading.what).strip()
+    known = reading.sensor, reading.what, reading.unit, reading.value, text
+    return Value(*known, reading.problem, reading.doubt, reading.at)
+
+
+def _job(job: Job, now: datetime) -> Row:
+    """What it says, and then when."""
+    number, _, rest = job_times.row(job, now).partition(": ")
+    return Row(f"{number}.", rest, not job.last_error)
+
+
+def _moment(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0

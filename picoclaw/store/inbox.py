@@ -1,0 +1,137 @@
+"""What has come in over a channel, in `state.db`: durable before the channel acknowledges it, answered once.
+
+That one is being answered is written down with the process that does it. What a dead process has left behind is
+answered again only where that repeats nothing; the person is told of the rest.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import apsw
+
+from picoclaw.messages import Origin
+from picoclaw.store import outbox
+from picoclaw.store.database import Database, storable
+from picoclaw.store.history import alive, process_identity
+
+_KEPT = 2000
+_COLUMNS = "id, key, text, who, origin, external, attachments, process, within"
+_REPLY = """
+    SELECT text FROM messages WHERE role = 'assistant' AND turn = (SELECT max(id) FROM turns WHERE inbox = ?)
+    ORDER BY id DESC LIMIT 1
+"""
+_ACTS = "SELECT count(*) FROM acts WHERE session = ? AND process = ?"
+
+
+class Arrived(NamedTuple):
+    """Something that a person has sent over a channel; `key` is its session, `NAME:...` of the channel.
+
+    `who` is for display. `external` is the channel's own number of it: posted again with the same key, it is dropped;
+    '' is never the same. `attachments` are paths below the workspace. `number` is the inbox's, 0 before it is kept.
+    """
+
+    key: str
+    text: str
+    who: str = ""
+    origin: Origin = "owner"
+    external: str = ""
+    attachments: tuple[str, ...] = ()
+    number: int = 0
+
+
+class Left(NamedTuple):
+    """What a process had begun to answer when it died.
+
+    `reply` is what it had kept of that, None for nothing; `within` the number whose turn was to hear it, 0 for its own;
+    `acts` tells whether something may have been done that is not known.
+    """
+
+    arrived: Arrived
+    reply: str | None
+    within: int
+    acts: bool
+
+
+class Inbox:
+    """What was not answered yet, and the numbers of the last that were."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open database."""
+        self._database = database
+
+    def put(self, arrived: Arrived) -> Arrived | None:
+        """Keep it durably; returns it with its number, None when it is known already. Raises StoreError."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO inbox (key, text, who, origin, external, attachments, at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
+                (*map(storable, arrived[:5]), storable(json.dumps(arrived.attachments)), time.time()),
+            )
+            if not connection.changes():
+                return None
+            number = connection.last_insert_rowid()
+            connection.execute("DELETE FROM inbox WHERE done AND id <= ?", (number - _KEPT,))
+            return arrived._replace(number=number)
+
+    def waiting(self) -> list[Arrived]:
+        """List what nobody has begun to answer, the oldest first."""
+        with self._database.reading() as connection:
+            return [arrived for arrived, process, _ in _rows(connection) if not process]
+
+    def begin(self, numbers: Sequence[int], within: int = 0) -> None:
+        """Write down that this process is about to answer them; `within` is the number whose turn hears them."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "UPDATE inbox SET process = ?, within = ? WHERE id = ?",
+                [(process_identity(), within, number) for number in numbers],
+            )
+
+    def put_back(self, numbers: Sequence[int]) -> None:
+        """Take back that they are being answered."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "UPDATE inbox SET process = '', within = 0 WHERE id = ?", [(number,) for number in numbers]
+            )
+
+    def done(self, arrived: Arrived, letter: str = "") -> None:
+        """Keep that it was answered, with those that its turn has heard; a `letter` goes out in the same moment."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE inbox SET done = 1, text = '' WHERE id = ?1 OR (within = ?1 AND process != '')",
+                (arrived.number,),
+            )
+            if letter:
+                outbox.put(connection, arrived.key, letter, time.time())
+
+    def left_behind(self) -> list[Left]:
+        """List what dead processes had begun, the oldest first."""
+        with self._database.reading() as connection:
+            return [
+                Left(
+                    arrived,
+                    _text(connection.execute(_REPLY, (within or arrived.number,)).get),
+                    within,
+                    bool(connection.execute(_ACTS, (arrived.key, process)).get),
+                )
+                for arrived, process, within in _rows(connection)
+                if process and not alive(process)
+            ]
+
+
+def _rows(connection: apsw.Connection) -> list[tuple[Arrived, str, int]]:
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM inbox WHERE NOT done ORDER BY id")  # noqa: S608
+    return [_row(*row) for row in rows]
+
+
+def _row(*row: object) -> tuple[Arrived, str, int]:
+    number, key, text, who, origin, external, attachments, process, within = map(str, row)
+    known: dict[str, Origin] = {"cron": "cron", "heartbeat": "heartbeat", "helper": "helper"}
+    paths = tuple(map(str, json.loads(attachments)))
+    arrived = Arrived(key, text, who, known.get(origin, "owner"), external, paths, int(number))
+    return arrived, process, int(within)
+
+
+def _text(found: object) -> str | None:
+    return None if found is None else str(found)

@@ -1,0 +1,113 @@
+// Puts the page together: the door, the line to the board, and the views.
+import * as board from "/board.js";
+import * as chat from "/chat.js";
+
+const find = (id) => document.getElementById(id);
+const PATIENCE_MS = 15000, COURSES_MS = 300000;
+let line = null, since = 0;
+
+function notice(text) {
+  const node = board.element("div", { class: "notice bad" }, text);
+  find("notices").append(node);
+  setTimeout(() => node.remove(), 8000);
+}
+
+function up(good) {
+  const shown = find("line");
+  since = good ? 0 : since || Date.now();
+  const text = good ? "live" : `no connection since ${new Date(since).toLocaleTimeString([], { timeStyle: "short" })}`;
+  shown.className = `line ${good ? "up" : "down"}`;
+  if (shown.textContent !== text) shown.textContent = text;
+}
+
+// Ask or tell the board something; null when that failed, which has been said then.
+async function call(name, body) {
+  const words = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  let answer;
+  try {
+    answer = await fetch(`/api/${name}`, { ...words, signal: AbortSignal.timeout(PATIENCE_MS) });
+  } catch {
+    if (name === "stop") notice("STOP did not reach the board. Type `picoclaw stop` there, or press its button.");
+    else if (body) notice("The board cannot be reached.");
+    return null;
+  }
+  const said = await answer.json().catch(() => ({}));
+  if (answer.ok) {
+    if (said.outputs) board.show(said, call);
+    return said;
+  }
+  if (answer.status === 401) door();
+  else notice(said.error || `The board answered ${answer.status}.`);
+  return null;
+}
+
+function door() {
+  line?.close();
+  line = null;
+  find("house").hidden = true;
+  find("door").hidden = false;
+  find("code").focus();
+}
+
+async function enter() {
+  const state = await call("state");
+  if (!state) {
+    if (find("door").hidden) setTimeout(enter, 3000);
+    return;
+  }
+  find("door").hidden = true;
+  find("house").hidden = false;
+  find("name").textContent = state.name;
+  document.title = `${state.name} · picoclaw`;
+  find("notices").querySelector(".mark")?.remove();
+  if (state.mark) find("notices").append(board.element("div", { class: "notice doubt mark" }, state.mark));
+  chat.show(state);
+  board.show(state, call);
+  listen(state.seen);
+  board.day(call);
+}
+
+function listen(seen) {
+  line?.close();
+  line = new EventSource(`/api/events?after=${seen}`);
+  line.onopen = () => up(true);
+  line.onerror = () => {
+    up(false);
+    if (line?.readyState === EventSource.CLOSED) setTimeout(enter, 3000);
+  };
+  line.addEventListener("anew", enter);
+  line.addEventListener("board", (event) => board.show(JSON.parse(event.data), call));
+  line.addEventListener("ended", async () => {
+    for (const name of ["board", "plans"]) board.show(await call(name) ?? {}, call);
+  });
+  for (const [kind, hear] of Object.entries(chat.heard)) line.addEventListener(kind, (event) => hear(JSON.parse(event.data)));
+}
+
+for (const button of document.querySelectorAll("[data-go]")) {
+  button.addEventListener("click", () => {
+    document.body.dataset.view = button.dataset.go;
+    for (const other of document.querySelectorAll("[data-go]")) other.removeAttribute("aria-current");
+    button.setAttribute("aria-current", "page");
+  });
+}
+
+find("login").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  find("login-problem").textContent = "";
+  const answer = await fetch("/api/login", {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code: find("code").value }),
+  }).catch(() => null);
+  if (answer?.ok) {
+    find("code").value = "";
+    enter();
+    return;
+  }
+  const said = await answer?.json().catch(() => ({}));
+  find("login-problem").textContent = said?.error || "The board cannot be reached.";
+});
+
+find("stop").addEventListener("click", () => call("stop", {}));
+find("logout").addEventListener("click", async () => { if (await call("logout", {})) door(); });
+setInterval(() => document.visibilityState === "visible" && !find("house").hidden && board.day(call), COURSES_MS);
+chat.begins(call);
+enter();

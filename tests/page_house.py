@@ -1,0 +1,191 @@
+"""A house for the page that needs no board, and a client that speaks HTTP byte by byte."""
+
+import json
+import socket
+import threading
+from contextlib import contextmanager
+
+from picoclaw.channels.page.house import Row, Said, Switch, Switches, Value
+from picoclaw.channels.page.login import new_code
+from picoclaw.channels.page.page import Page
+from picoclaw.errors import HardwareError, StoreError
+
+
+class PaperHouse:
+    """Has a memory of its own: what is switched off stays off."""
+
+    name = "shed"
+    mark = ""
+
+    def __init__(self):
+        self.away = {"pump": 90.0}
+        self.stopped = ""
+        self.lines = []
+        self.value = 21.4
+        self.well = True
+        self.torn = False
+
+    def readings(self):
+        return [Value("porch", "temperature", "°C", self.value, f"{self.value} °C", at=1.0)]
+
+    def history(self, sensor, quantity, begin, end, most):
+        if sensor != "porch":
+            return []
+        return [(begin + n * (end - begin) / most, n - 1.0, float(n), n + 1.0) for n in range(most)]
+
+    def outputs(self):
+        left = self.away.get("pump")
+        level = "on" if left else "off"
+        return Switches((Switch("pump", "pump", "GPIO17", level, left is not None, left, armed=True),), self.stopped)
+
+    def stop(self):
+        self.away.clear()
+        self.stopped = "by owner"
+        return "stopped: everything is at its safe level"
+
+    def off(self, name):
+        if name != "pump":
+            raise HardwareError(f"there is no output {name!r}")
+        self.away.pop(name, None)
+        return f"{name} is off"
+
+    def resume(self):
+        self.stopped = ""
+        return "resumed"
+
+    def jobs(self):
+        return [Row("1.", "10:22 water the tomatoes")]
+
+    def rules(self):
+        return [Row("hot", "when it is hot: tell you")]
+
+    def errors(self):
+        return []
+
+    def facts(self):
+        return [Row("disk", "24 GB free")]
+
+    def said(self, session, most):
+        if self.torn:
+            raise StoreError("state.db is damaged")
+        assert session == "page:home"
+        return self.lines[-most:]
+
+    def healthy(self):
+        return self.well
+
+    def hears(self, text, at=1.0):
+        """Have said something, and been answered."""
+        self.lines += [Said("user", text, at), Said("assistant", f"heard: {text}", at)]
+
+
+@contextmanager
+def served(home, house=None, **named):
+    """A page that listens, with what was posted to it."""
+    house = house or PaperHouse()
+    page = Page(house, home, named.pop("host", "127.0.0.1"), 0, **named)
+    posted = []
+    page.start(posted.append)
+    try:
+        yield Client(page, home, house, posted)
+    finally:
+        page.stop()
+
+
+class Client:
+    """A browser of few words; `cookie` is what it was given."""
+
+    def __init__(self, page, home, house, posted):
+        self.page, self.home, self.house, self.posted = page, home, house, posted
+        self.port = page.port
+        self.host = f"127.0.0.1:{self.port}"
+        self.cookie = ""
+
+    def raw(self, data, wait=5.0):
+        """Send bytes on a new connection and return all that comes back until it ends or falls silent."""
+        with self.connection(wait) as line:
+            line.sendall(data)
+            line.shutdown(socket.SHUT_WR)
+            return rest(line)
+
+    def connection(self, wait=5.0):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=wait)
+
+    def ask(self, path, body=None, headers=(), method=""):
+        """Ask as the page's own script does; returns the status, the headers and the body."""
+        method = method or ("GET" if body is None else "POST")
+        data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        given = {"Host": self.host, "Connection": "close"}
+        if body is not None:
+            given |= {
+                "Origin": f"http://{self.host}",
+                "Content-Type": "application/json",
+                "Content-Length": str(len(data)),
+            }
+        if self.cookie:
+            given["Cookie"] = f"picoclaw={self.cookie}"
+        given |= dict(headers)
+        head = "".join(f"{name}: {value}\r\n" for name, value in given.items() if value is not None)
+        return parted(self.raw(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + data))
+
+    def told(self, path, body=None, **named):
+        """The JSON of an answer that has to be good."""
+        status, _, answer = self.ask(path, body, **named)
+        assert status == 200, answer
+        return json.loads(answer)
+
+    def login(self):
+        status, headers, _ = self.ask("/api/login", {"code": new_code(self.home)})
+        assert status == 200
+        self.cookie = headers["set-cookie"].partition("=")[2].partition(";")[0]
+        return headers["set-cookie"]
+
+    @contextmanager
+    def stream(self, after="", cookie=None):
+        """Listen to what happens; gives a function that waits for the next event."""
+        with self.connection() as line:
+            given = f"Cookie: picoclaw={cookie or self.cookie}\r\n"
+            line.sendall(f"GET /api/events?after={after} HTTP/1.0\r\nHost: {self.host}\r\n{given}\r\n".encode())
+            file = line.makefile("r", encoding="utf-8", newline="\n")
+            while file.readline().strip():
+                pass
+            yield lambda *kinds: _next(file, kinds)
+
+
+def _next(file, kinds):
+    event = {}
+    for row in file:
+        name, _, value = row.rstrip("\n").partition(": ")
+        if not row.strip():
+            if event.get("event") in kinds or (not kinds and "event" in event):
+                return event["event"], json.loads(event["data"])
+            event = {}
+        else:
+            event[name] = value
+    return None
+
+
+def rest(line):
+    found = b""
+    try:
+        while more := line.recv(65536):
+            found += more
+    except TimeoutError:
+        found += b"<silence>"
+    except ConnectionError:
+        pass
+    return found
+
+
+def parted(answer):
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *rows = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value for name, _, value in (row.partition(": ") for row in rows)}
+    return int(first.split()[1]) if first else 0, headers, body
+
+
+def later(act):
+    """Do something in another thread."""
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    return thread

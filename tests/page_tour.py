@@ -1,0 +1,217 @@
+"""Clicks through the page in Chromium, on a simulated board, and keeps pictures: `python tests/page_tour.py FOLDER`.
+
+Run by hand, because Chromium is larger than all the rest together. It ends with an error when a click does nothing,
+when something runs over the edge of the screen, or when the browser has complained.
+"""
+
+import math
+import os
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from queue import SimpleQueue
+
+from browser import Browser
+
+from picoclaw import workspace
+from picoclaw.app import App
+from picoclaw.channels.page.login import new_code
+from picoclaw.channels.page.page import Page
+from picoclaw.config import BoardConfig, load
+from picoclaw.daemon import status
+from picoclaw.daemon.showroom import Showroom
+from picoclaw.hw import boards
+from picoclaw.messages import Inbound, Stop
+from picoclaw.reflex import declared
+from picoclaw.reflex.clock import boot_id, boottime
+from picoclaw.store.inbox import Arrived
+from picoclaw.store.outbox import Letter
+from picoclaw.store.points import Block, Moment, Series
+from picoclaw.store.samples import Samples
+from picoclaw.workspace import outputs_file
+
+OUTPUTS = """
+[outputs.pump]
+line = "GPIO17"
+kind = "pump"
+longest_on_s = 600
+confirm = false
+
+[outputs.grow_light]
+line = "GPIO27"
+kind = "light"
+longest_on_s = 36000
+confirm = false
+
+[outputs.valve1]
+line = "GPIO22"
+kind = "valve"
+longest_on_s = 600
+"""
+RULES = """
+[rules.hot]
+when = "greenhouse.temperature > 35 for 10 minutes"
+notify = "The greenhouse is too hot"
+
+[rules.water]
+when = "every day at 6:00"
+output = "valve1"
+lasts = "5 minutes"
+"""
+
+
+def furnished(home):
+    """An app on the simulated board with outputs, rules and two days of history."""
+    os.environ["PICOCLAW_HOME"] = str(home)
+    workspace.prepare(home)
+    outputs_file(home).write_text(OUTPUTS)
+    (home / "rules.toml").write_text(RULES)
+    found = declared.load(outputs_file(home)).outputs
+    declared.keep_armed(home, {name: found[name].digest for name in ("grow_light", "valve1")})
+    config = replace(load(), board=BoardConfig("sim"))
+    return App(config, boards.choose("sim", config))
+
+
+def remember(app, values):
+    """Write down two days that end with the values."""
+    mono = boottime()
+    blocks = []
+    for number, value in enumerate(values):
+        wave = [(n, math.sin(n / 144 * math.tau + number) + 0.12 * math.sin(n * 1.7)) for n in range(-282, 1)]
+        points = [(mono + n * 600, value.value + (value.value * 0.05 + 0.2) * (y - wave[-1][1])) for n, y in wave]
+        blocks.append(Block(Series(value.sensor, value.quantity), points))
+    Samples(app.stores.chronicle).keep(Moment(boot_id(), mono, datetime.now().astimezone()), blocks)
+
+
+def answering(app, page, posted):
+    """A desk of few words."""
+    while arrived := posted.get():
+        turn = app.answer(Inbound(arrived.key, arrived.text), page.around(arrived))
+        page.answered(arrived, turn, turn.reply)
+
+
+PHONE = (390, 844, "light", 2)
+SAID = "document.querySelector('#said').textContent"
+
+
+def toured(browser, page, home, folder):
+    """Do all that a person can."""
+    enter(browser, page, home, folder)
+    talk(browser, page, folder)
+    look(browser, folder)
+    switch(browser)
+    browser.click("#logout")
+    browser.until("!document.querySelector('#door').hidden")
+    assert not browser.troubles, browser.troubles
+
+
+def enter(browser, page, home, folder):
+    browser.screen(*PHONE)
+    browser.do("Page.navigate", url=f"http://localhost:{page.port}/")
+    browser.until("document.activeElement?.id == 'code'")
+    browser.picture(folder / "login.webp")
+    browser.write("wrong")
+    browser.press("Enter", 13)
+    browser.until("document.querySelector('#login-problem').textContent.includes('page code')")
+    browser.js("document.querySelector('#code').value = ''")
+    browser.write(new_code(home).lower())
+    browser.press("Enter", 13)
+    browser.until("document.querySelector('#line').textContent == 'live'")
+    browser.troubles.clear()  # it complains of the answers 401 and 403
+
+
+def talk(browser, page, folder):
+    for text, answer in (
+        ("how warm is it in the greenhouse?", "read just now"),
+        ("what was the highest temperature in the greenhouse today?", "max "),
+        ("turn on the grow light for 2 hours", "grow_light is on"),
+    ):
+        browser.click("#text")
+        browser.write(text)
+        browser.click("#send")
+        browser.until(f"{SAID}.includes('{answer}')")
+    page.send(Letter(1, "page:home", "Reminder: look at the tank.", time.time()))
+    browser.until(f"{SAID}.includes('Reminder: ')")
+    browser.picture(folder / "chat-phone-light.webp")
+    browser.click("#text")
+    browser.write("open valve1 for 2 minutes")
+    browser.click("#send")
+    browser.until("document.activeElement.id == 'no'")
+    browser.picture(folder / "leave-phone-light.webp")
+    browser.click("#yes")
+    browser.until(f"{SAID}.includes('valve1 is on')")
+
+
+def look(browser, folder):
+    browser.click("[data-go=board]")
+    browser.until("document.querySelector('#sensors svg')")
+    browser.screen(*PHONE[:2], "dark", 2)
+    browser.picture(folder / "board-phone-dark.webp")
+    browser.click("[data-go=plans]")
+    browser.picture(folder / "plans-phone-dark.webp")
+    browser.screen(1280, 800, "dark")
+    browser.picture(folder / "desktop-dark.webp")
+    browser.screen(1280, 800, "light")
+    browser.picture(folder / "desktop-light.webp")
+    browser.click("#sensors button")
+    browser.until("document.querySelector('#past svg')")
+    browser.click("[data-hours='168']")
+    browser.until("document.querySelector('#past .band')")
+    browser.picture(folder / "past-desktop-light.webp")
+    browser.press("Escape", 27)
+    browser.until("!document.querySelector('#past').open")
+
+
+def switch(browser):
+    browser.click("[aria-label='Switch grow_light off']")
+    browser.until("!document.querySelector('[aria-label=\"Switch grow_light off\"]')")
+    browser.click("#stop")
+    browser.until("document.querySelector('.stopped')")
+    browser.js("window.confirm = () => true")
+    browser.click(".stopped button")
+    browser.until("!document.querySelector('.stopped')")
+    for view in ("chat", "board", "plans"):
+        browser.screen(320, 568, "light")
+        browser.click(f"[data-go={view}]")
+        assert browser.js("document.documentElement.scrollWidth") == 320, view
+        assert browser.js("document.documentElement.scrollHeight") == 568, view
+        assert not browser.js(
+            "[...document.querySelectorAll('button')].filter(one => one.offsetParent && one.offsetHeight < 44).length"
+        )
+
+
+def main(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place) / "home"
+        app = furnished(home)
+        app.ask = lambda call: page.ask(Arrived("page:home", ""), call, Stop())
+        house = Showroom(
+            app.config,
+            app.wiring,
+            app.briefing.zone,
+            app.mark,
+            lambda: status.joined({}, status.house(app.board, home, app.stores.database, app.now())),
+        )
+        remember(app, house.readings())
+        app.answer(Inbound("terminal", "remind me in 40 minutes to water the tomatoes"))
+        app.answer(Inbound("terminal", "every day at 7:30 remind me to look at the tank"))
+        browser = Browser(Path(place) / "profile")
+        page, posted = Page(house, home, "127.0.0.1", 0), SimpleQueue()
+        page.start(posted.put)
+        threading.Thread(target=answering, args=(app, page, posted), daemon=True).start()
+        try:
+            toured(browser, page, home, folder)
+        finally:
+            browser.close()
+            page.stop()
+            house.close()
+    print("\n".join(f"{path.name} {path.stat().st_size // 1024} KB" for path in sorted(folder.glob("*.webp"))))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,540 @@
+"""Backups and updates: what a person gets back, what is refused, and that a failed update leaves no trace."""
+
+import fcntl
+import io
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from person import Person, picoclaw
+
+from picoclaw.care import archive, databases, place, restore, service, update
+from picoclaw.care.place import CareError, Place, Trial
+from picoclaw.store import chronicle
+from picoclaw.store.database import Database
+from picoclaw.store.marks import Marks
+from picoclaw.workspace import prepare
+
+
+def lived_in(home, *marks):
+    """A home with pages, a key, a database and what belongs in no backup."""
+    prepare(home, restore=True)
+    (home / "secrets.toml").write_text('api_key = "sk-0123456789abcdef"\n')
+    (home / "secrets.toml").chmod(0o600)
+    (home / "workspace/notes.md").write_text("the boiler is at 1.2 bar\n")
+    (home / "memory.db").write_bytes(b"made again from the notes")
+    (home / "run.lock").write_text("1\n")
+    (home / "workspace/way out").symlink_to("/etc/passwd")
+    database = Database(home / "state.db")
+    for mark in marks:
+        Marks(database).set(mark, "kept")
+    return database
+
+
+def marks_of(home):
+    database = Database(home / "state.db")
+    with database.reading() as connection:
+        found = {name for (name,) in connection.execute("SELECT name FROM marks")}
+    database.close()
+    return found
+
+
+def names_in(path):
+    with tarfile.open(path) as tar:
+        return tar.getnames()
+
+
+def test_what_is_restored_is_what_was_there(tmp_path):
+    home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
+    lived_in(home, "before").close()
+    made = archive.write(home, file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert names_in(file)[-1] == "backup.json"
+    assert not {"home/memory.db", "home/run.lock", "home/workspace/way out"} & set(names_in(file))
+    assert made.left == ["workspace/way out: a link, or no regular file"]
+    (home / "workspace/notes.md").write_text("gone\n")
+    after = Database(home / "state.db")
+    Marks(after).set("after", "lost")
+    after.close()
+    kept, before = restore.restore(file, home)
+    assert kept.files == made.files
+    assert (home / "workspace/notes.md").read_text() == "the boiler is at 1.2 bar\n"
+    assert stat.S_IMODE((home / "secrets.toml").stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert (marks_of(home), marks_of(before)) == ({"before"}, {"before", "after"})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["b.tar.gz", "picoclaw", before.name]
+
+
+def test_a_home_that_is_written_to_is_backed_up_as_it_was_at_one_moment(tmp_path):
+    home = tmp_path / "picoclaw"
+    database = lived_in(home)
+    with database.transaction() as connection:
+        connection.execute("CREATE TABLE pair (one INTEGER, other INTEGER)")
+        connection.execute("INSERT INTO pair VALUES (0, 0)")
+    database.close()
+    begun, ends = threading.Event(), threading.Event()
+
+    def count():
+        writer, n = Database(home / "state.db"), 0
+        while not ends.is_set():
+            n += 1
+            with writer.transaction() as connection:
+                connection.execute("UPDATE pair SET one = ?", (n,))
+                connection.execute("UPDATE pair SET other = ?", (n,))
+            begun.set()
+        writer.close()
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    begun.wait(10)
+    try:
+        for n in range(5):
+            archive.write(home, tmp_path / f"{n}.tar.gz")
+    finally:
+        ends.set()
+        thread.join()
+    seen = []
+    for n in range(5):
+        restore.restore(tmp_path / f"{n}.tar.gz", tmp_path / f"home{n}")
+        copy = Database(tmp_path / f"home{n}/state.db")
+        with copy.reading() as connection:
+            seen.append(connection.execute("SELECT one, other FROM pair").get)
+        copy.close()
+    assert all(one == other for one, other in seen)
+    assert seen[-1][0] > seen[0][0] > 0
+
+
+def test_secrets_that_were_left_out_stay_in_the_home(tmp_path):
+    home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
+    lived_in(home).close()
+    archive.write(home, file, secrets=False)
+    assert "home/secrets.toml" not in names_in(file)
+    restore.restore(file, home)
+    assert "sk-0123456789abcdef" in (home / "secrets.toml").read_text()
+
+
+def test_a_restore_that_is_killed_leaves_a_whole_home(tmp_path):
+    """Wherever it is cut, the home is there: what it was, or what it becomes."""
+    home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
+    lived_in(home, "before").close()
+    archive.write(home, file)
+    database = Database(home / "state.db")
+    Marks(database).set("after", "kept")
+    database.close()
+    ended = []
+    for n in range(200):
+        pid = os.fork()
+        if pid == 0:
+            restore.restore(file, home)
+            os._exit(0)
+        time.sleep(n * 0.002)
+        os.kill(pid, signal.SIGKILL)
+        ended.append(os.waitpid(pid, 0)[1])
+        if marks_of(home) == {"before"}:
+            break
+        assert marks_of(home) == {"before", "after"}
+    before = [path for path in tmp_path.glob("*.before-*") if not (path / ".unfinished").exists()]
+    assert {"before", "after"} in map(marks_of, before)
+    assert ended[0] == signal.SIGKILL
+    restore.restore(file, home)
+    assert not list(tmp_path.glob("*/.unfinished"))
+    assert {"before", "after"} in map(marks_of, before)
+
+
+# --- what is no good backup ---
+
+
+def packed(path, *members, files=None):
+    """An archive of these (name, content) pairs, and a list that fits them unless another is given."""
+    import hashlib
+
+    sums = {n.removeprefix("home/"): hashlib.sha256(c).hexdigest() for n, c in members if isinstance(c, bytes)}
+    about = json.dumps({"picoclaw": "0.1", "at": 1.8e9, "files": sums if files is None else files}).encode()
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in [*members, ("backup.json", about)]:
+            info = tarfile.TarInfo(name)
+            if isinstance(content, bytes):
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+            else:
+                info.type, info.linkname = content
+                tar.addfile(info)
+    return path
+
+
+GOOD = ("home/workspace/a.md", b"a\n")
+HOSTILE = {
+    "climbs": [GOOD, ("home/../../climbed", b"x")],
+    "absolute": [GOOD, ("/tmp/absolute", b"x")],
+    "absolute below": [GOOD, ("home//tmp/absolute", b"x")],
+    "elsewhere": [GOOD, ("etc/passwd", b"x")],
+    "link": [("home/workspace", (tarfile.SYMTYPE, "/tmp")), ("home/workspace/a.md", b"x")],
+    "hard link": [("home/a", (tarfile.LNKTYPE, "/etc/passwd"))],
+    "device": [("home/a", (tarfile.CHRTYPE, ""))],
+    "twice": [GOOD, GOOD],
+    "a database that is none": [GOOD, ("home/state.db", b"garbage" * 200)],
+    "an empty database": [("home/state.db", b"")],
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_archive_changes_nothing(tmp_path, kind):
+    home = tmp_path / "picoclaw"
+    lived_in(home, "mine").close()
+    file = packed(tmp_path / "b.tar.gz", *HOSTILE[kind])
+    before = sorted(p for p in tmp_path.rglob("*"))
+    with pytest.raises(CareError):
+        restore.restore(file, home)
+    assert sorted(p for p in tmp_path.rglob("*")) == before
+    assert marks_of(home) == {"mine"}
+    assert not Path("/tmp/absolute").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda data: data[: len(data) // 2], "no whole backup"),
+        (lambda data: b"", "no whole backup"),
+        (lambda data: b"hello\n" * 100, "no whole backup"),
+        (lambda data: data[:2000] + bytes(byte ^ 255 for byte in data[2000:2100]) + data[2100:], "nothing was changed"),
+        (lambda data: data[:-6] + bytes([data[-6] ^ 1]) + data[-5:], "nothing was changed"),  # gzip's own checksum
+    ],
+)
+def test_a_damaged_backup_is_named(tmp_path, damage, said):
+    home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
+    lived_in(home).close()
+    archive.write(home, file)
+    file.write_bytes(damage(file.read_bytes()))
+    for attempt in (lambda: restore.check(file), lambda: restore.restore(file, home)):
+        with pytest.raises(CareError, match=said):
+            attempt()
+    assert (home / "workspace/notes.md").exists()
+
+
+def test_a_list_that_names_more_than_there_is_refuses_the_backup(tmp_path):
+    file = packed(tmp_path / "b.tar.gz", GOOD, files={"workspace/a.md": "0", "gone.md": "1"})
+    with pytest.raises(CareError, match="is damaged"):
+        restore.check(file)
+
+
+def test_a_backup_from_a_newer_picoclaw_is_refused(tmp_path):
+    home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
+    database = lived_in(home)
+    with database.transaction() as connection:
+        connection.execute("INSERT INTO migrations VALUES ('m999_from_the_future', 'now')")
+    database.close()
+    archive.write(home, file)
+    with pytest.raises(CareError, match=r"newer picoclaw.*m999_from_the_future"):
+        restore.restore(file, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+# --- who uses it just now ---
+
+
+def test_a_home_in_use_is_not_replaced(tmp_path):
+    home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
+    lived_in(home).close()
+    archive.write(home, file)
+    assert databases.users(home) == []
+    code = "import sys; from pathlib import Path; from picoclaw.store.database import Database\n"
+    code += "d = Database(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, home / "state.db"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(CareError, match=rf"in use by process {other.pid} \(state.db\)"):
+            restore.restore(file, home)
+    with (home / "run.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert databases.users(home) == ["the daemon"]
+    restore.restore(file, home)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has another user's home to care for")
+def test_root_cares_for_a_home_with_the_rights_of_its_owner():
+    with tempfile.TemporaryDirectory(prefix="picoclaw-", dir="/tmp") as folder:
+        above = Path(folder)
+        above.chmod(0o755)
+        (above / "users").mkdir()
+        home, file, foreign = above / "users/picoclaw", above / "b.tar.gz", above / "foreign"
+        lived_in(home, "mine").close()
+        foreign.mkdir(mode=0o700)
+        for path in (above / "users", home, *home.rglob("*")):
+            os.chown(path, 12345, 12345, follow_symlinks=False)
+        archive.write(home, file)
+        file.chmod(0o644)
+        restore.restore(file, home)
+        update._snapshot(home)
+        found = [p for p in (home, *home.rglob("*")) if p.lstat().st_uid != 12345]
+        assert (found, (home / update.BEFORE / "state.db").exists()) == ([], True)
+        assert os.geteuid() == 0
+        (home / update.BEFORE / "state.db").unlink()
+        (home / update.BEFORE).rmdir()
+        (home / update.BEFORE).symlink_to(foreign)  # where the home's owner must not write
+        with pytest.raises(CareError):
+            update._snapshot(home)
+        assert not list(foreign.iterdir())
+
+
+# --- the commands ---
+
+
+def test_the_commands(tmp_path):
+    lived_in(tmp_path / "picoclaw", "mine").close()
+    file = tmp_path / "b.tar.gz"
+    made = picoclaw(tmp_path, "backup", str(file))
+    assert (made.returncode, made.stderr) == (0, "not taken: workspace/way out: a link, or no regular file\n")
+    assert "it holds your keys, keep it to yourself" in made.stdout
+    assert "name another file" in picoclaw(tmp_path, "backup", str(file)).stderr
+    assert "is whole: " in picoclaw(tmp_path, "backup", "--check", str(file)).stdout
+    refused = picoclaw(tmp_path, "restore", str(file))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "--yes" in refused.stderr
+    done = picoclaw(tmp_path, "restore", "--yes", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "delete it when you do not miss anything" in done.stdout
+    assert picoclaw(tmp_path, "chat", "--board", "sim", "-m", "hello").returncode == 0
+
+
+def test_a_backup_goes_into_a_pipe(tmp_path):
+    lived_in(tmp_path / "picoclaw").close()
+    with (tmp_path / "b.tar.gz").open("wb") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "picoclaw", "backup", "-"],
+            env={**os.environ, "PICOCLAW_HOME": str(tmp_path / "picoclaw")},
+            stdout=file,
+            timeout=60,
+            cwd="/",
+        )
+    assert done.returncode == 0
+    assert restore.check(tmp_path / "b.tar.gz").files > 5
+
+
+def test_a_person_is_asked_before_a_home_is_replaced(tmp_path):
+    lived_in(tmp_path / "picoclaw").close()
+    archive.write(tmp_path / "picoclaw", tmp_path / "b.tar.gz")
+    (tmp_path / "picoclaw/workspace/notes.md").unlink()
+    with Person(tmp_path, "restore", str(tmp_path / "b.tar.gz")) as person:
+        person.sees("kept beside it. [y/N]")
+        person.types("n\n")
+        person.sees("Nothing was changed.")
+        assert person.leaves() == 1
+    assert not (tmp_path / "picoclaw/workspace/notes.md").exists()
+
+
+@pytest.mark.parametrize("verb", ["update", "uninstall"])
+def test_a_checkout_is_neither_updated_nor_removed(tmp_path, verb):
+    done = picoclaw(tmp_path, verb)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "was not installed by install.sh" in done.stderr
+
+
+def test_nothing_but_a_home_is_purged(tmp_path):
+    (tmp_path / "picoclaw").mkdir()
+    (tmp_path / "picoclaw/holiday.jpg").touch()
+    done = picoclaw(tmp_path, "uninstall", "--purge", "--yes")
+    assert "is no home of picoclaw's" in done.stderr
+    assert (tmp_path / "picoclaw/holiday.jpg").exists()
+    lived_in(tmp_path / "picoclaw").close()
+    assert picoclaw(tmp_path, "uninstall", "--purge", "--yes").stdout == f"removed {tmp_path / 'picoclaw'}\n"
+    assert not (tmp_path / "picoclaw").exists()
+
+
+# --- updates: versions that are scripts, and a systemd that is one too ---
+
+VERSION = """#!/bin/sh
+shift 2
+case "$1" in
+--version) echo "picoclaw {name}" ;;
+chat) exit {chat} ;;
+doctor) echo '{rows}' ; exit 1 ;;
+esac
+"""
+
+SYSTEMCTL = """#!/bin/sh
+# remembers what it was told in {folder}/said; a version that is listed in {folder}/dies restarts all the time
+now=$(basename "$(readlink {root}/current)")
+echo "$1 $now" >> {folder}/said
+case "$1" in
+is-active) exit 0 ;;
+show) echo "ExecStart={{ path={root}/current/bin/picoclaw ; argv[]=x ; }}"
+      echo "Environment=A=b PICOCLAW_HOME=/srv/claw C=d"
+      n=0; grep -qx "$now" {folder}/dies && n=$(wc -l < {folder}/said)
+      echo "ActiveState=active"; echo "NRestarts=$n" ;;
+start) ! grep -qx "$now" {folder}/refuses ;;
+esac
+"""
+
+
+def row(what, mark="bad"):
+    return json.dumps({"mark": mark, "what": what, "how": "", "mend": ""})
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Two versions side by side, the old one in use, and a service that is started and stopped."""
+    where = Place(tmp_path / "root")
+
+    def version(name, *, chat=0, rows="[]"):
+        python = where.python(name)
+        python.parent.mkdir(parents=True)
+        python.write_text(VERSION.format(name=name, chat=chat, rows=rows))
+        python.chmod(0o755)
+
+    version("old", rows=f"[{row('embeddings')}]")
+    where.point("current", "old")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("dies", "refuses", "said"):
+        (tools / name).touch()
+    (tools / "systemctl").write_text(SYSTEMCTL.format(folder=tools, root=where.root))
+    (tools / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    return where, version, tools
+
+
+def switched(where, home, seconds=0.01):
+    update.switch(where, "new", home, service.active(), seconds, lambda _: None)
+
+
+def test_a_good_version_is_used_and_the_old_one_kept(tmp_path, installed):
+    where, version, tools = installed
+    home = tmp_path / "home"
+    lived_in(home, "mine").close()
+    version("new")
+    assert update.prove(where.python("new"), where.python("old"), home) == "picoclaw new"
+    switched(where, home)
+    assert (where.named("current"), where.named("previous"), where.trial()) == ("new", "old", None)
+    assert not list(home.glob(".backup-*"))
+    assert not (home / update.BEFORE).exists()
+    acts = [line for line in (tools / "said").read_text().splitlines() if line.startswith("st")]
+    assert acts == ["stop old", "start new"]
+    version("half-made")
+    where.tidy()
+    assert sorted(p.name for p in where.versions.iterdir()) == ["new", "old"]
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ({"chat": 3}, "`picoclaw chat` ended with 3"),
+        ({"rows": f"[{row('state.db')}]"}, "finds wrong what .*: state.db"),
+        ({"rows": "no JSON"}, "gave no findings"),
+    ],
+)
+def test_a_version_that_fails_its_trial_is_never_used(tmp_path, installed, faults, said):
+    where, version, _ = installed
+    lived_in(tmp_path / "home").close()
+    version("new", **faults)
+    with pytest.raises(CareError, match=said):
+        update.prove(where.python("new"), where.python("old"), tmp_path / "home")
+    assert not list((tmp_path / "home").glob(".backup-*"))
+
+
+def test_what_was_wrong_before_is_no_fault_of_the_new_one(tmp_path, installed):
+    where, version, _ = installed
+    lived_in(tmp_path / "home").close()
+    version("new", rows=f"[{row('embeddings')}, {row('rules.toml', 'note')}, {row('disk wear')}]")
+    update.prove(where.python("new"), where.python("old"), tmp_path / "home")
+
+
+@pytest.mark.parametrize("fault", ["dies", "refuses"])
+@pytest.mark.parametrize("migrates", [True, False])
+def test_a_service_that_does_not_stay_up_goes_back(tmp_path, installed, fault, migrates):
+    """What was written meanwhile stays, unless only the new version can read it; then it is kept aside."""
+    where, version, tools = installed
+    home = tmp_path / "home"
+    lived_in(home, "mine").close()
+    version("new")
+    (tools / fault).write_text("new\n")
+    real = service.Service.do
+
+    def and_writes(self, act):
+        if act == "start" and where.named("current") == "new":
+            database = Database(home / "state.db")
+            Marks(database).set("meanwhile", "kept")
+            if migrates:
+                with database.transaction() as connection:
+                    connection.execute("INSERT INTO migrations VALUES ('m999', 'now')")
+            database.close()
+        real(self, act)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service.Service, "do", and_writes)
+        with pytest.raises(CareError, match="went back to old"):
+            switched(where, home)
+    assert (where.named("current"), where.trial()) == ("old", None)
+    assert marks_of(home) == ({"mine"} if migrates else {"mine", "meanwhile"})
+    assert len(list(home.glob("state.db.newer-*"))) == migrates
+    acts = [line for line in (tools / "said").read_text().splitlines() if line.startswith("st")]
+    assert acts == ["stop old", "start new", "stop new", "start old"]
+
+
+def test_an_update_that_was_cut_off_can_be_taken_back(tmp_path, installed):
+    """The power goes while the new version is watched."""
+    where, version, _ = installed
+    home = tmp_path / "home"
+    lived_in(home, "mine").close()
+    version("new")
+    cut = f"""
+import os, sys
+from pathlib import Path
+from picoclaw.care import service, update
+from picoclaw.care.place import Place
+update.switch(Place(Path({str(where.root)!r})), "new", Path({str(home)!r}), service.active(), 9, lambda _: os._exit(9))
+"""
+    assert subprocess.run([sys.executable, "-c", cut], timeout=60).returncode == 9
+    assert where.named("current") == "new"
+    assert where.trial() == Trial("new", "old", home)
+    update.back(where, where.trial(), service.active())
+    assert (where.named("current"), where.trial()) == ("old", None)
+    assert marks_of(home) == {"mine"}
+
+
+def test_only_the_service_of_this_installation_is_touched(installed):
+    where, _, _ = installed
+    assert service.of(str(where.root)).home() == "/srv/claw"
+    assert service.of(f"{where.root}/current/bin/picoclaw").runs()
+    assert service.of(str(where.root)[:-1], "") is None
+
+
+def test_a_version_is_tried_where_there_is_no_home_yet(tmp_path, installed):
+    where, version, _ = installed
+    version("new")
+    assert update.prove(where.python("new"), where.python("old"), tmp_path / "none") == "picoclaw new"
+    switched(where, tmp_path / "none")
+    assert (where.named("current"), (tmp_path / "none").exists()) == ("new", False)
+
+
+def test_only_one_update_at_a_time(tmp_path, installed):
+    where, _, _ = installed
+    with where.locked(), pytest.raises(CareError, match="being changed by another"), where.locked():
+        pass
+    with where.locked():
+        pass
+
+
+def test_an_installation_is_known_by_its_folders(tmp_path, installed):
+    where, _, _ = installed
+    assert place.find(str(where.versions / "old")).root == where.root
+    assert place.find(sys.prefix) is None
+    (where.root / "current").unlink()
+    assert place.find(str(where.versions / "old")) is None
+
+
+def test_the_history_is_kept_too(tmp_path):
+    home = tmp_path / "picoclaw"
+    lived_in(home).close()
+    Database(home / chronicle.NAME, chronicle.MIGRATIONS).close()
+    archive.write(home, tmp_path / "b.tar.gz")
+    assert {"home/state.db", "home/history.db"} <= set(names_in(tmp_path / "b.tar.gz"))

@@ -1,0 +1,75 @@
+"""What the pages about set-up, care and trouble show can be typed: commands, settings, links."""
+
+import re
+import shlex
+import tomllib
+from importlib import import_module
+
+import pytest
+from person import ROOT
+
+from picoclaw import cli
+from picoclaw.config import load
+
+PAGES = ("setup.md", "local-models.md", "security.md", "troubleshooting.md")
+TEXTS = {name: (ROOT / "docs" / name).read_text() for name in PAGES}
+
+
+def commands():
+    for text in TEXTS.values():
+        blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
+        inline = re.findall(r"`((?:sudo )?(?:-u picoclaw )?picoclaw [^`]+)`", text)
+        yield from re.findall(r"^.*\bpicoclaw .*$", blocks, re.MULTILINE)
+        yield from inline
+
+
+def words_of(command):
+    """What picoclaw is given: without sudo, comments and the other end of a pipe."""
+    words = shlex.split(re.split(r" [|#] ?", command.removeprefix("sudo ").removeprefix("-u picoclaw "))[0])
+    return words[1:] if words[0] == "picoclaw" else []
+
+
+GIVEN = sorted({tuple(words) for command in commands() if (words := words_of(command))})
+
+
+@pytest.mark.parametrize("words", GIVEN, ids=" ".join)
+def test_a_command_is_understood(words, monkeypatch, capsys):
+    ran = []
+    verb = import_module(f"picoclaw.cli.{words[0]}")
+    monkeypatch.setattr(verb, "run", lambda given: ran.append(given) or 0)  # to be understood, not to be done
+    assert cli.run(list(words)) == 0, capsys.readouterr().err
+    assert len(ran) == 1
+
+
+def test_the_commands_are_found():
+    assert {words[0] for words in GIVEN} >= {
+        "init",
+        "doctor",
+        "update",
+        "backup",
+        "restore",
+        "uninstall",
+        "service",
+        "page",
+    }
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_settings_fit(tmp_path, name):
+    for block in re.findall(r"```toml\n(.*?)```", TEXTS[name], re.DOTALL):
+        (tmp_path / "config.toml").write_text(block)
+        assert tomllib.loads(block)
+        load({"PICOCLAW_HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_link_leads_somewhere(name):
+    for target in re.findall(r"\]\(([^)#:]+)\)", TEXTS[name]):
+        assert (ROOT / "docs" / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    "option", sorted(set(re.findall(r"(?<=install\.sh )(--\w+)|(?<=`)(--wheels)", TEXTS["setup.md"])))
+)
+def test_an_option_of_install_sh_exists(option):
+    assert f"    {next(filter(None, option))})" in (ROOT / "install.sh").read_text()

@@ -1,0 +1,581 @@
+"""The daemon's parts: what arrives is answered once, after a crash as well; what is frozen or too large is noticed."""
+
+import os
+import socket
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from picoclaw.around import Around
+from picoclaw.channels import line
+from picoclaw.channels.channel import Arrived, ChannelStatus
+from picoclaw.daemon import crash, lock
+from picoclaw.daemon.desk_loop import DeskLoop, Hands, spoken
+from picoclaw.daemon.letters import Boxes, Postman, parcels, together
+from picoclaw.daemon.memory import MEGABYTE, resident, too_much, usual_limit
+from picoclaw.daemon.notify import Watchdog, notify, watchdog_seconds
+from picoclaw.daemon.progress import Progress
+from picoclaw.errors import ChannelDown, ChannelError, StoreError
+from picoclaw.messages import Message, Notice, Stop, ToolCall, Turn, Usage
+from picoclaw.store import history
+from picoclaw.store.database import Database
+from picoclaw.store.history import History
+from picoclaw.store.inbox import Inbox
+from picoclaw.store.outbox import Letter, Outbox
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+DEAD = "999999999:1:boot"
+
+
+def turn(asked, reply, **more):
+    messages = (Message("user", asked), Message("assistant", reply))
+    made = Turn(reply, messages, 1, (), Usage(), "", "scripted", Notice(""))
+    return made._replace(**more)
+
+
+def ok(inbound, around):
+    return turn(inbound.text, "ok")
+
+
+def in_turn(*answers):
+    """Answer with one after the other."""
+    left = list(answers)
+
+    def answer(inbound, around):
+        return left.pop(0)(inbound, around)
+
+    return answer
+
+
+class Wire:
+    """A channel with memory; `down` and `refuses` are raised by `send`, `live` is whether answers need no letter."""
+
+    name = "wire"
+
+    def __init__(self, *, live=False, says_yes=False):
+        self.live, self.says_yes = live, says_yes
+        self.error = None
+        self.told, self.answers, self.asked = [], [], []
+
+    def start(self, post):
+        self.post = post
+
+    def stop(self):
+        pass
+
+    def status(self):
+        return ChannelStatus(up=True, since=0.0)
+
+    def send(self, letter):
+        if self.error:
+            raise self.error
+        self.told.append(letter)
+
+    def around(self, arrived):
+        return Around()
+
+    def ask(self, arrived, call, stop):
+        self.asked.append((arrived.key, call))
+        return self.says_yes
+
+    def answered(self, arrived, turn, reply):
+        if self.live:
+            self.answers.append((arrived.text, reply))
+        return self.live
+
+
+class Desk:
+    """A desk loop over a real database, whose answers are a function of the test's."""
+
+    def __init__(self, path, answer=None, **channel):
+        self.database = Database(path / "state.db")
+        self.boxes = Boxes(Inbox(self.database), Outbox(self.database), threading.RLock())
+        self.history = History(self.database)
+        self.wire = Wire(**channel)
+        self.stop = Stop()
+        self.notes, self.seen, self.halted = [], [], []
+        self.respond = answer or (lambda inbound, around: turn(inbound.text, f"re {inbound.text}"))
+        hands = Hands(
+            answer=self._answer,
+            halt=lambda text, who: self.halted.append(who) or (True, "all safe") if text == "stop" else None,
+            text=lambda arrived: arrived.text,
+            mark=lambda _: "",
+            quiet=lambda _: self._nothing(None),
+            turn=lambda: self._nothing(self.stop),
+            end=self.stop.say,
+            shield=lambda: self._nothing(None),
+            seconds=10,
+            letters=lambda: None,
+        )
+        self.progress = Progress()
+        self.loop = DeskLoop(self.boxes, hands, self.progress, self.notes.append)
+        self.loop.channels = {"wire": self.wire, "socket": self.wire}
+
+    @contextmanager
+    def _nothing(self, given):
+        yield given
+
+    def _answer(self, inbound, around):
+        self.seen.append(inbound.text)
+        made = self.respond(inbound, around)
+        self.history.keep(inbound.session, made, NOON, inbox=inbound.inbox)
+        return made
+
+    def arrives(self, text, external="", key="wire:1", **more):
+        self.loop.post(Arrived(key, text, external=external, **more))
+
+    def works(self):
+        """Answer all that waits."""
+        self.loop.rest()
+        self.loop.run()
+
+    def letters(self):
+        return [(letter.session, letter.text) for letter in self.boxes.outbox.waiting()]
+
+    def waiting(self):
+        return [arrived.text for arrived in self.boxes.inbox.waiting()]
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = Desk(tmp_path)
+    yield made
+    made.database.close()
+
+
+def test_what_arrives_is_durable_and_then_answered_in_its_order(desk, tmp_path):
+    for number, text in enumerate(["one", "two", "three"]):
+        desk.arrives(text, external=str(number))
+    other = Database(tmp_path / "state.db")
+    assert [arrived.text for arrived in Inbox(other).waiting()] == ["one", "two", "three"]
+    other.close()
+    desk.works()
+    assert desk.seen == ["one", "two", "three"]
+    assert desk.letters() == [("wire:1", "re one"), ("wire:1", "re two"), ("wire:1", "re three")]
+    assert desk.waiting() == []
+
+
+def test_the_same_number_is_answered_once_and_another_chat_has_its_own(desk):
+    desk.arrives("a", external="7")
+    desk.arrives("a", external="7")
+    desk.arrives("b", external="7", key="wire:2")
+    desk.works()
+    desk.arrives("a", external="7")
+    desk.works()
+    assert desk.seen == ["a", "b"]
+
+
+def test_a_live_answer_needs_no_letter(tmp_path):
+    desk = Desk(tmp_path, live=True)
+    desk.arrives("hello")
+    desk.works()
+    assert desk.wire.answers == [("hello", "re hello")]
+    assert desk.letters() == desk.waiting() == []
+    desk.database.close()
+
+
+def test_stopping_the_outputs_waits_for_nobody(desk):
+    def busy(inbound, around):
+        desk.arrives("stop", external="2")
+        desk.arrives("/stop", external="3", key="wire:2")
+        assert not around.typed()
+        return turn(inbound.text, "long", stopped="stopped" if around.stop else "")
+
+    desk.arrives("work", external="1")
+    desk.respond = in_turn(busy, lambda inbound, around: turn(inbound.text, "nothing runs"))
+    desk.works()
+    assert desk.halted == ["owner in wire:1"]
+    assert bool(desk.stop)
+    assert desk.letters() == [("wire:1", "all safe"), ("wire:1", "long"), ("wire:2", "nothing runs")]
+
+
+def test_what_the_chat_says_meanwhile_is_heard_and_the_rest_waits(desk):
+    heard = []
+
+    def listening(inbound, around):
+        desk.arrives("and the shed", external="2")
+        desk.arrives("another chat", external="3", key="wire:2")
+        desk.arrives("/new", external="4")
+        desk.arrives("after the command", external="5")
+        heard.extend(around.typed())
+        return turn(inbound.text, "done")
+
+    desk.respond = in_turn(listening, *[ok] * 3)
+    desk.arrives("how warm", external="1")
+    desk.works()
+    assert heard == ["and the shed"]
+    assert desk.seen == ["how warm", "another chat", "/new", "after the command"]
+    assert desk.waiting() == []
+
+
+def test_what_no_model_has_heard_is_answered_next(desk):
+    def deaf(inbound, around):
+        for number, text in enumerate(["second", "third"]):
+            desk.arrives(text, external=f"x{number}")
+        desk.arrives("other", external="y", key="wire:2")
+        assert around.typed() == ["second", "third"]
+        return turn(inbound.text, "gone", unheard=("third",))
+
+    desk.respond = in_turn(deaf, *[ok] * 2)
+    desk.arrives("first", external="1")
+    desk.works()
+    assert desk.seen == ["first", "third", "other"]
+    assert desk.waiting() == []
+
+
+def test_a_question_goes_to_the_chat_that_is_answered(tmp_path):
+    desk = Desk(tmp_path, says_yes=True)
+    answers = []
+    desk.respond = lambda inbound, around: answers.append(desk.loop.ask("exec ls")) or turn(inbound.text, "ok")
+    desk.arrives("list", external="1")
+    desk.works()
+    assert answers == [True]
+    assert desk.wire.asked == [("wire:1", "exec ls")]
+    assert not desk.loop.ask("nobody is answered now")
+    desk.database.close()
+
+
+def test_an_interrupted_turn_is_not_the_end_of_the_loop(desk):
+    def interrupted(inbound, around):
+        raise KeyboardInterrupt
+
+    desk.respond = in_turn(interrupted, ok)
+    desk.arrives("one", external="1")
+    desk.arrives("two", external="2")
+    desk.works()
+    assert desk.letters() == [("wire:1", "interrupted before it had begun"), ("wire:1", "ok")]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process in the middle of something."""
+
+
+def killed(inbound, around):
+    raise Killed
+
+
+def acts(desk):
+    def acted(inbound, around):
+        desk.history.begin_act(inbound.session, ToolCall("1", "exec", {"command": "x"}), NOON)
+        raise Killed
+
+    return acted
+
+
+def kept(desk):
+    def answered(inbound, around):
+        desk.history.keep(inbound.session, turn(inbound.text, "the answer"), NOON, inbox=inbound.inbox)
+        raise Killed
+
+    return answered
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "again", "letters"),
+    [
+        ("hello", lambda _: killed, ["hello"], ["re hello"]),
+        ("hello", kept, [], ["the answer"]),
+        ("hello", acts, [], ["picoclaw was cut off while it answered this: 'hello'. Something that it was doing"]),
+        ("/undo", lambda _: killed, [], ["picoclaw was cut off while it answered this: '/undo'. It may have been"]),
+    ],
+    ids=["had done nothing", "had kept its turn", "had done something", "was a command"],
+)
+def test_after_a_crash_what_was_begun(tmp_path, monkeypatch, text, how, again, letters):
+    desk = Desk(tmp_path)
+    desk.respond = how(desk)
+    for module in ("picoclaw.store.inbox", "picoclaw.store.history"):
+        monkeypatch.setattr(f"{module}.process_identity", lambda: DEAD)
+    desk.arrives(text, external="1")
+    with pytest.raises(Killed):
+        desk.works()
+    desk.database.close()
+    monkeypatch.undo()
+
+    after = Desk(tmp_path)
+    after.works()
+    assert after.seen == again
+    assert [found.startswith(letter) for (_, found), letter in zip(after.letters(), letters, strict=True)] == [True]
+    assert after.waiting() == []
+    after.database.close()
+    once_more = Desk(tmp_path)
+    once_more.works()
+    assert once_more.seen == []
+    assert len(once_more.letters()) == 1
+    once_more.database.close()
+
+
+def test_what_a_killed_turn_had_heard_is_answered_by_itself(tmp_path, monkeypatch):
+    desk = Desk(tmp_path)
+
+    def hears(inbound, around):
+        desk.arrives("more", external="2")
+        assert around.typed() == ["more"]
+        raise Killed
+
+    desk.respond = hears
+    for module in ("picoclaw.store.inbox", "picoclaw.store.history"):
+        monkeypatch.setattr(f"{module}.process_identity", lambda: DEAD)
+    desk.arrives("first", external="1")
+    with pytest.raises(Killed):
+        desk.works()
+    desk.database.close()
+    monkeypatch.undo()
+    after = Desk(tmp_path)
+    after.works()
+    assert after.seen == ["first", "more"]
+    after.database.close()
+
+
+class Full:
+    """An inbox on a full disk."""
+
+    def put(self, arrived):
+        raise StoreError("the disk is full")
+
+
+def test_a_full_disk_refuses_what_would_be_sent_again_and_answers_the_rest(desk):
+    good = desk.boxes
+    desk.loop._boxes = good._replace(inbox=Full())
+    with pytest.raises(StoreError):
+        desk.arrives("hello", external="1")
+    desk.arrives("here at the terminal")
+    desk.loop._boxes = good
+    desk.works()
+    assert desk.seen == ["here at the terminal"]
+    assert "could not be kept" in desk.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (turn("a", "fine"), "fine\n[sim]"),
+        (turn("a", "fine", notice=Notice("answered without a model")), "fine\n[sim]\n(answered without a model)"),
+        (turn("a", "x", stopped="error", notice=Notice("no model", failed=True)), "no model"),
+    ],
+)
+def test_a_turn_in_words(made, said):
+    assert spoken(made, "[sim]") == said
+
+
+# --- letters
+
+
+def letters(count, session="wire:1", begun=""):
+    return [Letter(n, session, f"text {n}", 1000.0 + n, begun) for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "down", "sizes"),
+    [
+        (letters(6), False, [1] * 6),
+        (letters(3), True, [1] * 3),
+        (letters(6), True, [6]),
+        ([*letters(5), Letter(9, "wire:2", "b", 1.0)], True, [5, 1]),
+    ],
+)
+def test_what_is_sent_at_once(waiting, down, sizes):
+    assert [len(parcel) for parcel in parcels(waiting, together=down)] == sizes
+
+
+def test_many_letters_become_one_that_names_each_and_fits_a_message():
+    made = together([letter._replace(text="w" * 3000) for letter in letters(100)], 2000.0)
+    assert made.number == 100
+    assert made.text.startswith("100 messages from while")
+    assert "(60 earlier ones are left out)" in made.text
+    assert len(made.text) < 6000
+
+
+def test_a_channel_that_is_down_keeps_its_letters_and_days_become_one(tmp_path):
+    desk = Desk(tmp_path)
+    postman = Postman(desk.wire, desk.boxes, lambda session: session.startswith("wire"), desk.notes.append)
+    desk.wire.error = ChannelDown("no route to host")
+    waits = []
+    for n in range(8):
+        desk.boxes.outbox.put("wire:1", f"reading {n}", 1000.0 + n)
+        waits.append(postman.deliver())
+    assert waits == [5, 10, 20, 40, 60, 60, 60, 60]
+    assert desk.notes == ["wire: no route to host"]
+    assert len(desk.letters()) == 8
+    desk.wire.error = None
+    assert postman.deliver() is None
+    (told,) = desk.wire.told
+    assert told.text.startswith("8 messages from while this chat could not be reached:")
+    assert all(f"reading {n}" in told.text for n in range(8))
+    assert desk.letters() == []
+    desk.boxes.outbox.put("other:1", "not ours", 1.0)
+    assert postman.deliver() is None
+    assert desk.letters() == [("other:1", "not ours")]
+    desk.database.close()
+
+
+def test_a_letter_that_is_refused_for_good_is_given_up_and_noted(tmp_path):
+    desk = Desk(tmp_path)
+    postman = Postman(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
+    desk.wire.error = ChannelError("the bot was blocked")
+    desk.boxes.outbox.put("wire:1", "hello", 1.0)
+    assert postman.deliver() is None
+    assert desk.letters() == []
+    assert "the bot was blocked" in desk.notes[0]
+    desk.database.close()
+
+
+# --- crashes, lock, progress, watchdog, memory
+
+
+@pytest.mark.parametrize(
+    ("starts", "safe"),
+    [
+        ([0, 60, 120, 180, 240], False),
+        ([0, 60, 120, 180, 240, 300], True),
+        ([0, 60, 120, 180, 240, 700], False),
+        ([0, 60, 120, 180, "end", 240, 300], False),
+        ([1000, 60, 120, 180, 240, 300], False),
+        ([0, 60, 120, 180, 240, 300, 360, 420], True),
+    ],
+)
+def test_five_crashes_in_ten_minutes_are_too_many(tmp_path, starts, safe):
+    found = False
+    for at in starts:
+        if at == "end":
+            crash.ended(tmp_path)
+        else:
+            found = crash.begun(tmp_path, 1_800_000_000.0 + at)
+    assert found is safe
+
+
+def test_a_list_of_starts_that_is_nonsense_counts_for_nothing(tmp_path):
+    (tmp_path / crash.NAME).write_bytes(b"\xff\x00 12x nan\n-1\n")
+    assert not crash.begun(tmp_path, 1_800_000_000.0)
+    crash.ended(tmp_path)
+    crash.ended(tmp_path)
+
+
+def test_one_daemon_a_home(tmp_path):
+    held = lock.hold(tmp_path)
+    with pytest.raises(lock.RunsAlready, match=f"process {os.getpid()}"):
+        lock.hold(tmp_path)
+    os.close(held)
+    os.close(lock.hold(tmp_path))
+
+
+def test_who_keeps_no_promise_is_late():
+    now = [100.0]
+    progress = Progress(lambda: now[0])
+    progress.expect("desk", None)
+    progress.expect("reflex", 60)
+    now[0] = 160.0
+    assert progress.late() == []
+    now[0] = 160.5
+    assert progress.late() == ["reflex"]
+    progress.expect("desk", 30)
+    progress.expect("reflex", None)
+    now[0] = 1e9
+    assert progress.late() == ["desk"]
+
+
+def test_a_desk_that_does_not_take_what_was_posted_is_late(desk):
+    now = [0.0]
+    desk.progress._clock = lambda: now[0]
+    desk.arrives("hello", external="1")
+    assert desk.progress.late() == []
+    now[0] = 31.0
+    assert desk.progress.late() == ["desk"]
+    desk.works()
+    assert desk.progress.late() == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "seconds"),
+    [
+        ({}, 0),
+        ({"WATCHDOG_USEC": "60000000"}, 60),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "42"}, 60),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "43"}, 0),
+        ({"WATCHDOG_USEC": "soon"}, 0),
+    ],
+)
+def test_how_often_the_manager_wants_to_hear(environment, seconds):
+    assert watchdog_seconds(environment, 42) == seconds
+
+
+@pytest.fixture
+def manager(tmp_path, monkeypatch):
+    """A service manager's socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
+        made.bind(str(tmp_path / "notify"))
+        made.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "40000")
+        yield made
+
+
+def drained(manager):
+    while True:
+        manager.recv(100)
+
+
+def test_the_manager_hears_nothing_while_a_thread_is_frozen(manager):
+    frozen, notes = [], []
+    watchdog = Watchdog(lambda: list(frozen), notes.append)
+    watchdog.start()
+    assert manager.recv(100) == b"WATCHDOG=1"
+    frozen.append("reflex")
+    manager.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        drained(manager)
+    frozen.clear()
+    assert manager.recv(100) == b"WATCHDOG=1"
+    watchdog.stop()
+    assert notes == ["frozen: reflex; the watchdog is not told that all is well"]
+
+
+def test_nobody_is_told_where_there_is_no_manager(tmp_path):
+    assert not notify({}, "READY=1")
+    assert not notify({"NOTIFY_SOCKET": str(tmp_path / "gone")}, "READY=1")
+    assert not notify({"NOTIFY_SOCKET": "relative"}, "READY=1")
+
+
+def test_memory():
+    assert MEGABYTE < resident() < 1 << 40
+    assert usual_limit(512 * MEGABYTE) == 128 * MEGABYTE
+    assert usual_limit(256 * MEGABYTE) == 120 * MEGABYTE
+    assert usual_limit(8192 * MEGABYTE) == 400 * MEGABYTE
+    assert too_much(129, 128, 601)
+    assert not too_much(129, 128, 599)
+    assert not too_much(128, 128, 601)
+
+
+# --- the socket
+
+
+def test_a_home_that_lies_deep_has_a_socket_for_its_owner_alone(tmp_path):
+    home = tmp_path / ("d" * 120)
+    home.mkdir()
+    assert line.connect(home) is None
+    listener = line.listen(home)
+    assert (home / line.NAME).stat().st_mode & 0o777 == 0o600
+    client = line.connect(home, 1)
+    server, _ = listener.accept()
+    assert line.trusted(server)
+    client.say({"a": "ü\ud800"})
+    assert line.Line(server).next() == {"a": "ü?"}
+    server.sendall(b'{"one":1}\nnonsense\n[2]\n{"two"')
+    assert [client.next(), client.next(), client.next()] == [{"one": 1}, {}, {}]
+    server.sendall(b":2}\n")
+    assert client.next() == {"two": 2}
+    server.close()
+    assert client.next() is None
+    with pytest.raises(BrokenPipeError):
+        client.say({"a": "x" * 1_000_000})
+    client.connection.close()
+    listener.close()
+
+
+def test_history_names_what_a_turn_answers(tmp_path):
+    database = Database(tmp_path / "state.db")
+    History(database).keep("s", turn("a", "b"), NOON, inbox=7)
+    assert database.connection.execute("SELECT inbox FROM turns").get == 7
+    assert history.alive(history.process_identity())
+    database.close()

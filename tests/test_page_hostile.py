@@ -1,0 +1,295 @@
+"""The page under hostile hands: foreign pages, foreign names, guessed codes, and requests that are none."""
+
+import json
+import socket
+import time
+from contextlib import suppress
+
+import pytest
+from page_house import parted, rest, served
+
+from picoclaw.channels.page import gate, serve
+from picoclaw.channels.page.login import new_code
+
+
+@pytest.fixture
+def client(tmp_path):
+    with served(tmp_path, names=["greenhouse.example"]) as one:
+        one.login()
+        yield one
+
+
+@pytest.fixture
+def stranger(tmp_path):
+    with served(tmp_path) as one:
+        yield one
+
+
+READS = ["/api/state", "/api/board", "/api/plans", "/api/day", "/api/history", "/api/events"]
+WRITES = ["/api/say", "/api/answer", "/api/stop", "/api/off", "/api/resume", "/api/logout"]
+
+
+@pytest.mark.parametrize("path", READS + WRITES)
+@pytest.mark.parametrize("cookie", ["", "x", "a" * 4000, "picoclaw", '"', "é"])
+def test_nothing_is_told_or_done_without_a_login(stranger, path, cookie):
+    stranger.cookie = cookie
+    status, _, body = stranger.ask(
+        path, {"text": "hi", "id": "1", "name": "pump", "yes": True} if path in WRITES else None
+    )
+    assert status == 401
+    assert json.loads(body) == {"error": "log in first"}
+    assert (stranger.posted, stranger.house.stopped, stranger.house.away) == ([], "", {"pump": 90.0})
+
+
+def test_every_address_is_known_to_these_tests(stranger):
+    site = stranger.page._server._server.application
+    while not hasattr(site, "_app"):
+        site = next(cell.cell_contents for cell in site.__closure__ if callable(cell.cell_contents))
+    rules = {route.rule for route in site._app.routes if route.rule.startswith("/api/")}
+    assert rules == {*READS, *WRITES, "/api/login"}
+
+
+def test_a_secret_in_the_address_counts_for_nothing(client):
+    cookie, client.cookie = client.cookie, ""
+    for path in (f"/api/state?picoclaw={cookie}", f"/api/state?token={cookie}", f"/{cookie}"):
+        assert client.ask(path)[0] in {401, 404}
+    assert client.ask("/api/state", headers=[("Authorization", f"Bearer {cookie}")])[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": None}, 403),
+        ({"Origin": ""}, 403),
+        ({"Origin": "http://127.0.0.1"}, 403),
+        ({"Origin": "http://127.0.0.1.evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": "multipart/form-data; boundary=application/json"}, 415),
+        ({"Content-Type": None}, 415),
+        ({"X-Forwarded-For": "10.0.0.1", "X-Forwarded-Host": "evil.example", "Forwarded": "host=evil.example"}, 200),
+        ({"X-HTTP-Method-Override": "GET"}, 200),
+    ],
+)
+def test_another_page_can_do_nothing(client, headers, status):
+    assert client.ask("/api/say", {"text": "hi", "id": "1"}, headers=headers.items())[0] == status
+    assert len(client.posted) == (status == 200)
+
+
+@pytest.mark.parametrize("path", READS)
+def test_another_page_can_read_nothing(client, path):
+    assert client.ask(path, headers=[("Sec-Fetch-Site", "cross-site")])[0] == 403
+    assert client.ask(path, headers=[("Origin", "http://evil.example")])[0] == 403
+
+
+def test_a_link_from_elsewhere_opens_the_page_and_no_answer_lets_a_page_in(client):
+    status, headers, _ = client.ask("/", headers=[("Sec-Fetch-Site", "cross-site")])
+    assert status == 200
+    assert not [name for name in headers if name.startswith("access-control")]
+    csp = headers["content-security-policy"]
+    assert "unsafe" not in csp
+    assert {"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"} <= set(csp.split("; "))
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert "server" not in headers
+
+
+def test_a_get_changes_nothing(client):
+    for path in (*WRITES, "/api/login"):
+        for method in ("GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"):
+            assert client.ask(path, method=method, headers=[("Origin", f"http://{client.host}")])[0] == 405
+    assert client.told("/api/board")["stopped"] == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:{port}", 200),
+        ("127.0.0.1", 200),
+        ("192.168.1.9:{port}", 200),
+        ("[::1]:{port}", 200),
+        ("localhost:{port}", 200),
+        ("LOCALHOST", 200),
+        ("greenhouse.example", 200),
+        ("evil.example:{port}", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("127.0.0.1:{port}, evil.example", 421),
+        ("127.0.0.1@evil.example", 421),
+        ("evil.example/127.0.0.1", 421),
+        ("0x7f.1", 421),
+        ("2130706433", 421),
+        ("[::1", 421),
+        ("[fe80::1%25eth0]", 421),
+        ("127.0.0.1:99999999", 421),
+        ("", 421),
+        ("x" * 300, 421),
+        ("é.local", 421),
+        (None, 421),
+    ],
+)
+def test_a_name_that_is_not_ours_is_not_answered(client, host, status):
+    given = host and host.format(port=client.port)
+    assert client.ask("/api/state", headers=[("Host", given)])[0] == status
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../index.html", "/..%2f..%2fconfig.toml", "/%2e%2e/secrets.toml", "//etc/passwd", "/etc/passwd",
+        "/index.html", "/page.js/../../secrets.toml", "/page.js%00.html", "/page.js\\..\\x", "/api/../api/state%00",
+        "/.git/config", "/page_logins.json", "/templates/page/page.js", "/API/state", "/api/state/", "/page.js;x",
+        "/%ff%fe",
+    ],
+)  # fmt: skip
+def test_only_the_pages_own_files_are_given(stranger, path):
+    status, _, body = stranger.ask(path)
+    assert status == 404
+    assert len(body) < 40
+
+
+def test_guessing_is_slowed_down_and_locks_nobody_out_of_a_login(client):
+    codes = [client.ask("/api/login", {"code": f"{n:08}"})[0] for n in range(9)]
+    assert codes == [403] * 5 + [429] * 4  # one was used to log in
+    assert client.told("/api/state")
+
+
+def test_what_many_askers_leave_behind_is_bounded():
+    allowance = gate.Allowance(2, 0.5, most=10)
+    assert [allowance.take("a", 0.0) for _ in range(3)] == [0, 0, 2]
+    assert allowance.take("a", 2.1) == 0
+    for n in range(1000):
+        allowance.take(str(n), 3.0)
+    assert len(allowance._buckets) == 10
+    assert allowance.take("b", -1e9) == 0
+
+
+def test_too_many_requests_are_refused_in_words(client):
+    found = [client.ask("/api/board")[0] for _ in range(75)]
+    assert 429 in found
+    assert found[:50] == [200] * 50
+
+
+HOST = b"Host: 127.0.0.1\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"a" * 1_000_000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"".join(b"X%d: y\r\n" % n for n in range(10_000)) + b"\r\n", 431),
+        (b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 431),
+        (b"POST /api/login HTTP/1.1\r\n" + HOST + b"Content-Length: 10000000000\r\n\r\n", 413),
+        (b"POST /api/login HTTP/1.1\r\n" + HOST + b"Content-Length: 70000\r\n\r\n" + b"a" * 70_000, 413),
+        (b"POST /api/login HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n", 400),
+        (b"POST /api/login HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),
+        (b"POST /api/login HTTP/1.1\r\n" + HOST + b"Content-Length: +5\r\n\r\nabcde", 400),
+        (b"POST /api/login HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"POST /api/login HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 501),
+        (b"GET / HTTP/1.1\r\n" + HOST + b" folded: x\r\n\r\n", 421),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Bad Header: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 421),
+        (b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+        (b"CONNECT evil.example:443 HTTP/1.1\r\n" + HOST + b"\r\n", 403),
+        (b"get / HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello\r\n\r\n", 400),
+        (b"\x00" * 100 + b"\r\n\r\n", 400),
+        (b"\xff\xfe\xfd\r\n\r\n", 400),
+        (b"GET / HTTP/9.9\r\n" + HOST + b"\r\n", 200),
+        (b"GET /\r\n\r\n", 421),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 421),
+    ],
+)
+def test_a_request_that_is_none_is_refused_and_the_page_lives(client, request_, status, capfd):
+    with client.connection() as line:
+        with suppress(ConnectionError):  # it may be refused before it has ended
+            line.sendall(request_)
+        answer = rest_soon(line)
+    if answer:
+        assert parted(answer)[0] == status
+    assert client.told("/api/state")
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def rest_soon(line):
+    line.settimeout(0.4)
+    return rest(line).replace(b"<silence>", b"")
+
+
+def test_a_smuggled_request_is_the_senders_own(client):
+    inner = b"GET /api/state HTTP/1.1\r\n" + HOST + b"\r\n"
+    head = b"POST /api/login HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+    both = head + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner
+    with client.connection() as line:
+        line.sendall(both)
+        answers = rest_soon(line)
+    assert b'"readings"' not in answers
+
+
+def test_requests_that_drip_end_and_the_owner_gets_in_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setattr(serve, "REQUEST_S", 1)
+    with served(tmp_path) as client:
+        slow = [client.connection() for _ in range(200)]
+        try:
+            for line in slow:
+                line.sendall(b"GET / HTTP/1.1\r\nHost: 127.0")
+                line.setblocking(False)
+            begun = time.monotonic()
+            client.login()
+            assert client.told("/api/state")
+            assert time.monotonic() - begun < 2
+            while alive(slow) and time.monotonic() - begun < 8:
+                drip(slow)
+                time.sleep(0.1)
+            assert not alive(slow)
+        finally:
+            for line in slow:
+                line.close()
+
+
+def drip(lines):
+    for line in lines:
+        with suppress(OSError):
+            line.send(b"a", socket.MSG_NOSIGNAL)
+
+
+def alive(lines):
+    return [line for line in lines if not ended(line)]
+
+
+def ended(line):
+    try:
+        return not line.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def test_streams_that_nobody_reads_and_a_crowd_of_them_leave_room(client):
+    streams = [client.connection() for _ in range(12)]
+    try:
+        for line in streams:
+            line.sendall(
+                f"GET /api/events HTTP/1.1\r\nHost: {client.host}\r\nCookie: picoclaw={client.cookie}\r\n\r\n".encode()
+            )
+        begun = time.monotonic()
+        assert client.told("/api/stop", {})["stopped"] == "by owner"
+        assert time.monotonic() - begun < 2
+    finally:
+        for line in streams:
+            line.close()
+
+
+def test_a_code_is_not_told_apart_by_what_is_answered(tmp_path):
+    with served(tmp_path) as client:
+        none = client.ask("/api/login", {"code": "AAAA-AAAA"})
+        new_code(tmp_path)
+        wrong = client.ask("/api/login", {"code": "AAAA-AAAA"})
+    assert none[0] == wrong[0] == 403
+    assert none[2] == wrong[2]

@@ -1,0 +1,425 @@
+"""`picoclaw run`: a real daemon, real terminals, real signals."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from model_server import ModelServer, call, chunk, reply, silence
+from person import PICOCLAW, Person, environment, picoclaw
+
+from picoclaw.channels import line
+from picoclaw.store.database import Database
+from picoclaw.store.inbox import Arrived, Inbox
+from picoclaw.store.outbox import Outbox
+
+
+class Daemon:
+    """A daemon on a home of its own, told to end when the test is over."""
+
+    def __init__(self, home, *words, **more):
+        self.home = home
+        self.folder = home / "picoclaw"
+        self.process = subprocess.Popen(
+            [*PICOCLAW, "run", "--board", "sim", *words],
+            env=environment(home, **more),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd="/",
+        )
+
+    def ready(self):
+        self.says("channels: ")
+        return self
+
+    def says(self, text):
+        for found in self.process.stdout:
+            if text in found:
+                return found
+        raise AssertionError(f"it ended without saying {text!r}")
+
+    def asked(self, word):
+        return line.asked(self.folder, {"do": word}, 5)
+
+    def line(self):
+        made = line.connect(self.folder, 10)
+        assert made
+        return made
+
+    def ends(self, seconds=10):
+        return self.process.wait(seconds)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def events_until(connection, name):
+    """What the daemon says up to and with a word."""
+    found = []
+    while (words := connection.next()) is not None:
+        found.append(words)
+        if name in words:
+            return found
+    raise AssertionError(f"no {name!r} in {found}")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with Daemon(tmp_path_factory.mktemp("home")) as daemon:
+        yield daemon.ready()
+
+
+def test_questions_of_every_kind_go_to_the_daemon(shared):
+    asked = picoclaw(shared.home, "chat", "-m", "how warm is it?")
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert "temperature" in asked.stdout
+    assert "[simulated board" in asked.stdout
+    told = json.loads(picoclaw(shared.home, "chat", "-m", "how warm is it?", "--json").stdout)
+    assert told["provider"] == "intents"
+    assert told["simulated"]
+    assert [tool["name"] for tool in told["turn"]["tools"]] == ["sensor_read"]
+    piped = picoclaw(shared.home, "chat", stdin="how warm is it?\n/usage\n")
+    assert piped.stdout.count("temperature") >= 1
+    assert piped.returncode == 0
+    history = Database(shared.folder / "state.db")
+    assert history.connection.execute("SELECT count(*) FROM turns WHERE inbox > 0").get >= 3
+    history.close()
+
+
+def test_a_named_board_is_talked_to_without_the_daemon(shared):
+    before = shared.asked("status")["channels"]["socket"]["last_contact"]
+    assert "temperature" in picoclaw(shared.home, "chat", "--board", "sim", "-m", "how warm is it?").stdout
+    connection = shared.line()
+    connection.say({"do": "status"})
+    assert connection.next()["channels"]["socket"]["last_contact"] > before
+    connection.close()
+
+
+def test_status_is_true_and_quick(shared):
+    status = json.loads(picoclaw(shared.home, "status", "--json").stdout)
+    assert status["running"]
+    assert status["pid"] == shared.process.pid
+    assert not status["safe_mode"]
+    assert 5 < status["memory_mb"] < status["memory_limit_mb"]
+    assert status["channels"]["socket"]["up"]
+    worded = picoclaw(shared.home, "status")
+    assert worded.returncode == (0 if status["ok"] else 1)
+    assert f"(process {shared.process.pid})" in worded.stdout
+    began = time.monotonic()
+    assert shared.asked("status")["running"]
+    assert time.monotonic() - began < 0.5
+
+
+def test_a_second_daemon_is_refused(shared):
+    second = picoclaw(shared.home, "run", "--board", "sim")
+    assert second.returncode == 1
+    assert f"runs already on {shared.folder} (process {shared.process.pid})" in second.stderr
+    assert shared.asked("status")["running"]
+
+
+def test_a_reminder_is_told_in_the_chat_that_is_open(shared):
+    with Person(shared.home, "chat") as person:
+        person.sees("> ")
+        person.types("remind me in 1 second to stir\r")
+        person.sees("is kept")
+        person.sees("stir")
+        person.types("/help\r")
+        person.sees("/quit")
+        person.types("/quit\r")
+        assert person.leaves() == 0
+
+
+def test_a_letter_waits_until_a_terminal_is_there(shared):
+    database = Database(shared.folder / "state.db")
+    Outbox(database).put("shed", "the tank is full", time.time())
+    assert [letter.text for letter in Outbox(database).waiting()] == ["the tank is full"]
+    with Person(shared.home, "chat") as person:
+        person.sees("For chat 'shed': the tank is full")
+        until = time.monotonic() + 5
+        while Outbox(database).waiting():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+    database.close()
+
+
+def raw(daemon):
+    """A connection that speaks bytes."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(daemon.folder, os.O_RDONLY)
+    connection.connect(f"/proc/self/fd/{folder}/{line.NAME}")
+    os.close(folder)
+    connection.settimeout(5)
+    return connection
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"nonsense\n",
+        b'{"do": 7}\n',
+        b'{"do": ["chat"]}\n',
+        b'{"do": "launch"}\n',
+        b"[" * 5000 + b"\n",
+        b'"\xff\xfe"\n',
+    ],
+)
+def test_what_is_not_understood_is_said_so(shared, said):
+    with raw(shared) as connection:
+        connection.sendall(said)
+        assert b"is not understood" in connection.recv(4096)
+    assert shared.asked("status")["running"]
+
+
+def hung_up(connection):
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_a_line_without_an_end_is_hung_up_on(shared):
+    with raw(shared) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(b"x" * (line.LONGEST_LINE + 200_000))
+        assert hung_up(connection)
+    assert shared.asked("status")["running"]
+
+
+def test_too_many_terminals_are_turned_away_and_the_rest_served(shared):
+    lines = [shared.line() for _ in range(20)]
+    refused = 0
+    for one in lines:
+        try:
+            one.say({"do": "status"})
+            refused += one.next() is None
+        except OSError:
+            refused += 1
+    assert refused >= 4
+    for one in lines:
+        one.close()
+    assert shared.asked("status")["running"]
+
+
+# --- with a model
+
+
+def test_an_answer_is_streamed_steered_and_stopped(tmp_path):
+    slow = call("exec", {"command": "echo $$ > began; exec sleep 30"})
+    with (
+        ModelServer([reply("", slow), reply("Heard you.")]) as server,
+        Daemon(tmp_path, PICOCLAW_BASE_URL=server.url) as daemon,
+    ):
+        daemon.ready()
+        with Person(tmp_path, "chat") as person:
+            person.sees("> ")
+            person.types("wait for it\r")
+            until = time.monotonic() + 10
+            while not (daemon.folder / "workspace/began").exists():
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            assert daemon.asked("status")["turn"] == "terminal"
+            began = time.monotonic()
+            person.types("/stop\r")
+            person.sees("[stopped by the user]")
+            assert time.monotonic() - began < 2
+            person.types("are you there\r")
+            person.sees("Heard you.")
+
+
+def test_ctrl_c_of_a_question_ends_its_turn(tmp_path):
+    with (
+        ModelServer([silence(chunk(content="word "))]) as server,
+        Daemon(tmp_path, PICOCLAW_BASE_URL=server.url) as daemon,
+    ):
+        daemon.ready()
+        asked = subprocess.Popen(
+            [*PICOCLAW, "chat", "-m", "hello"],
+            env=environment(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        until = time.monotonic() + 10
+        while not server.requests:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        asked.send_signal(signal.SIGINT)
+        out, err = asked.communicate(timeout=10)
+        assert (asked.returncode, b"interrupted" in err) == (1, True), (out, err)
+        assert daemon.asked("status")["turn"] == ""
+
+
+def test_a_person_is_asked_at_the_terminal(tmp_path):
+    (tmp_path / "picoclaw").mkdir()
+    (tmp_path / "picoclaw/config.toml").write_text('[tools]\nexec = "ask"\n')
+    wants = call("exec", {"command": "echo done > file"})
+    with (
+        ModelServer([reply("", wants), reply("It is written.")]) as server,
+        Daemon(tmp_path, PICOCLAW_BASE_URL=server.url) as daemon,
+    ):
+        daemon.ready()
+        with Person(tmp_path, "chat") as person:
+            person.sees("> ")
+            person.types("write it\r")
+            person.sees("[y/N] ")
+            person.types("y\r")
+            person.sees("It is written.")
+        assert (daemon.folder / "workspace/file").read_text() == "done\n"
+
+
+def test_the_answer_to_a_terminal_that_went_away_waits_as_a_letter(tmp_path):
+    with (
+        ModelServer([reply("word " * 20, pause=0.03)]) as server,
+        Daemon(tmp_path, PICOCLAW_BASE_URL=server.url) as daemon,
+    ):
+        daemon.ready()
+        connection = daemon.line()
+        connection.say({"do": "chat", "session": "terminal", "text": "tell me"})
+        events_until(connection, "text")
+        connection.close()
+        with Person(tmp_path, "chat") as person:
+            person.sees("word word")
+
+
+# --- its end
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, "quit"])
+def test_it_ends_cleanly_in_the_middle_of_a_turn(tmp_path, how):
+    with (
+        ModelServer([silence(chunk(content="half an answer"))]) as server,
+        Daemon(tmp_path, PICOCLAW_BASE_URL=server.url) as daemon,
+    ):
+        daemon.ready()
+        connection = daemon.line()
+        connection.say({"do": "chat", "session": "terminal", "text": "hello"})
+        events_until(connection, "text")
+        began = time.monotonic()
+        if how == "quit":
+            assert daemon.asked("quit")["ok"]
+        else:
+            daemon.process.send_signal(how)
+        end = events_until(connection, "end")[-1]["end"]
+        connection.close()
+        assert end["turn"]["stopped"] == "stopped"
+        assert daemon.ends() == 0
+        assert time.monotonic() - began < 4
+        assert not (daemon.folder / line.NAME).exists()
+        assert not (daemon.folder / "run.begun").exists()
+    database = Database(tmp_path / "picoclaw/state.db")
+    assert database.connection.execute("SELECT stopped, inbox FROM turns").fetchall() == [("stopped", 1)]
+    assert Inbox(database).waiting() == []
+    database.close()
+
+
+def test_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        daemon.process.kill()
+        daemon.ends()
+    database = Database(tmp_path / "picoclaw/state.db")
+    inbox = Inbox(database)
+    assert inbox.put(Arrived("terminal", "how warm is it?", external="5"))
+    assert inbox.put(Arrived("terminal", "how warm is it?", external="5")) is None
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        until = time.monotonic() + 10
+        while not Outbox(database).waiting():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    (letter,) = Outbox(database).waiting()
+    assert "temperature" in letter.text
+    database.close()
+
+
+def test_after_five_crashes_there_is_chat_and_status_only(tmp_path):
+    folder = tmp_path / "picoclaw"
+    folder.mkdir()
+    (folder / "run.begun").write_text("".join(f"{time.time() - n:.0f}\n" for n in range(5)))
+    with Daemon(tmp_path) as daemon:
+        assert "safe mode" in daemon.says("channels: ")
+        status = picoclaw(tmp_path, "status")
+        assert "NOT OK: safe mode" in status.stdout
+        assert status.returncode == 1
+        assert "temperature" in picoclaw(tmp_path, "chat", "-m", "how warm is it?").stdout
+        assert not list(folder.glob("bell-*"))
+        daemon.process.terminate()
+        assert daemon.ends() == 0
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        assert not daemon.asked("status")["safe_mode"]
+
+
+def test_it_begins_afresh_in_the_same_process(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        before = daemon.asked("status")
+        assert daemon.asked("restart")["ok"]
+        daemon.ready()
+        after = daemon.asked("status")
+        assert after["pid"] == before["pid"]
+        assert after["since"] > before["since"]
+        daemon.process.terminate()
+        assert daemon.ends() == 0
+
+
+def test_the_manager_is_told_when_it_is_ready_lives_and_ends(tmp_path):
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(10)
+        with Daemon(tmp_path, NOTIFY_SOCKET=str(path), WATCHDOG_USEC="200000") as daemon:
+            said = [manager.recv(1000).split(b"\n") for _ in range(4)]
+            assert [b"READY=1", b"STATUS=ready"] in said
+            assert [b"WATCHDOG=1"] in said
+            daemon.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            manager.settimeout(0.01)
+            quiet = [drained(manager) for _ in range(2)][-1]
+            assert quiet == 0
+            daemon.process.send_signal(signal.SIGCONT)
+            manager.settimeout(5)
+            assert manager.recv(1000) == b"WATCHDOG=1"
+            daemon.process.terminate()
+            assert b"STOPPING=1" in iter(lambda: manager.recv(1000), b"")
+            assert daemon.ends() == 0
+
+
+def drained(manager):
+    """Count what was said in half a second."""
+    count, until = 0, time.monotonic() + 0.5
+    while time.monotonic() < until:
+        try:
+            manager.recv(1000)
+            count += 1
+        except TimeoutError:
+            pass
+    return count
+
+
+def test_status_without_a_daemon_makes_nothing(tmp_path):
+    told = picoclaw(tmp_path, "status", "--json")
+    status = json.loads(told.stdout)
+    assert told.returncode == 3
+    assert not status["running"]
+    assert not Path(tmp_path / "picoclaw").exists()
+    assert "does not run" in picoclaw(tmp_path, "status").stdout
+
+
+@pytest.mark.parametrize("words", [["--memory-mb", "1"], ["--memory-mb", "lots"], ["--memory-mb", "9" * 30]])
+def test_a_limit_that_is_none_is_refused(tmp_path, words):
+    refused = picoclaw(tmp_path, "run", *words)
+    assert refused.returncode == 2
+    assert "--memory-mb" in refused.stderr

@@ -1,0 +1,157 @@
+"""The set-up: a key of config.toml is changed and nothing else, by options or by a person who answers questions."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from model_server import ModelServer
+from person import Person, picoclaw
+
+from picoclaw.cli import settings
+from picoclaw.config import load
+from picoclaw.config.edit import put
+from picoclaw.errors import ConfigError
+from picoclaw.resources import shipped
+
+TEMPLATE = (shipped("templates") / "config.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "table", "key", "value", "after"),
+    [
+        ("", "model", "name", "x", '\n[model]\nname = "x"\n'),
+        ("a = 1", "model", "name", "x", 'a = 1\n\n[model]\nname = "x"\n'),
+        ("[model]", "model", "name", "x", '[model]\nname = "x"\n'),
+        ("[model] # mine\n", "model", "name", "x", '[model] # mine\nname = "x"\n'),
+        ('[model]\nname = "old" # mine\n', "model", "name", "x", '[model]\nname = "x" # mine\n'),
+        ('[model]\n# name = "old"   # a remark\n', "model", "name", "x", '[model]\nname = "x"   # a remark\n'),
+        ('[model]\n#name = "c"\nname = "old"\n', "model", "name", "x", '[model]\n#name = "c"\nname = "x"\n'),
+        ('[page]\nname = "p"\n[model]\n', "model", "name", "x", '[page]\nname = "p"\n[model]\nname = "x"\n'),
+        ("[model]\n[page]\n", "model", "name", 'a "b"\\', '[model]\nname = "a \\"b\\"\\\\"\n[page]\n'),
+        ("[telegram]\nallow = [1, 2] # us\n", "telegram", "allow", [3], "[telegram]\nallow = [3] # us\n"),
+        ("[page]\nport = 1\n", "page", "port", 8000, "[page]\nport = 8000\n"),
+        ("", "", "api_key", "k", 'api_key = "k"\n'),
+        ('api_key = "old"\n[x]\n', "", "api_key", "k", 'api_key = "k"\n[x]\n'),
+        ('embedding_key = "e"\n', "", "api_key", "k", 'api_key = "k"\nembedding_key = "e"\n'),
+    ],
+)
+def test_one_key_is_set_and_nothing_else(before, table, key, value, after):
+    changed = put(before, table, key, value)
+    assert changed == after
+    assert put(changed, table, key, value) == changed
+
+
+@pytest.mark.parametrize(
+    "before",
+    ['model = { name = "x" }\n', "[model]\nname = [\n 1]\n", '[model]\nname = """\nx"""\n', "[model\n", "[[model]]\n"],
+)
+def test_what_only_a_person_should_change_is_left(before):
+    with pytest.raises(ConfigError, match=r"by hand|only a person"):
+        put(before, "model", "name", "y")
+
+
+@pytest.mark.parametrize(("table", "keys"), tomllib.loads(TEMPLATE).items())
+def test_the_shipped_comments_are_where_values_go(table, keys):
+    """Setting a key of the template puts it into the line that explains it."""
+    assert keys == {}
+    section = TEMPLATE.split(f"[{table}]")[1].split("\n[")[0]
+    commented = [line[2:].split(" = ")[0] for line in section.splitlines() if line.startswith("# ") and " = " in line]
+    for key in commented:
+        changed = put(TEMPLATE, table, key, "set")
+        assert changed.count("\n") == TEMPLATE.count("\n")
+
+
+def test_options_set_what_they_name(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("sk-0123456789abcdef\n")
+    done = picoclaw(
+        tmp_path, "init", "--model-url", "http://127.0.0.1:1/v1", "--model", "qwen", "--key-from", str(key),
+        "--zone", "berlin", "--telegram-token-from", "-", "--telegram-allow", "42", "--telegram-allow", "7",
+        "--page", "network", stdin="123456:abcdefghijklmnopqrstuvwxyz\n",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    config = load({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
+    assert (config.model.base_url, config.model.name) == ("http://127.0.0.1:1/v1", "qwen")
+    assert config.api_key == "sk-0123456789abcdef"
+    assert (config.telegram.allow, config.telegram_token) == ([42, 7], "123456:abcdefghijklmnopqrstuvwxyz")
+    assert (config.page.enabled, config.page.host) == (True, "0.0.0.0")
+    assert "- Time zone: Europe/Berlin\n" in (config.home / "workspace/USER.md").read_text()
+    assert (config.home / "secrets.toml").stat().st_mode & 0o777 == 0o600
+    assert "sk-0123456789abcdef" not in done.stdout + (config.home / "config.toml").read_text()
+    assert picoclaw(tmp_path, "init", "--page", "off").returncode == 0
+    after = load({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
+    assert (after.page.enabled, after.model.name) == (False, "qwen")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--model-url", "127.0.0.1:8080"], "must begin with http"),
+        (["--zone", "Atlantis"], "--zone: "),
+        (["--key-from", "/nonexistent"], "holds no key"),
+        (["--key-from", "-", "--telegram-token-from", "-"], "standard input can hold one secret"),
+        (["--ask"], "--ask takes a terminal"),
+    ],
+)
+def test_a_setting_that_does_not_fit_leaves_the_files_as_they_were(tmp_path, words, said):
+    picoclaw(tmp_path, "init")
+    home = tmp_path / "picoclaw"
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    done = picoclaw(tmp_path, "init", *words)
+    assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (1, True, 1)
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+
+
+def test_a_person_is_led_through_a_new_home(tmp_path):
+    with Person(tmp_path, "init") as person:
+        person.sees("Model: none, ollama")
+        person.types("somewhere\n")
+        person.sees("write one of")
+        person.types("other\n")
+        person.sees("Its address")
+        person.types("http://192.168.1.20:8080/v1\n")
+        person.sees("The model's name")
+        person.types("qwen\n")
+        person.sees("API key [none]")
+        person.types("sk-0123456789abcdef\n")
+        person.sees("Time zone")
+        person.types("Atlantis\n")
+        person.sees("is not a time zone")
+        person.types("berlin\n")
+        person.sees("Telegram bot's token")
+        person.types("\n")
+        person.sees("Page in a browser")
+        person.types("local\n")
+        shown = person.sees("Settings are in")
+        assert person.leaves() == 0
+    assert "sk-0123456789abcdef" not in shown
+    config = load({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
+    assert (config.model.name, config.api_key, config.page.enabled) == ("qwen", "sk-0123456789abcdef", True)
+    with Person(tmp_path, "init") as person:  # a second time nothing is asked
+        person.sees("nothing was changed")
+        assert person.leaves() == 0
+
+
+def test_a_person_who_leaves_has_lost_nothing(tmp_path):
+    with Person(tmp_path, "init") as person:
+        person.sees("Model: none")
+        person.types("\x04")
+        person.sees("`picoclaw init --ask` asks again")
+        assert person.leaves() == 1
+    assert (tmp_path / "picoclaw/config.toml").read_text() == TEMPLATE
+
+
+def test_the_models_of_a_server_here_are_offered():
+    with ModelServer([]) as server:
+        assert settings.models_at(server.url) == ["scripted"]
+    assert settings.models_at("http://127.0.0.1:9/v1") is None
+
+
+@pytest.mark.parametrize(
+    ("place", "zone"),
+    [("Europe/Berlin", "Europe/Berlin"), ("Etc/UTC", ""), ("America/Indiana/Knox", "America/Indiana/Knox")],
+)
+def test_the_machines_zone_is_proposed(tmp_path, place, zone):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/localtime").symlink_to(f"/usr/share/zoneinfo/{place}")
+    assert settings.machine_zone(tmp_path) == zone or not Path("/usr/share/zoneinfo").exists()

@@ -1,0 +1,553 @@
+"""Telegram, against a Bot API server on a real socket: who is heard, what is posted, what arrives in the chat."""
+
+import json
+import threading
+import time
+from contextlib import closing
+
+import pytest
+import telegram_server as tg
+from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
+
+from picoclaw.channels.channel import Letter
+from picoclaw.channels.telegram.channel import Telegram
+from picoclaw.channels.telegram.link import Timing
+from picoclaw.channels.telegram.pairing import Pairing
+from picoclaw.channels.telegram.sender import PERHAPS, place_of
+from picoclaw.config import Config, TelegramConfig
+from picoclaw.errors import ChannelDown, ChannelError, StoreError
+from picoclaw.messages import Notice, Stop, Turn, Usage
+from picoclaw.store.database import Database
+from picoclaw.workspace import prepare
+
+QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0)
+WORDING = {"arrived": "[{notes}]\n{content}"}
+TURN = Turn("", (), 0, (), Usage(), "", "scripted", Notice(""))
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(500)
+
+
+class Bench:
+    """A channel and the server that it talks to; `posted` is what came in, `refusing` how often that fails first."""
+
+    def __init__(self, home, server, allow=(OWNER,)):
+        prepare(home)
+        self.home, self.server, self.posted, self.refusing = home, server, [], 0
+        config = Config(home, telegram=TelegramConfig(list(allow), server.url), telegram_token=TOKEN)
+        self.channel = Telegram(config, WORDING, frozenset({"stop", "all off"}), QUICK)
+
+    def post(self, arrived):
+        if self.refusing:
+            self.refusing -= 1
+            raise StoreError("the disk is full")
+        self.posted.append(arrived)
+
+    def come(self, number=1, seconds=5.0):
+        """Wait until so many messages have come in; returns them."""
+        self.server.wait(lambda: len(self.posted) >= number, seconds)
+        return self.posted
+
+    def letter(self, text, number=1, key=f"telegram:{OWNER}"):
+        self.channel.send(Letter(number, key, text, time.time()))
+
+    def settled(self):
+        """Wait until everything that was written has been acknowledged."""
+        self.server.wait(lambda: not self.server.pending)
+
+
+@pytest.fixture
+def server():
+    with TelegramServer() as running:
+        yield running
+
+
+@pytest.fixture
+def bench(tmp_path, server):
+    made = Bench(tmp_path / "home", server)
+    made.channel.start(made.post)
+    yield made
+    made.channel.stop()
+
+
+# --- who is heard ---
+
+
+def test_a_message_of_the_owners_is_posted_once_and_acknowledged_afterwards(bench, server):
+    number = server.says(OWNER, "how warm is it?")
+    (came,) = bench.come()
+    assert (came.key, came.text, came.who, came.origin) == (f"telegram:{OWNER}", "how warm is it?", "User 7", "owner")
+    assert came.external == str(number)
+    bench.settled()
+    assert len(bench.posted) == 1
+
+
+def test_what_cannot_be_kept_is_not_acknowledged(bench, server):
+    bench.refusing = 3
+    server.says(OWNER, "keep me")
+    server.wait(lambda: bench.refusing < 3)
+    assert server.pending == 1
+    assert "the disk is full" in bench.channel.status().error
+    assert [came.text for came in bench.come()] == ["keep me"]
+    bench.settled()
+    assert bench.channel.status().up
+
+
+def test_nobody_is_heard_by_default(tmp_path, server):
+    bench = Bench(tmp_path / "home", server, allow=())
+    bench.channel.start(bench.post)
+    server.says(OWNER, "hello")
+    bench.settled()
+    bench.channel.stop()
+    assert not bench.posted
+
+
+def test_a_stranger_is_told_once_and_never_posted(bench, server):
+    for text in ("hello", "please", "/stop", "stop"):
+        server.says(STRANGER, text)
+    server.says(OWNER, "mine")
+    assert [came.text for came in bench.come()] == ["mine"]
+    assert len(server.texts(STRANGER)) == 1
+    assert str(STRANGER) in server.texts(STRANGER)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "heard"),
+    [
+        ("just talking", {}, None),
+        ("mail me at x@pico_bot.org", {}, None),
+        ("@pico_bot2 hello", {}, None),
+        ("@Pico_Bot, how warm?", {}, "how warm?"),
+        ("how warm, @pico_bot?", {}, "how warm, @pico_bot?"),
+        ("/status@pico_bot now", {}, "/status now"),
+        ("/status@other_bot", {}, None),
+        ("stop", {"reply_to_message": {"message_id": 1, "from": {"id": 123456789}, "text": "pump is on"}}, "stop"),
+        (
+            "and now?",
+            {"reply_to_message": {"message_id": 1, "from": {"id": 123456789}, "text": "21 °C"}},
+            "[in reply to yours: 21 °C]\nand now?",
+        ),
+        ("@pico_bot hi", {"sender_chat": {"id": -5}}, None),
+    ],
+)
+def test_in_a_group_what_is_meant_for_the_bot_is_heard(bench, server, text, more, heard):
+    server.says(OWNER, text, GROUP, **more)
+    server.says(STRANGER, "@pico_bot me too", GROUP)
+    server.says(OWNER, "end")
+    *before, _ = bench.come(2 if heard else 1)
+    assert [came.text for came in before] == ([heard] if heard else [])
+    assert not server.texts(GROUP)
+
+
+def test_a_topic_is_a_session_of_its_own_and_answered_there(bench, server):
+    server.threads.add(9)
+    server.says(OWNER, "@pico_bot hi", GROUP, message_thread_id=9, is_topic_message=True)
+    (came,) = bench.come()
+    assert came.key == f"telegram:{GROUP}:9"
+    bench.letter("hello", key=came.key)
+    server.threads.clear()  # it is closed
+    bench.letter("and again", 2, came.key)
+    assert [(sent.chat, sent.thread, sent.text) for sent in server.sent] == [
+        (GROUP, 9, "hello"),
+        (GROUP, 0, "and again"),
+    ]
+
+
+# --- what is posted ---
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "posted"),
+    [
+        ("/start", {}, "/help"),
+        ("now 5", {"edited": True, "edit_date": 1_900_000_000}, "[edited]\nnow 5"),
+        ("/new", {"forward_origin": {"sender_user": {"first_name": "Eve"}}}, "[forwarded from Eve]\n/new"),
+        ("stop", {"forward_origin": {"sender_user_name": "Eve\n]"}}, "[forwarded from Eve ]]\nstop"),
+        ("", {"sticker": {"emoji": "🌱"}}, "🌱"),
+        ("", {"location": {"latitude": 48.1, "longitude": 11.5}}, "latitude 48.1, longitude 11.5"),
+        ("pump on", {"date": 1_500_000_000}, "late"),
+        ("STOP!", {"date": 1_500_000_000}, "STOP!"),
+    ],
+)
+def test_what_a_text_does_not_say_itself_is_put_before_it(bench, server, text, more, posted):
+    server.says(OWNER, text, **more)
+    (came,) = bench.come()
+    if posted == "late":
+        assert came.text.startswith("[sent ")
+        assert came.text.endswith(" ago]\npump on")
+    else:
+        assert came.text == posted
+
+
+def test_an_edit_is_another_message_and_the_same_edit_is_not(bench, server):
+    number = server.says(OWNER, "4")
+    server.says(OWNER, "5", edited=True, edit_date=100)
+    bench.come(2)
+    assert [came.external for came in bench.posted] == [str(number), f"{number + 1}e100"]
+
+
+def test_lateness_is_told_by_telegrams_clock(tmp_path):
+    with TelegramServer(ahead=7200) as server:
+        bench = Bench(tmp_path / "home", server)
+        bench.channel.start(bench.post)
+        server.says(OWNER, "pump on")
+        assert bench.come()[0].text == "[sent 2 h ago]\npump on"
+        bench.channel.stop()
+
+
+# --- files ---
+
+
+def test_a_photo_is_kept_in_the_workspace_before_it_is_posted(bench, server):
+    server.files |= {"small.jpg": b"\xff\xd8small", "big.jpg": b"\xff\xd8" + bytes(5000)}
+    photo = [{"file_id": "small.jpg", "file_size": 7}, {"file_id": "big.jpg", "file_size": 5002}]
+    server.says(OWNER, photo=photo, caption="is it dry?")
+    (came,) = bench.come()
+    assert came.text == "is it dry?"
+    (path,) = came.attachments
+    assert (bench.home / "workspace" / path).read_bytes() == server.files["big.jpg"]
+    assert path.startswith("inbox/")
+
+
+def test_an_album_is_one_message(bench, server):
+    server.files |= {"a.jpg": b"\xff\xd8a", "b.jpg": b"\xff\xd8b"}
+    server.fail("getUpdates", tg.BAD_GATEWAY)
+    for name in server.files:
+        more = {"caption": "both"} if name == "a.jpg" else {}
+        server.says(OWNER, photo=[{"file_id": name, "file_size": 3}], media_group_id="5", **more)
+    server.says(OWNER, "end")
+    assert [(came.text, len(came.attachments)) for came in bench.come(2)][-1] == ("end", 0)
+    assert sum(len(came.attachments) for came in bench.posted) == 2
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"file_id": "x", "file_size": 50_000_000, "file_name": "film.mp4"}, "film.mp4: it has 50 MB"),
+        ({"file_id": "gone", "file_size": 5, "file_name": "a.txt"}, "a.txt: Telegram refused"),
+        ({"file_id": "liar", "file_size": 5, "file_name": "b.txt"}, "b.txt: Telegram sent more than"),
+    ],
+)
+def test_what_cannot_be_taken_is_said_and_the_words_are_posted(bench, server, document, said):
+    server.files["liar"] = bytes(10_000_001)
+    server.says(OWNER, document=document)
+    server.says(OWNER, document=document, caption="look")
+    (came,) = bench.come()
+    assert (came.text, came.attachments) == ("look", ())
+    assert all(said in text for text in server.texts())
+    assert len(server.texts()) == 2
+
+
+def test_a_file_that_the_network_eats_is_taken_later_and_given_up_at_last(bench, server):
+    server.files["a.jpg"] = b"\xff\xd8a"
+    server.fail("file", tg.reset)
+    server.says(OWNER, photo=[{"file_id": "a.jpg"}])
+    assert bench.come()[0].attachments
+    server.fail("file", *[tg.reset] * 3)
+    server.says(OWNER, photo=[{"file_id": "a.jpg"}], caption="again")
+    assert bench.come(2)[1].attachments == ()
+    assert "could not take" in server.texts()[0]
+
+
+def test_an_answer_can_bring_files(bench, server):
+    workspace = bench.home / "workspace"
+    (workspace / "chart.png").write_bytes(PNG)
+    (workspace / "fake.png").write_bytes(b"no picture")
+    (workspace / "log.csv").write_bytes(b"1,2")
+    (bench.home / "secrets.toml").write_text("api_key = 'x'")
+    (workspace / "link.png").symlink_to(bench.home / "secrets.toml")
+    text = (
+        "Here:\n![the **week**](chart.png)\n![](fake.png)\n![](log.csv)\n![no](../secrets.toml)\n![no](link.png)\n"
+        "![no](/etc/hostname)\n![no](absent.png)\n```\n![code](chart.png)\n```"
+    )
+    bench.letter(text)
+    kinds = [(sent.kind, sent.text if sent.kind != "text" else "", sent.file) for sent in server.sent]
+    assert kinds == [
+        ("text", "", b""),
+        ("photo", "the **week**", PNG),
+        ("document", "", b"no picture"),
+        ("document", "", b"1,2"),
+        ("text", "", b""),
+    ]
+    assert server.sent[-1].text.count("no (") == 4
+
+
+# --- what arrives in the chat ---
+
+
+def test_a_long_answer_arrives_whole_in_its_order(bench, server):
+    text = "\n\n".join(f"**{i}.** " + "word 🌡️ " * 60 for i in range(60))
+    bench.letter(text)
+    joined = " ".join(server.texts()).split()
+    assert joined == text.replace("**", "").split()
+    assert len(server.sent) > 4
+    assert sum(e["type"] == "bold" for sent in server.sent for e in sent.entities) == 60
+
+
+def test_what_broke_off_is_gone_on_with(bench, server):
+    text = "\n\n".join(f"part {i} " + "x" * 3900 for i in range(4))
+    server.fail("sendMessage", *[lambda _: False] * 2, tg.reset)
+    with pytest.raises(ChannelDown):
+        bench.letter(text)
+    bench.letter(f"{text} (was due 5 min ago)")
+    assert [text.removeprefix(f"{PERHAPS}\n")[:6] for text in server.texts()] == [f"part {i}" for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "doubled"),
+    [
+        (tg.reset, False),
+        (tg.reset_after, True),
+        (tg.half, True),
+        (tg.black_hole, False),
+        (tg.drip, False),
+        (tg.portal, False),
+        (tg.redirect, False),
+        (tg.BAD_GATEWAY, False),
+        (tg.body(200, b""), False),
+        (tg.body(200, b'{"ok": "yes"}'), False),
+        (tg.body(200, b"[" * 100_000), False),
+        (tg.error(500, "Internal Server Error"), False),
+        (tg.UNAUTHORIZED, False),
+        (tg.busy(3600), False),
+        (tg.busy(10**400), False),
+    ],
+)
+def test_what_could_not_be_sent_is_kept_and_what_may_have_been_says_so(bench, server, fault, doubled):
+    server.fail("sendMessage", fault)
+    begun = time.monotonic()
+    with pytest.raises(ChannelDown) as told:
+        bench.letter("water the plants")
+    assert time.monotonic() - begun < 2
+    assert TOKEN not in str(told.value)
+    if "wants a pause" in str(told.value):
+        with pytest.raises(ChannelDown, match=r"for 3\d+ s more"):
+            bench.letter("water the plants")
+        return
+    bench.letter("water the plants")
+    texts = server.texts()
+    assert [text.removeprefix(f"{PERHAPS}\n") for text in texts] == ["water the plants"] * (1 + doubled)
+    assert not doubled or texts[1].startswith(PERHAPS)
+
+
+def test_a_pause_that_telegram_wants_is_made(bench, server):
+    server.fail("sendMessage", tg.busy(0), tg.busy(0))
+    bench.letter("hello")
+    assert server.texts() == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (tg.error(403, "Forbidden: bot was blocked by the user"), "blocked"),
+        (tg.error(400, "Bad Request: chat not found"), "chat not found"),
+        (tg.error(400, "Bad Request: group chat was upgraded", migrate_to_chat_id=GROUP), ""),
+        (tg.error(400, "Bad Request: ENTITY_BOUNDS_INVALID"), ""),
+    ],
+)
+def test_a_refusal_is_mended_or_given_up(bench, server, fault, error):
+    server.fail("sendMessage", fault)
+    if error:
+        with pytest.raises(ChannelError, match=error) as told:
+            bench.letter("**hi**")
+        assert not isinstance(told.value, ChannelDown)
+    else:
+        bench.letter("**hi**")
+        assert [sent.text for sent in server.sent] == ["hi"]
+
+
+@pytest.mark.parametrize(
+    "key", ["telegram", "telegram:", "telegram:x", "telegram:0", "telegram:7:x", "page:7", "telegram:7:0:1"]
+)
+def test_a_session_that_is_no_chat_is_refused(key):
+    with pytest.raises(ChannelError):
+        place_of(key)
+
+
+def test_whoever_is_no_longer_allowed_is_told_nothing(bench, server):
+    with pytest.raises(ChannelError):
+        bench.letter("secret", key=f"telegram:{STRANGER}")
+    assert not server.sent
+
+
+# --- while a turn runs ---
+
+
+def test_typing_is_shown_until_the_answer(bench, server):
+    server.says(OWNER, "hello")
+    (came,) = bench.come()
+    around = bench.channel.around(came)
+    server.wait(lambda: server.called("sendChatAction"))
+    around.say("one moment")
+    assert bench.channel.answered(came, TURN, "hi") is False
+    assert server.texts() == ["one moment"]
+    server.wait(lambda: not [thread for thread in threading.enumerate() if thread.name == "telegram-typing"])
+
+
+def asked(bench, server, call="outputs_set {}"):
+    """Begin to ask; gives the thread, where its answer will be, and what the buttons say."""
+    server.says(OWNER, "switch it on")
+    came = bench.come()[-1]
+    answers, stop, before = [], Stop(), len(server.sent)
+    thread = threading.Thread(target=lambda: answers.append(bench.channel.ask(came, call, stop)))
+    thread.start()
+    server.wait(lambda: len(server.sent) > before and server.sent[-1].keys)
+    return thread, answers, [key["callback_data"] for key in server.sent[-1].keys], stop
+
+
+@pytest.mark.parametrize("pressed", [0, 1])
+def test_a_call_is_allowed_or_refused_by_a_button(bench, server, pressed):
+    thread, answers, keys, _ = asked(bench, server)
+    server.presses(STRANGER, keys[0])
+    server.presses(STRANGER, keys[0], OWNER)
+    server.presses(OWNER, keys[0], GROUP)
+    server.presses(OWNER, "y")
+    server.presses(OWNER, f"x{keys[0][1:]}")
+    bench.settled()
+    assert thread.is_alive()
+    server.presses(OWNER, keys[pressed])
+    thread.join(3)
+    assert answers == [pressed == 0]
+    server.presses(OWNER, keys[0])
+    bench.settled()
+    said = [fields["text"] for fields in server.called("answerCallbackQuery")]
+    assert said[-1] == "This question is no longer open."
+    assert "outputs_set {}" in server.texts()[0]
+    server.wait(lambda: server.called("editMessageReplyMarkup"))
+
+
+def test_a_question_ends_with_the_turn_and_a_long_one_is_shown_whole(bench, server):
+    call = json.dumps({"text": "a**b " * 2000})
+    thread, answers, _, stop = asked(bench, server, call)
+    stop.say()
+    thread.join(3)
+    assert answers == [False]
+    shown = "".join("".join(server.texts()).split())
+    assert "".join(call.split()) in shown
+    assert not any(sent.entities for sent in server.sent)
+
+
+# --- the connection ---
+
+
+@pytest.mark.parametrize(
+    ("faults", "word"),
+    [
+        ([tg.black_hole], "silent"),
+        ([tg.drip], "silent"),
+        ([tg.reset] * 3, "cannot be reached"),
+        ([tg.half], "cannot be reached"),
+        ([tg.portal], "captive portal"),
+        ([tg.BAD_GATEWAY], "web page"),
+        ([tg.error(502, "Bad Gateway")], "out of order"),
+        ([tg.body(200, b'{"ok": true, "result": 5}')], "not a list"),
+        ([tg.body(200, b'{"ok": true, "result": [null, 5, {"message": {}}]}')], "no numbers"),
+        ([tg.busy(0)], "pause"),
+    ],
+)
+def test_a_poll_that_fails_is_begun_anew(bench, server, faults, word):
+    server.says(OWNER, "before")
+    bench.come()
+    server.fail("getUpdates", *faults)
+    errors = set()
+    server.wait(lambda: errors.add(bench.channel.status().error) or any(word in error for error in errors))
+    server.says(OWNER, "after")
+    assert [came.text for came in bench.come(2)] == ["before", "after"]
+    server.wait(lambda: bench.channel.status().up)
+
+
+@pytest.mark.parametrize(
+    ("fault", "word"), [(tg.UNAUTHORIZED, "@BotFather"), (tg.CONFLICT, "another program"), (tg.HOOKED, "unhook")]
+)
+def test_what_the_owner_has_to_mend_is_named(bench, server, fault, word):
+    server.wait(lambda: bench.channel.status().up)
+    server.fail("getUpdates", fault)
+    server.wait(lambda: word in bench.channel.status().error)
+    status = bench.channel.status()
+    assert not status.up
+    assert status.last_contact
+    assert time.time() - status.since < 5
+
+
+def test_a_poll_that_is_answered_and_deaf_is_noticed(bench, server):
+    server.wait(lambda: bench.channel.status().up)
+    bench.channel._poll._empty = 8
+    server.deaf = True
+    server.says(OWNER, "can you hear me?")
+    server.wait(lambda: "deaf" in bench.channel.status().error)
+    server.deaf = False
+    assert bench.come()[0].text == "can you hear me?"
+
+
+def test_a_wrong_token_is_said_before_anything_is_connected(tmp_path):
+    for token in ("", "abc", "1:short", f"{TOKEN}/../x", f"{TOKEN}\n"):
+        channel = Telegram(Config(tmp_path, telegram_token=token), WORDING)
+        with pytest.raises(ChannelError, match="BotFather"):
+            channel.start(lambda _: None)
+        assert "BotFather" in channel.status().error
+        channel.stop()
+
+
+def test_it_ends_at_once_whatever_it_waits_for(tmp_path, server):
+    for fault in (None, tg.black_hole, tg.drip):
+        bench = Bench(tmp_path / "home", server)
+        server.fail("getUpdates", *[fault] * bool(fault))
+        bench.channel.start(bench.post)
+        server.wait(lambda: server.called("getUpdates"))
+        begun = time.monotonic()
+        bench.channel.stop()
+        bench.channel.stop()
+        assert time.monotonic() - begun < 1
+        server.calls.clear()
+    Bench(tmp_path / "home", server).channel.stop()
+
+
+# --- pairing ---
+
+
+def test_whoever_sends_the_code_is_paired(tmp_path, server):
+    bench = Bench(tmp_path / "home", server, allow=())
+    bench.channel.start(bench.post)
+    with closing(Pairing(bench.home)) as pairing:
+        code = pairing.offer()
+        server.says(STRANGER, "AAAA-AAAA")
+        server.says(OWNER, f"/start {code[:4]}-{code[4:].lower()}")
+        server.says(OWNER, "it is me")
+        assert [came.text for came in bench.come()] == ["it is me"]
+        assert pairing.people() == {OWNER: "User 7"}
+        server.says(STRANGER, code)
+        bench.settled()
+        assert pairing.people() == {OWNER: "User 7"}
+        assert pairing.forget(OWNER)
+        assert not pairing.forget(OWNER)
+    server.says(OWNER, "still me?")
+    bench.settled()
+    bench.channel.stop()
+    assert len(bench.posted) == 1
+
+
+def test_a_code_ends_after_five_wrong_tries_ten_minutes_or_another_boot(tmp_path, monkeypatch):
+    prepare(tmp_path)
+    with closing(Pairing(tmp_path)) as pairing:
+        code = pairing.offer()
+        assert not any(pairing.redeem("AAAAAAAA", 5, "x") for _ in range(4))
+        assert pairing.redeem(code, 5, "five")
+        code = pairing.offer()
+        assert not any(pairing.redeem("AAAAAAAA", 6, "x") for _ in range(5))
+        assert not pairing.redeem(code, 6, "six")
+        for later, boot in ((601, ""), (0, "another")):
+            code = pairing.offer()
+            with monkeypatch.context() as patch:
+                now = time.clock_gettime(time.CLOCK_BOOTTIME)
+                real = __import__("picoclaw.channels.telegram.pairing", fromlist=["_moment"])._moment
+                patch.setattr(
+                    "picoclaw.channels.telegram.pairing._moment",
+                    lambda more, boot=boot, later=later, now=now, real=real: (boot or real(0)[0], now + later + more),
+                )
+                assert not pairing.redeem(code, 6, "six")
+        code, other = pairing.offer(), pairing.offer()
+        assert code != other
+        assert not pairing.redeem(code, 6, "six")
+        assert pairing.redeem(other, 6, "six")
+        assert pairing.people() == {5: "five", 6: "six"}
+    with closing(Database(tmp_path / "state.db")) as database:
+        kept = str(database.connection.execute("SELECT * FROM marks").fetchall())
+    assert other not in kept

@@ -1,0 +1,90 @@
+"""A network that fails in every way it can, between the real inbox and outbox and a server that behaves otherwise."""
+
+import random
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+
+import telegram_server as tg
+from telegram_server import OWNER, TOKEN, TelegramServer
+
+from picoclaw.channels.telegram.channel import Telegram
+from picoclaw.channels.telegram.link import Timing
+from picoclaw.channels.telegram.sender import PERHAPS
+from picoclaw.config import Config, TelegramConfig
+from picoclaw.daemon import letters
+from picoclaw.store.database import Database
+from picoclaw.store.inbox import Inbox
+from picoclaw.store.outbox import Outbox
+from picoclaw.workspace import prepare
+
+TIMING = Timing(hold=0.2, grace=0.15, first=0.005, longest=0.03, wait=0.15, between=0.0, in_groups=0.0)
+FAULTS = [
+    *(tg.reset, tg.reset_after, tg.half, tg.black_hole, tg.drip, tg.portal, tg.redirect, tg.BAD_GATEWAY),
+    *(tg.error(500, "Internal Server Error"), tg.body(200, b""), tg.body(200, b'{"ok": 1}'), tg.busy(0)),
+]
+
+
+def play(home, faults, seed):
+    """Have so many calls go wrong while messages are written and answered; returns what became of it all."""
+    prepare(home)
+    dice = random.Random(seed)
+    with TelegramServer() as server, closing(Database(home / "state.db")) as database:
+        boxes = letters.Boxes(Inbox(database), Outbox(database), threading.RLock())
+        config = Config(home, telegram=TelegramConfig([OWNER], server.url), telegram_token=TOKEN)
+        channel = Telegram(config, {"arrived": "{content}"}, timing=TIMING)
+        postman = letters.Postman(channel, boxes, lambda _: True, lambda _: None)
+        answered = []
+
+        def post(arrived):
+            with boxes.lock:
+                if kept := boxes.inbox.put(arrived):
+                    boxes.inbox.done(kept, f"answer to {arrived.text}.")
+                    answered.append(arrived.text)
+            postman.wake()
+
+        def left():
+            with boxes.lock:
+                return database.connection.execute("SELECT count(*) FROM outbox").get
+
+        channel.start(post)
+        postman.start()
+        written, recoveries = 0, []
+        for _ in range(faults):
+            server.fail(dice.choice(["getUpdates", "sendMessage"]), dice.choice(FAULTS))
+            written += 1
+            server.says(OWNER, f"question {written}")
+            if dice.random() < 0.3:
+                begun = time.monotonic()
+                until(lambda due=written: len(answered) >= due and not left())
+                recoveries.append(time.monotonic() - begun)
+        until(lambda: len(answered) >= written and not left() and not server.pending)
+        postman.stop()
+        channel.stop()
+        return written, answered, server.texts(), recoveries
+
+
+def until(so, seconds=30.0):
+    """Wait, and leave the server alone meanwhile."""
+    end = time.monotonic() + seconds
+    while not so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def judged(written, answered, texts):
+    """Count what was lost, and what came twice without saying that it may have."""
+    questions = [f"question {number}" for number in range(1, written + 1)]
+    told = Counter(q for text in texts for q in questions if f"answer to {q}." in text)
+    sure = Counter(q for text in texts if not text.startswith(PERHAPS) for q in questions if f"answer to {q}." in text)
+    lost = [q for q in questions if not told[q]]
+    return lost, Counter(answered) - Counter(questions), {q: n for q, n in sure.items() if n > 1}
+
+
+def test_nothing_is_lost_and_nothing_is_doubled_without_saying_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(letters, "_FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(letters, "_LONGEST_RETRY_S", 0.05)
+    written, answered, texts, _ = play(tmp_path, 16, 5)
+    assert judged(written, answered, texts) == ([], Counter(), {})
+    assert answered == [f"question {number}" for number in range(1, written + 1)]
