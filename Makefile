@@ -8,8 +8,8 @@ PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 chat: .venv/run  ## set up and open a chat
 	@.venv/bin/picoclaw chat $(ARGS)
 
-test: .venv/dev  ## set up and run the tests
-	@.venv/bin/python -m pytest -n 3 --dist worksteal $(ARGS)
+test: .venv/dev  ## set up and run the tests; `make package` has those of the built package
+	@.venv/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package $(ARGS)
 
 lint: .venv/dev
 	@.venv/bin/ruff format --check .

@@ -45,6 +45,12 @@ python="${PYTHON:-python3}"
 
 mkdir -p "$prefix/versions" "$bin" || fail "$prefix or $bin cannot be made: use sudo, or --prefix and --bin"
 prefix="$(cd "$prefix" && pwd)"
+if [ -e "$bin/picoclaw" ] || [ -L "$bin/picoclaw" ]; then
+    case "$(readlink "$bin/picoclaw")" in
+    "$prefix"/*) ;;
+    *) fail "$bin/picoclaw is there already and not of $prefix: move it away, or name another folder with --bin" ;;
+    esac
+fi
 free=$(df -Pk "$prefix" | awk 'NR == 2 { print $4 }')
 [ "$free" -ge 300000 ] || fail "$prefix: 300 MB free are needed, there are $((free / 1000))"
 
@@ -66,7 +72,7 @@ PICOCLAW_HOME="$trial/home" "$new/bin/picoclaw" chat --board sim -m "how warm is
 rm -rf "$trial"
 
 [ ! -L "$prefix/current" ] || cp -P --remove-destination "$prefix/current" "$prefix/previous"
-ln -s "versions/$(basename "$new")" "$prefix/.current.new"
+ln -sfn "versions/$(basename "$new")" "$prefix/.current.new"
 mv -T "$prefix/.current.new" "$prefix/current"
 trap - EXIT
 printf '%s\n' "$source" >"$prefix/source"

@@ -104,5 +104,9 @@ class ChannelDown(ChannelError):
     """A channel does not reach the other side now; what was to be sent is kept and tried again."""
 
 
+class ChatBusy(ChannelDown):
+    """One chat can be told nothing for a while; others may."""
+
+
 class TurnStopped(PicoclawError):
     """A person ended the turn with /stop or Ctrl-C."""

@@ -32,7 +32,6 @@ from picoclaw.store.inbox import Arrived
 from picoclaw.store.outbox import Letter
 from picoclaw.store.points import Block, Moment, Series
 from picoclaw.store.samples import Samples
-from picoclaw.workspace import outputs_file
 
 OUTPUTS = """
 [outputs.pump]
@@ -68,9 +67,9 @@ def furnished(home):
     """An app on the simulated board with outputs, rules and two days of history."""
     os.environ["PICOCLAW_HOME"] = str(home)
     workspace.prepare(home)
-    outputs_file(home).write_text(OUTPUTS)
+    (home / "outputs.toml").write_text(OUTPUTS)
     (home / "rules.toml").write_text(RULES)
-    found = declared.load(outputs_file(home)).outputs
+    found = declared.load(home / "outputs.toml").outputs
     declared.keep_armed(home, {name: found[name].digest for name in ("grow_light", "valve1")})
     config = replace(load(), board=BoardConfig("sim"))
     return App(config, boards.choose("sim", config))

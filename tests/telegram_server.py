@@ -317,7 +317,7 @@ class TelegramServer:
         exchange.rest(float(exchange.fields.get("timeout", 0)), ended)
         if self._poll != mine:
             raise RefusalError(409, "Conflict: terminated by other getUpdates request", {})
-        return [] if self.deaf else self._updates[:100]
+        return [] if self.deaf else self._updates[: int(exchange.fields.get("limit", 100))]
 
     def _do_sendChatAction(self, exchange: Exchange) -> Any:  # noqa: N802
         self._chat(exchange)

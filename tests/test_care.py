@@ -19,6 +19,7 @@ from person import Person, picoclaw
 
 from picoclaw.care import archive, databases, place, restore, service, update
 from picoclaw.care.place import CareError, Place, Trial
+from picoclaw.cli import uninstall
 from picoclaw.store import chronicle
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
@@ -220,6 +221,15 @@ def test_a_damaged_backup_is_named(tmp_path, damage, said):
     assert (home / "workspace/notes.md").exists()
 
 
+def test_a_backup_is_read_to_its_last_byte(tmp_path):
+    home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
+    lived_in(home).close()
+    archive.write(home, file)
+    file.write_bytes(file.read_bytes()[:-6])
+    with pytest.raises(CareError, match="nothing was changed"):
+        restore.check(file)
+
+
 def test_a_list_that_names_more_than_there_is_refuses_the_backup(tmp_path):
     file = packed(tmp_path / "b.tar.gz", GOOD, files={"workspace/a.md": "0", "gone.md": "1"})
     with pytest.raises(CareError, match="is damaged"):
@@ -304,6 +314,61 @@ def test_the_commands(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert "delete it when you do not miss anything" in done.stdout
     assert picoclaw(tmp_path, "chat", "--board", "sim", "-m", "hello").returncode == 0
+
+
+def test_a_backup_leaves_out_no_file_of_the_owners_for_its_name(tmp_path):
+    home = tmp_path / "picoclaw"
+    lived_in(home).close()
+    mine = ["uv.lock", "data.db-wal", "list.sock", "state.db", ".old.1.2"]
+    (home / "workspace/mine").mkdir()
+    for name in mine:
+        (home / "workspace/mine" / name).write_text("mine")
+    archive.write(home, tmp_path / "b.tar.gz")
+    assert {f"home/workspace/mine/{name}" for name in mine} <= set(names_in(tmp_path / "b.tar.gz"))
+    assert "home/run.lock" not in names_in(tmp_path / "b.tar.gz")
+
+
+class Deleting(io.BytesIO):
+    """A stream during whose writing somebody deletes a file."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path = path
+
+    def write(self, data):
+        if self.tell() > 100_000:
+            self.path.unlink(missing_ok=True)
+        return super().write(data)
+
+
+def test_what_is_deleted_during_a_backup_does_not_end_it(tmp_path):
+    home = tmp_path / "picoclaw"
+    lived_in(home).close()
+    (home / "workspace/a.bin").write_bytes(os.urandom(500_000))
+    (home / "workspace/z.txt").write_text("soon gone")
+    stream = Deleting(home / "workspace/z.txt")
+    archive.pour(home, stream)
+    assert not stream.path.exists()
+    (tmp_path / "b.tar.gz").write_bytes(stream.getvalue())
+    restore.check(tmp_path / "b.tar.gz")
+
+
+def test_a_home_behind_a_link_stays_behind_it(tmp_path):
+    home, link = tmp_path / "disk/picoclaw", tmp_path / "picoclaw"
+    lived_in(home, "before").close()
+    link.symlink_to(home)
+    archive.write(link, tmp_path / "b.tar.gz")
+    _, before = restore.restore(tmp_path / "b.tar.gz", link)
+    assert link.is_symlink()
+    assert before.parent == home.parent
+    assert marks_of(home) == {"before"}
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "1e99", "soon"])
+def test_an_update_is_watched_for_a_time_that_there_is(tmp_path, seconds):
+    refused = picoclaw(tmp_path, "update", f"--watch={seconds}")
+    assert refused.returncode == 2
+    assert "a whole number of seconds" in refused.stderr
 
 
 def test_a_backup_goes_into_a_pipe(tmp_path):
@@ -538,3 +603,15 @@ def test_the_history_is_kept_too(tmp_path):
     Database(home / chronicle.NAME, chronicle.MIGRATIONS).close()
     archive.write(home, tmp_path / "b.tar.gz")
     assert {"home/state.db", "home/history.db"} <= set(names_in(tmp_path / "b.tar.gz"))
+
+
+def test_another_installations_unit_is_not_uninstalled(tmp_path, installed, monkeypatch):
+    where, _, _ = installed
+    units = tmp_path / "systemd/user"
+    units.mkdir(parents=True)
+    unit = units / "picoclaw.service"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for program, own in ((f"{where.root}/current/bin/picoclaw", True), ("/opt/other/current/bin/picoclaw", False)):
+        unit.write_text(f"[Service]\nExecStart={program} run\n")
+        assert (uninstall.own_unit(where) == unit) is own
+    assert uninstall.own_unit(None) == unit

@@ -4,20 +4,27 @@ import os
 import socket
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from picoclaw import workspace
+from picoclaw.app import App
 from picoclaw.around import Around
 from picoclaw.channels import line
 from picoclaw.channels.channel import Arrived, ChannelStatus
-from picoclaw.daemon import crash, lock
+from picoclaw.cli.household import Household
+from picoclaw.config import BoardConfig, load
+from picoclaw.daemon import crash, later, lock
 from picoclaw.daemon.desk_loop import DeskLoop, Hands, spoken
 from picoclaw.daemon.letters import Boxes, Postman, parcels, together
 from picoclaw.daemon.memory import MEGABYTE, resident, too_much, usual_limit
 from picoclaw.daemon.notify import Watchdog, notify, watchdog_seconds
 from picoclaw.daemon.progress import Progress
-from picoclaw.errors import ChannelDown, ChannelError, StoreError
+from picoclaw.daemon.showroom import Showroom
+from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreError
+from picoclaw.hw import boards
 from picoclaw.messages import Message, Notice, Stop, ToolCall, Turn, Usage
 from picoclaw.store import history
 from picoclaw.store.database import Database
@@ -95,7 +102,7 @@ class Desk:
         self.history = History(self.database)
         self.wire = Wire(**channel)
         self.stop = Stop()
-        self.notes, self.seen, self.halted = [], [], []
+        self.notes, self.seen, self.halted, self.taken = [], [], [], []
         self.respond = answer or (lambda inbound, around: turn(inbound.text, f"re {inbound.text}"))
         hands = Hands(
             answer=self._answer,
@@ -108,6 +115,7 @@ class Desk:
             shield=lambda: self._nothing(None),
             seconds=10,
             letters=lambda: None,
+            heard=lambda arrived: self.taken.append(arrived.text),
         )
         self.progress = Progress()
         self.loop = DeskLoop(self.boxes, hands, self.progress, self.notes.append)
@@ -210,6 +218,22 @@ def test_what_the_chat_says_meanwhile_is_heard_and_the_rest_waits(desk):
     assert desk.waiting() == []
 
 
+def test_another_terminal_of_the_chat_is_answered_by_itself(desk):
+    def listening(inbound, around):
+        for who, text in (("b", "mine"), ("a", "and tea")):
+            desk.arrives(text, key="home", who=who)
+        assert around.typed() == ["and tea"]
+        assert (desk.loop.waiting_for("a"), desk.loop.waiting_for("b")) == (0, 1)
+        return turn(inbound.text, "done")
+
+    desk.loop.channels = {"socket": desk.wire}
+    desk.respond = in_turn(listening, ok)
+    desk.arrives("how warm", key="home", who="a")
+    desk.works()
+    assert desk.seen == ["how warm", "mine"]
+    assert desk.taken == ["and tea"]
+
+
 def test_what_no_model_has_heard_is_answered_next(desk):
     def deaf(inbound, around):
         for number, text in enumerate(["second", "third"]):
@@ -306,6 +330,24 @@ def test_after_a_crash_what_was_begun(tmp_path, monkeypatch, text, how, again, l
     once_more.database.close()
 
 
+def test_what_kills_whoever_answers_it_is_tried_once_more_and_then_given_up(tmp_path, monkeypatch):
+    for _ in range(2):
+        desk = Desk(tmp_path, killed)
+        desk.arrives("poison", external="1")
+        with monkeypatch.context() as dead:
+            dead.setattr("picoclaw.store.inbox.process_identity", lambda: DEAD)
+            with pytest.raises(Killed):
+                desk.works()
+        desk.database.close()
+    after = Desk(tmp_path)
+    after.arrives("hello", external="2")
+    after.works()
+    assert after.seen == ["hello"]
+    assert [text[:26] for _, text in after.letters()] == ["picoclaw was cut off while", "re hello"]
+    assert "twice" in after.letters()[0][1]
+    after.database.close()
+
+
 def test_what_a_killed_turn_had_heard_is_answered_by_itself(tmp_path, monkeypatch):
     desk = Desk(tmp_path)
 
@@ -325,6 +367,25 @@ def test_what_a_killed_turn_had_heard_is_answered_by_itself(tmp_path, monkeypatc
     after = Desk(tmp_path)
     after.works()
     assert after.seen == ["first", "more"]
+    after.database.close()
+
+
+def test_an_answer_that_a_terminal_may_have_seen_is_told_again_with_a_word_of_that(tmp_path, monkeypatch):
+    for module in ("picoclaw.store.inbox", "picoclaw.store.history"):
+        monkeypatch.setattr(f"{module}.process_identity", lambda: DEAD)
+    desk = Desk(tmp_path)
+    for key in ("home", "wire:1"):
+        desk.respond = kept(desk)
+        desk.arrives("hello", key=key)
+        with pytest.raises(Killed):
+            desk.works()
+    desk.database.close()
+    monkeypatch.undo()
+    after = Desk(tmp_path)
+    after.loop.channels = {"wire": after.wire, "socket": Wire()}
+    after.works()
+    perhaps = "\n(perhaps told before: picoclaw ended while it told this)"
+    assert after.letters() == [("home", f"the answer{perhaps}"), ("wire:1", "the answer")]
     after.database.close()
 
 
@@ -359,6 +420,19 @@ def test_a_turn_in_words(made, said):
     assert spoken(made, "[sim]") == said
 
 
+def test_what_the_end_of_the_daemon_cuts_off_is_answered_after_the_next_start(tmp_path):
+    def cut(inbound, around):
+        desk.loop.leave()
+        return turn(inbound.text, "[stopped by the user]", stopped="stopped")
+
+    desk = Desk(tmp_path, in_turn(cut))
+    desk.arrives("how warm is it?", external="1")
+    desk.loop.run()
+    assert desk.letters() == []
+    assert desk.waiting() == ["how warm is it?"]
+    desk.database.close()
+
+
 # --- letters
 
 
@@ -379,12 +453,14 @@ def test_what_is_sent_at_once(waiting, down, sizes):
     assert [len(parcel) for parcel in parcels(waiting, together=down)] == sizes
 
 
-def test_many_letters_become_one_that_names_each_and_fits_a_message():
-    made = together([letter._replace(text="w" * 3000) for letter in letters(100)], 2000.0)
-    assert made.number == 100
-    assert made.text.startswith("100 messages from while")
-    assert "(60 earlier ones are left out)" in made.text
-    assert len(made.text) < 6000
+def test_many_letters_become_few_of_which_each_fits_a_message_and_nothing_is_left_out():
+    waiting = [letter._replace(text=f"<{letter.number}> {'w' * 500}") for letter in letters(100)]
+    made = [together(parcel, 2000.0).text for parcel in parcels(waiting, together=True)]
+    assert len(made) < 25
+    assert max(map(len, made)) <= 4096
+    assert all(sum(letter.text in text for text in made) == 1 for letter in waiting)
+    (alike,) = parcels([letter._replace(text="no answer") for letter in letters(100)], together=True)
+    assert "100 times" in together(alike, 2000.0).text
 
 
 def test_a_channel_that_is_down_keeps_its_letters_and_days_become_one(tmp_path):
@@ -407,6 +483,46 @@ def test_a_channel_that_is_down_keeps_its_letters_and_days_become_one(tmp_path):
     desk.boxes.outbox.put("other:1", "not ours", 1.0)
     assert postman.deliver() is None
     assert desk.letters() == [("other:1", "not ours")]
+    desk.database.close()
+
+
+def test_a_chat_that_wants_a_pause_holds_up_no_other(tmp_path):
+    desk = Desk(tmp_path)
+    postman = Postman(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
+    tried = []
+
+    def send(letter):
+        tried.append(letter.text)
+        if letter.session == "wire:group":
+            raise ChatBusy("too many")
+
+    desk.wire.send = send
+    for session in ("wire:group", "wire:group", "wire:1"):
+        desk.boxes.outbox.put(session, session, 1e10)
+    assert postman.deliver() == 5
+    assert tried == ["wire:group", "wire:1"]
+    assert desk.letters() == [("wire:group", "wire:group")] * 2
+    desk.database.close()
+
+
+def test_what_is_cut_off_at_the_end_says_later_that_it_may_have_been_told(tmp_path):
+    desk = Desk(tmp_path)
+    postman = Postman(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
+    desk.boxes.outbox.put("wire:1", "hello", 1e10)
+    postman.leave()
+    desk.wire.error = ChannelDown("it was left")
+    postman.deliver()
+    with desk.database.transaction() as connection:
+        assert connection.execute("SELECT begun FROM outbox").get
+        connection.execute("UPDATE outbox SET begun = ?", (DEAD,))  # the process is gone
+    after = Postman(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
+    desk.wire.error = ChannelDown("no route to host")
+    after.deliver()
+    desk.wire.error = None
+    after.deliver()
+    (told,) = desk.wire.told
+    assert told.text.startswith("hello (perhaps told before")
+    assert together(letters(5, begun=DEAD), 2000.0).text.count("perhaps told before") == 5
     desk.database.close()
 
 
@@ -450,6 +566,32 @@ def test_a_list_of_starts_that_is_nonsense_counts_for_nothing(tmp_path):
     assert not crash.begun(tmp_path, 1_800_000_000.0)
     crash.ended(tmp_path)
     crash.ended(tmp_path)
+
+
+class Late(Wire):
+    """A channel whose address comes after some tries."""
+
+    def __init__(self, tries):
+        super().__init__()
+        self.tries, self.up = tries, threading.Event()
+
+    def start(self, post):
+        self.tries -= 1
+        if self.tries:
+            raise ChannelError("no such address")
+        super().start(post)
+        self.up.set()
+
+
+def test_a_channel_that_cannot_be_begun_is_begun_as_soon_as_it_can():
+    wire, notes = Late(3), []
+    give_up = later.begin(wire, print, notes.append, 0.01)
+    assert wire.up.wait(5)
+    give_up()
+    assert (wire.tries, notes) == (0, ["wire: up now"])
+    never = Late(3)
+    later.begin(never, print, notes.append, 60)()
+    assert never.tries == 3
 
 
 def test_one_daemon_a_home(tmp_path):
@@ -545,6 +687,49 @@ def test_memory():
     assert too_much(129, 128, 601)
     assert not too_much(129, 128, 599)
     assert not too_much(128, 128, 601)
+
+
+@pytest.fixture
+def household(tmp_path, monkeypatch):
+    monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "home"))
+    workspace.prepare(tmp_path / "home")
+    config = replace(load(), board=BoardConfig("sim"))
+    app = App(config, boards.choose("sim", config))
+    made = Household(app, lambda _: None, 1 << 30, safe=False)
+    yield made
+    made._database.close()
+    app.close()
+
+
+def test_health_says_not_ok_while_a_thread_is_late(household):
+    app = household._app
+    room = Showroom(app.config, app.wiring, lambda: UTC, "", household.status)
+    assert room.healthy()
+    household._progress.expect("reflex", -1)
+    assert not room.healthy()
+    assert household.status()["problems"] == ["the reflex thread is frozen"]
+    household._progress.expect("reflex", None)
+    assert room.healthy()
+    room.close()
+
+
+def test_how_it_is_can_be_asked_while_the_disk_hangs(household, monkeypatch):
+    monkeypatch.setattr("picoclaw.cli.household._BUSY_S", 0.05)
+    assert household.status()["inbox"] == 0
+    taken, let_go = threading.Event(), threading.Event()
+
+    def hold():
+        with household._boxes.lock:
+            taken.set()
+            let_go.wait(5)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    taken.wait(5)
+    said = household.status()
+    let_go.set()
+    thread.join()
+    assert (said["running"], "inbox" in said) == (True, False)
 
 
 # --- the socket

@@ -13,8 +13,11 @@ from person import environment, picoclaw
 
 from picoclaw.config import Config, SensorConfig
 from picoclaw.doctor.board import examine as examine_board
+from picoclaw.errors import StoreDamaged
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.sim.board import SimBoard
+from picoclaw.store.database import Database, condition
+from picoclaw.store.migrations import MIGRATIONS
 
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 IIO = "/sys/bus/iio/devices/iio:device0"
@@ -180,3 +183,17 @@ def test_a_home_that_is_none_is_a_finding(tmp_path, home):
     done = picoclaw(tmp_path, "doctor", PICOCLAW_HOME=home)
     assert (done.returncode, done.stderr) == (1, "")
     assert "bad   settings: " in done.stdout
+
+
+def test_a_database_is_looked_at_and_left_as_it_is(tmp_path):
+    path = tmp_path / "state.db"
+    Database(path, MIGRATIONS[:-1]).close()
+    before = path.read_bytes()
+    assert condition(path) == "ok"
+    assert path.read_bytes() == before
+    path.write_bytes(b"")
+    with pytest.raises(StoreDamaged, match="is empty"):
+        condition(path)
+    path.write_bytes(before[:5000])
+    with pytest.raises(StoreDamaged, match="damaged"):
+        condition(path)

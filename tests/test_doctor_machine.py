@@ -6,6 +6,7 @@ import pwd
 import socket
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from model_server import ModelServer, reply
@@ -80,6 +81,10 @@ TROUBLES = {
     "a swap file": (
         {"/proc/swaps": "Filename Type Size Used Priority\n/var/swap file 102396 0 -2\n"},
         ("swap", "note", "/var/swap is on the disk", "sudo swapoff /var/swap"),
+    ),
+    "compressed swap that is written to the card": (
+        {"/sys/block/zram0/backing_dev": "/dev/loop0"},
+        ("swap", "note", "zram0 writes what it holds to /dev/loop0", "Mechanism=zram"),
     ),
     "read-only after an error": (
         {"/proc/self/mounts": MOUNTS.replace("rw,noatime", "ro,noatime")},
@@ -228,7 +233,13 @@ def test_the_real_kernels_table_is_understood():
 
 @pytest.mark.parametrize(
     ("page", "marks"),
-    [(PageConfig(), []), (PageConfig(enabled=True), ["good"]), (PageConfig(enabled=True, host="0.0.0.0"), ["note"])],
+    [
+        (PageConfig(), []),
+        (PageConfig(enabled=True), ["good"]),
+        (PageConfig(enabled=True, host="0.0.0.0"), ["note"]),
+        (PageConfig(enabled=True, host="localhost"), ["bad"]),
+        (PageConfig(enabled=True, host="192.0.2.1"), ["bad"]),
+    ],
 )
 def test_a_page_that_the_network_sees_is_noted(tmp_path, page, marks):
     rows = list(channels.examine(Config(home=tmp_path, page=page), offline=True))
@@ -339,7 +350,7 @@ def test_a_bot_is_asked_and_its_faults_told_apart(tmp_path):
             [("good", "it runs as process 12, and nothing is wrong with it")],
         ),
         ({"running": True, "problems": ["telegram is down", "x"]}, [("bad", "telegram is down"), ("bad", "x")]),
-        (None, [("note", "picoclaw does not run on this home")]),
+        (None, [("bad", "picoclaw runs on this home and gives no answer within 5 s")]),
     ],
 )
 def test_a_daemon_is_asked_how_it_is(tmp_path, said, found):
@@ -357,3 +368,22 @@ def test_a_daemon_is_asked_how_it_is(tmp_path, said, found):
         threading.Thread(target=answer, daemon=True).start()
         rows = channels.examine(Config(home=tmp_path), offline=True)
         assert [(row.mark, row.how) for row in rows if row.what == "daemon"] == found
+    absent = channels.examine(Config(home=tmp_path), offline=True)
+    assert [(row.mark, row.how) for row in absent] == [("note", "picoclaw does not run on this home")]
+
+
+# --- the service ---
+
+
+@pytest.mark.parametrize(
+    ("unit", "mend"),
+    [
+        ("/etc/systemd/system/picoclaw.service", "sudo systemctl start picoclaw"),
+        ("/home/pi/.config/systemd/user/picoclaw.service", "; systemctl --user start picoclaw"),
+    ],
+)
+def test_a_service_that_is_down_is_started_where_it_is(monkeypatch, unit, mend):
+    monkeypatch.setattr(installed.service, "installed", lambda: Path(unit))
+    monkeypatch.setattr(installed.service, "active", lambda: None)
+    found = {row.mark: row for row in installed.examine()}
+    assert found["bad"].mend.endswith(mend)

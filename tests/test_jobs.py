@@ -255,6 +255,22 @@ def test_a_reminder_is_kept(cron, given):
     assert cron("shed", action="list") == "no reminders"
 
 
+@pytest.mark.parametrize(
+    ("session", "kind", "where"),
+    [
+        ("terminal", "reminder", "told in an open interactive `picoclaw chat`, late if none is open then"),
+        ("terminal", "turn", "done while `picoclaw run` or an interactive `picoclaw chat` runs"),
+        ("telegram:7", "reminder", "told in this chat"),
+        ("page:home", "reminder", "told in this chat"),
+        ("telegram:7:3", "turn", "done by `picoclaw run`, and told in this chat"),
+        ("telegraph", "reminder", "told in an open interactive `picoclaw chat`, late if none is open then"),
+    ],
+)
+def test_where_it_is_told_or_done_is_said(cron, session, kind, where):
+    for said in (cron(session, **ADD, kind=kind, at_seconds=600), cron(session, action="run", job=1)):
+        assert said.endswith(f"({where})")
+
+
 SECOND_TWO_OCLOCK = datetime(2026, 10, 25, 2, 40, tzinfo=ZoneInfo("Europe/Berlin"), fold=1)
 
 

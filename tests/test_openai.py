@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from email.utils import formatdate
 from typing import Any, Self
 
+import httpx
 import pytest
 from model_server import (
     NO_USAGE,
@@ -46,6 +47,7 @@ from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, Refu
 from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Stop, Text, ToolCall, ToolRun, Usage
 from picoclaw.providers import wire
 from picoclaw.providers.chain import Chain
+from picoclaw.providers.http import _explained
 from picoclaw.providers.openai import OpenAI
 
 PATIENCE = 0.3  # of the provider, for a silent server
@@ -877,3 +879,15 @@ def test_a_name_that_is_never_resolved_is_named(monkeypatch: pytest.MonkeyPatch)
     with closing(OpenAI(model_at("http://model.invalid/v1", patience=PATIENCE))) as provider, named:
         list(provider.events(request_of()))
     over.set()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (httpx.ConnectTimeout(""), "did not accept a connection for 10 s"),
+        (httpx.ReadTimeout(""), "is gone: its machine"),
+    ],
+)
+def test_a_wait_that_was_in_vain_says_how_long_it_was(error, said):
+    with pytest.raises(Unavailable, match=said), _explained("http://model", 120.0, time.monotonic() + 60):
+        raise error

@@ -56,6 +56,27 @@ def test_a_secret_in_the_address_counts_for_nothing(client):
     assert client.ask("/api/state", headers=[("Authorization", f"Bearer {cookie}")])[0] == 401
 
 
+@pytest.mark.parametrize("path", ["/", "/health", "/api/login", "/api/events"])
+def test_headers_that_are_no_text_end_nothing(client, path, capfd):
+    for name in ("Cookie", "User-Agent", "If-None-Match", "Last-Event-ID", "Accept", "Range", "Authorization"):
+        asked = "POST" if path == "/api/login" else "GET"
+        own = f"Host: {client.host}\r\nOrigin: http://{client.host}\r\nConnection: close\r\n"
+        body = f"Content-Type: application/json\r\nContent-Length: 12\r\n{name}: \xff\xe9\r\n\r\n"
+        answer = client.raw(f'{asked} {path} HTTP/1.1\r\n{own}{body}{{"code":"x"}}'.encode("latin-1"))
+        assert answer[9:12] in {b"200", b"401", b"403", b"429"}
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "other", ["a/b=c", "a@b=c", 'ui={"a":1}', "x=a b c", "[x]=1", "é=1", "path=/foo", "x", "", '"']
+)
+def test_a_cookie_of_another_service_on_this_host_keeps_nobody_out(client, other, capfd):
+    for cookies in (f"{other}; picoclaw={client.cookie}", f"picoclaw={client.cookie}; {other}"):
+        asked = f"GET /api/board HTTP/1.1\r\nHost: {client.host}\r\nConnection: close\r\nCookie: {cookies}\r\n\r\n"
+        assert client.raw(asked.encode("latin-1")).startswith(b"HTTP/1.1 200")
+    assert "Traceback" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from daemon_kit import Daemon, events_until
 from model_server import ModelServer, call, chunk, reply, silence
 from person import PICOCLAW, Person, environment, picoclaw
 
@@ -17,63 +18,6 @@ from picoclaw.channels import line
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Arrived, Inbox
 from picoclaw.store.outbox import Outbox
-
-
-class Daemon:
-    """A daemon on a home of its own, told to end when the test is over."""
-
-    def __init__(self, home, *words, **more):
-        self.home = home
-        self.folder = home / "picoclaw"
-        self.process = subprocess.Popen(
-            [*PICOCLAW, "run", "--board", "sim", *words],
-            env=environment(home, **more),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd="/",
-        )
-
-    def ready(self):
-        self.says("channels: ")
-        return self
-
-    def says(self, text):
-        for found in self.process.stdout:
-            if text in found:
-                return found
-        raise AssertionError(f"it ended without saying {text!r}")
-
-    def asked(self, word):
-        return line.asked(self.folder, {"do": word}, 5)
-
-    def line(self):
-        made = line.connect(self.folder, 10)
-        assert made
-        return made
-
-    def ends(self, seconds=10):
-        return self.process.wait(seconds)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-
-
-def events_until(connection, name):
-    """What the daemon says up to and with a word."""
-    found = []
-    while (words := connection.next()) is not None:
-        found.append(words)
-        if name in words:
-            return found
-    raise AssertionError(f"no {name!r} in {found}")
 
 
 @pytest.fixture(scope="module")
@@ -375,6 +319,58 @@ def test_it_begins_afresh_in_the_same_process(tmp_path):
         assert daemon.ends() == 0
 
 
+def test_who_begins_afresh_does_not_tell_the_manager_that_it_stops(tmp_path):
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(10)
+        with Daemon(tmp_path, NOTIFY_SOCKET=str(path)) as daemon:
+            assert manager.recv(1000) == b"READY=1\nSTATUS=ready"
+            assert daemon.asked("restart")["ok"]
+            assert manager.recv(1000) == b"READY=1\nSTATUS=ready"
+            daemon.process.terminate()
+            assert manager.recv(1000) == b"STOPPING=1"
+            assert daemon.ends() == 0
+
+
+def test_who_is_to_begin_afresh_and_is_told_to_end_ends(tmp_path):
+    with (
+        ModelServer([silence(chunk(content="word "))]) as server,
+        Daemon(tmp_path, PICOCLAW_BASE_URL=server.url) as daemon,
+    ):
+        daemon.ready()
+        chat = daemon.line()
+        with chat.connection:
+            chat.say({"do": "chat", "session": "main", "text": "think"})
+            assert "begin" in chat.next()
+            assert daemon.asked("restart")["ok"]
+            daemon.process.terminate()
+            assert daemon.ends() == 0
+        assert "ready" not in daemon.process.stdout.read()
+
+
+def test_status_tells_a_silent_daemon_from_none(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        daemon.process.send_signal(signal.SIGSTOP)
+        told = picoclaw(tmp_path, "status")
+        daemon.process.send_signal(signal.SIGCONT)
+        assert told.returncode == 1
+        assert f"(process {daemon.process.pid})" in told.stdout
+        assert "runs and does not answer" in told.stdout
+        assert "does not run" not in told.stdout
+
+
+def test_a_chat_whose_name_is_no_text_ends_nothing(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        made = daemon.line()
+        with made.connection:
+            made.connection.sendall(b'{"do": "chat", "session": "\\ud800", "text": "how warm is it \\ud800"}\n')
+            assert events_until(made, "end")[-1]["end"]["reply"]
+        assert daemon.asked("status")["running"]
+
+
 def test_the_manager_is_told_when_it_is_ready_lives_and_ends(tmp_path):
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -423,3 +419,30 @@ def test_a_limit_that_is_none_is_refused(tmp_path, words):
     refused = picoclaw(tmp_path, "run", *words)
     assert refused.returncode == 2
     assert "--memory-mb" in refused.stderr
+
+
+def test_the_doctor_does_not_call_a_frozen_daemon_absent(tmp_path):
+    with Daemon(tmp_path).ready() as daemon:
+        daemon.process.send_signal(signal.SIGSTOP)
+        found = json.loads(picoclaw(tmp_path, "doctor", "--offline", "--json").stdout)
+    assert [(row["mark"], "no answer" in row["how"]) for row in found if row["what"] == "daemon"] == [("bad", True)]
+
+
+def test_keys_from_systemd_reach_the_servers_and_no_command(tmp_path):
+    folder = tmp_path / "credentials"
+    folder.mkdir(mode=0o700)
+    for name, value in (("api_key", "sk-credential"), ("telegram_token", "123456:credential")):
+        (folder / name).write_text(f"{value}\n")
+        (folder / name).chmod(0o400)
+    shows = call("exec", {"command": "env; tr '\\0' '\\n' < /proc/self/environ"})
+    with (
+        ModelServer([reply("", shows), reply("Seen.")]) as server,
+        Daemon(tmp_path, PICOCLAW_BASE_URL=server.url, CREDENTIALS_DIRECTORY=str(folder)) as daemon,
+    ):
+        daemon.ready()
+        assert "telegram" in daemon.asked("status")["channels"]
+        told = json.loads(picoclaw(tmp_path, "chat", "-m", "show", "--json").stdout)
+        (seen,) = [tool["result"] for tool in told["turn"]["tools"]]
+        assert "HOME=" in seen
+        assert not [word for word in ("credential", "CREDENTIALS", "sk-") if word in seen]
+        assert {request.headers["authorization"] for request in server.requests} == {"Bearer sk-credential"}

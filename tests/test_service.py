@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from person import picoclaw
 
+from picoclaw.care import place
 from picoclaw.cli import service, unit
 from picoclaw.errors import ConfigError
+from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.resources import shipped
 
 SHIPPED = shipped("systemd")
@@ -237,19 +239,19 @@ def test_a_folder_that_others_may_not_enter_is_refused(tmp_path, monkeypatch):
         unit.for_itself(unit.Program(("x",), (closed,)), tmp_path)
 
 
-def test_a_link_on_the_path_that_an_update_moves_is_preferred(tmp_path, monkeypatch):
-    (own := tmp_path / "versions/1/bin").mkdir(parents=True)
-    (own / "picoclaw").write_text("#!/bin/sh\n")
-    (own / "picoclaw").chmod(0o755)
-    (path := tmp_path / "local").mkdir()
-    (path / "picoclaw").symlink_to(own / "picoclaw")
-    monkeypatch.setattr(unit, "_HIDDEN", ())
-    monkeypatch.setattr("sys.prefix", str(own.parent))
-    monkeypatch.setenv("PATH", str(path))
-    assert unit.program().command == (str(path / "picoclaw"),)
-    (path / "picoclaw").unlink()
-    assert unit.program().command == (str(own / "picoclaw"),)
-    (own / "picoclaw").unlink()
+def test_the_link_that_an_update_moves_is_what_is_started(tmp_path, monkeypatch):
+    """Where install.sh has put it; the folder of all versions is what the service has to see."""
+    own = tmp_path / "versions/1/bin/picoclaw"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    monkeypatch.setattr("sys.prefix", str(own.parents[1]))
+    monkeypatch.setattr(unit, "find", lambda: place.find(str(own.parents[1])))
+    assert unit.program().command == (str(own),)
+    (tmp_path / "current").symlink_to("versions/1")
+    assert unit.program().command == (str(tmp_path / "current/bin/picoclaw"),)
+    assert tmp_path in unit.program().folders
+    assert own.parents[1] not in unit.program().folders
+    own.unlink()
     assert unit.program().command[1:] == ("-m", "picoclaw")
 
 
@@ -350,7 +352,19 @@ def test_status_says_when_a_unit_is_not_ours(machine, capsys):
     assert told["stale"] == [str(machine.units / "picoclaw.service")]
 
 
-@pytest.mark.parametrize("act", ["status", "logs", "uninstall"])
+@pytest.mark.parametrize(("act", "said"), [("start", "runs"), ("stop", "has stopped"), ("restart", "runs")])
+def test_it_is_started_and_stopped(machine, capsys, act, said):
+    machine.do("install", "--no-start")
+    capsys.readouterr()
+    assert machine.do(act) == 0
+    assert machine.calls[-1] == f"systemctl {act} picoclaw"
+    assert capsys.readouterr().out == f"picoclaw {said}\n"
+    (machine.root / "fails").write_text(act)
+    with pytest.raises(ConfigError, match=f"`systemctl {act} picoclaw` failed"):
+        machine.do(act)
+
+
+@pytest.mark.parametrize("act", ["status", "logs", "start", "stop", "restart", "uninstall"])
 def test_what_is_not_installed(machine, act):
     with pytest.raises(ConfigError, match="picoclaw service install"):
         machine.do(act)
@@ -417,6 +431,30 @@ def test_logs_become_journalctl(machine, tmp_path):
 def test_wrong_words(tmp_path):
     assert picoclaw(tmp_path, "service").returncode == 2
     assert picoclaw(tmp_path, "service", "install", "--user", "--as", "ada").returncode == 2
+
+
+# --- what it cannot ask ---
+
+
+class Asked:
+    """A C library whose adjtimex answers this."""
+
+    def __init__(self, answer):
+        self.adjtimex = lambda _: answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "left", "synchronised"),
+    [(0, False, True), (5, False, False), (5, True, False), (-1, False, False), (-1, True, True)],
+)
+def test_the_clock_is_vouched_for_by_the_kernel_or_where_that_may_not_be_asked_by_timesyncd(
+    tmp_path, monkeypatch, answer, left, synchronised
+):
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: Asked(answer))
+    if left:
+        (tmp_path / "run/systemd/timesync").mkdir(parents=True)
+        (tmp_path / "run/systemd/timesync/synchronized").touch()
+    assert LinuxBoard(str(tmp_path)).clock_synchronised() is synchronised
 
 
 # --- the units themselves ---

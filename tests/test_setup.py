@@ -91,15 +91,31 @@ def test_options_set_what_they_name(tmp_path):
         (["--key-from", "/nonexistent"], "holds no key"),
         (["--key-from", "-", "--telegram-token-from", "-"], "standard input can hold one secret"),
         (["--ask"], "--ask takes a terminal"),
+        (["--model-url", "http://[::1"], "is no address"),
+        (["--model-url", "http://a b/v1"], "is no address"),
+        (["--model-url", "http://x:1/v1", "--zone", "berlin", "--key-from", "BAD"], "holds a character that no key"),
+        (["--diff", "--model", "qwen"], "--diff and --keep set nothing"),
+        (["--keep", "--zone", "berlin"], "--diff and --keep set nothing"),
     ],
 )
 def test_a_setting_that_does_not_fit_leaves_the_files_as_they_were(tmp_path, words, said):
     picoclaw(tmp_path, "init")
     home = tmp_path / "picoclaw"
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
-    done = picoclaw(tmp_path, "init", *words)
+    (tmp_path / "bad").write_bytes(b"sk-0123\x01456789")
+    done = picoclaw(tmp_path, "init", *(str(tmp_path / "bad") if word == "BAD" else word for word in words))
     assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (1, True, 1)
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+
+
+def test_a_linked_file_is_written_where_it_lies(tmp_path):
+    picoclaw(tmp_path, "init")
+    link, real = tmp_path / "picoclaw/config.toml", tmp_path / "dotfiles.toml"
+    link.rename(real)
+    link.symlink_to(real)
+    assert picoclaw(tmp_path, "init", "--page", "local").returncode == 0
+    assert link.is_symlink()
+    assert "\nenabled = true" in real.read_text()
 
 
 def test_a_person_is_led_through_a_new_home(tmp_path):
@@ -109,6 +125,8 @@ def test_a_person_is_led_through_a_new_home(tmp_path):
         person.sees("write one of")
         person.types("other\n")
         person.sees("Its address")
+        person.types("192.168.1.20:8080\n")
+        person.sees("must begin with http")  # at once, not when everything has been answered
         person.types("http://192.168.1.20:8080/v1\n")
         person.sees("The model's name")
         person.types("qwen\n")
@@ -130,6 +148,26 @@ def test_a_person_is_led_through_a_new_home(tmp_path):
     with Person(tmp_path, "init") as person:  # a second time nothing is asked
         person.sees("nothing was changed")
         assert person.leaves() == 0
+
+
+def test_asked_again_a_person_keeps_or_ends_what_there_is(tmp_path):
+    picoclaw(tmp_path, "init", "--model-url", "http://127.0.0.1:1/v1", "--model", "qwen", "--page", "network")
+    before = (tmp_path / "picoclaw/config.toml").read_text()
+    for model, page, same in (("", "", True), ("none", "off", False)):
+        with Person(tmp_path, "init", "--ask") as person:
+            person.sees("[keep]")
+            person.types(f"{model}\n")
+            person.sees("Time zone")
+            person.types("\n")
+            person.sees("Telegram bot's token")
+            person.types("\n")
+            person.sees("[network]")
+            person.types(f"{page}\n")
+            person.sees("Settings are in")
+            assert person.leaves() == 0
+        assert ((tmp_path / "picoclaw/config.toml").read_text() == before) is same
+    config = load({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
+    assert (config.model.base_url, config.model.name, config.page.enabled) == ("", "", False)
 
 
 def test_a_person_who_leaves_has_lost_nothing(tmp_path):

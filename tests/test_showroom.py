@@ -20,7 +20,6 @@ from picoclaw.reflex import declared
 from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.store.points import Block, Moment, Series, Trouble
 from picoclaw.store.samples import Samples
-from picoclaw.workspace import outputs_file
 
 STATUS = {
     "ok": False,
@@ -30,7 +29,7 @@ STATUS = {
     "output_lines": [],
     "problems": ["telegram is down"],
     "clock": {"text": "noon"},
-    "log": [{"at": 5.0, "text": "down"}],
+    "log": [{"at": 5.0, "text": "down", "trouble": True}, {"at": 6.0, "text": "ready", "trouble": False}],
 }
 OUTPUTS = """
 [outputs.pump]
@@ -144,8 +143,8 @@ def test_without_outputs_there_is_nothing_to_switch(house):
 
 def test_outputs_are_shown_with_their_leases_stopped_and_resumed(app):
     home = app.config.home
-    outputs_file(home).write_text(OUTPUTS)
-    found = declared.load(outputs_file(home)).outputs
+    (home / "outputs.toml").write_text(OUTPUTS)
+    found = declared.load(home / "outputs.toml").outputs
     declared.keep_armed(home, {"pump": found["pump"].digest})
     house = Showroom(app.config, app.wiring, lambda: UTC, "", lambda: STATUS)
     app.wiring.outputs.set("pump", "on", 60, "owner")

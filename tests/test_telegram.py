@@ -15,12 +15,13 @@ from picoclaw.channels.telegram.link import Timing
 from picoclaw.channels.telegram.pairing import Pairing
 from picoclaw.channels.telegram.sender import PERHAPS, place_of
 from picoclaw.config import Config, TelegramConfig
+from picoclaw.daemon.letters import together
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Notice, Stop, Turn, Usage
 from picoclaw.store.database import Database
 from picoclaw.workspace import prepare
 
-QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0)
+QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0, album=0.3)
 WORDING = {"arrived": "[{notes}]\n{content}"}
 TURN = Turn("", (), 0, (), Usage(), "", "scripted", Notice(""))
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(500)
@@ -105,6 +106,7 @@ def test_a_stranger_is_told_once_and_never_posted(bench, server):
         server.says(STRANGER, text)
     server.says(OWNER, "mine")
     assert [came.text for came in bench.come()] == ["mine"]
+    server.wait(lambda: server.texts(STRANGER))
     assert len(server.texts(STRANGER)) == 1
     assert str(STRANGER) in server.texts(STRANGER)[0]
 
@@ -115,6 +117,10 @@ def test_a_stranger_is_told_once_and_never_posted(bench, server):
         ("just talking", {}, None),
         ("mail me at x@pico_bot.org", {}, None),
         ("@pico_bot2 hello", {}, None),
+        ("see t.me/@pico_bot or @pico_bot.org", {}, None),
+        ("/status@pico_bots", {}, None),
+        ("then let us ask @pico_bot.", {}, "then let us ask @pico_bot."),
+        ("(@pico_bot) hi", {}, "(@pico_bot) hi"),
         ("@Pico_Bot, how warm?", {}, "how warm?"),
         ("how warm, @pico_bot?", {}, "how warm, @pico_bot?"),
         ("/status@pico_bot now", {}, "/status now"),
@@ -149,6 +155,24 @@ def test_a_topic_is_a_session_of_its_own_and_answered_there(bench, server):
         (GROUP, 9, "hello"),
         (GROUP, 0, "and again"),
     ]
+
+
+def test_what_a_stranger_is_told_keeps_nobody_waiting(bench, server):
+    server.fail("sendMessage", tg.drip)
+
+    def slowly():
+        with pytest.raises(ChannelDown):
+            bench.letter("slow")
+
+    telling = threading.Thread(target=slowly)
+    telling.start()
+    server.wait(lambda: server.called("sendMessage"))
+    server.says(STRANGER, "hello")
+    server.says(OWNER, "all off")
+    bench.come()
+    assert telling.is_alive()
+    telling.join(5)
+    server.wait(lambda: server.texts(STRANGER))
 
 
 # --- what is posted ---
@@ -209,13 +233,31 @@ def test_a_photo_is_kept_in_the_workspace_before_it_is_posted(bench, server):
 
 def test_an_album_is_one_message(bench, server):
     server.files |= {"a.jpg": b"\xff\xd8a", "b.jpg": b"\xff\xd8b"}
-    server.fail("getUpdates", tg.BAD_GATEWAY)
+    server.wait(lambda: bench.channel._poll._waits)
     for name in server.files:
-        more = {"caption": "both"} if name == "a.jpg" else {}
-        server.says(OWNER, photo=[{"file_id": name, "file_size": 3}], media_group_id="5", **more)
+        server.says(OWNER, photo=[{"file_id": name, "file_size": 3}], media_group_id="5", caption=name[:1])
+        time.sleep(0.05)  # the poll that waits ends with the first
+    bench.settled()
     server.says(OWNER, "end")
-    assert [(came.text, len(came.attachments)) for came in bench.come(2)][-1] == ("end", 0)
-    assert sum(len(came.attachments) for came in bench.posted) == 2
+    assert [(came.text, len(came.attachments)) for came in bench.come(2)] == [("a", 2), ("end", 0)]
+
+
+def test_a_place_that_is_shared_live_is_one_message(bench, server):
+    place = {"latitude": 48.1, "longitude": 11.5, "live_period": 900}
+    number = server.says(OWNER, location=place)
+    for moved in range(3):
+        server.says(OWNER, location=place, edited=True, edit_date=100 + moved, message_id=number)
+    server.says(OWNER, "end")
+    assert [came.text for came in bench.come(2)] == ["latitude 48.1, longitude 11.5", "end"]
+
+
+def test_a_hundred_of_the_longest_messages_do_not_make_it_deaf(bench, server):
+    server.fail("getUpdates", *[tg.BAD_GATEWAY] * 2)
+    answered = {"message_id": 1, "from": {"id": STRANGER}, "text": "ё" * 4096}
+    for _ in range(100):
+        server.says(STRANGER, "ё" * 4096, reply_to_message=answered)
+    server.says(OWNER, "can you hear me?")
+    assert [came.text for came in bench.come()] == ["can you hear me?"]
 
 
 @pytest.mark.parametrize(
@@ -232,8 +274,8 @@ def test_what_cannot_be_taken_is_said_and_the_words_are_posted(bench, server, do
     server.says(OWNER, document=document, caption="look")
     (came,) = bench.come()
     assert (came.text, came.attachments) == ("look", ())
+    server.wait(lambda: len(server.texts()) == 2)
     assert all(said in text for text in server.texts())
-    assert len(server.texts()) == 2
 
 
 def test_a_file_that_the_network_eats_is_taken_later_and_given_up_at_last(bench, server):
@@ -244,6 +286,7 @@ def test_a_file_that_the_network_eats_is_taken_later_and_given_up_at_last(bench,
     server.fail("file", *[tg.reset] * 3)
     server.says(OWNER, photo=[{"file_id": "a.jpg"}], caption="again")
     assert bench.come(2)[1].attachments == ()
+    server.wait(server.texts)
     assert "could not take" in server.texts()[0]
 
 
@@ -268,6 +311,46 @@ def test_an_answer_can_bring_files(bench, server):
         ("text", "", b""),
     ]
     assert server.sent[-1].text.count("no (") == 4
+
+
+def test_a_file_that_cannot_be_sent_takes_nothing_else_with_it(bench, server):
+    chart = bench.home / "workspace" / "chart.png"
+    for fault in (tg.reset, tg.error(413, "Request Entity Too Large")):
+        chart.write_bytes(PNG)
+        server.fail("sendPhoto", fault)
+        server.fail("sendDocument", *[fault] * (fault is not tg.reset))
+        server.sent.clear()
+        if fault is tg.reset:
+            with pytest.raises(ChannelDown):
+                bench.letter("before\n![](chart.png)\nafter")
+            chart.unlink()  # it is gone when the network is back
+        bench.letter("before\n![](chart.png)\nafter")
+        before, file, after = server.texts()
+        assert (before, after) == ("before", "after")
+        assert "chart.png: " in file
+    server.fail("sendPhoto", tg.reset_after)
+    chart.write_bytes(PNG)
+    with pytest.raises(ChannelDown):
+        bench.letter("![now](chart.png)", 2)
+    bench.letter("![now](chart.png)", 2)
+    assert server.texts()[-2:] == ["now", f"{PERHAPS}\nnow"]
+
+
+def test_a_late_letter_still_brings_its_file(bench, server):
+    (bench.home / "workspace" / "chart.png").write_bytes(PNG)
+    late = Letter(1, f"telegram:{OWNER}", "The week:\n![](chart.png)", time.time() - 300)
+    bench.channel.send(together([late], time.time()))
+    assert [sent.kind for sent in server.sent] == ["text", "photo", "text"]
+
+
+def test_an_upload_that_stalls_is_given_up_long_before_a_whole_one_would_be(bench, server, monkeypatch):
+    monkeypatch.setattr("picoclaw.channels.telegram.api._QUIET_S", 0.2)
+    (bench.home / "workspace" / "log.bin").write_bytes(bytes(200_000))  # 10 s at the slowest
+    server.fail("sendDocument", tg.black_hole)
+    begun = time.monotonic()
+    with pytest.raises(ChannelDown):
+        bench.letter("![](log.bin)")
+    assert time.monotonic() - begun < 3
 
 
 # --- what arrives in the chat ---
@@ -326,6 +409,18 @@ def test_what_could_not_be_sent_is_kept_and_what_may_have_been_says_so(bench, se
     texts = server.texts()
     assert [text.removeprefix(f"{PERHAPS}\n") for text in texts] == ["water the plants"] * (1 + doubled)
     assert not doubled or texts[1].startswith(PERHAPS)
+
+
+def test_what_is_said_in_between_takes_no_doubt_away(bench, server):
+    server.fail("sendMessage", tg.reset_after)
+    with pytest.raises(ChannelDown):
+        bench.letter("water the plants")
+    bench.channel._sender.say(place_of(f"telegram:{OWNER}"), "one moment")
+    others = [Letter(n, f"telegram:{OWNER}", text, time.time()) for n, text in enumerate(("water the plants", "two"))]
+    bench.channel.send(together(others, time.time()))
+    _, moment, again = server.texts()
+    assert moment == "one moment"
+    assert again.startswith(PERHAPS)
 
 
 def test_a_pause_that_telegram_wants_is_made(bench, server):

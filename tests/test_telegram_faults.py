@@ -1,4 +1,7 @@
-"""A network that fails in every way it can, between the real inbox and outbox and a server that behaves otherwise."""
+"""A network that fails in every way it can, between the real inbox and outbox and a server that behaves otherwise.
+
+In this process and in a second; test_network_faults.py plays with real processes, TLS and name servers.
+"""
 
 import random
 import threading

@@ -202,7 +202,7 @@ def test_a_files_name_leads_nowhere(name, stored):
 
 def test_the_pauses_grow_and_shrink_again():
     wall = [1000.0]
-    link = Link(Timing(first=1.0, longest=8.0), lambda: wall[0])
+    link = Link(Timing(first=1.0, longest=8.0), lambda: wall[0], lambda: wall[0])
     pauses = [link.failed(Unreachable("gone")) for _ in range(6)]
     for pause, most in zip(pauses, [1, 2, 4, 8, 8, 8], strict=True):
         assert 0.7 * most <= pause <= most

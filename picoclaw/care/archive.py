@@ -23,13 +23,13 @@ from typing import IO, NamedTuple
 from picoclaw import __version__
 from picoclaw.care import databases
 from picoclaw.care.place import CareError, as_owner, worded
-from picoclaw.disk import sync_folder
+from picoclaw.disk import explain, sync_folder
 
 LIST, INSIDE = "backup.json", "home/"
 SECRETS = "secrets.toml"
 _LEFT_OUT = re.compile(
-    r"memory\.db.*|skills\.cache|.*\.db-(wal|shm)|.*\.lock|.*\.sock|outputs\.live|before-update(/.*)?|\.[^/]*\.\d+\.\d+"
-    r"|\.backup-[^/]*(/.*)?"
+    r"memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|bell-\d+|before-update(/.*)?"
+    r"|\.[^/]*\.\d+\.\d+|\.backup-[^/]*(/.*)?"
 )
 _LEVEL = 3  # a Zero 2 W writes 5 to 10 MB a second with it, and a higher one saves a tenth
 
@@ -73,7 +73,10 @@ def pour(home: Path, stream: IO[bytes], *, secrets: bool = True) -> Made:
         tarfile.open(fileobj=packed, mode="w|") as archive,
     ):
         for path, name in _chosen(home, copies, made.left, secrets=secrets):
-            member = _add(archive, path, name)
+            try:
+                member = _add(archive, path, name)
+            except FileNotFoundError:  # it was deleted meanwhile
+                continue
             sums[name] = member[0]
             made = made._replace(files=made.files + 1, size=made.size + member[1])
         about = {"picoclaw": __version__, "at": int(time.time()), "home": str(home), "files": sums}
@@ -101,14 +104,17 @@ def _copies(home: Path) -> Iterator[dict[str, Path]]:
 
 
 def _chosen(home: Path, copies: dict[str, Path], left: list[str], *, secrets: bool) -> Iterator[tuple[Path, str]]:
-    for where, folders, names in os.walk(home):
+    def closed(error: OSError) -> None:
+        left.append(f"{Path(error.filename).relative_to(home)}: {explain(error)}")
+
+    for where, folders, names in os.walk(home, onerror=closed):
         folders.sort()
         for name in sorted([*names, *(f for f in folders if Path(where, f).is_symlink())]):
             path = Path(where, name)
             inside = str(path.relative_to(home))
             if _LEFT_OUT.fullmatch(inside) or (inside == SECRETS and not secrets):
                 continue
-            if not stat.S_ISREG(path.lstat().st_mode):
+            if path.is_symlink() or (path.exists() and not path.is_file()):
                 left.append(f"{inside}: a link, or no regular file")
                 continue
             yield copies.get(inside, path), inside

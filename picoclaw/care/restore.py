@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from picoclaw.care import databases
 from picoclaw.care.archive import INSIDE, LIST, SECRETS
@@ -49,6 +49,7 @@ def check(path: Path) -> Kept:
 
 def restore(path: Path, home: Path) -> tuple[Kept, Path | None]:
     """Put a backup in the place of a home; returns what it was and where the home of before is. Raises CareError."""
+    home = home.resolve()  # a link to another disk stays one, and what it leads to is replaced
     if busy := databases.users(home):
         raise CareError(f"{home} is in use by {', '.join(busy)}: stop it first (picoclaw service status)")
     with as_owner(home), worded(home):
@@ -112,8 +113,7 @@ def _members(archive: tarfile.TarFile, path: Path, folder: Path | None) -> tuple
 
 def _read_out(archive: tarfile.TarFile) -> None:
     """Read on to the end of the file: gzip's own checksum stands there, which covers names and modes as well."""
-    packed = archive.fileobj
-    while packed and packed.read(_CHUNK):
+    for _ in _pieces(cast("IO[bytes]", archive.fileobj)):
         pass
 
 

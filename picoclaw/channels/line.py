@@ -63,6 +63,15 @@ class Line:
             self._ready.extend(heard)
         return self._ready.popleft()
 
+    def ended(self) -> bool:
+        """Tell, without waiting, whether the other end is gone."""
+        try:
+            return self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def hang_up(self) -> None:
         """End it, and what waits for it; may be called twice."""
         self._closed = True
@@ -129,6 +138,14 @@ def asked(home: Path, words: dict[str, Any], seconds: float) -> dict[str, Any] |
         line.say(words)
         return line.next()
     return None
+
+
+def silent(home: Path, seconds: float) -> bool:
+    """Tell whether a daemon is there that says nothing: the kernel connects also to one that is frozen."""
+    if (line := connect(home, seconds)) is None:
+        return False
+    line.close()
+    return True
 
 
 def trusted(connection: socket.socket) -> bool:

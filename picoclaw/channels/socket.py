@@ -28,11 +28,15 @@ class Daemon(NamedTuple):
     """What terminals may ask for beside a chat, by its word, and what they are told of each turn.
 
     `greeting` says who answers, on which board.
-    `waiting(session)` counts what a chat has still to be answered; `attached()` is called when a chat was opened.
+    `waiting(who)` counts what a terminal has still to be answered, `running()` is the chat that is being answered;
+    `helpers(session)` tells whether helpers of a chat have still to work or to report, and `attached()` is called when
+    a chat was opened.
     """
 
     words: Mapping[str, Ask]
     waiting: Callable[[str], int]
+    running: Callable[[], str]
+    helpers: Callable[[str], bool]
     attached: Callable[[], None]
     simulated: bool
     greeting: str
@@ -42,10 +46,10 @@ class Daemon(NamedTuple):
 class Client:
     """One terminal."""
 
-    def __init__(self, number: int, connection: socket.socket) -> None:
-        """It has opened no chat yet."""
+    def __init__(self, who: str, connection: socket.socket) -> None:
+        """It has opened no chat yet; `who` is a name that no other has, also after the next start."""
         self.line = Line(connection)
-        self.who = f"terminal {os.getpid()}.{number}"
+        self.who = who
         self.session = ""
         self.asked = threading.Event()
         self.yes = False
@@ -60,7 +64,7 @@ class SocketChannel:
         """Nothing is opened yet."""
         self._home, self._daemon = home, daemon
         self._clients: dict[int, Client] = {}
-        self._numbers = 0
+        self._life, self._numbers = os.urandom(4).hex(), 0
         self._since, self._contact, self._up = time.time(), 0.0, False
         self._thread = threading.Thread(target=self._serve, name="socket", daemon=True)
         self._post: Post = lambda _: None
@@ -138,9 +142,15 @@ class SocketChannel:
             "notice": turn.notice.text,
             "failed": turn.notice.failed,
             "spoken": reply,
-            "waiting": self._daemon.waiting(arrived.key),
+            "waiting": self._daemon.waiting(arrived.who),
+            "helpers": self._daemon.helpers(arrived.key),
         }
         return self._tell(client, {"end": end})
+
+    def heard(self, arrived: Arrived) -> None:
+        """Tell the terminal that the turn has heard what was typed meanwhile."""
+        if client := self._client(arrived):
+            self._tell(client, {"heard": arrived.text})
 
     def _event(self, client: Client, event: Event | ToolRun) -> None:
         if isinstance(event, Text):
@@ -181,7 +191,7 @@ class SocketChannel:
             connection.close()
             return
         self._numbers += 1
-        self._clients[connection.fileno()] = Client(self._numbers, connection)
+        self._clients[connection.fileno()] = Client(f"terminal {self._life}.{self._numbers}", connection)
         poller.register(connection, select.POLLIN)
 
     def _hear(self, client: Client, poller: select.poll) -> None:
@@ -200,7 +210,8 @@ class SocketChannel:
         word = words.get("do")
         session = str(words.get("session") or client.session or DEFAULT_SESSION)
         if word == "chat":
-            self._chat(client, Arrived(session, str(words.get("text", "")), client.who))
+            number = str(words.get("id") or "")
+            self._chat(client, Arrived(session, str(words.get("text", "")), client.who, external=number))
         elif word == "end":
             self._chat(client, Arrived(session, "/stop", client.who))
         elif word == "attach":
@@ -216,7 +227,12 @@ class SocketChannel:
             self._tell(client, {"error": f"{word!r} is not understood; it may be another version's"})
 
     def _chat(self, client: Client, arrived: Arrived) -> None:
+        """Post it and say so: what a terminal was not told to be kept, it sends again, by the same number."""
         try:
             self._post(arrived)
-        except StoreError as error:
-            self._tell(client, {"error": str(error)})
+        except StoreError:  # a full disk keeps nobody from being answered, who is here to hear it
+            self._post(arrived._replace(external=""))
+        if arrived.external:
+            running = self._daemon.running()
+            behind = running if running != arrived.key else ""
+            self._tell(client, {"kept": arrived.external, "behind": behind})

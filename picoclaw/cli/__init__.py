@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
@@ -108,8 +109,20 @@ def output_failed(error: OSError) -> int:
 class _Parser(argparse.ArgumentParser):
     """Does not hide that a help text could not be written."""
 
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**{"formatter_class": _formatter, "allow_abbrev": False, **how})
+
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """What argparse makes at every option, whatever is asked: by itself it would import shutil for the width."""
+    width = int(columns) if (columns := os.environ.get("COLUMNS", "")).isdecimal() else 0
+    if not width and sys.__stdout__:
+        with suppress(OSError, ValueError):
+            width = os.get_terminal_size(sys.__stdout__.fileno()).columns
+    return argparse.HelpFormatter(prog, width=(width or 80) - 2)
 
 
 def _verb(arguments: Sequence[str]) -> int:
@@ -118,14 +131,11 @@ def _verb(arguments: Sequence[str]) -> int:
         prog="picoclaw",
         description="An AI agent for single-board computers.",
         epilog="See `picoclaw VERB --help` for each.",
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=_version())
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, purpose in VERBS.items():
-        sub = verbs.add_parser(
-            name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.", allow_abbrev=False
-        )
+        sub = verbs.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
         if name == verb:
             module = importlib.import_module(f"picoclaw.cli.{name}")
             module.options(sub)

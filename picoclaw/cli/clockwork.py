@@ -105,8 +105,9 @@ class Clockwork:
         stack.callback(database.close)
         watch = ClockWatch(lambda: trusted_wall(self._app.board, self._app.config.home) is not None, boot_id())
         wake = partial(ring, self._app.config.home)
-        attending = post.attending(Outbox(database), self._session, self._tell, wake)
-        tell = self._lives.letters if self._lives else stack.enter_context(attending)
+        outbox = Outbox(database)
+        attending = post.attending(outbox, self._session, self._tell, wake)
+        tell = _news(outbox, self._lives.letters) if self._lives else stack.enter_context(attending)
         self._scheduler = Scheduler(Jobs(database), watch, self._begin, tell, self._show)
         stack.callback(self._forgo, self._scheduler)
         sampling = self._watch(database)
@@ -189,6 +190,20 @@ class Clockwork:
         if outcome.good and job.kind == "turn" and not self._leaving:
             for line in self._settler.settle(job.session, self._stop):
                 self._show(line)
+
+
+def _news(outbox: Outbox, wake: Callable[[], None]) -> Callable[[], None]:
+    """Give what calls `wake` when a letter waits that did not the last time: a channel's thread sleeps otherwise."""
+    known: set[int] = set()
+
+    def look() -> None:
+        waiting = {letter.number for letter in outbox.waiting()}
+        if waiting - known:
+            wake()
+        known.intersection_update(waiting)
+        known.update(waiting)
+
+    return look
 
 
 def done(app: App, job: Job) -> Outcome:

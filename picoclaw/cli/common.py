@@ -5,12 +5,10 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from picoclaw import workspace
-from picoclaw.app import App
-from picoclaw.config import BoardConfig, load
-from picoclaw.hw import boards
+if TYPE_CHECKING:
+    from picoclaw.app import App
 
 _UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
@@ -33,11 +31,18 @@ def opened(
     *,
     make: bool = True,
     agent: bool = False,
-) -> Iterator[App]:
+) -> "Iterator[App]":
     """Build the app for a verb and take it apart afterwards.
 
     `make` prepares the home folder first; `agent` builds all that a turn needs at once.
     """
+    from dataclasses import replace
+
+    from picoclaw import workspace
+    from picoclaw.app import App
+    from picoclaw.config import BoardConfig, load
+    from picoclaw.hw import boards
+
     config = load()
     if options.board:
         config = replace(config, board=BoardConfig(options.board))

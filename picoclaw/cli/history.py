@@ -40,11 +40,11 @@ def run(given: argparse.Namespace) -> int:
     with opened(given, make=False) as app:
         path = app.config.home / chronicle.NAME
         if not path.exists() and not given.sensor:
-            print("nothing was measured yet: that is done while an interactive `picoclaw chat` is open")
+            print("nothing was measured yet: that is done while `picoclaw run` or an interactive `picoclaw chat` runs")
             return 0
         if not path.exists():
             raise ConfigError(
-                f"{path} is not there yet: measurements are kept while an interactive `picoclaw chat` is open"
+                f"{path} is not there yet: measurements are kept while `picoclaw run` or an open chat runs"
             )
         return _history(app, app.stores.samples, given)
 

@@ -20,13 +20,14 @@ from picoclaw.cli.clockwork import Clockwork, Lives
 from picoclaw.cli.heartbeat import beating
 from picoclaw.cli.idle import IdleThread
 from picoclaw.cli.keys import Ending
-from picoclaw.daemon import status
+from picoclaw.daemon import later, status
 from picoclaw.daemon.desk_loop import DeskLoop, Hands
 from picoclaw.daemon.letters import Boxes, Postman
 from picoclaw.daemon.memory import resident, too_much
 from picoclaw.daemon.notify import Watchdog, notify
 from picoclaw.daemon.progress import Progress
 from picoclaw.disk import explain
+from picoclaw.errand import pending, tasks_of
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.hw import health
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
@@ -39,9 +40,11 @@ from picoclaw.wiring import STOP_WORDS
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPT = signal.SIGUSR1
+_BUSY_S = 1.0
+"""Whoever asks how it is gets an answer also while the disk hangs, without what the database knows."""
 
 
-def _others(app: App, told: Callable[[], status.Status], stack: ExitStack) -> Iterator[Channel]:
+def _others(app: App, live: status.Live, told: Callable[[], status.Status], stack: ExitStack) -> Iterator[Channel]:
     """The channels that are configured."""
     if app.config.page.enabled:
         from picoclaw.channels.page.page import Page
@@ -53,7 +56,7 @@ def _others(app: App, told: Callable[[], status.Status], stack: ExitStack) -> It
     if app.config.telegram_token:
         from picoclaw.channels.telegram.channel import Telegram
 
-        yield Telegram(app.config, app.prompts, frozenset(STOP_WORDS))
+        yield Telegram(app.config, app.prompts, frozenset(STOP_WORDS), note=live.note)
 
 
 class Household:
@@ -78,7 +81,7 @@ class Household:
         self._postmen: list[Postman] = []
         hands = Hands(
             *(self._answer, app.wiring.stop, self._text, self._mark, self._quietly, self._ending.turn),
-            *(self._ending.say, self._shield, app.config.limits.seconds, self._letters),
+            *(self._ending.say, self._shield, app.config.limits.seconds, self._letters, self._heard),
         )
         self._loop = DeskLoop(self._boxes, hands, self._progress, self._live.note)
         app.ask = self._loop.ask
@@ -96,13 +99,20 @@ class Household:
             watchdog.start()
             stack.callback(watchdog.stop)
             how = "safe mode: it has crashed too often, so only chat and status are run" if self._safe else "ready"
-            self._live.note(f"{how}; {self._model['name']}; channels: {', '.join(self._channels)}")
+            told = f"{how}; {self._model['name']}; channels: {', '.join(self._channels)}"
+            self._live.note(told, trouble=self._safe)
             notify(os.environ, "READY=1", f"STATUS={how}")
             try:
                 self._loop.run()
             finally:
-                notify(os.environ, "STOPPING=1")
-        return self._again
+                if not self._begins_afresh:  # systemd kills what says that it stops and lives on
+                    notify(os.environ, "STOPPING=1")
+        return self._begins_afresh
+
+    @property
+    def _begins_afresh(self) -> bool:
+        """Whoever was told to end does not begin again."""
+        return self._again and not self._loop.leaving
 
     def _set_going(self, stack: ExitStack) -> None:
         """Begin all that goes on without anybody asking."""
@@ -123,9 +133,10 @@ class Household:
         words = {"status": self.status, "stop": self._stop, "quit": self._quit, "restart": self._restart}
         board = self._app.board
         greeting = f"{self._model['name']} on {health.model(board)}"
-        daemon = Daemon(words, self._loop.waiting_for, self._letters, board.simulated, greeting, self._mark)
+        told = (lambda: self._loop.running, self._helpers, self._letters)
+        daemon = Daemon(words, self._loop.waiting_for, *told, board.simulated, greeting, self._mark)
         local = SocketChannel(self._app.config.home, daemon)
-        others = () if self._safe else _others(self._app, self.status, stack)
+        others = () if self._safe else _others(self._app, self._live, self.status, stack)
         self._channels = {channel.name: channel for channel in (local, *others)}
         self._loop.channels = self._channels
         for channel in self._channels.values():
@@ -133,12 +144,14 @@ class Household:
             self._postmen.append(postman)
             stack.callback(postman.stop)
             stack.callback(channel.stop)
+            stack.callback(postman.leave)
             try:
                 channel.start(self._loop.post)
             except ChannelError as error:
                 if channel is local:
                     raise
                 self._live.note(f"{channel.name}: {error}")
+                stack.callback(later.begin(channel, self._loop.post, self._live.note))
             postman.start()
 
     def _goes_to(self, channel: Channel, session: str) -> bool:
@@ -156,9 +169,21 @@ class Household:
         channels = {name: channel.status()._asdict() for name, channel in self._channels.items()}
         live = self._live.status(channels, self._model, self._progress.late())
         live |= {"turn": self._loop.running, "queue": self._loop.waiting}
+        app, mine = self._app, self._boxes.lock.acquire(timeout=_BUSY_S)
+        try:
+            database = self._database if mine else None
+            return status.joined(live, status.house(app.board, app.config.home, database, app.now()))
+        finally:
+            if mine:
+                self._boxes.lock.release()
+
+    def _heard(self, arrived: Arrived) -> None:
+        if isinstance(channel := self._loop.channel_of(arrived.key), SocketChannel):
+            channel.heard(arrived)
+
+    def _helpers(self, session: str) -> bool:
         with self._boxes.lock:
-            app = self._app
-            return status.joined(live, status.house(app.board, app.config.home, self._database, app.now()))
+            return pending(lambda: tasks_of(self._database, ""), session)
 
     def _stop(self) -> dict[str, Any]:
         said = self._app.wiring.stop("stop", "owner")
@@ -188,12 +213,19 @@ class Household:
 
     def _answer(self, inbound: Inbound, around: Around) -> Turn:
         turn = self._app.answer(inbound, around)
-        if self._app.config.model.base_url and turn.steps:
-            well = turn.provider == self._model["name"] and turn.stopped != "error"
-            self._model |= {"error": "" if well else turn.notice.text, "at": time.time()}
-        if turn.notice.failed:
+        away = bool(self._app.config.model.base_url and turn.steps) and self._away(turn)
+        if turn.notice.failed and not away:
             self._live.note(f"{inbound.session}: {turn.notice.text}")
         return turn
+
+    def _away(self, turn: Turn) -> bool:
+        """Remember whether the model has answered; an outage is a line when it begins, and one when it is over."""
+        well = turn.provider == self._model["name"] and turn.stopped != "error"
+        error = "" if well else turn.notice.text.replace(" - answered without a model", "")
+        if bool(error) != bool(self._model["error"]):
+            self._live.note(f"model: {error or 'it answers again'}")
+        self._model |= {"error": error, "at": time.time()}
+        return bool(error)
 
     def _text(self, arrived: Arrived) -> str:
         """What has arrived, with its files named."""

@@ -28,11 +28,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Make what is missing, say what was made and what the owner should know; set what was asked for."""
     home = load().home
+    wanted = settings.given(given)
+    if wanted and (given.diff or given.keep):
+        raise ConfigError("--diff and --keep set nothing: give the settings to an `init` of their own")
     if given.diff:
         return _show_diff(home)
     if given.keep:
         return _keep(home)
-    return _made(home, given, settings.given(given))
+    return _made(home, given, wanted)
 
 
 def _made(home: Path, given: argparse.Namespace, wanted: settings.Wanted | None) -> int:
@@ -46,7 +49,7 @@ def _made(home: Path, given: argparse.Namespace, wanted: settings.Wanted | None)
     if problem:
         raise ConfigError(problem)
     if _may_ask(given, home in made) and not wanted:
-        wanted = settings.asked()
+        wanted = settings.asked(load())
     for line in settings.write(home, wanted):
         print(printable(line))
     print(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.")

@@ -31,6 +31,11 @@ _SHOWN = {
     "MainPID": "process",
     "MemoryCurrent": "memory",
 }
+_ORDERS = {
+    "start": "start it now",
+    "stop": "stop it; with the board it starts again",
+    "restart": "stop it and start it anew, after a change of its settings say",
+}
 _UNSET = {"", "[not set]", "18446744073709551615", "0"}
 
 
@@ -61,14 +66,15 @@ def options(parser: argparse.ArgumentParser) -> None:
     logs = words.add_parser("logs", help="show what it wrote into the journal")
     logs.add_argument("-n", metavar="LINES", type=int, default=50, help="how many (default 50)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on as more is written")
+    for order, purpose in _ORDERS.items():
+        words.add_parser(order, help=purpose)
     words.add_parser("uninstall", help="stop it and take it out of systemd; what picoclaw knows stays")
 
 
 def run(given: argparse.Namespace, root: Path = Path("/")) -> int:
     """Do it; `root` is the folder that stands for the machine's. Raises ConfigError."""
-    return {"install": _install, "print": _print, "status": _status, "logs": _logs, "uninstall": _uninstall}[given.act](
-        given, root
-    )
+    acts = {"install": _install, "print": _print, "status": _status, "logs": _logs, "uninstall": _uninstall}
+    return acts.get(given.act, _order)(given, root)
 
 
 def _system(root: Path) -> Place:
@@ -173,6 +179,16 @@ def _own_before(root: Path) -> None:
         print(f"It begins anew in /var/lib/picoclaw; to go on with /home/{name}/.picoclaw: {again}")
 
 
+def _order(given: argparse.Namespace, root: Path) -> int:
+    """Have systemd start or stop it, and wait until that is done."""
+    place = _present(root)
+    if not place.user:
+        _need_rights(root, given.act)
+    _systemctl(place, given.act, "picoclaw")
+    print("picoclaw has stopped" if given.act == "stop" else "picoclaw runs")
+    return 0
+
+
 def _uninstall(_: argparse.Namespace, root: Path) -> int:
     """Stop, forget, take the files away; state, variables, keys and the user stay."""
     place = _present(root)
@@ -207,7 +223,8 @@ def _home_of(place: Place) -> str:
 def _status(given: argparse.Namespace, root: Path) -> int:
     """Print what systemd knows of it; 0 when it runs."""
     place = _present(root)
-    said = _said(place)
+    asked = _systemctl(place, "show", "picoclaw", f"--property={','.join(_SHOWN)}")
+    said = dict(line.split("=", 1) for line in asked.splitlines() if "=" in line)
     stale = [str(path) for path, text in _expected(place, root).items() if not _is(path, text)]
     if given.json:
         print(json.dumps({**said, "stale": stale}))
@@ -222,11 +239,6 @@ def _status(given: argparse.Namespace, root: Path) -> int:
 
 def _worded(key: str, value: str) -> str:
     return f"{int(value) / 1e6:.0f} MB" if key == "MemoryCurrent" and value.isdigit() else value
-
-
-def _said(place: Place) -> dict[str, str]:
-    asked = _systemctl(place, "show", "picoclaw", f"--property={','.join(_SHOWN)}")
-    return dict(line.split("=", 1) for line in asked.splitlines() if "=" in line)
 
 
 def _expected(place: Place, root: Path) -> Mapping[Path, str]:
@@ -283,5 +295,5 @@ def _do(*command: str) -> str:
 
 def _failed(command: Sequence[str], words: str) -> str:
     why = words.splitlines()[0].rstrip(".") if words else "it did not say why"
-    more = "; `picoclaw service logs` shows more" if "restart" in command else ""
+    more = "; `picoclaw service logs` shows more" if {"start", "restart"} & {*command} else ""
     return printable(f"`{' '.join(command)}` failed: {why}{more}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from picoclaw.config import home_folder, load
+from picoclaw.config import Config, home_folder, load
 from picoclaw.config.edit import put
 from picoclaw.config.files import read
 from picoclaw.config.keys import OPENAI, OPENROUTER
@@ -29,7 +29,7 @@ _HOSTS = {"local": "127.0.0.1", "network": "0.0.0.0"}  # noqa: S104 - the owner'
 
 
 class Wanted(NamedTuple):
-    """What is to be set; "" leaves it as it is. `page` is off, local or network."""
+    """What is to be set; "" leaves it as it is. `page` is off, local or network; `alone` takes the model away."""
 
     url: str = ""
     model: str = ""
@@ -38,6 +38,7 @@ class Wanted(NamedTuple):
     token: str = ""
     allow: tuple[int, ...] = ()
     page: str = ""
+    alone: bool = False
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -94,85 +95,124 @@ def write(home: Path, wanted: Wanted | None) -> Iterator[str]:
     tables += [("telegram", "allow", list(wanted.allow))]
     if wanted.page:
         tables += [("page", "enabled", wanted.page != "off"), ("page", "host", _HOSTS.get(wanted.page, ""))]
+    tables = [entry for entry in tables if entry[2] != "" and entry[2] != []]
+    tables += [("model", "base_url", ""), ("model", "name", "")] if wanted.alone else []
     secrets = [("", "api_key", wanted.key), ("", "telegram_token", wanted.token)]
-    _change(home / "config.toml", [entry for entry in tables if entry[2] != "" and entry[2] != []])
-    _change(home / "secrets.toml", [entry for entry in secrets if entry[2]])
+    config, kept, page = home / "config.toml", home / "secrets.toml", home / "workspace/USER.md"
+    changed = {
+        config: _with(read(config), tables),
+        kept: _with(read(kept), [entry for entry in secrets if entry[2]]),
+    }
     if wanted.zone:
-        page = home / "workspace/USER.md"
-        _written(page, with_field(read(page), "Time zone", wanted.zone))
+        changed[page] = with_field(read(page), "Time zone", wanted.zone)
+    _change({path: data for path, data in changed.items() if data != read(path)})
     yield from _said(wanted)
 
 
-def _change(path: Path, entries: list[tuple[str, str, Any]]) -> None:
-    if not entries:
-        return
-    before = read(path)
+def _with(before: bytes, entries: list[tuple[str, str, Any]]) -> bytes:
     text = before.decode(errors="replace")
     for table, key, value in entries:
         text = put(text, table, key, value)
-    _written(path, text.encode())
+    return text.encode() if entries else before
+
+
+def _change(files: dict[Path, bytes]) -> None:
+    """Write all of the files, or leave each as it was when they do not fit together."""
+    before = {path: read(path) if path.exists() else None for path in files}
     try:
+        for path, data in files.items():
+            _written(path, data)
         load()
     except ConfigError:
-        _written(path, before)
+        for path, old in before.items():
+            _written(path, old)
         raise
 
 
-def _written(path: Path, data: bytes) -> None:
+def _written(path: Path, data: bytes | None) -> None:
+    """Write a file, through a link if it is one, or take it away."""
     try:
-        write_atomic(path, data)
+        if data is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_atomic(path.resolve(), data)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {explain(error)}") from None
 
 
 def _said(wanted: Wanted) -> Iterator[str]:
-    if wanted.url or wanted.model:
-        yield f"model: {wanted.model or 'as before'} at {load().model.shown_url}"
-    if wanted.key:
-        yield "API key: in secrets.toml, which only you can read"
-    if wanted.zone:
-        yield f"time zone: {wanted.zone}"
-    if wanted.token:
-        yield "Telegram: the token is in secrets.toml; `picoclaw telegram pair` lets you in once picoclaw runs"
-    if wanted.page in _HOSTS:
-        yield "page: `picoclaw page code` prints the code to log in with once picoclaw runs"
+    told = {
+        "model: none": wanted.alone,
+        f"model: {wanted.model or 'as before'} at {load().model.shown_url}": wanted.url or wanted.model,
+        "API key: in secrets.toml, which only you can read": wanted.key,
+        f"time zone: {wanted.zone}": wanted.zone,
+        "Telegram: the token is in secrets.toml; `picoclaw telegram pair` lets you in once picoclaw runs": wanted.token,
+        f"Telegram: {', '.join(map(str, wanted.allow))} may talk to the bot, beside those paired": wanted.allow,
+        "page: off": wanted.page == "off",
+        "page: `picoclaw page code` prints the code to log in with once picoclaw runs": wanted.page in _HOSTS,
+    }
+    yield from (text for text, so in told.items() if so)
 
 
-def asked() -> Wanted:
+def asked(before: Config) -> Wanted:
     """Ask a person on the terminal; Enter takes what is proposed. Raises ConfigError at the end of the input."""
+    kept = "network" if before.page.host != _HOSTS["local"] else "local"
+    shown = kept if before.page.enabled else "off"
     print("\nA few questions; Enter takes what stands in [brackets].")
     try:
-        url, model, key = _model()
+        url, model, key, alone = _model(before.model.shown_url)
         zone = _asked_zone()
-        token = getpass("Telegram bot's token, from @BotFather [none]: ").strip()
-        page = _one_of("Page in a browser: off, local (this machine) or network", ("off", *_HOSTS), "off")
+        token = getpass(f"Telegram bot's token [{'as before' if before.telegram_token else 'none'}]: ").strip()
+        page = _one_of("Page in a browser: off, local (this machine) or network", ("off", *_HOSTS), shown)
     except EOFError:
         raise ConfigError(
             "the questions were left; what is written so far stays, `picoclaw init --ask` asks again"
         ) from None
     for line in _found():
         print(line)
-    return Wanted(url, model, key, zone, token, (), page if page != "off" else "")
+    return Wanted(url, model, key, zone, token, (), page if page != shown else "", alone)
 
 
-def _model() -> tuple[str, str, str]:
+def _model(before: str) -> tuple[str, str, str, bool]:
+    """Ask for address, name, key, and whether there shall be none any more; `before` is the address until now."""
     running = {name: models for name, url in _LOCAL.items() if (models := models_at(url)) is not None}
-    kinds = ("none", *(name.lower() for name in _LOCAL), "openrouter", "openai", "other")
-    proposed = next((name.lower() for name in running), "none")
-    kind = _one_of(f"Model: {', '.join(kinds)}", kinds, proposed)
+    kinds = (
+        *(("keep",) if before else ()),
+        "none",
+        *(name.lower() for name in _LOCAL),
+        "openrouter",
+        "openai",
+        "other",
+    )
+    proposed = "keep" if before else next((name.lower() for name in running), "none")
+    kind = _one_of(f"Model{f' (now {before})' if before else ''}: {', '.join(kinds)}", kinds, proposed)
+    if kind == "keep":
+        return "", "", "", False
     if kind == "none":
         print(
             "  Then the built-in matcher answers about sensors, reminders and notes; `init --ask` adds a model later."
         )
-        return "", "", ""
+        return "", "", "", bool(before)
     known = {name.lower(): url for name, url in _LOCAL.items()} | {"openrouter": OPENROUTER, "openai": OPENAI}
-    url = known.get(kind) or _line("  Its address, such as http://192.168.1.20:8080/v1", "")
+    url = known.get(kind) or _address()
     models = next((found for name, found in running.items() if name.lower() == kind), None) or []
     if models:
         print(f"  It has: {', '.join(models[:_SHOWN_MODELS])}")
     model = _line("  The model's name", models[0] if models else "")
     key = "" if kind in {name.lower() for name in _LOCAL} else getpass("  API key [none]: ").strip()
-    return url, model, key
+    return url, model, key, False
+
+
+def _address() -> str:
+    while True:
+        url = _line("  Its address, such as http://192.168.1.20:8080/v1", "")
+        try:
+            load({"PICOCLAW_BASE_URL": url, "PICOCLAW_HOME": str(home_folder(os.environ))})
+        except ConfigError as error:
+            print(f"  {error}")
+        else:
+            if url:
+                return url
 
 
 def models_at(url: str) -> list[str] | None:

@@ -27,7 +27,7 @@ def run(given: argparse.Namespace) -> int:
     """Say what will go, ask, and remove it; exit code 1 when nothing was."""
     place, home = places.find(), home_folder(os.environ)
     _refuse(given, place, home)
-    unit = units.installed()
+    unit = own_unit(place)
     going = [str(unit)] if unit else []
     going += [f"{place.root} and {place.note('link')}"] if place else []
     going += [f"{home}, with all that it knows"] if given.purge else []
@@ -47,6 +47,16 @@ def run(given: argparse.Namespace) -> int:
     if not given.purge:
         print(f"What picoclaw knows is still in {home}.")
     return 0
+
+
+def own_unit(place: Place | None) -> Path | None:
+    """The unit that starts this picoclaw; another installation's stays."""
+    unit = units.installed()
+    if not unit or not place:
+        return unit
+    texts = [file.read_text(errors="replace") for file in (unit, *unit.with_name(f"{unit.name}.d").glob("*.conf"))]
+    ours = (f"{place.root}/", place.note("link") or f"{place.root}/")
+    return unit if any(path in text for text in texts for path in ours) else None
 
 
 def _refuse(given: argparse.Namespace, place: Place | None, home: Path) -> None:

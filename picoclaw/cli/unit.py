@@ -6,12 +6,12 @@ Reads the machine and writes nothing. Source: systemd.unit(5), systemd.exec(5), 
 import grp
 import pwd
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from picoclaw.care.place import find
 from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
 
@@ -32,18 +32,14 @@ class Program(NamedTuple):
 
 
 def program() -> Program:
-    """Say how this very picoclaw is started: by a link on the path that an update moves, if there is one."""
-    prefix = Path(sys.prefix)
-    package = Path(__file__).parents[2]
-    folders = {prefix, Path(sys.base_prefix), Path(sys.executable).resolve().parent, package}
+    """Say how this very picoclaw is started: where versions lie side by side, by the link that an update moves."""
+    prefix, place = Path(sys.prefix), find()
+    folders = {prefix, Path(sys.base_prefix), Path(sys.executable).resolve().parent, Path(__file__).parents[2]}
     own = prefix / "bin/picoclaw"
-    linked = shutil.which("picoclaw")
-    if linked and not hidden(Path(linked)) and own.exists() and Path(linked).samefile(own):
-        command: tuple[str, ...] = (linked,)
-    elif own.exists():
-        command = (str(own),)
-    else:
-        command = (sys.executable, "-m", "picoclaw")
+    if place:
+        folders.add(place.root)
+        own = place.root / "current/bin/picoclaw"
+    command = (str(own),) if own.exists() else (sys.executable, "-m", "picoclaw")
     return Program(command, tuple(sorted(f for f in folders if not _within(f, folders - {f}))))
 
 

@@ -25,7 +25,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--keep", action="store_true", help="end the trial of an update that was cut off: it stays")
     parser.add_argument("--wheels", metavar="FOLDER", help="take packages from this folder alone, without a network")
     parser.add_argument(
-        "--watch", metavar="SECONDS", type=float, default=_WATCHED_S, help="of the service, before it counts as good"
+        "--watch", metavar="SECONDS", type=_seconds, default=_WATCHED_S, help="of the service, before it counts as good"
     )
 
 
@@ -92,6 +92,12 @@ def _settled(place: Place, home: Path, running: service.Service | None, *, keep:
     update.back(place, trial, running)
     print(f"back to {trial.old}")
     return 0
+
+
+def _seconds(text: str) -> float:
+    if not (text.isdecimal() and text.isascii() and len(text) < 5):
+        raise argparse.ArgumentTypeError("a whole number of seconds, up to 9999")
+    return float(text)
 
 
 def _say(text: str) -> None:

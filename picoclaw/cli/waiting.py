@@ -2,11 +2,12 @@
 
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from threading import Event
 
 from picoclaw.app import App
+from picoclaw.channels.line import Line
 from picoclaw.cli.keys import uninterrupted
 from picoclaw.crew import Crew, held_elsewhere
 from picoclaw.reflex import post
@@ -15,7 +16,8 @@ from picoclaw.store.history import process_identity
 from picoclaw.store.outbox import Letter, Outbox
 from picoclaw.store.task import Task
 
-_STUCK = -1.0
+_STUCK, _LOOK_S = -1.0, 60.0
+_GO_ON = "picoclaw: the helpers go on when picoclaw runs again"
 
 
 def helped(app: App, session: str, tell: Callable[[str], None], leaving: Event | None = None) -> bool:
@@ -45,6 +47,32 @@ def helped_together(app: App, session: str, tell: Callable[[list[str]], None], l
     return done
 
 
+def followed(app: App, session: str, line: Line, tell: Callable[[str], None]) -> None:
+    """Tell the reports of helpers that the picoclaw at the other end of a line has work; Ctrl-C leaves that to it.
+
+    Raises StoreError and OSError.
+    """
+    outbox, told = Outbox(app.stores.database), 0
+    with closing(Bell(app.config.home)) as bell, suppress(KeyboardInterrupt):
+        _say_waiting(waiting := app.helpers.unfinished(session))
+        while True:
+            left = app.helpers.unfinished(session)
+            for letter in _begun(app, session):
+                told += 1
+                tell(post.worded(letter, session, time.time()))
+                outbox.strike(letter)
+            if not left:
+                break
+            bell.wait(_LOOK_S, line.connection.fileno())
+            if line.ended():
+                print(_GO_ON, file=sys.stderr)
+                return
+        if waiting and not told:
+            print("picoclaw: what the helpers report was told in a chat that is open", file=sys.stderr)
+        return
+    print("picoclaw: the helpers go on, and report in the next chat", file=sys.stderr)
+
+
 def finished(app: App) -> None:
     """Do the tasks that this process was asked for; their reports wait for their chats. Raises StoreError, OSError."""
     _done(app, lambda task: task.claimed == process_identity(), lambda: None)
@@ -62,7 +90,7 @@ def _done(app: App, wants: Callable[[Task], bool], told: Callable[[], None], lea
 
     if not (waiting := left()):
         return True
-    print(f"picoclaw: waiting for {len(waiting)} helper{'s' * (len(waiting) > 1)}; Ctrl-C leaves", file=sys.stderr)
+    _say_waiting(waiting)
     with closing(Bell(app.config.home)) as bell:
         crew = Crew(lambda: App(app.config, app.board), bell.ring, app.config.helpers.at_once, wants)
         try:
@@ -77,8 +105,13 @@ def _done(app: App, wants: Callable[[Task], bool], told: Callable[[], None], lea
             with uninterrupted():  # an impatient second Ctrl-C finds nothing left to end
                 crew.leave(hurry=leaving is not None and leaving.is_set())
     if waiting:
-        print("picoclaw: the helpers go on when picoclaw runs again", file=sys.stderr)
+        print(_GO_ON, file=sys.stderr)
     return not waiting
+
+
+def _say_waiting(tasks: Sequence[Task]) -> None:
+    if tasks:
+        print(f"picoclaw: waiting for {len(tasks)} helper{'s' * (len(tasks) > 1)}; Ctrl-C leaves", file=sys.stderr)
 
 
 def _pass_on(app: App, ended: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from picoclaw.config.files import read_toml
 from picoclaw.config.hours import hours
@@ -30,6 +31,7 @@ from picoclaw.config.tables import (
     shown_url,
 )
 from picoclaw.errors import ConfigError
+from picoclaw.resources import home_folder
 from picoclaw.schema import Parameter, Unfit, check, nearest, parameter
 from picoclaw.schema import Span as Span
 
@@ -103,19 +105,6 @@ _TABLES: dict[str, type[Any]] = {
     "page": PageConfig,
     "telegram": TelegramConfig,
 }
-
-
-def home_folder(environment: Mapping[str, str]) -> Path:
-    """Return `$PICOCLAW_HOME`, or `~/.picoclaw`."""
-    folder = environment.get("PICOCLAW_HOME") or "~/.picoclaw"
-    try:
-        home = Path(folder).expanduser().absolute()
-        str(home).encode()
-    except RuntimeError:
-        raise ConfigError(f"the ~ in {folder} stands for no known user; set PICOCLAW_HOME to a whole path") from None
-    except UnicodeError:
-        raise ConfigError("the path of picoclaw's home is not UTF-8; set PICOCLAW_HOME to another folder") from None
-    return home
 
 
 def load(environment: Mapping[str, str] | None = None) -> Config:
@@ -218,7 +207,17 @@ def _address(url: str, what: str) -> str:
     url = url.rstrip("/")
     if url and not url.startswith(("http://", "https://")):
         raise ConfigError(f"{what} {shown_url(url)!r} must begin with http:// or https://")
+    if url and not _whole(url):
+        raise ConfigError(f"{what} {shown_url(url)!r} is no address: write it as http://HOST:PORT/v1")
     return url
+
+
+def _whole(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and (parts.port or 1) > 0 and url.isprintable() and " " not in url
+    except ValueError:
+        return False
 
 
 def _check_text(environment: Mapping[str, str], *names: str) -> None:

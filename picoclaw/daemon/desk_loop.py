@@ -30,7 +30,7 @@ class Hands(NamedTuple):
     `answer` is the desk, `halt` stops the outputs if that is what a text says, `text` words what has arrived for the
     model, `mark` is said with an answer. `quiet(session)` keeps all else that needs the model out of a turn's way,
     `turn()` gives the word to end it, `end()` says that, `shield` holds off interruptions. A turn takes at most
-    `seconds`. `letters()` has the outbox looked at.
+    `seconds`. `letters()` has the outbox looked at. `heard` is told what a turn takes in that arrived meanwhile.
     """
 
     answer: Callable[[Inbound, Around], Turn]
@@ -43,6 +43,7 @@ class Hands(NamedTuple):
     shield: Callable[[], AbstractContextManager[None]]
     seconds: float
     letters: Callable[[], None]
+    heard: Callable[[Arrived], None]
 
 
 class DeskLoop:
@@ -55,7 +56,7 @@ class DeskLoop:
         self._queue: deque[Arrived] = deque()
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._leaving = self._resting = False
+        self.leaving = self._resting = False
         self._now: Arrived | None = None
         self._stop = Stop()
         self._heard: list[Arrived] = []
@@ -66,10 +67,10 @@ class DeskLoop:
         """How many wait to be answered."""
         return len(self._queue)
 
-    def waiting_for(self, key: str) -> int:
-        """How much of a chat waits to be answered."""
+    def waiting_for(self, who: str) -> int:
+        """How much that somebody has said waits to be answered."""
         with self._lock:
-            return sum(one.key == key for one in self._queue)
+            return sum(one.who == who for one in self._queue)
 
     @property
     def running(self) -> str:
@@ -80,6 +81,10 @@ class DeskLoop:
     def channel_of(self, key: str) -> Channel:
         """The channel of a session: the one that it is named after, else the local socket."""
         return self.channels.get(key.partition(":")[0]) or self.channels["socket"]
+
+    def _is_local(self, key: str) -> bool:
+        """Tell whether a chat is one of terminals, each of which is told its own answers and no others'."""
+        return self.channel_of(key) is self.channels["socket"]
 
     def post(self, arrived: Arrived) -> None:
         """See Post."""
@@ -99,7 +104,7 @@ class DeskLoop:
 
     def leave(self) -> None:
         """End the turn in hand and then the loop; from any thread."""
-        self._leaving = True
+        self.leaving = True
         self._hands.end()
         self._wake.set()
 
@@ -149,7 +154,7 @@ class DeskLoop:
         """Settle what a dead process has left, and take up what waits."""
         try:
             with self._boxes.lock:
-                left.settle(self._boxes.inbox)
+                left.settle(self._boxes.inbox, self._is_local)
                 known = {arrived.number for arrived in self._queue}
                 self._queue.extendleft(
                     arrived for arrived in reversed(self._boxes.inbox.waiting()) if arrived.number not in known
@@ -161,7 +166,7 @@ class DeskLoop:
     def _next(self) -> Arrived | None:
         while True:
             self._wake.clear()
-            if self._leaving:
+            if self.leaving:
                 return None
             with self._lock:
                 if self._queue:
@@ -184,6 +189,10 @@ class DeskLoop:
         self._progress.expect("desk", _BESIDES_S)
         self._hand_back(turn.unheard)
         self.last = turn
+        if self.leaving and arrived.external and turn.stopped == STOPPED and not turn.tools:
+            with self._noted():  # nobody has stopped it but we, and nothing was done: it waits for the next start
+                self._boxes.inbox.put_back([arrived.number])
+            return
         self._answered(arrived, turn)
 
     def _turn(self, arrived: Arrived) -> Turn:
@@ -193,7 +202,7 @@ class DeskLoop:
             seen = self.channel_of(arrived.key).around(arrived)
             with hands.quiet(arrived.key), hands.turn() as stop:
                 self._stop = stop
-                if self._leaving:
+                if self.leaving:
                     stop.say()
                 around = replace(seen, say=lambda text: self._say(arrived, seen, text), typed=self._typed, stop=stop)
                 turn = hands.answer(inbound, replace(around, shield=hands.shield))
@@ -210,10 +219,15 @@ class DeskLoop:
             self._letter(arrived.key, text)
 
     def _typed(self) -> Sequence[str]:
-        """What the chat has said meanwhile, up to a command, which is none of the turn's."""
+        """What the chat has said meanwhile, up to a command, which is none of the turn's.
+
+        Another terminal waits for an answer of its own.
+        """
         with self._lock:
             now, taken = self._now, []
             mine = [one for one in self._queue if now and one.key == now.key]
+            if now and self._is_local(now.key):
+                mine = [one for one in mine if one.who == now.who]
             for one in mine:
                 if one.origin != "owner" or one.attachments or one.text.lstrip().startswith("/"):
                     break
@@ -222,6 +236,8 @@ class DeskLoop:
         if taken and now:
             self._heard += taken
             self._begin(taken, now.number)
+            for one in taken:
+                self._hands.heard(one)
         return [one.text for one in taken]
 
     def _hand_back(self, unheard: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """Takes the letters of the outbox to their channel: a thread for each, because a network may hang.
 
-What a channel cannot send now stays, and is tried again; when much has gathered meanwhile it comes as one letter.
+What a channel cannot send now stays, and is tried again. What has gathered meanwhile comes together, as few messages as
+hold it: nothing is left out or shortened, and what was to be told many times is told once, with when and how often.
 """
 
 import threading
@@ -9,14 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from picoclaw.channels.channel import Channel
-from picoclaw.errors import ChannelDown, ChannelError, StoreError
+from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreError
 from picoclaw.reflex.post import worded
+from picoclaw.schedule import duration
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Letter, Outbox
 
 FEW = 3
-_MOST, _CHARS, _LEAST_CHARS = 40, 3500, 80
-_FIRST_RETRY_S, _LONGEST_RETRY_S = 5.0, 60.0
+_CHARS, _HEAD_CHARS = 3500, 60
+_FIRST_RETRY_S, _LONGEST_RETRY_S, _LOOK_S = 5.0, 60.0, 15.0
 
 
 class Boxes(NamedTuple):
@@ -36,7 +38,9 @@ class Postman:
         """`mine` tells which sessions' letters go here; `note` is told what could not be delivered, and why."""
         self._channel, self._boxes, self._mine, self._note = channel, boxes, mine, note
         self._wake, self._ending = threading.Event(), threading.Event()
-        self._retry_s, self._down, self._complaint = _FIRST_RETRY_S, False, ""
+        self._retry_s, self._down = _FIRST_RETRY_S, True  # what waits at the start waited for a start as well
+        self._said: type[Exception] | None = None
+        self._since = 0.0
         self._thread = threading.Thread(target=self._run, name=f"{channel.name} letters", daemon=True)
 
     def start(self) -> None:
@@ -47,10 +51,14 @@ class Postman:
         """Have it look; from any thread."""
         self._wake.set()
 
-    def stop(self) -> None:
-        """End, and wait a moment for the letter in hand."""
+    def leave(self) -> None:
+        """Begin no other letter; the one in hand, if it is cut off now, says later that it may have been told."""
         self._ending.set()
         self._wake.set()
+
+    def stop(self) -> None:
+        """End, and wait a moment for the letter in hand."""
+        self.leave()
         if self._thread.is_alive():
             self._thread.join(2)
 
@@ -60,26 +68,43 @@ class Postman:
             try:
                 wait = self.deliver()
             except StoreError as error:
-                wait = self._later(f"letters wait: {error}")
+                wait = self._later("letters", error)
             self._wake.wait(wait)
 
     def deliver(self) -> float | None:
-        """Send what waits; returns after how many seconds to try again, None when everything was sent."""
+        """Send what waits; returns after how many seconds to try again, None when everything was sent.
+
+        After a failure nothing is tried, and nothing written to the disk, until the channel says that it is up.
+        """
+        if self._said and not self._channel.status().up:
+            return _LOOK_S
         with self._boxes.lock:
             waiting = [letter for letter in self._boxes.outbox.waiting() if self._mine(letter.session)]
+        busy: dict[str, ChannelDown] = {}
         for letters in parcels(waiting, together=self._down):
+            if (session := letters[0].session) in busy:
+                continue
             try:
                 self._send(letters)
+            except ChatBusy as error:
+                busy[session] = error
             except ChannelDown as error:
-                return self._later(f"{self._channel.name}: {error}")
-        self._retry_s, self._down, self._complaint = _FIRST_RETRY_S, False, ""
+                return self._later(self._channel.name, error)
+        if busy:
+            return self._later(self._channel.name, next(iter(busy.values())))
+        if self._said:
+            self._note(f"{self._channel.name}: letters go out again, after {duration(time.monotonic() - self._since)}")
+        self._retry_s, self._down, self._said = _FIRST_RETRY_S, False, None
         return None
 
-    def _later(self, why: str) -> float:
+    def _later(self, what: str, error: ChannelDown | StoreError) -> float:
+        """Return how long to wait; one line says what is wrong, and not one for every try."""
         self._down = True
-        if why != self._complaint:
-            self._complaint = why
-            self._note(why)
+        if not self._said:
+            self._since = time.monotonic()
+        if self._said is not type(error):
+            self._said = type(error)
+            self._note(f"{what}: {error}")
         wait, self._retry_s = self._retry_s, min(self._retry_s * 2, _LONGEST_RETRY_S)
         return wait
 
@@ -94,7 +119,7 @@ class Postman:
             self._channel.send(together(begun, time.time()))
         except ChannelDown:
             with self._boxes.lock:
-                for letter in begun:
+                for letter in begun if not self._ending.is_set() else ():  # what is cut off then may have been told
                     outbox.put_back(letter)
             raise
         except ChannelError as error:
@@ -105,28 +130,51 @@ class Postman:
 
 
 def parcels(waiting: Sequence[Letter], *, together: bool) -> list[list[Letter]]:
-    """Sort letters into what is sent at once: each alone, or with `together` all of a chat that has more than a few."""
+    """Sort letters into what is sent at once: each alone, or, with `together`, many of a chat as few."""
     chats: dict[str, list[Letter]] = {}
     for letter in waiting:
         chats.setdefault(letter.session, []).append(letter)
     out: list[list[Letter]] = []
     for letters in chats.values():
-        out += [letters] if together and len(letters) > FEW else [[letter] for letter in letters]
+        out += _filled(letters) if together and len(letters) > FEW else [[letter] for letter in letters]
     return sorted(out, key=lambda parcel: parcel[0].number)
 
 
+def _filled(letters: Sequence[Letter]) -> list[list[Letter]]:
+    """Fill as few parcels as take all, each with what one message holds; equal texts go into one."""
+    out: list[list[Letter]] = []
+    room = 0
+    for alike in _alike(letters):
+        size = len(alike[0].text) + _HEAD_CHARS
+        if size > room:
+            out.append([])
+            room = _CHARS
+        out[-1] += alike
+        room -= size
+    return out
+
+
+def _alike(letters: Sequence[Letter]) -> list[list[Letter]]:
+    """Put equal texts together, where the first of them is; one that was perhaps told stays by itself."""
+    found: dict[tuple[str, int], list[Letter]] = {}
+    for letter in letters:
+        found.setdefault((letter.text, letter.number if letter.begun else 0), []).append(letter)
+    return list(found.values())
+
+
 def together(letters: Sequence[Letter], now: float) -> Letter:
-    """Word one letter, or make one of many: the newest in full or shortened, and how many came before them."""
-    last = letters[-1]
+    """Word one letter, or make one of many."""
+    last = max(letters, key=lambda letter: letter.number)
     if len(letters) == 1:
         return last._replace(text=worded(last, last.session, now))
-    shown = letters[-_MOST:]
-    most = max(_LEAST_CHARS, _CHARS // len(shown))
     lines = [f"{len(letters)} messages from while this chat could not be reached:"]
-    if earlier := len(letters) - len(shown):
-        lines.append(f"({earlier} earlier ones are left out)")
-    for letter in shown:
-        at = time.strftime("%d %b %H:%M", time.localtime(letter.at))
-        text = letter.text if len(letter.text) <= most else f"{letter.text[: most - 1]}…"
-        lines.append(f"{at}: {text}")
+    for alike in _alike(letters):
+        again = " (perhaps told before)" if alike[0].begun else ""
+        first, final = _moment(alike[0].at), _moment(alike[-1].at)
+        when = first if len(alike) == 1 else f"{len(alike)} times, {first} to {final}"
+        lines.append(f"{when}: {alike[0].text}{again}")
     return last._replace(text="\n".join(lines))
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%d %b %H:%M", time.localtime(at))

@@ -10,7 +10,9 @@ Status = Mapping[str, Any]
 
 def lines(status: Status, now: float) -> Iterator[str]:
     """Word it for a person, a line each."""
-    if status["running"]:
+    if status["running"] and "since" not in status:
+        yield f"picoclaw {status['version']} does not answer on {status['board']} (process {status['pid']})"
+    elif status["running"]:
         age = duration(max(0, now - status["since"]))
         yield f"picoclaw {status['version']} runs on {status['board']}, for {age} (process {status['pid']})"
         used = f"{status['memory_mb']:g} of at most {status['memory_limit_mb']} MB"

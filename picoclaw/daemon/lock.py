@@ -28,6 +28,15 @@ def hold(home: Path) -> int:
     return file
 
 
+def held(home: Path) -> bool:
+    """Tell whether somebody is the daemon of a home, without being in the way of one that begins (proc_locks(5))."""
+    try:
+        file = f":{(home / NAME).stat().st_ino} "
+        return any(" FLOCK " in line and file in line for line in Path("/proc/locks").read_text("ascii").splitlines())
+    except OSError:
+        return False
+
+
 def holder(home: Path) -> int:
     """Return the process that held the lock last, 0 while unknown."""
     try:

@@ -136,7 +136,8 @@ class Showroom:
 
     def errors(self) -> list[Row]:
         """See House.errors."""
-        log = (Row("log", line["text"], good=False, at=line["at"]) for line in self._status().get("log", []))
+        lines_ = (line for line in self._status().get("log", []) if line["trouble"])
+        log = (Row("log", line["text"], good=False, at=line["at"]) for line in lines_)
         found = [*log, *self._failed_jobs(), *self._troubles()]
         return sorted(found, key=lambda row: -row.at)[:_MOST_ERRORS]
 

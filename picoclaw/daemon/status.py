@@ -101,11 +101,11 @@ class Live:
         """`safe`: only chat and status are run; `limit`: bytes of memory; `show` prints a line of the log."""
         self.safe, self.limit, self._show = safe, limit, show
         self.since = time.time()
-        self._lines: list[tuple[float, str]] = []
+        self._lines: list[tuple[float, str, bool]] = []
 
-    def note(self, text: str) -> None:
-        """Log a line; from any thread."""
-        self._lines = [*self._lines[-9:], (time.time(), text)]
+    def note(self, text: str, *, trouble: bool = True) -> None:
+        """Log a line, of something that went wrong unless it says otherwise; from any thread."""
+        self._lines = [*self._lines[-9:], (time.time(), text, trouble)]
         self._show(text)
 
     def status(self, channels: Mapping[str, Mapping[str, Any]], model: Status, late: Sequence[str]) -> Status:
@@ -123,7 +123,7 @@ class Live:
             "model": model,
             "memory_mb": round(resident() / MEGABYTE, 1),
             "memory_limit_mb": self.limit // MEGABYTE,
-            "log": [{"at": at, "text": text} for at, text in self._lines],
+            "log": [{"at": at, "text": text, "trouble": trouble} for at, text, trouble in self._lines],
             "problems": [*safe, *frozen, *down, *failed],
         }
 

@@ -1,9 +1,11 @@
 """The ways in: the daemon and what it says of itself, the Telegram bot, and who the page is open to."""
 
+import ipaddress
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 
-from picoclaw.channels.line import asked
+from picoclaw.channels.line import asked, silent
 from picoclaw.channels.telegram.api import Api, BadToken, Conflict
 from picoclaw.channels.telegram.pairing import Pairing
 from picoclaw.channels.telegram.poll import who
@@ -29,6 +31,12 @@ def examine(config: Config, *, offline: bool) -> Iterator[Row]:
 
 def _daemon(config: Config) -> Iterator[Row]:
     said = asked(config.home, {"do": "status"}, _ANSWER_S) or {}
+    if not said and silent(config.home, _ANSWER_S):
+        how = f"picoclaw runs on this home and gives no answer within {_ANSWER_S:.0f} s"
+        yield Row(
+            "bad", "daemon", how, "sudo systemctl restart picoclaw; without the service: picoclaw stop, and kill it"
+        )
+        return
     if not said.get("running"):
         yield Row("note", "daemon", "picoclaw does not run on this home", "picoclaw run, or picoclaw service install")
         return
@@ -41,11 +49,36 @@ def _daemon(config: Config) -> Iterator[Row]:
 
 def _page(config: Config) -> Iterator[Row]:
     page = config.page
-    if page.enabled and not loopback(page.host):
+    if page.enabled and not _address(page.host):
+        yield Row(
+            "bad", "page", f"host {page.host!r} is no address, so there is none", 'host = "127.0.0.1" under [page]'
+        )
+    elif page.enabled and not _own(page.host):
+        how = f"no interface has the address {page.host} now: nobody reaches the page until one has"
+        yield Row("bad", "page", how, "ip addr shows what there is; then host under [page]")
+    elif page.enabled and not loopback(page.host):
         how = f"it listens at {page.host}:{page.port}: the network sees its door, and can read what goes through"
         yield Row("note", "page", how, 'host = "127.0.0.1" under [page] keeps it to this machine')
     elif page.enabled:
         yield Row("good", "page", f"on this machine alone, at {page.host}:{page.port}")
+
+
+def _address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _own(address: str) -> bool:
+    """Tell whether this machine has an address; nothing is sent."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def _people(config: Config) -> Iterator[Row]:

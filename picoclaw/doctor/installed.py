@@ -29,7 +29,8 @@ def examine() -> Iterator[Row]:
     if service.active():
         yield Row("good", "service", f"{unit} runs")
     else:
-        yield Row("bad", "service", f"{unit} does not run", f"picoclaw service logs; {sudo}systemctl start picoclaw")
+        start = "sudo systemctl start picoclaw" if system else "systemctl --user start picoclaw"
+        yield Row("bad", "service", f"{unit} does not run", f"picoclaw service logs; {start}")
 
 
 def stale(unit: Path, template: Path) -> str:

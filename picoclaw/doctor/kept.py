@@ -18,7 +18,8 @@ from picoclaw.memory.index.files import Files
 from picoclaw.rules import book
 from picoclaw.skills.library import Library, tiers_of
 from picoclaw.store import chronicle
-from picoclaw.store.database import Database
+from picoclaw.store.database import condition
+from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.workspace import examine as examine_workspace
 
 _TRIAL = """
@@ -35,7 +36,7 @@ except PicoclawError as error:
 def examine(config: Config) -> Iterator[Row]:
     """Look at the files of one home."""
     yield from _store(config.home / "state.db", "the first chat makes it")
-    yield from _store(config.home / chronicle.NAME, "the first interactive chat that measures makes it")
+    yield from _store(config.home / chronicle.NAME, "`picoclaw run`, or an open chat, makes it")
     yield from _rules(config.home)
     yield from _workspace(config)
     yield from home.leaks((config.api_key, config.embedding_key, config.telegram_token), config.workspace)
@@ -47,14 +48,11 @@ def _store(path: Path, made: str) -> Iterator[Row]:
         yield Row("note", path.name, f"not made yet; {made}")
         return
     try:
-        database = Database(path, chronicle.MIGRATIONS) if path.name == chronicle.NAME else Database(path)
-        with database.reading() as connection:
-            found = connection.execute("PRAGMA quick_check(1)").get
-        database.close()
+        found = condition(path, chronicle.MIGRATIONS if path.name == chronicle.NAME else MIGRATIONS)
     except StoreError as error:
         yield Row("bad", path.name, str(error), "picoclaw restore FILE, if you have a backup")
         return
-    yield Row("good" if found == "ok" else "bad", path.name, str(found))
+    yield Row("good" if found == "ok" else "bad", path.name, found)
 
 
 def _rules(folder: Path) -> Iterator[Row]:

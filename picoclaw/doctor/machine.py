@@ -75,6 +75,11 @@ def _swap(board: Board) -> Iterator[Row]:
                 f"{name} is on the disk: it wears a card out, and what was in memory (keys too) lies there",
                 "swap in compressed memory instead: sudo apt install zram-tools, then sudo swapoff " + name,
             )
+    for path in board.glob("/sys/block/zram[0-9]*/backing_dev"):
+        if (behind := health.read(board, path)) not in {"", "none"}:
+            name = path.split("/")[3]
+            how = f"{name} writes what it holds to {behind}: if that is on the card, memory (keys too) lies there"
+            yield Row("note", "swap", how, "Mechanism=zram under [Main] in /etc/rpi/swap.conf, and reboot")
 
 
 def _room(board: Board, home: Path) -> Iterator[Row]:

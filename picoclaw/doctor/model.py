@@ -20,7 +20,7 @@ _SETTINGS = "check [model] in config.toml, PICOCLAW_BASE_URL, PICOCLAW_API_KEY"
 
 
 def examine(config: Config) -> Iterator[Row]:
-    """Ask the server for one token: nothing less shows that address, key and model's name are right."""
+    """Ask the server for a word: nothing less shows that address, key and model's name are right."""
     model = config.model
     if not model.base_url:
         yield Row("note", "model", "none is configured; the built-in matcher answers", _hint())

@@ -3,7 +3,6 @@
 A line with a wrong time or condition is named with its number, and counts as plain text.
 """
 
-import hashlib
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -157,4 +156,6 @@ def _bracketed(text: str) -> tuple[str, Plan | None]:
 
 
 def _key(words: str) -> str:
+    import hashlib
+
     return hashlib.sha256(words.encode()).hexdigest()[:16]

@@ -1,9 +1,14 @@
 """The door to a model: ask with a Request, get events back. What stands behind it may be no model at all."""
 
+import sys
 from collections.abc import Iterator
-from typing import Protocol
+from types import ModuleType
+from typing import Protocol, cast
 
 from picoclaw.messages import Event, Request
+
+# httpx imports its command line whenever click and rich happen to be installed: 44 ms and 6 MB for nothing.
+sys.modules.setdefault("httpx._main", cast("ModuleType", None))
 
 
 class Provider(Protocol):

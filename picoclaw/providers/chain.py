@@ -7,8 +7,9 @@ from functools import cached_property
 from picoclaw.errors import ContextOverflow, Refused, Unavailable
 from picoclaw.messages import Event, Message, Notice, Request
 from picoclaw.providers import Fallback, Provider
+from picoclaw.providers.outage import KnownDown
 
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S, _PATIENCE_S = 0.5, 20.0, 10.0
 
 
 class Chain:
@@ -73,7 +74,11 @@ class Chain:
         return newest.role == "tool" or self._fallback.answers(newest.text)
 
     def _tried(self, request: Request) -> Iterator[Event]:
-        """Retry as long as nothing of an answer was passed on; what a person has read is not said again."""
+        """Retry as long as nothing of an answer was passed on; what a person has read is not said again.
+
+        A server that is known to be away, or was silent for long, is not waited for again.
+        """
+        since = time.monotonic()
         for attempt in range(self._retries + 1):
             begun = False
             try:
@@ -91,8 +96,8 @@ class Chain:
                 return
             except Unavailable as error:
                 wait = error.retry_after or _FIRST_WAIT_S * 3**attempt
-                late = time.monotonic() + wait > request.deadline
-                if begun or late or wait > _LONGEST_WAIT_S or attempt == self._retries:
+                known = isinstance(error, KnownDown) and not attempt
+                if begun or known or attempt == self._retries or not _worth(wait, since, request.deadline):
                     raise
                 (request.stop.rest if request.stop is not None else self._sleep)(wait)
 
@@ -101,3 +106,9 @@ def _meanwhile(messages: Sequence[Message]) -> bool:
     """Tell whether the newest words were said while tools ran: they steer what was begun, and are no new wish."""
     before = next((message for message in reversed(messages) if message.role != "user"), None)
     return messages[-1].role == "user" and before is not None and before.role == "tool"
+
+
+def _worth(wait: float, since: float, deadline: float) -> bool:
+    """Tell whether to try again after `wait` seconds what was begun at `since`."""
+    now = time.monotonic()
+    return wait <= _LONGEST_WAIT_S and now + wait <= deadline and now - since <= _PATIENCE_S

@@ -3,21 +3,20 @@
 import json
 import os
 import re
-import socket
 import ssl
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from picoclaw.config import shown_url
-from picoclaw.errors import DeadlinePassed, ProviderError, Refused, TurnStopped, Unavailable
-from picoclaw.messages import Stop
+from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable
 from picoclaw.providers import wire
+from picoclaw.providers.line import Line, UnresolvedError
 from picoclaw.providers.mask import Mask
 
 # httpx imports its command line whenever click and rich happen to be installed: 44 ms and 6 MB for nothing.
@@ -27,9 +26,10 @@ import httpx  # noqa: E402
 _LARGEST_BODY = 8_000_000
 _LARGEST_ERROR = 20_000
 _CONNECT_S = 10.0
+_KERNEL_S = 1.0
+_FOR_NOW = {302, 303, 307}
+_FEW_PIECES = 8  # a short list to its end, so that the connection can be used again
 _HASHED_CAS = Path("/etc/ssl/certs")
-_CONNECTS = ".connect_tcp.started"
-_CONNECTED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 _WEB_PAGE = (
     "{url} answered with a web page instead of JSON: the network may want a login (captive portal),"
     " or base_url is not that of a model server (it usually ends in /v1)"
@@ -73,7 +73,7 @@ def posted(
     *,
     wait: float,
     deadline: float,
-    line: "Line | None" = None,
+    line: Line | None = None,
 ) -> Iterator[Iterator[bytes]]:
     """Send a body; gives the answer's bytes, piece by piece. Whatever goes wrong becomes a ProviderError.
 
@@ -86,6 +86,7 @@ def posted(
     traced = {"trace": line.trace} if line else {}
     with (
         _explained(shown, wait, deadline),
+        line.over(deadline) if line else nullcontext(),
         client.stream("POST", url, content=wire.encoded(body), timeout=timeout, extensions=traced) as response,
     ):
         if response.status_code != httpx.codes.OK:
@@ -93,87 +94,31 @@ def posted(
         yield _bounded(response.iter_bytes(), deadline)
 
 
-class Line:
-    """The connection of a client that asks one thing at a time, so that another thread can end the wait on it.
+def knocked(client: httpx.Client, base_url: str, line: Line, seconds: float) -> str:
+    """Ask for the list of models, which needs none of them; says what is wrong, '' when a model server answers.
 
-    Shut down, not closed: that wakes who reads from it. A client tells of a connection only when it is made, and may
-    use it for the next request as well.
+    A refusal is an answer.
     """
-
-    def __init__(self) -> None:
-        """Not connected yet."""
-        self._stream: Any = None
-        self._stop: Stop | None = None
-        self._resolved = threading.Event()
-
-    def trace(self, event: str, told: Mapping[str, Any]) -> None:
-        """Hear what httpx does; raises TurnStopped before a request is sent that nobody waits for."""
-        if event.endswith(_CONNECTS):
-            self._resolve(told["host"], told["timeout"])
-        elif event.endswith(_CONNECTED):
-            self._stream = told["return_value"]
-        elif self._stop and event.endswith(".send_request_headers.started"):
-            raise TurnStopped("interrupted")
-
-    @contextmanager
-    def held(self, stop: Stop | None) -> Iterator[None]:
-        """Give the word to stop power over the requests made within; raises TurnStopped when it was said."""
-        if stop is None:
-            yield
-            return
-        self._stop = stop
-        try:
-            with stop.ends(self._cut):
-                yield
-        except ProviderError:
-            if stop:
-                raise TurnStopped("interrupted") from None
-            raise
-        finally:
-            self._stop = None
-
-    def _resolve(self, host: str, seconds: float) -> None:
-        """Have a name looked up in another thread first: the lookup itself heeds no signal, and no word to stop."""
-        if _is_address(host):
-            return
-        self._resolved = resolved = threading.Event()
-        problems: list[Exception] = []
-        threading.Thread(target=_look_up, args=(host, problems, resolved), name="resolver", daemon=True).start()
-        found = bool(self._stop) or resolved.wait(seconds)
-        if self._stop:
-            raise TurnStopped("interrupted")
-        if not found:
-            raise _UnresolvedError(f"cannot be reached: the name {host} was not resolved in {seconds:g} s")
-        if problems:
-            raise httpx.ConnectError(str(problems[0]))
-
-    def _cut(self) -> None:
-        self._resolved.set()
-        if self._stream:
-            with suppress(OSError):  # it is closed already
-                # not by the method of a TLS socket, which forgets its state under the reader's hands
-                socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
-
-
-class _UnresolvedError(httpx.ConnectTimeout):
-    """Nobody has told the address of a name in time."""
-
-
-def _is_address(host: str) -> bool:
+    url = f"{base_url}/models"
+    shown, deadline = shown_url(base_url), time.monotonic() + seconds
+    told: dict[str, Any] = {"timeout": seconds, "extensions": {"trace": line.trace}}
     try:
-        return bool(socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST))
-    except (OSError, UnicodeError):
-        return False
-
-
-def _look_up(host: str, problems: list[Exception], resolved: threading.Event) -> None:
-    """Leave the answer with the resolver, whom the connection asks again, and only a failure here."""
-    try:
-        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        problems.append(error)
-    finally:
-        resolved.set()
+        with (
+            _explained(shown, seconds, deadline),
+            line.over(deadline),
+            client.stream("GET", url, **told) as response,
+        ):
+            if response.status_code != httpx.codes.OK:
+                raise _failure(response, shown, Mask(""), deadline)
+            pieces = islice(_bounded(response.iter_bytes(), deadline), _FEW_PIECES)
+            refuse_web_page(b"".join(pieces).decode("utf-8", "replace"), url)
+    except Refused:
+        return ""
+    except DeadlinePassed:
+        return f"{shown} stayed silent for {seconds:g} s"
+    except ProviderError as error:
+        return str(error)
+    return ""
 
 
 def drained(pieces: Iterator[Any]) -> None:
@@ -208,6 +153,8 @@ def _failure(response: httpx.Response, shown: str, mask: Mask, deadline: float) 
     text = mask.whole(data.decode("utf-8", "replace").strip())
     if response.is_redirect:
         target = shown_url(response.headers.get("location", "?"))
+        if response.status_code in _FOR_NOW:
+            return Unavailable(f"{shown} redirects to {target} for now: the network may want a login (captive portal)")
         return Refused(f"{shown} redirects to {target}: put that in base_url")
     try:
         answer = json.loads(text)
@@ -245,13 +192,13 @@ def _retry_after(headers: httpx.Headers) -> float:
 @contextmanager
 def _explained(url: str, wait: float, deadline: float) -> Iterator[None]:
     """Put httpx's errors into words, with the address and what to try."""
+    begun = time.monotonic()
     try:
         yield
     except httpx.TimeoutException as error:
         if time.monotonic() >= deadline:
             raise DeadlinePassed("the answer took longer than the turn's time limit") from None
-        what = "did not accept a connection" if isinstance(error, httpx.ConnectTimeout) else "stayed silent"
-        what = str(error) if isinstance(error, _UnresolvedError) else f"{what} for {wait:g} s"
+        what = _silence(error, wait, time.monotonic() - begun)
         raise Unavailable(f"{url} {what}") from None
     except httpx.ConnectError as error:
         raise Unavailable(
@@ -260,7 +207,18 @@ def _explained(url: str, wait: float, deadline: float) -> Iterator[None]:
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise Refused(f"base_url cannot be used: {error}") from None
     except (httpx.HTTPError, httpx.StreamError, ssl.SSLError) as error:
+        if time.monotonic() >= deadline:
+            raise DeadlinePassed("the answer took longer than the turn's time limit") from None
         raise Unavailable(f"{url} broke off ({_reason(error)})") from None
+
+
+def _silence(error: httpx.TimeoutException, wait: float, took: float) -> str:
+    """Word what did not answer within `wait`; the kernel tells of a dead connection by the same error, but earlier."""
+    if isinstance(error, UnresolvedError):
+        return str(error)
+    if isinstance(error, httpx.ConnectTimeout):
+        return f"did not accept a connection for {min(wait, _CONNECT_S):g} s"
+    return f"stayed silent for {wait:g} s" if took > wait - _KERNEL_S else "is gone: its machine does not answer either"
 
 
 def _reason(error: Exception) -> str:

@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.config import ModelConfig, shown_url
-from picoclaw.errors import ProviderError, Unavailable
+from picoclaw.errors import ProviderError, Refused, Unavailable
 from picoclaw.measure import request_bytes
 from picoclaw.messages import End, Event, Request, Usage
 from picoclaw.prompt import estimated_tokens
 from picoclaw.providers import http, wire
 from picoclaw.providers.inline import asked
+from picoclaw.providers.line import Line
 from picoclaw.providers.mask import Mask
+from picoclaw.providers.outage import KNOCK_S, KnownDown, Outage
 from picoclaw.providers.written import WANTS
 
 if TYPE_CHECKING:
@@ -35,7 +39,8 @@ class OpenAI:
         self._count = True
         self._wants: set[str] = set()
         self._client = http.client(model.base_url, key, transport)
-        self._line = http.Line()
+        self._line = Line()
+        self._outage = Outage(partial(http.knocked, self._client, model.base_url, self._line, KNOCK_S))
 
     def close(self) -> None:
         """See Provider.close."""
@@ -49,11 +54,20 @@ class OpenAI:
                 for event in self._mask.events(self._answer(request)):
                     begun = True
                     yield event
+                self._outage.ends()
                 return
             except ProviderError as error:
                 error.args = (self._mask.whole(str(error)),)
+                self._judge(error)
                 if begun or not self._adapted(str(error)):
                     raise
+
+    def _judge(self, error: ProviderError) -> None:
+        """Remember a server that does not answer; one that says no is there."""
+        if isinstance(error, Refused):
+            self._outage.ends()
+        elif isinstance(error, Unavailable) and not isinstance(error, KnownDown):
+            self._outage.begins(error)
 
     def _adapted(self, said: str) -> bool:
         """Do without what this server does not know, and with what it wants, once it has said so."""
@@ -76,18 +90,7 @@ class OpenAI:
             body.pop("stream_options", None)
         assembler = wire.Assembler(wire.known_tools(request), asked(request))
         try:
-            with (
-                self._line.held(request.stop),
-                http.posted(
-                    self._client,
-                    self._url,
-                    body,
-                    self._mask,
-                    wait=model.idle_seconds,
-                    deadline=request.deadline,
-                    line=self._line,
-                ) as pieces,
-            ):
+            with self._posted(request, body) as pieces:
                 for chunk in self._chunks(pieces):
                     yield from assembler.feed(chunk)
         except Unavailable:
@@ -97,6 +100,15 @@ class OpenAI:
             raise Unavailable(f"{self._shown_url} ended its answer in the middle; nothing of it was acted on")
         for event in assembler.end():
             yield event._replace(usage=_counted(request, event.usage)) if isinstance(event, End) else event
+
+    @contextmanager
+    def _posted(self, request: Request, body: dict[str, Any]) -> Iterator[Iterator[bytes]]:
+        """Send a body, unless it is known that nobody is there."""
+        client, url, mask, wait = self._client, self._url, self._mask, self._model.idle_seconds
+        with self._line.held(request.stop):
+            self._outage.heed()
+            with http.posted(client, url, body, mask, wait=wait, deadline=request.deadline, line=self._line) as pieces:
+                yield pieces
 
     def _chunks(self, pieces: Iterator[bytes]) -> Iterator[Any]:
         """The JSON objects of a streamed answer or the one of a whole answer, whichever the server chose to send."""

@@ -1,14 +1,15 @@
 """Reads the data of the intents: words, slots, concepts, templates and examples, checked as they are read."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.providers.nearest import stem
 from picoclaw.providers.sentence import SLOT_KINDS, UNLIKE, Found, Slot
-from picoclaw.providers.template import Template, firsts
+from picoclaw.providers.template import Branches, Template, firsts
 
 Data = Mapping[str, Any]
 
@@ -62,7 +63,7 @@ class Book:
         self.intents: dict[str, Intent] = {}
         self.keys: set[str] = set()
         self.starts: dict[str, list[Template]] = {}
-        self._parsed: dict[str, tuple[list[list[Any]], dict[str, Slot]]] = {}
+        self._parsed: dict[str, tuple[Branches, dict[str, Slot]]] = {}
         self._slots: dict[str, Slot] = {}
         self._source = ""
 
@@ -204,15 +205,15 @@ class Book:
         for label in labels:
             self.starts.setdefault(label, []).append(template)
 
-    def _parse(self, where: str, intent: Intent, line: str) -> list[list[Any]]:
-        """The alternatives of a template; a bracket within is a list of alternatives itself."""
+    def _parse(self, where: str, intent: Intent, line: str) -> Branches:
+        """The alternatives of a template; a bracket within is a tuple of alternatives itself."""
         branches: list[list[Any]] = [[]]
         outer: list[tuple[str, list[list[Any]]]] = []
         pieces = _PIECE.findall(line.lower())
         self.keys.update(pieces)
         for piece in pieces:
             if piece[0] not in _MARKS:
-                branches[-1].append(piece)
+                branches[-1].append(intern(piece))
             elif piece == "|":
                 branches.append([])
             elif piece in {"(", "["}:
@@ -222,16 +223,16 @@ class Book:
                 opened, around = outer.pop() if outer else ("", [])
                 if opened + piece not in {"()", "[]"}:
                     raise self._wrong(where, f"'{piece}' closes nothing", "open that bracket, or remove it")
-                around[-1].append([*branches, []] if piece == "]" else branches)
+                around[-1].append(_kept([*branches, []] if piece == "]" else branches))
                 branches = around
             else:
                 read = self._phrase if piece[0] == "<" else self._slot
                 branches[-1].append(read(where, intent, piece[1:-1]))
         if outer:
             raise self._wrong(where, f"'{outer[-1][0]}' is not closed", "close it")
-        return branches
+        return _kept(branches)
 
-    def _phrase(self, where: str, intent: Intent, name: str) -> list[list[Any]]:
+    def _phrase(self, where: str, intent: Intent, name: str) -> Branches:
         """A phrase's alternatives, parsed once and shared."""
         text = self.phrases.get(name)
         if text is None:
@@ -254,3 +255,8 @@ class Book:
                 where, f"unknown slot '{name}'", f"define [slots.{name}], or use {', '.join(self._slots)}"
             )
         return intent.slots.setdefault(name, slot)
+
+
+def _kept(branches: Iterable[Sequence[Any]]) -> Branches:
+    """Tuples take a third of the memory of lists that have grown, and there are thousands."""
+    return tuple(map(tuple, branches))

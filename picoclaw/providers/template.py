@@ -5,6 +5,9 @@ from typing import Any
 
 from picoclaw.providers.sentence import Slot
 
+Branches = tuple[tuple[Any, ...], ...]
+"""Alternatives, each of words, slots and nested alternatives."""
+
 
 class Edges(list[tuple[str | Slot, Any]]):
     """What may follow a place in a template: a word, an "@concept", a slot, or "" where the sentence may end."""
@@ -25,8 +28,8 @@ class Edges(list[tuple[str | Slot, Any]]):
 class Template:
     """One line of templates; most are never walked, so it is linked when it is."""
 
-    def __init__(self, intent: str, branches: list[list[Any]]) -> None:
-        """`branches`: its alternatives, each of words, slots and nested alternatives."""
+    def __init__(self, intent: str, branches: Branches) -> None:
+        """`branches`: its alternatives."""
         self.intent, self.branches = intent, branches
 
     @cached_property
@@ -35,22 +38,22 @@ class Template:
         return _link(self.branches, Edges([("", None)]))
 
 
-def _link(branches: list[list[Any]], then: Edges) -> Edges:
+def _link(branches: Branches, then: Edges) -> Edges:
     edges = Edges()
     for branch in branches:
         after = then
         for node in reversed(branch):
-            after = _link(node, after) if type(node) is list else Edges([(node, after)])
+            after = _link(node, after) if type(node) is tuple else Edges([(node, after)])
         edges += after
     return edges
 
 
-def firsts(branches: list[list[Any]]) -> tuple[set[str], bool]:
+def firsts(branches: Branches) -> tuple[set[str], bool]:
     """Return the words that may come first, "" for a slot; and whether there may be none."""
     labels, empty = set[str](), False
     for branch in branches:
         for node in branch:
-            more, none = firsts(node) if type(node) is list else ({node if isinstance(node, str) else ""}, False)
+            more, none = firsts(node) if type(node) is tuple else ({node if isinstance(node, str) else ""}, False)
             labels |= more
             if not none:
                 break

@@ -7,7 +7,6 @@ lock (flock(2)), so that several processes make one chain.
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import stat
@@ -84,6 +83,8 @@ def _lines(records: Sequence[Mapping[str, Any]], chain: str) -> bytes:
 
 
 def _hash(line: bytes) -> str:
+    import hashlib
+
     return hashlib.sha256(line).hexdigest()
 
 

@@ -1,6 +1,5 @@
 """The outputs that the owner declared: `outputs.toml`, how a level is written, and which declarations are armed."""
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -95,6 +94,8 @@ class Output:
     @property
     def digest(self) -> str:
         """Fingerprint of the whole declaration; arming is for exactly this one."""
+        import hashlib
+
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 

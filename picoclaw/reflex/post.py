@@ -61,4 +61,5 @@ def worded(letter: Letter, session: str, wall: float) -> str:
     late = wall - letter.at
     due = f" (was due {duration(late)} ago)" if late > GRACE_S else ""
     again = " (perhaps told before: picoclaw ended while it told this)" if letter.begun else ""
-    return f"{whose}{letter.text}{due}{again}"
+    apart = "\n" if due + again and letter.text.endswith(")") else ""  # the line of a file is one by itself
+    return f"{whose}{letter.text}{apart}{due}{again}"

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from weakref import WeakSet
 
 import apsw
 
@@ -43,7 +44,7 @@ class Database:
                 _make(path)
             if path.stat().st_size == 0:
                 raise StoreDamaged(f"{path} is empty, which a finished database never is; {SET_ASIDE}")
-            unclean = path.with_name(path.name + "-wal").exists()
+            unclean = path.with_name(path.name + "-wal").exists() and not _is_open(path)
             self.connection = _connect(path)
             try:
                 self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, unclean)
@@ -53,9 +54,13 @@ class Database:
             except BaseException:
                 self.connection.close()
                 raise
+            with _GUARD:
+                _OPEN.add(self)
 
     def close(self) -> None:
         """Fold the log into the file and let go of it; may be called twice."""
+        with _GUARD:
+            _OPEN.discard(self)
         with self._explained():
             self.connection.close()
 
@@ -103,16 +108,45 @@ class Database:
         with self._explained():
             yield self.connection
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self) -> contextlib.AbstractContextManager[None]:
+        return explained(self.path)
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Put SQLite's errors about a file into words."""
+    try:
+        yield
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise StoreDamaged(f"{path} is damaged ({error}); {SET_ASIDE}") from None
+    except apsw.Error as error:
+        raise StoreError(f"{path}: {WORDS.get(type(error), str(error))}") from None
+    except OSError as error:
+        raise StoreError(f"{path}: {explain(error)}") from None
+
+
+def condition(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> str:
+    """Look whether a file is whole, and change nothing: `ok`, or what SQLite found. Raises as Database does."""
+    with explained(path):
+        if path.stat().st_size == 0:
+            raise StoreDamaged(f"{path} is empty, which a finished database never is; {SET_ASIDE}")
+        connection = _connect(path)
         try:
-            yield
-        except (apsw.CorruptError, apsw.NotADBError) as error:
-            raise StoreDamaged(f"{self.path} is damaged ({error}); {SET_ASIDE}") from None
-        except apsw.Error as error:
-            raise StoreError(f"{self.path}: {WORDS.get(type(error), str(error))}") from None
-        except OSError as error:
-            raise StoreError(f"{self.path}: {explain(error)}") from None
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            _examine(connection, path, migrations, thorough=False)
+            return str(connection.execute("PRAGMA quick_check(1)").get)
+        finally:
+            connection.close()
+
+
+_GUARD = threading.Lock()
+_OPEN: WeakSet[Database] = WeakSet()
+"""What this process has open: a log that is there because of that is no sign of a power cut, and nothing is checked."""
+
+
+def _is_open(path: Path) -> bool:
+    with _GUARD:
+        return any(one.path.exists() and one.path.samefile(path) for one in _OPEN)
 
 
 WORDS: dict[type[apsw.Error], str] = {

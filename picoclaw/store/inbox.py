@@ -16,6 +16,7 @@ from picoclaw.store import outbox
 from picoclaw.store.database import Database, storable
 from picoclaw.store.history import alive, process_identity
 
+AGAIN = -1
 _KEPT = 2000
 _COLUMNS = "id, key, text, who, origin, external, attachments, process, within"
 _REPLY = """
@@ -44,8 +45,9 @@ class Arrived(NamedTuple):
 class Left(NamedTuple):
     """What a process had begun to answer when it died.
 
-    `reply` is what it had kept of that, None for nothing; `within` the number whose turn was to hear it, 0 for its own;
-    `acts` tells whether something may have been done that is not known.
+    `reply` is what it had kept of that, None for nothing; `within` the number whose turn was to hear it, 0 for its own,
+    AGAIN for its own after another process had died of it; `acts` tells whether something may have been done that is
+    not known.
     """
 
     arrived: Arrived
@@ -63,6 +65,7 @@ class Inbox:
 
     def put(self, arrived: Arrived) -> Arrived | None:
         """Keep it durably; returns it with its number, None when it is known already. Raises StoreError."""
+        arrived = arrived._replace(key=storable(arrived.key), text=storable(arrived.text))
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO inbox (key, text, who, origin, external, attachments, at) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -84,7 +87,7 @@ class Inbox:
         """Write down that this process is about to answer them; `within` is the number whose turn hears them."""
         with self._database.transaction() as connection:
             connection.executemany(
-                "UPDATE inbox SET process = ?, within = ? WHERE id = ?",
+                "UPDATE inbox SET process = ?, within = iif(?2, ?2, min(within, 0)) WHERE id = ?3",
                 [(process_identity(), within, number) for number in numbers],
             )
 
@@ -94,6 +97,11 @@ class Inbox:
             connection.executemany(
                 "UPDATE inbox SET process = '', within = 0 WHERE id = ?", [(number,) for number in numbers]
             )
+
+    def try_again(self, number: int) -> None:
+        """Put back what a dead process had begun, and remember that."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE inbox SET process = '', within = ? WHERE id = ?", (AGAIN, number))
 
     def done(self, arrived: Arrived, letter: str = "") -> None:
         """Keep that it was answered, with those that its turn has heard; a `letter` goes out in the same moment."""
@@ -111,7 +119,7 @@ class Inbox:
             return [
                 Left(
                     arrived,
-                    _text(connection.execute(_REPLY, (within or arrived.number,)).get),
+                    _text(connection.execute(_REPLY, (max(within, 0) or arrived.number,)).get),
                     within,
                     bool(connection.execute(_ACTS, (arrived.key, process)).get),
                 )

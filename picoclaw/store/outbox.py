@@ -89,9 +89,9 @@ class Outbox:
         return [(str(name).removeprefix(_OPEN), str(session)) for name, session in rows]
 
     def put_back(self, letter: Letter) -> None:
-        """Take back that it is being told, because it could not be shown."""
+        """Take back that it is being told, because it could not be shown; what was doubtful before stays so."""
         with self._database.transaction() as connection:
-            connection.execute("UPDATE outbox SET begun = '' WHERE id = ?", (letter.number,))
+            connection.execute("UPDATE outbox SET begun = ? WHERE id = ?", (letter.begun, letter.number))
 
     def strike(self, letter: Letter) -> None:
         """Strike out what was told."""

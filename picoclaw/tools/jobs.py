@@ -16,9 +16,13 @@ from picoclaw.tools.toolset import Effect, tool
 _MOST_JOBS = 100
 _NEEDS_A_YES = {"exec", "actuate", "instruct"}
 _WHERE = {
-    True: "told in an open interactive `picoclaw chat`, late if none is open then",
-    False: "done while an interactive `picoclaw chat` is open",
+    ("reminder", False): "told in an open interactive `picoclaw chat`, late if none is open then",
+    ("job", False): "done while `picoclaw run` or an interactive `picoclaw chat` runs",
+    ("reminder", True): "told in this chat",
+    ("job", True): "done by `picoclaw run`, and told in this chat",
 }
+"""What becomes of it in a terminal's chat, and in one of the daemon's channels."""
+_CHANNELS = ("telegram:", "page:")
 _LATER = {
     *("get", "update", "enable", "disable", "run"),
     *("command", "every_seconds", "tz", "deliver", "late"),
@@ -125,7 +129,7 @@ class Reminders:
         _permit(caller, job)
         job = timed(self._fit(job, wish), wish.when, caller.now, self._mono(), boot_id())
         job = job._replace(number=self._jobs().add(job))
-        return f"{_noun(job)} {job.number} {kept(job, caller.now)}: {job.payload} ({_WHERE[job.kind == 'reminder']})"
+        return f"{_noun(job)} {job.number} {kept(job, caller.now)}: {job.payload} ({_where(job)})"
 
     def _update(self, caller: Caller, old: Job, wish: _Wish) -> str:
         if old.kind == "command" and wish.payload and wish.kind != "command":
@@ -178,7 +182,7 @@ class Reminders:
         plan = Plan("at", anchor=caller.now.timestamp())
         once = Job(0, job.session, job.payload, plan, job.kind, job.catch_up, "always", boot=boot_id())
         number = self._jobs().add(once._replace(mono=self._mono()))
-        return f"{_noun(job)} {job.number} is due now, as {number} ({_WHERE[job.kind == 'reminder']})"
+        return f"{_noun(job)} {job.number} is due now, as {number} ({_where(job)})"
 
 
 _WORDS: dict[str, tuple[str, ...]] = {
@@ -227,6 +231,10 @@ def _worked_in(job: Job, wish: _Wish) -> Job:
 
 def _noun(job: Job) -> str:
     return "reminder" if job.kind == "reminder" else "job"
+
+
+def _where(job: Job) -> str:
+    return _WHERE[_noun(job), job.session.startswith(_CHANNELS)]
 
 
 def _gone(job: Job) -> str:

@@ -63,7 +63,9 @@ class SensorHistory:
         series = past.meant(list(known), sensor, quantity)
         names = ", ".join(f"{one.sensor} {one.quantity}" for one in known)
         if not known:
-            raise ToolError("nothing was measured yet: that is done while an interactive `picoclaw chat` is open")
+            raise ToolError(
+                "nothing was measured yet: that is done while `picoclaw run` or an interactive `picoclaw chat` runs"
+            )
         if not series:
             raise ToolError(f"nothing was kept of that; kept are: {names}")
         if len(series) > _MOST_SERIES:

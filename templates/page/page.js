@@ -76,6 +76,13 @@ function listen(seen) {
     if (line?.readyState === EventSource.CLOSED) setTimeout(enter, 3000);
   };
   line.addEventListener("anew", enter);
+  line.addEventListener("displaced", () => {
+    line?.close();
+    line = null;
+    const shown = find("line");
+    shown.className = "line down";
+    shown.textContent = "paused: five others follow";
+  });
   line.addEventListener("board", (event) => board.show(JSON.parse(event.data), call));
   line.addEventListener("ended", async () => {
     for (const name of ["board", "plans"]) board.show(await call(name) ?? {}, call);
@@ -108,6 +115,9 @@ find("login").addEventListener("submit", async (event) => {
 
 find("stop").addEventListener("click", () => call("stop", {}));
 find("logout").addEventListener("click", async () => { if (await call("logout", {})) door(); });
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState === "visible" && !line && !find("house").hidden) enter();
+});
 setInterval(() => document.visibilityState === "visible" && !find("house").hidden && board.day(call), COURSES_MS);
 chat.begins(call);
 enter();

@@ -3,6 +3,10 @@
 The exit status is that of the tests in the guest; 124: out of time, 125: the guest ended without a word, 126: its
 kernel panicked. A line `@QMP {...}` of the guest is given to QEMU's machine protocol: a test uses it to change what
 an emulated chip measures. At the far end of the guest's second UART a peer answers `ECHO words` with `WORDS`.
+
+A line `@CUT {"dark_s": 7200, ...}` cuts the power: QEMU is killed, and begins again on the same disk, with a clock that
+is so many seconds ahead; what the line said is in `cut.json` then. What the guest has had flushed to the disk is there
+afterwards, what it had in its own memory is not, and of the rest an unknown part is. Torn sectors do not happen.
 """
 
 import argparse
@@ -20,8 +24,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -30,24 +35,30 @@ _POWER_OFF_S = 45.0
 
 
 class Guest(NamedTuple):
-    """How QEMU is called for a guest, and what its kernel is told. `{images}` and `{tmp}` are folders."""
+    """How QEMU is called for a guest, and what its kernel is told. `{images}` and `{tmp}` are folders.
+
+    `boots` are the tests of a boot, and of the one after a power cut.
+    """
 
     command: str
     append: str
+    boots: tuple[str, ...]
     devices: str = ""
 
 
 GUESTS = {
     "x86": Guest(
         "qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp 2 -m 1024 -nodefaults"
-        " -drive if=none,id=disk,file={images}/x86.img,format=raw,snapshot=on -device virtio-blk-pci,drive=disk"
+        " -drive if=none,id=disk,file={tmp}/disk,format=qcow2,cache=writeback -device virtio-blk-pci,drive=disk"
         " -serial stdio -serial unix:{tmp}/uart,server=on,wait=off",
         "console=ttyS0",
+        ("x86", "x86/power_back.py"),
     ),
     "rpi3": Guest(
         "qemu-system-aarch64 -M raspi3b -dtb {images}/rpi3.dtb"
         " -serial unix:{tmp}/uart,server=on,wait=off -serial stdio",
         "console=ttyS1,115200 initramfs_async=0",
+        ("rpi3",),
         " -device tmp105,bus=i2c-bus.1,address=0x48,id=tmp105"
         " -device ds1338,bus=i2c-bus.1,address=0x68"
         " -device at24c-eeprom,bus=i2c-bus.1,address=0x50,rom-size=32768,address-size=2"
@@ -58,16 +69,18 @@ GUESTS = {
 }
 
 
-def packed(guest: str, only: str, tmp: Path) -> bytes:
+def packed(tests: str, only: str, cut: dict[str, Any], tmp: Path) -> bytes:
     """Return what the guest runs, as an archive that the kernel unpacks behind the first stage."""
     job = tmp / "tree/job"
+    shutil.rmtree(job, ignore_errors=True)
     for folder in PACKED:
         shutil.copytree(ROOT / folder, job / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "tests/contract.py", job / "tests/lab/guest")
     if sys.version_info[:2] == (3, 11):  # the guests' Python; compiling there would take seconds
         for file in job.rglob("*.py"):
             py_compile.compile(str(file), quiet=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-    command = f"python3 -B -u run.py {guest} {shlex.quote(only)}"
+    (job / "cut.json").write_text(json.dumps(cut))
+    command = f"python3 -B -u run.py {shlex.quote(only)} {tests}"
     (job / "start").write_text(f"cd /run/job/tests/lab/guest\necho lab: begins\n{command}\necho lab: ended with $?\n")
     return subprocess.run(
         "find job | cpio -o -H newc --quiet | gzip -1", shell=True, cwd=tmp / "tree", stdout=subprocess.PIPE, check=True
@@ -77,15 +90,25 @@ def packed(guest: str, only: str, tmp: Path) -> bytes:
 class Machine:
     """A running QEMU, with the ends of its console, its second UART and its machine protocol."""
 
-    def __init__(self, name: str, images: Path, tmp: Path, only: str = "") -> None:
-        """Start it; `images` holds what build.sh made, `tmp` is ours, `only` chooses among the tests."""
+    def __init__(self, name: str, images: Path, tmp: Path, only: str, cut: dict[str, Any]) -> None:
+        """Start it; `images` holds what build.sh made, `tmp` is ours, `only` chooses among the tests.
+
+        `cut` is what was said when the power was cut, nothing at the first boot.
+        """
         guest = GUESTS[name]
         initrd = tmp / "initrd"
-        initrd.write_bytes((images / f"{name}.initrd").read_bytes() + packed(name, only, tmp))
+        job = packed(guest.boots[bool(cut)], only, cut, tmp)
+        initrd.write_bytes((images / f"{name}.initrd").read_bytes() + job)
+        if (image := images / f"{name}.img").exists() and not cut:
+            made = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(image), str(tmp / "disk")]
+            subprocess.run(made, check=True)
         command = (guest.command + guest.devices).format(images=images, tmp=tmp).split()
         command += ["-kernel", str(images / f"{name}.kernel"), "-initrd", str(initrd)]
         command += ["-append", f"quiet panic=-1 {guest.append}", "-display", "none", "-monitor", "none", "-no-reboot"]
         command += ["-qmp", f"unix:{tmp}/qmp,server=on,wait=off"]
+        if cut:
+            lit = datetime.now(UTC) + timedelta(seconds=cut["dark_s"])
+            command += ["-rtc", f"base={lit:%Y-%m-%dT%H:%M:%S}"]
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -120,34 +143,41 @@ OUTCOMES = ("PASS", "FAIL", "SKIP", "WARN")
 class Watch:
     """Listens to the guest until it is off."""
 
-    def __init__(self, machine: Machine, name: str, log: TextIO, patience_s: float) -> None:
-        """`log` takes all that is said; `patience_s`: how long the machine may run."""
-        self._machine = machine
+    def __init__(self, name: str, log: TextIO, patience_s: float) -> None:
+        """`log` takes all that is said; `patience_s`: how long the machine may run, all its boots together."""
         self._name = name
         self._log = log
         self._began = time.monotonic()
         self._end = self._began + patience_s
         self._outcomes: Counter[str] = Counter()
-        self._rest = {self._said: b"", self._asked: b""}
+        self.cut: dict[str, Any] = {}
         self.status = 125
 
-    def run(self) -> int:
-        """Return the exit status."""
-        console = self._machine.process.stdout
+    def run(self, machine: Machine) -> None:
+        """Listen to a boot of it, and end that."""
+        self._machine, self.cut = machine, {}
+        self._rest = {self._said: b"", self._asked: b""}
+        console = machine.process.stdout
         ends = selectors.DefaultSelector()
         ends.register(console, selectors.EVENT_READ, self._said)
-        ends.register(self._machine.uart, selectors.EVENT_READ, self._asked)
-        while console in (key.fileobj for key in ends.get_map().values()) and time.monotonic() < self._end:
-            for key, _ in ends.select(0.5):
-                data = os.read(key.fd, 65_536)
-                *lines, self._rest[key.data] = (self._rest[key.data] + data).split(b"\n")
-                for line in lines:
-                    key.data(line)
-                if not data:
-                    ends.unregister(key.fileobj)
+        ends.register(machine.uart, selectors.EVENT_READ, self._asked)
+        try:
+            while console in (key.fileobj for key in ends.get_map().values()) and time.monotonic() < self._end:
+                for closed in [key.fileobj for key, _ in ends.select(0.5) if not self._read(key)]:
+                    ends.unregister(closed)
+        finally:
+            machine.process.kill()
+            machine.process.wait()
         if time.monotonic() >= self._end and self.status == 125:
             self.status = 124
-        return self.status
+
+    def _read(self, key: selectors.SelectorKey) -> bytes:
+        """Deal with the lines that have come; returns nothing at the end."""
+        data = b"" if self.cut else os.read(key.fd, 65_536)
+        *lines, self._rest[key.data] = (self._rest[key.data] + data).split(b"\n")
+        for line in lines:
+            key.data(line)
+        return data
 
     def _said(self, raw: bytes) -> None:
         """Take a line of the console."""
@@ -159,8 +189,13 @@ class Watch:
             print(f"{self._name}: {line}", flush=True)
         elif line.startswith("@QMP "):
             print(self._machine.qmp(line[5:]), file=self._log)
+        elif line.startswith("@CUT "):
+            self._machine.process.kill()
+            self.cut = json.loads(line[5:])
+            told = f"the power is cut, for {self.cut['dark_s']} s by the clock, and the same disk booted again"
+            print(f"{self._name}: {told}", flush=True)
         elif ended := re.match(r"lab: ended with (\d+)", line):
-            self.status = int(ended[1])
+            self.status = int(ended[1]) or int(self._outcomes["FAIL"] > 0)  # of the boot before the cut, too
             self._end = time.monotonic() + _POWER_OFF_S
         elif "Kernel panic" in line:
             self.status = 126
@@ -185,20 +220,17 @@ def main() -> int:
     parser.add_argument("guest", choices=GUESTS)
     parser.add_argument("images", type=Path)
     parser.add_argument("--log", type=Path, required=True, help="file for all that the guest says")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds (default: %(default)g)")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds (default: %(default)g)")
     parser.add_argument("--only", default="", help="run only tests with this in their names, as pytest's -k")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that QEMU is ended as well
     with tempfile.TemporaryDirectory(prefix="picoclaw-lab.") as tmp, asked.log.open("w") as log:
-        machine = Machine(asked.guest, asked.images, Path(tmp), asked.only)
-        watch = Watch(machine, asked.guest, log, asked.timeout)
-        try:
-            status = watch.run()
-        finally:
-            machine.process.kill()
-            machine.process.wait()
+        watch = Watch(asked.guest, log, asked.timeout)
+        watch.run(Machine(asked.guest, asked.images, Path(tmp), asked.only, {}))
+        if watch.cut:
+            watch.run(Machine(asked.guest, asked.images, Path(tmp), asked.only, watch.cut))
         print(watch.told(), flush=True)
-        return status
+        return watch.status
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ def test_installed_updated_taken_back_and_removed(built, owner):  # noqa: F811
     assert f"is installed: {owner}/bin/picoclaw" in done.stdout
     assert "greenhouse" in run(owner, "picoclaw", "chat", "--board", "sim", "-m", "how warm is it?").stdout
     (first,) = versions(owner)
+    unit = run(owner, "picoclaw", "service", "print", "--user").stdout
+    assert f"ExecStart={owner}/root/current/bin/picoclaw run\n" in unit
 
     broken = run(owner, "picoclaw", "update", "--watch", "0", "/nonexistent-1.0-py3-none-any.whl")
     assert (broken.returncode, broken.stdout) == (1, "")
@@ -55,6 +57,7 @@ def test_installed_updated_taken_back_and_removed(built, owner):  # noqa: F811
     assert done.returncode == 0, done.stderr
     assert len(versions(owner)) == 2
     assert (owner / "root/current").readlink().name != first
+    assert run(owner, "picoclaw", "service", "print", "--user").stdout == unit
     assert not list((owner / ".picoclaw").glob(".backup-*"))
     assert run(owner, "picoclaw", "update", "--back").stdout == f"back to {first}\n"
     assert (owner / "root/current").readlink().name == first
@@ -81,6 +84,15 @@ def test_an_installation_that_fails_leaves_nothing(owner, words, said):
     assert not (owner / "root/current").is_symlink()
     assert not (owner / "root").exists() or not versions(owner)
     assert not (owner / "bin/picoclaw").is_symlink()
+
+
+def test_a_command_of_somebody_elses_is_not_overwritten(owner):
+    (owner / "other").mkdir()
+    (owner / "other/picoclaw").write_text("#!/bin/sh\n")
+    done = run(owner, ROOT / "install.sh", "--prefix", owner / "root3", "--bin", owner / "other")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is there already" in done.stderr
+    assert (owner / "other/picoclaw").read_text() == "#!/bin/sh\n"
 
 
 def test_an_old_python_is_refused(owner):

@@ -40,10 +40,32 @@ def file() -> Any:
     bottle.response.content_type = kind
     bottle.response.set_header("Cache-Control", "no-cache")
     bottle.response.set_header("ETag", mark)
-    if bottle.request.get_header("If-None-Match") == mark:
+    if header("If-None-Match") == mark:
         bottle.response.status = 304
         return b""
     return data
+
+
+def header(name: str) -> str:
+    """Read a header's bytes as Latin-1; bottle would end the request over one that is not UTF-8."""
+    return str(bottle.request.environ.get(f"HTTP_{name.upper().replace('-', '_')}", ""))
+
+
+def cookie(name: str) -> str:
+    """Read a cookie; those of other services on this host come along (RFC 6265, 8.5), and may be written in any way."""
+    for part in header("Cookie").split(";"):
+        key, _, value = part.strip().partition("=")
+        if key == name:
+            return str(value)
+    return ""
+
+
+def query_of() -> Any:
+    """Read the words behind an address's question mark."""
+    try:
+        return bottle.request.query.decode("utf-8")
+    except UnicodeError:
+        return refuse(400, "this is no UTF-8")
 
 
 def body_of() -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Feed:
         """Tell everybody; returns how many that were."""
         with self._turn:
             self._count += 1
-            self._kept.append(Happened(f"{self._era}-{self._count}", kind, json.dumps(data, ensure_ascii=False)))
+            self._kept.append(Happened(f"{self._era}-{self._count}", kind, json.dumps(data)))
             self._turn.notify_all()
             return len(self._followers)
 
@@ -43,7 +43,7 @@ class Feed:
             follower = Follower(self, self._behind(after))
             self._followers.append(follower)
             for old in self._followers[:-MOST_FOLLOWERS]:
-                old.ended = True
+                old.ended = old.displaced = True
             del self._followers[:-MOST_FOLLOWERS]
             self._turn.notify_all()
             return follower
@@ -94,11 +94,11 @@ class Feed:
 
 
 class Follower:
-    """One browser that listens."""
+    """One browser that listens; `displaced` when another has taken its place."""
 
     def __init__(self, feed: Feed, seen: int) -> None:
         """`seen` is the number of the last event it knows, -1 when that is not known."""
-        self.feed, self.seen, self.ended = feed, seen, False
+        self.feed, self.seen, self.ended, self.displaced = feed, seen, False, False
 
     def wait(self, seconds: float) -> list[Happened] | None:
         """See Feed.wait."""

@@ -5,6 +5,7 @@ connection. Source: https://docs.pylonsproject.org/projects/waitress/en/stable/a
 """
 
 import logging
+import socket
 import threading
 import time
 from collections import Counter
@@ -25,6 +26,8 @@ REQUEST_S, IDLE_S = 15, 60
 _LOOK_S = 5
 _ASLEEP_S = 60
 _PATIENCE_S = 0.8
+_IP_FREEBIND = 15
+"""ip(7); Python has no name for it."""
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -58,6 +61,11 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     """The listening side."""
 
     channel_class = _Connection
+
+    def bind_server_socket(self) -> None:
+        """Take also an address that this machine has not got yet: the network may come long after the start."""
+        self.socket.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+        super().bind_server_socket()
 
     def maintenance(self, now: float) -> None:
         """Close what is idle, and also requests that were begun and not finished."""

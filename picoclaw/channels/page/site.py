@@ -8,7 +8,7 @@ from typing import Any, cast
 import bottle  # type: ignore[import-untyped]
 
 from picoclaw.channels.page import answers, gate
-from picoclaw.channels.page.answers import FILES, body_of, file, refuse, word, worded
+from picoclaw.channels.page.answers import FILES, body_of, cookie, file, header, query_of, refuse, word, worded
 from picoclaw.channels.page.feed import Feed
 from picoclaw.channels.page.house import House
 from picoclaw.channels.page.letters import Letters, merged
@@ -85,7 +85,7 @@ class Site:
 
         def answered() -> Any:
             bottle.response.set_header("Cache-Control", "no-store")
-            secret = bottle.request.get_cookie(COOKIE) or ""
+            secret = cookie(COOKIE)
             if not self._logins.knows(secret):
                 refuse(401, "log in first")
             urgent = handler == self._stop  # which is never put off
@@ -117,7 +117,7 @@ class Site:
             refuse(429, f"too many tries; try again in {wait:.0f} s")
         code = word(body_of(), "code", 40)
         try:
-            secret = self._logins.enter(code, request.get_header("User-Agent", ""), address)
+            secret = self._logins.enter(code, header("User-Agent"), address)
         except PicoclawError as error:
             return refuse(503, str(error))
         if not secret:
@@ -127,7 +127,7 @@ class Site:
         return {}
 
     def _logout(self) -> Any:
-        self._logins.forget(bottle.request.get_cookie(COOKIE) or "")
+        self._logins.forget(cookie(COOKIE))
         self._feed.end()
         bottle.response.delete_cookie(COOKIE, path="/")
         return {}
@@ -150,7 +150,7 @@ class Site:
         return _tried(jobs=house.jobs, rules=house.rules, errors=house.errors, facts=house.facts)
 
     def _history(self) -> dict[str, Any]:
-        query = bottle.request.query.decode("utf-8")
+        query = query_of()
         hours = answers.hours(query.get("hours", "24"))
         end = time.time()
         begin = end - hours * 3600
@@ -171,8 +171,8 @@ class Site:
     def _events(self) -> Iterator[str]:
         """Stream what happens, and every few seconds what the board says, if that has changed."""
         bottle.response.content_type = "text/event-stream; charset=utf-8"
-        secret = bottle.request.get_cookie(COOKIE) or ""
-        after = bottle.request.get_header("Last-Event-ID") or bottle.request.query.get("after", "")
+        secret = cookie(COOKIE)
+        after = header("Last-Event-ID") or bottle.request.query.get("after", "")
         return self._streamed(secret, after)
 
     def _streamed(self, secret: str, after: str) -> Iterator[str]:
@@ -185,11 +185,12 @@ class Site:
                     due = now + _LIVE_S
                     board = self._board() | (self._plans() if now >= plans_due else {})
                     plans_due = now + _PLANS_S if now >= plans_due else plans_due
-                    news = json.dumps(board, ensure_ascii=False)
+                    news = json.dumps(board)
                     yield f"event: board\ndata: {news}\n\n" if news != shown else ": \n\n"
                     shown = news
                 happened = follower.wait(max(0.0, due - time.monotonic()))
                 if happened is None:
+                    yield "event: displaced\ndata: {}\n\n" if follower.displaced else ": \n\n"
                     return
                 for event in happened:
                     yield f"id: {event.mark}\nevent: {event.kind}\ndata: {event.data}\n\n"

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from picoclaw.errors import ChannelDown, ChannelError, ProviderError
+from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, ProviderError
 from picoclaw.providers.http import client
 
-_LARGEST_ANSWER = 4_000_000  # bytes; 100 updates of the longest kind
+_LARGEST_ANSWER = 4_000_000  # bytes; 40 updates of the longest kind
 _MOST_HANGING = 4
-_CONNECT_S = 10.0
+_CONNECT_S, _QUIET_S = 10.0, 60.0
 _BROKEN = 500
 _TOKEN = re.compile(r"\d{1,20}:[A-Za-z0-9_-]{10,200}")
 
@@ -38,7 +38,7 @@ class Unreachable(ChannelDown):
         self.unsure = unsure
 
 
-class Busy(ChannelDown):
+class Busy(ChatBusy):
     """Too many calls; `seconds` is how long to wait."""
 
     def __init__(self, message: str, seconds: float) -> None:
@@ -200,7 +200,8 @@ class Api:
     def _request(
         self, pending: _Pending, path: str, fields: dict[str, Any] | None, wait: float, upload: Upload | None, most: int
     ) -> _Answer:
-        timeout = httpx.Timeout(wait, connect=min(_CONNECT_S, wait))
+        quiet = min(_QUIET_S, wait) if upload else wait  # a large file may take long, each piece of it may not
+        timeout = httpx.Timeout(quiet, connect=min(_CONNECT_S, quiet))
         told: dict[str, Any] = {"timeout": timeout, "extensions": {"trace": pending.trace}}
         how, url = "GET" if fields is None else "POST", f"{self._base}{path}"
         with self._lent() as http, _body(fields, upload) as body, http.stream(how, url, **told, **body) as response:

@@ -3,6 +3,7 @@
 import threading
 import time
 from calendar import timegm
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -35,18 +36,23 @@ class Telegram:
     name = "telegram"
 
     def __init__(
-        self, config: Config, wording: Templates, stops: frozenset[str] = frozenset(), timing: Timing = USUAL
+        self,
+        config: Config,
+        wording: Templates,
+        stops: frozenset[str] = frozenset(),
+        timing: Timing = USUAL,
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Nothing is connected yet. `stops` are the words, in small letters, that stop the outputs.
 
-        `wording` has the template `arrived`.
+        `wording` has the template `arrived`; `note` is told in a line when an outage begins and ends.
         """
         self._config, self._wording, self._stops = config, wording, stops
         self._workspace = config.workspace
         self._ending = threading.Event()
         bot = (config.telegram_token, config.telegram.api_url)
         self._ears, self._api = Api(*bot, keep=True), Api(*bot)
-        self._link, self._asking, self._timing = Link(timing), Asking(), timing
+        self._link, self._asking, self._timing = Link(timing, note=note), Asking(), timing
         self._pairing = Pairing(config.home, config.telegram.allow)
         self._sender = Sender(self._api, partial(parts_of, workspace=self._workspace), self._ending, timing)
         self._poll = Poll((self._ears, self._api), self._link, self._receive, self._ending, timing)
@@ -154,8 +160,7 @@ class Telegram:
             return
         attached, problems = self._fetched(said)
         if problems:
-            with suppress(ChannelError):
-                self._sender.say(place, "\n".join(problems))
+            self._tell(place, "\n".join(problems))
         if said.text or attached:
             text = self._worded(said)
             self._post(Arrived(place.key, text, said.who, external=said.external, attachments=attached))
@@ -171,8 +176,16 @@ class Telegram:
         else:
             self._strangers.add(said.user)
             text = f"This bot answers its owner only. Your number is {said.user}; see `picoclaw telegram pair`."
-        with suppress(ChannelError):
-            self._sender.say(place, text)
+        self._tell(place, text)
+
+    def _tell(self, place: Place, text: str) -> None:
+        """Say something without keeping the poll waiting: the next message may be the order to stop."""
+
+        def tell() -> None:
+            with suppress(ChannelError):
+                self._sender.say(place, text)
+
+        threading.Thread(target=tell, name="telegram-telling", daemon=True).start()
 
     def _fetched(self, said: Said) -> tuple[tuple[str, ...], list[str]]:
         """Fetch a message's files; returns where they are, and what is wrong with those that could not be had.

@@ -87,6 +87,14 @@ def pieces(text: str, workspace: Path) -> Iterator[str | Attached]:
         yield said
 
 
+def size_of(path: Path) -> int:
+    """Tell how many bytes a file has, 0 when it is gone."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def _attached(words: str, name: str, workspace: Path) -> Attached | None:
     try:
         path = (workspace / name).resolve()

@@ -10,10 +10,11 @@ from typing import Any
 
 from picoclaw.channels.telegram.api import Api, Unreachable
 from picoclaw.channels.telegram.link import Link, Timing
-from picoclaw.channels.telegram.updates import Me, Update, read, together
+from picoclaw.channels.telegram.updates import Me, Said, Update, read, together
 from picoclaw.errors import ChannelError, StoreError
 
 _EMPTY_ROUNDS = 10
+_AT_ONCE = 40  # messages of the longest kind, each in reply to another, stay below what an answer may have
 _WANTED = ["message", "edited_message", "callback_query"]
 
 
@@ -56,11 +57,10 @@ class Poll:
     def _round(self) -> None:
         """Take what is there; the first time, and after a failure, without waiting for more."""
         me = self.me = self.me or who(self._api, self._timing.wait)
-        hold = self._timing.hold if self._waits else 0
-        fields = {"offset": self._offset, "timeout": hold, "allowed_updates": _WANTED}
-        raws = self._api.call("getUpdates", fields, hold + self._timing.grace)
-        if not isinstance(raws, list):
-            raise Unreachable("Telegram's updates are not a list")
+        raws = self._waiting(self._timing.hold if self._waits else 0)
+        if raws and isinstance(last := read(raws[-1], me), Said) and last.album:
+            self._ending.wait(self._timing.album)  # a poll ends with the first of its files
+            raws = self._waiting(0)
         self._take(raws, me)
         self._waits = True
         self._link.heard()
@@ -68,6 +68,14 @@ class Poll:
         if self._empty >= _EMPTY_ROUNDS:
             self._empty = 0
             self._probe()
+
+    def _waiting(self, hold: int) -> list[Any]:
+        """Ask for what is not acknowledged yet; Telegram may wait `hold` seconds for something to come."""
+        fields = {"offset": self._offset, "timeout": hold, "limit": _AT_ONCE, "allowed_updates": _WANTED}
+        raws = self._api.call("getUpdates", fields, hold + self._timing.grace)
+        if not isinstance(raws, list):
+            raise Unreachable("Telegram's updates are not a list")
+        return raws
 
     def _take(self, raws: list[Any], me: Me) -> None:
         updates = [update for raw in raws if (update := read(raw, me))]

@@ -6,12 +6,13 @@ handed over, nobody can know whether it has arrived: it is sent again, and says 
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from picoclaw.channels.telegram.api import Api, Busy, NotDone, Unreachable, Upload
 from picoclaw.channels.telegram.asking import Buttons
-from picoclaw.channels.telegram.files import Attached, pieces
+from picoclaw.channels.telegram.files import Attached, pieces, size_of
 from picoclaw.channels.telegram.link import Timing
 from picoclaw.channels.telegram.markup import Rich, rich
 from picoclaw.channels.telegram.split import split, units, wire
@@ -23,7 +24,7 @@ _PATIENCE_S = 20.0
 _UPLOAD_BYTES_S = 20_000
 _MOST_DOUBLINGS = 3
 _CAPTION = 1024
-_KNOWN_AGAIN = 200  # characters of a letter
+_KNOWN_AGAIN, _KNOWN_IN_A_DIGEST = 200, 60  # characters of a letter
 
 
 class Place(NamedTuple):
@@ -71,6 +72,7 @@ class Sender:
         self._next: dict[int, float] = {}
         self._begun: dict[int, tuple[str, list[Rich | Attached]]] = {}
         self._unsure: dict[int, int] = {}
+        self._doubts: set[tuple[int, str]] = set()
 
     def letter(self, number: int, place: Place, text: str) -> None:
         """Send a letter; one that broke off is gone on with where it did. Raises ChannelError."""
@@ -79,14 +81,17 @@ class Sender:
             if not left or begun != text[:_KNOWN_AGAIN]:
                 left = self._parts(text)
             self._begun = {number: (text[:_KNOWN_AGAIN], left)}
-            while left:
-                self._part(place, left[0])
-                del left[0]
+            with self._doubting(place, text):
+                while left:
+                    doubts = {(chat, start) for chat, start in self._doubts if chat == place.chat and start in text}
+                    self._part(place, left[0], again=bool(doubts))
+                    self._doubts -= doubts
+                    del left[0]
             self._begun.clear()
 
     def say(self, place: Place, text: str) -> None:
         """Send a text that is no letter. Raises ChannelError."""
-        with self._guard:
+        with self._guard, self._doubting(place, text):
             for part in self._parts(text):
                 self._part(place, part)
 
@@ -100,20 +105,35 @@ class Sender:
             sent = self._put(place, "sendMessage", {"text": last.text, "reply_markup": {"inline_keyboard": [keys]}})
             return int(sent.get("message_id", 0)) if isinstance(sent, dict) else 0
 
-    def _part(self, place: Place, part: Rich | Attached) -> None:
+    @contextmanager
+    def _doubting(self, place: Place, text: str) -> Iterator[None]:
+        """Remember a text of which something may have been sent, for when it comes again, alone or among others."""
+        try:
+            yield
+        except Unreachable as error:
+            if error.unsure and text:
+                self._doubts.add((place.chat, text[:_KNOWN_IN_A_DIGEST]))
+            raise
+
+    def _part(self, place: Place, part: Rich | Attached, *, again: bool = False) -> None:
         if isinstance(part, Attached):
-            self._file(place, part)
-            return
-        if place.chat in self._unsure:
+            try:
+                self._file(place, part, again=again)
+                return
+            except NotDone as error:  # what comes after the file is told all the same
+                part = Rich(f"{part.path.name}: {error}")
+        if again:
             part = _noted(part)
         fields: dict[str, Any] = {"text": part.text, "link_preview_options": {"is_disabled": True}}
         if part.entities:
             fields["entities"] = wire(part.entities, part.text)
         self._put(place, "sendMessage", fields)
 
-    def _file(self, place: Place, file: Attached) -> None:
+    def _file(self, place: Place, file: Attached, *, again: bool) -> None:
         """Send a file; a picture that Telegram does not take as one goes as it is."""
-        caption = {"caption": file.caption} if file.caption and units(file.caption) <= _CAPTION else {}
+        fits = units(file.caption) <= _CAPTION - len(PERHAPS) - 1
+        words = "\n".join(filter(None, [PERHAPS if again else "", file.caption if fits else ""]))
+        caption = {"caption": words} if words else {}
         kinds = ["photo", "document"] if file.photo else ["document"]
         for kind in kinds:
             try:
@@ -147,7 +167,7 @@ class Sender:
         After one that may have been done it is given more time, so that a slow network does not repeat it for ever.
         """
         patient = 2 ** min(self._unsure.get(place.chat, 0), _MOST_DOUBLINGS)
-        wait = self._timing.wait * patient + (upload.path.stat().st_size / _UPLOAD_BYTES_S if upload else 0)
+        wait = self._timing.wait * patient + (size_of(upload.path) / _UPLOAD_BYTES_S if upload else 0)
         patience = _PATIENCE_S
         while True:
             self._rest(self._next.get(place.chat, 0.0) - time.monotonic())

@@ -3,6 +3,7 @@
 Pure. Source: https://core.telegram.org/bots/api#update.
 """
 
+import re
 from typing import Any, NamedTuple
 
 _LONGEST_NAME = 60
@@ -111,6 +112,8 @@ def _said(number: int, message: dict[str, Any], me: Me, *, edited: bool) -> Said
     files, text = _files(message), _words(message)
     if not all(ids) or not (text or files) or sender.get("is_bot") is True or "sender_chat" in message:
         return None
+    if edited and "location" in message:  # a place that is shared live moves every few seconds
+        return None
     private = chat.get("type") == "private"
     again = f"e{_int(message.get('edit_date'))}" if edited else ""
     return Said(
@@ -160,9 +163,8 @@ def _notes(message: dict[str, Any], me: Me, *, edited: bool) -> tuple[str, ...]:
 def _is_addressed(message: dict[str, Any], text: str, me: Me) -> bool:
     if _int(_dict(_dict(message.get("reply_to_message")).get("from")).get("id")) == me.id:
         return True
-    words = text.lower().replace(",", " ").replace(":", " ").replace("?", " ").replace("!", " ").split()
-    mention = f"@{me.name.lower()}"
-    return any(word == mention or (word.startswith("/") and word.endswith(mention)) for word in words)
+    named = rf"(?:(?<![\w@/.+-])|(?<!\S)/\w+)@{re.escape(me.name)}(?![\w@]|\.\w)"
+    return bool(re.search(named, text, re.IGNORECASE))
 
 
 def _unaddressed(text: str, me: Me) -> str:

@@ -67,7 +67,7 @@ install_tools() {
     mmdebstrap arch-test kmod cpio e2fsprogs busybox-static xz-utils make gcc-12 libelf1 device-tree-compiler \
     > /dev/null &&
     apt-get "${view[@]}" install -y --no-install-recommends -t bookworm-backports \
-      qemu-system-x86 qemu-system-arm qemu-system-data seabios ipxe-qemu > /dev/null
+      qemu-system-x86 qemu-system-arm qemu-system-data qemu-utils seabios ipxe-qemu > /dev/null
 }
 
 unpack() { # unpack FOLDER PACKAGE...: fetch packages and unpack them without installing
@@ -122,7 +122,7 @@ build_x86() {
   "$python" "$here/modules.py" "$kernel" "$root" "$here/x86.modules"
   first_stage "$root" "$out/x86.initrd"
   cp "$kernel"/boot/vmlinuz-* "$out/x86.kernel"
-  mke2fs -q -F -t ext4 -O ^has_journal -d "$root" "$out/x86.img" 900M
+  mke2fs -q -F -t ext4 -d "$root" "$out/x86.img" 900M
   say "x86: ready, kernel $version"
 }
 

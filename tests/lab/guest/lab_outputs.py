@@ -28,7 +28,7 @@ sys.stdin.read()
 
 def home(folder: Path, chip: str, line: int, more: str = "") -> Path:
     """Make a home with one armed output; `more` is another line of its declaration."""
-    table = f'[outputs.pump]\nchip = "{chip}"\nline = "{line}"\nkind = "pump"\nlongest_on_s = 60\n{more}\n'
+    table = f'[outputs.pump]\nchip = "{chip}"\nline = "{line}"\nkind = "pump"\nlongest_on_s = 600\n{more}\n'
     (folder / "outputs.toml").write_text(table)
     outputs = declared.load(folder / "outputs.toml").outputs
     declared.keep_armed(folder, {name: output.digest for name, output in outputs.items()})

@@ -1,4 +1,4 @@
-"""run.py GUEST ONLY: run tests of a guest with pytest and print one line for each, as the guest's only output."""
+"""run.py ONLY PATH...: run tests of a guest with pytest and print one line for each, as the guest's only output."""
 
 import re
 import sys
@@ -37,8 +37,8 @@ class Lines:
         print(f"WARN {warning_message}", flush=True)
 
 
-guest, only = sys.argv[1:]
+only, *paths = sys.argv[1:]
 sys.path[:0] = ["/run/job"]
 print(f"lab: pytest imported in {time.monotonic() - began:.1f} s", flush=True)
 options = ["-p", "no:terminal", "-p", "no:cacheprovider", "--rootdir", ".", "-s", "-k", only]
-sys.exit(pytest.main([*options, guest], plugins=[Lines()]))
+sys.exit(pytest.main([*options, *paths], plugins=[Lines()]))

@@ -1,0 +1,247 @@
+"""A person at a terminal of the running picoclaw: also while that ends and comes back, as after an update."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event
+from typing import Any
+
+from picoclaw.app import SIMULATED
+from picoclaw.channels.line import Line, connect
+from picoclaw.cli.chat import report
+from picoclaw.cli.common import printable
+from picoclaw.cli.screen import Screen
+from picoclaw.errors import PicoclawError
+from picoclaw.messages import Notice, Text, ToolCall, ToolRun, Turn, Usage
+
+Words = dict[str, Any]
+_HERE = {"/quit", "/exit", "/help"}
+_TRIES_S = (*[0.25] * 8, *[1.0] * 58)
+"""The pauses between two tries to reach it again: a minute, after which each typed line is another try."""
+_ATTACH_S = 5.0
+_GONE = "(picoclaw has ended; this chat goes on as soon as it runs again, Ctrl-D leaves)"
+_CUT_OFF = "(picoclaw has ended in the middle of this; what becomes of it is told as soon as it runs again)"
+_BACK = "(picoclaw is back)"
+_STAYS_AWAY = (
+    "(it does not come back by itself: `picoclaw service status` says why, `picoclaw run` starts it by hand;"
+    " what you type here waits)"
+)
+_WAITS = "(picoclaw does not run: this is sent as soon as it does)"
+
+
+def new_numbers() -> Iterator[str]:
+    """Number what is said, as nobody else does: what is sent twice is answered once."""
+    life, number = os.urandom(6).hex(), 0
+    while True:
+        number += 1
+        yield f"{life}.{number}"
+
+
+class Remote(Screen):
+    """A terminal whose lines are answered elsewhere: what is typed during a turn is sent on at once."""
+
+    def __init__(self, line: Line, session: str, leaving: Event, home: Path) -> None:
+        """See Screen; `home` is where it is looked for when it has gone."""
+        super().__init__(leaving, tty=True)
+        self._line, self._session, self._home = line, session, home
+        self._heard_words: SimpleQueue[Words] = SimpleQueue()
+        self._in_turn = self._gone = False
+        self._turns = 0
+        self._numbers = new_numbers()
+        self._unkept: dict[str, str] = {}
+        self._wanted = Event()
+
+    def attend(self) -> None:
+        """Open the chat, and show what comes in it also while nobody waits for an answer."""
+        if not (greeting := self._attached(self._line)):
+            raise PicoclawError("the running picoclaw takes no further terminal: close one, or see `picoclaw status`")
+        self._dim(f"{greeting}. /help for help, Ctrl-D to leave.")
+        threading.Thread(target=self._listen, name="daemon", daemon=True).start()
+
+    def left(self) -> int:
+        """Say at the end what was typed in vain; returns the exit code."""
+        for text in self._unkept.values():
+            print(printable(f"picoclaw: not sent: {text}"))
+        return 1 if self._unkept else 0
+
+    # --- what comes from the other side, in a thread of its own ---
+
+    def _listen(self) -> None:
+        """Hear what is said, and look for whoever says it when that has ended."""
+        while True:
+            while (words := self._line.next()) is not None:
+                self._hear_words(words)
+            self._gone = True
+            self._wanted.clear()
+            if self._in_turn:
+                self._heard_words.put({"gone": True})
+            else:
+                self.remind(_GONE)
+            self._line.close()
+            self._line = self._found()
+            self._gone = False
+            self.remind(_BACK)
+            for number, text in list(self._unkept.items()):
+                self._send(number, text)
+
+    def _found(self) -> Line:
+        """Wait until picoclaw runs again."""
+        for pause in _TRIES_S:
+            if self._wanted.wait(pause):
+                self._wanted.clear()
+            if line := self._reached():
+                return line
+        self.remind(_STAYS_AWAY)
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            if line := self._reached():
+                return line
+
+    def _reached(self) -> Line | None:
+        with suppress(OSError):
+            if line := connect(self._home, _ATTACH_S):
+                if self._attached(line):
+                    line.connection.settimeout(None)
+                    return line
+                line.close()
+        return None
+
+    def _attached(self, line: Line) -> str:
+        """Open the chat on a line; returns who answers, '' when nobody does. Raises OSError."""
+        line.say({"do": "attach", "session": self._session})
+        while (words := line.next()) is not None:
+            if greeting := words.get("attached"):
+                return str(greeting)
+            self._tell_meanwhile(words)
+        return ""
+
+    def _hear_words(self, words: Words) -> None:
+        if number := words.get("kept"):
+            self._unkept.pop(str(number), None)
+        if self._in_turn:
+            self._heard_words.put(words)
+        else:
+            self._tell_meanwhile(words)
+
+    def _tell_meanwhile(self, words: Words) -> None:
+        """Show what comes while the person types, and nobody can be asked."""
+        if "ask" in words:
+            self._tell({"do": "answer", "yes": False})
+            self.remind(f"Not allowed, because you could not be asked while you type: {words['ask']}; ask again")
+        elif text := words.get("letter") or words.get("say") or words.get("end", {}).get("spoken"):
+            self.remind(str(text))
+
+    # --- what goes there ---
+
+    def _tell(self, words: Words) -> None:
+        """Say it, if anybody is there; who is not is missed by the thread that listens."""
+        with suppress(OSError):
+            self._line.say(words)
+
+    def _send(self, number: str, text: str) -> None:
+        self._tell({"do": "chat", "session": self._session, "text": text, "id": number})
+
+    def _ask_for(self, text: str) -> None:
+        """Send a line, and keep it until it is kept there."""
+        number = next(self._numbers)
+        self._unkept[number] = text
+        self._send(number, text)
+
+    def _take(self, line: str) -> None:
+        if line.lower() == "/stop":
+            self._end()
+        elif line.lower() in _HERE:
+            self._waiting.append(line)
+        else:
+            self._ask_for(line)
+
+    def _answered_otherwise(self, answer: str) -> None:
+        if answer == "/stop":
+            self._end()
+
+    def _end(self) -> None:
+        self._tell({"do": "end", "session": self._session})
+
+    # --- a turn, in the main thread ---
+
+    def answered(self, text: str) -> None:
+        """Have a line answered, and what is typed meanwhile."""
+        self._heard_words, self._turns = SimpleQueue(), 0
+        self._in_turn = True
+        try:
+            self._ask_for(text)
+            if self._gone:
+                print(_WAITS)
+                self._wanted.set()
+                return
+            with self.turn():
+                self._followed()
+        finally:
+            self._in_turn = False
+            with suppress(Empty):
+                while True:
+                    self._tell_meanwhile(self._heard_words.get_nowait())
+
+    def _followed(self) -> None:
+        """Show turns until nothing of this terminal waits."""
+        while (words := self._next_words()) is not None:
+            if "gone" in words:
+                self._break()
+                print(_CUT_OFF)
+                return
+            self._show(words)
+            if end := words.get("end"):
+                self._ended(end)
+                if not end.get("waiting"):
+                    return
+
+    def _next_words(self) -> Words | None:
+        """Wait for the next; Ctrl-C ends the turn, and a second one, or the end of the terminal, the waiting for it."""
+        try:
+            return self._heard_words.get()
+        except KeyboardInterrupt:
+            if self._leaving.is_set():
+                return None
+            self._end()
+            return {}
+
+    def _show(self, words: Words) -> None:
+        """Show what comes ahead of the end of a turn."""
+        if "begin" in words:
+            self._begun(str(words["begin"]))
+        elif "text" in words:
+            self.hear(Text(str(words["text"])))
+        elif "tool" in words or "pause" in words:
+            self.hear(ToolRun(**words["tool"]) if "tool" in words else ToolCall("", ""))
+        elif text := words.get("say") or words.get("letter"):
+            self.say(str(text))
+        elif heard := words.get("heard"):
+            self._break()
+            self._dim(f"· heard: {heard}")
+        elif behind := words.get("behind"):
+            self._dim(f"· {behind} is answered first")
+        elif "ask" in words:
+            self._tell({"do": "answer", "yes": self.ask(str(words["ask"]))})
+
+    def _begun(self, text: str) -> None:
+        """Show whose turn it is, when it is not the line that was just typed."""
+        self._turns += 1
+        if self._turns > 1:
+            print(f"> {printable(text)}")
+
+    def _ended(self, end: Words) -> None:
+        turn = turn_of(end)
+        self.end(turn, simulated=end.get("mark") == SIMULATED)
+        report(turn._replace(stopped=""))
+
+
+def turn_of(end: Words) -> Turn:
+    """What is known here of a turn."""
+    of = end.get("turn", {})
+    notice = Notice(str(end.get("notice", "")), bool(end.get("failed")))
+    stopped, provider = str(of.get("stopped", "")), str(end.get("provider", ""))
+    return Turn(str(end.get("reply", "")), (), int(of.get("steps", 0)), (), Usage(), stopped, provider, notice)

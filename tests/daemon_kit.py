@@ -1,0 +1,97 @@
+"""A real daemon on a home of its own, and what is needed to watch it."""
+
+import subprocess
+import time
+
+from person import PICOCLAW, environment
+
+from picoclaw.channels import line
+from picoclaw.config import load
+from picoclaw.reflex import declared
+from picoclaw.workspace import prepare
+
+PUMP = """
+[outputs.pump]
+line = "GPIO17"
+kind = "pump"
+longest_on_s = 600
+confirm = false
+"""
+
+
+def until(found, seconds=15.0):
+    """Wait until a function finds something; returns that."""
+    end = time.monotonic() + seconds
+    while not (it := found()):
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(0.02)
+    return it
+
+
+def furnished(home, settings="", outputs=""):
+    """Make a home with these settings, and outputs that are armed."""
+    folder = home / "picoclaw"
+    prepare(load({"PICOCLAW_HOME": str(folder)}).home)
+    (folder / "config.toml").write_text(settings)
+    if outputs:
+        (folder / "outputs.toml").write_text(outputs)
+        found = declared.load(folder / "outputs.toml").outputs
+        declared.keep_armed(folder, {name: output.digest for name, output in found.items()})
+    return folder
+
+
+class Daemon:
+    """A daemon on a home of its own, told to end when the test is over."""
+
+    def __init__(self, home, *words, **more):
+        self.home = home
+        self.folder = home / "picoclaw"
+        self.process = subprocess.Popen(
+            [*PICOCLAW, "run", "--board", "sim", *words],
+            env=environment(home, **more),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd="/",
+        )
+
+    def ready(self):
+        self.says("channels: ")
+        return self
+
+    def says(self, text):
+        for found in self.process.stdout:
+            if text in found:
+                return found
+        raise AssertionError(f"it ended without saying {text!r}")
+
+    def asked(self, word):
+        return line.asked(self.folder, {"do": word}, 5)
+
+    def line(self):
+        made = line.connect(self.folder, 10)
+        assert made
+        return made
+
+    def ends(self, seconds=10):
+        return self.process.wait(seconds)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def events_until(connection, name):
+    """What the daemon says up to and with a word."""
+    found = []
+    while (words := connection.next()) is not None:
+        found.append(words)
+        if name in words:
+            return found
+    raise AssertionError(f"no {name!r} in {found}")
