@@ -39,10 +39,10 @@ def adapter(_usb_bus):
 
 
 def test_the_adapter_is_listed_with_lasting_names(adapter, board):
-    names = lab.wait_for(
-        lambda: next((p.names for p in board.ports() if p.path == USB and p.names), None), "udev names the adapter"
+    lab.wait_for(  # udev makes its names one after the other
+        lambda: any("/dev/serial/by-id/" in name for p in board.ports() if p.path == USB for name in p.names),
+        "udev names the adapter",
     )
-    assert any("/dev/serial/by-id/" in name for name in names)
     port = next(p for p in board.ports() if p.path == USB)
     assert "Gadget Serial" in port.description
 
