@@ -9,7 +9,8 @@ chat: .venv/run  ## set up and open a chat
 	@.venv/bin/picoclaw chat $(ARGS)
 
 test: .venv/dev  ## set up and run the tests; `make package` has those of the built package
-	@.venv/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package $(ARGS)
+	@.venv/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package -m "not alone" $(ARGS)
+	@.venv/bin/python -m pytest --ignore=tests/package -m alone $(ARGS)
 
 lint: .venv/dev
 	@.venv/bin/ruff format --check .

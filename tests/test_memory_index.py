@@ -791,6 +791,7 @@ def test_kill_9_at_any_moment(tmp_path, workspace, path):
     made.close()
 
 
+@pytest.mark.alone
 def test_several_processes_at_once(index, tmp_path, workspace, path):
     many(workspace, 1500)
     children = [syncing(path, workspace) for _ in range(3)]

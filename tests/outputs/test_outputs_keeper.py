@@ -723,6 +723,7 @@ def test_samples_are_asked_for_once_at_a_time(tmp_path):
     assert sampler._wishes.empty()
 
 
+@pytest.mark.alone
 def test_kills():
     """A part of what `python tests/bench/kills.py --runs 1000` does."""
     done = subprocess.run(
