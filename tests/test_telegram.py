@@ -541,7 +541,7 @@ def test_a_question_ends_with_the_turn_and_a_long_one_is_shown_whole(bench, serv
 def test_a_poll_that_fails_is_begun_anew(bench, server, faults, word):
     server.says(OWNER, "before")
     bench.come()
-    server.fail("getUpdates", *faults)
+    server.fail("getUpdates", *faults * 3)  # so that the error stands long enough to be seen
     errors = set()
     server.wait(lambda: errors.add(bench.channel.status().error) or any(word in error for error in errors))
     server.says(OWNER, "after")
