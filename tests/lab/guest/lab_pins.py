@@ -26,8 +26,9 @@ WantedBy=multi-user.target
 def make() -> Path:
     """Make it; returns the folder that is its outside, in which pulls are set and levels are seen."""
     lab.modprobe("gpio-sim")
-    if not CONFIGURATION.parent.exists():
-        subprocess.run(["mount", "-t", "configfs", "configfs", "/sys/kernel/config"], check=True)
+    if not CONFIGURATION.parent.exists():  # systemd may mount it at the same moment
+        subprocess.run(["mount", "-t", "configfs", "configfs", "/sys/kernel/config"], check=False)
+    lab.wait_for(CONFIGURATION.parent.exists, "configfs is there")
     bank = CONFIGURATION / "bank0"
     bank.mkdir(parents=True)
     (bank / "num_lines").write_text("28")
