@@ -15,6 +15,7 @@ Before=picoclaw.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
+StandardError=journal+console
 WorkingDirectory=/run/job/tests/lab/guest
 ExecStart=/usr/bin/python3 -B lab_pins.py
 
@@ -26,9 +27,9 @@ WantedBy=multi-user.target
 def make() -> Path:
     """Make it; returns the folder that is its outside, in which pulls are set and levels are seen."""
     lab.modprobe("gpio-sim")
-    if not CONFIGURATION.parent.exists():  # systemd may mount it at the same moment
-        subprocess.run(["mount", "-t", "configfs", "configfs", "/sys/kernel/config"], check=False)
-    lab.wait_for(CONFIGURATION.parent.exists, "configfs is there")
+    # udev asks systemd for the same mount when the module comes: one of them is to make it, and only once
+    subprocess.run(["systemctl", "start", "sys-kernel-config.mount"], check=True)
+    lab.wait_for(CONFIGURATION.parent.exists, "configfs is there", 30.0)
     bank = CONFIGURATION / "bank0"
     bank.mkdir(parents=True)
     (bank / "num_lines").write_text("28")
