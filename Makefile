@@ -3,14 +3,17 @@ PYTHON ?= python3
 ARGS ?=
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: chat test lint types package lab bench clean
+.PHONY: chat test hostile lint types package lab bench clean
 
 chat: .venv/run  ## set up and open a chat
 	@.venv/bin/picoclaw chat $(ARGS)
 
-test: .venv/dev  ## set up and run the tests; `make package` has those of the built package
-	@.venv/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package -m "not alone" $(ARGS)
-	@.venv/bin/python -m pytest --ignore=tests/package -m alone $(ARGS)
+test: .venv/dev  ## set up and run the tests; `make package` and `make hostile` have the others
+	@.venv/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
+	@.venv/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone $(ARGS)
+
+hostile: .venv/dev  ## how many attacks and honest requests of each class are tried, and stopped
+	@.venv/bin/python tests/hostile/report.py $(ARGS)
 
 lint: .venv/dev
 	@.venv/bin/ruff format --check .

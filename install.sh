@@ -85,4 +85,10 @@ case ":$PATH:" in
 *":$bin:"*) ;;
 *) echo "$bin is not on your PATH yet: log in again, or type: export PATH=\"$bin:\$PATH\"" ;;
 esac
+# What the agent's commands are run within; without it they are refused.
+if ! command -v bwrap >/dev/null; then
+    [ "$(id -u)" != 0 ] || [ -n "$wheels" ] || ! command -v apt-get >/dev/null ||
+        apt-get install --yes --quiet --no-install-recommends bubblewrap >/dev/null || true
+    command -v bwrap >/dev/null || echo "the agent can run no commands before this is done: sudo apt install bubblewrap"
+fi
 echo "Next: picoclaw init, picoclaw chat; sudo picoclaw service install lets it start with the machine."

@@ -177,9 +177,9 @@ class _Running:
         self._check_stop()
         self.spent.steps += 1
         agent, brief = self.agent, self.brief
-        tools, lost, stop = agent.tools(self.talk, brief), agent.prompts["lost"], self.around.stop
-        shown, most = self.talk.shown(), agent.answer
-        request = Request(brief.system, shown, tools, most, self.spent.deadline, brief.model, calls, lost, stop)
+        shown, most, stop = self.talk.shown(), agent.answer, self.around.stop
+        tools, lost, wrap = agent.tools(self.talk, brief), agent.prompts["lost"], agent.prompts["untrusted"]
+        request = Request(brief.system, shown, tools, most, self.spent.deadline, brief.model, calls, lost, stop, wrap)
         self.answer = answer = Answer()
         for event in agent.provider.events(request):
             answer.take(event)

@@ -2,11 +2,10 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from picoclaw.agent import Agent
@@ -22,30 +21,26 @@ from picoclaw.memory.dream.direct import Model
 from picoclaw.memory.notes import notes
 from picoclaw.messages import Inbound, Message, Origin, Stop, Turn
 from picoclaw.providers import Provider
+from picoclaw.redact import Redactor
 from picoclaw.reflex.bell import ring
 from picoclaw.skills.library import Library, tiers_of
 from picoclaw.skills.skill import Here
+from picoclaw.store.approvals import Approval
 from picoclaw.store.tasks import Tasks
-from picoclaw.stores import Stores
-from picoclaw.tools.files import Files
-from picoclaw.tools.first_run import FirstRun
-from picoclaw.tools.guard import Guard, Verdict
-from picoclaw.tools.jobs import Reminders
-from picoclaw.tools.message import Messages
-from picoclaw.tools.pulse import PulseTool
-from picoclaw.tools.recall import Recall
+from picoclaw.stores import Stores, keys_of
+from picoclaw.toolbox import groups
+from picoclaw.tools.approving import Approving
+from picoclaw.tools.guard import Guard
 from picoclaw.tools.results import WholeResults
-from picoclaw.tools.rules import Rules
-from picoclaw.tools.sensor_history import SensorHistory
-from picoclaw.tools.shell import Shell, passed_on
-from picoclaw.tools.skills import SkillTools
-from picoclaw.tools.spawn import Spawn
-from picoclaw.tools.toolset import Effect, Toolset
+from picoclaw.tools.rights import Rights
+from picoclaw.tools.shell import passed_on
+from picoclaw.tools.toolset import Toolset
+from picoclaw.trust.audit import Audit
 from picoclaw.window import Room, room
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import Prompts, intent_tables
 from picoclaw.workspace.pages import Pages
-from picoclaw.workspace.seeds import MEETING, first_meeting, usual_meeting
+from picoclaw.workspace.seeds import usual_meeting
 
 if TYPE_CHECKING:
     from picoclaw.compaction import Compaction
@@ -58,13 +53,15 @@ SIMULATED = "[simulated board, not real values]"
 class App:
     """One running picoclaw. Parts that a verb does not use are not made.
 
-    `ask` shows a person a call and returns their answer; in a rehearsal nobody is asked about the hardware.
+    `ask` shows a person a call and returns their answer; in a rehearsal nobody is asked about the hardware. `changed`
+    hears of each kept call that was asked about, answered or done.
     """
 
     config: Config
     board: Board
     ask: Callable[[str], bool] | None = None
     rehearses: bool = False
+    changed: Callable[[Approval], None] = lambda _: None
 
     @property
     def mark(self) -> str:
@@ -95,50 +92,43 @@ class App:
     @cached_property
     def toolset(self) -> Toolset:
         """The tools of this board and configuration; those of absent hardware are left out."""
-        config, home = self.config, self.config.home
-        tiers = [folder for _, folder in tiers_of(home)]
         whole = WholeResults(lambda: self.stores.results, self.room.result)
-        groups: list[object] = [
-            self.wiring.sensors(),
-            Files(
-                config.workspace,
-                config.tools.extra_folders,
-                library=self.library,
-                instructions=lambda: (config.workspace / "prompts", *tiers, *self._pages_of_rules()),
-            ),
-            Recall(config.workspace, self.stores.memory, past=config.memory.messages),
-            Reminders(lambda: self.stores.jobs, lambda: self.toolset.effect, commands=config.tools.exec != "off"),
-            PulseTool(lambda: self.stores.pulse),
-            Messages(),
-            Spawn(
-                lambda: self.helpers,
-                lambda: self.toolset.names,
-                config.helpers,
-                partial(do, self) if config.model.base_url else None,
-                partial(ring, config.home),
-            ),
-            SensorHistory(lambda: self.stores.samples),
-            Rules(home, self.wiring.measured, lambda: str(self.briefing.zone() or "")),
-            SkillTools(self.library, self.here, config.workspace),
-            FirstRun(home),
-            whole,
-        ]
-        if config.tools.exec != "off":
-            groups.append(Shell(config.workspace, os.environ))
-        groups += self.wiring.buses()
-        return Toolset(
-            groups,
-            guard=Guard(self._policy(), self.ask),
+        do_now = partial(do, self) if self.config.model.base_url else None
+        made = Toolset(
+            groups(self, whole, self.briefing.zone, do_now),
+            guard=Guard(self.rights.policy, self.ask, self.approving.keep, self.audit.note),
             journal=self.stores.begin_act,
             longest_result=self.room.result,
-            secrets=(config.api_key, config.embedding_key, config.telegram_token, *_keys(os.environ)),
+            secrets=keys_of(self.config, os.environ),
             wording=lambda name: self.prompts.get(f"tool_{name}"),
             keep_whole=whole.keep,
         )
+        made.ended = self.audit.ended
+        return made
 
-    def _policy(self) -> dict[Effect, Verdict]:
-        policy: dict[Effect, Verdict] = {"exec": "ask"} if self.config.tools.exec == "ask" else {}
-        return policy | ({"actuate": "allow"} if self.rehearses else {})
+    @cached_property
+    def audit(self) -> Audit:
+        """What is written down of who had what done."""
+        return Audit(self.config.home, Redactor(keys_of(self.config, os.environ)))
+
+    @cached_property
+    def rights(self) -> Rights:
+        """The rules in force."""
+        home, approvals = self.config.home, lambda: self.stores.approvals
+        return Rights(home / "policy.toml", approvals, self.config.tools.exec, lambda: self.rehearses)
+
+    @cached_property
+    def approving(self) -> Approving:
+        """What becomes of a call that needs a yes."""
+        stores, minutes = self.stores, self.config.approvals.minutes
+        return Approving(
+            stores, lambda: self.toolset, self.rights.policy, self.now, minutes, self._changed, self.audit.note
+        )
+
+    def _changed(self, approval: Approval) -> None:
+        """Wake those who tell what is new of a kept call."""
+        ring(self.config.home)
+        self.changed(approval)
 
     @cached_property
     def provider(self) -> Provider:
@@ -191,11 +181,6 @@ class App:
         limits = replace(HEARTBEAT_LIMITS, result_chars=self.config.limits.result_chars)
         return replace(self.agent, provider=self._model_server, limits=limits)
 
-    def _pages_of_rules(self) -> list[Path]:
-        """The pages that say what the agent is and does; while the first meeting is open it may write them itself."""
-        names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not first_meeting(self.config.home) else ()
-        return [self.config.workspace / name for name in (*names, MEETING)]
-
     @cached_property
     def library(self) -> Library:
         """The skills; their front matter is kept in a file, so that a start reads none that has not changed."""
@@ -244,7 +229,8 @@ class App:
         """Where everything that comes in is answered."""
         name = self.config.model.name or "default"
         return Desk(
-            self.stores, lambda: self.briefing, self._agent_for, self.wiring.stop, self.now, name, lambda: self.helpers
+            *(self.stores, lambda: self.briefing, self._agent_for, self.wiring.stop, self.now, name),
+            *(lambda: self.helpers, self.approving, self.prompts, self.rights.problem),
         )
 
     def _agent_for(self, origin: Origin) -> Agent:
@@ -292,7 +278,3 @@ class App:
         for part in (self.__dict__.get(name) for name in ("provider", "_model_server", "stores")):
             if part:
                 part.close()
-
-
-def _keys(environment: Mapping[str, str]) -> list[str]:
-    return [value for name, value in environment.items() if name.endswith("_API_KEY")]

@@ -4,19 +4,20 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from picoclaw import prompt, window
+from picoclaw import prompt, untrusted, window
 from picoclaw.config import Config
 from picoclaw.errors import SkillError
 from picoclaw.helpers import report
 from picoclaw.measure import tool_bytes
 from picoclaw.memory.notes import lately
-from picoclaw.messages import DEFAULT_SESSION, Brief, Inbound, Message
+from picoclaw.memory.notes.entries import tainted
+from picoclaw.messages import DEFAULT_SESSION, Brief, Inbound, Message, is_owner
 from picoclaw.prompt import Facts, Mode, Page, Section
 from picoclaw.schedule import zone_of
 from picoclaw.skills import choose
@@ -96,7 +97,7 @@ class Briefing:
         """Make a turn's brief from the files as they are now. `acts` are calls whose outcome is unknown."""
         self.library.look()
         here, mode = self.here(), self._mode(inbound)
-        meeting = mode in _WHOLE and inbound.origin == "owner" and self.pages.meeting(tidy=self.tidy)
+        meeting = mode in _WHOLE and is_owner(inbound.origin) and self.pages.meeting(tidy=self.tidy)
         usable = [skill for skill in self.library.skills.values() if not unmet(skill, here)]
         held = "" if not meeting or self.led(earlier) else meeting  # what the matcher leads, the model need not know
         listed = [skill for skill in usable if skill.listed and not held]  # one thing at a time
@@ -121,7 +122,8 @@ class Briefing:
             self._other_model(inbound) or next((skill.model for skill in brought if skill.model), ""),
             relied_on=tuple(told.held),
         )
-        return Told(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)], tuple(reports))
+        heard = (*reports, *_nobodys([*pages.values(), *(Page("what was noted earlier", new) for new in told.new)]))
+        return Told(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)], heard)
 
     def _mode(self, inbound: Inbound) -> Mode:
         mode = self.config.prompt.mode
@@ -133,7 +135,7 @@ class Briefing:
     def _facts(
         self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], pages: Mapping[str, Page]
     ) -> Facts:
-        config, asked = self.config, inbound.origin == "owner"
+        config, asked = self.config, is_owner(inbound.origin)
         short = self._is_short(skills)
         shown = [page for name, page in pages.items() if name != MEETING]
         return Facts(
@@ -154,7 +156,7 @@ class Briefing:
             helper=self.helper,
             leave_to_helpers=[name for name in LEFT_TO_HELPERS if name in tools] if "spawn" in tools else (),
             runtime={
-                "board": self.board,
+                "board": untrusted.name(self.board),
                 "os": os.uname().sysname,
                 "arch": os.uname().machine,
                 "python": ".".join(map(str, sys.version_info[:3])),
@@ -200,9 +202,9 @@ class Briefing:
         """What is special about this message."""
         notes = [self.prompts["simulated"]] if self.simulated else []
         if inbound.session != DEFAULT_SESSION and mode not in {"base", "none"}:
-            name = " ".join(inbound.session.split())[:_LONGEST_SESSION]
-            notes.append(prompt.fill(self.prompts["session"], {"content": prompt.enclosed(name)}, "content"))
-        if self.tidy and mode in _WHOLE and inbound.origin == "owner" and (parts := self.overlong()):
+            name = untrusted.name(inbound.session, _LONGEST_SESSION)
+            notes.append(prompt.fill(self.prompts["session"], {"content": name}, "content"))
+        if self.tidy and mode in _WHOLE and is_owner(inbound.origin) and (parts := self.overlong()):
             notes.append(prompt.fill(self.prompts["condense"], {"parts": prompt.enclosed(", ".join(parts))}, "parts"))
         if self.helper and mode != "minimal":
             notes.append(prompt.fill(self.prompts["helper"], {"content": self.helper}, "content"))
@@ -282,6 +284,11 @@ def _plain(name: str) -> str:
     """A name that can stand in a sentence of ours; one that goes on to say something is cut before that."""
     found = _NAME.match(name)
     return found[0].strip() if found else ""
+
+
+def _nobodys(told: Iterable[Page]) -> list[str]:
+    """Name the texts of which something is marked as nobody's word."""
+    return list(dict.fromkeys(page.name for page in told if tainted(page.text)))
 
 
 def _says_its_name_alone(text: str) -> bool:

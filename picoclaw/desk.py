@@ -1,7 +1,7 @@
 """The desk: everything that comes in is answered here, a chat line, a command, a due job, a heartbeat, one by one."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from picoclaw.agent import Agent
@@ -9,9 +9,13 @@ from picoclaw.around import ALONE, Around
 from picoclaw.briefing import Briefing
 from picoclaw.errors import StoreError
 from picoclaw.heartbeat.check import OK, is_check
-from picoclaw.messages import Caller, Inbound, Message, Notice, Origin, Turn, Usage
+from picoclaw.messages import Caller, Inbound, Message, Notice, Origin, Turn, Usage, is_owner
+from picoclaw.prompt import Templates, fill
+from picoclaw.store.approvals import Approval
 from picoclaw.store.tasks import Tasks
 from picoclaw.stores import Stores
+from picoclaw.tools.approving import Approving
+from picoclaw.untrusted import OTHERS, own
 
 BY_COMMAND = "command"
 """Who has answered, in a turn that was a command's."""
@@ -22,7 +26,8 @@ class Desk:
     """Answers one message at a time, and keeps what was said.
 
     `agent` gives the loop for an origin, `stop` brings the outputs to safety when a text orders that, `now` is the
-    wall clock in the owner's zone, `model` the name of the configured model, and `tasks` those of helpers.
+    wall clock in the owner's zone, `model` the name of the configured model, `tasks` those of helpers, and `approving`
+    what becomes of calls that wait for a yes. `problem()` says what is wrong with the owner's rules.
     """
 
     stores: Stores
@@ -32,14 +37,17 @@ class Desk:
     now: Callable[[], datetime]
     model: str
     tasks: Callable[[], Tasks]
+    approving: Approving
+    prompts: Templates
+    problem: Callable[[], str]
     _complaints: set[str] = field(default_factory=set)
 
     def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
         """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not."""
-        well = (True, OK) if inbound.origin == "owner" and is_check(inbound.text) else None
+        well = (True, OK) if is_owner(inbound.origin) and is_check(inbound.text) else None
         if said := self.stop(inbound.text, inbound.origin) or well:
             return _said(inbound, *said, by="stop")
-        if inbound.origin == "owner" and inbound.text.lstrip().startswith("/"):
+        if is_owner(inbound.origin) and not inbound.foreign and inbound.text.lstrip().startswith("/"):
             return self._commanded(inbound, around)
         return self._turn(inbound, around)
 
@@ -52,10 +60,15 @@ class Desk:
             return self._turn(inbound, around)
         key, usual = clean(inbound.session), self.model
         model = self._chosen(key) or usual
-        chat = Chat(key, self.stores, self.tasks, self.briefing, lambda: self.agent("owner"), self.now(), model, usual)
+        chat = Chat(
+            *(key, self.stores, self.tasks, self.briefing, lambda: self.agent("owner"), self.now(), model, usual),
+            *(self.approving, inbound.who, inbound.origin, around.stop),
+        )
         answer = commands.answer(given, chat)
+        if answer.made:
+            return self._go_on(answer.made, answer.text, inbound, around)
         if answer.again:
-            turn = self._turn(inbound._replace(text=answer.again), around)
+            turn = self._turn(inbound._replace(text=answer.again, foreign=answer.foreign), around)
             return _noted(turn, answer.text)
         return _said(inbound, answer.good, answer.text, by=BY_COMMAND)
 
@@ -66,21 +79,47 @@ class Desk:
         except StoreError:
             return ""
 
-    def _turn(self, inbound: Inbound, around: Around) -> Turn:
+    def _go_on(self, made: Approval, said: str, inbound: Inbound, around: Around) -> Turn:
+        """Go on with the conversation in which a call was asked for that was made now, and answer who said yes to it.
+
+        Without a model, or in another chat, they are told the result plainly.
+        """
+        plainly = f"{said}\n{made.outcome}"
+        here, modelled = made.home == clean(inbound.session), bool(self.stores.config.model.base_url)
+        if modelled:
+            number = inbound.inbox if here else 0
+            text = fill(self.prompts["approved"], {"number": str(made.number)}, "number")
+            asked = Inbound(made.home, text, _who_goes_on(made), inbox=number, who=made.asked_by)
+            turn = self._turn(asked, around if here else Around(stop=around.stop, shield=around.shield), made)
+            if here:
+                return _noted(turn, said if turn.stopped != "error" else plainly)
+            self.approving.tell(made.home, plainly if turn.stopped == "error" else turn.reply)
+        elif not here:
+            self.approving.tell(made.home, plainly)
+        return _said(inbound, made.state == "done", plainly, by=BY_COMMAND)
+
+    def _turn(self, inbound: Inbound, around: Around, made: Approval | None = None) -> Turn:
         now = self.now()
         earlier, acts, summary, numbers = self.stores.earlier(inbound.session)
         if inbound.origin == "heartbeat":
             earlier, summary = [], ""
         words = (message.text for turn in earlier for message in turn if message.role == "user")
-        said, home = (*words, inbound.text), inbound.reply_to
+        newest = "" if any(name.startswith(OTHERS) for name in inbound.foreign) else inbound.text
+        said, home = (*map(own, (*words, newest)),), inbound.reply_to
         told = self.briefing().told(inbound._replace(text=clean(inbound.text)), earlier, [act for _, act in acts], now)
         may = told.brief.only
-        heard = set(told.heard)
-        caller = Caller(inbound.session, inbound.origin, now, around.say, heard, said=said, reply_to=home, may=may)
+        heard = {*told.heard, *inbound.foreign, *self.stores.taint(inbound.session, inbound.origin)}
+        who, key = inbound.who, inbound.session
+        caller = Caller(key, inbound.origin, now, around.say, heard, said=said, reply_to=home, may=may, who=who)
         other = told.brief.model or self._chosen(inbound.session)
         model = other or self.model
         brief = told.brief._replace(model=other, bytes_a_token=self.stores.bytes_a_token(model), summary=summary)
-        turn = self.agent(inbound.origin).turn(brief, earlier, caller, around)
+        so_far = [Message("user", brief.text)]
+        if made:
+            heard.update(made.heard, () if made.home == made.session else [f"what a {made.origin} has asked for"])
+            so_far += _as_made(made)
+        turn = self.agent(inbound.origin).resume(brief, earlier, caller, around, so_far)
+        turn = self.stores.presentable(turn, heard, inbound)
         with around.shield():
             if turn.usage.total:  # the matcher counts nothing
                 self.stores.heard()
@@ -91,7 +130,7 @@ class Desk:
             except StoreError as error:
                 turn = _noted(turn, f"this turn could not be kept: {error}", failed=True)
             else:
-                turn = _noted(turn, _shown_short(turn), *self._news([doubt, *told.problems]))
+                turn = _noted(turn, _shown_short(turn), *self._news([doubt, self.problem(), *told.problems]))
             self.stores.answered(inbound)
         for _, act in acts:
             turn = _noted(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
@@ -108,6 +147,17 @@ def _said(inbound: Inbound, good: bool, said: str, *, by: str) -> Turn:  # noqa:
     messages = (Message("user", inbound.text), Message("assistant", said))
     notice = Notice("" if good else said, failed=not good)
     return Turn(said, messages, 0, (), Usage(), "" if good else "error", by, notice)
+
+
+def _as_made(made: Approval) -> list[Message]:
+    """Show a model the call that has waited as its own, with the result: none of that is anybody's word."""
+    call = replace(made.call, id=f"yes{made.number:06d}")
+    result = made.outcome if made.state == "done" else f"error: {made.outcome}"
+    return [Message("assistant", "", (call,)), Message("tool", result, call_id=call.id)]
+
+
+def _who_goes_on(made: Approval) -> Origin:
+    return made.origin if made.origin in {"web", "guest"} else "owner"
 
 
 def _shown_short(turn: Turn) -> str:

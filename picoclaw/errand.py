@@ -26,6 +26,7 @@ from picoclaw.store.database import Database
 from picoclaw.store.task import OPEN, Status, Task, Used
 from picoclaw.store.tasks import Tasks
 from picoclaw.stores import Stores
+from picoclaw.untrusted import heard_in, shown
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import Prompts
 
@@ -146,7 +147,7 @@ def work(house: House, task: Task, stop: Stop) -> bool:
     if turn.stopped == "stopped":
         return False
     status, text = _outcome(turn, house.prompts["empty"])
-    tasks.finish(task, status, text, time.time(), track.used)
+    tasks.finish(task, status, house.stores.redact(text), time.time(), track.used)
     return True
 
 
@@ -160,12 +161,12 @@ def _turn(house: House, task: Task, track: _Track, stop: Stop) -> Turn:
         only=may if told.brief.only is None else may & told.brief.only,
         bytes_a_token=house.stores.bytes_a_token(told.brief.model or config.model.name or "default"),
     )
-    caller = Caller(
-        task.key, "helper", now, _nobody, reply_to=task.session, depth=task.depth, task=task.number, may=may
-    )
     agent = replace(house.light_agent, limits=_left(task, track.used, config.limits))
     so_far = house.helpers.messages(task) or [Message("user", brief.text)]
     so_far += _awaited(house, task, so_far, stop)
+    heard = {*task.taint, *told.heard, *heard_in(so_far)}
+    caller = Caller(task.key, "helper", now, _nobody, heard, reply_to=task.session, may=may)
+    caller = replace(caller, depth=task.depth, task=task.number)
     around = Around(listen=track.hear, stop=stop, keep=track.keep)
     return agent.resume(brief, (), caller, around, so_far)
 
@@ -186,7 +187,7 @@ def _awaited(house: House, task: Task, so_far: Sequence[Message], stop: Stop) ->
         said = report.answer(found)
     except ToolError as error:
         said = f"error: {error}"
-    return [Message("tool", said, call_id=call.id)]
+    return [Message("tool", shown(said), call_id=call.id)]
 
 
 def _briefing(house: House, task: Task) -> Briefing:

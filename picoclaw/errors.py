@@ -13,6 +13,7 @@ PicoclawError
         DeadlinePassed      the turn's time was up in the middle of an answer
     ToolError               a tool call failed; its text is for the model
         Denied              the guard, or a person, said no
+            Pending         kept until a person says yes
     HardwareError           the board could not do it
         DeviceMissing       no such bus, device file or address
         NoPermission        the device is there, but not for this user
@@ -78,6 +79,10 @@ class ToolError(PicoclawError):
 
 class Denied(ToolError):
     """The guard or a person did not allow the call."""
+
+
+class Pending(Denied):
+    """The call was not made, and is kept: it is made when the yes arrives."""
 
 
 class HardwareError(PicoclawError):

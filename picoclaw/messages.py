@@ -8,8 +8,15 @@ from threading import Event as Flag
 from typing import Any, Literal, NamedTuple
 
 Role = Literal["user", "assistant", "tool"]
-Origin = Literal["owner", "cron", "heartbeat", "helper"]
+Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "helper"]
+"""Who asks for a turn: the owner in person or on the page, another person who may chat, and what asks unasked."""
+
 DEFAULT_SESSION = "terminal"
+
+
+def is_owner(origin: str) -> bool:
+    """Tell whether the owner asks, in person: at a terminal, over a channel of theirs, or on the page."""
+    return origin in {"owner", "web"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,8 @@ class Request(NamedTuple):
 
     `model` is another model's name at the same server, for this request only. Without `calls`, the tools are shown
     and none is to be called. `lost` stands for a result that is not in the conversation. `stop` ends the answer with
-    TurnStopped.
+    TurnStopped. `untrusted` is what goes around a result that is nobody's word, with places for its `name` and
+    `content`.
     """
 
     system: str
@@ -113,6 +121,7 @@ class Request(NamedTuple):
     calls: bool = True
     lost: str = ""
     stop: Stop | None = None
+    untrusted: str = ""
 
 
 class Text(NamedTuple):
@@ -168,6 +177,8 @@ class Caller:
     names what the turn has read that is nobody's word in this chat: files, the output of commands, a serial line.
     `said` are the messages of whoever asks, in this conversation.
 
+    `who` names the person on the channel, such as `telegram:12345`, '' where there is one only.
+
     `reply_to` is the session that a later report goes to, the turn's own unless a job or a heartbeat asks. `depth` is 0
     in a turn that a person, a job or a heartbeat asked for, 1 in a helper's, `task` that helper's number, and `may` the
     tools that it may call, None for all. `stop` ends the turn, and what a tool of it waits for.
@@ -184,13 +195,15 @@ class Caller:
     task: int = 0
     may: frozenset[str] | None = None
     stop: Stop = field(default_factory=Stop, compare=False)
+    who: str = ""
 
 
 class Inbound(NamedTuple):
     """Something to be answered: a chat line, a due job or a heartbeat.
 
     `reply_to` is the session that a later report goes to, when that is another one. `inbox` is its number in the
-    inbox, 0 when it came another way.
+    inbox, 0 when it came another way. `who` names the person on the channel, and `foreign` what of it is not that
+    person's word, such as a forwarded message.
     """
 
     session: str
@@ -198,6 +211,8 @@ class Inbound(NamedTuple):
     origin: Origin = "owner"
     reply_to: str = ""
     inbox: int = 0
+    who: str = ""
+    foreign: tuple[str, ...] = ()
 
 
 class ToolRun(NamedTuple):
@@ -215,6 +230,7 @@ class Turn(NamedTuple):
     `messages` are what the turn adds to the conversation; `forgotten` earlier turns no longer fitted the window.
     `unheard` is what was typed meanwhile and no model was there to hear: it is not among the messages, and whoever
     took it in answers it next. `longest_said` is set where so many characters of what was said were shown at most.
+    `heard` names what it rests on that is nobody's word, as Caller's; it is kept with the turn.
     """
 
     reply: str
@@ -228,3 +244,4 @@ class Turn(NamedTuple):
     forgotten: int = 0
     unheard: tuple[str, ...] = ()
     longest_said: int = 0
+    heard: tuple[str, ...] = ()

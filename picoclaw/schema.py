@@ -56,6 +56,8 @@ def parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty
         description = " ".join(note for note in notes if isinstance(note, str))
         span = next((note for note in notes if isinstance(note, Span)), None)
     required = default is inspect.Parameter.empty
+    if kind is float and isinstance(default, int):
+        default = float(default)  # what is filled in is what the same value would be, were it given
     return Parameter(name, kind, description, span, required, None if required else default)
 
 
@@ -180,6 +182,8 @@ def _items(value: Any, kind: Any, name: str) -> list[Any]:
             value = json.loads(value)
         except (ValueError, RecursionError):
             raise Unfit(f"{name!r} must be a list, not {_shown(value)}") from None
+    elif isinstance(value, str) and kind is str:
+        value = [value] if value.strip() else []
     if not isinstance(value, list | tuple):
         raise Unfit(f"{name!r} must be a list, not {_shown(value)}")
     return [_convert(item, kind, f"{name}[{i}]") for i, item in enumerate(value)]

@@ -1,8 +1,9 @@
 """What outlasts the process: the database, the memory, and what they hold. Opened when it is first used."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
@@ -13,11 +14,13 @@ from picoclaw.memory.dream import overlong
 from picoclaw.memory.embedding.embed import Embedder
 from picoclaw.memory.past import documents
 from picoclaw.memory.recollection import Document, Recollection
-from picoclaw.messages import Caller, Inbound, Message, ToolCall
+from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, is_owner
 from picoclaw.prompt import BYTES_A_TOKEN
+from picoclaw.redact import Redactor
 from picoclaw.reflex.bell import ring
 from picoclaw.skills.skill import Skill
 from picoclaw.store import chronicle
+from picoclaw.store.approvals import Approvals
 from picoclaw.store.beats import LAST_SPOKE
 from picoclaw.store.calibration import Calibration
 from picoclaw.store.database import Database
@@ -28,7 +31,15 @@ from picoclaw.store.pulse import Pulse
 from picoclaw.store.results import Results
 from picoclaw.store.samples import Samples
 from picoclaw.store.sessions import Sessions
+from picoclaw.untrusted import OTHERS, fewer, shown
+from picoclaw.untrusted import name as plain_name
 from picoclaw.window import room
+
+
+def keys_of(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Collect the secrets of a home: what no result, log or answer may show."""
+    others = (value for name, value in environment.items() if name.endswith("_API_KEY"))
+    return config.api_key, config.embedding_key, config.telegram_token, config.brave_key, *others
 
 
 class Earlier(NamedTuple):
@@ -56,6 +67,11 @@ class Stores:
         return Database(self.config.home / "state.db")
 
     @cached_property
+    def redact(self) -> Redactor:
+        """What takes secrets out of texts: those of this home, and what looks like one."""
+        return Redactor(keys_of(self.config, os.environ))
+
+    @cached_property
     def history(self) -> History:
         """The conversations."""
         return History(self.database)
@@ -64,6 +80,11 @@ class Stores:
     def sessions(self) -> Sessions:
         """What is done with conversations as a whole."""
         return Sessions(self.database)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """The calls that wait for the owner's yes."""
+        return Approvals(self.database)
 
     @cached_property
     def results(self) -> Results:
@@ -128,9 +149,36 @@ class Stores:
         except StoreError:
             return BYTES_A_TOKEN
 
+    def taint(self, session: str, origin: Origin) -> frozenset[str]:
+        """Name what a turn begins with that is nobody's word: what its conversation has read, what others have said.
+
+        A heartbeat has no conversation. What cannot be known counts as read.
+        """
+        if origin == "heartbeat":
+            return frozenset()
+        try:
+            found = self.history.heard(session)
+        except (StoreError, ValueError):
+            return frozenset({"what could not be read again"})
+        return frozenset(name for name in found if origin != "guest" or not name.startswith(OTHERS))
+
+    def presentable(self, turn: Turn, heard: Iterable[str], inbound: Inbound) -> Turn:
+        """Take the secrets out of a turn that is to be kept and told, and name what it rests on."""
+        others = [f"{OTHERS}{plain_name(inbound.who)}"] if inbound.origin == "guest" else []
+        messages = tuple(self._redacted(message) for message in turn.messages)
+        notice = turn.notice._replace(text=self.redact(shown(turn.notice.text)))
+        reply, names = self.redact(turn.reply), fewer([*heard, *others])
+        return turn._replace(reply=reply, messages=messages, notice=notice, heard=names)
+
+    def _redacted(self, message: Message) -> Message:
+        text = self.redact.said(message.text) if message.role == "user" else self.redact(message.text)
+        calls = tuple(replace(call, arguments=self.redact.values(call.arguments)) for call in message.calls)
+        return message._replace(text=text, calls=calls)
+
     def begin_act(self, call: ToolCall, caller: Caller) -> None:
         """Write down a call that is about to change something; durable when this returns. Raises StoreError."""
-        self.history.begin_act(caller.session, call, caller.now)
+        plain = replace(call, arguments=self.redact.values(call.arguments))
+        self.history.begin_act(caller.session, plain, caller.now)
 
     def settle(self, session: str) -> None:
         """Cross off the acts of this process that were not part of a turn, as far as the disk lets us."""
@@ -141,7 +189,7 @@ class Stores:
 
     def answered(self, inbound: Inbound) -> None:
         """Note which chat the owner uses, as far as the disk lets us, and wake the clockwork if there is reason to."""
-        if inbound.origin == "owner":
+        if is_owner(inbound.origin):
             with suppress(StoreError):
                 Marks(self.database).set(LAST_SPOKE, inbound.session)
         self.ring()

@@ -50,11 +50,11 @@ def summary_bytes(window: int) -> int:
 
 
 FIRST_TO_GO = (
-    *("subagent", "spawn", "message", "memory_demote", "memory_reinforce", "skill_update", "skill_create"),
-    *("append_file", "pulse", "sensor_add", "list_dir", "rule", "memory_update", "memory_forget", "memory_get"),
-    *("edit_file", "write_file", "spi", "serial", "i2c", "spawn_cancel", "spawn_status", "sensor_history"),
-    *("memory_search", "memory_store", "skill_search", "read_file", "cron", "exec", "gpio", "board_status"),
-    *("sensor_list", "sensor_read", "first_run", READ_ON),
+    *("subagent", "spawn", "message", "process", "memory_demote", "memory_reinforce", "skill_update", "skill_create"),
+    *("append_file", "pulse", "sensor_add", "web_fetch", "list_dir", "rule", "memory_update", "memory_forget"),
+    *("memory_get", "edit_file", "write_file", "spi", "serial", "i2c", "spawn_cancel", "spawn_status"),
+    *("sensor_history", "memory_search", "memory_store", "skill_search", "read_file", "cron", "exec", "gpio"),
+    *("board_status", "sensor_list", "sensor_read", "first_run", READ_ON),
 )
 """The tools in the order in which a window that is too small for all of them is spared their descriptions."""
 

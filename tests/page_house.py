@@ -24,6 +24,7 @@ class PaperHouse:
         self.value = 21.4
         self.well = True
         self.torn = False
+        self.asked = []
 
     def readings(self):
         return [Value("porch", "temperature", "°C", self.value, f"{self.value} °C", at=1.0)]
@@ -70,6 +71,9 @@ class PaperHouse:
             raise StoreError("state.db is damaged")
         assert session == "page:home"
         return self.lines[-most:]
+
+    def questions(self):
+        return self.asked
 
     def healthy(self):
         return self.well

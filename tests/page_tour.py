@@ -25,10 +25,9 @@ from picoclaw.config import BoardConfig, load
 from picoclaw.daemon import status
 from picoclaw.daemon.showroom import Showroom
 from picoclaw.hw import boards
-from picoclaw.messages import Inbound, Stop
+from picoclaw.messages import Inbound
 from picoclaw.reflex import declared
 from picoclaw.reflex.clock import boot_id, boottime
-from picoclaw.store.inbox import Arrived
 from picoclaw.store.outbox import Letter
 from picoclaw.store.points import Block, Moment, Series
 from picoclaw.store.samples import Samples
@@ -89,7 +88,7 @@ def remember(app, values):
 def answering(app, page, posted):
     """A desk of few words."""
     while arrived := posted.get():
-        turn = app.answer(Inbound(arrived.key, arrived.text), page.around(arrived))
+        turn = app.answer(Inbound(arrived.key, arrived.text, arrived.origin, who=arrived.who), page.around(arrived))
         page.answered(arrived, turn, turn.reply)
 
 
@@ -139,10 +138,13 @@ def talk(browser, page, folder):
     browser.click("#text")
     browser.write("open valve1 for 2 minutes")
     browser.click("#send")
-    browser.until("document.activeElement.id == 'no'")
+    browser.until("document.querySelector('.question .main')")
     browser.picture(folder / "leave-phone-light.webp")
-    browser.click("#yes")
+    browser.click(".question .main")
     browser.until(f"{SAID}.includes('valve1 is on')")
+    browser.until("document.querySelector('.question [role=status]')?.textContent.includes(': done')")
+    browser.click(".question button")
+    browser.until("!document.querySelector('.question')")
 
 
 def look(browser, folder):
@@ -188,7 +190,7 @@ def main(folder):
     with tempfile.TemporaryDirectory() as place:
         home = Path(place) / "home"
         app = furnished(home)
-        app.ask = lambda call: page.ask(Arrived("page:home", ""), call, Stop())
+        app.changed = lambda approval: page.changed(approval)  # noqa: PLW0108 - there is no page yet
         house = Showroom(
             app.config,
             app.wiring,

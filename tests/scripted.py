@@ -12,6 +12,7 @@ Step = Event | BaseException | Callable[[], object]
 CALLER = Caller("terminal", "owner", datetime(2026, 3, 1, 12, 0, tzinfo=UTC), lambda _: None)
 
 PROMPTS = {
+    "untrusted": "[from {name}:\n{content}]",
     "cut": "[cut at {tokens} tokens]",
     "empty": "[empty]",
     "failed": "[failed: {error}]",

@@ -227,6 +227,11 @@ class TelegramServer:
         with self.news:
             self._faults[method].extend(faults)
 
+    def mend(self, method: str) -> None:
+        """Have the calls of a method go well again."""
+        with self.news:
+            self._faults[method].clear()
+
     def says(self, user: int, text: str = "", chat: int = 0, **more: Any) -> int:
         """Have somebody write a message; returns its number."""
         with self.news:
@@ -326,8 +331,19 @@ class TelegramServer:
     def _do_answerCallbackQuery(self, _: Exchange) -> Any:  # noqa: N802
         return True
 
-    def _do_editMessageReplyMarkup(self, _: Exchange) -> Any:  # noqa: N802
-        return True
+    def _do_editMessageText(self, exchange: Exchange) -> Any:  # noqa: N802
+        chat, number = self._chat(exchange), exchange.fields.get("message_id")
+        text, keys = exchange.fields.get("text", ""), exchange.fields.get("reply_markup", {}).get("inline_keyboard", [])
+        with self.news:
+            at = next((n for n, one in enumerate(self.sent) if (one.chat, one.number) == (chat, number)), -1)
+            if at < 0:
+                raise RefusalError(400, "Bad Request: message to edit not found", {})
+            if not text.strip() or len(text.encode("utf-16-le")) // 2 > 4096:
+                raise RefusalError(400, "Bad Request: message is too long", {})
+            changed = {"text": text, "keys": tuple(k for row in keys for k in row), "entities": ()}
+            self.sent[at] = Sent(**{**self.sent[at].__dict__, **changed})
+            self.news.notify_all()
+        return {"message_id": number}
 
     def _do_sendMessage(self, exchange: Exchange) -> Any:  # noqa: N802
         text, entities = exchange.fields.get("text", ""), exchange.fields.get("entities", [])

@@ -16,6 +16,7 @@ from picoclaw.prompt import fill
 from picoclaw.providers import wire
 from picoclaw.providers.repetition import REPEATS
 from picoclaw.tools.toolset import tool
+from picoclaw.untrusted import OURS
 
 MEASURE = ToolCall("a", "measure", {"quantity": "temperature"})
 SWITCH = ToolCall("b", "switch", {"pin": 17, "on": True})
@@ -190,7 +191,7 @@ def test_step_limit_gets_a_last_word_without_tools() -> None:
     first, last = bench.provider.requests[0], bench.provider.requests[-1]
     assert (first.calls, last.calls) == (True, False)
     assert last.tools == first.tools  # the bytes before the messages stay the same
-    assert bench.last_asked().endswith("\n\nLast step: the limit of 3 steps is reached.")
+    assert bench.last_asked().endswith(f"\n{OURS}\nLast step: the limit of 3 steps is reached.")
 
 
 def test_token_limit() -> None:

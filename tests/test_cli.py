@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from model_server import ModelServer, call, page, refusal, reply, silence, truncated_stream
 from person import PICOCLAW, ROOT, Person, environment, picoclaw
+from sandbox_kit import gone, needs_walls
 from validity import check_body
 
 SIMULATED = "[simulated board, not real values]"
@@ -187,15 +188,16 @@ def test_a_refused_key_is_answered_and_still_an_error(tmp_path):
     assert "sk-very-secret" not in done.stdout + done.stderr
 
 
+@needs_walls
 def test_a_secret_is_never_printed(tmp_path):
-    rounds = [reply("", call("exec", {"command": "env; tr '\\0' '\\n' </proc/$PPID/environ"})), reply("ok")]
+    rounds = [reply("", call("exec", {"argv": ["env"]}), call("exec", {"argv": ["ps", "axe"]})), reply("ok")]
     with ModelServer(rounds) as server:
         done = chat(tmp_path, "go", "--json", server=server, PICOCLAW_API_KEY="sk-very-secret")
     assert done.returncode == 0
     assert server.requests[0].headers["authorization"] == "Bearer sk-very-secret"
     assert "sk-very-secret" not in done.stdout
-    assert "PICOCLAW_API_KEY=[secret]" in done.stdout  # of its parent's, and none in its own environment
-    assert done.stdout.count("PICOCLAW_API_KEY") == 1
+    assert "PATH=/usr/local/sbin" in done.stdout
+    assert "PICOCLAW_API_KEY=" not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -294,6 +296,7 @@ def test_control_characters_of_a_model_do_not_reach_the_terminal(tmp_path):
     assert "\\x1b[31m" in done.stdout
 
 
+@needs_walls
 def test_doctor_finds_what_is_wrong(tmp_path):
     assert picoclaw(tmp_path, "doctor", "--board", "sim").returncode == 0
     picoclaw(tmp_path, "init")
@@ -347,6 +350,7 @@ def test_a_turn_is_stopped_in_mid_stream(tmp_path, how):
     assert "[stopped by the user]" in json.dumps(server.requests[1].body)
 
 
+@needs_walls
 def test_ctrl_c_ends_a_running_command_and_the_conversation_is_valid(tmp_path):
     both = [call("exec", {"command": "sleep 60"}, "a"), call("list_dir", {}, "b")]
     script = [reply("", *both), reply("Ready again.")]
@@ -379,8 +383,14 @@ def test_a_bus_write_is_asked_for(tmp_path, answer, outcome):
 def test_nobody_is_asked_without_a_terminal(tmp_path):
     write = call("i2c", {"action": "write", "address": "0x76", "register": "0xf4", "data": [0x25]})
     with ModelServer([reply("", write), reply("Sorry.")]) as server:
-        chat(tmp_path, "start it", server=server)
-    assert "needs the owner's yes" in server.requests[1].said
+        assert chat(tmp_path, "start it", server=server).returncode == 0
+    assert server.requests[1].said.startswith("error: i2c was not done yet: it waits for the owner's yes as number 1 ")
+    assert waits(tmp_path) == ['1  i2c {"action": "write",']
+
+
+def waits(home):
+    """What waits for the owner's yes, or became of it: number, tool, and how it begins."""
+    return [row[:26] for row in picoclaw(home, "approvals").stdout.splitlines()]
 
 
 # ---- cut off
@@ -406,10 +416,26 @@ def test_cut_off_between_any_two_steps(tmp_path):
     check_body(server.requests[0].body)
 
 
+ACTS = "import time; open('done.txt', 'a').write('once\\n'); time.sleep(6161)"
+
+
+def killed_inside_an_act(tmp_path, number=signal.SIGKILL):
+    """Have a command change something and go on, and end picoclaw meanwhile."""
+    act = call("exec", {"argv": ["python3", "-c", ACTS], "write": True})
+    with ModelServer([reply("", act)]) as server:
+        given = environment(tmp_path, PICOCLAW_BASE_URL=server.url)
+        running = subprocess.Popen([*PICOCLAW, "chat", "-m", "go"], env=given, stdout=subprocess.DEVNULL)
+        done = tmp_path / "picoclaw/workspace/done.txt"
+        until = time.monotonic() + 20
+        while not (done.exists() and done.read_text()) and time.monotonic() < until:
+            time.sleep(0.02)
+        running.send_signal(number)
+        return running.wait(10)
+
+
+@needs_walls
 def test_cut_off_inside_an_act_is_reported_and_not_repeated(tmp_path):
-    killing = call("exec", {"command": "echo once >> done.txt; kill -9 $PPID"})
-    with ModelServer([reply("", killing)]) as server:
-        assert chat(tmp_path, "go", server=server).returncode == -signal.SIGKILL
+    assert killed_inside_an_act(tmp_path) == -signal.SIGKILL
     with ModelServer([reply("I see.")]) as server:
         chat(tmp_path, "what happened?", server=server)
         assert "outcome is unknown" in server.requests[0].said
@@ -441,10 +467,9 @@ def test_killed_at_any_moment(tmp_path):
     check_body(server.requests[0].body)
 
 
+@needs_walls
 def test_a_cut_off_act_survives_other_commands_and_is_told_without_a_model(tmp_path):
-    killing = call("exec", {"command": "kill -9 $PPID"})
-    with ModelServer([reply("", killing)]) as server:
-        chat(tmp_path, "go", server=server)
+    killed_inside_an_act(tmp_path)
     assert picoclaw(tmp_path, "tool", "list_dir").returncode == 0
     done = chat(tmp_path, "hello")
     assert done.returncode == 0
@@ -452,17 +477,11 @@ def test_a_cut_off_act_survives_other_commands_and_is_told_without_a_model(tmp_p
     assert chat(tmp_path, "hello").stderr == ""
 
 
+@needs_walls
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_the_turn_and_what_it_runs(tmp_path, number):
-    with ModelServer([reply("", call("exec", {"command": "echo $$ > pid; exec sleep 60"}))]) as server:
-        given = environment(tmp_path, PICOCLAW_BASE_URL=server.url)
-        running = subprocess.Popen([*PICOCLAW, "chat", "-m", "go"], env=given, stdout=subprocess.DEVNULL)
-        pid = tmp_path / "picoclaw/workspace/pid"
-        while not pid.exists() or not pid.read_text().strip():
-            time.sleep(0.02)
-        running.send_signal(number)
-        assert running.wait(10) == 1
-    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+    assert killed_inside_an_act(tmp_path, number) == 1
+    assert gone("time.sleep(6161)")
     with ModelServer([reply("I see.")]) as server:
         chat(tmp_path, "and now?", server=server)
     assert "[stopped by the user]" in json.dumps(server.requests[0].body)
@@ -558,14 +577,15 @@ def test_tokens_setting(tmp_path):
     assert json.loads(done.stdout)["turn"]["stopped"] == "tokens"
 
 
+@needs_walls
 def test_seconds_setting(tmp_path):
-    slow = call("exec", {"command": "sleep 1.1"})
+    slow = call("exec", {"argv": ["sleep", "1.1"]})
     done, _ = requests_with(tmp_path, "[limits]\nseconds = 1", [reply("", slow), reply("So far.")])
     assert json.loads(done.stdout)["turn"]["stopped"] == "seconds"
 
 
 def test_result_setting(tmp_path):
-    long = call("exec", {"command": "seq 1000"})
+    long = call("exec", {"argv": ["seq", "1000"]})
     _, bodies = requests_with(tmp_path, "[limits]\nresult_chars = 300", [reply("", long), reply("ok")])
     assert len(bodies[1]["messages"][-1]["content"]) < 500
 
@@ -579,9 +599,10 @@ def test_window_setting(tmp_path):
     check_body(body)
 
 
-@pytest.mark.parametrize(("policy", "words"), [("ask", "needs the owner's yes"), ("off", "there is no tool 'exec'")])
+@pytest.mark.parametrize(("policy", "words"), [("ask", "the owner's yes"), ("off", "there is no tool 'exec'")])
+@needs_walls
 def test_exec_setting(tmp_path, policy, words):
-    script = [reply("", call("exec", {"command": "echo done > done.txt"})), reply("ok")]
+    script = [reply("", call("exec", {"argv": ["touch", "done.txt"], "write": True})), reply("ok")]
     _, bodies = requests_with(tmp_path, f'[tools]\nexec = "{policy}"', script)
     assert words in bodies[1]["messages"][-1]["content"]
     assert not (tmp_path / "picoclaw/workspace/done.txt").exists()
@@ -637,8 +658,9 @@ def test_a_register_of_an_unknown_part_is_not_named_without_a_yes(tmp_path):
     with ModelServer([reply("", *reads), reply("ok")]) as server:
         chat(tmp_path, "go", server=server)
     unknown, known = [m["content"] for m in server.requests[1].body["messages"] if m["role"] == "tool"]
-    assert "needs the owner's yes" in unknown
+    assert unknown.startswith("error: i2c was not done yet: it waits for the owner's yes as number 1 ")
     assert "from register 0x00" in known
+    assert waits(tmp_path) == ['1  i2c {"action": "read", ']
 
 
 def test_a_server_that_echoes_the_key_does_not_spread_it(tmp_path):

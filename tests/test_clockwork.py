@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from model_server import ModelServer, reply, silence
+from sandbox_kit import needs_walls
 
 from picoclaw.app import SIMULATED, App
 from picoclaw.cli import clockwork
@@ -49,7 +50,7 @@ def job(payload, kind):
         ("is it warm in the greenhouse?", "turn", True, True),
         ("is it warm in the greenhouse?", "fresh", True, True),
         ("sensor_read []", "tool", False, False),
-        ("echo 20", "command", True, False),
+        pytest.param("echo 20", "command", True, False, marks=needs_walls),
     ],
 )
 def test_what_a_simulated_board_said_is_marked(app, payload, kind, good, marked):

@@ -130,7 +130,7 @@ def test_a_sensor_is_taken(home, address):
         ("[memory]\nembedding_key = 'sk-1'", "[memory]: unknown 'embedding_key'"),
         ("[memory]\nembedding_url = 'pi:8080'", "embedding_url 'pi:8080' must begin with http:// or https://"),
         ("[board]\nkind = 'arduino'", "'kind' must be one of 'auto', 'linux', 'sim', not \"arduino\""),
-        ("[tools]\nextra_folders = '/srv'", "'extra_folders' must be a list"),
+        ("[tools]\nextra_folders = 7", "'extra_folders' must be a list"),
         ("[tools]\nextra_folders = ['']", "[tools]: extra_folders: '' must be a whole path, such as"),
         ("[tools]\nextra_folders = ['.']", "extra_folders: '.' must be a whole path"),
         ("[tools]\nextra_folders = ['/srv', 'data']", "extra_folders: 'data' must be a whole path"),

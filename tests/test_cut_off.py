@@ -10,6 +10,7 @@ import pytest
 from daemon_kit import PUMP, Daemon, events_until, furnished, until
 from model_server import ModelServer, call, chunk, reply, silence
 from person import Person
+from sandbox_kit import needs_walls
 from telegram_server import OWNER, TOKEN, TelegramServer, black_hole
 
 from picoclaw.store.database import Database
@@ -17,10 +18,14 @@ from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Outbox
 
 CUT_OFF = "picoclaw was cut off while it answered this: 'do it'. Something that it was doing may have been done or not"
-WRITES = call("exec", {"command": "echo done >> acts"})
+ACT = "print('done', file=open('acts', 'a'), flush=True)"
+WRITES = call("exec", {"argv": ["python3", "-c", ACT], "write": True})
 SLEEP = f"1000.{os.getpid():07d}"
 """A time that is nobody else's, so that nobody else's command is taken for one of these."""
-SLEEPS = call("exec", {"command": f"echo done >> acts; exec sleep {SLEEP}"})
+SLEEPS = call(
+    "exec",
+    {"argv": ["python3", "-c", f"{ACT}; import os; os.execlp('sleep', 'sleep', '{SLEEP}')"], "write": True},
+)
 READS = call("sensor_read", {"quantity": "temperature"})
 
 
@@ -90,6 +95,7 @@ PHASES = {
 
 
 @pytest.mark.parametrize("phase", PHASES)
+@needs_walls
 def test_a_kill_at_any_moment_is_answered_once_or_said(tmp_path, telegram, phase):
     script, reached, told, acts = PHASES[phase]
     with ModelServer(script) as model:
@@ -125,24 +131,28 @@ def ended_of_commands():
             pass
 
 
-def test_a_kill_while_somebody_is_asked_for_a_yes_asks_once_more(tmp_path, telegram):
-    with ModelServer([reply("", WRITES), reply("", WRITES), reply("Done.")]) as model:
+@needs_walls
+def test_a_kill_while_somebody_is_asked_for_a_yes_leaves_the_question_open(tmp_path, telegram):
+    def script(body):
+        last = body["messages"][-1]
+        if last["role"] != "tool":
+            return reply("", WRITES)
+        return reply("It waits." if "waits for the owner's yes" in last["content"] else "Done.")
+
+    with ModelServer(script) as model:
         house = House(tmp_path, model, telegram, '[tools]\nexec = "ask"\n')
         with house.daemon() as daemon:
             telegram.says(OWNER, "do it")
             telegram.wait(lambda: asked(telegram), 15)
-            old = telegram.sent[-1].keys[0]["callback_data"]
+            button = next(one.keys[0]["callback_data"] for one in telegram.sent if one.keys)
             daemon.process.kill()
             daemon.ends()
         assert house.acts() == 0
-        before = len(telegram.sent)
         with house.daemon():
-            telegram.wait(lambda: len(telegram.sent) > before and telegram.sent[-1].keys, 15)
-            telegram.presses(OWNER, old)
-            telegram.wait(lambda: telegram.called("answerCallbackQuery"))
-            assert house.acts() == 0, "a button of before the kill counts for nothing"
-            telegram.presses(OWNER, telegram.sent[-1].keys[0]["callback_data"])
-            telegram.wait(lambda: "Done." in marked(telegram.texts()), 15)
+            for _ in range(2):
+                telegram.presses(OWNER, button)
+            telegram.wait(lambda: "Done.\n(Number 1 was done.)" in marked(telegram.texts()), 15)
+            telegram.wait(lambda: len(telegram.called("answerCallbackQuery")) == 2)
     assert house.acts() == 1
 
 
@@ -154,11 +164,11 @@ def test_a_kill_while_somebody_is_asked_for_a_yes_asks_once_more(tmp_path, teleg
     [
         ([silence(chunk(content="Half"))], "", lambda h: h.model.requests, False),
         ([reply("", SLEEPS)], "", lambda h: h.acts(), True),
-        ([reply("", WRITES)], '[tools]\nexec = "ask"\n', lambda h: asked(h.telegram), True),
     ],
-    ids=["while it answers", "while a command runs", "while somebody is asked"],
+    ids=["while it answers", "while a command runs"],
 )
 @pytest.mark.parametrize("twice", [False, True])
+@needs_walls
 def test_it_ends_soon_and_cleanly(tmp_path, telegram, script, settings, busy, done, twice):
     with ModelServer(script) as model:
         house = House(tmp_path, model, telegram, settings)
@@ -234,14 +244,13 @@ def test_everybody_is_heard_while_one_of_them_is_asked_for_a_yes(tmp_path, teleg
             telegram.says(OWNER, "do it")
             telegram.wait(lambda: asked(telegram), 15)
             person.types("hello\r")
-            person.sees(f"telegram:{OWNER} is answered first")
-            person.types("/stop\r")  # is its own, and ends no other's turn
+            person.sees("Hello.")
             person.types("stop\r")
             person.sees("safe level")
             telegram.says(OWNER, "stop")
             telegram.wait(lambda: "safe level" in "".join(telegram.texts()), 15)
-            person.sees("Hello.")
-            assert daemon.asked("status")["turn"] == ""
+            until(lambda: daemon.asked("status")["turn"] == "")
+            assert asked(telegram)
     assert house.acts() == 0
 
 

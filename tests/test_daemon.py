@@ -61,10 +61,10 @@ class Wire:
 
     name = "wire"
 
-    def __init__(self, *, live=False, says_yes=False):
-        self.live, self.says_yes = live, says_yes
+    def __init__(self, *, live=False):
+        self.live = live
         self.error = None
-        self.told, self.answers, self.asked = [], [], []
+        self.told, self.answers, self.changes = [], [], []
 
     def start(self, post):
         self.post = post
@@ -83,9 +83,8 @@ class Wire:
     def around(self, arrived):
         return Around()
 
-    def ask(self, arrived, call, stop):
-        self.asked.append((arrived.key, call))
-        return self.says_yes
+    def changed(self, approval):
+        self.changes.append(approval)
 
     def answered(self, arrived, turn, reply):
         if self.live:
@@ -249,16 +248,52 @@ def test_what_no_model_has_heard_is_answered_next(desk):
     assert desk.waiting() == []
 
 
-def test_a_question_goes_to_the_chat_that_is_answered(tmp_path):
-    desk = Desk(tmp_path, says_yes=True)
-    answers = []
-    desk.respond = lambda inbound, around: answers.append(desk.loop.ask("exec ls")) or turn(inbound.text, "ok")
-    desk.arrives("list", external="1")
+@pytest.mark.parametrize(
+    ("more", "heard"),
+    [
+        ({"who": "telegram:7"}, ["and now"]),
+        ({"who": "telegram:8", "origin": "guest"}, []),
+        ({"who": "telegram:7", "foreign": ("a message that was forwarded from Eve",)}, []),
+        ({"who": "telegram:7", "attachments": ("inbox/x.jpg",)}, []),
+    ],
+)
+def test_a_turn_takes_in_the_words_of_who_asked_for_it_and_no_others(desk, more, heard):
+    taken = []
+
+    def listening(inbound, around):
+        desk.arrives("and now", external="2", **more)
+        taken.extend(around.typed())
+        return turn(inbound.text, "done")
+
+    desk.respond = in_turn(listening, ok)
+    desk.arrives("how warm", external="1", who="telegram:7")
     desk.works()
-    assert answers == [True]
-    assert desk.wire.asked == [("wire:1", "exec ls")]
-    assert not desk.loop.ask("nobody is answered now")
+    assert taken == heard
+
+
+def test_a_turn_knows_who_asks_and_what_is_not_their_word_also_after_a_restart(desk, tmp_path):
+    seen = []
+    desk.respond = lambda inbound, _: seen.append(inbound) or turn(inbound.text, "ok")
+    desk.arrives("look", external="1", who="telegram:8", origin="guest", foreign=("a message of another",))
     desk.database.close()
+    after = Desk(tmp_path, desk.respond)
+    after.works()
+    after.database.close()
+    (inbound,) = seen
+    assert (inbound.origin, inbound.who, inbound.foreign) == ("guest", "telegram:8", ("a message of another",))
+
+
+def test_an_origin_of_another_version_is_a_guests(desk):
+    desk.arrives("look", external="1", origin="boss")
+    assert [arrived.origin for arrived in desk.boxes.inbox.waiting()] == ["guest"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "who"), [("web", "owner in wire:1"), ("guest", "telegram:8 in wire:1"), ("cron", "")]
+)
+def test_whoever_types_it_may_stop_the_outputs_at_once(desk, origin, who):
+    desk.arrives("stop", external="1", origin=origin, who="telegram:8")
+    assert desk.halted == ([who] if who else [])
 
 
 def test_an_interrupted_turn_is_not_the_end_of_the_loop(desk):

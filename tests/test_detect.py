@@ -398,7 +398,7 @@ def test_adding_is_guarded_and_written_down_before_anything_is_asked(own):
     seen = []
     tools = toolset(
         adder(board, {}, own),
-        guard=lambda effect, *_: seen.append((effect, len(bus.log))),
+        guard=lambda asked, _: seen.append((asked.effect, len(bus.log))),
         journal=lambda call, _: seen.append((call.name, len(bus.log))),
     )
     tools.call(ToolCall("1", "sensor_add", MAIN), CALLER)

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,16 +25,16 @@ class Desk:
     """A workspace beside a folder of somebody else's, and the tools that work in it."""
 
     def __init__(self, base, extra=()):
-        self.path = base / "workspace"
+        self.path = base / "home/workspace"
         self.outside = base / "outside"
         for folder in (self.path, self.outside):
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         (self.outside / "secret.txt").write_text("do not look\n")
         files = Files(self.path, [str(folder) for folder in extra])
         self.toolset = Toolset([files], guard=lambda *_: None, journal=lambda *_: None, longest_result=1_000_000)
 
     def __call__(self, tool, /, **arguments):
-        return self.toolset.call(ToolCall("c1", tool, arguments), CALLER)
+        return self.toolset.call(ToolCall("c1", tool, arguments), replace(CALLER, heard=set()))
 
     def put(self, name, content):
         path = self.path / name
@@ -70,7 +71,7 @@ TEN = "".join(f"line {i}\n" for i in range(1, 11))
         ("", {}, "[a.txt is empty]"),
         ("grün ☕ 𝄞\n", {}, "1\tgrün ☕ 𝄞"),
         (b"caf\xe9 \xff\n", {}, "1\tcaf\ufffd \ufffd"),
-        (b"\xef\xbb\xbfhi\n", {}, "1\t\ufeffhi"),
+        (b"\xef\xbb\xbfhi\n", {}, "1\thi"),
     ],
 )
 def test_reading_lines(desk, content, asked, shown):
@@ -103,8 +104,9 @@ def test_reading_an_endless_line_takes_little_memory(desk):
     answer = desk("read_file", path="a.txt")
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert answer.endswith("[line cut: 300000000 bytes]")
+    assert answer.split("\n")[0].endswith("[line cut: 64000000 bytes or more]")
     assert most < 5_000_000
+    assert "behind its first 64000000 bytes" in desk("read_file", path="a.txt", start_line=2)
 
 
 @pytest.mark.parametrize("content", [b"\0", b"GIF89a\0\1", b"text " * 500 + b"\0"])
@@ -142,24 +144,19 @@ ARGUMENTS = {
 @pytest.mark.parametrize("tool", ["read_file", "edit_file", "append_file"])
 def test_a_pipe_is_refused_and_does_not_hang(desk, tool):
     os.mkfifo(desk.path / "pipe")
-    assert desk(tool, path="pipe", **ARGUMENTS[tool]) == "error: pipe is not a regular file"
+    assert desk(tool, path="pipe", **ARGUMENTS[tool]) == "error: pipe: it is not a regular file"
 
 
 def test_an_endless_device_in_an_allowed_folder_is_refused_and_does_not_hang(tmp_path):
     desk = Desk(tmp_path, extra=["/dev"])
     for tool in ("read_file", "edit_file", "append_file"):
-        assert desk(tool, path="/dev/zero", **ARGUMENTS[tool]) == "error: /dev/zero is not a regular file"
+        assert desk(tool, path="/dev/zero", **ARGUMENTS[tool]) == "error: /dev/zero: it is not a regular file"
 
 
 # --- paths ---
 
 
 def escapes(desk):
-    (desk.path / "leaf").symlink_to(desk.outside / "secret.txt")
-    (desk.path / "parent").symlink_to(desk.outside)
-    (desk.path / "dangling").symlink_to(desk.outside / "new.txt")
-    (desk.path / "chain").symlink_to(desk.path / "leaf")
-    (desk.path / "up").symlink_to("..")
     return [
         "../outside/secret.txt",
         "a/../../outside/secret.txt",
@@ -167,12 +164,39 @@ def escapes(desk):
         "/etc/passwd",
         "..",
         "/",
+        "../workspace-of-another/x",
+        "//etc/passwd",
+        "/proc/self/environ",
+        "/proc/self/root/etc/passwd",
+        "/proc/self/cwd/x",
+        "/proc/1/../../etc/passwd",
+        "....//../../outside/secret.txt/../secret.txt",
+        "./.././../outside/secret.txt",
+        "../WORKSPACE/x",
+        "../config.toml",
+        "a/" * 100 + "../" * 102 + "outside/secret.txt",
+    ]
+
+
+def links(desk):
+    (desk.path / "leaf").symlink_to(desk.outside / "secret.txt")
+    (desk.path / "parent").symlink_to(desk.outside)
+    (desk.path / "dangling").symlink_to(desk.outside / "new.txt")
+    (desk.path / "chain").symlink_to(desk.path / "leaf")
+    (desk.path / "up").symlink_to("..")
+    (desk.path / "self").symlink_to(desk.path)
+    (desk.path / "handle").symlink_to("/proc/self/fd/0")
+    return [
         "leaf",
         "chain",
         "parent/secret.txt",
+        "parent",
         "dangling",
+        "dangling/x",
         "up/outside/secret.txt",
-        "../workspace-of-another/x",
+        "self/leaf",
+        "handle",
+        "a/../leaf",
     ]
 
 
@@ -181,6 +205,10 @@ def test_no_path_leads_out_of_the_workspace(desk, tool):
     for path in escapes(desk):
         answer = desk(tool, path=path, **ARGUMENTS[tool])
         assert answer.startswith(f"error: {path} is outside the workspace"), path
+    for path in links(desk):
+        answer = desk(tool, path=path, **ARGUMENTS[tool])
+        assert answer.startswith(f"error: {path}: "), path
+        assert "is a symbolic link to" in answer, path
     assert [p.name for p in desk.outside.iterdir()] == ["secret.txt"]
     assert (desk.outside / "secret.txt").read_text() == "do not look\n"
 
@@ -214,22 +242,25 @@ def test_an_extra_folder_may_be_used_and_its_neighbours_not(tmp_path, tool):
         assert "is outside the workspace" in desk(tool, path=str(path), **ARGUMENTS[tool])
 
 
-def test_an_absolute_path_and_a_link_inside_the_workspace_are_fine(desk):
+def test_an_absolute_path_is_fine_and_a_link_says_where_it_leads(desk):
     path = desk.put("notes/a.txt", "hello\n")
     (desk.path / "link").symlink_to("notes/a.txt")
     assert desk("read_file", path=str(path)) == "1\thello"
-    assert desk("read_file", path="link") == "1\thello"
-    assert desk("write_file", path="link", content="new\n", overwrite=True).startswith("wrote")
-    assert (desk.path / "link").is_symlink()
-    assert path.read_text() == "new\n"
+    said = "error: link: link is a symbolic link to notes/a.txt, and links are not followed; name that"
+    assert desk("read_file", path="link") == said
+    assert desk("write_file", path="link", content="new\n", overwrite=True) == said
+    assert path.read_text() == "hello\n"
 
 
 def test_a_workspace_that_is_itself_a_link(tmp_path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "workspace").symlink_to("real")
+    for folder in ("real", "home"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "home/workspace").symlink_to(tmp_path / "real")
     desk = Desk(tmp_path)
     assert desk("write_file", path="a.txt", content="x") == "wrote a.txt: 1 bytes"
+    assert desk("write_file", path=str(desk.path / "b.txt"), content="x").startswith("wrote")
     assert (tmp_path / "real/a.txt").read_text() == "x"
+    assert "outside the workspace" in desk("write_file", path=str(tmp_path / "home/c.txt"), content="x")
 
 
 # --- writing ---
@@ -281,8 +312,8 @@ def test_an_existing_file_is_only_replaced_when_that_is_said(desk):
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("folder", "error: folder: it is a folder"),
-        (".", "error: .: it is a folder"),
+        ("folder", "error: folder is a folder"),
+        (".", "error: . is a folder"),
         ("a.txt/b", "error: a.txt/b: "),
         ("x" * 256, f"error: {'x' * 256}: the name is too long"),
     ],
@@ -292,7 +323,7 @@ def test_what_cannot_be_written_leaves_nothing_behind(desk, path, said):
     (desk.path / "folder").mkdir()
     assert desk("write_file", path=path, content="x", overwrite=True).startswith(said)
     assert desk.names() == ["a.txt", "folder"]
-    assert sorted(p.name for p in desk.path.parent.iterdir()) == ["outside", "workspace"]
+    assert [p.name for p in desk.path.parent.iterdir()] == ["workspace"]
 
 
 @pytest.mark.parametrize(
@@ -533,37 +564,43 @@ class Asked:
         self.effects = []
         self.toolset = Toolset(
             [files],
-            guard=lambda effect, *_: self.effects.append(effect),
+            guard=lambda asked, _: self.effects.append(asked.effect),
             journal=lambda *_: None,
             longest_result=1_000_000,
         )
 
     def __call__(self, tool, /, **arguments):
-        return self.toolset.call(ToolCall("c1", tool, arguments), CALLER)
+        return self.toolset.call(ToolCall("c1", tool, arguments), replace(CALLER, heard=set()))
 
 
 @pytest.mark.parametrize(
     ("path", "effect"),
     [
         ("notes.md", "write"),
-        ("SOUL.md", "write"),
+        ("SOUL.md", "remember"),
+        ("user.md", "remember"),
         ("skills.md", "write"),
+        ("memory/MEMORY.md", "write"),
         ("skills/mine/SKILL.md", "instruct"),
         ("./skills/new/SKILL.md", "instruct"),
         ("memory/../skills/new/SKILL.md", "instruct"),
         ("{workspace}/prompts/safety.md", "instruct"),
         ("prompts/safety.md", "instruct"),
-        ("link/safety.md", "instruct"),
-        ("AGENTS.md", "instruct"),
         ("rules.md", "instruct"),
+        (".git/config", "instruct"),
+        ("mine/.GIT/hooks/post-commit", "instruct"),
+        (".gitignore", "write"),
         ("BOOTSTRAP.md", "instruct"),
+        ("agents.MD", "instruct"),
+        ("Skills/mine/skill.md", "instruct"),
+        ("x/../prompts//safety.md", "instruct"),
+        ("\uff50rompts/safety.md", "instruct"),
     ],
 )
 def test_what_instructs_later_turns_needs_a_yes(skilled, path, effect):
     files, shipped = skilled
     workspace = shipped.parent / "workspace"
     (workspace / "prompts").mkdir()
-    (workspace / "link").symlink_to("prompts")
     (workspace / "rules.md").touch()
     (workspace / "AGENTS.md").symlink_to("rules.md")
     path = path.format(workspace=workspace)
@@ -575,11 +612,11 @@ def test_what_instructs_later_turns_needs_a_yes(skilled, path, effect):
 
 
 def test_what_instructs_is_told_anew_at_each_call(tmp_path):
-    told = [tmp_path / "SOUL.md"]
+    told = [tmp_path / "rules.md"]
     asked = Asked(Files(tmp_path, instructions=lambda: told))
-    asked("write_file", path="SOUL.md", content="x")
+    asked("write_file", path="rules.md", content="x")
     told.clear()
-    asked("append_file", path="SOUL.md", content="x")
+    asked("append_file", path="rules.md", content="x")
     assert asked.effects == ["instruct", "write"]
 
 
@@ -610,7 +647,7 @@ def test_only_the_first_meeting_is_emptied_without_a_yes(skilled, path, content,
         ("edit_file", {"path": "skills/wiring/pins.md", "old_text": "17", "new_text": "4"}, "is only read"),
         ("write_file", {"path": "../skills/SKILL.md", "content": "x"}, "outside the workspace"),
         ("write_file", {"path": "a\0b", "content": "x"}, "holds a NUL character"),
-        ("append_file", {"path": "loop/x", "content": "x"}, "symbolic links go in a circle"),
+        ("append_file", {"path": "loop/x", "content": "x"}, "loop is a symbolic link to loop"),
     ],
 )
 def test_nobody_is_asked_about_what_cannot_be_done(skilled, tool, arguments, said):

@@ -146,8 +146,8 @@ def test_only_what_is_given_makes_it_a_write(home):
     assert [effect(given) for given in ({}, {"name": ""}, {"name": "x"}, {"done": True})] == [
         "read",
         "read",
-        "write",
-        "write",
+        "remember",
+        "remember",
     ]
     for fields in (("", "", "", ""), ("Ada", "UTC", "-", "-")):
         (home / "workspace" / "USER.md").write_text(filled(*fields))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 from model_server import ModelServer, call, reply, status
+from sandbox_kit import needs_walls
 
 from picoclaw import cli
 from picoclaw.app import SIMULATED, App
@@ -282,6 +283,7 @@ def test_leaving_waits_for_no_heartbeat_and_counts_none(home, model):
     assert (today.tokens, today.failures, today.last, today.number) == (0, 0, None, 1)
 
 
+@needs_walls
 def test_leaving_waits_for_no_tool_of_a_heartbeat(home, model):
     (home / "config.toml").write_text('[board]\nkind = "sim"\n[tools]\nexec = "allow"\n')
     server = model(reply("", call("exec", {"command": "sleep 3"}), usage=(900, 100)), reply("It is told to nobody."))

@@ -28,6 +28,7 @@ from picoclaw.tools.rules import Rules
 from picoclaw.tools.ruling import measured
 from picoclaw.tools.sensor_history import SensorHistory
 from picoclaw.tools.toolset import Toolset
+from picoclaw.trust.policy import Policy
 from picoclaw.wiring import Wiring
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -43,7 +44,7 @@ def call(tools, name, /, **arguments):
 
 
 def toolset(*groups, ask=None):
-    return Toolset(groups, guard=Guard({}, ask), journal=lambda *_: None, longest_result=16_000)
+    return Toolset(groups, guard=Guard(Policy, ask), journal=lambda *_: None, longest_result=16_000)
 
 
 def fill(home, now=NOW, hours=48):

@@ -437,7 +437,7 @@ def test_what_may_move_something_is_guarded_and_written_down_before_it_is_done(a
     seen = []
     tools = toolset(
         i2c_tool.I2C(board, known, Clock().sleep, Clock()),
-        guard=lambda kind, *_: seen.append((kind, len(bus.log))),
+        guard=lambda asked, _: seen.append((asked.effect, len(bus.log))),
         journal=lambda call, _: seen.append((call.arguments["action"], len(bus.log))),
     )
     assert not tools.call(ToolCall("1", "i2c", arguments), CALLER).startswith("error")
@@ -446,8 +446,8 @@ def test_what_may_move_something_is_guarded_and_written_down_before_it_is_done(a
 
 @pytest.mark.parametrize("arguments", [WRITE, RUN, READ | {"register": 0}])
 def test_what_a_person_denies_is_not_done(arguments):
-    def deny(effect, *_):
-        raise Denied(f"{effect} was denied")
+    def deny(asked, _):
+        raise Denied(f"{asked.effect} was denied")
 
     board, bus = bench({0x50: Recorder()})
     tools = toolset(i2c_tool.I2C(board), guard=deny)

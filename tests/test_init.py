@@ -38,7 +38,7 @@ def test_what_is_made_is_said_and_a_second_time_nothing_is(tmp_path):
     done = picoclaw(tmp_path, "init")
     assert (done.returncode, done.stderr) == (0, "")
     made = [home, home / "workspace", *(home / "workspace" / n for n in (MEETING, *SEEDS)), home / "seeds.json"]
-    made.append(home / "config.toml")
+    made += [home / "config.toml", home / "policy.toml"]
     assert done.stdout.splitlines()[:-1] == [f"made {path}" for path in made]
     before = state(home)
     done = picoclaw(tmp_path, "init")
@@ -165,7 +165,9 @@ def test_a_list_of_digests_is_understood(tmp_path):
     (home / "seeds.json").write_text(json.dumps(digests))
     (home / "workspace/SOUL.md").unlink()
     assert (newer(home), prepare(home)) == (b"", ([], ""))
-    assert prepare(home, restore=True).made == [home / "workspace/SOUL.md", home / "config.toml"]
+    assert prepare(home, restore=True).made == [
+        home / name for name in ("workspace/SOUL.md", "config.toml", "policy.toml")
+    ]
 
 
 def test_a_page_that_cannot_be_compared_is_left_out_of_the_diff(tmp_path):

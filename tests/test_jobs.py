@@ -221,7 +221,7 @@ def tool_of(jobs, guarded=None, **more):
     effects = [] if guarded is None else guarded
     toolset = Toolset(
         [Reminders(lambda: jobs, lambda: effect_of, **given)],
-        guard=lambda effect, *_: effects.append(effect),
+        guard=lambda asked, _: effects.append(asked.effect),
         journal=lambda *_: None,
         longest_result=10_000,
     )
@@ -415,15 +415,15 @@ def test_what_cannot_be_planned_is_said(cron, given, said):
     [
         ({"action": "list"}, "read"),
         ({"action": "get", "job": 1}, "read"),
-        ({"action": "add", "message": "tea", "at_seconds": 5}, "write"),
+        ({"action": "add", "message": "tea", "at_seconds": 5}, "plan"),
         ({"action": "add", "command": "ls", "at_seconds": 5}, "exec"),
         ({"action": "update", "job": 1, "command": "rm"}, "exec"),
         ({"action": "update", "job": 2, "at_seconds": 9}, "exec"),
         ({"action": "run", "job": 2}, "exec"),
         ({"action": "enable", "job": 2}, "exec"),
-        ({"action": "run", "job": 1}, "write"),
-        ({"action": "disable", "job": 2}, "write"),
-        ({"action": "remove", "job": 2}, "write"),
+        ({"action": "run", "job": 1}, "plan"),
+        ({"action": "disable", "job": 2}, "plan"),
+        ({"action": "remove", "job": 2}, "plan"),
     ],
 )
 def test_what_runs_a_command_passes_the_guard_of_commands(jobs, given, effect):

@@ -13,6 +13,7 @@ from datetime import datetime
 import pytest
 from model_server import ModelServer, raw, reply
 from person import ROOT, Person, environment, picoclaw
+from sandbox_kit import needs_walls
 
 from picoclaw import cli
 from picoclaw.config import MemoryConfig
@@ -226,6 +227,8 @@ def test_what_notes_hold_cannot_drive_the_terminal(home):
 
 
 def test_the_index_is_told_in_one_line_where_nobody_watches(home):
+    for path in NOTES:  # what was written within two seconds is read once more
+        os.utime(home.workspace / path, (1.7e9, 1.7e9))
     assert re.fullmatch(r"3 files, 3 read again, \d+ parts written, \d+ vectors made\n", home("index"))
     assert home("index") == "3 files, 0 read again, 0 parts written, 0 vectors made\n"
     assert re.fullmatch(r"3 files, 3 read again, \d+ parts written, \d+ vectors made\n", home("index", "--rebuild"))
@@ -588,7 +591,7 @@ def numpy_is_imported(home, verb, *words):
         ["chat", "--board", "sim", "-m", "how warm is it?"],
         ["chat", "--board", "sim", "-m", "note that the walrus sings"],
         ["tools", "--board", "sim"],
-        ["doctor", "--board", "sim"],
+        pytest.param(["doctor", "--board", "sim"], marks=needs_walls),  # without them it has something to say
         ["prompt", "--board", "sim"],
         ["memory", "notes"],
         ["memory", "stats"],

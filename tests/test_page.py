@@ -8,17 +8,22 @@ import time
 import pytest
 from page_house import PaperHouse, later, served
 
+from picoclaw.channels.page.house import shown
 from picoclaw.channels.page.letters import NAME as LETTERS
 from picoclaw.channels.page.login import CODE, LOGINS, Logins, new_code
 from picoclaw.channels.page.page import Page
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.messages import Message, Notice, Stop, Text, ToolRun, Turn, Usage
+from picoclaw.messages import Message, Notice, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.resources import shipped
+from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import Arrived
 from picoclaw.store.outbox import Letter
 
 FILES = sorted((shipped("templates") / "page").iterdir())
-ARRIVED = Arrived("page:home", "how warm is it?", "owner", external="x")
+ARRIVED = Arrived("page:home", "how warm is it?", "page:1", "web", external="x")
+CALL = ToolCall("1", "exec", {"argv": ["reboot"]})
+ASKED = ("page:home", "page:home", "web", "page:1", CALL, "exec", "exec.tainted = ask", "it is told to", "", {}, "", ())
+KEPT = Approval(3, "a1b2c3d4e5f6", *ASKED, "exec\n  command: reboot", 1.0, 2e9)
 
 
 def turn(reply, problem=""):
@@ -141,7 +146,9 @@ def full(*_):
 
 def test_what_is_said_is_posted_once_with_the_browsers_own_number(client):
     assert client.told("/api/say", {"text": "how warm is it?", "id": "abc"}) == {}
-    assert client.posted == [Arrived("page:home", "how warm is it?", "owner", external="abc")]
+    (arrived,) = client.posted
+    assert arrived == Arrived("page:home", "how warm is it?", arrived.who, "web", "abc")
+    assert arrived.who == Logins(client.home).name(client.cookie)
 
 
 def test_what_cannot_be_kept_is_not_acknowledged(tmp_path):
@@ -173,8 +180,8 @@ def test_what_cannot_be_kept_is_not_acknowledged(tmp_path):
         ("/api/say", b"", 400),
         ("/api/say", b"\xff\xfe", 400),
         ("/api/say", b"[" * 50_000, 400),
-        ("/api/answer", {"id": "1", "yes": "true"}, 400),
-        ("/api/answer", {"id": "1", "yes": True}, 409),
+        ("/api/answer", {"id": "1", "word": "true"}, 400),
+        ("/api/answer", {"id": "1", "word": "yes"}, 409),
         ("/api/off", {"name": "nothing"}, 503),
         ("/api/off", {}, 400),
         ("/api/history?hours=nan", None, 400),
@@ -206,11 +213,11 @@ def test_the_state_has_all_that_a_browser_shows_first(client):
     assert [line["text"] for line in state["said"]] == ["hello", "heard: hello"]
     assert state["readings"][0]["text"] == "21.4 °C"
     assert state["outputs"][0]["left"] == 90
-    assert (state["jobs"], state["rules"], state["live"], state["question"]) == (
+    assert (state["jobs"], state["rules"], state["live"], state["questions"]) == (
         [{"name": "1.", "text": "10:22 water the tomatoes", "good": True, "at": 0.0}],
         [{"name": "hot", "text": "when it is hot: tell you", "good": True, "at": 0.0}],
         None,
-        None,
+        [],
     )
 
 
@@ -341,33 +348,34 @@ def test_torn_letters_are_none(tmp_path, text):
     assert len(json.loads((tmp_path / LETTERS).read_text())) == 1
 
 
-@pytest.mark.parametrize("yes", [True, False])
-def test_leave_is_given_by_the_person_for_exactly_that(client, yes):
-    answers = []
+@pytest.mark.parametrize("word", ["yes", "no", "always"])
+def test_leave_is_given_by_the_person_for_exactly_that(client, word):
     with client.stream() as heard:
-        asking = later(lambda: answers.append(client.page.ask(ARRIVED, "exec\n  command: reboot", Stop())))
+        client.house.asked = [shown(KEPT)]
+        client.page.changed(KEPT)
         _, question = heard("question")
-        assert question["call"] == "exec\n  command: reboot"
-        assert client.told("/api/state")["question"] == question
-        assert client.ask("/api/answer", {"id": "another", "yes": True})[0] == 409
-        client.told("/api/answer", {"id": question["id"], "yes": yes})
-        asking.join(2)
-        assert heard("settled")[1] == {"id": question["id"], "yes": yes}
-        assert client.ask("/api/answer", {"id": question["id"], "yes": True})[0] == 409
-    assert answers == [yes]
+        assert question["call"] == "exec\n  command: reboot\n(it is told to)"
+        assert client.told("/api/state")["questions"] == [question]
+        for body, code in (({"id": "another", "word": "yes"}, 409), ({"id": KEPT.nonce, "word": "perhaps"}, 400)):
+            assert client.ask("/api/answer", body)[0] == code
+        assert not client.posted
+        client.told("/api/answer", {"id": question["id"], "word": word})
+        (arrived,) = client.posted
+        assert (arrived.key, arrived.text, arrived.origin) == ("page:home", f"/{word} 3 {KEPT.nonce}", "web")
+        assert arrived.who.startswith("page:")
+        client.page.changed(KEPT._replace(state="running"))
+        ended = KEPT._replace(state="done", answered_by="telegram:7")
+        client.house.asked = [shown(ended)]
+        client.page.changed(ended)
+        assert heard("question")[1]["outcome"] == "Number 3: done (answered by telegram:7)."
+        assert client.ask("/api/answer", {"id": question["id"], "word": word})[0] == 409
 
 
-def test_nobody_who_answers_in_time_and_the_end_of_the_turn_are_a_no(client):
-    talk, stop = client.page._talk, Stop()
-    assert talk.ask("reboot", stop, seconds=0.01) is False
-    answers = []
-    asking = later(lambda: answers.append(talk.ask("reboot", stop)))
-    while not client.told("/api/state")["question"]:
-        time.sleep(0.01)
-    stop.say()
-    asking.join(2)
-    assert answers == [False]
-    assert talk.ask("reboot", stop) is False
+def test_a_question_has_its_card_and_is_no_letter(client):
+    client.house.asked = [shown(KEPT)]
+    client.page.send(Letter(1, "page:home", "number 3 waits for your yes", 5.0, approval=3))
+    client.page.send(Letter(2, "page:home", "number 4 is not known any more", 5.0, approval=4))
+    assert [line["text"] for line in client.told("/api/state")["said"]] == ["number 4 is not known any more"]
 
 
 def test_health_tells_strangers_only_whether_all_is_well(tmp_path):

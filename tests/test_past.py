@@ -11,10 +11,11 @@ from picoclaw.app import App
 from picoclaw.config import Config, MemoryConfig
 from picoclaw.hw import loader
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.memory.past import BRING, documents, holding
+from picoclaw.memory.past import documents, holding
 from picoclaw.messages import Inbound, Message, Notice, ToolCall, Turn, Usage
 from picoclaw.resources import shipped
 from picoclaw.stores import Stores
+from picoclaw.untrusted import BRING
 from picoclaw.workspace import prepare
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)

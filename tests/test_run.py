@@ -13,6 +13,7 @@ import pytest
 from daemon_kit import Daemon, events_until
 from model_server import ModelServer, call, chunk, reply, silence
 from person import PICOCLAW, Person, environment, picoclaw
+from sandbox_kit import needs_walls
 
 from picoclaw.channels import line
 from picoclaw.store.database import Database
@@ -160,8 +161,9 @@ def test_too_many_terminals_are_turned_away_and_the_rest_served(shared):
 # --- with a model
 
 
+@needs_walls
 def test_an_answer_is_streamed_steered_and_stopped(tmp_path):
-    slow = call("exec", {"command": "echo $$ > began; exec sleep 30"})
+    slow = call("exec", {"argv": ["python3", "-c", "open('began', 'w'); import time; time.sleep(30)"], "write": True})
     with (
         ModelServer([reply("", slow), reply("Heard you.")]) as server,
         Daemon(tmp_path, PICOCLAW_BASE_URL=server.url) as daemon,
@@ -205,12 +207,13 @@ def test_ctrl_c_of_a_question_ends_its_turn(tmp_path):
         assert daemon.asked("status")["turn"] == ""
 
 
+@needs_walls
 def test_a_person_is_asked_at_the_terminal(tmp_path):
     (tmp_path / "picoclaw").mkdir()
     (tmp_path / "picoclaw/config.toml").write_text('[tools]\nexec = "ask"\n')
-    wants = call("exec", {"command": "echo done > file"})
+    wants = call("exec", {"argv": ["python3", "-c", "print('done', file=open('file', 'w'))"], "write": True})
     with (
-        ModelServer([reply("", wants), reply("It is written.")]) as server,
+        ModelServer([reply("", wants), reply("It waits."), reply("It is written.")]) as server,
         Daemon(tmp_path, PICOCLAW_BASE_URL=server.url) as daemon,
     ):
         daemon.ready()
@@ -428,13 +431,14 @@ def test_the_doctor_does_not_call_a_frozen_daemon_absent(tmp_path):
     assert [(row["mark"], "no answer" in row["how"]) for row in found if row["what"] == "daemon"] == [("bad", True)]
 
 
+@needs_walls
 def test_keys_from_systemd_reach_the_servers_and_no_command(tmp_path):
     folder = tmp_path / "credentials"
     folder.mkdir(mode=0o700)
     for name, value in (("api_key", "sk-credential"), ("telegram_token", "123456:credential")):
         (folder / name).write_text(f"{value}\n")
         (folder / name).chmod(0o400)
-    shows = call("exec", {"command": "env; tr '\\0' '\\n' < /proc/self/environ"})
+    shows = call("exec", {"argv": "cat /proc/self/environ"})
     with (
         ModelServer([reply("", shows), reply("Seen.")]) as server,
         Daemon(tmp_path, PICOCLAW_BASE_URL=server.url, CREDENTIALS_DIRECTORY=str(folder)) as daemon,

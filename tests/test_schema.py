@@ -119,6 +119,11 @@ def test_numbers(value, expected):
         (list[int], [1, True], REFUSED),
         (list[int], 7, REFUSED),
         (list[str], ["a", 1], ["a", "1"]),
+        (list[str], "ls -l", ["ls -l"]),
+        (list[str], '["ls", "-l"]', ["ls", "-l"]),
+        (list[str], " ", []),
+        (list[str], "[ls", REFUSED),
+        (list[str], 7, REFUSED),
         (list[int] | None, "[7]", [7]),
     ],
 )

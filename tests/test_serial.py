@@ -381,7 +381,7 @@ class Desk:
         self.tool = load("serial", [shipped("tools/hw")]).Serial(board, known, clock)
         self.toolset = Toolset(
             [self.tool],
-            guard=lambda effect, call, caller: self.effects.append(effect),
+            guard=lambda asked, caller: self.effects.append(asked.effect),
             journal=lambda call, caller: None,
             longest_result=20_000,
         )

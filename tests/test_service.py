@@ -106,7 +106,8 @@ def test_install_puts_the_shipped_files_and_what_is_so_here(machine, capsys):
         "udevadm control --reload",
         f"udevadm trigger --action=change {' '.join(f'--subsystem-match={bus}' for bus in BUSES)}",
         "systemctl daemon-reload",
-        "systemctl enable picoclaw",
+        "systemctl enable picoclaw picoclaw-exec.socket",
+        "systemctl restart picoclaw-exec.socket",
         "systemctl restart picoclaw",
     ]
     assert "sudo -u picoclaw picoclaw chat" in capsys.readouterr().out
@@ -135,7 +136,7 @@ def test_a_second_time_mends_what_was_changed_and_names_it(machine, capsys):
 
 def test_no_start(machine):
     machine.do("install", "--no-start")
-    assert machine.calls[-1] == "systemctl enable picoclaw"
+    assert machine.calls[-1] == "systemctl enable picoclaw picoclaw-exec.socket"
 
 
 def test_print_prints_what_install_writes(machine, capsys):
@@ -159,7 +160,9 @@ def test_in_the_users_own_session(machine, capsys):
     folder = machine.root / "config/systemd/user"
     assert (folder / "picoclaw.service").read_text() == SESSION
     assert "ExecStart=/opt/picoclaw/bin/picoclaw run" in (folder / "picoclaw.service.d/10-machine.conf").read_text()
-    assert [call.split()[:2] for call in machine.calls] == [["systemctl", "--user"]] * 3
+    assert [call.split()[:2] for call in machine.calls] == [["systemctl", "--user"]] * 4
+    assert (folder / "picoclaw-exec.socket").read_text() == (SHIPPED / "user-exec.socket").read_text()
+    assert (folder / "picoclaw-exec@.service").read_text() == (SHIPPED / "user-exec@.service").read_text()
     assert "loginctl enable-linger" in capsys.readouterr().out
     assert machine.do("status") == 0
     assert machine.calls[-1].startswith("systemctl --user show")
@@ -218,6 +221,63 @@ def test_a_person_who_is_called_picoclaw_is_not_taken_for_the_services_user(mach
     with pytest.raises(ConfigError, match="--as picoclaw"):
         machine.do("install")
     assert not machine.calls
+
+
+# --- the commands' own unit ---
+
+
+def test_commands_are_started_by_a_unit_of_their_own(machine, monkeypatch):
+    monkeypatch.setattr(unit, "launched", lambda: ("/opt/picoclaw/current/bin/python", "-I", "-S", "/opt/launcher.py"))
+    machine.do("install")
+    for name in ("picoclaw-exec.socket", "picoclaw-exec@.service"):
+        assert (machine.units / name).read_text() == (SHIPPED / name).read_text()
+    drop_in = machine.units / "picoclaw-exec@.service.d/10-machine.conf"
+    assert settings(drop_in.read_text()) == [
+        "ExecStart=",
+        "ExecStart=/opt/picoclaw/current/bin/python -I -S /opt/launcher.py",
+    ]
+    machine.do("uninstall")
+    assert list(machine.units.iterdir()) == []
+    assert "systemctl disable --now picoclaw-exec.socket" in machine.calls
+
+
+def test_a_persons_commands_run_as_that_person(machine, person):
+    machine.do("install", "--as", "ada")
+    assert settings((machine.units / "picoclaw-exec@.service.d/10-machine.conf").read_text())[:4] == [
+        "User=ada",
+        "StateDirectory=",
+        "ProtectHome=tmpfs",
+        "BindPaths=/home/ada/.picoclaw",
+    ]
+    assert settings((machine.units / "picoclaw-exec.socket.d/10-machine.conf").read_text()) == ["SocketUser=ada"]
+    machine.do("uninstall")
+    assert list(machine.units.iterdir()) == []
+
+
+def test_the_launcher_is_named_by_the_folder_that_an_update_moves(tmp_path, monkeypatch):
+    version = tmp_path / "versions/1"
+    file = version / "lib/python3/site-packages/picoclaw/sandbox/launcher.py"
+    for path in (file, version / "bin/python", version / "bin/picoclaw"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o755)
+    (tmp_path / "current").symlink_to(version)
+    monkeypatch.setattr("sys.prefix", str(version))
+    monkeypatch.setattr(unit.launcher, "__file__", str(file))
+    moved = tmp_path / "current/lib/python3/site-packages/picoclaw/sandbox/launcher.py"
+    assert unit.launched() == (str(tmp_path / "current/bin/python"), "-I", "-S", str(moved))
+    (tmp_path / "current").unlink()
+    monkeypatch.setattr("sys.executable", str(version / "bin/python"))
+    assert unit.launched() == (str(version / "bin/python"), "-I", "-S", str(file))
+
+
+def test_the_commands_unit_has_what_walls_need_and_no_more():
+    said = settings((SHIPPED / "picoclaw-exec@.service").read_text())
+    for needed in ("NoNewPrivileges=yes", "CapabilityBoundingSet=", "DevicePolicy=closed", "StandardInput=socket"):
+        assert needed in said
+    for hides_proc in ("ProtectProc=", "ProtectKernelTunables=", "ProtectKernelLogs=", "ProtectHostname="):
+        assert not any(line.startswith(hides_proc) for line in said)
+    assert not any(line.startswith(("LoadCredential=", "EnvironmentFile=", "DeviceAllow=char")) for line in said)
+    assert "RestrictNamespaces=yes" in settings(SYSTEM)  # the daemon's own unit stays closed
 
 
 # --- where picoclaw lies ---
@@ -391,7 +451,7 @@ def test_uninstall_takes_its_empty_folder_away(machine):
     ("fails", "why"),
     [
         (
-            "restart",
+            "restart picoclaw$",
             "`systemctl restart picoclaw` failed: Job for picoclaw.service failed; `picoclaw service logs` shows more",
         ),
         ("sysusers.d", "systemd-sysusers"),

@@ -1,5 +1,6 @@
-"""The shell tool with real shells: what comes back, what it may see, and that nothing outlives it."""
+"""The tool `exec` with real programs: what comes back, what a call is said to do, and that nothing outlives it."""
 
+import hashlib
 import os
 import re
 import signal
@@ -8,49 +9,28 @@ import sys
 import threading
 import time
 import tracemalloc
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from sandbox_kit import CALLER, ENVIRONMENT, Bench, gone, needs_walls, running
 
-from picoclaw.messages import Caller, ToolCall
-from picoclaw.tools.shell import Shell, passed_on
-from picoclaw.tools.toolset import Toolset
+from picoclaw.messages import Stop
+from picoclaw.sandbox.walls import PATH
+from picoclaw.tools.command_line import words_of
+from picoclaw.tools.shell import passed_on
 
-CALLER = Caller("test", "owner", datetime(2026, 7, 1, tzinfo=UTC), print)
-ENVIRONMENT = {
-    "PATH": os.environ["PATH"],
-    "HOME": "/tmp",
-    "PICOCLAW_HOME": "/tmp/claw",
-    "PICOCLAW_API_KEY": "sk-secret",
-    "AWS_SECRET": "sk-secret",
-}
+pytestmark = needs_walls
 
 
 @pytest.fixture
-def run(tmp_path):
-    toolset = Toolset(
-        [Shell(tmp_path, ENVIRONMENT)], guard=lambda *_: None, journal=lambda *_: None, longest_result=200_000
-    )
-
-    def call(command, **arguments):
-        return toolset.call(ToolCall("c1", "exec", {"command": command} | arguments), CALLER)
-
-    return call
+def bench(tmp_path):
+    return Bench(tmp_path / "home")
 
 
-def gone(pid_file):
-    """Tell whether the process that wrote its number there has ended, waiting a moment for the kernel."""
-    pid = int(pid_file.read_text())
-    for _ in range(200):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state in "ZX":
-            return True
-        time.sleep(0.01)
-    return False
+@pytest.fixture
+def shell(tmp_path):
+    """The same where the owner lets lines of shell be run."""
+    return Bench(tmp_path / "home", shell=True)
 
 
 @pytest.mark.parametrize(
@@ -59,129 +39,251 @@ def gone(pid_file):
         ("echo hello", "hello\n[exit code 0]"),
         ("printf hello", "hello\n[exit code 0]"),
         ("true", "[exit code 0]"),
-        ("exit 7", "[exit code 7]"),
+        ("exit 7;", "[exit code 7]"),
         ("echo out; echo err >&2; exit 1", "out\nerr\n[exit code 1]"),
         ("no-such-command-here 2>/dev/null", "[exit code 127]"),
-        ("kill -9 $$", "[exit code -9]"),
+        ("kill -9 $$", "[exit code 137]"),
         ("echo 'grün ☕'", "grün ☕\n[exit code 0]"),
         (r"printf 'caf\351\n'", "caf\ufffd\n[exit code 0]"),
-        (r"printf '\000\001\377'", "\0\1\ufffd\n[exit code 0]"),
+        (r"printf 'a\377b'", "a\ufffdb\n[exit code 0]"),
         ("cat", "[exit code 0]"),
         ("wc -c < /dev/stdin", "0\n[exit code 0]"),
         ("tty", "not a tty\n[exit code 1]"),
-        ("if then", None),
-        ("", "[exit code 0]"),
+        ("pwd", None),
     ],
 )
-def test_output_and_exit_code(run, command, shown):
-    answer = run(command, timeout=20)
-    assert answer == shown or (shown is None and answer.endswith("[exit code 2]"))
+def test_output_and_exit_code(shell, command, shown):
+    assert shell.line(command, timeout=20) == (shown or f"{shell.workspace}\n[exit code 0]")
 
 
-def test_commands_run_in_the_workspace(run, tmp_path):
-    assert run("pwd; echo x > made.txt") == f"{tmp_path.resolve()}\n[exit code 0]"
-    assert (tmp_path / "made.txt").read_text() == "x\n"
+def test_arguments_are_taken_as_they_are(bench):
+    words = ["a b", "$HOME", "*", "; echo x", "'", '"', "--", "", "\n", "${IFS}", "$(id)", "`id`"]
+    assert bench.run("printf", "[%s]", *words) == "".join(f"[{word}]" for word in words) + "\n[exit code 0]"
 
 
-def test_a_workspace_that_is_gone(run, tmp_path):
-    tmp_path.rmdir()
-    assert run("echo x").startswith("error: the shell could not be started: ")
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("ls -l /etc", ["ls", "-l", "/etc"]),
+        ("grep 'a|b; c' \"x y\"", ["grep", "a|b; c", "x y"]),
+        ("awk 'BEGIN { print $1 }'", ["awk", "BEGIN { print $1 }"]),
+        (r"echo a\ b", ["echo", "a b"]),
+        ("curl http://x/?a=b", ["curl", "http://x/?a=b"]),
+        ("git log --format=%h", ["git", "log", "--format=%h"]),
+        ("echo a#b 1!", ["echo", "a#b", "1!"]),
+        ("  ls -l\n", ["ls", "-l"]),
+    ],
+)
+def test_a_line_without_shell_in_it_is_taken_apart(bench, command, words):
+    bench.line(command, network=True)
+    bench.run(command, network=True)
+    first, second = bench.asked
+    assert first.means == second.means
+    assert first.means.startswith(f"run {words[0]} in {bench.workspace}; it may use the network")
+    assert bench.run("printf", "%s\n", *words[1:]) == bench.line(command.replace(words[0], "printf '%s\n'", 1))
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"command": "echo\0"}, "error: command holds a NUL character"),
-        ({"command": "echo x", "timeout": 0}, "error: argument 'timeout' is 0.0, outside 0.1 to 600"),
-        ({"command": "echo x", "timeout": 601}, "error: argument 'timeout' is 601.0, outside 0.1 to 600"),
-        ({"command": "echo " + "x" * 3_000_000}, "error: the shell could not be started: "),
+        ({"command": "echo a | wc"}, "error: command holds what only a shell understands ('|'): give argv"),
+        ({"command": "echo $HOME"}, "error: command holds what only a shell understands ('$')"),
+        ({"command": 'echo "$HOME"'}, "error: command holds what only a shell understands"),
+        ({"command": "ls *.txt"}, "error: command holds what only a shell understands ('*')"),
+        ({"command": "ls ~"}, "error: command holds what only a shell understands ('~')"),
+        ({"command": "X=1 ls"}, "error: command holds what only a shell understands ('X=')"),
+        ({"command": "ls\nid"}, "error: command holds what only a shell understands"),
+        ({"command": "echo a{1,2}"}, "error: command holds what only a shell understands"),
+        ({"command": "echo `id`"}, "error: command holds what only a shell understands ('`')"),
+        ({"command": "echo 'a"}, "error: command holds what only a shell understands"),
+        ({"argv": ["ls -l | wc"]}, "error: command holds what only a shell understands ('|')"),
+        ({"argv": ["sh", "-c", "ls"]}, "error: sh -c: a line of shell is run with shell = true under [tools]"),
+        ({"argv": ["/bin/bash", "-lc", "ls"]}, "error: /bin/bash -c: a line of shell"),
+        ({"argv": ["bash", "-euo", "pipefail", "-c", "ls"]}, "error: bash -c: a line of shell"),
+        ({"argv": ["bash", "--norc", "--noprofile", "-c", "ls"]}, "error: bash -c: a line of shell"),
+        ({"argv": []}, "error: argv is missing: a program and its arguments"),
+        ({"argv": ["", "x"]}, "error: argv is missing"),
+        ({}, "error: argv is missing"),
+        ({"argv": ["ls"], "command": "ls"}, "error: give argv or command, not both"),
+        ({"argv": ["echo", "\0"]}, "error: the command holds a NUL character"),
+        ({"command": "echo \0"}, "error: the command holds a NUL character"),
+        ({"argv": ["ls"], "timeout": 0}, "error: argument 'timeout' is 0.0, outside 0.1 to"),
+        ({"argv": ["ls"], "timeout": 601}, "error: timeout is over 600: give background=true"),
+        ({"argv": ["ls"], "cwd": "nowhere"}, "error: cwd "),
+        ({"argv": ["ls"], "cwd": "../"}, "error: cwd "),
+        ({"argv": ["ls"], "cwd": "/root"}, "error: cwd /root is out of reach"),
+        ({"argv": ["ls"], "cwd": "a\0b"}, "error: cwd 'a\\x00b' leads nowhere"),
+        ({"argv": ["echo", "x" * 3_000_000]}, "error: the command could not be started: "),
     ],
-    ids=["nul", "no time", "too long", "too much"],
 )
-def test_what_cannot_be_run(run, arguments, said):
-    assert run(**arguments).startswith(said)
+def test_what_cannot_be_run(bench, arguments, said):
+    assert bench.tool("exec", **arguments).startswith(said)
+    assert not [asked for asked in bench.asked if asked.effect != "read"]
 
 
-def test_no_secret_is_in_the_environment(run):
-    answer = run("env")
+@pytest.mark.parametrize("words", [["-c"], ["-check"], ["-x", "-c"]], ids=" ".join)
+def test_what_comes_after_a_script_is_the_scripts_own(bench, words):
+    (bench.workspace / "show.sh").write_text('printf "[%s]" "$@"\n')
+    assert bench.run("bash", "show.sh", *words) == "".join(f"[{word}]" for word in words) + "\n[exit code 0]"
+
+
+@pytest.mark.parametrize("text", ["{," * 20_000, "{." * 20_000, "{" * 40_000])
+def test_no_line_keeps_its_reader_busy(text):
+    began = time.process_time()
+    words_of((), f"echo {text}", shell=False)
+    assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "effect"),
+    [
+        ({}, "read"),
+        ({"write": True}, "exec"),
+        ({"network": True}, "network"),
+        ({"write": True, "network": True}, "network exec"),
+        ({"write": "true"}, "exec"),
+        ({"write": False, "network": "no"}, "read"),
+    ],
+)
+def test_what_a_call_does_is_what_it_is_given(bench, arguments, effect):
+    bench.run("true", **arguments)
+    bench.run("cat", background=True, **arguments)
+    bench.tool("process", action="write", number=1, text="x", eof=True)
+    assert [" ".join((asked.effect, *asked.also)) for asked in bench.asked] == [effect] * 3
+
+
+def test_a_text_for_the_words_will_do(bench):
+    assert bench.tool("exec", argv="echo  a 'b  c'") == "a b  c\n[exit code 0]"
+    assert bench.tool("exec", argv="true") == "[exit code 0]"
+    assert bench.tool("exec", argv='["echo", "a b"]') == "a b\n[exit code 0]"
+    assert bench.tool("exec", argv="ls | wc").startswith("error: command holds what only a shell understands ('|')")
+
+
+def test_a_yes_is_bound_to_the_folder_the_variables_and_the_files(bench):
+    script, other = bench.workspace / "x.py", bench.workspace / "data"
+    script.write_text("print(1)")
+    other.write_text("a")
+    (bench.workspace / "sub").mkdir()
+    (bench.workspace / "ring").symlink_to(bench.workspace / "ring")
+    long = ["x" * 300, f"sub/{'x' * 300}", "x/" * 3000, "", "\n", "../ring"]
+    bench.run("python3", "../x.py", "--from=../data", "/etc/hostname", *long, cwd="sub", write=True)
+    [asked] = bench.asked
+    assert asked.bound == {
+        "in": str(bench.workspace / "sub"),
+        "environment": f"PATH={PATH} HOME=/tmp TERM=dumb LANG=C.UTF-8",
+        f"sha256 of {script}": hashlib.sha256(b"print(1)").hexdigest(),
+        f"sha256 of {other}": hashlib.sha256(b"a").hexdigest(),
+    }
+    assert asked.means == (
+        f"run python3 in {bench.workspace / 'sub'}; it may change files in the workspace, for 30 s at most"
+    )
+
+
+def test_a_line_of_shell_is_called_one(shell):
+    shell.line("echo a | tee x", write=True, network=True)
+    [asked] = shell.asked
+    assert "as a line of shell; it may change files in the workspace and use the network" in asked.means
+    assert (shell.workspace / "x").read_text() == "a\n"
+
+
+def test_a_workspace_that_is_gone(bench):
+    bench.workspace.rmdir()
+    assert bench.run("echo", "x").startswith("error: cwd ")
+
+
+def test_what_was_lacking_is_said(bench):
+    assert bench.run("touch", "x").endswith(
+        "[exit code 1; it could change nothing: write=true lets it change the workspace]"
+    )
+    lookup = "import socket; socket.create_connection(('192.0.2.1', 80), 1)"
+    assert bench.run("python3", "-c", lookup).endswith("; it had no network: network=true gives it one]")
+
+
+def test_no_secret_is_in_the_environment(bench):
+    answer = bench.run("env")
     assert "sk-secret" not in answer
     names = set(re.findall(r"^(\w+)=", answer, re.MULTILINE))
-    given = {"PATH", "HOME", "PICOCLAW_HOME"}
-    assert given <= names <= given | {"PWD", "SHLVL", "_", "OLDPWD"}
-    assert passed_on(ENVIRONMENT) == {name: ENVIRONMENT[name] for name in given}
-    assert "PICOCLAW_HOME=/tmp/claw\n" in answer
+    assert {"PATH", "HOME", "TERM", "LANG"} <= names <= {"PATH", "HOME", "TERM", "LANG", "PWD"}
+    assert set(passed_on(ENVIRONMENT)) == {"PATH", "HOME", "TERM", "LANG"}
 
 
 PIPED = """
 import os, sys
 from pathlib import Path
 from picoclaw.tools.shell import Shell
-print(Shell(Path(sys.argv[1]), os.environ).exec("cat"))
+print(Shell(Path(sys.argv[1]), os.environ).exec(["cat"]))
 print(sys.stdin.read())
 """
 
 
-def test_what_was_piped_to_us_is_not_for_the_command(tmp_path):
-    command = [sys.executable, "-c", PIPED, str(tmp_path)]
-    done = subprocess.run(command, input="mine", capture_output=True, text=True, timeout=30, check=True)
-    assert done.stdout == "[exit code 0]\nmine\n"
+def script(text, *arguments, **more):
+    return subprocess.run(
+        [sys.executable, "-c", text, *arguments], capture_output=True, text=True, timeout=30, check=True, **more
+    )
 
 
-def test_none_of_our_files_is_open_in_the_command(run, tmp_path):
+def test_what_was_piped_to_us_is_not_for_the_command(bench):
+    assert script(PIPED, str(bench.workspace), input="mine").stdout == "[exit code 0]\nmine\n"
+
+
+def test_what_is_given_is_read(bench):
+    assert bench.run("cat", stdin="a\nb") == "a\nb\n[exit code 0]"
+    assert bench.run("wc", "-c", stdin="x" * 1_000_000) == "1000000\n[exit code 0]"
+
+
+def test_none_of_our_files_is_open_in_the_command(bench, tmp_path):
     with (tmp_path / "state.db").open("w") as file:
         os.set_inheritable(file.fileno(), True)
-        assert "state.db" not in run("ls -l /proc/self/fd")
+        listed = bench.run("ls", "-l", "/proc/self/fd")
+    assert "state.db" not in listed
+    assert len(re.findall("->", listed)) == 5  # with the folder itself, and the pipe that ends with us
+    assert {line.rpartition(" ")[2].partition(":")[0] for line in re.findall("-> .*", listed)} <= {
+        "/dev/null",
+        "pipe",
+        "",
+    } | set(re.findall("/proc/[0-9]+/fd", listed))
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "sh -c 'trap \"\" TERM INT HUP; echo $$ > pid; while :; do sleep 0.05; done'",
-        "sh -c 'trap \"\" TERM; echo $$ > pid; while :; do sleep 0.05; done' & wait",
-        "(sh -c 'echo $$ > pid; exec sleep 100' &) ; sleep 100",
-        "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done",
-        "echo $$ > pid; yes",
-        "sh -c 'echo $$ > pid; exec sleep 100' | cat",
-    ],
-)
-def test_the_time_limit_takes_everything_along(run, tmp_path, command):
+LIVES = [
+    "trap '' TERM INT HUP; while :; do sleep 0.0{n}; done",
+    "sh -c 'trap \"\" TERM; while :; do sleep 0.0{n}; done' & wait",
+    "(sleep 10{n} &) ; sleep 10{n}",
+    "setsid sh -c 'sleep 10{n}' & setsid -f sleep 10{n}; sleep 10{n}",
+    "sleep 10{n} | cat",
+    "yes {n}",
+    "python3 -c 'import os, time; os.fork() or (os.setsid(), os.fork() or time.sleep(10{n})); time.sleep(10{n})'",
+]
+
+
+@pytest.mark.parametrize("number", range(len(LIVES)))
+def test_the_time_limit_takes_everything_along(shell, number):
     began = time.monotonic()
-    answer = run(command, timeout=0.5)
+    mark = f"{number}{os.getpid()}"
+    answer = shell.line(LIVES[number].replace("{n}", mark), timeout=0.4)
     assert time.monotonic() - began < 5
-    assert "[stopped after 0.5 s, with its whole process group" in answer
-    assert gone(tmp_path / "pid")
+    assert "[stopped after 0.4 s, with everything that it had started" in answer
+    assert gone(mark)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "sh -c 'echo $$ > pid; exec sleep 100' & while [ ! -s pid ]; do sleep 0.01; done",
-        "nohup sh -c 'echo $$ > pid; exec sleep 100' >/dev/null 2>&1 & while [ ! -s pid ]; do sleep 0.01; done",
-        "sh -c 'trap \"\" TERM HUP; echo $$ > pid; sleep 100; sleep 100' & while [ ! -s pid ]; do sleep 0.01; done",
-    ],
-)
-def test_what_was_left_in_the_background_is_not_waited_for_and_ends(run, tmp_path, command):
+@pytest.mark.parametrize("start", ["", "nohup ", "setsid -f ", "setsid "])
+def test_what_was_left_in_the_background_is_not_waited_for_and_ends(shell, start):
+    mark = f"97{os.getpid()}"
     began = time.monotonic()
-    assert run(f"{command}; echo done").endswith("done\n[exit code 0]")
+    assert shell.line(f"{start}sh -c 'trap \"\" TERM HUP; sleep {mark}' & sleep 0.05; echo done").endswith(
+        "done\n[exit code 0]"
+    )
     assert time.monotonic() - began < 5
-    assert gone(tmp_path / "pid")
+    assert gone(f"sleep {mark}")
 
 
-def test_output_before_the_time_limit_is_kept(run):
-    assert run("echo early; sleep 100", timeout=0.5).startswith("early\n[stopped after 0.5 s")
+def test_output_before_the_time_limit_is_kept(shell):
+    assert shell.line("echo early; sleep 100", timeout=0.5).startswith("early\n[stopped after 0.5 s")
 
 
-def test_a_short_time_limit_on_a_long_command(run):
-    began = time.monotonic()
-    run("sleep 100", timeout="0.2")
-    assert 0.2 <= time.monotonic() - began < 3
-
-
-def test_much_output_is_bounded_and_both_ends_are_shown(run):
-    command = "echo begin; yes 0123456789abcde | head -c 50000000; echo; echo end; exit 3"
+def test_much_output_is_bounded_and_both_ends_are_shown(shell):
     tracemalloc.start()
     began = time.monotonic()
-    answer = run(command, timeout=60)
+    answer = shell.line("echo begin; yes 0123456789abcde | head -c 50000000; echo; echo end; exit 3", timeout=60)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert time.monotonic() - began < 20
@@ -194,19 +296,19 @@ def test_much_output_is_bounded_and_both_ends_are_shown(run):
 
 
 @pytest.mark.parametrize("size", [95_999, 96_000, 96_001, 127_999, 128_000])
-def test_output_up_to_the_bound_is_whole(run, size):
-    answer = run(f"head -c {size} /dev/zero | tr '\\0' x")
+def test_output_up_to_the_bound_is_whole(shell, size):
+    answer = shell.line(f"head -c {size} /dev/zero | tr '\\0' x")
     assert answer == "x" * size + "\n[exit code 0]"
 
 
-def test_the_last_words_of_a_command_are_not_lost(run):
+def test_the_last_words_of_a_command_are_not_lost(shell):
     for _ in range(20):
-        assert run("head -c 60000 /dev/zero; echo last").endswith("last\n[exit code 0]")
+        assert shell.line("head -c 60000 /dev/zero; echo last").endswith("last\n[exit code 0]")
 
 
-def test_two_commands_at_once_keep_apart(run):
+def test_two_commands_at_once_keep_apart(bench):
     answers = {}
-    threads = [threading.Thread(target=lambda n=n: answers.update({n: run(f"echo {n}; sleep 0.1")})) for n in range(5)]
+    threads = [threading.Thread(target=lambda n=n: answers.update({n: bench.run("echo", str(n))})) for n in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -220,13 +322,24 @@ def belongings():
     return open_files, [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
 
 
-def test_no_process_and_no_descriptor_is_left_behind(run):
-    run("true")
+def test_no_process_and_no_descriptor_is_left_behind(shell):
+    shell.line("true")
     before = belongings()
-    for _ in range(5):
-        run("sleep 100 & echo x")
-        run("sleep 100", timeout=0.1)
+    for _ in range(3):
+        shell.line("sleep 100 & echo x")
+        shell.run("sleep", "100", timeout=0.1)
+        shell.run("echo", "x" * 3_000_000)
+        shell.run("cat", stdin="x")
     assert belongings() == before
+
+
+def test_the_word_to_stop_ends_it(bench):
+    stop = Stop()
+    threading.Timer(0.2, stop.say).start()
+    began = time.monotonic()
+    caller = CALLER.__class__("test", "owner", CALLER.now, print, stop=stop)
+    assert bench.tool("exec", caller, argv=["sleep", "60"]) == "[exit code -9]"
+    assert time.monotonic() - began < 2
 
 
 INTERRUPTED = """
@@ -234,48 +347,91 @@ import os, sys
 from pathlib import Path
 from picoclaw.tools.shell import Shell
 try:
-    Shell(Path(sys.argv[1]), os.environ).exec("trap '' INT; echo $$ > pid; while :; do sleep 0.05; done")
+    Shell(Path(sys.argv[1]), os.environ).exec(["sleep", sys.argv[2]])
 except KeyboardInterrupt:
     print("interrupted")
 """
 
 
-def test_ctrl_c_ends_the_command_as_well(tmp_path):
-    child = subprocess.Popen([sys.executable, "-c", INTERRUPTED, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    pid = tmp_path / "pid"
-    for _ in range(1000):
-        if pid.exists() and pid.read_text().strip():
-            break
+@pytest.mark.parametrize(("number", "said"), [(signal.SIGINT, "interrupted\n"), (signal.SIGKILL, "")])
+def test_however_we_end_the_command_ends_as_well(bench, number, said):
+    mark = f"61{os.getpid()}"
+    command = [sys.executable, "-c", INTERRUPTED, str(bench.workspace), mark]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    while not any(pid != child.pid for pid in running(f"sleep {mark}")):
         time.sleep(0.01)
-    child.send_signal(signal.SIGINT)
-    said, _ = child.communicate(timeout=10)
-    assert said == "interrupted\n"
-    assert gone(pid)
+    child.send_signal(number)
+    assert child.communicate(timeout=10)[0] == said
+    assert gone(f"sleep {mark}")
 
 
 HURRIED = """
-import os, signal, subprocess, sys, time
+import os, signal, subprocess, sys
 from pathlib import Path
 from picoclaw.tools.shell import Shell
 
 class Slow(subprocess.Popen):
     def __init__(self, *given, **more):
         super().__init__(*given, **more)
-        while not (Path(sys.argv[1]) / "pid").exists():
-            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
 subprocess.Popen = Slow
 try:
-    Shell(Path(sys.argv[1]), os.environ).exec("echo $$ > pid; exec sleep 60")
+    Shell(Path(sys.argv[1]), os.environ).exec(["sleep", sys.argv[2]])
 except KeyboardInterrupt:
     print("interrupted", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """
 
 
-def test_ctrl_c_while_a_command_is_being_started_leaves_none_behind(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", HURRIED, str(tmp_path)], capture_output=True, text=True, timeout=30, check=True
-    )
-    assert done.stdout == "interrupted True\n"
-    assert gone(tmp_path / "pid")
+def test_ctrl_c_while_a_command_is_being_started_leaves_none_behind(bench):
+    mark = f"62{os.getpid()}"
+    for _ in range(3):
+        assert script(HURRIED, str(bench.workspace), mark).stdout == "interrupted True\n"
+    assert gone(f"sleep {mark}")
+
+
+# ---- in the background
+
+
+def test_a_command_goes_on_and_is_looked_at(bench):
+    started = bench.tool("exec", argv=["cat"], background=True, timeout=60, stdin="one")
+    assert started == "command 1 runs for 60 s at most; process looks at it, writes and ends it"
+    assert bench.tool("process", action="write", number=1, text="two") == "4 bytes written"
+    assert bench.tool("process", action="list") == "1: cat [runs]"
+    assert bench.tool("process", action="poll", number=1, wait=0.2) == "one\ntwo\n[runs]"
+    assert bench.tool("process", action="poll", number=1) == "[runs]"
+    bench.tool("process", action="write", number=1, text="three", eof=True)
+    assert bench.tool("process", action="poll", number=1, wait=5) == "three\n[ended with exit code 0]"
+    assert bench.tool("process", action="write", number=1, text="x").startswith("error: command 1 reads nothing")
+
+
+def test_a_command_in_the_background_is_ended_by_word_and_by_time(bench):
+    mark = f"63{os.getpid()}"
+    for seconds in (60, 0.3):
+        bench.tool("exec", argv=["sleep", mark], background=True, timeout=seconds)
+    assert bench.tool("process", action="kill", number=1) == "ended with exit code -9"
+    assert bench.tool("process", action="poll", number=2, wait=5) == "[stopped after 0.3 s]"
+    assert gone(f"sleep {mark}")
+    other = CALLER.__class__("another", "owner", CALLER.now, print)
+    assert bench.tool("process", other, action="poll", number=1).startswith("error: there is no command 1 in this chat")
+
+
+def test_what_is_written_to_a_command_may_do_what_it_may(bench):
+    for rights in ({}, {"write": True}, {"network": True}):
+        bench.tool("exec", argv=["cat"], background=True, timeout=20, **rights)
+    bench.asked.clear()
+    for number in (1, 2, 3):
+        bench.tool("process", action="write", number=number, text="x")
+    assert [asked.effect for asked in bench.asked] == ["read", "exec", "network"]
+    for number in (1, 2, 3):
+        bench.tool("process", action="kill", number=number)
+
+
+def test_only_so_many_go_on_at_once_and_only_for_a_person(bench):
+    for _ in range(8):
+        bench.tool("exec", argv=["sleep", "20"], background=True)
+    assert bench.tool("exec", argv=["sleep", "20"], background=True).startswith("error: 8 commands run")
+    for number in range(1, 9):
+        bench.tool("process", action="kill", number=number)
+    job = CALLER.__class__("test", "cron", CALLER.now, print)
+    assert bench.tool("exec", job, argv=["sleep", "20"], background=True).startswith("error: only a person's chat")

@@ -127,6 +127,7 @@ def test_faults_lines_and_ports_of_a_script(read):
     assert found.faults == (Fault("nack", "i2c-1/0x76", 60, 10.5, 3), Fault("bits", "i2c-1", 0, 1e9, 1))
     assert found.lines == (script.SimLine(17, "PUMP", 1, "relay"),)
     assert read("ports = ['/dev/ttyUSB0']\n").empty == ("/dev/ttyUSB0",)
+    assert read("ports = '/dev/ttyUSB0'\n").empty == ("/dev/ttyUSB0",)
 
 
 def test_a_script_becomes_a_board(read):
@@ -213,7 +214,8 @@ LINE = "[[lines]]\n"
         (LINE + "offset = 1024", "'offset' is 1024"),
         (LINE + "offset = 1\npull = 2", "'pull' is 2"),
         (LINE + "offset = 1\npull = 'up'", "'pull' must be a whole number"),
-        ("ports = '/dev/ttyS0'", "'ports' must be a list"),
+        ("ports = 5", "'ports' must be a list"),
+        ("ports = 'ttyS0'", "ports: 'ttyS0' is no serial port"),
         ("ports = [5.5, true]", "'ports[1]' must be text"),
     ],
 )

@@ -13,6 +13,7 @@ from picoclaw.skills.skill import Here
 from picoclaw.tools.guard import Guard, exact, question
 from picoclaw.tools.skills import SkillTools
 from picoclaw.tools.toolset import Toolset
+from picoclaw.trust.policy import Asked, Policy
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 TEXT = "1. Look at the float.\n2. Say how full the tank is."
@@ -32,7 +33,7 @@ class Desk:
         self.library = Library(tiers(self.workspace, base / "home", base / "user", self.built_in))
         self.toolset = Toolset(
             [SkillTools(self.library, lambda: Here(frozenset(), frozenset(), {}), self.workspace)],
-            guard=Guard({}, self.ask),
+            guard=Guard(Policy, self.ask),
             journal=lambda call, _: self.journal.append(call.name),
             longest_result=100_000,
         )
@@ -110,8 +111,12 @@ def test_a_skill_is_written_when_the_owner_agreed_to_the_exact_call(desk):
     ("answer", "origin", "said"),
     [
         (False, "owner", "was refused by the owner"),
-        (True, "cron", "rule 'instruct: ask', and nobody is here to be asked"),
-        (True, "heartbeat", "rule 'instruct: ask', and nobody is here to be asked"),
+        (
+            True,
+            "cron",
+            "rule instruct.unattended = ask (instruct, asked for by a job) needs the owner's yes, and nobody",
+        ),
+        (True, "heartbeat", "(instruct, asked for by a heartbeat) needs the owner's yes, and nobody can be asked"),
     ],
 )
 def test_without_a_yes_nothing_is_written(tmp_path, tool, answer, origin, said):
@@ -148,9 +153,9 @@ def test_searching_asks_nobody(desk):
 )
 def test_a_text_is_shown_whole_and_nothing_hides_in_it(value, shown):
     call = ToolCall("c1", "write_file", {"x": value})
-    asked = question("instruct", call)
+    asked = question(Asked("instruct", call))
     assert asked == f"write_file\n{shown or '  x: a[U+3164][U+115F][U+034F][U+2800][U+FE01][U+E0041][U+E0101]b'}"
-    assert question("actuate", call) == exact(call)
+    assert question(Asked("actuate", call)) == exact(Asked("actuate", call), {})
 
 
 # --- creating ---

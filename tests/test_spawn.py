@@ -17,6 +17,7 @@ from picoclaw.store.tasks import Tasks
 from picoclaw.tools.guard import Guard
 from picoclaw.tools.spawn import Spawn
 from picoclaw.tools.toolset import Toolset
+from picoclaw.trust.policy import Policy
 
 CALLER = Caller("garden", "owner", datetime(2026, 3, 1, 12, 0, tzinfo=UTC), lambda _: None)
 SETTINGS = HelpersConfig(steps=9, seconds=60.0, tokens=5000)
@@ -33,7 +34,7 @@ class Office:
         self.rung, self.answers = 0, ("done", "20 °C")
         group = Spawn(lambda: self.tasks, self.names, SETTINGS, self.do if modelled else None, self.ring, lambda: 100.0)
         self.toolset = Toolset(
-            [group], guard=Guard({}, None), journal=lambda *_: None, longest_result=16_000, wording=lambda _: None
+            [group], guard=Guard(Policy, None), journal=lambda *_: None, longest_result=16_000, wording=lambda _: None
         )
 
     def names(self):

@@ -267,7 +267,7 @@ class Desk:
         self.tool = load("spi", [shipped("tools/hw")]).Spi(self.board)
         self.toolset = Toolset(
             [self.tool],
-            guard=lambda effect, call, caller: self.effects.append(effect),
+            guard=lambda asked, _: self.effects.append(asked.effect),
             journal=lambda call, caller: None,
             longest_result=20_000,
         )

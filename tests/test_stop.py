@@ -28,6 +28,7 @@ from model_server import (
     silence,
     truncated_stream,
 )
+from sandbox_kit import gone, needs_walls
 from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 from validity import check_conversation
 
@@ -150,14 +151,16 @@ def test_a_turn_ends_within_a_second_of_the_word(case: Case) -> None:
     assert [run.name for run in turn.tools] == ["measure"] * (case.script[0] is not case.script[-1])
 
 
+@needs_walls
 def test_a_command_that_runs_ends_within_a_second_of_the_word(tmp_path: Path) -> None:
     """With all that it has started."""
-    script = [reply("", call("exec", {"command": "sleep 60 & echo $! > pid; wait"}))]
+    act = "import subprocess, time; subprocess.Popen(['sleep', '6262']); open('pid', 'w'); time.sleep(60)"
+    script = [reply("", call("exec", {"argv": ["python3", "-c", act], "write": True}))]
     with ModelServer(script) as server:
         turn, took = stopped(server.url, (tmp_path / "pid").exists, toolbox=Shell(tmp_path, {"PATH": "/usr/bin:/bin"}))
     assert (turn.stopped, took < AT_ONCE) == ("stopped", True), took
     assert turn.tools[0].result == "[exit code -9]"
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/exe").exists()
+    assert gone("sleep 6262")
 
 
 def reset(*parts: Any) -> Answer:

@@ -59,7 +59,7 @@ def test_pairing_is_offered_and_shown_and_taken_back(tmp_path, server):
     assert "\x1b" not in out
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["5", str(OWNER)]
     code, out, _ = telegram(home, "status", "--json")
-    assert json.loads(out)["people"][1] == {"number": OWNER, "name": "Ann\x1b[2J"}
+    assert json.loads(out)["people"][1] == {"number": OWNER, "name": "Ann\x1b[2J", "owner": False}
     assert telegram(home, "forget", str(OWNER))[0] == 0
     assert pairing.people() == {5: ""}
     for number, word in ((5, "config.toml"), (OWNER, "not paired")):

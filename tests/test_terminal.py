@@ -7,6 +7,7 @@ from threading import Event
 import pytest
 from model_server import ModelServer, call, chunk, comments, drip, refusal, reply, silence
 from person import Person, picoclaw
+from sandbox_kit import needs_walls
 from test_stop import unanswered
 from validity import check_body
 
@@ -17,7 +18,8 @@ from picoclaw.messages import Notice, Text, ToolRun, Turn, Usage
 
 AT_ONCE = 1.0
 STOPPED = "[stopped by the user]"
-SLEEP = call("exec", {"command": "echo $$ > began; exec sleep 30"})
+SLEEP = call("exec", {"argv": ["python3", "-c", "open('began', 'w'); import time; time.sleep(30)"], "write": True})
+WORK = call("exec", {"argv": ["python3", "-c", "open('began', 'w'); import time; time.sleep(1)"], "write": True})
 WRITE = call("i2c", {"action": "write", "address": "0x76", "register": "0xf4", "data": [0x25]})
 
 
@@ -49,6 +51,7 @@ STOPS = {
 
 
 @pytest.mark.parametrize("what", STOPS)
+@needs_walls
 def test_stop_ends_a_turn_within_a_second_while_the_server(tmp_path, what):
     with ModelServer([STOPS[what], reply("Ready again.")]) as server, chat(tmp_path, server.url) as person:
         server.command = "command" in what
@@ -80,6 +83,7 @@ def test_stop_ends_a_turn_that_the_word_alone_does_not_end(tmp_path):
 
 
 @pytest.mark.parametrize("apart_ms", [0, 1, 2, 3, 5])
+@needs_walls
 def test_ctrl_c_twice_ends_the_turn_and_loses_nothing_of_it(tmp_path, apart_ms):
     script = [silence(chunk(content="word word")), reply("Ready again.")]
     with ModelServer(script) as server, chat(tmp_path, server.url) as person:
@@ -106,8 +110,9 @@ def test_stop_is_an_answer_to_a_question(tmp_path, answer):
         assert "refused by the owner" in json.dumps(server.requests[1].body)
 
 
+@needs_walls
 def test_what_is_typed_while_a_tool_runs_is_heard_at_once(tmp_path):
-    script = [reply("", call("exec", {"command": "touch began; sleep 1"})), reply("In the cellar, then.")]
+    script = [reply("", WORK), reply("In the cellar, then.")]
     with ModelServer(script) as server, chat(tmp_path, server.url) as person:
         server.command = True
         says(person, "look around")
@@ -138,8 +143,9 @@ def test_what_is_typed_too_late_is_answered_next_and_in_its_order(tmp_path):
         ]
 
 
+@needs_walls
 def test_a_command_waits_for_the_end_of_the_turn_and_so_does_what_follows_it(tmp_path):
-    script = [reply("", call("exec", {"command": "touch began; sleep 1"})), reply("Done."), reply("Anew.")]
+    script = [reply("", WORK), reply("Done."), reply("Anew.")]
     with ModelServer(script) as server, chat(tmp_path, server.url) as person:
         server.command = True
         says(person, "work")
@@ -153,10 +159,11 @@ def test_a_command_waits_for_the_end_of_the_turn_and_so_does_what_follows_it(tmp
         assert [message["role"] for message in server.requests[2].body["messages"]] == ["system", "user"]
 
 
+@needs_walls
 def test_what_nobody_has_heard_is_asked_again(tmp_path):
     """The server gives up after the words were taken in: they are not lost, and not answered twice."""
     script = [
-        reply("", call("exec", {"command": "touch began; sleep 1"})),
+        reply("", WORK),
         refusal(400, "maximum context length exceeded"),
         reply("In the cellar, then."),
     ]

@@ -1,8 +1,7 @@
-"""How tools are described and called, and what the guard says to a call."""
+"""How tools are described and called."""
 
 import json
 from datetime import UTC, datetime
-from itertools import product
 from typing import Annotated, Literal
 
 import pytest
@@ -10,12 +9,10 @@ import pytest
 from picoclaw.errors import Denied, HardwareError, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.schema import Span
-from picoclaw.tools.guard import Guard, exact
 from picoclaw.tools.message import Messages
 from picoclaw.tools.toolset import Toolset, tool, tools_of
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
-EFFECTS = ("read", "write", "network", "exec", "actuate")
 
 
 def caller(origin="owner", say=print):
@@ -70,8 +67,8 @@ class Witness:
             [Valve(self.deeds)], guard=self.guard, journal=self.journal, longest_result=longest, secrets=secrets
         )
 
-    def guard(self, effect, call, caller):
-        self.deeds.append(("guard", effect, call.arguments))
+    def guard(self, asked, caller):
+        self.deeds.append(("guard", asked.effect, asked.call.arguments))
         if self.denied:
             raise Denied("not today")
 
@@ -264,71 +261,7 @@ def test_a_message_is_said_at_once_in_the_callers_chat():
     assert heard == ["on it"]
 
 
-# --- the guard ---
-
-DEFAULTS = {"read": "allow", "write": "allow", "network": "allow", "exec": "allow", "actuate": "ask"}
-ANSWERS = {"yes": lambda _: True, "no": lambda _: False, "nobody": None}
-
-
-def expected(verdict, origin, answer):
-    if verdict == "ask":
-        return origin == "owner" and answer == "yes"
-    return verdict == "allow"
-
-
-@pytest.mark.parametrize("effect", EFFECTS)
-@pytest.mark.parametrize("policy", [None, "allow", "ask", "refuse"])
-@pytest.mark.parametrize(("origin", "answer"), list(product(("owner", "cron", "heartbeat"), ANSWERS)))
-def test_the_guards_verdict(effect, policy, origin, answer):
-    guard = Guard({effect: policy} if policy else {}, ANSWERS[answer])
-    call = ToolCall("c1", "valve", {"action": "open"})
-    if expected(policy or DEFAULTS[effect], origin, answer):
-        guard(effect, call, caller(origin))
-    else:
-        with pytest.raises(Denied, match=r"^valve was refused"):
-            guard(effect, call, caller(origin))
-
-
-@pytest.mark.parametrize(
-    ("verdict", "origin", "answer", "said"),
-    [
-        ("refuse", "owner", "yes", "rule 'exec: refuse'"),
-        ("ask", "cron", "yes", "rule 'exec: ask', and nobody is here to be asked"),
-        ("ask", "owner", "nobody", "rule 'exec: ask' needs the owner's yes"),
-        ("ask", "owner", "no", "refused by the owner"),
-    ],
-)
-def test_a_refusal_names_its_rule(verdict, origin, answer, said):
-    with pytest.raises(Denied, match=said):
-        Guard({"exec": verdict}, ANSWERS[answer])("exec", ToolCall("c1", "exec"), caller(origin))
-
-
-def test_a_person_is_asked_only_when_the_answer_counts():
-    asked = []
-    guard = Guard({"exec": "refuse", "write": "ask"}, lambda question: not asked.append(question))
-    guard("read", ToolCall("c1", "echo"), caller())
-    for effect, origin in [("exec", "owner"), ("write", "cron"), ("write", "heartbeat")]:
-        with pytest.raises(Denied):
-            guard(effect, ToolCall("c1", "echo"), caller(origin))
-    assert asked == []
-    guard("write", ToolCall("c1", "echo", {"text": "hi"}), caller())
-    assert asked == ['echo {"text": "hi"}']
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["rm -rf /\r echo harmless", "\x1b[2K\x1b[1A", "a\x00b", "\x7f\x7f", "\x9b2J", "\u202egpj.exe", "\u200b", "\ud800"],
-)
-def test_what_a_person_is_asked_hides_nothing(text):
-    shown = exact(ToolCall("c1", "exec", {"command": text}))
-    assert shown.isascii()
-    assert shown.isprintable()
-    assert json.loads(shown.removeprefix("exec ")) == {"command": text}
-
-
-def test_what_a_person_is_asked_is_the_whole_call():
-    command = "x" * 20_000 + "; rm -rf /"
-    assert exact(ToolCall("c1", "exec", {"command": command})).endswith('; rm -rf /"}')
+# --- tools that open others ---
 
 
 class Drawer:

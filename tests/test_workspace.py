@@ -182,7 +182,7 @@ def test_a_damaged_list_brings_nothing_back_until_it_is_made_anew(home, page, da
         assert "SOUL.md" not in seeded(home)
         assert any("seeds.json is damaged" in note for note, _ in examine(home))
     assert prepare(home, restore=True) == (
-        [home / name for name in ("workspace/SOUL.md", "seeds.json", "config.toml")],
+        [home / name for name in ("workspace/SOUL.md", "seeds.json", "config.toml", "policy.toml")],
         "",
     )
     assert prepare(home, restore=True) == ([], "")

@@ -5,14 +5,15 @@ order to stop the outputs and `/stop` at once, other texts of the same chat betw
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from picoclaw.around import Around
-from picoclaw.messages import Stop, Turn
+from picoclaw.messages import Turn
+from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import Arrived
 from picoclaw.store.outbox import Letter
 
-__all__ = ["Arrived", "Channel", "ChannelStatus", "Letter", "Post"]
+__all__ = ["Approval", "Arrived", "Channel", "ChannelStatus", "Letter", "Post"]
 
 Post = Callable[[Arrived], None]
 """Keep what has arrived, and have it answered. Raises StoreError: then it is not kept and must not be acknowledged."""
@@ -28,6 +29,34 @@ class ChannelStatus(NamedTuple):
     since: float
     error: str = ""
     last_contact: float = 0.0
+
+
+Kept = Callable[[int], Approval | None]
+"""Looks up a call that needs a yes, by its number. Raises StoreError."""
+
+Word = Literal["yes", "no", "always"]
+
+
+def answer_to(approval: Approval, word: Word) -> str:
+    """Word what the owner has pressed as the command that they would type, with the sign of the very question."""
+    return f"/{word} {approval.number} {approval.nonce}"
+
+
+def outcome(approval: Approval) -> str:
+    """Say in a line how a question has ended, '' while it has not."""
+    words = _OUTCOMES.get(approval.state, "")
+    by = f" (answered by {approval.answered_by})" if words and approval.answered_by else ""
+    return f"Number {approval.number}: {words}{by}." if words else ""
+
+
+_OUTCOMES = {
+    "done": "done",
+    "failed": "tried, and failed",
+    "refused": "not done, because the answer was no",
+    "expired": "not done, because nobody answered in time",
+    "void": "not done, because it had changed since it was asked",
+    "unknown": "cut off; whether it was done is not known",
+}
 
 
 class Channel(Protocol):
@@ -52,10 +81,11 @@ class Channel(Protocol):
         Typing signs and drafts end with `answered`. The desk puts in `typed`, `stop` and `shield` itself.
         """
 
-    def ask(self, arrived: Arrived, call: str, stop: Stop) -> bool:
-        """Show the person a call and wait for a yes to exactly that; no when nobody answers in time.
+    def changed(self, approval: Approval) -> None:
+        """Show at once how a call stands that needs a yes: asked about, or ended. Called in any thread; raises nothing.
 
-        `stop.ends(wake)` wakes the wait when the turn is ended. Called in the desk's thread.
+        The question itself comes as a letter that names it. Whoever is the owner, and presses a button or types a yes,
+        has `answer_to` posted, as if they had typed the command; the desk does the rest.
         """
 
     def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from picoclaw.around import Around
-from picoclaw.channels.channel import Arrived, ChannelStatus, Letter, Post
+from picoclaw.channels.channel import Approval, Arrived, ChannelStatus, Kept, Letter, Post, outcome
 from picoclaw.channels.described import as_json
 from picoclaw.channels.line import NAME, Line, listen, trusted
 from picoclaw.disk import explain
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.messages import DEFAULT_SESSION, Event, Notice, Stop, Text, ToolCall, ToolRun, Turn
+from picoclaw.messages import DEFAULT_SESSION, Event, Notice, Text, ToolCall, ToolRun, Turn
 
 _MOST_CLIENTS = 16
-_ANSWER_S = 600.0
 
 Ask = Callable[[], dict[str, Any]]
 
@@ -51,8 +50,7 @@ class Client:
         self.line = Line(connection)
         self.who = who
         self.session = ""
-        self.asked = threading.Event()
-        self.yes = False
+        self.asked: set[int] = set()
 
 
 class SocketChannel:
@@ -60,9 +58,9 @@ class SocketChannel:
 
     name = "socket"
 
-    def __init__(self, home: Path, daemon: Daemon) -> None:
-        """Nothing is opened yet."""
-        self._home, self._daemon = home, daemon
+    def __init__(self, home: Path, daemon: Daemon, kept: Kept = lambda _: None) -> None:
+        """Nothing is opened yet. `kept` looks up a call that needs a yes."""
+        self._home, self._daemon, self._kept = home, daemon, kept
         self._clients: dict[int, Client] = {}
         self._life, self._numbers = os.urandom(4).hex(), 0
         self._since, self._contact, self._up = time.time(), 0.0, False
@@ -105,7 +103,11 @@ class SocketChannel:
         clients = [client for client in list(self._clients.values()) if client.session]
         own = [client for client in clients if client.session == letter.session]
         whose = "" if own else f"For chat {letter.session!r}: "
-        told = [self._tell(client, {"letter": f"{whose}{letter.text}"}) for client in own or clients]
+        asks = self._kept(letter.approval) if letter.approval else None
+        if asks and asks.state == "waiting":
+            told = [self._ask(client, asks, whose) for client in own or clients]
+        else:
+            told = [self._tell(client, {"letter": f"{whose}{letter.text}"}) for client in own or clients]
         if not any(told):
             raise ChannelDown("nobody has a chat open")
 
@@ -121,17 +123,22 @@ class SocketChannel:
 
         return Around(say, lambda event: self._event(client, event))
 
-    def ask(self, arrived: Arrived, call: str, stop: Stop) -> bool:
-        """Have the person at the terminal asked; no when the terminal goes."""
-        if not (client := self._client(arrived)):
-            return False
-        client.asked.clear()
-        client.yes = False
-        if not self._tell(client, {"ask": call}):
-            return False
-        with stop.ends(client.asked.set):
-            client.asked.wait(_ANSWER_S)
-        return client.yes and not stop
+    def changed(self, approval: Approval) -> None:
+        """See Channel: the terminals of the chat are asked, and those that were asked hear of another's answer."""
+        told = outcome(approval)
+        for client in list(self._clients.values()):
+            if approval.state == "waiting" and client.session == approval.chat:
+                self._ask(client, approval)
+            elif told and approval.number in client.asked and approval.answered_by not in {"", client.who}:
+                self._tell(client, {"letter": told})
+
+    def _ask(self, client: Client, approval: Approval, whose: str = "") -> bool:
+        """Show a person the question, once."""
+        if approval.number in client.asked:
+            return True
+        client.asked.add(approval.number)
+        text = f"{whose}number {approval.number}: {approval.question}\n({approval.why})"
+        return self._tell(client, {"question": {"number": approval.number, "id": approval.nonce, "text": text}})
 
     def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:
         """Tell the terminal how its turn ended; False when it is gone."""
@@ -202,7 +209,6 @@ class SocketChannel:
         if heard is None:
             poller.unregister(client.line.connection)
             del self._clients[client.line.connection.fileno()]
-            client.asked.set()
             client.line.close()
 
     def _do(self, client: Client, words: dict[str, Any]) -> None:
@@ -218,9 +224,6 @@ class SocketChannel:
             client.session = session
             self._tell(client, {"attached": self._daemon.greeting})
             self._daemon.attached()
-        elif word == "answer":
-            client.yes = words.get("yes") is True
-            client.asked.set()
         elif isinstance(word, str) and (ask := self._daemon.words.get(word)):
             self._tell(client, ask())
         else:

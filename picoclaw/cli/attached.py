@@ -62,7 +62,7 @@ def _ended(line: Line, session: str, text: str, say: Callable[[str], None]) -> W
             return dict(words["end"])
         if "kept" in words:
             why = _KEPT
-        _said(line, words, say)
+        _said(words, say)
     raise PicoclawError(why)
 
 
@@ -75,12 +75,10 @@ def _next(line: Line, session: str) -> Words | None:
         return {}
 
 
-def _said(line: Line, words: Words, say: Callable[[str], None]) -> None:
+def _said(words: Words, say: Callable[[str], None]) -> None:
     """Deal with what comes ahead of an answer where nobody is there to be asked."""
     if "say" in words:
         say(str(words["say"]))
-    elif "ask" in words:
-        _tell(line, {"do": "answer", "yes": False})
     elif "error" in words:
         raise PicoclawError(str(words["error"]))
 

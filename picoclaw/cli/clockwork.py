@@ -25,6 +25,7 @@ from picoclaw.reflex.scheduler import Scheduler
 from picoclaw.reflex.thread import ReflexThread, Step
 from picoclaw.rules.engine import Hands
 from picoclaw.slots import Plan
+from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.outbox import Letter, Outbox
@@ -77,7 +78,9 @@ class Clockwork:
         self._thread = ReflexThread(app.config.home, self._opened, show, *expect)
         self._scheduler: Scheduler | None = None
         self._crew = Crew(
-            lambda: App(app.config, app.board), partial(ring, app.config.home), app.config.helpers.at_once
+            lambda: App(app.config, app.board, changed=app.changed),
+            partial(ring, app.config.home),
+            app.config.helpers.at_once,
         )
         self._settler = App(app.config, app.board)
         self._stop = Stop()
@@ -113,17 +116,40 @@ class Clockwork:
         sampling = self._watch(database)
         stack.callback(sampling.close)
         helpers = tasks_of(database, self._app.mark)
-        return [sampling.step, self._scheduler.step, lambda wall, _: self._work_on(helpers, wall)]
+        approvals = Approvals(database)
+        return [
+            lambda wall, _: self._give_up(approvals, wall),
+            sampling.step,
+            self._scheduler.step,
+            lambda wall, _: self._work_on(helpers, wall),
+        ]
+
+    def _give_up(self, approvals: Approvals, wall: float) -> float | None:
+        """End the questions that nobody has answered in time; returns how long to sleep.
+
+        It comes first: what it tells the chats goes out with the letters of the same round.
+        """
+        try:
+            for ended in (*approvals.expired(), *approvals.cut_off()):
+                self._app.audit.mention("approval", number=ended.number, tool=ended.call.name, outcome=ended.state)
+                self._app.changed(ended)
+            due = approvals.next_expiry()
+        except StoreError as error:
+            return self._late("questions", error)
+        return None if due is None else max(0.0, due - wall)
 
     def _work_on(self, helpers: Tasks, wall: float) -> float | None:
         """Have helpers do what they were given; returns how long to sleep."""
         try:
             return self._crew.step(helpers, wall)
         except StoreError as error:
-            if str(error) != self._complaint:
-                self._complaint = str(error)
-                self._show(f"helpers wait: {error}")
-            return _RETRY_S
+            return self._late("helpers", error)
+
+    def _late(self, what: str, error: StoreError) -> float:
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            self._show(f"{what} wait: {error}")
+        return _RETRY_S
 
     def _watch(self, database: Database) -> Watch:
         """What samples the sensors and follows the rules; what a rule tells goes through the outbox."""
@@ -209,9 +235,9 @@ def _news(outbox: Outbox, wake: Callable[[], None]) -> Callable[[], None]:
 def done(app: App, job: Job) -> Outcome:
     """Do a job on the board of the app, with all other parts new, because a conversation may be using those it has."""
     config = app.config
-    if job.kind == "command" and config.tools.exec == "ask":  # a person agreed to exactly this command
-        config = replace(config, tools=replace(config.tools, exec="allow"))
-    own = App(config, app.board)
+    if job.kind == "command" and config.tools.exec != "off":  # a person agreed to exactly this line
+        config = replace(config, tools=replace(config.tools, exec="allow", shell=True))  # noqa: S604
+    own = App(config, app.board, changed=app.changed)
     own.wiring.wired = app.wiring.wired  # so that a sensor that is added in the chat is known here
     try:
         return _DONE[job.kind](own, job)
@@ -232,7 +258,8 @@ def _turn(app: App, job: Job) -> Outcome:
 
 
 def _command(app: App, job: Job) -> Outcome:
-    good, text = _called(app, job, ToolCall("job", "exec", {"command": job.payload}))
+    call = ToolCall("job", "exec", {"command": job.payload, "write": True, "network": True})
+    good, text = _called(app, job, call)
     return Outcome(good and text.endswith("[exit code 0]"), text.removesuffix("[exit code 0]").rstrip() or "done")
 
 

@@ -3,9 +3,12 @@
 import argparse
 import gc
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from picoclaw.errors import Denied
 
 if TYPE_CHECKING:
     from picoclaw.app import App
@@ -59,6 +62,12 @@ def opened(
         app.wiring.leave()
     finally:
         app.close()
+
+
+def person(why: str) -> None:
+    """Raise Denied, saying `why`, where nobody sits: a fence, not a wall, for what has itself made a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Denied(why)
 
 
 def printable(text: str) -> str:

@@ -136,7 +136,7 @@ def beating(
 @contextmanager
 def _own(shared: App, stop: Stop) -> Iterator[tuple[Heart, Callable[[], Now]]]:
     """Make a heart on the board of the chat, with all else of its own, because it beats while others talk."""
-    app = App(shared.config, shared.board)
+    app = App(shared.config, shared.board, changed=shared.changed)
     app.wiring.wired = shared.wiring.wired  # so that a sensor that is added in the chat is known here
     try:
         with closing(Past(app.config.home)) as past:

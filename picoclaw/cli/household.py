@@ -13,7 +13,7 @@ from typing import Any
 
 from picoclaw.app import SIMULATED, App
 from picoclaw.around import Around
-from picoclaw.channels.channel import Arrived, Channel
+from picoclaw.channels.channel import Arrived, Channel, Kept
 from picoclaw.channels.socket import Daemon, SocketChannel
 from picoclaw.cli.chat import simulated
 from picoclaw.cli.clockwork import Clockwork, Lives
@@ -31,7 +31,8 @@ from picoclaw.errand import pending, tasks_of
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.hw import health
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
-from picoclaw.prompt import fill
+from picoclaw.prompt import enclosed, fill
+from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.beats import Beats
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
@@ -44,7 +45,9 @@ _BUSY_S = 1.0
 """Whoever asks how it is gets an answer also while the disk hangs, without what the database knows."""
 
 
-def _others(app: App, live: status.Live, told: Callable[[], status.Status], stack: ExitStack) -> Iterator[Channel]:
+def _others(
+    app: App, live: status.Live, told: Callable[[], status.Status], kept: Kept, stack: ExitStack
+) -> Iterator[Channel]:
     """The channels that are configured."""
     if app.config.page.enabled:
         from picoclaw.channels.page.page import Page
@@ -56,7 +59,7 @@ def _others(app: App, live: status.Live, told: Callable[[], status.Status], stac
     if app.config.telegram_token:
         from picoclaw.channels.telegram.channel import Telegram
 
-        yield Telegram(app.config, app.prompts, frozenset(STOP_WORDS), note=live.note)
+        yield Telegram(app.config, app.prompts, frozenset(STOP_WORDS), note=live.note, kept=kept)
 
 
 class Household:
@@ -70,7 +73,7 @@ class Household:
         if safe:
             app.config = replace(app.config, tools=replace(app.config.tools, exec="off"))
         self._app, self._safe = app, safe
-        self._live = status.Live(safe=safe, limit=memory, show=show)
+        self._live = status.Live(safe=safe, limit=memory, show=show, redact=app.stores.redact)
         self._progress, self._ending = Progress(), Ending(number=_INTERRUPT)
         self._database = Database(app.config.home / "state.db")
         self._boxes = Boxes(Inbox(self._database), Outbox(self._database), threading.RLock())
@@ -84,7 +87,7 @@ class Household:
             *(self._ending.say, self._shield, app.config.limits.seconds, self._letters, self._heard),
         )
         self._loop = DeskLoop(self._boxes, hands, self._progress, self._live.note)
-        app.ask = self._loop.ask
+        app.changed = self._changed
 
     def live(self) -> bool:
         """Live until told to end; tells whether to begin afresh. Raises ChannelError where nobody could be heard."""
@@ -135,8 +138,8 @@ class Household:
         greeting = f"{self._model['name']} on {health.model(board)}"
         told = (lambda: self._loop.running, self._helpers, self._letters)
         daemon = Daemon(words, self._loop.waiting_for, *told, board.simulated, greeting, self._mark)
-        local = SocketChannel(self._app.config.home, daemon)
-        others = () if self._safe else _others(self._app, self._live, self.status, stack)
+        local = SocketChannel(self._app.config.home, daemon, self._kept)
+        others = () if self._safe else _others(self._app, self._live, self.status, self._kept, stack)
         self._channels = {channel.name: channel for channel in (local, *others)}
         self._loop.channels = self._channels
         for channel in self._channels.values():
@@ -159,6 +162,17 @@ class Household:
         if self._loop.channel_of(session) is not channel:
             return False
         return not isinstance(channel, SocketChannel) or channel.attached()
+
+    def _kept(self, number: int) -> Approval | None:
+        """Look up a call that needs a yes; from any thread. Raises StoreError."""
+        with self._boxes.lock:
+            return Approvals(self._database).get(number)
+
+    def _changed(self, approval: Approval) -> None:
+        """Have the channels show what is new of a call that needs a yes; from any thread."""
+        for channel in list(self._channels.values()):
+            channel.changed(approval)
+        self._letters()
 
     def _letters(self) -> None:
         for postman in self._postmen:
@@ -229,7 +243,8 @@ class Household:
 
     def _text(self, arrived: Arrived) -> str:
         """What has arrived, with its files named."""
-        named = (fill(self._app.prompts["attached"], {"path": path}, "path") for path in arrived.attachments)
+        paths = map(enclosed, arrived.attachments)
+        named = (fill(self._app.prompts["attached"], {"path": path}, "path") for path in paths)
         return "\n".join(filter(None, [arrived.text, *named]))
 
     def _mark(self, turn: Turn) -> str:

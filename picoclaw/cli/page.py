@@ -3,15 +3,14 @@
 import argparse
 import os
 import socket
-import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 from picoclaw.channels.page.login import CODE_S, Logins, new_code
-from picoclaw.cli.common import printable
+from picoclaw.cli.common import person, printable
 from picoclaw.config import PageConfig, home_folder, load
-from picoclaw.errors import ConfigError, Denied
+from picoclaw.errors import ConfigError
 
 _ANYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - only compared with
 
@@ -31,7 +30,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _code(home: Path) -> int:
-    _person()
+    person("a code is only given to a person at a terminal; over ssh, `ssh -t` makes one")
     if not home.is_dir():
         raise ConfigError(f"{home} is not there yet: `picoclaw init` makes it")
     page = load().page
@@ -40,12 +39,6 @@ def _code(home: Path) -> int:
     print(new_code(home))
     print(f"Enter it within {CODE_S / 60:.0f} minutes at {' or '.join(_places(page))}; it lets one browser in.")
     return 0
-
-
-def _person() -> None:
-    """A fence, not a wall: a command that a model runs could make itself a terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Denied("a code is only given to a person at a terminal; over ssh, `ssh -t` makes one")
 
 
 def _status(home: Path) -> int:

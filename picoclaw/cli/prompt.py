@@ -77,8 +77,8 @@ def _request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
     talk = app.agent.opened(brief, earlier)
     tools = app.agent.tools(talk, brief)
-    lost = app.prompts["lost"]
-    request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost)
+    lost, wrap = app.prompts["lost"], app.prompts["untrusted"]
+    request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap)
     return told._replace(brief=brief), wire.body(
         request, model.name or "default", stream=model.stream, temperature=model.temperature
     )

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -50,6 +51,7 @@ class Remote(Screen):
         self._heard_words: SimpleQueue[Words] = SimpleQueue()
         self._in_turn = self._gone = False
         self._turns = 0
+        self._questions: deque[Words] = deque()
         self._numbers = new_numbers()
         self._unkept: dict[str, str] = {}
         self._wanted = Event()
@@ -128,10 +130,9 @@ class Remote(Screen):
             self._tell_meanwhile(words)
 
     def _tell_meanwhile(self, words: Words) -> None:
-        """Show what comes while the person types, and nobody can be asked."""
-        if "ask" in words:
-            self._tell({"do": "answer", "yes": False})
-            self.remind(f"Not allowed, because you could not be asked while you type: {words['ask']}; ask again")
+        """Show what comes while the person types; a question takes a whole command then, which is typed on purpose."""
+        if question := words.get("question"):
+            self.remind(f"{question['text']}\n{_how_to_answer(question)}")
         elif text := words.get("letter") or words.get("say") or words.get("end", {}).get("spoken"):
             self.remind(str(text))
 
@@ -196,8 +197,21 @@ class Remote(Screen):
             self._show(words)
             if end := words.get("end"):
                 self._ended(end)
-                if not end.get("waiting"):
+                if not end.get("waiting") and not self._asked():
                     return
+
+    def _asked(self) -> bool:
+        """Ask the person what the turn has to be told; whether something was answered, and its outcome will come."""
+        while self._questions:
+            question = self._questions.popleft()
+            try:
+                word = "yes" if self.ask(str(question["text"])) else "no"
+            except KeyboardInterrupt:
+                print(f"\n{_how_to_answer(question)}")
+                continue
+            self._ask_for(f"/{word} {question['number']} {question['id']}")
+            return True
+        return False
 
     def _next_words(self) -> Words | None:
         """Wait for the next; Ctrl-C ends the turn, and a second one, or the end of the terminal, the waiting for it."""
@@ -224,19 +238,24 @@ class Remote(Screen):
             self._dim(f"· heard: {heard}")
         elif behind := words.get("behind"):
             self._dim(f"· {behind} is answered first")
-        elif "ask" in words:
-            self._tell({"do": "answer", "yes": self.ask(str(words["ask"]))})
+        elif question := words.get("question"):
+            self._questions.append(question)
 
     def _begun(self, text: str) -> None:
         """Show whose turn it is, when it is not the line that was just typed."""
         self._turns += 1
-        if self._turns > 1:
+        if self._turns > 1 and not text.startswith(("/yes ", "/no ")):
             print(f"> {printable(text)}")
 
     def _ended(self, end: Words) -> None:
         turn = turn_of(end)
         self.end(turn, simulated=end.get("mark") == SIMULATED)
         report(turn._replace(stopped=""))
+
+
+def _how_to_answer(question: Words) -> str:
+    number = question["number"]
+    return f"(it waits: /yes {number}, /no {number}, or /always {number} to allow exactly this for good)"
 
 
 def turn_of(end: Words) -> Turn:

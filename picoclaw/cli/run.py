@@ -5,6 +5,7 @@ import os
 import sys
 import time
 
+from picoclaw import __version__
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.household import Household
 from picoclaw.daemon import crash, lock
@@ -38,7 +39,10 @@ def _lived(given: argparse.Namespace) -> bool:
         held = lock.hold(app.config.home)
         try:
             safe = crash.begun(app.config.home, time.time())
+            app.audit.mention("start", version=__version__, pid=os.getpid())
+            _show(f"audit: the newest record is {app.audit.head()}")
             again = Household(app, _show, given.memory_mb * MEGABYTE, safe=safe).live()
+            app.audit.mention("stop", again=again)
             crash.ended(app.config.home)
             if not again:
                 app.wiring.abandon()

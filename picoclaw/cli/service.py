@@ -5,18 +5,17 @@ import json
 import os
 import pwd
 import re
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw import disk
 from picoclaw.cli import unit
 from picoclaw.cli.common import printable
+from picoclaw.cli.systemd import DROP_IN, NO_SYSTEMD, UNIT, Place, do, systemctl
 from picoclaw.errors import ConfigError
+from picoclaw.sandbox.running import INSTALL, lacking
 
-_UNIT, _DROP_IN = "picoclaw.service", "picoclaw.service.d/10-machine.conf"
 _ENVIRONMENT = "etc/picoclaw/environment"
 _BUSES = ("i2c-dev", "spidev", "gpio", "pwm")
 _SHOWN = {
@@ -37,18 +36,6 @@ _ORDERS = {
     "restart": "stop it and start it anew, after a change of its settings say",
 }
 _UNSET = {"", "[not set]", "18446744073709551615", "0"}
-
-
-class Place(NamedTuple):
-    """Where the files of a service lie, and how systemd is asked about it."""
-
-    folder: Path
-    user: tuple[str, ...] = ()
-
-    @property
-    def installed(self) -> bool:
-        """Tell whether there is a unit."""
-        return (self.folder / _UNIT).exists()
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -97,14 +84,18 @@ def _present(root: Path) -> Place:
 def _files(given: argparse.Namespace, root: Path) -> dict[Path, str]:
     """Return what belongs where, for what was asked for."""
     found = unit.program()
+    place = _own() if given.user else _system(root)
+    files = unit.units(place.folder, own=bool(place.user))
     if given.user:
-        folder = _own().folder
-        return {folder / _UNIT: unit.text("user.service"), folder / _DROP_IN: unit.for_session(found)}
-    folder = _system(root).folder
-    machine = unit.for_person(found, root, given.person) if given.person else unit.for_itself(found, root)
-    files = {folder / _UNIT: unit.text(_UNIT), folder / _DROP_IN: machine}
-    files[root / "etc/udev/rules.d/60-picoclaw.rules"] = unit.text("udev.rules")
-    if not given.person:
+        machine = unit.for_session(found)
+    else:
+        machine = unit.for_person(found, root, given.person) if given.person else unit.for_itself(found, root)
+        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = unit.text("udev.rules")
+    files[place.folder / DROP_IN] = machine
+    files[place.drop_in(unit.COMMANDS)] = unit.for_commands(found, root, given.person)
+    if given.person:
+        files[place.drop_in(unit.DOOR)] = unit.for_door(given.person)
+    elif not given.user:
         files[root / "etc/sysusers.d/picoclaw.conf"] = unit.text("sysusers.conf")
     return files
 
@@ -126,12 +117,15 @@ def _install(given: argparse.Namespace, root: Path) -> int:
     place = _own() if given.user else _system(root)
     if not given.user:
         _prepare(given, root)
-    _systemctl(place, "daemon-reload")
-    _systemctl(place, "enable", "picoclaw")
+    systemctl(place, "daemon-reload")
+    systemctl(place, "enable", "picoclaw", unit.DOOR)
+    if missing := lacking():
+        print(f"note: no command can be run before {missing} is installed: {INSTALL}")
     if given.no_start:
         print("picoclaw starts at the next boot, or with `systemctl start picoclaw`")
         return 0
-    _systemctl(place, "restart", "picoclaw")
+    systemctl(place, "restart", unit.DOOR)
+    systemctl(place, "restart", "picoclaw")
     _tell(given, root)
     return 0
 
@@ -150,11 +144,11 @@ def _put(path: Path, text: str) -> None:
 def _prepare(given: argparse.Namespace, root: Path) -> None:
     """Make the user, its groups and the rights of the buses, and a file for variables that only root can read."""
     if not given.person:
-        _do("systemd-sysusers", str(root / "etc/sysusers.d/picoclaw.conf"))
+        do("systemd-sysusers", str(root / "etc/sysusers.d/picoclaw.conf"))
         for group in unit.further_groups(root):
-            _do("systemd-sysusers", "--inline", f"m {unit.OWN_USER} {group}")
-    _do("udevadm", "control", "--reload")
-    _do("udevadm", "trigger", "--action=change", *(f"--subsystem-match={bus}" for bus in _BUSES))
+            do("systemd-sysusers", "--inline", f"m {unit.OWN_USER} {group}")
+    do("udevadm", "control", "--reload")
+    do("udevadm", "trigger", "--action=change", *(f"--subsystem-match={bus}" for bus in _BUSES))
     disk.make_folder((root / _ENVIRONMENT).parent, 0o755)
     disk.create(root / _ENVIRONMENT, unit.text("environment.example").encode(), 0o600)
 
@@ -184,7 +178,7 @@ def _order(given: argparse.Namespace, root: Path) -> int:
     place = _present(root)
     if not place.user:
         _need_rights(root, given.act)
-    _systemctl(place, given.act, "picoclaw")
+    systemctl(place, given.act, "picoclaw")
     print("picoclaw has stopped" if given.act == "stop" else "picoclaw runs")
     return 0
 
@@ -195,17 +189,20 @@ def _uninstall(_: argparse.Namespace, root: Path) -> int:
     if not place.user:
         _need_rights(root, "uninstall")
     home = _home_of(place)
-    _systemctl(place, "disable", "--now", "picoclaw")
-    paths = [place.folder / _UNIT, place.folder / _DROP_IN]
-    if not place.user:
-        paths += [root / "etc/sysusers.d/picoclaw.conf", root / "etc/udev/rules.d/60-picoclaw.rules"]
+    if place.drop_in(unit.COMMANDS).exists():
+        systemctl(place, "disable", "--now", unit.DOOR)
+    systemctl(place, "disable", "--now", "picoclaw")
+    drop_ins = [place.drop_in(name) for name in (UNIT, unit.COMMANDS, unit.DOOR)]
+    paths = [*_expected(place, root), *drop_ins]
+    paths += [] if place.user else [root / "etc/sysusers.d/picoclaw.conf"]
     for path in paths:
-        path.unlink(missing_ok=True)
-        print(f"removed {path}")
-    left = (place.folder / _DROP_IN).parent
-    if left.is_dir() and not any(left.iterdir()):
-        left.rmdir()
-    _systemctl(place, "daemon-reload")
+        if path.exists():
+            path.unlink()
+            print(f"removed {path}")
+    for path in drop_ins:
+        if path.parent.is_dir() and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+    systemctl(place, "daemon-reload")
     keys = "" if place.user else ", its variables and keys in /etc/picoclaw and /etc/credstore"
     print(f"what it knows is still in {home}{keys}")
     return 0
@@ -214,7 +211,7 @@ def _uninstall(_: argparse.Namespace, root: Path) -> int:
 def _home_of(place: Place) -> str:
     """Read from the drop-in where the home is, because nothing else remembers whom the service ran as."""
     try:
-        found = re.search(r'PICOCLAW_HOME=([^"\n]+)', (place.folder / _DROP_IN).read_text(encoding="utf-8"))
+        found = re.search(r'PICOCLAW_HOME=([^"\n]+)', (place.folder / DROP_IN).read_text(encoding="utf-8"))
     except OSError:
         found = None
     return found[1] if found else str(Path("~/.picoclaw").expanduser()) if place.user else "/var/lib/picoclaw"
@@ -223,7 +220,7 @@ def _home_of(place: Place) -> str:
 def _status(given: argparse.Namespace, root: Path) -> int:
     """Print what systemd knows of it; 0 when it runs."""
     place = _present(root)
-    asked = _systemctl(place, "show", "picoclaw", f"--property={','.join(_SHOWN)}")
+    asked = systemctl(place, "show", "picoclaw", f"--property={','.join(_SHOWN)}")
     said = dict(line.split("=", 1) for line in asked.splitlines() if "=" in line)
     stale = [str(path) for path, text in _expected(place, root).items() if not _is(path, text)]
     if given.json:
@@ -243,8 +240,7 @@ def _worded(key: str, value: str) -> str:
 
 def _expected(place: Place, root: Path) -> Mapping[Path, str]:
     """Return the files that do not depend on how it was installed."""
-    name = "user.service" if place.user else _UNIT
-    files = {place.folder / _UNIT: unit.text(name)}
+    files = unit.units(place.folder, own=bool(place.user))
     if not place.user:
         files[root / "etc/udev/rules.d/60-picoclaw.rules"] = unit.text("udev.rules")
     return files
@@ -265,10 +261,7 @@ def _logs(given: argparse.Namespace, root: Path) -> int:
     try:
         os.execvp(command[0], [*command, *(["--follow"] if given.follow else [])])  # noqa: S606
     except FileNotFoundError:
-        raise ConfigError(_NO_SYSTEMD.format(command[0])) from None
-
-
-_NO_SYSTEMD = "{} is not here: where another program starts the services, let it start `picoclaw run`"
+        raise ConfigError(NO_SYSTEMD.format(command[0])) from None
 
 
 def _need_rights(root: Path, act: str) -> None:
@@ -276,24 +269,3 @@ def _need_rights(root: Path, act: str) -> None:
     if not os.access(folder, os.W_OK):
         command = " ".join(unit.program().command)
         raise ConfigError(f"{folder} cannot be written: sudo {command} service {act}, or --user for a service of yours")
-
-
-def _systemctl(place: Place, *words: str) -> str:
-    return _do("systemctl", *place.user, *words)
-
-
-def _do(*command: str) -> str:
-    """Run a program of systemd's; raises ConfigError with its own first words when it fails."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    except FileNotFoundError:
-        raise ConfigError(_NO_SYSTEMD.format(command[0])) from None
-    if done.returncode:
-        raise ConfigError(_failed(command, done.stderr.strip() or done.stdout.strip()))
-    return done.stdout
-
-
-def _failed(command: Sequence[str], words: str) -> str:
-    why = words.splitlines()[0].rstrip(".") if words else "it did not say why"
-    more = "; `picoclaw service logs` shows more" if {"start", "restart"} & {*command} else ""
-    return printable(f"`{' '.join(command)}` failed: {why}{more}")

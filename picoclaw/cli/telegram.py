@@ -36,10 +36,10 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _pair(config: Config, _given: argparse.Namespace) -> int:
-    """Print a code; whoever sends it to the bot is an owner."""
+    """Print a code; whoever sends it to the bot may talk to it, and is the owner when nobody was before."""
     workspace.prepare(config.home)
-    with closing(Pairing(config.home, config.telegram.allow)) as pairing:
-        code = pairing.offer()
+    with closing(_people(config)) as pairing:
+        code, owner = pairing.offer(), pairing.owner()
     shown = f"{code[:4]}-{code[4:]}"
     try:
         with closing(Api(config.telegram_token, config.telegram.api_url)) as api:
@@ -52,8 +52,13 @@ def _pair(config: Config, _given: argparse.Namespace) -> int:
     print(
         printable(f"Send this to {where} within {MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n")
     )
-    print("Whoever sends it may use this board as you do. Five wrong tries, or a new code, end it.")
+    what = "may talk to this board as a guest" if owner else "is the owner: may use this board as you do, and say yes"
+    print(f"Whoever sends it {what}. Five wrong tries, or a new code, end it.")
     return 0
+
+
+def _people(config: Config) -> Pairing:
+    return Pairing(config.home, config.telegram.allow, config.telegram.owner)
 
 
 def _status(config: Config, given: argparse.Namespace) -> int:
@@ -64,15 +69,16 @@ def _status(config: Config, given: argparse.Namespace) -> int:
             name = who(api, 10.0).name
     except ChannelError as failed:
         error = str(failed)
-    with closing(Pairing(config.home, config.telegram.allow)) as pairing:
-        people = pairing.people()
+    with closing(_people(config)) as pairing:
+        people, owner = pairing.people(), pairing.owner()
     if given.json:
-        listed = [{"number": number, "name": who} for number, who in people.items()]
+        listed = [{"number": n, "name": name, "owner": n == owner} for n, name in people.items()]
         print(json.dumps({"bot": name, "error": error, "people": listed}))
     else:
         print(printable(f"the bot is @{name}, and Telegram answers" if name else error))
         for number, person in people.items():
-            print(printable(f"{number}  {person or '(from config.toml)'}"))
+            what = "the owner" if number == owner else "a guest"
+            print(printable(f"{number}  {person or '(from config.toml)'}, {what}"))
         if not people:
             print("nobody may talk to it yet: `picoclaw telegram pair`")
     return 1 if error else 0
@@ -80,7 +86,7 @@ def _status(config: Config, given: argparse.Namespace) -> int:
 
 def _forget(config: Config, given: argparse.Namespace) -> int:
     """Let somebody talk to the bot no more."""
-    with closing(Pairing(config.home, config.telegram.allow)) as pairing:
+    with closing(_people(config)) as pairing:
         if pairing.forget(given.number):
             print(f"{given.number} may no longer talk to the bot")
             return 0

@@ -14,8 +14,11 @@ from typing import NamedTuple
 from picoclaw.care.place import find
 from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
+from picoclaw.sandbox import launcher
 
 OWN_USER = "picoclaw"
+DOOR, COMMANDS = "picoclaw-exec.socket", "picoclaw-exec@.service"
+_IN_SESSION = {"picoclaw.service": "user.service", DOOR: "user-exec.socket", COMMANDS: "user-exec@.service"}
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108
 """What the service does not see (ProtectHome, PrivateTmp)."""
 _IN_UNIT = {"ttyAMA", "ttyS", "ttyUSB", "ttyACM"}
@@ -41,6 +44,16 @@ def program() -> Program:
         own = place.root / "current/bin/picoclaw"
     command = (str(own),) if own.exists() else (sys.executable, "-m", "picoclaw")
     return Program(command, tuple(sorted(f for f in folders if not _within(f, folders - {f}))))
+
+
+def launched() -> tuple[str, ...]:
+    """Say how the launcher of commands is started, by the folder that an update moves, if there is one."""
+    prefix, file, place = Path(sys.prefix), Path(launcher.__file__), find(sys.prefix)
+    moved = place.root / "current" if place else prefix
+    if file.is_relative_to(prefix) and (moved / "bin/python").exists() and moved.samefile(prefix):
+        prefix, file = moved, moved / file.relative_to(prefix)
+    python = prefix / "bin/python"
+    return str(python if python.exists() else sys.executable), "-I", "-S", str(file)
 
 
 def _within(folder: Path, others: set[Path]) -> bool:
@@ -69,24 +82,39 @@ def _open_to_all(folder: Path) -> bool:
 
 def for_person(found: Program, root: Path, name: str) -> str:
     """Word the drop-in of a service that runs as a person, on that person's own home; raises ConfigError."""
-    person = _person(name)
-    home = Path(person.pw_dir) / ".picoclaw"
+    home = _home(name, root)
+    whose = _whose(found, name, home)
+    whose.insert(3, f"Environment={_quoted(f'PICOCLAW_HOME={home}')}")
+    return _worded([*whose, *_started(found), *_board(root)])
+
+
+def _home(name: str, root: Path) -> Path:
+    home = Path(_person(name).pw_dir) / ".picoclaw"
     if not (root / home.relative_to("/")).is_dir():
         raise ConfigError(f"{home} does not exist: as {name}, run `picoclaw init` first")
-    seen = [folder for folder in found.folders if hidden(folder)]
-    return _worded(
-        [
-            f"User={name}",
-            "# Nothing of the homes is seen but these; no folder in /var/lib is needed.",
-            "StateDirectory=",
-            f"Environment={_quoted(f'PICOCLAW_HOME={home}')}",
-            "ProtectHome=tmpfs",
-            f"BindPaths={_quoted(str(home))}",
-            *(f"BindReadOnlyPaths={_quoted(str(folder))}" for folder in seen),
-            *_started(found),
-            *_board(root),
-        ]
-    )
+    return home
+
+
+def _whose(found: Program, name: str, home: Path) -> list[str]:
+    return [
+        f"User={name}",
+        "# Nothing of the homes is seen but these; no folder in /var/lib is needed.",
+        "StateDirectory=",
+        "ProtectHome=tmpfs",
+        f"BindPaths={_quoted(str(home))}",
+        *(f"BindReadOnlyPaths={_quoted(str(folder))}" for folder in found.folders if hidden(folder)),
+    ]
+
+
+def for_commands(found: Program, root: Path, person: str | None) -> str:
+    """Word the drop-in of the unit that runs commands, as a person or as whoever the unit names."""
+    whose = _whose(found, person, _home(person, root)) if person else []
+    return _worded([*whose, "ExecStart=", f"ExecStart={' '.join(map(_quoted, launched()))}"])
+
+
+def for_door(person: str) -> str:
+    """Word the drop-in of the socket through which a person's service asks for commands."""
+    return _worded([f"SocketUser={person}"], "Socket")
 
 
 def _person(name: str) -> pwd.struct_passwd:
@@ -112,9 +140,9 @@ def taken() -> bool:
         return False
 
 
-def _worded(lines: Iterable[str]) -> str:
+def _worded(lines: Iterable[str], section: str = "Service") -> str:
     head = "# What is so on this machine, written by `picoclaw service install`; yours belongs into `systemctl edit`."
-    return "\n".join([head, "[Service]", *lines, ""])
+    return "\n".join([head, f"[{section}]", *lines, ""])
 
 
 def _started(found: Program) -> Iterator[str]:
@@ -160,6 +188,11 @@ def _quoted(word: str) -> str:
         raise ConfigError(f"{word!r} cannot be written into a unit: it holds a line break")
     word = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{word}"' if re.search(r"[\s\"';]", word) else word
+
+
+def units(folder: Path, *, own: bool) -> dict[Path, str]:
+    """Return the units, which do not depend on the machine; `own`: those of a user's own session."""
+    return {folder / name: text(shipped_as if own else name) for name, shipped_as in _IN_SESSION.items()}
 
 
 def text(name: str) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from picoclaw.commands.approvals import always, approvals, no, yes
 from picoclaw.commands.chat import Answer, Chat
 from picoclaw.commands.costs import context, model, usage
 from picoclaw.commands.helpers import tasks
@@ -47,6 +48,10 @@ COMMANDS = {
     "usage": _Command("", "the tokens that were used", usage),
     "model": _Command("[NAME]", "the model of this conversation; choose another", model),
     "tasks": _Command("[cancel N]", "what helpers were given to do; cancel one", tasks),
+    "approvals": _Command("[N]", "what waits for your yes; show number N whole", approvals),
+    "yes": _Command("[N]", "have it done", yes),
+    "no": _Command("[N]", "leave it", no),
+    "always": _Command("N", "have it done, also whenever exactly the same is wanted again", always),
     "stop": _Command("", "end the turn that is running", _stop),
     "help": _Command("", "this list", _help),
 }

@@ -8,24 +8,34 @@ from typing import NamedTuple
 
 from picoclaw.agent import Agent
 from picoclaw.briefing import Briefing
+from picoclaw.messages import Origin, Stop
+from picoclaw.store.approvals import Approval
 from picoclaw.store.archive import Info
 from picoclaw.store.tasks import Tasks
 from picoclaw.stores import Stores
+from picoclaw.tools.approving import Approving
 
 
 class Answer(NamedTuple):
-    """What is said to the person. Not `good` when nothing was done; `again` is to be answered as if just said."""
+    """What is said to the person.
+
+    Not `good` when nothing was done; `again` is to be answered as if just said, `foreign` names what of that may be
+    nobody's word, and `made` is a call that has waited and was made now, which the conversation goes on with.
+    """
 
     text: str
     good: bool = True
     again: str = ""
+    made: Approval | None = None
+    foreign: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Chat:
     """The chat that a command was given in, by its key, and what there is of it.
 
-    `model` is the one that the next turn asks, `usual` the configured one, `now` the owner's wall clock.
+    `model` is the one that the next turn asks, `usual` the configured one, `now` the owner's wall clock. `who` gives
+    the command, `origin` is what they are, and `stop` ends what it does.
     """
 
     key: str
@@ -36,6 +46,10 @@ class Chat:
     now: datetime
     model: str
     usual: str
+    approving: Approving
+    who: str
+    origin: Origin
+    stop: Stop | None
 
     def open_one(self) -> Info | None:
         """The conversation that goes on, None when nothing was said in it yet."""

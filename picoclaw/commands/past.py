@@ -7,6 +7,7 @@ from picoclaw.hw.claims import words
 from picoclaw.messages import Message
 from picoclaw.store.archive import Info
 from picoclaw.store.task import Task
+from picoclaw.untrusted import heard_in
 
 _MOST_LISTED = 20
 _YES = "yes"
@@ -69,8 +70,10 @@ def retry(chat: Chat, _rest: str) -> Answer:
     said = _said(chat, turn)
     if not said:
         return Answer("There is nothing to ask again: a model is shown no earlier turn.", good=False)
-    chat.stores.history.replace(chat.key, number)
-    return Answer(_stays_done(chat, turn), again=said)
+    history, read = chat.stores.history, set(heard_in(turn))
+    foreign = tuple(name for name in history.heard_by(number) if name not in read)  # what it reads, it reads anew
+    history.replace(chat.key, number)
+    return Answer(_stays_done(chat, turn), again=said, foreign=foreign)
 
 
 def _stays_done(chat: Chat, turn: Sequence[Message]) -> str:

@@ -14,7 +14,7 @@ from datetime import datetime
 from picoclaw.agent import Agent
 from picoclaw.briefing import Briefing
 from picoclaw.compaction.due import Held, Load, Rest, may_be_long, near_the_limit, why
-from picoclaw.compaction.flush import Flush, brief
+from picoclaw.compaction.flush import Flush, told
 from picoclaw.compaction.summarise import Summariser
 from picoclaw.config import Config
 from picoclaw.errors import PicoclawError, ProviderError, StoreError, TurnStopped
@@ -94,11 +94,12 @@ class Compaction:
 
     def _flush(self, session: str, held: Held, ratio: float) -> Flush:
         now, turns = self.now(), held.visible
-        asked = brief(self.briefing(), session, self.prompts["flush"], turns, now)
+        found = told(self.briefing(), session, self.prompts["flush"], turns, now)
+        asked = found.brief
         asked = asked._replace(
             model=asked.model or self.stores.sessions.model(session), bytes_a_token=ratio, summary=held.summary
         )
-        return Flush(self.agent(), asked, turns, session, now)
+        return Flush(self.agent(), asked, turns, session, now, found.heard)
 
     def _flushed(self, flush: Flush, held: Held, stop: Stop | None) -> bool:
         """Have it done once between two summaries, however it ends; False when somebody has stopped it."""
@@ -106,7 +107,9 @@ class Compaction:
         if sessions.flushed(flush.session):
             return True
         sessions.set_flushed(flush.session, held.turns[-1][0])
-        turn = flush.run(stop, sessions.called(flush.session))
+        if flush.heard or self.stores.taint(flush.session, "owner"):
+            return True  # what is noted then needs a yes, and nobody is asked for it here
+        turn = flush.run(stop)
         sessions.spend(flush.session, turn.provider, turn.usage, flush.now)
         if turn.stopped == "stopped":
             sessions.set_flushed(flush.session, 0)

@@ -4,17 +4,16 @@ It is asked as in the chat, with the same words and tools before it, so that a s
 It may call few of them, and nothing of the turn is kept.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from picoclaw.agent import Agent
 from picoclaw.around import Around
-from picoclaw.briefing import Briefing
+from picoclaw.briefing import Briefing, Told
 from picoclaw.conversation import Conversation
 from picoclaw.measure import request_bytes
-from picoclaw.memory.past import BRING
-from picoclaw.messages import Brief, Caller, End, Event, Inbound, Message, Request, Stop, ToolCall, Turn, Usage
+from picoclaw.messages import Brief, Caller, End, Event, Inbound, Message, Request, Stop, Turn, Usage
 from picoclaw.providers import Provider
 
 MAY = frozenset(
@@ -30,21 +29,22 @@ MAY = frozenset(
         "list_dir",
     }
 )
-CHANGES = frozenset({"write_file", "edit_file", "append_file"})
-"""What may not be called after foreign words: nobody would see whose wish it was."""
-
 STEPS, SECONDS = 5, 90.0
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """One such turn of the chat `session`, after the `turns` that it shows; `now` is the wall clock."""
+    """One such turn of the chat `session`, after the `turns` that it shows; `now` is the wall clock.
+
+    `heard` names what it is told that is nobody's word.
+    """
 
     agent: Agent
     brief: Brief
     turns: Sequence[tuple[Message, ...]]
     session: str
     now: datetime
+    heard: tuple[str, ...] = ()
 
     @property
     def fixed_bytes(self) -> int:
@@ -52,16 +52,11 @@ class Flush:
         tools = self.agent.tools(Conversation(list(self.turns)), self.brief)
         return request_bytes(self.brief.system, (), tools)
 
-    def run(self, stop: Stop | None, made: Iterable[ToolCall]) -> Turn:
-        """Have the turn; how it ended is in the result, and whatever it says is for nobody.
-
-        `made` are the calls of the whole conversation, also of what only a summary tells of.
-        """
+    def run(self, stop: Stop | None) -> Turn:
+        """Have the turn; how it ended is in the result, and whatever it says is for nobody."""
         limits = replace(self.agent.limits, steps=STEPS, seconds=SECONDS, tokens=STEPS * self.agent.window)
         agent = replace(self.agent, provider=_Wordless(self.agent.provider), limits=limits)
-        heard = set(_heard(made))
-        may = (MAY - CHANGES if heard else MAY) & agent.toolset.names
-        caller = Caller(self.session, "owner", self.now, _nobody, heard=heard, may=may)
+        caller = Caller(self.session, "owner", self.now, _nobody, set(self.heard), may=MAY & agent.toolset.names)
         return agent.turn(self.brief, self.turns, caller, Around(stop=stop))
 
 
@@ -85,17 +80,10 @@ class _Wordless:
         self._provider.close()
 
 
-def brief(
-    briefing: Briefing, session: str, template: str, turns: Sequence[tuple[Message, ...]], now: datetime
-) -> Brief:
+def told(briefing: Briefing, session: str, template: str, turns: Sequence[tuple[Message, ...]], now: datetime) -> Told:
     """Make the brief of such a turn; nothing is taken for told by it."""
     inbound = Inbound(session, template)
-    return replace(briefing, tidy=False).told(inbound, turns, (), now).brief
-
-
-def _heard(made: Iterable[ToolCall]) -> Iterable[str]:
-    """What the conversation holds that is nobody's word in it: what is noted after it is marked."""
-    return (" ".join([call.name, *map(str, call.arguments.values())]) for call in made if call.name in BRING)
+    return replace(briefing, tidy=False).told(inbound, turns, (), now)
 
 
 def _nobody(_text: str) -> None:

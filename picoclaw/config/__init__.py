@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from picoclaw.config.files import read_toml
 from picoclaw.config.hours import hours
-from picoclaw.config.keys import api_key, embedding_key, telegram_token, vendor
+from picoclaw.config.keys import api_key, brave_key, embedding_key, telegram_token, vendor
 from picoclaw.config.tables import (
     HEARTBEAT_LIMITS,
+    ApprovalsConfig,
     BoardConfig,
     HeartbeatConfig,
     HelpersConfig,
@@ -28,6 +29,7 @@ from picoclaw.config.tables import (
     SessionsConfig,
     TelegramConfig,
     ToolsConfig,
+    WebConfig,
     shown_url,
 )
 from picoclaw.errors import ConfigError
@@ -37,6 +39,7 @@ from picoclaw.schema import Span as Span
 
 __all__ = [
     "HEARTBEAT_LIMITS",
+    "ApprovalsConfig",
     "BoardConfig",
     "Config",
     "HeartbeatConfig",
@@ -51,6 +54,7 @@ __all__ = [
     "SessionsConfig",
     "TelegramConfig",
     "ToolsConfig",
+    "WebConfig",
     "added_sensors",
     "fitted",
     "home_folder",
@@ -73,6 +77,8 @@ class Config:
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     board: BoardConfig = field(default_factory=BoardConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
+    approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
+    web: WebConfig = field(default_factory=WebConfig)
     heartbeat: HeartbeatConfig = field(default_factory=HeartbeatConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
@@ -84,6 +90,7 @@ class Config:
     api_key: str = field(default="", repr=False)
     embedding_key: str = field(default="", repr=False)
     telegram_token: str = field(default="", repr=False)
+    brave_key: str = field(default="", repr=False)
 
     @property
     def workspace(self) -> Path:
@@ -98,6 +105,8 @@ _TABLES: dict[str, type[Any]] = {
     "memory": MemoryConfig,
     "board": BoardConfig,
     "tools": ToolsConfig,
+    "approvals": ApprovalsConfig,
+    "web": WebConfig,
     "heartbeat": HeartbeatConfig,
     "history": HistoryConfig,
     "sessions": SessionsConfig,
@@ -194,6 +203,8 @@ def _with_environment(config: Config, environment: Mapping[str, str]) -> Config:
         embedding_key=_embedding_key(config.home, memory, model.base_url, environment),
         telegram=replace(config.telegram, api_url=_address(config.telegram.api_url, "[telegram]: api_url")),
         telegram_token=telegram_token(config.home, environment),
+        web=replace(config.web, searxng_url=_address(config.web.searxng_url, "[web]: searxng_url")),
+        brave_key=brave_key(config.home, environment),
     )
 
 

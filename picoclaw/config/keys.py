@@ -9,6 +9,7 @@ from picoclaw.schema import Unfit, check, parameter
 
 OPENAI = "https://api.openai.com/v1"
 OPENROUTER = "https://openrouter.ai/api/v1"
+_SECRETS = ("api_key", "embedding_key", "telegram_token", "brave_key")
 
 
 def vendor(name: str, environment: Mapping[str, str]) -> str:
@@ -48,6 +49,15 @@ def telegram_token(home: Path, environment: Mapping[str, str]) -> str:
     ).strip()
 
 
+def brave_key(home: Path, environment: Mapping[str, str]) -> str:
+    """The key of Brave's search, '' when there is none."""
+    return _checked(
+        environment.get("BRAVE_API_KEY")
+        or _credential(environment, "brave_key")
+        or _secret(home / "secrets.toml", "brave_key")
+    )
+
+
 def _vendors_own(base_url: str, environment: Mapping[str, str]) -> str:
     vendor = "OPENROUTER_API_KEY" if base_url.startswith(OPENROUTER) else "OPENAI_API_KEY"
     theirs = base_url.startswith((OPENAI, OPENROUTER)) or base_url == environment.get("OPENAI_BASE_URL", "").rstrip("/")
@@ -74,10 +84,9 @@ def _credential(environment: Mapping[str, str], name: str) -> str:
 
 def _secret(path: Path, name: str) -> str:
     table = read_toml(path, private=True)
-    wanted = [parameter(known, str, "") for known in ("api_key", "embedding_key", "telegram_token")]
+    wanted = [parameter(known, str, "") for known in _SECRETS]
     try:
         return str(check(tuple(wanted), table)[name])
     except Unfit:
-        raise ConfigError(
-            f'{path} must hold api_key = "...", embedding_key = "..." or telegram_token = "...", and nothing else'
-        ) from None
+        lines = ", ".join(f'{known} = "..."' for known in _SECRETS)
+        raise ConfigError(f"{path} may hold {lines}, and nothing else") from None

@@ -105,10 +105,28 @@ class BoardConfig:
 class ToolsConfig:
     """[tools]: what the tools may reach."""
 
-    exec: Annotated[Literal["allow", "ask", "off"], "shell commands asked for by the model"] = "allow"
+    exec: Annotated[Literal["allow", "ask", "off"], "commands asked for by the model"] = "allow"
+    shell: Annotated[bool, "whether a line of shell may be run, besides programs with arguments"] = False
     extra_folders: Annotated[list[str], "folders outside the workspace that file tools may use"] = field(
         default_factory=list
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalsConfig:
+    """[approvals]: calls that wait for the owner's yes."""
+
+    minutes: Annotated[float, Span(1, 10_080), "how long one waits before it is given up"] = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """[web]: reading pages of the public web, and finding them."""
+
+    enabled: Annotated[bool, "whether a model may ask for pages"] = True
+    search: Annotated[Literal["off", "duckduckgo", "brave", "searxng"], "who is asked to find pages"] = "off"
+    searxng_url: Annotated[str, "of your SearXNG, such as http://192.168.1.5:8888"] = ""
+    seconds: Annotated[float, Span(1, 120), "longest time for one page"] = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +168,7 @@ class TelegramConfig:
 
     allow: Annotated[list[int], "numbers of people, besides those that were paired"] = field(default_factory=list)
     api_url: Annotated[str, "of another Bot API server than Telegram's own"] = "https://api.telegram.org"
+    owner: Annotated[int, Span(0, 2**52), "the owner's number; 0 is the first who was paired, or of allow"] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 from picoclaw.measure import request_bytes
 from picoclaw.messages import Message, ToolCall
 from picoclaw.prompt import BYTES_A_TOKEN, estimated_tokens, fill, headed
+from picoclaw.untrusted import OURS
 from picoclaw.window import READ_ON, cut, kept_as, rest
 
 _SHORTEST_RESULT, _SHORTEST_KEPT, _LONG_ARGUMENT, _SHORTEST_SAID = 500, 200, 100, 200
@@ -52,7 +53,7 @@ class Conversation:
         """Add a word of ours: to the newest result, because some servers refuse a user's message after one."""
         if self.messages and self.messages[-1].role == "tool":
             newest = self.messages[-1]
-            self.messages[-1] = newest._replace(text=f"{newest.text}\n\n{text}")
+            self.messages[-1] = newest._replace(text=f"{newest.text}\n{OURS}\n{text}")
         else:
             self.say(text)
 

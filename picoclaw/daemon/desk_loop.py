@@ -18,10 +18,12 @@ from picoclaw.daemon import left
 from picoclaw.daemon.letters import Boxes
 from picoclaw.daemon.progress import Progress
 from picoclaw.errors import ChannelError, StoreError
-from picoclaw.messages import Inbound, Message, Notice, Stop, Turn, Usage
+from picoclaw.messages import Inbound, Message, Notice, Stop, Turn, Usage, is_owner
 
-_BEGINS_S, _BESIDES_S, _ASKING_S = 30.0, 60.0, 900.0
+_BEGINS_S, _BESIDES_S = 30.0, 60.0
 STOPPED = "stopped"
+IN_PERSON = frozenset({"owner", "web", "guest"})
+"""Those who type a message themselves: each of them may stop the outputs at once."""
 
 
 class Hands(NamedTuple):
@@ -58,7 +60,6 @@ class DeskLoop:
         self._wake = threading.Event()
         self.leaving = self._resting = False
         self._now: Arrived | None = None
-        self._stop = Stop()
         self._heard: list[Arrived] = []
         self.last: Turn | None = None
 
@@ -89,7 +90,7 @@ class DeskLoop:
     def post(self, arrived: Arrived) -> None:
         """See Post."""
         text = arrived.text.strip()
-        if arrived.origin == "owner" and (said := self._hands.halt(text, f"owner in {arrived.key}")):
+        if arrived.origin in IN_PERSON and (said := self._hands.halt(text, _named(arrived))):
             self._end(arrived.key)
             self._answered(arrived, _said(arrived.text, *said))
             return
@@ -118,19 +119,6 @@ class DeskLoop:
         self._gone_on_with()
         while arrived := self._next():
             self._do(arrived)
-
-    def ask(self, call: str) -> bool:
-        """Ask whoever is answered now for a yes to a call."""
-        if not (arrived := self._now) or arrived.origin != "owner":
-            return False
-        self._progress.expect("desk", _ASKING_S)
-        try:
-            return self.channel_of(arrived.key).ask(arrived, call, self._stop)
-        except ChannelError as error:
-            self._note(f"{arrived.key} could not be asked: {error}")
-            return False
-        finally:
-            self._progress.expect("desk", self._hands.seconds + _BESIDES_S)
 
     def _end(self, key: str) -> bool:
         """End the turn of a chat; tells whether there is one."""
@@ -197,11 +185,12 @@ class DeskLoop:
 
     def _turn(self, arrived: Arrived) -> Turn:
         hands, turn = self._hands, None
-        inbound = Inbound(arrived.key, hands.text(arrived), arrived.origin, inbox=arrived.number)
+        inbound = Inbound(
+            arrived.key, hands.text(arrived), arrived.origin, "", arrived.number, arrived.who, arrived.foreign
+        )
         try:
             seen = self.channel_of(arrived.key).around(arrived)
             with hands.quiet(arrived.key), hands.turn() as stop:
-                self._stop = stop
                 if self.leaving:
                     stop.say()
                 around = replace(seen, say=lambda text: self._say(arrived, seen, text), typed=self._typed, stop=stop)
@@ -221,7 +210,7 @@ class DeskLoop:
     def _typed(self) -> Sequence[str]:
         """What the chat has said meanwhile, up to a command, which is none of the turn's.
 
-        Another terminal waits for an answer of its own.
+        Another person, or another terminal, waits for an answer of its own, and so does what is not their word.
         """
         with self._lock:
             now, taken = self._now, []
@@ -229,7 +218,7 @@ class DeskLoop:
             if now and self._is_local(now.key):
                 mine = [one for one in mine if one.who == now.who]
             for one in mine:
-                if one.origin != "owner" or one.attachments or one.text.lstrip().startswith("/"):
+                if not now or not _goes_on(one, now):
                     break
                 taken.append(one)
                 self._queue.remove(one)
@@ -292,6 +281,17 @@ def spoken(turn: Turn, mark: str) -> str:
     if turn.stopped == "error":
         return told or turn.reply
     return "\n".join(filter(None, [turn.reply, mark, f"({told})" if told else ""]))
+
+
+def _goes_on(one: Arrived, now: Arrived) -> bool:
+    """Tell whether a turn may take in what somebody has said meanwhile: nobody else's word, and no command."""
+    same = (one.who, one.origin) == (now.who, now.origin)
+    return same and not one.attachments and not one.foreign and not one.text.lstrip().startswith("/")
+
+
+def _named(arrived: Arrived) -> str:
+    who = "owner" if is_owner(arrived.origin) else arrived.who
+    return f"{who} in {arrived.key}"
 
 
 def _said(asked: str, good: bool, text: str) -> Turn:  # noqa: FBT001

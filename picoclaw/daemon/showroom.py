@@ -8,7 +8,7 @@ from datetime import datetime, tzinfo
 from functools import cached_property
 from socket import gethostname
 
-from picoclaw.channels.page.house import Point, Row, Said, Switch, Switches, Value
+from picoclaw.channels.page.house import Point, Question, Row, Said, Switch, Switches, Value, shown
 from picoclaw.config import Config
 from picoclaw.daemon import lines
 from picoclaw.daemon.status import Status
@@ -19,6 +19,7 @@ from picoclaw.reflex import declared
 from picoclaw.reflex.halt import halt
 from picoclaw.rules import book, rule
 from picoclaw.store import chronicle
+from picoclaw.store.approvals import Approvals
 from picoclaw.store.archive import spoken
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
@@ -32,6 +33,7 @@ WHO = "owner on the page"
 _FRESH_S = 5.0
 _TROUBLES_S = 86_400.0
 _MOST_ERRORS = 20
+_MOST_ENDED, _ENDED_S = 5, 3600.0
 
 
 class Showroom:
@@ -160,6 +162,13 @@ class Showroom:
             rows = (row for row in sessions.transcript(number) if row.role in told and row.text and not row.undone)
             last = deque(rows, maxlen=most)
         return [Said(row.role, spoken(row.text) if row.role == "user" else row.text, _moment(row.at)) for row in last]
+
+    def questions(self) -> list[Question]:
+        """See House.questions."""
+        with self._stores:
+            approvals, since = Approvals(self._state), time.time() - _ENDED_S
+            ended = [one for one in approvals.ended(_MOST_ENDED) if one.at > since]
+            return [shown(one) for one in [*reversed(ended), *approvals.waiting()]]
 
     def healthy(self) -> bool:
         """See House.healthy."""

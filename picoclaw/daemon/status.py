@@ -13,6 +13,7 @@ from picoclaw.daemon.memory import MEGABYTE, resident
 from picoclaw.errors import HardwareError, StoreError
 from picoclaw.hw import health
 from picoclaw.hw.board import Board
+from picoclaw.redact import Redactor
 from picoclaw.reflex.keeper import place
 from picoclaw.reflex.outputs import worded
 from picoclaw.store.beats import Beats
@@ -21,6 +22,7 @@ from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.outbox import Outbox
 from picoclaw.tools.job_times import row, upcoming
+from picoclaw.untrusted import shown
 
 _NEXT_JOBS = 3
 _KEEPER_S = 0.3
@@ -97,16 +99,22 @@ def _faults(found: Mapping[str, Any]) -> list[str]:
 class Live:
     """What only the daemon itself knows; `note` is its log, of which the last lines are shown."""
 
-    def __init__(self, *, safe: bool, limit: int, show: Callable[[str], None]) -> None:
-        """`safe`: only chat and status are run; `limit`: bytes of memory; `show` prints a line of the log."""
-        self.safe, self.limit, self._show = safe, limit, show
+    def __init__(
+        self, *, safe: bool, limit: int, show: Callable[[str], None], redact: Callable[[str], str] | None = None
+    ) -> None:
+        """`safe`: only chat and status are run; `limit`: bytes of memory; `show` prints a line of the log.
+
+        `redact` takes the secrets out of it, None those that look like one.
+        """
+        self.safe, self.limit, self._show, self._redact = safe, limit, show, redact or Redactor()
         self.since = time.time()
         self._lines: list[tuple[float, str, bool]] = []
 
     def note(self, text: str, *, trouble: bool = True) -> None:
         """Log a line, of something that went wrong unless it says otherwise; from any thread."""
-        self._lines = [*self._lines[-9:], (time.time(), text, trouble)]
-        self._show(text)
+        plain = self._redact(shown(text))
+        self._lines = [*self._lines[-9:], (time.time(), plain, trouble)]
+        self._show(plain)
 
     def status(self, channels: Mapping[str, Mapping[str, Any]], model: Status, late: Sequence[str]) -> Status:
         """Say it, with what is wrong."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from picoclaw import __version__
 from picoclaw.config import Config, home_folder, load
 from picoclaw.doctor import board as of_board
-from picoclaw.doctor import channels, exposed, home, installed, kept, machine, model
+from picoclaw.doctor import channels, exposed, home, installed, kept, machine, model, walls
 from picoclaw.errors import ConfigError
 from picoclaw.hw import boards
 from picoclaw.hw.health import Row
@@ -34,6 +34,7 @@ def examine(kind: str, *, offline: bool = False) -> Iterator[Row]:
         yield from model.examine(config)
     yield from channels.examine(config, offline=offline)
     yield from installed.examine()
+    yield from walls.examine(config)
     yield from _of_the_board(kind, config)
 
 

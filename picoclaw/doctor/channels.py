@@ -83,7 +83,7 @@ def _own(address: str) -> bool:
 
 def _people(config: Config) -> Iterator[Row]:
     try:
-        with closing(Pairing(config.home, config.telegram.allow)) as pairing:
+        with closing(Pairing(config.home, config.telegram.allow, config.telegram.owner)) as pairing:
             people = pairing.people()
     except StoreError:
         return  # state.db has its own row

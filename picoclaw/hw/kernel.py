@@ -220,11 +220,17 @@ def _onewire(board: Board) -> Iterator[KernelSensor]:
         yield KernelSensor(name, "temperature", path, 1e-3, inside=False)
 
 
+_LABEL = re.compile(r"[^\s=,;!?<>{}|`\"']{1,32}(?: [^\s=,;!?<>{}|`\"']{1,32}){0,3}")
+_LONGEST_LABEL = 40
+
+
 def _label(board: Board, path: str) -> str:
+    """What a device calls itself, '' where that is no name: a sentence would be told to a model as if it were ours."""
     try:
-        return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", board.text(path)).strip()[:60]
+        label = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", board.text(path)).split())
     except HardwareError:
         return ""
+    return label if len(label) <= _LONGEST_LABEL and _LABEL.fullmatch(label) else ""
 
 
 def _unique(found: list[KernelSensor]) -> Iterator[KernelSensor]:

@@ -1,7 +1,7 @@
 """Past messages of the chats, to be found beside the notes where the owner wants that."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -10,11 +10,8 @@ from picoclaw.memory.notes.entries import FOREIGN, plain, written
 from picoclaw.memory.recollection import Document, Recollection
 from picoclaw.memory.search.search import terms
 from picoclaw.memory.search.snippet import words_in
-from picoclaw.messages import Message, ToolCall
 from picoclaw.store.history import History
-
-BRING = frozenset({"read_file", "read_result", "exec", "serial", "subagent", "spawn_status"})
-"""The tools that are marked `brings`, also those that this set-up does not have any more."""
+from picoclaw.untrusted import OTHERS, heard_in
 
 _HEAD = re.compile(r"<moment>.*?</moment>\n?", re.DOTALL)
 _PIECE = re.compile(r"\S.{0,499}(?!\S)|\S{1,500}")  # with its mark, an entry of a note is not longer
@@ -45,22 +42,24 @@ def _said(history: History, number: int) -> str:
         return ""
     if "memory_search" in names:
         asked = [text for text in asked if not _only_asks(text)]
-    told = [] if any(name.startswith("memory_") for name in names) else _answers(turn, calls)
-    return "\n".join([*(f"User: {text}" for text in asked), *told])
+    heard = history.heard_by(number) or list(heard_in(turn))
+    theirs = [name for name in heard if name.startswith(OTHERS)]  # a guest's words are not the owner's
+    answers = [message.text for message in turn if message.role == "assistant" and message.text]
+    told = [] if any(name.startswith("memory_") for name in names) else _marked("Answer", answers, heard)
+    return "\n".join([*_marked("User", asked, theirs), *told])
 
 
 def _only_asks(text: str) -> bool:
     return text.rstrip().endswith("?") and not re.search(r"[.!]\s|\n", text.strip())
 
 
-def _answers(turn: Sequence[Message], calls: Sequence[ToolCall]) -> Iterator[str]:
-    """The assistant's words; after what nobody in the chat has said, marked piece by piece as such notes are."""
-    heard = [" ".join([call.name, *map(str, call.arguments.values())]) for call in calls if call.name in BRING]
+def _marked(who: str, texts: Iterable[str], heard: Sequence[str]) -> Iterator[str]:
+    """What somebody has said; after what nobody in the chat has said, marked piece by piece as such notes are."""
     named = [name[:_LONGEST_NAME] for name in dict.fromkeys(heard)]
     more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
     source = f"{FOREIGN}: after {', '.join(named[:_MOST_NAMED])}{more}"
-    for text in (message.text for message in turn if message.role == "assistant" and message.text):
+    for text in texts:
         if not heard:
-            yield f"Answer: {text}"
+            yield f"{who}: {text}"
         else:
             yield from (written("- ", "", source, piece) for piece in _PIECE.findall(plain(text)))

@@ -1,12 +1,13 @@
 """A conversation written down as servers of OpenAI's format take it, the strict ones and the odd ones."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from picoclaw.chat_markup import neutral
 from picoclaw.messages import Message, Request, ToolCall
 from picoclaw.providers.doctor import apart, one_by_one, treated
+from picoclaw.untrusted import wrapped
 
 ONE_OF_BOTH, ONE_CALL = "content or tool_calls, but not both", "single tool-calls at once"
 SIGNED, REASONED = "thought_signature", "reasoning_content"
@@ -27,17 +28,20 @@ def written(request: Request, wants: Collection[str] = ()) -> list[dict[str, Any
     talk = treated(request.messages, request.lost)
     talk = apart(talk) if ONE_OF_BOTH in wants else talk
     talk = one_by_one(talk) if ONE_CALL in wants else talk
-    names = {call.id: call.name for message in talk for call in message.calls}
-    said = [_message(message, names, wants) for message in talk]
+    calls = {call.id: call for message in talk for call in message.calls}
+    said = [_message(message, calls, wants, request.untrusted) for message in talk]
     return [{"role": "system", "content": system}, *said] if system.strip() else said
 
 
-def _message(message: Message, names: dict[str, str], wants: Collection[str]) -> dict[str, Any]:
+def _message(message: Message, calls: Mapping[str, ToolCall], wants: Collection[str], untrusted: str) -> dict[str, Any]:
     """One message; Gemini's server wants a result to name the tool, others do not mind."""
     entry: dict[str, Any] = {"role": message.role}
+    text = message.text
     if message.role == "tool":
-        entry |= {"tool_call_id": message.call_id, "name": names[message.call_id]}
-    entry["content"] = neutral(message.text)
+        call = calls[message.call_id]
+        entry |= {"tool_call_id": message.call_id, "name": call.name}
+        text = wrapped(untrusted, call, text)
+    entry["content"] = neutral(text)
     if message.calls:
         entry["tool_calls"] = [_call(call) | (_SIGNATURE if SIGNED in wants else {}) for call in message.calls]
     if message.role == "assistant" and REASONED in wants:

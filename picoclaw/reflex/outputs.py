@@ -26,6 +26,8 @@ _ANSWER_S = 10.0
 _TRIES, _RESCUES = 5, 10
 _LOG, _LONGEST_LOG = "outputs.log", 65_536
 Answer = dict[str, Any]
+_DECLARED = {"web": "owner", "guest": "user"}
+"""What an output's `who` calls those who ask; the others have the same name."""
 
 
 class OutputRefused(ToolError):
@@ -51,7 +53,8 @@ class Outputs:
 
     def set(self, name: str, level: str, seconds: float | None, who: str) -> str:
         """Bring an output to a level for some seconds; None for as long as may be. Raises OutputRefused."""
-        answer = self._ask({"do": "set", "name": name, "level": level, "seconds": seconds, "who": who})
+        declared_as = _DECLARED.get(who, who)
+        answer = self._ask({"do": "set", "name": name, "level": level, "seconds": seconds, "who": declared_as})
         if "seconds" in answer:
             self._guard()
         return str(answer["text"])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from picoclaw import rooted
 from picoclaw.disk import explain
 from picoclaw.errors import SkillError
 from picoclaw.markdown import seen
@@ -43,21 +44,28 @@ def tiers_of(home: Path) -> list[tuple[str, Path]]:
     return tiers(home / "workspace", home, user, shipped("templates") / "skills")
 
 
-def examine(folder: Path) -> Skill:
-    """Read the skill in a folder; its tier is ''. Raises SkillError, and OSError when the disk does not give it."""
-    text = _text(folder / FILE)
+def examine(folder: Path, root: Path = Path("/")) -> Skill:
+    """Read the skill in a folder below `root`; its tier is ''.
+
+    Raises SkillError, and OSError when the disk does not give it.
+    """
+    text = _text(folder / FILE, root)
     from picoclaw.skills import fields
 
     return fields.skill(text, folder)
 
 
-def _text(path: Path) -> str:
-    about = path.stat()
-    if not stat.S_ISREG(about.st_mode):
+def _text(path: Path, root: Path) -> str:
+    place = rooted.settled(os.path.realpath(root), str(path))
+    if place is None:
+        raise SkillError(f"it is a symbolic link that leads out of {root}")
+    about = rooted.look(place)
+    if about and not stat.S_ISREG(about.st_mode):
         raise SkillError(f"{FILE} is not a regular file")
-    if about.st_size > LARGEST_FILE:
+    if about and about.st_size > LARGEST_FILE:
         raise SkillError(f"{FILE} has {about.st_size} bytes; at most {LARGEST_FILE} are read")
-    data = path.read_bytes()[:LARGEST_FILE]
+    with os.fdopen(rooted.open_file(place), "rb") as file:
+        data = file.read(LARGEST_FILE)
     if b"\0" in data:
         raise SkillError(f"{FILE} holds NUL characters: it is not text in UTF-8")
     try:
@@ -100,7 +108,7 @@ class Library:
             raise SkillError(f"there is no skill {name!r}{nearest(name, self.skills) if self.skills else ''}")
         folder = self.skills[name].folder
         try:
-            return document.body(_text(folder / FILE), folder)
+            return document.body(_text(folder / FILE, dict(self._tiers)[self.skills[name].tier]), folder)
         except SkillError as error:
             raise SkillError(f"the skill {name} cannot be used any more: {error}") from None
         except OSError as error:
@@ -178,23 +186,21 @@ class _Search:
         file = folder / FILE
         about = file.lstat()
         if linked or stat.S_ISLNK(about.st_mode):
-            if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
-                raise SkillError(f"it is a symbolic link that leads out of {root}")
             about = file.stat()
         if _escaped(folder.name) != folder.name:
             raise SkillError("the name of its folder holds characters that cannot be seen; give it another")
         stamp = about.st_mtime_ns, about.st_size, about.st_ino
         known = self.before.get(str(file))
         if known is None or known[0] != stamp:
-            known = stamp, _examined(folder)
+            known = stamp, _examined(folder, root)
             self.read = True  # not before: what the disk refuses is not kept, and asked for again
         self.known[str(file)] = known
         return known[1]
 
 
-def _examined(folder: Path) -> Skill | str:
+def _examined(folder: Path, root: Path) -> Skill | str:
     try:
-        return examine(folder)
+        return examine(folder, root)
     except SkillError as error:
         return str(error)
 

@@ -47,6 +47,10 @@ _RESULTS = """
     UPDATE results SET turn = ?1
     WHERE turn = 0 AND process = ?2 AND session IN (SELECT id FROM sessions WHERE key = ?3)
 """
+_HEARD = """
+    SELECT DISTINCT heard FROM sessions JOIN turns ON session = sessions.id
+    WHERE key = ?1 AND ended = '' AND NOT undone AND turns.id != ?2 AND heard != '[]'
+"""
 _UNREAD = "turn {} of this chat cannot be read whole in {}; a model is shown what is left of it"
 _KEPT = """
     SELECT turns.id, key, substr(at, 1, 10) FROM turns JOIN sessions ON sessions.id = session
@@ -91,6 +95,21 @@ class History:
             found, unread = whole(connection.execute(sql, (number,)))
         return () if unread else found.get(number, ())
 
+    def heard(self, session: str) -> frozenset[str]:
+        """Name what the open conversation rests on that is nobody's word in it.
+
+        What a model is shown no more counts as well: the answers after it were made of it.
+        """
+        with self._database.reading() as connection:
+            rows = connection.execute(_HEARD, (storable(session), self._replaced.get(session, 0))).fetchall()
+        return frozenset(name for (names,) in rows for name in json.loads(str(names)))
+
+    def heard_by(self, number: int) -> tuple[str, ...]:
+        """Name what a turn rests on that is nobody's word in its chat."""
+        with self._database.reading() as connection:
+            found = connection.execute("SELECT heard FROM turns WHERE id = ?", (number,)).get
+        return tuple(json.loads(str(found))) if found else ()
+
     def keep(
         self,
         session: str,
@@ -118,8 +137,8 @@ class History:
             elif turn.forgotten:
                 connection.execute(_FORGET, (conversation, turn.forgotten))
             connection.execute(
-                "INSERT INTO turns (session, at, provider, steps, prompt_tokens, completion_tokens, stopped, inbox)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO turns (session, at, provider, steps, prompt_tokens, completion_tokens, stopped, inbox,"
+                " heard) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     conversation,
                     at.isoformat(timespec="seconds"),
@@ -129,6 +148,7 @@ class History:
                     turn.usage.completion_tokens,
                     turn.stopped,
                     inbox,
+                    storable(json.dumps(turn.heard, ensure_ascii=False)),
                 ),
             )
             number = connection.last_insert_rowid()

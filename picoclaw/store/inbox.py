@@ -7,7 +7,7 @@ answered again only where that repeats nothing; the person is told of the rest.
 import json
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast, get_args
 
 import apsw
 
@@ -18,7 +18,7 @@ from picoclaw.store.history import alive, process_identity
 
 AGAIN = -1
 _KEPT = 2000
-_COLUMNS = "id, key, text, who, origin, external, attachments, process, within"
+_COLUMNS = "id, key, text, who, origin, external, attachments, foreign_parts, process, within"
 _REPLY = """
     SELECT text FROM messages WHERE role = 'assistant' AND turn = (SELECT max(id) FROM turns WHERE inbox = ?)
     ORDER BY id DESC LIMIT 1
@@ -29,8 +29,10 @@ _ACTS = "SELECT count(*) FROM acts WHERE session = ? AND process = ?"
 class Arrived(NamedTuple):
     """Something that a person has sent over a channel; `key` is its session, `NAME:...` of the channel.
 
-    `who` is for display. `external` is the channel's own number of it: posted again with the same key, it is dropped;
-    '' is never the same. `attachments` are paths below the workspace. `number` is the inbox's, 0 before it is kept.
+    `who` names the person or the terminal, such as `telegram:12345`, and is the same tomorrow. `external` is the
+    channel's own number of it: posted again with the same key, it is dropped; '' is never the same. `attachments` are
+    paths below the workspace. `number` is the inbox's, 0 before it is kept. `foreign` names what of the text is not
+    that person's word, such as a forwarded message.
     """
 
     key: str
@@ -40,6 +42,7 @@ class Arrived(NamedTuple):
     external: str = ""
     attachments: tuple[str, ...] = ()
     number: int = 0
+    foreign: tuple[str, ...] = ()
 
 
 class Left(NamedTuple):
@@ -68,9 +71,14 @@ class Inbox:
         arrived = arrived._replace(key=storable(arrived.key), text=storable(arrived.text))
         with self._database.transaction() as connection:
             connection.execute(
-                "INSERT INTO inbox (key, text, who, origin, external, attachments, at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+                "INSERT INTO inbox (key, text, who, origin, external, attachments, foreign_parts, at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT DO NOTHING",
-                (*map(storable, arrived[:5]), storable(json.dumps(arrived.attachments)), time.time()),
+                (
+                    *map(storable, arrived[:5]),
+                    *(storable(json.dumps(names)) for names in (arrived.attachments, arrived.foreign)),
+                    time.time(),
+                ),
             )
             if not connection.changes():
                 return None
@@ -134,10 +142,10 @@ def _rows(connection: apsw.Connection) -> list[tuple[Arrived, str, int]]:
 
 
 def _row(*row: object) -> tuple[Arrived, str, int]:
-    number, key, text, who, origin, external, attachments, process, within = map(str, row)
-    known: dict[str, Origin] = {"cron": "cron", "heartbeat": "heartbeat", "helper": "helper"}
-    paths = tuple(map(str, json.loads(attachments)))
-    arrived = Arrived(key, text, who, known.get(origin, "owner"), external, paths, int(number))
+    number, key, text, who, origin, external, attachments, foreign, process, within = map(str, row)
+    known: Origin = cast("Origin", origin) if origin in get_args(Origin) else "guest"
+    paths, parts = (tuple(map(str, json.loads(names))) for names in (attachments, foreign))
+    arrived = Arrived(key, text, who, known, external, paths, int(number), parts)
     return arrived, process, int(within)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import apsw
 
-from picoclaw.store.newer_tables import m010_inbox
+from picoclaw.store.newer_tables import m010_inbox, m011_approvals, m012_heard, m013_foreign
 
 
 def m001_conversations(connection: apsw.Connection) -> None:
@@ -289,4 +289,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m008_sessions,
     m009_tasks,
     m010_inbox,
+    m011_approvals,
+    m012_heard,
+    m013_foreign,
 ]

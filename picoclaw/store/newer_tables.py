@@ -28,3 +28,67 @@ def m010_inbox(connection: apsw.Connection) -> None:
         ALTER TABLE turns ADD COLUMN inbox INTEGER NOT NULL DEFAULT 0;
         CREATE INDEX turns_of_inbox ON turns (inbox) WHERE inbox > 0;
     """)
+
+
+def m011_approvals(connection: apsw.Connection) -> None:
+    """Calls that wait for the owner's yes, what became of them, and those that were allowed for good.
+
+    `process` is the one that makes the call, `answered` when it was answered in seconds since the epoch; lists are
+    JSON. A number is never used again: a person may still mean the call that had it. A letter that asks names it.
+    """
+    connection.execute("""
+        CREATE TABLE approvals (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            nonce TEXT NOT NULL UNIQUE,
+            session TEXT NOT NULL,
+            chat TEXT NOT NULL,
+            origin TEXT NOT NULL,
+            asked_by TEXT NOT NULL,
+            call TEXT NOT NULL,
+            effect TEXT NOT NULL,
+            rule TEXT NOT NULL,
+            why TEXT NOT NULL,
+            means TEXT NOT NULL,
+            bound TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            heard TEXT NOT NULL,
+            question TEXT NOT NULL,
+            at REAL NOT NULL,
+            expires REAL NOT NULL,
+            state TEXT NOT NULL,
+            answered_by TEXT NOT NULL,
+            outcome TEXT NOT NULL,
+            process TEXT NOT NULL DEFAULT '',
+            answered REAL NOT NULL DEFAULT 0
+        ) STRICT;
+        CREATE INDEX approvals_open ON approvals (id) WHERE state IN ('waiting', 'running');
+        CREATE TABLE always (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            digest TEXT NOT NULL UNIQUE,
+            question TEXT NOT NULL,
+            at REAL NOT NULL,
+            by TEXT NOT NULL
+        ) STRICT;
+        ALTER TABLE outbox ADD COLUMN approval INTEGER NOT NULL DEFAULT 0;
+    """)
+
+
+def m012_heard(connection: apsw.Connection) -> None:
+    """What a turn rests on that is nobody's word in its chat, and what a helper's task began with: JSON lists.
+
+    Earlier turns are judged by the tools that they have called.
+    """
+    connection.execute("""
+        ALTER TABLE turns ADD COLUMN heard TEXT NOT NULL DEFAULT '[]';
+        ALTER TABLE tasks ADD COLUMN taint TEXT NOT NULL DEFAULT '[]';
+    """)
+    for tool in ("read_file", "read_result", "exec", "serial", "subagent", "spawn_status"):
+        connection.execute(
+            "UPDATE turns SET heard = ?1 WHERE id IN (SELECT turn FROM messages WHERE instr(calls, ?2))",
+            (f'["{tool}"]', f'"{tool}"'),
+        )
+
+
+def m013_foreign(connection: apsw.Connection) -> None:
+    """What of a message is not the word of whoever has sent it, by name: a JSON list."""
+    connection.execute("ALTER TABLE inbox ADD COLUMN foreign_parts TEXT NOT NULL DEFAULT '[]'")

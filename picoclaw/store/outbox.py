@@ -20,7 +20,8 @@ _OPEN = "chat.open "
 class Letter(NamedTuple):
     """A text for a session; `at` is the moment it is about, in seconds since 1970.
 
-    `begun` names the process that has begun to tell it.
+    `begun` names the process that has begun to tell it. `approval` is the number of the kept call that it asks about,
+    0 when it asks about none.
     """
 
     number: int
@@ -28,12 +29,14 @@ class Letter(NamedTuple):
     text: str
     at: float
     begun: str = ""
+    approval: int = 0
 
 
-def put(connection: apsw.Connection, session: str, text: str, at: float) -> int:
+def put(connection: apsw.Connection, session: str, text: str, at: float, approval: int = 0) -> int:
     """Add a letter within a transaction that is open; returns its number."""
     connection.execute(
-        "INSERT INTO outbox (session, text, at) VALUES (?, ?, ?)", (storable(session), storable(text), at)
+        "INSERT INTO outbox (session, text, at, approval) VALUES (?, ?, ?, ?)",
+        (storable(session), storable(text), at, approval),
     )
     return connection.last_insert_rowid()
 
@@ -53,8 +56,11 @@ class Outbox:
     def waiting(self) -> list[Letter]:
         """List the letters that no process is telling, the oldest first."""
         with self._database.reading() as connection:
-            rows = connection.execute("SELECT id, session, text, at, begun FROM outbox ORDER BY id").fetchall()
-        letters = [Letter(int(str(row[0])), str(row[1]), str(row[2]), float(str(row[3])), str(row[4])) for row in rows]
+            rows = connection.execute("SELECT id, session, text, at, begun, approval FROM outbox ORDER BY id")
+            letters = [
+                Letter(int(str(number)), str(session), str(text), float(str(at)), str(begun), int(str(approval)))
+                for number, session, text, at, begun, approval in rows
+            ]
         return [letter for letter in letters if not alive(letter.begun)]
 
     def begin(self, letter: Letter) -> bool:

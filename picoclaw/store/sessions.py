@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from picoclaw.messages import Message, ToolCall, Usage
+from picoclaw.messages import Message, Usage
 from picoclaw.store import archive, work
 from picoclaw.store.archive import Hit, Info, Row, Spent
 from picoclaw.store.database import Database, fits, storable
@@ -87,12 +87,6 @@ class Sessions:
                 (number, upto, at.isoformat(timespec="seconds"), storable(text)),
             )
             return True
-
-    def called(self, key: str) -> list[ToolCall]:
-        """Return the calls of the open conversation, also those of turns that a summary stands for."""
-        with self._database.reading() as connection:
-            rows = archive.transcript(connection, open_one(connection, key))
-            return [call for row in rows if not row.undone for call in row.calls]
 
     def spend(self, key: str, provider: str, usage: Usage, at: datetime) -> None:
         """Count the tokens of what was asked for a chat and is not kept as a turn."""

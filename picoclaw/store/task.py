@@ -28,7 +28,8 @@ class Used(NamedTuple):
 class Task(NamedTuple):
     """Something for a helper to do; see m009_tasks.
 
-    `tools` are those that it may call, None for all; `limits` is what it may take, `used` what it has taken.
+    `tools` are those that it may call, None for all; `limits` is what it may take, `used` what it has taken. `taint`
+    names what the turn that asked for it had read, that is nobody's word.
     """
 
     number: int
@@ -52,6 +53,7 @@ class Task(NamedTuple):
     heard: bool = False
     asked: float = 0.0
     ended: float = 0.0
+    taint: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -66,7 +68,7 @@ class Task(NamedTuple):
 
 _COLUMNS = (
     "session, name, text, steps, seconds, tokens, tools, mode, needs, parent, depth, flow, waits, status, claimed,"
-    " tries, used_steps, used_seconds, used_tokens, result, letter, heard, asked, ended"
+    " tries, used_steps, used_seconds, used_tokens, result, letter, heard, asked, ended, taint"
 )
 _PLACES = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
@@ -91,6 +93,7 @@ def _values(task: Task) -> tuple[Any, ...]:
         *(json.dumps(None if task.tools is None else sorted(task.tools)), task.mode, json.dumps(task.needs)),
         *(task.parent, task.depth, task.flow, task.waits, task.status, task.claimed, task.tries, *task.used),
         *(storable(task.result), task.letter, int(task.heard), task.asked, task.ended),
+        storable(json.dumps(task.taint, ensure_ascii=False)),
     )
 
 
@@ -103,10 +106,10 @@ def read(connection: apsw.Connection, where: str, *values: str | int | None) -> 
 def _task(number: int, session: str, name: str, text: str, *rest: Any) -> Task:
     steps, seconds, tokens, tools, mode, needs, *more = rest
     parent, depth, flow, waits, status, claimed, tries, *last = more
-    used, (result, letter, heard, asked, ended) = Used(*last[:3]), last[3:]
+    used, (result, letter, heard, asked, ended, taint) = Used(*last[:3]), last[3:]
     names = json.loads(tools)
     may = None if names is None else frozenset[str](names)
     task = Task(number, session, name, text, Used(steps, seconds, tokens), may, mode, tuple(json.loads(needs)))
     task = task._replace(parent=parent, depth=depth, flow=flow, waits=waits, status=status, claimed=claimed)
     task = task._replace(tries=tries, used=used, result=result, letter=letter, heard=bool(heard))
-    return task._replace(asked=asked, ended=ended)
+    return task._replace(asked=asked, ended=ended, taint=tuple(json.loads(taint)))

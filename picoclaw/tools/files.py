@@ -1,29 +1,36 @@
 """File tools: inside the workspace, in numbered lines, written whole and durably."""
 
+import errno
 import os
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, cast
 
-from picoclaw.disk import append, explain, make_folder, write_atomic
+from picoclaw import rooted
+from picoclaw.disk import add, explain, write_atomic
 from picoclaw.errors import ToolError
-from picoclaw.memory.index.files import FOLDER, ROOT_FILE
-from picoclaw.messages import Caller
+from picoclaw.memory.notes.entries import FOREIGN
+from picoclaw.messages import Caller, is_owner
+from picoclaw.rooted import Place
 from picoclaw.schema import Span
 from picoclaw.skills.library import FILE, Library
+from picoclaw.tools import file_text
+from picoclaw.tools.file_places import Places
 from picoclaw.tools.skills import standing
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 from picoclaw.workspace.seeds import MEETING
 
-_LONGEST_LINE = 2000
-_LARGEST_EDIT = 4_000_000
+_LARGEST_WRITTEN = 4_000_000
+_LARGEST_GROWN = 64_000_000
 _LONGEST_LISTING = 500
-_CHUNK = 65_536
-_CHECKLIST = "HEARTBEAT.md"
+_MOST_LISTED = 100_000
+_LONGEST_NAME = 100  # what is heard is named by so many characters at most
+_OWN_PAGE = re.compile(r"read_file (?:HEARTBEAT|MEMORY|memory/[^ ]+)\.md \d+ \d+")
 
 
 class Files:
@@ -36,201 +43,244 @@ class Files:
         *,
         library: Library | None = None,
         instructions: Callable[[], Sequence[Path]] = tuple,
+        run: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """Relative paths start at `workspace`.
 
         The files of a skill of the `library` are read as `skills/NAME/FILE` wherever they lie. `instructions` names the
         files, and folders of files, that are told to later turns just now: they are only written with a person's yes.
+        `run` gives the words of the commands that run by themselves.
         """
-        self._workspace = workspace.resolve()
-        self._roots = (self._workspace, *(Path(folder).expanduser().resolve() for folder in extra))
+        self._places = Places(workspace, extra, instructions, run)
         self._library = library or Library(())
-        self._instructions = instructions
-
-    def _effect(self, path: str) -> Effect:
-        target = self._inside(path)
-        told = any(target.is_relative_to(os.path.realpath(place)) for place in self._instructions())
-        return "instruct" if told else "write"
 
     def _writing(self, arguments: Mapping[str, Any]) -> Effect:
-        target = self._new(arguments["path"], overwrite=arguments["overwrite"])
+        place = self._new(arguments["path"], overwrite=arguments["overwrite"])
+        _fitting(arguments["content"])
         # an empty page ends the first meeting, and tells nobody anything
-        ends = target == self._workspace / MEETING and not arguments["content"].strip()
-        return "write" if ends else self._effect(arguments["path"])
+        ends = self._places.in_workspace(place) == MEETING and not arguments["content"].strip()
+        return "write" if ends else self._places.effect(place)
 
     def _editing(self, arguments: Mapping[str, Any]) -> Effect:
-        self._found(arguments["path"], arguments["old_text"])
-        return self._effect(arguments["path"])
+        place, *_ = self._found(arguments["path"], arguments["old_text"])
+        return self._places.effect(place)
 
     def _appending(self, arguments: Mapping[str, Any]) -> Effect:
-        self._own(arguments["path"])
-        return self._effect(arguments["path"])
+        place, _ = self._own(arguments["path"])
+        _fitting(arguments["content"])
+        return self._places.effect(place)
 
-    @tool(effect="read", opens=("skill_update",), brings=True)
+    @tool(effect="read", opens=("skill_update",), brings=True, later=("max_lines",))
     def read_file(
         self,
         path: str,
         start_line: Annotated[int, Span(1, 10_000_000)] = 1,
         max_lines: Annotated[int, Span(1, 2000)] = 200,
+        caller: Caller | None = None,
     ) -> str:
         """Read a text file as numbered lines."""
-        found = self._regular(path, self._readable(path))
-        with _explained(path), self._opened(path, found) as file:
-            if b"\0" in file.read(4096):
+        with _explained(path), self._opened(path) as file:
+            if b"\0" in (file.read(4096) or b""):
                 raise ToolError(f"{path} is binary; only text can be read")
             file.seek(0)
-            lines = [_shown(*line) for line in islice(_lines(file), start_line - 1, start_line - 1 + max_lines)]
+            lines = list(islice(file_text.lines(file), start_line - 1, start_line - 1 + max_lines))
             more = bool(file.read(1))
+            far = file.tell() >= file_text.MOST_PASSED
+        if far and not lines:
+            raise ToolError(
+                f"line {start_line} of {path} lies behind its first {file_text.MOST_PASSED} bytes; use exec"
+            )
         if not lines:
             return f"[{path} is empty]" if start_line == 1 else f"[{path} ends before line {start_line}]"
+        if caller:
+            self._mark(caller, path, f"read_file {path} {start_line} {max_lines}", lines)
         numbered = "\n".join(f"{start_line + i}\t{line}" for i, line in enumerate(lines))
         last = start_line + len(lines) - 1
         return numbered + (f"\n[more follows: read on with start_line={last + 1}]" if more else "")
 
-    @tool(effect=_writing)
+    def _replaced(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        """Bind what is replaced: a yes to that is none to what the owner writes there meanwhile."""
+        import hashlib
+
+        path = arguments["path"]
+        place = self._new(path, overwrite=arguments["overwrite"])
+        with (
+            suppress(ToolError),
+            _explained(path),
+        ):  # what cannot be read, a hard link say, is replaced by a file of its own
+            if rooted.look(place, self._places.never) is None:
+                return {}
+            with self._file(place) as file:
+                return {f"sha256 of {place.path} before": hashlib.file_digest(cast("Any", file), "sha256").hexdigest()}
+        return {}
+
+    @tool(effect=_writing, binds=_replaced)
     def write_file(self, path: str, content: str, caller: Caller | None = None, *, overwrite: bool = False) -> str:
         """Write a new file; an existing one only with overwrite."""
-        target = self._new(path, overwrite=overwrite)
-        self._owners_word(target, path, caller)
-        return f"wrote {path}: {self._put(target, path, content)} bytes{self._standing(target)}"
+        place = self._new(path, overwrite=overwrite)
+        self._owners_word(place, path, caller)
+        return f"wrote {path}: {_put(place, path, content, self._places)} bytes{self._standing(place)}"
 
     @tool(effect=_editing)
     def edit_file(self, path: str, old_text: str, new_text: str, caller: Caller | None = None) -> str:
         """Replace text that occurs exactly once in a file."""
-        target, before, after = self._found(path, old_text)
-        self._owners_word(target, path, caller)
-        self._put(target, path, before + new_text + after)
-        line = before.count("\n") + 1
-        return f"edited {path} at line {line}{self._standing(target)}"
+        place, before, after = self._found(path, old_text)
+        self._owners_word(place, path, caller)
+        _put(place, path, before + new_text + after, self._places)
+        return f"edited {path} at line {before.count(chr(10)) + 1}{self._standing(place)}"
 
     @tool(effect=_appending)
     def append_file(self, path: str, content: str, caller: Caller | None = None) -> str:
-        """Add text to the end of a file, on a new line."""
-        target = self._own(path)
-        self._owners_word(target, path, caller)
-        if not self._exists(target, path):
-            return f"wrote {path}: {self._put(target, path, content)} bytes{self._standing(target)}"
-        target = self._regular(path)
-        data = content.encode("utf-8", "replace")
-        with _explained(path):
-            append(target, _missing_newline(target) + data)
-        return f"added {len(data)} bytes to {path}{self._standing(target)}"
+        """Add lines to the end of a file."""
+        place, there = self._own(path)
+        self._owners_word(place, path, caller)
+        if not there:
+            return f"wrote {path}: {_put(place, path, content, self._places)} bytes{self._standing(place)}"
+        data = _fitting(content)
+        with _explained(path), self._file(place, adds=True) as file:
+            if os.fstat(file.fileno()).st_size + len(data) > _LARGEST_GROWN:
+                raise ToolError(f"{path} would have more than {_LARGEST_GROWN} bytes; begin a new file")
+            add(file.fileno(), file_text.missing_newline(file.fileno()) + data)
+        return f"added {len(data)} bytes to {path}{self._standing(place)}"
 
-    @tool(effect="read")
+    @tool(effect="read", brings=True)
     def list_dir(self, path: str = ".") -> str:
-        """List a folder: sizes in bytes, folders with a slash."""
-        folder = self._readable(path)
-        with _explained(path):
-            names = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            rows = [_row(entry) for entry in names[:_LONGEST_LISTING]]
+        """List a folder, with sizes in bytes."""
+        place, _ = self._readable(path)
+        with _explained(path), rooted.folder(place, self._places.never) as way, _listed(way) as entries:
+            names = sorted(islice(entries, _MOST_LISTED), key=lambda entry: entry.name)
+            more = next(entries, None) is not None
+            rows = [file_text.row(entry) for entry in names[:_LONGEST_LISTING]]
         if len(names) > _LONGEST_LISTING:
-            rows.append(f"[{len(names) - _LONGEST_LISTING} more not shown: list a folder below]")
+            count = f"{'more than ' if more else ''}{len(names) - _LONGEST_LISTING}"
+            rows.append(f"[{count} more not shown: list a folder below]")
         return "\n".join(rows) or f"[{path} is empty]"
 
-    def _owners_word(self, target: Path, path: str, caller: Caller | None) -> None:
+    def _mark(self, caller: Caller, path: str, heard: str, lines: Sequence[str]) -> None:
+        """Know a note that says it is nobody's word, and a skill that lies where no tool writes: shipped, or given."""
+        place, skill = self._readable(path)
+        if any(FOREIGN in line for line in lines):
+            caller.heard.add(f"{path[:_LONGEST_NAME]} ({FOREIGN})")
+        elif skill and not self._places.holds(place) and len(heard) < _LONGEST_NAME:
+            caller.heard.discard(heard)
+
+    def _owners_word(self, place: Place, path: str, caller: Caller | None) -> None:
         """Refuse to write what is not the word of whoever asks where it has no mark: the memory, and the checklist."""
-        remembered = target.suffix == ".md" and target.is_relative_to(self._workspace / FOLDER)
-        own = (f"read_file {FOLDER}/", f"read_file {_CHECKLIST}")
-        heard = [name for name in (caller.heard if caller else ()) if not name.startswith(own)]
-        if not heard and not (caller and caller.origin != "owner"):
+        heard = [name for name in (caller.heard if caller else ()) if not _own_page(name)]
+        if not heard and not (caller and not is_owner(caller.origin)):
             return
-        if remembered or target == self._workspace / ROOT_FILE:
+        if self._places.remembered(place):
             raise ToolError(f"{path} is read as the owner's word; memory_store notes this and says where it is from")
-        if target == self._workspace / _CHECKLIST:
+        if self._places.is_checklist(place):
             raise ToolError(f"{path} is what is done unasked: only a person who asks for nothing else has it changed")
 
-    def _inside(self, path: str) -> Path:
-        """Resolve a path, links included, and refuse one that leaves the folders we may use."""
-        if "\0" in path or not path:
-            raise ToolError("path is empty or holds a NUL character")
-        with _explained(path):
-            found = (self._workspace / path).resolve()
-        if not any(found.is_relative_to(root) for root in self._roots):
-            raise ToolError(f"{path} is outside the workspace {self._workspace}; use a path below it")
-        return found
-
-    def _readable(self, path: str) -> Path:
-        """Resolve a path that is only read: a skill's files are readable wherever the skill lies."""
+    def _readable(self, path: str) -> tuple[Place, bool]:
+        """Find a path that is only read; tells whether it is a skill's, which is readable wherever the skill lies."""
         skills, (top, name, *rest) = self._library.skills, (*Path(path).parts, "", "")
         named = top == "skills" and name in skills
-        if "\0" in path or not (named or Path(path).is_absolute()):
-            return self._inside(path)
-        with _explained(path):
-            found = (skills[name].folder.joinpath(*rest) if named else Path(path)).resolve()
-            near = [skills[name]] if named else skills.values()
-            if any(found.is_relative_to(skill.folder.resolve()) for skill in near):
-                return found
-        return self._inside(path)
+        if named or (Path(path).is_absolute() and "\0" not in path):
+            base = os.path.realpath(skills[name].folder) if named else ""
+            whole = f"{base}/{'/'.join(rest)}" if named else path
+            folders = [base] if named else [str(skill.folder) for skill in skills.values()]
+            for folder in folders:
+                if "\0" not in whole and (found := rooted.below(folder, whole)):
+                    return Place(os.path.realpath(folder), found.parts), True
+        return self._places.find(path), False
 
-    def _opened(self, path: str, found: Path) -> BinaryIO:
+    def _opened(self, path: str) -> BinaryIO:
         """Open a file; a skill's instructions as a triggered turn has them, without what only people are to see."""
-        if found.name == f"{FILE}.bak":
+        place, shipped = self._readable(path)
+        name = place.path.name
+        if name == f"{FILE}.bak":
             raise ToolError(f"{path} is kept for the owner; {FILE} beside it is what counts")
-        if FILE in {Path(path).name, found.name}:
+        if name == FILE:
             for skill in self._library.skills.values():
-                if (skill.folder / FILE).resolve() == found:
+                if os.path.realpath(skill.folder) == str(place.above.path):
                     return BytesIO(self._library.text(skill.name).encode())
-        return found.open("rb")
+        return self._file(place, foreign=shipped)
 
-    def _new(self, path: str, *, overwrite: bool) -> Path:
-        target = self._inside(path)
-        if self._exists(target, path) and not overwrite:
+    def _file(self, place: Place, *, foreign: bool = False, adds: bool = False) -> BinaryIO:
+        """Open a plain file; a `foreign` one, which is only read, may have other names."""
+        handle = rooted.open_file(place, self._places.never, alone=not foreign, adds=adds)
+        return os.fdopen(handle, "rb+", buffering=0) if adds else os.fdopen(handle, "rb")
+
+    def _new(self, path: str, *, overwrite: bool) -> Place:
+        place = self._places.find(path)
+        if self._look(place, path) and not overwrite:
             raise ToolError(f"{path} exists already; edit_file changes a part, overwrite=true replaces it all")
-        return target
+        return place
 
-    def _own(self, path: str) -> Path:
-        """Resolve a path that is changed; a skill that is only read there is not copied piece by piece."""
-        target = self._inside(path)
-        if not self._exists(target, path):
-            shared = self._readable(path)
-            if shared != target and self._exists(shared, path):
-                raise ToolError(
-                    f"{path} lies in {shared.parent} and is only read; skill_create writes a skill of yours"
-                )
-        return target
+    def _own(self, path: str) -> tuple[Place, bool]:
+        """Find a path that is changed, and whether it is there; a skill that is only read is not copied by pieces."""
+        place = self._places.find(path)
+        there = self._look(place, path)
+        if not there:
+            other, shared = self._readable(path)
+            if shared and other.path != place.path and self._look(other, path):
+                folder = other.above.path
+                raise ToolError(f"{path} lies in {folder} and is only read; skill_create writes a skill of yours")
+        return place, there
 
-    def _found(self, path: str, old_text: str) -> tuple[Path, str, str]:
-        """Find the one place of a text; returns the file, and what is before and behind it."""
-        self._own(path)
-        target = self._regular(path)
+    def _look(self, place: Place, path: str) -> bool:
+        """Tell whether something is there that can be written."""
         with _explained(path):
-            if target.stat().st_size > _LARGEST_EDIT:
-                raise ToolError(f"{path} is larger than {_LARGEST_EDIT} bytes; it cannot be edited whole")
-            text = _decoded(target.read_bytes(), path)
-        count = _count(text, old_text)
+            return rooted.look(place, self._places.never) is not None
+
+    def _found(self, path: str, old_text: str) -> tuple[Place, str, str]:
+        """Find the one place of a text; returns the file, and what is before and behind it."""
+        place, _ = self._own(path)
+        with _explained(path), self._file(place) as file:
+            data = file.read(_LARGEST_WRITTEN + 1)
+        if len(data) > _LARGEST_WRITTEN:
+            raise ToolError(f"{path} is larger than {_LARGEST_WRITTEN} bytes; it cannot be edited whole")
+        text = file_text.decoded(data, path)
+        count = file_text.count(text, old_text)
         if count != 1:
             hint = "read the file and copy the text exactly" if count == 0 else "take in more of the lines around it"
             raise ToolError(f"old_text occurs {count} times in {path}, not once; {hint}")
         before, _, after = text.partition(old_text)
-        return target, before, after
+        return place, before, after
 
-    def _standing(self, target: Path) -> str:
+    def _standing(self, place: Place) -> str:
         """What a skill is now that its file was written; nothing for any other file."""
-        if target.name != FILE:
+        if place.path.name != FILE:
             return ""
         self._library.look()
-        said = standing(self._library, target)
+        said = standing(self._library, place.path)
         return f"; {said}" if said else ""
 
-    def _regular(self, path: str, found: Path | None = None) -> Path:
-        found = found or self._inside(path)
-        with _explained(path):
-            mode = found.stat().st_mode
-        if not stat.S_ISREG(mode):
-            kind = "a folder; list_dir shows it" if stat.S_ISDIR(mode) else "not a regular file"
-            raise ToolError(f"{path} is {kind}")
-        return found
 
-    def _exists(self, target: Path, path: str) -> bool:
-        with _explained(path):
-            return target.exists()
+def _own_page(heard: str) -> bool:
+    """Tell whether what a turn has heard is a page of the memory, or the checklist, and surely nothing else."""
+    return ".." not in heard and len(heard) < _LONGEST_NAME and bool(_OWN_PAGE.fullmatch(heard))
 
-    def _put(self, target: Path, path: str, content: str) -> int:
-        data = content.encode("utf-8", "replace")
-        with _explained(path):
-            make_folder(target.parent)
-            write_atomic(target, data, 0o600)
-        return len(data)
+
+def _put(place: Place, path: str, content: str, places: Places) -> int:
+    data = _fitting(content)
+    with _explained(path), rooted.folder(place.above, places.never, make=True) as way:
+        if not place.parts:
+            raise IsADirectoryError(errno.EISDIR, "")
+        write_atomic(Path(place.parts[-1]), data, 0o600, folder=way)
+    return len(data)
+
+
+def _fitting(content: str) -> bytes:
+    """Make bytes of what is to be written; raises ToolError for too much."""
+    data = content.encode("utf-8", "replace")
+    if len(data) > _LARGEST_WRITTEN:
+        raise ToolError(f"content has {len(data)} bytes, more than {_LARGEST_WRITTEN}; write it in parts")
+    return data
+
+
+@contextmanager
+def _listed(way: int) -> "Iterator[Iterator[os.DirEntry[str]]]":
+    """Give the entries of a folder that is held open to start from."""
+    handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way)
+    try:
+        with os.scandir(handle) as entries:
+            yield entries
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -238,55 +288,9 @@ def _explained(path: str) -> Iterator[None]:
     """Put what the operating system refused into words for the model."""
     try:
         yield
+    except IsADirectoryError:
+        raise ToolError(f"{path} is a folder; list_dir shows it") from None
     except OSError as error:
         raise ToolError(f"{path}: {explain(error)}") from None
     except UnicodeError:
         raise ToolError(f"{path} holds characters that no file name can hold") from None
-    except RuntimeError:
-        raise ToolError(f"{path}: its symbolic links go in a circle") from None
-
-
-def _count(text: str, part: str) -> int:
-    """Count the places where a part occurs, those that overlap as well; nothing occurs nowhere."""
-    count, place = 0, text.find(part) if part else -1
-    while place >= 0:
-        count, place = count + 1, text.find(part, place + 1)
-    return count
-
-
-def _decoded(data: bytes, path: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ToolError(f"{path} is not UTF-8 text (byte {error.start}); it cannot be edited") from None
-
-
-def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """The beginning of each line and its whole length; no more of it is held in memory, however long it is."""
-    while line := file.readline(4 * _LONGEST_LINE):
-        length, rest = len(line), line
-        while not rest.endswith(b"\n") and (rest := file.readline(_CHUNK)):
-            length += len(rest)
-        yield line, length
-
-
-def _shown(line: bytes, length: int) -> str:
-    text = line.decode("utf-8", "replace").rstrip("\r\n")
-    whole = len(text) <= _LONGEST_LINE and length - len(line) <= len("\r\n")
-    return text if whole else f"{text[:_LONGEST_LINE]} [line cut: {length} bytes]"
-
-
-def _missing_newline(path: Path) -> bytes:
-    with path.open("rb") as file:
-        if file.seek(0, os.SEEK_END) == 0:
-            return b""
-        file.seek(-1, os.SEEK_END)
-        return b"" if file.read(1) == b"\n" else b"\n"
-
-
-def _row(entry: "os.DirEntry[str]") -> str:
-    if entry.is_dir(follow_symlinks=False):
-        return f"{entry.name}/"
-    if entry.is_symlink():
-        return f"{entry.name} -> (link)"
-    return f"{entry.name}  {entry.stat(follow_symlinks=False).st_size}"

@@ -5,20 +5,25 @@ simply say it; the label is that of the field, here and in USER.md. Where nothin
 back, it says what is known; such a meeting ends when it is done.
 """
 
+import os
 import re
+import stat
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated, Any
 
+from picoclaw import rooted
 from picoclaw.disk import explain, sync_folder, write_atomic
 from picoclaw.errors import ToolError
 from picoclaw.markdown import seen
 from picoclaw.markdown.comments import gone
 from picoclaw.messages import Caller
+from picoclaw.rooted import Place
 from picoclaw.schedule import zone_named
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 from picoclaw.workspace.seeds import first_meeting
 
 QUESTIONS = {
@@ -50,7 +55,7 @@ class FirstRun:
         self._workspace = home / "workspace"
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
-        return "write" if any(arguments.values()) else "read"
+        return "remember" if any(arguments.values()) else "read"
 
     @tool(effect=_effect)
     def first_run(
@@ -110,30 +115,36 @@ class FirstRun:
 
     def _read(self, name: str) -> bytes:
         """A page's bytes, none when it is not there yet."""
-        path = self._path(name)
-        if not path.exists():
+        place = self._place(name)
+        about = rooted.look(place)
+        if about is None:
             return b""
-        if not path.is_file():
+        if stat.S_ISDIR(about.st_mode):
             raise ToolError(f"{name} is not a regular file; move it away")
-        if path.stat().st_size > _LARGEST_PAGE:
+        with os.fdopen(rooted.open_file(place), "rb") as file:
+            page = file.read(_LARGEST_PAGE + 1)
+        if len(page) > _LARGEST_PAGE:
             raise ToolError(
                 f"{name} is larger than {_LARGEST_PAGE} bytes; shorten it, or write the facts there by hand"
             )
-        return path.read_bytes()
+        return page
 
     def _write(self, name: str, before: bytes, values: Mapping[str, str]) -> None:
         after = before
         for label, text in values.items():
             after = with_field(after, label, text)
         if after != before:
-            write_atomic(self._path(name), after)
+            place = self._place(name)
+            with rooted.folder(place.above) as way:
+                write_atomic(Path(place.parts[-1]), after, folder=way)
 
-    def _path(self, name: str) -> Path:
+    def _place(self, name: str) -> Place:
         """Where a page lies; a link to another file of the workspace stays a link."""
-        path = (self._workspace / name).resolve()
-        if not path.is_relative_to(self._workspace.resolve()):
+        root = os.path.realpath(self._workspace)
+        place = rooted.settled(root, f"{root}/{name}")
+        if place is None:
             raise ToolError(f"{name} is a link that leads out of the workspace; put a file in its place")
-        return path
+        return place
 
 
 def _next(known: Mapping[str, str], *, begun: bool) -> list[str]:

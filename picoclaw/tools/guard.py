@@ -2,64 +2,84 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from typing import Literal
+from collections.abc import Callable
+from typing import Any
 
-from picoclaw.errors import Denied
-from picoclaw.messages import Caller, ToolCall
-from picoclaw.tools.toolset import Effect
-
-Verdict = Literal["allow", "ask", "refuse"]
+from picoclaw.errors import Denied, Pending
+from picoclaw.messages import Caller, is_owner
+from picoclaw.trust.policy import Asked, Decision, Policy, decide
 
 # Besides what Unicode calls not printable: fillers, and marks that change nothing that is seen.
 _FILLERS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]"
 )
+Ask = Callable[[str], bool]
+Keep = Callable[[Asked, Caller, Decision], int]
+Note = Callable[[Asked, Caller, Decision, str], None]
 
-_DEFAULT: dict[Effect, Verdict] = {
-    "read": "allow",
-    "write": "allow",
-    "network": "allow",
-    "exec": "allow",
-    "actuate": "ask",
-    "instruct": "ask",  # what is written becomes an instruction of later turns
-    "switch": "allow",  # to a safe level, or an output that its owner declared to need no yes
-}
+
+def not_noted(_asked: Asked, _caller: Caller, _decision: Decision, _outcome: str) -> None:
+    """Stand in where nothing is written down."""
 
 
 class Guard:
-    """Decides by what a call does and who asked for the turn."""
+    """Decides by what a call does, who asked for the turn, and what the turn has read."""
 
-    def __init__(self, policy: Mapping[Effect, Verdict], ask: Callable[[str], bool] | None) -> None:
-        """`policy` overrides the defaults; `ask` shows a person the exact call, None when there is nobody to ask."""
-        self._policy = _DEFAULT | dict(policy)
-        self._ask = ask
+    def __init__(
+        self, policy: Callable[[], Policy], ask: Ask | None = None, keep: Keep | None = None, note: Note = not_noted
+    ) -> None:
+        """`policy()` gives the rules in force.
 
-    def __call__(self, effect: Effect, call: ToolCall, caller: Caller) -> None:
-        """Return when the call may run; raises Denied, naming the rule, when it may not."""
-        verdict = self._policy[effect]
-        if verdict == "ask" and caller.origin != "owner":
-            raise Denied(f"{call.name} was refused: rule '{effect}: ask', and nobody is here to be asked")
-        if verdict == "ask" and self._ask is None:
-            raise Denied(
-                f"{call.name} was refused: rule '{effect}: ask' needs the owner's yes;"
-                " it can be given in an interactive `picoclaw chat`"
+        `ask` shows a person who sits there the exact call, None when nobody does; `keep` keeps a call until a yes
+        arrives, and returns its number, None where no yes could. `note` writes down what was decided, and raises
+        StoreError where it cannot.
+        """
+        self._policy, self._ask, self._keep, self._note = policy, ask, keep, note
+
+    def __call__(self, asked: Asked, caller: Caller) -> None:
+        """Return when the call may run; raises Denied, naming the rule, when it may not, Pending when it is kept."""
+        decision = decide(self._policy(), asked, caller.origin, caller.heard)
+        outcome = self._outcome(asked, caller, decision)
+        if asked.effect != "read" or outcome != "allowed":
+            self._note(asked, caller, decision, outcome)
+        if outcome == "allowed":
+            return
+        name = asked.call.name
+        if outcome.startswith("kept"):
+            number = outcome.rpartition(" ")[2]
+            raise Pending(
+                f"{name} was not done yet: it waits for the owner's yes as number {number} (`/yes {number}`, or"
+                f" `picoclaw approvals`; rule {decision.rule}: {decision.why}) and is done when that comes, so it is"
+                " not to be called again"
             )
-        if verdict == "refuse":
-            raise Denied(f"{call.name} was refused: rule '{effect}: refuse'")
-        if verdict == "ask" and self._ask and not self._ask(question(effect, call)):
-            raise Denied(f"{call.name} was refused by the owner")
+        if outcome == "no":
+            raise Denied(f"{name} was refused by the owner")
+        if outcome == "nobody":
+            raise Denied(
+                f"{name} was refused: rule {decision.rule} ({decision.why}) needs the owner's yes, and nobody can be"
+                " asked; it can be given in an interactive `picoclaw chat`"
+            )
+        raise Denied(f"{name} was refused: rule {decision.rule} ({decision.why})")
+
+    def _outcome(self, asked: Asked, caller: Caller, decision: Decision) -> str:
+        if decision.verdict != "ask":
+            return "allowed" if decision.verdict == "allow" else "refused"
+        if self._ask and is_owner(caller.origin):
+            return "allowed" if self._ask(question(asked)) else "no"
+        number = self._keep(asked, caller, decision) if self._keep else 0
+        return f"kept as number {number}" if number else "nobody"
 
 
-def question(effect: Effect, call: ToolCall) -> str:
+def question(asked: Asked) -> str:
     """Show a call as a person can judge it: what is written to instruct later turns as it will stand there."""
-    return in_lines(call) if effect == "instruct" else exact(call)
+    more = ({"which means": asked.means} if asked.means else {}) | dict(asked.bound)
+    return in_lines(asked, more) if asked.effect == "instruct" else exact(asked, more)
 
 
-def in_lines(call: ToolCall) -> str:
+def in_lines(asked: Asked, more: dict[str, Any]) -> str:
     """Show a call whole, its texts in lines that nothing in them can leave; what no eye sees becomes visible."""
-    rows = [call.name]
-    for name, value in call.arguments.items():
+    rows = [asked.call.name]
+    for name, value in (asked.call.arguments | more).items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         lines = [_seen(line) for line in text.split("\n")]
         rows += [f"  {name}: {lines[0]}"] if len(lines) == 1 else [f"  {name}, {len(lines)} lines:"]
@@ -76,6 +96,6 @@ def _named(char: str) -> str:
     return f"[U+{ord(char):04X}]"
 
 
-def exact(call: ToolCall) -> str:
+def exact(asked: Asked, more: dict[str, Any]) -> str:
     """Show a call whole, in ASCII, so that nothing in it can hide."""
-    return f"{call.name} {json.dumps(call.arguments, ensure_ascii=True)}".replace("\x7f", "\\u007f")
+    return f"{asked.call.name} {json.dumps(asked.call.arguments | more, ensure_ascii=True)}".replace("\x7f", "\\u007f")

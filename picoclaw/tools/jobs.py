@@ -1,17 +1,20 @@
 """The `cron` tool: reminders, and jobs that ask, run or call something when they are due."""
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from picoclaw.errors import ToolError
-from picoclaw.messages import Caller, ToolCall
+from picoclaw.messages import Caller, ToolCall, is_owner
 from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.schema import Span
 from picoclaw.slots import Plan
 from picoclaw.store.jobs import CatchUp, Deliver, Job, Jobs, Kind
+from picoclaw.tools import own_words
 from picoclaw.tools.job_times import LONGEST_S, When, details, kept, renewed, row, timed
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 
 _MOST_JOBS = 100
 _NEEDS_A_YES = {"exec", "actuate", "instruct"}
@@ -25,8 +28,9 @@ _WHERE = {
 _CHANNELS = ("telegram:", "page:")
 _LATER = {
     *("get", "update", "enable", "disable", "run"),
-    *("command", "every_seconds", "tz", "deliver", "late"),
+    *("command", "every_seconds", "tz", "deliver", "late", "job"),
 }
+_WORD_OF_SHELL = re.compile(r"[^\s|&;<>()$`\"'=]+")
 EffectOf = Callable[[ToolCall], Effect]
 
 
@@ -69,12 +73,32 @@ class Reminders:
         number = arguments["job"] if action in {"update", "enable", "run"} else 0
         known = [job.kind for job in self._jobs().all() if job.number == number] if number else []
         if not arguments["command"].strip() and "command" not in known:
-            return "write"
+            return "plan"
         if not self._commands:
             raise ToolError('commands are switched off: exec = "off" under [tools] in config.toml')
         return "exec"
 
-    @tool(effect=_effect, later=_LATER)
+    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+        """Whether the owner's own message says all that a reminder is to tell, and names the one that is meant.
+
+        What is done later by itself, a command or a task for a model, is more than words: it may begin untainted.
+        """
+        number, message = arguments["job"], arguments["message"]
+        old = next((job for job in self._jobs().all() if number and job.number == number), None)
+        if old and not (own_words.named(f"{number}", caller) or own_words.named(old.payload, caller)):
+            return False
+        if arguments["action"] in {"remove", "disable"}:
+            return old is not None
+        kind = arguments["kind"].strip().lower() or (old.kind if old else "reminder")
+        plain = kind == "reminder" and not arguments["command"].strip()
+        return plain and (own_words.said(message, caller) if message else old is not None)
+
+    def _means(self, arguments: Mapping[str, Any]) -> str:
+        number = arguments["job"] if arguments["action"] != "add" else 0
+        known = (job for job in self._jobs().all() if job.number == number) if number else ()
+        return next((f"{job.kind} {number} is now: {job.payload}" for job in known), "")
+
+    @tool(effect=_effect, later=_LATER, means=_means, vouched=_vouched)
     def cron(  # noqa: PLR0913, PLR0917 - a model names those that it needs
         self,
         action: Literal["add", "list", "get", "update", "remove", "enable", "disable", "run"],
@@ -105,6 +129,8 @@ class Reminders:
             raise ToolError(f"this chat has no reminder {job}; action list shows them")
         if action in {"update", "enable", "run"}:
             _permit(caller, _worked_in(old, wish))
+        elif action != "get" and caller.origin == "guest":
+            _permit(caller, old)
         if action == "update":
             return self._update(caller, old, wish)
         acts = {
@@ -117,6 +143,7 @@ class Reminders:
         return acts[action](caller, old)
 
     def _list(self, caller: Caller) -> str:
+        _heard(caller)
         jobs = sorted(self._jobs().of(caller.session), key=lambda job: (job.plan.kind != "at", job.plan.anchor))
         return "\n".join(row(job, caller.now) for job in jobs) or "no reminders"
 
@@ -153,11 +180,13 @@ class Reminders:
         if wish.catch_up == "once":
             raise ToolError("a tool is never called late, it may switch something; leave out late")
         call = called(job.payload)
-        if self._effects()(call) in _NEEDS_A_YES or call.name == "cron":
+        effect = self._effects()(call)
+        if effect in _NEEDS_A_YES or call.name == "cron" or (call.name == "exec" and effect != "read"):
             raise ToolError(f"{call.name} may need a person's yes, and nobody is there when it is due; plan a reminder")
         return job
 
     def _get(self, caller: Caller, job: Job) -> str:
+        _heard(caller)
         return details(job, caller.now)
 
     def _remove(self, caller: Caller, job: Job) -> str:
@@ -212,9 +241,21 @@ def called(payload: str) -> ToolCall:
     return ToolCall("job", name, arguments)
 
 
+def words_run(jobs: Iterable[Job]) -> frozenset[str]:
+    """Name the words of the commands that are planned: files among them are run when these are due."""
+    commands = (job.payload for job in jobs if job.kind == "command")
+    return frozenset(word for line in commands for word in _WORD_OF_SHELL.findall(line))
+
+
+def _heard(caller: Caller) -> None:
+    """Note in a group chat that what is listed may be another person's word; its number is below zero."""
+    if ":-" in caller.session:
+        caller.heard.add("cron list")
+
+
 def _permit(caller: Caller, job: Job) -> None:
     """A turn that no person asked for may be led by what it has read, and would go on by itself."""
-    if job.kind != "reminder" and caller.origin != "owner":
+    if job.kind != "reminder" and not is_owner(caller.origin):
         raise ToolError("only a person can plan jobs; a reminder can be added here")
 
 

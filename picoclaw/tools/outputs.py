@@ -7,7 +7,9 @@ from picoclaw.errors import ToolError
 from picoclaw.messages import Caller
 from picoclaw.reflex import outputs
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.switch import declared_who
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 
 
 class Outputs:
@@ -18,11 +20,9 @@ class Outputs:
         self._client = client
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
-        if arguments["action"] == "list":
-            return "read"
-        ask = arguments["action"] == "set" and self._client.wants_yes(
-            self._client.meant(arguments["name"]), arguments["level"]
-        )
+        if arguments["action"] != "set":
+            return "read" if arguments["action"] == "list" else "safe"
+        ask = self._client.wants_yes(self._client.meant(arguments["name"]), arguments["level"])
         return "actuate" if ask else "switch"
 
     @tool(effect=_effect)
@@ -38,10 +38,10 @@ class Outputs:
         if action == "list":
             return "\n".join(outputs.worded(self._client.list()))
         if action == "stop":
-            return self._client.stop(caller.origin)
+            return self._client.stop(declared_who(caller))
         if not name.strip():
             raise ToolError("name is missing: `list` tells the names")
         name = self._client.meant(name)
         if action == "off":
-            return self._client.off(name, caller.origin)
-        return self._client.set(name, level, seconds or None, caller.origin)
+            return self._client.off(name, declared_who(caller))
+        return self._client.set(name, level, seconds or None, declared_who(caller))

@@ -2,16 +2,19 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from picoclaw.errors import ToolError
-from picoclaw.memory.notes.entries import FOREIGN
+from picoclaw.memory.notes.entries import FOREIGN, tainted
 from picoclaw.messages import Caller
 from picoclaw.ranking import folded
 from picoclaw.schema import Span
 from picoclaw.store.pulse import By, Change, Pulse, line
+from picoclaw.tools import own_words
 from picoclaw.tools.recall import source
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 
 _NUMBER = re.compile(r"(?:\[?id:|#|task)?\s*(\d{1,18})\]?", re.IGNORECASE)
 
@@ -24,9 +27,27 @@ class PulseTool:
         self._pulse = pulse
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
-        return "read" if arguments["action"] == "list" else "write"
+        return "read" if arguments["action"] == "list" else "remember"
 
-    @tool(effect=_effect)
+    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+        """Whether the owner's own message says what is noted, and names the task that is changed."""
+        action, text, task = arguments["action"], arguments["text"], arguments["task"]
+        if action == "list":
+            return False
+        if action != "add":
+            words = "" if _NUMBER.fullmatch(task.strip()) else (action == "complete" and text) or task
+            number = self._meant(task, text if action == "complete" else "")
+            known = [f"{number}", words, *(item.text for item in self._pulse().items() if item.number == number)]
+            if not any(own_words.named(name, caller) for name in known):
+                return False
+        return action == "complete" or (own_words.said(text, caller) if text else action == "update")
+
+    def _means(self, arguments: Mapping[str, Any]) -> str:
+        number = _NUMBER.fullmatch(arguments["task"].strip()) if arguments["action"] != "add" else None
+        known = (item for item in self._pulse().items() if number and item.number == int(number[1]))
+        return next((f"task {item.number} is now: {item.text}" for item in known), "")
+
+    @tool(effect=_effect, means=_means, vouched=_vouched)
     def pulse(
         self,
         action: Literal["add", "complete", "update", "list"],
@@ -38,14 +59,18 @@ class PulseTool:
         """Keep the list of open tasks."""
         store = self._pulse()
         if action == "list":
-            return "\n".join(map(line, store.items())) or "no task is open"
+            listed = "\n".join(map(line, store.items()))
+            if tainted(listed):
+                caller.heard.add("pulse list")
+            return listed or "no task is open"
         number = 0 if action == "add" else self._meant(task, text if action == "complete" else "")
         words = "" if action == "complete" else text
         if action == "update" and not (words.strip() or priority):
             raise ToolError("nothing to update: give text or priority")
         known = {item.number for item in store.items()}
         change = Change(action, number, words, priority)
-        heard = source(caller).partition(f"{FOREIGN}: ")[2]
+        whose = replace(caller, heard=set()) if own_words.said(words, caller) else caller
+        heard = source(whose).partition(f"{FOREIGN}: ")[2]
         (item,) = store.apply([change], By(caller.session, caller.now, heard))
         if action == "add" and item.number in known:
             return f"open already: {line(item)}"

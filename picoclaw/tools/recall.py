@@ -1,10 +1,12 @@
 """The tools of the memory: what is noted, found again, mended and forgotten."""
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.markdown import blanked, seen
@@ -14,8 +16,9 @@ from picoclaw.memory.notes.entries import FOREIGN
 from picoclaw.memory.past import holding
 from picoclaw.memory.recollection import Recollection
 from picoclaw.memory.search.search import Hit
-from picoclaw.messages import DEFAULT_SESSION, Caller
+from picoclaw.messages import DEFAULT_SESSION, Caller, is_owner
 from picoclaw.schema import Span, nearest
+from picoclaw.tools import own_words
 from picoclaw.tools.toolset import tool
 
 STEP = 0.25
@@ -34,10 +37,14 @@ class Recall:
         self._recollection = recollection
         self._past = past
 
-    @tool(effect="write", opens=("memory_update", "memory_forget"))
+    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+        return own_words.said(arguments["text"], caller, fact=True)
+
+    @tool(effect="remember", opens=("memory_update", "memory_forget"), vouched=_vouched)
     def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
-        """Note a fact that the user tells you, in today's note."""
-        noted = notes.add(self._workspace, text, caller.now, source(caller), lasting=lasting)
+        """Note a fact that the user tells you."""
+        whose = replace(caller, heard=set()) if own_words.said(text, caller, fact=True) else caller
+        noted = notes.add(self._workspace, text, caller.now, source(whose), lasting=lasting)
         if noted.known:
             return f"known already: {noted.path} line {noted.line}: {noted.text}"
         unset = f"; the clock is not set, so this is the day of {caller.now:%Y-%m-%d}"
@@ -80,7 +87,10 @@ class Recall:
         count = place[2] + 1 - place[1] if place[1] else lines or 40
         return _heard(caller, place[0], _numbered(blanked(found.text).split("\n"), first, count))
 
-    @tool(effect="write")
+    def _updated(self, arguments: Mapping[str, Any]) -> str:
+        return changes.meant(self._workspace, arguments["old"])
+
+    @tool(effect="remember", means=_updated)
     def memory_update(self, old: str, new: str, caller: Caller) -> str:
         """Correct a note; old: its words or path:line, new: what it is to say."""
         try:
@@ -89,7 +99,10 @@ class Recall:
             raise self._with_nearest(error, old, caller) from None
         return f"changed {_where(done.places)}: {_quoted(done.places[0].entry.body)} is now {_quoted(done.text)}"
 
-    @tool(effect="write")
+    def _forgotten(self, arguments: Mapping[str, Any]) -> str:
+        return changes.meant(self._workspace, arguments["text"])
+
+    @tool(effect="remember", means=_forgotten)
     def memory_forget(self, text: str, caller: Caller) -> str:
         """Delete one note for ever; text: its words or path:line."""
         try:
@@ -142,7 +155,7 @@ class Recall:
 
 def source(caller: Caller) -> str:
     """Say where a note is from, '' for the owner's word in their usual chat."""
-    why: list[str] = [] if caller.origin == "owner" else [caller.origin]
+    why: list[str] = [] if is_owner(caller.origin) else [caller.origin]
     heard = [name[:_LONGEST_NAME] for name in sorted(caller.heard)]
     if heard:
         more = f" and {len(heard) - _MOST_HEARD} more" if len(heard) > _MOST_HEARD else ""

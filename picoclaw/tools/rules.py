@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from picoclaw.errors import ConfigError, ToolError
 from picoclaw.messages import Caller
 from picoclaw.reflex.bell import ring
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 
 if TYPE_CHECKING:
     from picoclaw.rules.book import Book

@@ -43,7 +43,7 @@ class SensorAdd:
         self._where = where
         self._keep = keep
 
-    @tool(effect="actuate", later=("chip", "port", "options"))
+    @tool(effect="actuate", later=("bus", "chip", "port", "options"))
     def sensor_add(
         self,
         name: Annotated[str, "such as porch"],

@@ -38,8 +38,8 @@ class Sensors:
     @tool(effect="read")
     def sensor_read(
         self,
-        sensor: Annotated[str, "a name from sensor_list; leave out for all"] = "",
-        quantity: Annotated[str, "temperature, humidity, pressure...; leave out for all"] = "",
+        sensor: Annotated[str, "a name from sensor_list, empty: all"] = "",
+        quantity: Annotated[str, "temperature, humidity..., empty: all"] = "",
     ) -> str:
         """Measure now; gives values with units."""
         wanted = _wanted(quantity)

@@ -1,92 +1,223 @@
-"""The `exec` tool: a shell command with a time limit that takes everything it started along with it."""
+"""The `exec` tool: runs a program within walls of the kernel's own, with a time limit that takes everything along."""
 
 import contextlib
 import os
-import selectors
+import re
+import shlex
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
+from picoclaw.disk import explain
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, Stop
+from picoclaw.sandbox.running import LOST, Running, SandboxMissing, end_all, start
+from picoclaw.sandbox.walls import Ground, Wish, environment
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import tool
+from picoclaw.tools import background as commands
+from picoclaw.tools.background import Process, Processes
+from picoclaw.tools.command_line import words_of
+from picoclaw.tools.toolset import Effects, tool
+from picoclaw.trust.policy import Effect
 
-if TYPE_CHECKING:
-    import subprocess
-
-_HEAD, _TAIL = 96_000, 32_000  # bytes; what of it is shown is another matter
-_KEPT_VARIABLES = ("PATH", "HOME", "PICOCLAW_HOME", "LANG", "LC_ALL", "TZ", "TERM", "USER", "LOGNAME", "TMPDIR")
-_CHUNK = 65_536
-_groups: set[int] = set()
-"""The commands that run now, by the number of their process group."""
+_LONGEST_S, _LONGEST_BEHIND_S = 600, 86_400
+_IN_PERSON = frozenset({"owner", "web", "guest"})
+_HINTS = (
+    ("write", "Read-only file system", "it could change nothing: write=true lets it change the workspace"),
+    ("network", "ame resolution", "it had no network: network=true gives it one"),
+    ("network", "Network is unreachable", "it had no network: network=true gives it one"),
+    ("network", "ould not resolve host", "it had no network: network=true gives it one"),
+)
+_DEVICES = "no device is shown to commands, whether it is there or not"
 
 
 class Shell:
-    """Runs commands in the workspace, without the agent's secrets in their environment."""
+    """Runs commands that see the system and the workspace, without the agent's secrets, home, devices or network."""
 
-    def __init__(self, workspace: Path, environment: Mapping[str, str]) -> None:
-        """`environment` is ours; only its harmless, named variables are passed on."""
-        self._workspace = workspace
-        self._environment = passed_on(environment)
-
-    @tool(effect="exec", brings=True)
-    def exec(
+    def __init__(
         self,
-        command: str,
-        timeout: Annotated[float, Span(0.1, 600), "seconds"] = 30,
+        workspace: Path,
+        ours: Mapping[str, str],
+        *,
+        folders: Sequence[str] = (),
+        shell: bool = False,
+        kept: Callable[[], Iterable[Path]] = lambda: (),
+    ) -> None:
+        """`ours` is our environment, of which next to nothing is passed on; the workspace lies in picoclaw's home.
+
+        `folders` are further ones that may be worked in; `shell`: whether a line of shell may be run; `kept()` are
+        the pages of the workspace that no command changes.
+        """
+        extra = tuple(Path(folder).expanduser() for folder in folders)
+        self._ground = Ground(workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
+        self._environment = environment(ours)
+        self._shell = shell
+        self._processes = Processes()
+
+    def _wish(self, arguments: Mapping[str, Any]) -> Wish:
+        """Read what is wanted; raises ToolError for what cannot be done."""
+        words = words_of(arguments["argv"] or (), arguments["command"], shell=self._shell)
+        seconds = arguments["timeout"]
+        if seconds > _LONGEST_S and not arguments["background"]:
+            raise ToolError(f"timeout is over {_LONGEST_S}: give background=true, and look at it with process")
+        try:
+            cwd = (self._ground.workspace / Path(arguments["cwd"] or ".")).resolve()
+        except (OSError, RuntimeError, ValueError):  # a ring of links, a NUL, a name that is too long
+            raise ToolError(f"cwd {arguments['cwd'][:100]!r} leads nowhere; leave it out for the workspace") from None
+        if not self._ground.shows(cwd):
+            raise ToolError(f"cwd {cwd} is out of reach of commands; leave it out for the workspace")
+        if not os.path.isdir(cwd):  # noqa: PTH112 - is_dir raises for long names
+            raise ToolError(f"cwd {cwd} is no folder")
+        return Wish(words, cwd, seconds, arguments["write"], arguments["network"])
+
+    def _effect(self, arguments: Mapping[str, Any]) -> Effects:
+        """Without write and network the kernel lets nothing be changed, whatever is run."""
+        return _does(self._wish(arguments))
+
+    def _means(self, arguments: Mapping[str, Any]) -> str:
+        wish = self._wish(arguments)
+        rights = ["change files in the workspace"] * wish.write + ["use the network, your own included"] * wish.network
+        line = ", as a line of shell" if wish.argv[:2] == ("/bin/sh", "-c") else ""
+        return f"run {wish.argv[0]} in {wish.cwd}{line}; it may {' and '.join(rights)}, for {wish.seconds:g} s at most"
+
+    def _binds(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        """Bind where it runs, with which variables, and what is in the files that it names."""
+        wish = self._wish(arguments)
+        bound = {"in": str(wish.cwd), "environment": shlex.join(f"{k}={v}" for k, v in self._environment.items())}
+        for word in wish.argv:
+            for part in {word, word.rpartition("=")[2]}:
+                path = Path(os.path.realpath(wish.cwd / part))  # Path.resolve() fails for a ring of links
+                if self._ground.works_in(path) and os.path.isfile(path):  # noqa: PTH113 - and is_file() for a long word
+                    bound[f"sha256 of {path}"] = _checksum(path)
+        return bound
+
+    @tool(
+        effect=_effect,
+        brings=True,
+        means=_means,
+        binds=_binds,
+        opens=("process",),
+        later=("timeout", "cwd", "stdin", "background", "command"),
+    )
+    def exec(  # noqa: PLR0913 - a model names those that it needs
+        self,
+        argv: list[str] | None = None,
+        *,
+        write: bool = False,
+        network: bool = False,
+        timeout: Annotated[float, Span(0.1, _LONGEST_BEHIND_S), "seconds"] = 30,
+        cwd: str = "",
+        stdin: str = "",
+        background: Annotated[bool, "go on at once; `process` looks at it"] = False,
+        command: Annotated[str, "a line instead of argv"] = "",
         caller: Caller | None = None,
     ) -> str:
-        """Run a shell command in the workspace; shows output and exit code."""
-        if "\0" in command:
-            raise ToolError("command holds a NUL character")
-        output, stop = _Output(), caller.stop if caller else Stop()
+        """Run a program without a shell. It can only read; write=true: change the workspace."""
+        wish = self._wish(locals())
+        if background:
+            return self._go_on(wish, stdin, caller)
+        stop = caller.stop if caller else Stop()
         with _Signals() as signals:
-            process = self._start(command)
+            running = self._begin(wish, stdin)
             try:
                 signals.deliver()
-                with _ended_by(stop, process):
-                    finished = _collect(process, output, time.monotonic() + timeout)
+                with _ended_by(stop, running):
+                    finished = running.collect(time.monotonic() + wish.seconds)
             finally:
-                _end_group(process)
-        ending = (
-            f"exit code {process.returncode}"
-            if finished
-            else (f"stopped after {timeout:g} s, with its whole process group; a longer timeout (up to 600) may help")
-        )
-        return f"{output.text()}[{ending}]"
+                running.close()
+        return _told(wish, running.output.take(), running.code, finished=finished)
 
-    def _start(self, command: str) -> "subprocess.Popen[bytes]":
-        import subprocess
-
+    def _begin(self, wish: Wish, given: str | None) -> Running:
+        if not self._ground.workspace.is_dir():
+            raise ToolError(f"{self._ground.workspace} is not there: picoclaw init makes it")
         try:
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", command],
-                cwd=self._workspace,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            return start(wish, self._ground, self._environment, given)
         except (OSError, ValueError) as error:
-            raise ToolError(f"the shell could not be started: {error}") from None
-        _groups.add(process.pid)
-        return process
+            why = explain(error) if isinstance(error, OSError) else error
+            raise ToolError(f"the command could not be started: {why}") from None
+
+    def _go_on(self, wish: Wish, given: str, caller: Caller | None) -> str:
+        if caller is None or caller.origin not in _IN_PERSON or caller.depth:
+            raise ToolError("only a person's chat runs commands in the background: leave out background")
+        process = Process(0, caller.session, shlex.join(wish.argv), _does(wish), wish.seconds)
+        self._processes.begin(process, lambda: self._begin(wish, None))
+        if given:
+            commands.write(process, given, end=False)
+        return f"command {process.number} runs for {wish.seconds:g} s at most; process looks at it, writes and ends it"
+
+    def _process_effect(self, arguments: Mapping[str, Any]) -> Effects:
+        """What is written to a command is done by it."""
+        return self._processes.effects(arguments["number"]) if arguments["action"] == "write" else ("read",)
+
+    def _written_to(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        return self._processes.bound(arguments["number"])
+
+    @tool(effect=_process_effect, brings=True, binds=_written_to)
+    def process(
+        self,
+        action: Literal["list", "poll", "write", "kill"],
+        caller: Caller,
+        number: Annotated[int, Span(0, 1_000_000_000)] = 0,
+        text: Annotated[str, "a line"] = "",
+        *,
+        eof: Annotated[bool, "no more comes"] = False,
+        wait: Annotated[float, Span(0, 60), "seconds"] = 0,
+    ) -> str:
+        """Look after commands in the background: poll shows what is new."""
+        if action == "list":
+            own = self._processes.of(caller.session)
+            return "\n".join(f"{one.number}: {one.shown[:200]} [{one.state()}]" for one in own) or "none"
+        one = self._processes.get(caller.session, number)
+        if action == "write":
+            return commands.write(one, text, end=eof)
+        if action == "kill":
+            return commands.kill(one)
+        return commands.look(one, wait, caller.stop)
+
+
+def _does(wish: Wish) -> Effects:
+    found: list[Effect] = ["network"] * wish.network
+    found += ["exec"] * wish.write
+    return tuple(found) or ("read",)
 
 
 def end_commands() -> None:
-    """End every command that another thread runs, with its whole group: nobody would be there to time it."""
-    for group in list(_groups):
-        _kill(group)
+    """End every command that another thread runs, with all that it holds: nobody would be there to time it."""
+    end_all()
 
 
-def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """Pick from our environment what a command has as its own."""
-    return {name: environment[name] for name in _KEPT_VARIABLES if name in environment}
+def passed_on(ours: Mapping[str, str]) -> dict[str, str]:
+    """Make of our environment what a command has as its own."""
+    return environment(ours)
+
+
+def _checksum(path: Path) -> str:
+    import hashlib
+
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ToolError(f"{path} cannot be read: {explain(error)}") from None
+
+
+def _told(wish: Wish, said: str, code: int, *, finished: bool) -> str:
+    """Show what came of a command, and what it lacked."""
+    if code == LOST:
+        raise SandboxMissing("the service that runs commands ended without a word: `picoclaw service install` mends it")
+    if said.startswith("bwrap: ") and code:
+        raise SandboxMissing(f"the sandbox could not be made: {said.splitlines()[0]}; `picoclaw doctor` says more")
+    if not finished:
+        return (
+            f"{said}[stopped after {wish.seconds:g} s, with everything that it had started; a longer timeout"
+            f" (up to {_LONGEST_S}) may help]"
+        )
+    hints = [hint for right, sign, hint in _HINTS if code and sign in said and not getattr(wish, right)]
+    hints += [_DEVICES] if code and re.search(r"/dev/(?!shm/)[^\n]{1,99}: No such file", said) else []
+    return f"{said}[exit code {code}{''.join(f'; {hint}' for hint in hints[:1])}]"
 
 
 class _Signals:
@@ -115,80 +246,10 @@ class _Signals:
             signal.raise_signal(self._held.pop())
 
 
-class _Output:
-    """Keeps the head and the tail of what a command prints, whatever the length between."""
-
-    def __init__(self) -> None:
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._dropped = 0
-
-    def add(self, data: bytes) -> None:
-        room = _HEAD - len(self._head)
-        self._head += data[:room] if room > 0 else b""
-        self._tail += data[max(room, 0) :]
-        if (excess := len(self._tail) - _TAIL) > 0:
-            self._dropped += excess
-            del self._tail[:excess]
-
-    def text(self) -> str:
-        gap = f"\n[cut: {self._dropped} bytes left out here; send the output to a file to read it all]\n"
-        whole = self._head.decode("utf-8", "replace")
-        whole += (gap if self._dropped else "") + self._tail.decode("utf-8", "replace")
-        return whole if not whole or whole.endswith("\n") else whole + "\n"
-
-
-def _collect(process: "subprocess.Popen[bytes]", output: _Output, deadline: float) -> bool:
-    """Read until the command itself has ended, even when a child of it keeps the pipe open; False at the deadline."""
-    assert process.stdout is not None
-    pipe = process.stdout.fileno()
-    os.set_blocking(pipe, False)
-    ended = os.pidfd_open(process.pid)
-    selector = selectors.DefaultSelector()
-    selector.register(ended, selectors.EVENT_READ)
-    selector.register(pipe, selectors.EVENT_READ)
-    try:
-        while (left := deadline - time.monotonic()) > 0:
-            ready = {key.fd for key, _ in selector.select(left)}
-            if pipe in ready and not _drain(pipe, output):
-                selector.unregister(pipe)
-            if ended in ready:
-                _drain(pipe, output)
-                return True
-        return False
-    finally:
-        selector.close()
-        os.close(ended)
-
-
-def _drain(pipe: int, output: _Output) -> bool:
-    """Take what is there, at most a chunk; False when the other end is closed."""
-    try:
-        data = os.read(pipe, _CHUNK)
-    except BlockingIOError:
-        return True
-    output.add(data)
-    return bool(data)
-
-
 @contextlib.contextmanager
-def _ended_by(stop: Stop, process: "subprocess.Popen[bytes]") -> Iterator[None]:
+def _ended_by(stop: Stop, running: Running) -> Iterator[None]:
     """Give the word to stop power over a command, also when it was said while the command started."""
-    with stop.ends(lambda: _kill(process.pid)):
+    with stop.ends(running.kill):
         if stop:
-            _kill(process.pid)
+            running.kill()
         yield
-
-
-def _end_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill whatever is left of the process group, and reap the shell."""
-    _groups.discard(process.pid)
-    _kill(process.pid)
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
-
-
-def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)

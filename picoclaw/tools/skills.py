@@ -11,13 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from picoclaw.disk import create, explain, make_folder, write_atomic
+from picoclaw import rooted
+from picoclaw.disk import create, explain, write_atomic
 from picoclaw.errors import ToolError
+from picoclaw.rooted import Place
 from picoclaw.skills.choose import search
-from picoclaw.skills.library import FILE, Library
+from picoclaw.skills.library import FILE, LARGEST_FILE, Library
 from picoclaw.skills.skill import Here, Skill, unmet
 from picoclaw.tools import skill_text
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 
 _OWN_TIER = "workspace"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
@@ -27,7 +30,7 @@ class _Plan(NamedTuple):
     """What a call writes where, and what it found there; None when there was no file."""
 
     folder: Path
-    target: Path
+    target: Place
     found: bytes | None
     data: bytes
 
@@ -56,13 +59,12 @@ class SkillTools:
         self._asked = self._created(**arguments)
         return "instruct"
 
-    @tool(effect=_creating)
+    @tool(effect=_creating, later=("triggers",))
     def skill_create(self, name: str, description: str, text: str, triggers: str = "") -> str:
         """Write a new skill."""
         plan = self._unchanged(self._created(name, description, text, triggers))
-        with _explained(plan.folder.name):
-            make_folder(plan.target.parent)
-            if not create(plan.target, plan.data):
+        with _explained(plan.folder.name), rooted.folder(plan.target.above, make=True) as way:
+            if not create(Path(plan.target.parts[-1]), plan.data, folder=way):
                 raise _overtaken(plan.folder.name)
         return f"wrote {self._told(plan)}"
 
@@ -70,14 +72,22 @@ class SkillTools:
         self._asked = self._updated(**arguments)
         return "instruct"
 
-    @tool(effect=_updating)
+    def _bound(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        """Bind what is replaced: a yes to that is none to what the owner writes there meanwhile."""
+        import hashlib
+
+        plan = self._updated(**arguments)
+        return {f"sha256 of {plan.target.path} before": hashlib.sha256(plan.found or b"").hexdigest()}
+
+    @tool(effect=_updating, binds=_bound)
     def skill_update(self, name: str, text: str, description: str = "", triggers: str = "") -> str:
         """Rewrite a skill."""
         plan = self._unchanged(self._updated(name, text, description, triggers))
-        with _explained(plan.folder.name):
-            mode = plan.target.stat().st_mode & 0o777
-            write_atomic(plan.target.with_name(f"{FILE}.bak"), plan.found or b"", mode)
-            write_atomic(plan.target, plan.data)
+        with _explained(plan.folder.name), rooted.folder(plan.target.above) as way:
+            name = plan.target.parts[-1]
+            mode = os.stat(name, dir_fd=way).st_mode & 0o777
+            write_atomic(Path(f"{FILE}.bak"), plan.found or b"", mode, folder=way)
+            write_atomic(Path(name), plan.data, folder=way)
         return f"rewrote {self._told(plan)}; {FILE}.bak holds what it was"
 
     def _unchanged(self, plan: _Plan) -> _Plan:
@@ -96,7 +106,7 @@ class SkillTools:
         folder = self._workspace / "skills" / name
         target = self._target(folder)
         with _explained(name):
-            if target.exists():
+            if rooted.look(target):
                 raise ToolError(f"skills/{name}/{FILE} exists already; write_file with overwrite=true replaces it")
         given = {"name": name, **skill_text.values(description or " ", triggers)}
         return _Plan(folder, target, None, skill_text.created(given, text, folder))
@@ -105,8 +115,8 @@ class SkillTools:
         self._library.look()
         folder = self._own(name).folder
         target = self._target(folder)
-        with _explained(name):
-            found = target.read_bytes()
+        with _explained(name), os.fdopen(rooted.open_file(target), "rb") as file:
+            found = file.read(LARGEST_FILE + 1)
         data = skill_text.updated(found, skill_text.values(description, triggers), text, folder)
         return _Plan(folder, target, found, data)
 
@@ -131,22 +141,18 @@ class SkillTools:
             raise ToolError(f"{name} is a {found.tier} skill; copy it under another name with skill_create")
         raise ToolError(f"there is no skill {name!r}; skill_create adds one")
 
-    def _target(self, folder: Path) -> Path:
+    def _target(self, folder: Path) -> Place:
         """The skill's file, links followed; refused where they lead out of the workspace's skills."""
-        try:
-            target, skills = (folder / FILE).resolve(), folder.parent.resolve()
-            inside = target.is_relative_to(skills) and skills.is_relative_to(self._workspace.resolve())
-        except (OSError, RuntimeError):
-            inside = False
-        if not inside:
+        found = rooted.settled(os.path.realpath(folder.parent), str(folder / FILE))
+        if found is None or not rooted.below(os.path.realpath(self._workspace), found.root):
             raise ToolError(
                 f"skills/{folder.name} leads elsewhere by a link; take the link away, or choose another name"
             )
-        return target
+        return found
 
     def _told(self, plan: _Plan) -> str:
         self._library.look()
-        state = standing(self._library, plan.target, self._here())
+        state = standing(self._library, plan.target.path, self._here())
         state = state or f"it cannot be used: {'; '.join(self._library.notes)}"
         return f"skills/{plan.folder.name}/{FILE}: {len(plan.data)} bytes; {state}"
 

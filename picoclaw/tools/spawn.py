@@ -14,6 +14,7 @@ from picoclaw.store.history import process_identity
 from picoclaw.store.task import BEATING, OPEN, Task, Used
 from picoclaw.store.tasks import Tasks
 from picoclaw.tools.toolset import tool
+from picoclaw.untrusted import fewer
 
 _MOST = 1_000_000_000
 _LISTED = 12
@@ -64,7 +65,7 @@ class Spawn:
         seconds: Seconds = 0.0,
         tokens: Steps = 0,
     ) -> str:
-        """Have a helper do a task in the background; it sees nothing but that text, and reports to the user."""
+        """Have a helper do a task in the background; it sees only that text, and reports to the user."""
         wanted = workflow.steps_of(tasks or ())
         known = self._known(caller)
         found = workflow.needs_of(wanted, known)
@@ -148,6 +149,7 @@ class Spawn:
             depth=caller.depth + 1,
             flow=asker.flow if asker else 0,
             claimed=process_identity(),  # whoever asked has it done, as long as that process lives
+            taint=fewer(caller.heard),
         )
 
     def _most(self, asker: Task | None, caller: Caller, number: int) -> Used:

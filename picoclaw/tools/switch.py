@@ -7,7 +7,7 @@ from pathlib import Path
 from picoclaw.errors import HardwareError
 from picoclaw.hw.board import Board
 from picoclaw.hw.lines import find
-from picoclaw.messages import Caller
+from picoclaw.messages import Caller, is_owner
 from picoclaw.reflex import declared
 from picoclaw.reflex.outputs import Outputs
 from picoclaw.workspace import outputs_file
@@ -34,5 +34,11 @@ class Switch:
 
     def switch(self, name: str, level: str, seconds: float | None, caller: Caller | None) -> str:
         """Bring an output to `on`, `off` or a duty in percent; returns what came of it."""
-        who = caller.origin if caller else "owner"
-        return self._client.set(name, level, seconds, who)
+        return self._client.set(name, level, seconds, declared_who(caller))
+
+
+def declared_who(caller: Caller | None) -> str:
+    """Name a caller as the declarations of outputs do."""
+    if caller is None or is_owner(caller.origin):
+        return "owner"
+    return "user" if caller.origin == "guest" else caller.origin

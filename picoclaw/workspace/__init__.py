@@ -23,9 +23,9 @@ _LARGEST_TABLE = 1_000_000
 def prepare(home: Path, *, restore: bool = False, meeting: bool = False, templates: Path | None = None) -> Sown:
     """Make the home (mode 0700), the workspace, and the pages in it that were never seeded; returns what was made.
 
-    `restore` makes the pages that the owner has deleted as well, and the commented config.toml; a home without them
-    works, and starts faster. `meeting` brings the first meeting back. Raises ConfigError when there can be no home or
-    no workspace; where only pages cannot be made, the templates serve and the problem is returned.
+    `restore` makes the pages that the owner has deleted as well, and the commented config.toml and policy.toml; a home
+    without them works, and starts faster. `meeting` brings the first meeting back. Raises ConfigError when there can be
+    no home or no workspace; where only pages cannot be made, the templates serve and the problem is returned.
     """
     made = [folder for folder in (home, home / "workspace") if _make_folder(folder)]
     seeds = _seeds(home, templates)
@@ -38,8 +38,8 @@ def prepare(home: Path, *, restore: bool = False, meeting: bool = False, templat
     if meeting or (names and seeds.fresh()):
         names.insert(0, MEETING)  # as long as it alone is there, the home is still a fresh one
     sown = seeds.sow(names) if names else Sown([], "")
-    config, problem = _config(home) if restore else ([], "")
-    return Sown([*made, *sown.made, *config], sown.problem or problem)
+    settings, problem = _settings(home) if restore else ([], "")
+    return Sown([*made, *sown.made, *settings], sown.problem or problem)
 
 
 def _make_folder(folder: Path) -> bool:
@@ -54,13 +54,15 @@ def _make_folder(folder: Path) -> bool:
     return True
 
 
-def _config(home: Path) -> tuple[list[Path], str]:
-    path = home / "config.toml"
-    try:
-        made = create(path, (shipped("templates") / "config.toml").read_bytes())
-    except OSError as error:
-        return [], f"{path} cannot be made: {explain(error)}"
-    return [path] if made else [], ""
+def _settings(home: Path) -> tuple[list[Path], str]:
+    made = []
+    for path in (home / "config.toml", home / "policy.toml"):
+        try:
+            if create(path, (shipped("templates") / path.name).read_bytes()):
+                made.append(path)
+        except OSError as error:
+            return made, f"{path} cannot be made: {explain(error)}"
+    return made, ""
 
 
 def _seeds(home: Path, templates: Path | None) -> Seeds:

@@ -186,7 +186,11 @@ def usual_meeting(home: Path, *, templates: Path | None = None) -> bool:
 
 
 def _delete(path: Path) -> None:
-    """Delete a page where the disk lets us; where it does not, an empty one says as much as none."""
+    """Delete a page where the disk lets us; where it does not, an empty one says as much as none.
+
+    One that nobody may write keeps a command that runs from making another, and goes with it.
+    """
     with suppress(OSError):
-        path.unlink()
-        sync_folder(path.parent)
+        if path.stat().st_mode & 0o200:
+            path.unlink()
+            sync_folder(path.parent)

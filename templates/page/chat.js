@@ -3,7 +3,7 @@ import { element } from "/board.js";
 
 const find = (id) => document.getElementById(id);
 const box = find("said"), text = find("text");
-let live = null, open = null;
+let live = null, tell = async () => null;
 
 const random = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -68,14 +68,28 @@ function end(said) {
   if (said?.problem && said.problem !== said.text) add(element("p", { class: "bad" }, said.problem));
 }
 
+// A call that needs a yes: shown whole, with buttons while it is open, and afterwards with how it has ended.
 function ask(question) {
-  open = question;
-  const shown = find("question");
-  shown.hidden = !question;
-  if (!question) return;
-  find("question-call").textContent = question.call;
+  const shown = find("questions"), name = `question-${question.number}`;
+  const rest = question.outcome
+    ? [element("p", { role: "status" }, question.outcome),
+      element("p", { class: "pair" }, element("button", { type: "button", onclick: () => card.remove() }, "Close"))]
+    : [element("p", { class: "none" }, `Number ${question.number}, asked in ${question.chat}; until ${clock(question.until)}`),
+      element("p", { class: "pair" }, ...[["yes", "Yes, exactly this"], ["no", "No"], ["always", "Always this"]].map(([word, says]) =>
+        element("button", { type: "button", class: word === "yes" ? "main" : "plain", onclick: () => answer(question, word, card) }, says)))];
+  const card = element("div", { class: "card question", id: name },
+    element("h3", {}, question.outcome ? "What picoclaw has asked" : "May picoclaw do this?"),
+    element("pre", { tabindex: "0" }, question.call), ...rest);
+  const old = find(name);
+  if (old) old.replaceWith(card);
+  else shown.append(card);
   box.scrollTop = box.scrollHeight;
-  find("no").focus();
+}
+
+async function answer(question, word, card) {
+  const buttons = card.querySelectorAll("button");
+  for (const button of buttons) button.disabled = true;
+  if (!await tell("answer", { id: question.id, word })) for (const button of buttons) button.disabled = false;
 }
 
 export const heard = {
@@ -91,7 +105,6 @@ export const heard = {
   },
   ended: end,
   question: ask,
-  settled: (data) => { if (open?.id === data.id) ask(null); },
 };
 
 export function show(state) {
@@ -100,11 +113,13 @@ export function show(state) {
   if (state.problem) add(element("p", { class: "bad" }, state.problem));
   if (!state.said.length) add(element("p", { class: "none" }, "Ask for a reading, a reminder, or what the board can do."));
   if (state.live) { begin(); if (state.live.text) grow(state.live.text); } else end();
-  ask(state.question);
+  find("questions").replaceChildren();
+  (state.questions ?? []).forEach(ask);
   box.scrollTop = box.scrollHeight;
 }
 
 export function begins(call) {
+  tell = call;
   const fit = () => { text.style.height = "auto"; text.style.height = `${text.scrollHeight + 2}px`; };
   async function send(said, number, node) {
     node.classList.add("waiting");
@@ -134,7 +149,4 @@ export function begins(call) {
     }
   });
   find("end").addEventListener("click", () => call("say", { text: "/stop", id: random() }));
-  const answer = (yes) => open && call("answer", { id: open.id, yes }).then(() => text.focus());
-  find("yes").addEventListener("click", () => answer(true));
-  find("no").addEventListener("click", () => answer(false));
 }

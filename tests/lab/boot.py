@@ -75,7 +75,8 @@ def packed(tests: str, only: str, cut: dict[str, Any], tmp: Path) -> bytes:
     shutil.rmtree(job, ignore_errors=True)
     for folder in PACKED:
         shutil.copytree(ROOT / folder, job / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "tests/contract.py", job / "tests/lab/guest")
+    for file in ("contract.py", "model_server.py"):
+        shutil.copy(ROOT / "tests" / file, job / "tests/lab/guest")
     if sys.version_info[:2] == (3, 11):  # the guests' Python; compiling there would take seconds
         for file in job.rglob("*.py"):
             py_compile.compile(str(file), quiet=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)

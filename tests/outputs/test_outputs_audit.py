@@ -8,6 +8,7 @@ import pytest
 
 from picoclaw.reflex import audit
 from picoclaw.reflex.rules import Spell
+from picoclaw.trust import chain
 
 
 @pytest.fixture
@@ -107,9 +108,9 @@ def test_several_processes_make_one_chain(tmp_path):
 
 
 def test_a_process_that_is_stuck_with_the_lock_holds_nobody_up_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(audit, "_LOCK_S", 0.02)
+    monkeypatch.setattr(chain, "LOCK_S", 0.02)
     audit.write(tmp_path, "start")
-    with audit._locked(tmp_path / audit.NAME), pytest.raises(OSError, match="locked by another process"):
+    with chain.held(tmp_path / audit.NAME), pytest.raises(OSError, match="locked by another process"):
         audit.write(tmp_path, "on")
     assert audit.verify(tmp_path) == (1, "")
 

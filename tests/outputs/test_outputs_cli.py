@@ -17,6 +17,7 @@ from picoclaw.reflex.outputs import OutputRefused
 from picoclaw.tools.guard import Guard
 from picoclaw.tools.outputs import Outputs
 from picoclaw.tools.toolset import Toolset, tools_of
+from picoclaw.trust.policy import Policy
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from person import Person, picoclaw
@@ -154,8 +155,8 @@ def caller(origin="owner"):
     ("arguments", "effect"),
     [
         ({"action": "list"}, "read"),
-        ({"action": "stop"}, "switch"),
-        ({"action": "off", "name": "pump"}, "switch"),
+        ({"action": "stop"}, "safe"),
+        ({"action": "off", "name": "pump"}, "safe"),
         ({"action": "set", "name": "pump", "level": "on"}, "actuate"),
         ({"action": "set", "name": "pump", "level": "off"}, "switch"),
         ({"action": "set", "name": "pump", "level": "?"}, "actuate"),
@@ -173,7 +174,7 @@ def test_the_tool(home):
     journal = []
     toolset = Toolset(
         [Outputs(client(home))],
-        guard=Guard({}, lambda call: "pump" in call),
+        guard=Guard(Policy, lambda call: "pump" in call),
         journal=lambda call, _: journal.append(call.arguments["action"]),
         longest_result=4000,
     )
@@ -184,7 +185,7 @@ def test_the_tool(home):
     assert call(action="set", name="pump", level="on", seconds=60) == "pump is on for 60 s"
     assert pin(home) == 1
     assert "pump (pump, gpio GPIO17): on, " in call(action="list")
-    assert "rule 'actuate: ask'" in call("cron", action="set", name="pump", level="on")
+    assert "rule actuate.unattended = ask" in call("cron", action="set", name="pump", level="on")
     assert "rule 'who'" in call("cron", action="set", name="lamp", level="on")
     assert call("cron", action="off", name="pump") == "pump is at its safe level, off"
     assert call(action="set", name="lamp", seconds=0) == "lamp is on for 600 s"

@@ -19,7 +19,8 @@ from picoclaw.hw.board import Bias, Board, LineHandle
 from picoclaw.hw.lines import HEADERS, Spot, find, taken_by
 from picoclaw.messages import Caller
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 
 LONGEST_WAIT_S = 60
 LONGEST_SWITCH_S = 86_400

@@ -18,7 +18,8 @@ from picoclaw.errors import HardwareError, ToolError
 from picoclaw.hw import smbus, steps
 from picoclaw.hw.board import Board, I2CBus, Read, Write
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 
 FIRST, LAST = 0x08, 0x77
 LONGEST = 256

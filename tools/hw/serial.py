@@ -18,7 +18,8 @@ if __name__ == "__main__":
 from picoclaw.errors import DeviceMissing, ToolError
 from picoclaw.hw.board import Board, Port, SerialPort, SerialSettings
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 
 MOST, LONGEST_MARK, MOST_OPEN = 4096, 64, 4
 _FRAME = re.compile(r"([5-8])([NEO])([12])")

@@ -16,7 +16,8 @@ if __name__ == "__main__":
 from picoclaw.errors import ToolError
 from picoclaw.hw.board import Board, Exchange, SpiDevice, SpiSettings
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import Effect, tool
+from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 
 MOST = 4096
 LONGEST_WAIT_US = 65_535

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple, Protocol
 
+from picoclaw.channels.channel import Approval, outcome
+
 Point = tuple[float, float, float, float]
 """A moment in seconds since 1970; the lowest value, the mean and the highest around it."""
 
@@ -60,6 +62,26 @@ class Said(NamedTuple):
     at: float
 
 
+class Question(NamedTuple):
+    """A call that needs a yes: `id` is the sign of exactly this one, `call` the whole text, `chat` where it was asked.
+
+    It ends unanswered at `until`, in seconds since 1970; `outcome` says how it has ended, '' while it is open.
+    """
+
+    number: int
+    id: str
+    call: str
+    chat: str
+    until: float
+    outcome: str = ""
+
+
+def shown(approval: Approval) -> Question:
+    """Show a kept call as the page does."""
+    call = f"{approval.question}\n({approval.why})"
+    return Question(approval.number, approval.nonce, call, approval.chat, approval.expires, outcome(approval))
+
+
 class House(Protocol):
     """A running picoclaw, as the page needs it. Every method may be called from any thread; raises PicoclawError."""
 
@@ -103,6 +125,9 @@ class House(Protocol):
 
     def said(self, session: str, most: int) -> list[Said]:
         """Give the end of a conversation."""
+
+    def questions(self) -> list[Question]:
+        """Give the calls that wait for a yes, in whatever chat, behind those that have ended lately."""
 
     def healthy(self) -> bool:
         """Whether everything that has to run does."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from picoclaw.disk import explain, write_atomic
 from picoclaw.errors import ChannelError
+from picoclaw.trust.audit import Audit
 
 CODE, LOGINS = "page_code.json", "page_logins.json"
 CODE_S = 600.0
@@ -64,6 +65,7 @@ class Logins:
             known = self._read() | {_digest(secret): {"at": now, "seen": now, "agent": shown, "from": address}}
             newest = sorted(known, key=lambda digest: float(known[digest]["seen"]))[-MOST:]
             self._write({digest: known[digest] for digest in newest})
+            Audit(self._home).mention("login", on="page", who=self.name(secret), by=address, agent=shown)
             return secret
 
     def knows(self, secret: str) -> bool:
@@ -82,6 +84,10 @@ class Logins:
                     login["seen"] = now  # a full disk keeps nobody out
             return True
 
+    def name(self, secret: str) -> str:
+        """Name a browser for others, as the audit log does; the same until it is forgotten."""
+        return f"page:{_digest(secret)[:8]}"
+
     def forget(self, secret: str = "") -> int:
         """Forget one browser, or all; returns how many. Raises ChannelError."""
         with self._lock:
@@ -89,6 +95,7 @@ class Logins:
             left = {digest: login for digest, login in known.items() if secret and digest != _digest(secret)}
             if left != known:
                 self._write(left)
+                Audit(self._home).mention("logout", on="page", browsers=len(known) - len(left))
             return len(known) - len(left)
 
     def listed(self) -> list[dict[str, Any]]:

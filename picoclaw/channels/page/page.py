@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from picoclaw.around import Around
-from picoclaw.channels.channel import ChannelStatus, Post
+from picoclaw.channels.channel import Approval, ChannelStatus, Post
 from picoclaw.channels.page.feed import Feed
 from picoclaw.channels.page.gate import names_of
-from picoclaw.channels.page.house import House
+from picoclaw.channels.page.house import House, shown
 from picoclaw.channels.page.letters import Letters
 from picoclaw.channels.page.login import Logins
 from picoclaw.channels.page.serve import Server
 from picoclaw.channels.page.site import SESSION, Site
 from picoclaw.channels.page.talk import Talk
 from picoclaw.errors import ChannelError
-from picoclaw.messages import Stop, Turn
+from picoclaw.messages import Turn
 from picoclaw.store.inbox import Arrived
 from picoclaw.store.outbox import Letter
 
@@ -49,8 +49,7 @@ class Page:
 
         def posted(text: str, number: str, who: str) -> None:
             self._contact = time.time()
-            post(Arrived(SESSION, text, who, external=number))
-            self._feed.publish("said", {"role": "user", "text": text, "at": self._contact, "id": number})
+            post(Arrived(SESSION, text, who, "web", number))
 
         site = Site(self._house, Logins(self._home), self._feed, self._talk, self._letters, posted, self._names)
         try:
@@ -69,7 +68,9 @@ class Page:
         self._thread.start()
 
     def send(self, letter: Letter) -> None:
-        """See Channel.send; what is told stays on the page, also when no browser is there."""
+        """See Channel.send; what is told stays on the page, also when no browser is there. A question has its card."""
+        if letter.approval and any(one.number == letter.approval for one in self._house.questions()):
+            return
         if self._letters.keep(letter):
             self._feed.publish("said", {"role": "assistant", "text": letter.text, "at": letter.at})
 
@@ -78,9 +79,10 @@ class Page:
         self._talk.begin(arrived.text)
         return Around(say=self._talk.say, listen=self._talk.listen)
 
-    def ask(self, arrived: Arrived, call: str, stop: Stop) -> bool:  # noqa: ARG002 - there is one conversation
-        """See Channel.ask."""
-        return self._talk.ask(call, stop)
+    def changed(self, approval: Approval) -> None:
+        """See Channel.changed."""
+        if approval.state != "running":
+            self._feed.publish("question", shown(approval)._asdict())
 
     def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:  # noqa: ARG002
         """See Channel.answered."""

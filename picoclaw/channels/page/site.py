@@ -3,10 +3,11 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import bottle  # type: ignore[import-untyped]
 
+from picoclaw.channels.channel import Word
 from picoclaw.channels.page import answers, gate
 from picoclaw.channels.page.answers import FILES, body_of, cookie, file, header, query_of, refuse, word, worded
 from picoclaw.channels.page.feed import Feed
@@ -140,7 +141,8 @@ class Site:
             problem = str(error)
         lines = [line._asdict() for line in merged(said, self._letters.all(), self._house.mark)]
         own = {"name": self._house.name, "mark": self._house.mark, "said": lines, "problem": problem, "seen": mark}
-        return own | self._talk.now() | self._board() | self._plans()
+        asked = _tried(questions=self._house.questions)
+        return own | asked | self._talk.now() | self._board() | self._plans()
 
     def _board(self) -> dict[str, Any]:
         return _tried(readings=self._house.readings) | _outputs(self._house)
@@ -202,15 +204,20 @@ class Site:
         text, number = word(body, "text", LONGEST_TEXT), word(body, "id", 64)
         if not text.strip() or not number:
             refuse(400, "there is no text to answer")
-        self._post(text, number, "owner")
+        self._post(text, number, self._logins.name(cookie(COOKIE)))
+        self._feed.publish("said", {"role": "user", "text": text, "at": time.time(), "id": number})
         return {}
 
     def _answer(self) -> dict[str, Any]:
+        """Have the person's word on a question posted, as if they had typed it."""
         body = body_of()
-        if not isinstance(body.get("yes"), bool):
-            refuse(400, "yes has to be true or false")
-        if not self._talk.answer(word(body, "id", 64), yes=body["yes"]):
+        said, sign = word(body, "word", 10), word(body, "id", 64)
+        if said not in get_args(Word):
+            refuse(400, f"word has to be one of {', '.join(get_args(Word))}")
+        number = next((one.number for one in self._house.questions() if one.id == sign and not one.outcome), 0)
+        if not number:
             refuse(409, "this question is not open any more")
+        self._post(f"/{said} {number} {sign}", f"answer {sign}", self._logins.name(cookie(COOKIE)))
         return {}
 
     def _stop(self) -> dict[str, Any]:

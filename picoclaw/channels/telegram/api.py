@@ -14,13 +14,15 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 
+from picoclaw import rooted
+from picoclaw.disk import explain
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, ProviderError
 from picoclaw.providers.http import client
+from picoclaw.rooted import Place
 
 _LARGEST_ANSWER = 4_000_000  # bytes; 40 updates of the longest kind
 _MOST_HANGING = 4
@@ -65,10 +67,11 @@ class NotDone(ChannelError):
 
 
 class Upload(NamedTuple):
-    """A file that goes with a call: the field's name, and where it is."""
+    """A file that goes with a call: the field's name, where it is, and its bytes."""
 
     field: str
-    path: Path
+    place: Place
+    size: int
 
 
 class _Answer(NamedTuple):
@@ -229,13 +232,10 @@ def _body(fields: dict[str, Any] | None, upload: Upload | None) -> Iterator[dict
         yield {"content": json.dumps(fields).encode()}
     else:
         plain = {k: v if isinstance(v, str) else json.dumps(v) for k, v in fields.items()}
-        with upload.path.open("rb") as file:
-            boundary = os.urandom(16).hex()
-            yield {
-                "data": plain,
-                "files": {upload.field: (upload.path.name, file)},
-                "headers": {"Content-Type": f"multipart/form-data; boundary={boundary}"},
-            }
+        with os.fdopen(rooted.open_file(upload.place, alone=True), "rb") as file:
+            kind = f"multipart/form-data; boundary={os.urandom(16).hex()}"
+            files = {upload.field: (upload.place.path.name, file)}
+            yield {"data": plain, "files": files, "headers": {"Content-Type": kind}}
 
 
 def _bounded(pieces: Iterator[bytes], most: int) -> bytes:
@@ -258,7 +258,7 @@ def _explained(pending: _Pending, token: str) -> Iterator[None]:
             reason = f"{reason}; this board's clock may be wrong: see `picoclaw doctor`"
         raise Unreachable(f"Telegram cannot be reached ({reason})", unsure=pending.sent) from None
     except OSError as error:
-        raise NotDone(f"the file cannot be sent: {error.strerror}") from None
+        raise NotDone(f"the file cannot be sent: {explain(error)}") from None
 
 
 def _result(answer: _Answer) -> Any:

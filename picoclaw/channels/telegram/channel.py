@@ -7,11 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from picoclaw import untrusted
 from picoclaw.around import Around
-from picoclaw.channels.channel import Arrived, ChannelStatus, Letter, Post
+from picoclaw.channels.channel import Approval, Arrived, ChannelStatus, Kept, Letter, Post, answer_to, outcome
 from picoclaw.channels.telegram import files
 from picoclaw.channels.telegram.api import Api
-from picoclaw.channels.telegram.asking import Asking, Buttons
+from picoclaw.channels.telegram.asking import Asking
 from picoclaw.channels.telegram.link import USUAL, Link, Timing
 from picoclaw.channels.telegram.pairing import Pairing
 from picoclaw.channels.telegram.poll import Poll
@@ -19,7 +20,7 @@ from picoclaw.channels.telegram.sender import Place, Sender, parts_of, place_of
 from picoclaw.channels.telegram.updates import File, Nothing, Pressed, Said, Update
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError
-from picoclaw.messages import Stop, Turn
+from picoclaw.messages import Origin, Turn
 from picoclaw.prompt import Templates, fill
 from picoclaw.schedule import duration
 
@@ -42,19 +43,22 @@ class Telegram:
         stops: frozenset[str] = frozenset(),
         timing: Timing = USUAL,
         note: Callable[[str], None] = lambda _: None,
+        kept: Kept = lambda _: None,
     ) -> None:
         """Nothing is connected yet. `stops` are the words, in small letters, that stop the outputs.
 
-        `wording` has the template `arrived`; `note` is told in a line when an outage begins and ends.
+        `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when an outage begins and ends,
+        and `kept` looks up a call that needs a yes.
         """
         self._config, self._wording, self._stops = config, wording, stops
         self._workspace = config.workspace
         self._ending = threading.Event()
         bot = (config.telegram_token, config.telegram.api_url)
         self._ears, self._api = Api(*bot, keep=True), Api(*bot)
-        self._link, self._asking, self._timing = Link(timing, note=note), Asking(), timing
-        self._pairing = Pairing(config.home, config.telegram.allow)
+        self._link, self._timing = Link(timing, note=note), timing
+        self._pairing = Pairing(config.home, config.telegram.allow, config.telegram.owner)
         self._sender = Sender(self._api, partial(parts_of, workspace=self._workspace), self._ending, timing)
+        self._asking = Asking(self._sender, self._pairing, kept, note)
         self._poll = Poll((self._ears, self._api), self._link, self._receive, self._ending, timing)
         self._thread = threading.Thread(target=self._poll.run, name="telegram", daemon=True)
         self._post: Post = lambda _: None
@@ -75,7 +79,6 @@ class Telegram:
     def stop(self) -> None:
         """See Channel."""
         self._ending.set()
-        self._asking.end()
         for typing in list(self._typing.values()):
             typing.set()
         self._ears.close()
@@ -96,7 +99,11 @@ class Telegram:
         place = place_of(letter.session)
         if place.chat > 0 and not self._pairing.allows(place.chat):
             raise ChannelError("nobody of that number may talk to this bot any more")
-        self._sender.letter(letter.number, place, letter.text)
+        if letter.approval:
+            self._asking.show(place, letter.approval, letter.text)
+        else:
+            self._sender.letter(letter.number, place, letter.text)
+        self._asking.settle()
 
     def around(self, arrived: Arrived) -> Around:
         """See Channel. The sign that somebody is typing lasts until `answered`."""
@@ -111,20 +118,10 @@ class Telegram:
         self._end_typing(arrived.key)
         return False
 
-    def ask(self, arrived: Arrived, call: str, stop: Stop) -> bool:
-        """See Channel."""
-        place, sent = place_of(arrived.key), [0]
-
-        def show(buttons: Buttons) -> None:
-            sent[0] = self._sender.question(place, f"Allow this call?\n\n{call}", buttons)
-
-        answer = self._asking.ask(place.chat, show, stop)
-        with suppress(ChannelError):  # what counts is the answer
-            plain = {"chat_id": place.chat, "message_id": sent[0]}
-            self._api.call("editMessageReplyMarkup", plain, _SHORT_WAIT_S)
-            if answer is None and not stop:
-                self._sender.say(place, "Nobody answered in time, so it was not done.")
-        return bool(answer)
+    def changed(self, approval: Approval) -> None:
+        """See Channel. What Telegram cannot be told now is written there with the next letter."""
+        if outcome(approval) and self._thread.ident and not self._ending.is_set():
+            threading.Thread(target=self._asking.settle, name="telegram-asking", daemon=True).start()
 
     def _type(self, place: Place, done: threading.Event) -> None:
         until = time.monotonic() + _LONGEST_TYPING_S
@@ -148,10 +145,14 @@ class Telegram:
                 pass
 
     def _pressed(self, button: Pressed) -> None:
-        allowed = self._pairing.allows(button.user)
-        said = self._asking.pressed(button) if allowed else "Only the owner can answer this."
+        """Have the owner's button posted as what they would type. Raises StoreError."""
+        answer = self._asking.pressed(button)
+        if found := answer.approval:
+            who, number = f"telegram:{button.user}", f"button {button.id}"
+            self._post(Arrived(found.chat, answer_to(found, answer.word), who, external=number))
         with suppress(ChannelError):
-            self._api.call("answerCallbackQuery", {"callback_query_id": button.id, "text": said}, _SHORT_WAIT_S)
+            told = {"callback_query_id": button.id, "text": answer.text}
+            self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S)
 
     def _said(self, said: Said) -> None:
         place = Place(said.chat, said.thread)
@@ -162,8 +163,10 @@ class Telegram:
         if problems:
             self._tell(place, "\n".join(problems))
         if said.text or attached:
-            text = self._worded(said)
-            self._post(Arrived(place.key, text, said.who, external=said.external, attachments=attached))
+            origin: Origin = "owner" if said.user == self._pairing.owner() else "guest"
+            text, foreign = self._worded(said, origin)
+            who = f"telegram:{said.user}"
+            self._post(Arrived(place.key, text, who, origin, said.external, attached, foreign=foreign))
 
     def _meet(self, said: Said, place: Place) -> None:
         """Pair whoever has the code; tell anybody else once, in their own chat, that this is not for them."""
@@ -216,17 +219,30 @@ class Telegram:
         stored = files.stored_name(said.chat, said.message, file.kind, f"{number}_{name}" if number else name)
         return files.store(self._workspace, stored, data)
 
-    def _worded(self, said: Said) -> str:
-        """Put before a text what it does not say itself; commands, and the words that stop, stay bare."""
+    def _worded(self, said: Said, origin: Origin) -> tuple[str, tuple[str, ...]]:
+        """Put beside a text what it does not say itself, and name what of it is not the person's word.
+
+        That stands in a block which it cannot close. Commands, and the words that stop, stay bare.
+        """
         text = "/help" if said.text == "/start" else said.text
-        notes = [*said.notes]
+        notes = [f"from {said.who}"] if origin == "guest" else []
+        notes += said.notes
         if (late := _since(said.date, self._ears.date)) > _LATE_S:
             notes.append(f"sent {duration(late)} ago")
-        forwarded = any(note.startswith("forwarded") for note in notes)
         bare = text.startswith("/") or " ".join(text.lower().strip(" \t\r\n!.").split()) in self._stops
-        if not notes or (bare and not forwarded):
-            return text
-        return fill(self._wording["arrived"], {"notes": "; ".join(notes), "content": text}, "content")
+        if (bare or not said.quotes) and not said.strange:
+            return (text if bare else self._noted(notes, text)), ()
+        template = self._wording["untrusted"]
+        blocks = [untrusted.wrap(template, f"in reply to {one.whose}", one.text) for one in said.quotes]
+        blocks += [untrusted.wrap(template, said.strange, said.text)] if said.strange and said.text else []
+        content = "\n".join(filter(None, ["" if said.strange else text, *blocks]))
+        foreign = [said.strange, *(f"a message of {one.whose} that was answered" for one in said.quotes if not one.own)]
+        return self._noted(notes, content), tuple(filter(None, foreign))
+
+    def _noted(self, notes: list[str], text: str) -> str:
+        return (
+            fill(self._wording["arrived"], {"notes": "; ".join(notes), "content": text}, "content") if notes else text
+        )
 
 
 def _since(sent: int, told: str) -> float:

@@ -2,13 +2,16 @@
 
 import os
 import re
+import stat
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from picoclaw import rooted, untrusted
 from picoclaw.disk import explain, make_folder, write_atomic
 from picoclaw.errors import ChannelError
+from picoclaw.rooted import Place
 
 LARGEST_TAKEN = 10_000_000
 """Bytes of a file that is fetched; it is held in memory meanwhile."""
@@ -23,16 +26,17 @@ _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 
 class Attached(NamedTuple):
-    """A file to be sent, and what is said with it."""
+    """A file to be sent, where no link leads any more, and what is said with it."""
 
-    path: Path
+    place: Place
     caption: str
     photo: bool
+    size: int
 
 
 def stored_name(chat: int, message: int, kind: str, name: str) -> str:
     """Make a file's name that cannot lead anywhere, and is the same when the same message comes again."""
-    plain = unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2]
+    plain = untrusted.file_name(unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2])
     stem, dot, suffix = "".join(c if c.isalnum() or c in "._-" else "_" for c in plain).strip("._").rpartition(".")
     stem, suffix = (stem, f".{suffix[:10]}") if dot else (suffix, "")
     shown = f"{stem[:40]}{suffix}" if stem else f"{kind}{_SUFFIXES.get(kind, '')}"
@@ -87,21 +91,15 @@ def pieces(text: str, workspace: Path) -> Iterator[str | Attached]:
         yield said
 
 
-def size_of(path: Path) -> int:
-    """Tell how many bytes a file has, 0 when it is gone."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 def _attached(words: str, name: str, workspace: Path) -> Attached | None:
+    root = os.path.realpath(workspace)
     try:
-        path = (workspace / name).resolve()
-        if not path.is_relative_to(workspace.resolve()) or not path.is_file():
-            return None
-        size = path.stat().st_size
-    except (OSError, ValueError, RuntimeError):
+        place = rooted.settled(root, str(workspace / name))
+        about = rooted.look(place) if place else None
+    except (OSError, ValueError):
         return None
-    photo = path.suffix.lower() in _PHOTOS and size <= _LARGEST_PHOTO
-    return Attached(path, words, photo) if 0 < size <= _LARGEST_SENT else None
+    if place is None or about is None or not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+        return None
+    size = about.st_size
+    photo = place.path.suffix.lower() in _PHOTOS and size <= _LARGEST_PHOTO
+    return Attached(place, words, photo, size) if 0 < size <= _LARGEST_SENT else None

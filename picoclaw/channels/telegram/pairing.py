@@ -10,28 +10,32 @@ import os
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import StoreError
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
+from picoclaw.trust.audit import Audit
 
 MINUTES = 10
 _TRIES = 5
 _LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"  # none that is easily taken for another
 _CODE = re.compile(r"(?:/start\s+)?([A-HJKMNP-Z2-9]{4})[\s-]?([A-HJKMNP-Z2-9]{4})", re.IGNORECASE)
-_OFFER, _PAIRED = "telegram.code", "telegram.paired"
+_OFFER, _PAIRED, _OWNER = "telegram.code", "telegram.paired", "telegram.owner"
+_NOBODY = "0"
 
 
 class Pairing:
     """The people of one home; the database is opened when it is first needed, and may be used from any thread."""
 
-    def __init__(self, home: Path, allow: Sequence[int] = ()) -> None:
-        """`allow` are the numbers of config.toml. Opens nothing yet."""
+    def __init__(self, home: Path, allow: Sequence[int] = (), owner: int = 0) -> None:
+        """`allow` are the numbers of config.toml, `owner` is the owner's there, 0 for none. Opens nothing yet."""
         self._path = home / "state.db"
-        self._allow = frozenset(number for number in allow if number > 0)
+        self._named = max(0, owner)
+        self._allow = tuple(dict.fromkeys(number for number in (owner, *allow) if number > 0))
         self._guard = threading.Lock()
         self._database: Database | None = None
 
@@ -43,6 +47,34 @@ class Pairing:
     def allows(self, user: int) -> bool:
         """Whether this person may. Raises StoreError."""
         return user in self._allow or user in self.people()
+
+    def owner(self) -> int:
+        """Give the number of the one who is the owner, 0 when nobody is: all others are guests. Raises StoreError.
+
+        It is the one whom config.toml names, else the first who was paired while there was none, else the first of
+        config.toml's list.
+        """
+        if self._named:
+            return self._named
+        with self._guard:
+            return self._owner()
+
+    def _owner(self) -> int:
+        if self._named or (self._database is None and not self._path.exists()):
+            return self._named or next(iter(self._allow), 0)
+        marked = self._marks().get(_OWNER)
+        first = next(iter(self._allow), 0)
+        return int(marked) if marked.isdecimal() and int(marked) else first or (0 if marked else self._eldest())
+
+    def _eldest(self) -> int:
+        """The first who was paired, by a version that did not mark the owner."""
+        return next(iter(self._paired()), 0)
+
+    @contextmanager
+    def marks(self) -> Iterator[Marks]:
+        """Lend what the channel remembers. Raises StoreError."""
+        with self._guard:
+            yield self._marks()
 
     def offer(self) -> str:
         """Make a code, which takes the place of an earlier one. Raises StoreError."""
@@ -65,8 +97,11 @@ class Pairing:
             if not hmac.compare_digest(digest, _digest(f"{found[1]}{found[2]}".upper())):
                 marks.set(_OFFER, json.dumps([digest, boot, until, tries - 1]) if tries > 1 else "")
                 return False
+            if not self._owner():
+                marks.set(_OWNER, str(user))
             marks.set(_PAIRED, json.dumps(self._paired() | {user: who}))
             marks.set(_OFFER, "")
+            Audit(self._path.parent).mention("paired", who=f"telegram:{user}", name=who)
             return True
 
     def forget(self, user: int) -> bool:
@@ -75,8 +110,11 @@ class Pairing:
             paired = self._paired()
             if user not in paired:
                 return False
+            if self._owner() == user and user not in self._allow:
+                self._marks().set(_OWNER, _NOBODY)  # no guest becomes the owner by that
             del paired[user]
             self._marks().set(_PAIRED, json.dumps(paired))
+            Audit(self._path.parent).mention("unpaired", who=f"telegram:{user}")
             return True
 
     def close(self) -> None:

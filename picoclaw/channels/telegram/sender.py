@@ -6,13 +6,12 @@ handed over, nobody can know whether it has arrived: it is sent again, and says 
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from picoclaw.channels.telegram.api import Api, Busy, NotDone, Unreachable, Upload
-from picoclaw.channels.telegram.asking import Buttons
-from picoclaw.channels.telegram.files import Attached, pieces, size_of
+from picoclaw.channels.telegram.files import Attached, pieces
 from picoclaw.channels.telegram.link import Timing
 from picoclaw.channels.telegram.markup import Rich, rich
 from picoclaw.channels.telegram.split import split, units, wire
@@ -25,6 +24,17 @@ _UPLOAD_BYTES_S = 20_000
 _MOST_DOUBLINGS = 3
 _CAPTION = 1024
 _KNOWN_AGAIN, _KNOWN_IN_A_DIGEST = 200, 60  # characters of a letter
+
+
+MESSAGE_ROOM = 3800
+"""UTF-16 units of a message that may have a line added later."""
+
+
+class Button(NamedTuple):
+    """A button under a message: what it says, and what Telegram sends back when it is pressed."""
+
+    label: str
+    data: str
 
 
 class Place(NamedTuple):
@@ -95,15 +105,27 @@ class Sender:
             for part in self._parts(text):
                 self._part(place, part)
 
-    def question(self, place: Place, text: str, buttons: Buttons) -> int:
-        """Send a text as it is, with a yes and a no under its end; returns its number. Raises ChannelError."""
-        keys = [{"text": "✅ Allow", "callback_data": buttons.yes}, {"text": "❌ Refuse", "callback_data": buttons.no}]
+    def plain(self, place: Place, text: str, buttons: Sequence[Button] = ()) -> tuple[int, str]:
+        """Send a text as it is, with buttons under its end; returns the last message's number and text.
+
+        Raises ChannelError.
+        """
+        keys = [{"text": button.label, "callback_data": button.data} for button in buttons]
         with self._guard:
-            *before, last = split(Rich(text))
+            *before, last = split(Rich(text), MESSAGE_ROOM)
             for part in before:
                 self._part(place, part)
-            sent = self._put(place, "sendMessage", {"text": last.text, "reply_markup": {"inline_keyboard": [keys]}})
-            return int(sent.get("message_id", 0)) if isinstance(sent, dict) else 0
+            fields = {"text": last.text, "link_preview_options": {"is_disabled": True}}
+            sent = self._put(
+                place, "sendMessage", fields | ({"reply_markup": {"inline_keyboard": [keys]}} if keys else {})
+            )
+            return (int(sent.get("message_id", 0)) if isinstance(sent, dict) else 0), last.text
+
+    def edit(self, chat: int, message: int, text: str) -> None:
+        """Put another text in place of a message's, and take its buttons away. Raises ChannelError."""
+        fields = {"message_id": message, "text": text, "link_preview_options": {"is_disabled": True}}
+        with self._guard:
+            self._put(Place(chat), "editMessageText", fields)
 
     @contextmanager
     def _doubting(self, place: Place, text: str) -> Iterator[None]:
@@ -121,7 +143,7 @@ class Sender:
                 self._file(place, part, again=again)
                 return
             except NotDone as error:  # what comes after the file is told all the same
-                part = Rich(f"{part.path.name}: {error}")
+                part = Rich(f"{part.place.path.name}: {error}")
         if again:
             part = _noted(part)
         fields: dict[str, Any] = {"text": part.text, "link_preview_options": {"is_disabled": True}}
@@ -137,7 +159,7 @@ class Sender:
         kinds = ["photo", "document"] if file.photo else ["document"]
         for kind in kinds:
             try:
-                self._put(place, f"send{kind.capitalize()}", caption, Upload(kind, file.path))
+                self._put(place, f"send{kind.capitalize()}", caption, Upload(kind, file.place, file.size))
                 return
             except NotDone:
                 if kind == kinds[-1]:
@@ -167,7 +189,7 @@ class Sender:
         After one that may have been done it is given more time, so that a slow network does not repeat it for ever.
         """
         patient = 2 ** min(self._unsure.get(place.chat, 0), _MOST_DOUBLINGS)
-        wait = self._timing.wait * patient + (size_of(upload.path) / _UPLOAD_BYTES_S if upload else 0)
+        wait = self._timing.wait * patient + (upload.size / _UPLOAD_BYTES_S if upload else 0)
         patience = _PATIENCE_S
         while True:
             self._rest(self._next.get(place.chat, 0.0) - time.monotonic())

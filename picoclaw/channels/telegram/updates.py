@@ -4,9 +4,11 @@ Pure. Source: https://core.telegram.org/bots/api#update.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-_LONGEST_NAME = 60
+from picoclaw import untrusted
+
 _QUOTED_CHARS = 300
 _FILES = ("document", "voice", "audio", "video", "video_note", "animation")
 
@@ -27,10 +29,19 @@ class File(NamedTuple):
     size: int
 
 
+class Quote(NamedTuple):
+    """A message that another answers: whose it is, and whether that is the same person's own word."""
+
+    whose: str
+    text: str
+    own: bool
+
+
 class Said(NamedTuple):
     """A message; `thread` is the topic of a forum, 0 elsewhere, `date` when it was sent, in seconds since 1970.
 
-    `notes` say what the text alone does not: that it was edited, or forwarded. `addressed` when it is meant for the
+    `who` is how the person calls themselves. `strange` says why the text is not their word, such as "a message that was
+    forwarded from Eve", '' when it is. `notes` say what the text alone does not. `addressed` when it is meant for the
     bot, which in a group not every message is. `album` is the same for files that were sent together.
     """
 
@@ -43,6 +54,8 @@ class Said(NamedTuple):
     text: str
     date: int
     notes: tuple[str, ...] = ()
+    strange: str = ""
+    quotes: tuple[Quote, ...] = ()
     files: tuple[File, ...] = ()
     album: str = ""
     private: bool = False
@@ -89,8 +102,8 @@ def together(updates: list[Update]) -> list[Update]:
         last = merged[-1] if merged else None
         if isinstance(one, Said) and isinstance(last, Said) and _one_album(one, last):
             text, files = last.text or one.text, last.files + one.files
-            addressed = last.addressed or one.addressed
-            merged[-1] = last._replace(update=one.update, text=text, files=files, addressed=addressed)
+            addressed, strange = last.addressed or one.addressed, last.strange or one.strange
+            merged[-1] = last._replace(update=one.update, text=text, files=files, addressed=addressed, strange=strange)
         else:
             merged.append(one)
     return merged
@@ -125,7 +138,9 @@ def _said(number: int, message: dict[str, Any], me: Me, *, edited: bool) -> Said
         _name(sender),
         _unaddressed(text, me),
         _int(message.get("edit_date" if edited else "date")),
-        _notes(message, me, edited=edited),
+        ("edited",) if edited else (),
+        _strange(message),
+        tuple(_quotes(message, me)),
         files,
         _text(message.get("media_group_id")),
         private,
@@ -146,18 +161,33 @@ def _words(message: dict[str, Any]) -> str:
     return " ".join(filter(None, (_text(contact.get(key)) for key in ("first_name", "last_name", "phone_number"))))
 
 
-def _notes(message: dict[str, Any], me: Me, *, edited: bool) -> tuple[str, ...]:
-    notes = ["edited"] if edited else []
+def _strange(message: dict[str, Any]) -> str:
+    """Say why a message is not the word of whoever sends it: they have passed on what another has written."""
     if origin := _dict(message.get("forward_origin")):
         sender = _dict(origin.get("sender_user")) or _dict(origin.get("chat")) or _dict(origin.get("sender_chat"))
-        name = _name(sender) if sender else _text(origin.get("sender_user_name"))[:_LONGEST_NAME]
-        notes.append(f"forwarded from {' '.join(name.split()) or 'somebody'}")
-    if replied := _words(answered := _dict(message.get("reply_to_message"))):
-        whose = "yours" if _int(_dict(answered.get("from")).get("id")) == me.id else "another"
-        cut = " ".join(replied.split())
-        shown = cut if len(cut) <= _QUOTED_CHARS else f"{cut[:_QUOTED_CHARS]}…"
-        notes.append(f"in reply to {whose}: {shown}")
-    return tuple(notes)
+        name = _name(sender) if sender else untrusted.name(_text(origin.get("sender_user_name")))
+        return f"a message that was forwarded from {name or 'somebody'}"
+    if bot := _dict(message.get("via_bot")):
+        return f"a message that was written by the bot {_name(bot)}"
+    return "a contact's card" if _dict(message.get("contact")) else ""
+
+
+def _quotes(message: dict[str, Any], me: Me) -> Iterator[Quote]:
+    """Give what a message answers, shortened; of a part that was chosen, that part."""
+    chosen = _text(_dict(message.get("quote")).get("text"))
+    if answered := _dict(message.get("reply_to_message")):
+        by, sender = _int(_dict(answered.get("from")).get("id")), _int(_dict(message.get("from")).get("id"))
+        whose = "yours" if by == me.id else "another"
+        own = by == sender and not _strange(answered)
+        yield from _quote(whose, chosen or _words(answered), own=own)
+    elif _dict(message.get("external_reply")):
+        yield from _quote("another chat", chosen, own=False)
+
+
+def _quote(whose: str, text: str, *, own: bool) -> Iterator[Quote]:
+    cut = " ".join(text.split())
+    if cut:
+        yield Quote(whose, cut if len(cut) <= _QUOTED_CHARS else f"{cut[:_QUOTED_CHARS]}…", own)
 
 
 def _is_addressed(message: dict[str, Any], text: str, me: Me) -> bool:
@@ -196,8 +226,7 @@ def _file(raw: dict[str, Any], kind: str) -> File | None:
 
 def _name(sender: dict[str, Any]) -> str:
     parts = (_text(sender.get(key)) for key in ("first_name", "last_name", "title"))
-    name = " ".join(" ".join(filter(None, parts)).split())
-    return (name or str(_int(sender.get("id"))))[:_LONGEST_NAME]
+    return untrusted.name(" ".join(filter(None, parts))) or str(_int(sender.get("id")))
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from picoclaw.disk import explain, make_folder, write_atomic
+from picoclaw import rooted
+from picoclaw.disk import explain, write_atomic
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.markdown import visible
 from picoclaw.memory.dream import loss, overlong, page, versions
@@ -183,8 +184,8 @@ def replace(home: Path, workspace: Path, found: page.Memory, data: bytes, now: d
             versions.keep(home, name, found.found or b"", data, now)
             if not page.unchanged(found, workspace):
                 return False
-            make_folder(found.path.parent)
-            write_atomic(found.path, data)
+            with rooted.folder(notes.place(workspace, name).above, make=True) as way:
+                write_atomic(Path(found.path.name), data, folder=way)
         except ConfigError as error:
             raise StoreError(str(error)) from None
         except OSError as error:

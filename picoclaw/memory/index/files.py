@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from picoclaw import rooted
 from picoclaw.disk import explain
 from picoclaw.errors import StoreError
 
@@ -130,13 +131,12 @@ class Files:
         """Read a file as it is now; None when it is not there any more, or cannot be read just now."""
         if document := self.documents.get(path):
             return self._told(document)
-        if not self._inside(path):
+        place = rooted.settled(self.root, f"{self.root}/{path}")
+        if place is None or not place.parts:
             return None
         try:
-            with open(f"{self.root}/{path}", "rb", opener=_without_waiting) as file:
+            with os.fdopen(rooted.open_file(place), "rb") as file:
                 about = os.fstat(file.fileno())
-                if not stat.S_ISREG(about.st_mode):
-                    return None
                 data = file.read(LARGEST + 1)
         except FileNotFoundError:
             return None
@@ -196,7 +196,3 @@ def _content(source: Source, data: bytes) -> Content:
     text = data[:LARGEST].decode("utf-8-sig", "replace")
     problem = f"only its first {LARGEST // 1_000_000} MB are searched; split it" if len(data) > LARGEST else ""
     return Content(source, text, problem)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

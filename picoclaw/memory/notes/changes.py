@@ -72,6 +72,15 @@ def forget(workspace: Path, text: str) -> Changed:
     return Changed(places, "")
 
 
+def meant(workspace: Path, text: str) -> str:
+    """Tell which entry a text names, and all that it says; '' where none is, or it may be any of several."""
+    try:
+        places = _found(workspace, text)
+    except StoreError:
+        return ""
+    return "\n".join(f"{place.path}: {shown(place.entry)}" for place in places)
+
+
 def place_of(text: str) -> tuple[str, int, int] | None:
     """Read a place in the memory as search results write it: "memory/a.md:3-5"; the lines are 0 without any."""
     found = _PLACE.fullmatch(text.strip())

@@ -14,6 +14,8 @@ from picoclaw.markdown import seen
 from picoclaw.markdown.comments import gone
 
 FOREIGN = "not from the owner"
+_UNASKED = ("cron", "heartbeat", "rule", "helper")  # turns of our own, which had read nothing
+_TAINTED = re.compile(rf"{FOREIGN}: (?!(?:{'|'.join(_UNASKED)})[)\]])")
 LONGEST = 700
 """Characters of one entry: a chunk of the index takes it whole, with where it is from."""
 
@@ -59,6 +61,11 @@ def entries(text: str) -> list[Entry]:
     lines = _visible_lines(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
     found = [_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _spans(lines)]
     return [entry._replace(below=_below(found[i:])) for i, entry in enumerate(found)]
+
+
+def tainted(text: str) -> bool:
+    """Tell whether anything in a text is marked as the word of another, or as made of what nobody has said."""
+    return FOREIGN in text and bool(_TAINTED.search(text))
 
 
 def plain(text: str) -> str:

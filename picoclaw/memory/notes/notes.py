@@ -3,17 +3,20 @@
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from picoclaw.disk import append, create, explain, make_folder, write_atomic
-from picoclaw.errors import ConfigError, StoreError
+from picoclaw import rooted
+from picoclaw.disk import add as add_to
+from picoclaw.disk import create, explain, write_atomic
+from picoclaw.errors import StoreError
 from picoclaw.markdown import visible
 from picoclaw.memory.index.files import FOLDER, ROOT_FILE, Files
 from picoclaw.memory.notes.entries import FOREIGN, LONGEST, Entry, entries, key, lines_of, plain, written
 from picoclaw.prompt import Page
+from picoclaw.rooted import Place
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import cleaned
 
@@ -87,10 +90,10 @@ _LASTING = (LASTING, ROOT_FILE)
 @contextmanager
 def held(workspace: Path) -> Iterator[None]:
     """Hold the memory's files against other picoclaws that change them. Raises StoreError."""
-    folder = place(workspace, FOLDER)
+    found = place(workspace, FOLDER)
     try:
-        make_folder(folder)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with rooted.folder(found, make=True) as way:
+            handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way)
     except OSError as error:
         raise StoreError(f"the folder {FOLDER} cannot be used: {explain(error)}") from None
     try:
@@ -100,13 +103,13 @@ def held(workspace: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def place(workspace: Path, path: str) -> Path:
+def place(workspace: Path, path: str) -> Place:
     """Return where a file of the memory really lies. Raises StoreError when a link leads out of the memory."""
     root = os.path.realpath(workspace)
-    real = os.path.realpath(f"{root}/{path}")
-    if real not in {f"{root}/{FOLDER}", f"{root}/{ROOT_FILE}"} and not real.startswith(f"{root}/{FOLDER}/"):
+    found = rooted.settled(root, f"{root}/{path}")
+    if found is None or (found.parts[:1] != (FOLDER,) and found.parts != (ROOT_FILE,)):
         raise StoreError(f"{path} leads out of the memory: a symbolic link is in its way; put a copy in its place")
-    return Path(real)
+    return found
 
 
 def content(workspace: Path, path: str) -> str | None:
@@ -115,22 +118,28 @@ def content(workspace: Path, path: str) -> str | None:
     What a crash has left of a write that never came, NUL bytes at the end, is not part of it. Raises StoreError.
     """
     try:
-        data = reading.raw(place(workspace, path), LARGEST)
-    except ConfigError as error:
-        raise StoreError(str(error)) from None
-    text = None if data is None else data.rstrip(b"\0").decode("utf-8", "surrogateescape")
-    if text is not None and "\0" in text:
+        with os.fdopen(rooted.open_file(place(workspace, path)), "rb") as file:
+            data = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {explain(error)}") from None
+    if len(data) > LARGEST:
+        raise StoreError(f"{path} is larger than {LARGEST // 1000} kB; shorten it")
+    text = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    if "\0" in text:
         raise StoreError(f"{path} holds NUL bytes and is no text; move it aside")
     return text
 
 
 def keep(workspace: Path, path: str, text: str) -> None:
     """Write a file whole and durably, as `content` read it. Raises StoreError; the file is as it was then."""
-    real = place(workspace, path)
+    found = place(workspace, path)
     try:
-        if real.exists():
-            os.close(os.open(real, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))  # an owner may have locked it
-        write_atomic(real, text.encode("utf-8", "surrogateescape"))
+        with suppress(FileNotFoundError):
+            os.close(rooted.open_file(found, adds=True))  # an owner may have locked it
+        with rooted.folder(found.above) as way:
+            write_atomic(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {explain(error)}") from None
 
@@ -141,18 +150,33 @@ def _put(workspace: Path, path: str, line: str, head: str) -> int:
     text = f"{_ended(before)}{line}\n" if before else f"{head}{line}\n"
     if line not in visible(text, trusting=True):
         raise StoreError(f"{path} has a comment that is never closed, so what is added would not be seen; close it")
-    real = place(workspace, path)
+    found = place(workspace, path)
     try:
-        make_folder(real.parent)
-        if before is None and create(real, text.encode("utf-8", "surrogateescape")):
+        if before is None and _created(found, text):
             return len(lines_of(text))
-        if before is None or real.stat().st_size == len(before.encode("utf-8", "surrogateescape")):
-            append(real, text.removeprefix(before or "").encode("utf-8", "surrogateescape"))
-        else:  # a torn end goes
-            keep(workspace, path, text)
+        torn = not _added(found, before, text)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {explain(error)}") from None
+    if torn:  # its end goes
+        keep(workspace, path, text)
     return len(lines_of(text))
+
+
+def _created(found: Place, text: str) -> bool:
+    with rooted.folder(found.above, make=True) as way:
+        return create(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
+
+
+def _added(found: Place, before: str | None, text: str) -> bool:
+    """Add what a text has more than before; not where the file does not end with it."""
+    file = rooted.open_file(found, adds=True)
+    try:
+        if before is not None and os.fstat(file).st_size != len(before.encode("utf-8", "surrogateescape")):
+            return False
+        add_to(file, text.removeprefix(before or "").encode("utf-8", "surrogateescape"))
+    finally:
+        os.close(file)
+    return True
 
 
 def _ended(text: str) -> str:

@@ -6,7 +6,7 @@ Everything is imported before the fork, so that the watch needs nothing from the
 import contextlib
 import fcntl
 import gc
-import hashlib  # noqa: F401 - the audit needs it, which by itself imports it late
+import hashlib  # noqa: F401 - arming needs it, which by itself imports it late
 import os
 import select
 import signal

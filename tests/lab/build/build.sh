@@ -110,14 +110,15 @@ build_x86() {
   version=${image_package#linux-image-}
   unpack "$kernel" "$image_package"
   mmdebstrap --quiet --variant=minbase --dpkgopt=force-unsafe-io \
-    --include=systemd,systemd-sysv,udev,dbus,kmod,python3,python3-spidev bookworm "$root" "$mirror" &
+    --include=systemd,systemd-sysv,udev,dbus,kmod,python3,python3-spidev,bubblewrap bookworm "$root" "$mirror" &
   local rooting=$!
   build_modules "$version" "$modules"
   say "x86: modules built: $(cd "$modules" && find . -name '*.ko' | wc -l)"
   wait "$rooting"
   sh "$here/systemd-guest.sh" "$root"
-  # This guest also runs the daemon: what that imports without a model.
-  python_packages "$root" manylinux_2_28_x86_64 'apsw>=3.46' 'cronsim>=2.6,<3' 'python-frontmatter>=1.1,<2' PyYAML
+  # This guest also runs the daemon, with a model that a test plays.
+  python_packages "$root" manylinux_2_28_x86_64 'apsw>=3.46' 'cronsim>=2.6,<3' 'python-frontmatter>=1.1,<2' PyYAML \
+    'httpx>=0.27,<1' httpcore h11 anyio sniffio idna certifi typing_extensions
   find "$modules" -name '*.ko' -exec install -D -t "$root/lib/modules/$version/updates" {} +
   "$python" "$here/modules.py" "$kernel" "$root" "$here/x86.modules"
   first_stage "$root" "$out/x86.initrd"

@@ -39,10 +39,10 @@ def owner(*words: str) -> str:
     return done(*become, *PICOCLAW, *words)
 
 
-def said(text: str) -> str:
-    """Say something in the usual chat over the daemon's socket, as its terminals do; returns the answer."""
+def said(text: str, session: str = DEFAULT_SESSION) -> str:
+    """Say something in a chat over the daemon's socket, as its terminals do; returns the answer."""
     terminal = line.connect(HOME, 120.0)
-    terminal.say({"do": "chat", "session": DEFAULT_SESSION, "text": text})
+    terminal.say({"do": "chat", "session": session, "text": text})
     while words := terminal.next():
         if "end" in words:
             terminal.close()
@@ -73,7 +73,8 @@ def process(before: int = 0) -> int:
 def begun(*command: str) -> float:
     """Run a command that starts it; returns how long that took until it was ready, in seconds."""
     began = time.monotonic()
-    done(*command)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, f"{' '.join(command)}: {ended.stderr}{journal()[-3000:]}"
     process()
     return round(time.monotonic() - began, 1)
 

@@ -33,7 +33,7 @@ def ask(board, drivers, bridge, pins):
             Sensors(board, wired, drivers, "/"),
             SensorAdd(board, wired, drivers, HW, lambda name, sensor: None),
         ],
-        guard=lambda effect, call, caller: None,
+        guard=lambda asked, caller: None,
         journal=lambda call, caller: None,
         longest_result=10_000,
     )

@@ -1,0 +1,79 @@
+"""`picoclaw approvals`: what waits for a yes, and the answer of whoever sits at this terminal."""
+
+import argparse
+import os
+import time
+from contextlib import closing
+
+from picoclaw.cli.common import board_option, opened, person, printable
+from picoclaw.commands.approvals import row, whole
+from picoclaw.config import home_folder
+from picoclaw.errors import PicoclawError
+from picoclaw.messages import DEFAULT_SESSION, Inbound
+from picoclaw.store.approvals import Approvals
+from picoclaw.store.database import Database
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    words = parser.add_subparsers(dest="act", metavar="ACT")
+    words.add_parser("list", help="what waits, and what became of the newest others (the default)")
+    for act, purpose in _ACTS.items():
+        word = words.add_parser(act, help=purpose)
+        word.add_argument("number", type=int, metavar="N")
+        if act != "show":
+            board_option(word)
+
+
+_ACTS = {
+    "show": "show number N whole",
+    "yes": "have it done",
+    "no": "leave it",
+    "always": "have it done, also whenever exactly the same is wanted again",
+}
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do it; exit code 1 when it could not be done, with the reason on stderr."""
+    home = home_folder(os.environ)
+    if given.act not in {"yes", "no", "always"}:
+        if not (home / "state.db").exists():
+            print("nothing waits for your yes")
+            return 0
+        with closing(Database(home / "state.db")) as database:
+            return _show(Approvals(database), given.number if given.act == "show" else 0)
+    person("an answer is only taken from a person at a terminal; over ssh, `ssh -t` makes one")
+    return _answer(given)
+
+
+def _show(approvals: Approvals, number: int) -> int:
+    if number:
+        if not (found := approvals.get(number)):
+            raise PicoclawError(f"there is no question number {number}")
+        print(printable(whole(found)))
+        return 0
+    for one in (waiting := approvals.waiting()):
+        print(printable(row(one)))
+    for one in approvals.ended():
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.at))
+        print(printable(f"{one.number}  {one.state}, {at}: {one.shortly}"))
+    if not waiting:
+        print("nothing waits for your yes")
+    return 0
+
+
+def _answer(given: argparse.Namespace) -> int:
+    """Have the picoclaw that runs do it, or do it here."""
+    from picoclaw.channels.line import connect
+    from picoclaw.cli import attached
+    from picoclaw.cli.chat import report
+
+    text, home = f"/{given.act} {given.number}", home_folder(os.environ)
+    running = not given.board and (home / "run.sock").exists()
+    if running and (line := connect(home)):
+        return attached.once(line, argparse.Namespace(session=DEFAULT_SESSION, message=text, json=False))
+    with opened(given, agent=True) as app:
+        turn = app.answer(Inbound(DEFAULT_SESSION, text, who="terminal"))
+        if turn.stopped != "error":
+            print(printable(turn.reply))
+        return report(turn)

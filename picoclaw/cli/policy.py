@@ -1,0 +1,136 @@
+"""`picoclaw policy`: who may have what done, by which rule, and what was allowed for good."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import get_args
+
+from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.config import home_folder, load
+from picoclaw.desk import clean
+from picoclaw.errors import PicoclawError
+from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, ToolCall
+from picoclaw.schema import nearest
+from picoclaw.store.approvals import Approvals
+from picoclaw.store.database import Database
+from picoclaw.tools.guard import question
+from picoclaw.tools.rights import Rights, written
+from picoclaw.trust.audit import Audit
+from picoclaw.trust.policy import EFFECTS, Policy, Row, decide, digest
+
+_EXAMPLE = '\'{"path": "notes.md", "content": ""}\''
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    words = parser.add_subparsers(dest="act", metavar="ACT")
+    words.add_parser("show", help="the table in force, with what of it is yours (the default)")
+    explain = words.add_parser("explain", help="what would happen to a call, and why; it is not made")
+    explain.add_argument("tool", metavar="TOOL")
+    explain.add_argument("arguments", metavar="JSON", nargs="?", default="{}", help=f"an object, such as {_EXAMPLE}")
+    explain.add_argument("--origin", choices=get_args(Origin), default="owner", help="who asks (default: owner)")
+    explain.add_argument(
+        "--tainted", action="append", default=[], metavar="WHAT", help="something that the conversation has read"
+    )
+    board_option(explain)
+    words.add_parser("always", help="what was allowed for good")
+    revoke = words.add_parser("revoke", help="take that back")
+    revoke.add_argument("number", type=int, metavar="N")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do it; exit code 1 when something is wrong, with the reason on stderr."""
+    if given.act == "explain":
+        return _explain(given)
+    if given.act in {"always", "revoke"}:
+        return _for_good(home_folder(os.environ), given)
+    return _show()
+
+
+def _show() -> int:
+    config = load()
+    file = config.home / "policy.toml"
+    policy = Rights(file, _none, config.tools.exec).policy()
+    own = f"what is marked * is from {file}" if policy.effects or policy.tools else f"{file} changes none of them"
+    print(f"The usual rules; {own}.")
+    print(f"{'':14}" + "".join(f"{column:<12}" for column in Row._fields).rstrip())
+    for line in _table(policy):
+        print(printable(line))
+    for problem in (problems := written(file).problems):
+        print(printable(f"picoclaw: {file.name}: {problem}"), file=sys.stderr)
+    if problems:
+        print("picoclaw: until that is mended, everything that changes something is asked about", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _none() -> Approvals:
+    raise PicoclawError("nothing is asked here of what was allowed for good")
+
+
+def _table(policy: Policy) -> Iterator[str]:
+    for effect in EFFECTS:
+        verdicts = (policy.verdict(effect, "", column)[0] for column in Row._fields)
+        own = policy.effects.get(effect, {})
+        yield _line(effect, [f"{v}{'*' * (c in own)}" for c, v in zip(Row._fields, verdicts, strict=True)])
+    for tool, row in policy.tools.items():
+        yield _line(f"tool {tool}", [f"{row[c]}*" if c in row else "-" for c in Row._fields])
+
+
+def _line(name: str, verdicts: list[str]) -> str:
+    return f"{name:<14}" + "".join(f"{verdict:<12}" for verdict in verdicts).rstrip()
+
+
+def _explain(given: argparse.Namespace) -> int:
+    try:
+        arguments = json.loads(clean(given.arguments))
+    except (ValueError, RecursionError) as error:
+        raise PicoclawError(f"JSON is not valid: {error}") from None
+    if not isinstance(arguments, dict):
+        raise PicoclawError(f"JSON must be an object, such as {_EXAMPLE}")
+    with opened(given, make=False) as app:
+        policy = app.rights.policy()
+        if unknown := sorted(set(policy.tools) - app.toolset.names):
+            names = dict.fromkeys(app.toolset.names)
+            print(
+                f"picoclaw: [tools] names no tool of this board: {unknown[0]}{nearest(unknown[0], names)}",
+                file=sys.stderr,
+            )
+        caller = Caller(DEFAULT_SESSION, given.origin, app.now(), _nobody, set(given.tainted))
+        asked = app.toolset.asked(ToolCall("1", given.tool, arguments), caller)
+        decision = decide(policy, asked, given.origin, given.tainted)
+        print(printable(f"{decision.verdict}: rule {decision.rule}\nbecause: {decision.why}"))
+        if asked.effect != "read":
+            print(printable(f"a yes would be given to, and hold for, exactly this:\n{question(asked)}"))
+            print(f"sum: {digest(asked)}")
+        if problem := app.rights.problem():
+            print(printable(f"picoclaw: {problem}"), file=sys.stderr)
+    return 0
+
+
+def _nobody(_text: str) -> None:
+    """Hear what a tool says at once: none does, for none is called."""
+
+
+def _for_good(home: Path, given: argparse.Namespace) -> int:
+    if not (home / "state.db").exists():
+        print("nothing was allowed for good")
+        return 0
+    with closing(Database(home / "state.db")) as database:
+        approvals = Approvals(database)
+        if given.act == "revoke":
+            if not approvals.revoke(given.number):
+                raise PicoclawError(f"there is no rule {given.number}; `picoclaw policy always` lists them")
+            Audit(home).mention("revoke", rule=given.number)
+            print(f"rule {given.number} is taken back: it is asked about again")
+            return 0
+        for rule in (rules := approvals.always()):
+            at = time.strftime("%Y-%m-%d %H:%M", time.localtime(rule.at))
+            print(printable(f"rule {rule.number}, {at}{f', by {rule.by}' if rule.by else ''}:\n{rule.question}"))
+        if not rules:
+            print("nothing was allowed for good")
+    return 0

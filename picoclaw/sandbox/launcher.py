@@ -1,0 +1,92 @@
+"""Starts one sandbox for whoever is connected, and ends it with the connection.
+
+The daemon's unit may make no namespaces. systemd starts this file for each connection in a unit that may, by a Python
+without anything else, so it uses nothing of picoclaw's. In: eight digits, the length; the arguments of bwrap, each
+ended by NUL; with them the descriptors of stdin, output and the filter. Out: the exit code.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+
+FILTER_FD = 3
+"""Where bwrap finds its system call filter."""
+_PROGRAM = "bwrap"
+_HEAD = 8
+_MOST = 4_000_000  # bytes; more than the kernel takes as arguments
+
+
+def end(pid: int) -> None:
+    """Kill a bwrap and all that it holds, also when it has only begun to set up: its child, then its own group.
+
+    The child is the first process of the sandbox: when it dies, the kernel kills all others there.
+    """
+    children = ""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123
+        children = file.read()
+    for child in children.split():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(int(child), signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def serve(fd: int) -> int:
+    """Run what is asked for over the connection `fd`; 1 when that could not be understood."""
+    import socket
+
+    with socket.socket(fileno=fd) as connection:
+        data, fds, _, _ = socket.recv_fds(connection, _HEAD, 3)
+        while len(data) < _HEAD and (more := connection.recv(_HEAD - len(data))):
+            data += more
+        length = int(data) if data.isdigit() else 0
+        if len(fds) != 3 or not 0 < length <= _MOST:
+            return 1
+        text = bytearray()
+        while len(text) < length and (more := connection.recv(length - len(text))):
+            text += more
+        words = bytes(text).split(b"\0")[:-1]
+        if len(text) != length or words[:1] != [_PROGRAM.encode()]:
+            return 1
+        pid = _start(words, fds)
+        for each in fds:
+            os.close(each)
+        with contextlib.suppress(OSError):
+            connection.sendall(b"%d\n" % _ended(pid, connection.fileno()))
+    return 0
+
+
+def _start(words: list[bytes], fds: list[int]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        high = [os.dup(fd) for fd in fds]  # out of the way of one another
+        while min(high) <= FILTER_FD:
+            high = [os.dup(fd) for fd in high]
+        given, out, rules = high
+        for source, number in ((given, 0), (out, 1), (out, 2), (rules, FILTER_FD)):
+            os.dup2(source, number)
+        os.closerange(FILTER_FD + 1, 1024)
+        os.execvp(_PROGRAM, words)  # noqa: S606
+    except OSError as error:
+        os.write(1, f"{_PROGRAM}: {error.strerror}\n".encode())
+    os._exit(127)
+
+
+def _ended(pid: int, connection: int) -> int:
+    """Wait for the end of the sandbox, or of the connection, which ends it; returns the exit code."""
+    ended = os.pidfd_open(pid)
+    ready, _, _ = select.select([ended, connection], [], [])
+    if ended not in ready:
+        end(pid)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+if __name__ == "__main__":
+    sys.exit(serve(0))

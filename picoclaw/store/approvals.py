@@ -1,0 +1,291 @@
+"""Calls that wait for the owner's yes, in `state.db`: kept whole, answered once, and never made twice.
+
+A call goes from `waiting` to `running`, durably before it is made, and on to how it ended. One that is found running
+when its process is gone may have been done or not: it is told as `unknown`, and nobody makes it again.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, cast
+
+import apsw
+
+from picoclaw.errors import Denied
+from picoclaw.messages import Caller, Origin, ToolCall
+from picoclaw.store import outbox
+from picoclaw.store.database import Database, fits, storable
+from picoclaw.store.history import alive, process_identity
+from picoclaw.trust.policy import Asked, Decision, Effect, digest
+
+State = Literal["waiting", "running", "done", "failed", "refused", "expired", "void", "unknown"]
+"""refused: the owner said no; void: what it would do had changed by the time of the yes; unknown: cut off in it."""
+
+MOST_WAITING, MOST_OF_ALL = 20, 100
+_NO_HOLDS_S = 600.0
+_SET_BACK_S = 60.0  # a clock that was set back by more must not lengthen the life of a question
+_KEPT_S = 30 * 86400.0
+_SHORT = 100
+_COLUMNS = (
+    "id, nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound, digest, heard, question, at,"
+    " expires, state, answered_by, outcome"
+)
+
+
+_INSERT = """
+    INSERT INTO approvals (nonce, chat, question, at, expires, session, origin, asked_by, call, effect, rule, why,
+    means, bound, digest, heard, state, answered_by, outcome)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', '', '')
+"""
+
+
+class Approval(NamedTuple):
+    """A kept call. `session` is the conversation it was made in, `chat` the one that the owner is asked in.
+
+    `number` names it for a person and is never used again; `nonce` is what a button carries. `question` is the whole
+    text that a yes is given to, `heard` what the turn had read; `at` and `expires` are seconds since 1970.
+    `answered_by` is who has answered, `outcome` the result of the call, or why there is none.
+    """
+
+    number: int
+    nonce: str
+    session: str
+    chat: str
+    origin: Origin
+    asked_by: str
+    call: ToolCall
+    effect: Effect
+    rule: str
+    why: str
+    means: str
+    bound: Mapping[str, str]
+    digest: str
+    heard: tuple[str, ...]
+    question: str
+    at: float
+    expires: float
+    state: State = "waiting"
+    answered_by: str = ""
+    outcome: str = ""
+
+    @property
+    def shortly(self) -> str:
+        """The beginning of the question, in one line."""
+        line = " ".join(self.question.split())
+        return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"
+
+    @property
+    def home(self) -> str:
+        """The conversation that hears what became of it: nobody reads that of a job, a heartbeat or a helper."""
+        return self.session if self.origin in {"owner", "web", "guest"} else self.chat
+
+    @property
+    def asked(self) -> Asked:
+        """The call as the guard has seen it."""
+        return Asked(self.effect, self.call, self.means, self.bound)
+
+
+class Always(NamedTuple):
+    """A call that was allowed for good: `digest` is what of it has to be the same, `at` seconds since 1970."""
+
+    number: int
+    digest: str
+    question: str
+    at: float
+    by: str
+
+
+class Approvals:
+    """The kept calls of one database, and those that were allowed for good."""
+
+    def __init__(self, database: Database, wall: Callable[[], float] = time.time) -> None:
+        """Work on an open database; `wall` gives seconds since 1970."""
+        self._database, self._wall = database, wall
+
+    def open(self, asked: Asked, caller: Caller, decision: Decision, chat: str, question: str, minutes: float) -> int:
+        """Keep a call, and put a letter with the `question` into `chat`; returns its number.
+
+        The same call that waits in that conversation already keeps its number, and is not asked about again. Raises
+        Denied when too many wait, or the owner has just said no to it.
+        """
+        now, exact = self._wall(), digest(asked)
+        with self._database.transaction() as connection:
+            self._expire(connection, now)
+            same = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'waiting'"
+            if found := connection.execute(same, (storable(caller.session), exact)).get:
+                return int(str(found))
+            _check_room(connection, caller.session, exact, now)
+            expires = now + minutes * 60
+            values = _row(asked, caller, decision, exact)
+            connection.execute(
+                _INSERT, (os.urandom(12).hex(), storable(chat), storable(question), now, expires, *values)
+            )
+            number = connection.last_insert_rowid()
+            outbox.put(connection, chat, question_of(number, question, decision, expires), now, number)
+            connection.execute("DELETE FROM approvals WHERE at < ? AND state != 'waiting'", (now - _KEPT_S,))
+            return number
+
+    def get(self, number: int) -> Approval | None:
+        """Return one, None when there is none of that number."""
+        found = self._where("id = ?", (number,)) if fits(number) else []
+        return found[0] if found else None
+
+    def by_nonce(self, nonce: str) -> Approval | None:
+        """Return the one that a button belongs to."""
+        found = self._where("nonce = ?", (storable(nonce),))
+        return found[0] if found else None
+
+    def waiting(self) -> list[Approval]:
+        """List what waits for an answer, the oldest first; what has expired by now is not among it."""
+        now = self._wall()
+        return [one for one in self._where("state = 'waiting'") if not _is_late(one.at, one.expires, now)]
+
+    def ended(self, most: int = 20) -> list[Approval]:
+        """List what was answered or has expired, the newest first."""
+        return self._where("state NOT IN ('waiting', 'running')", (), f"id DESC LIMIT {most:d}")
+
+    def answer(self, number: int, by: str, *, yes: bool, nonce: str | None = None) -> "Approval | str":
+        """Take an answer: a yes makes it `running`, durably, and whoever gets it returned has to make the call.
+
+        Returns why not where it waits no more, which is so for all but one of several answers. `nonce` is checked
+        where a button was pressed; `by` names the person.
+        """
+        now = self._wall()
+        with self._database.transaction() as connection:
+            self._expire(connection, now)
+            found = self.get(number)
+            if found is None or (nonce is not None and nonce != found.nonce):
+                return f"there is no question number {number}" + (" with that button" if found else "")
+            if found.state != "waiting":
+                return f"number {number} {ENDED[found.state]}"
+            state = "running" if yes else "refused"
+            connection.execute(
+                "UPDATE approvals SET state = ?, answered_by = ?, outcome = ?, process = ?, answered = ? WHERE id = ?",
+                (state, storable(by), "" if yes else "the owner said no", process_identity(), now, number),
+            )
+            return found._replace(state=cast("State", state), answered_by=by)
+
+    def settle(self, number: int, state: State, outcome: str, heard: Sequence[str]) -> None:
+        """Keep how a call that was running has ended."""
+        with self._database.transaction() as connection:
+            sql = "UPDATE approvals SET state = ?, outcome = ?, heard = ? WHERE id = ? AND state = 'running'"
+            connection.execute(sql, (state, storable(outcome), _json(sorted(heard)), number))
+
+    def expired(self) -> list[Approval]:
+        """End what nobody has answered in time, and tell the chats of it; returns those that this call has ended."""
+        with self._database.transaction() as connection:
+            return [found for number in self._expire(connection, self._wall()) if (found := self.get(number))]
+
+    def next_expiry(self) -> float | None:
+        """When the next question ends unanswered, in seconds since 1970; None when nothing waits."""
+        with self._database.reading() as connection:
+            found = connection.execute("SELECT min(expires) FROM approvals WHERE state = 'waiting'").get
+        return None if found is None else float(str(found))
+
+    def cut_off(self) -> list[Approval]:
+        """Find what dead processes were doing, and tell the chats that its outcome is unknown; returns those."""
+        with self._database.transaction() as connection:
+            rows = connection.execute("SELECT id, process FROM approvals WHERE state = 'running'").fetchall()
+            dead = [int(str(number)) for number, process in rows if not alive(str(process))]
+            for number in dead:
+                self._end(connection, number, "unknown", "picoclaw ended while it was being done: look whether it was")
+            return [found for number in dead if (found := self.get(number))]
+
+    def allow(self, approval: Approval, by: str) -> int:
+        """Allow exactly this call for good; returns the number of the rule."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO always (digest, question, at, by) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (approval.digest, storable(approval.question), self._wall(), storable(by)),
+            )
+            return int(str(connection.execute("SELECT id FROM always WHERE digest = ?", (approval.digest,)).get))
+
+    def always(self) -> list[Always]:
+        """List what was allowed for good."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT id, digest, question, at, by FROM always ORDER BY id").fetchall()
+        return [Always(int(str(n)), str(exact), str(text), float(str(at)), str(by)) for n, exact, text, at, by in rows]
+
+    def revoke(self, number: int) -> bool:
+        """Take back what was allowed for good; tells whether there was a rule of that number."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM always WHERE id = ?", (number if fits(number) else 0,))
+            return connection.changes() > 0
+
+    def _expire(self, connection: apsw.Connection, now: float) -> list[int]:
+        rows = self._where("state = 'waiting'")
+        late = [one.number for one in rows if _is_late(one.at, one.expires, now)]
+        for number in late:
+            self._end(connection, number, "expired", "nobody answered in time, and it was not done")
+        return late
+
+    def _end(self, connection: apsw.Connection, number: int, state: State, outcome: str) -> None:
+        """End one that was not answered, or not brought to an end, and tell the chats of it."""
+        connection.execute("UPDATE approvals SET state = ?, outcome = ? WHERE id = ?", (state, outcome, number))
+        if found := self.get(number):
+            for key in dict.fromkeys((found.chat, found.home)):
+                outbox.put(connection, key, f"number {number} {ENDED[state]} ({found.shortly})", self._wall())
+
+    def _where(self, condition: str, values: Sequence[Any] = (), order: str = "id") -> list[Approval]:
+        with self._database.reading() as connection:
+            sql = f"SELECT {_COLUMNS} FROM approvals WHERE {condition} ORDER BY {order}"  # noqa: S608
+            return [_read(row) for row in connection.execute(sql, values).fetchall()]
+
+
+ENDED: Mapping[State, str] = {
+    "running": "is being done",
+    "done": "was answered already: it was done",
+    "failed": "was answered already: it was tried, and failed",
+    "refused": "was answered already: no",
+    "expired": "has expired: nobody answered in time, and it was not done",
+    "void": "was not done: it had changed meanwhile",
+    "unknown": "was cut off; whether it was done is not known",
+}
+"""How a question stands that waits no more, as the end of a sentence that begins with its number."""
+
+
+def question_of(number: int, question: str, decision: Decision, expires: float) -> str:
+    """Word the letter that asks for a yes: the call whole, why it has to be asked about, and how to answer."""
+    until = time.strftime("%H:%M", time.localtime(expires))
+    return (
+        f"number {number} waits for your yes until {until}:\n{question}\n({decision.why})\n"
+        f"/yes {number}, /no {number}, or /always {number} to allow exactly this for good"
+    )
+
+
+def _row(asked: Asked, caller: Caller, decision: Decision, exact: str) -> tuple[str, ...]:
+    call = _json([asked.call.id, asked.call.name, asked.call.arguments])
+    texts = caller.session, caller.origin, caller.who, call, asked.effect, decision.rule, decision.why, asked.means
+    return (*map(storable, texts), _json(dict(asked.bound)), exact, _json(sorted(caller.heard)))
+
+
+def _check_room(connection: apsw.Connection, session: str, exact: str, now: float) -> None:
+    """Raise Denied where asking once more would only weary the owner."""
+    no = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'refused' AND answered > ?"
+    if found := connection.execute(no, (storable(session), exact, now - _NO_HOLDS_S)).get:
+        raise Denied(f"the owner has just said no to exactly this (number {found}); do not ask for it again")
+    waits = "SELECT count(*), coalesce(sum(session = ?), 0) FROM approvals WHERE state = 'waiting'"
+    everywhere, here = map(int, connection.execute(waits, (storable(session),)).fetchone() or (0, 0))
+    if here >= MOST_WAITING or everywhere >= MOST_OF_ALL:
+        raise Denied(
+            f"{max(here, everywhere)} calls wait for the owner's yes already; nothing more is asked until then"
+        )
+
+
+def _is_late(at: float, expires: float, now: float) -> bool:
+    return now >= expires or now < at - _SET_BACK_S
+
+
+def _json(value: object) -> str:
+    return storable(json.dumps(value, ensure_ascii=False))
+
+
+def _read(row: Sequence[Any]) -> Approval:
+    number, nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound, exact, heard, *rest = row
+    question, at, expires, state, answered_by, outcome = rest
+    return Approval(
+        *(int(number), nonce, session, chat, origin, asked_by, ToolCall(*json.loads(call)), effect, rule, why, means),
+        *(json.loads(bound), exact, tuple(json.loads(heard)), question, float(at), float(expires), state),
+        *(answered_by, outcome),
+    )

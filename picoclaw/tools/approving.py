@@ -1,0 +1,165 @@
+"""Keeps a call that needs the owner's yes, takes the answer, and makes the call: once, and exactly that one.
+
+All of it is done by the desk, in its thread: a channel on which the owner has pressed a button posts `/yes N NONCE` in
+their name, or `/no` or `/always`, as if they had typed it. No text that anybody quotes, and no model, comes here.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from picoclaw.errors import Denied, PicoclawError
+from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, is_owner
+from picoclaw.store.approvals import Approval, Approvals
+from picoclaw.store.beats import LAST_SPOKE
+from picoclaw.store.database import Database
+from picoclaw.store.marks import Marks
+from picoclaw.store.outbox import Outbox
+from picoclaw.tools.guard import Note, not_noted, question
+from picoclaw.tools.toolset import Toolset
+from picoclaw.trust.policy import Asked, Decision, Policy, decide, digest
+
+LONGEST_QUESTION = 60_000
+"""Characters; a chat takes them in some fifteen messages."""
+
+
+class Said(NamedTuple):
+    """What a person has said to a kept call: `who` says it, `origin` what they are, `nonce` the button's, if any."""
+
+    number: int
+    yes: bool
+    who: str
+    origin: Origin
+    nonce: str | None = None
+    always: bool = False
+
+
+class Outcome(NamedTuple):
+    """What became of an answer, in words; `made` is the call that was made for it, None when none was."""
+
+    text: str
+    good: bool = True
+    made: Approval | None = None
+
+
+class Kept(Protocol):
+    """Where kept calls lie."""
+
+    @property
+    def database(self) -> Database:
+        """The open database."""
+
+    @property
+    def approvals(self) -> Approvals:
+        """The calls in it."""
+
+    def settle(self, session: str) -> None:
+        """Cross off the acts that were no part of a turn."""
+
+
+@dataclass
+class Approving:
+    """The way from a call that has to be asked about to its outcome.
+
+    `minutes` is how long a question waits, `now` the owner's wall clock. `changed` hears of each call that was asked
+    about, answered or done, so that a channel can show it. `note` is the guard's: it writes down what was decided.
+    """
+
+    stores: Kept
+    toolset: Callable[[], Toolset]
+    policy: Callable[[], Policy]
+    now: Callable[[], datetime]
+    minutes: float
+    changed: Callable[[Approval], None] = lambda _: None
+    note: Note = field(default=not_noted)
+
+    @property
+    def approvals(self) -> Approvals:
+        """The kept calls."""
+        return self.stores.approvals
+
+    def keep(self, asked: Asked, caller: Caller, decision: Decision) -> int:
+        """Keep a call for the guard, and ask the owner; returns its number. Raises Denied, or StoreError."""
+        shown = question(asked)
+        if len(shown) > LONGEST_QUESTION:
+            raise Denied(
+                f"{asked.call.name} needs the owner's yes, and nobody can judge {len(shown)} characters: at most"
+                f" {LONGEST_QUESTION} are asked about, so do it in parts"
+            )
+        number = self.approvals.open(asked, caller, decision, self._chat(caller), shown, self.minutes)
+        if kept := self.approvals.get(number):
+            self.changed(kept)
+        return number
+
+    def say(self, said: Said, stop: Stop | None = None) -> Outcome:
+        """Take an answer, and make the call if it is a yes; `stop` ends that. Raises StoreError."""
+        if not is_owner(said.origin):
+            return Outcome("Only the owner can answer that, in person.", good=False)
+        taken = self.approvals.answer(said.number, said.who, yes=said.yes, nonce=said.nonce)
+        if isinstance(taken, str):
+            return Outcome(f"Nothing was done: {taken}.", good=False)
+        self._noted(taken, f"{'yes' if said.yes else 'no'} to number {taken.number} by {said.who or 'the owner'}")
+        self.changed(taken)
+        if said.yes:
+            return self._made(taken, said, stop or Stop())
+        self._tell(taken, "the owner said no")
+        return Outcome(f"Number {taken.number} is not done.")
+
+    def tell(self, session: str, text: str) -> None:
+        """Put a letter into a chat. Raises StoreError."""
+        Outbox(self.stores.database).put(session, text, time.time())
+
+    def _chat(self, caller: Caller) -> str:
+        """Name the chat that the owner is asked in: where they spoke last, if it is not they who ask."""
+        if is_owner(caller.origin):
+            return caller.session
+        return Marks(self.stores.database).get(LAST_SPOKE) or DEFAULT_SESSION
+
+    def _made(self, taken: Approval, said: Said, stop: Stop) -> Outcome:
+        """Make a call that was taken for it, unless it is another one by now."""
+        if void := self._void(taken):
+            self._settle(ended := taken._replace(state="void", outcome=void))
+            self._tell(ended, void)
+            return Outcome(f"Number {taken.number} was not done: {void}.", good=False)
+        caller = replace(self._caller(taken, lambda text: self.tell(taken.home, text)), stop=stop)
+        good, result = self.toolset().run_approved(taken.asked, caller)
+        heard = tuple(sorted(caller.heard))
+        self._settle(ended := taken._replace(state="done" if good else "failed", outcome=result, heard=heard))
+        more = ""
+        if said.always:
+            allowed = self.approvals.allow(taken, said.who)
+            self._noted(ended, f"allowed for good as rule {allowed} by {said.who or 'the owner'}")
+            more = f" It is allowed for good as rule {allowed}; `picoclaw policy revoke {allowed}` takes that back."
+        return Outcome(f"Number {ended.number} {'was done' if good else 'has failed'}.{more}", good, ended)
+
+    def _settle(self, ended: Approval) -> None:
+        self.approvals.settle(ended.number, ended.state, ended.outcome, ended.heard)
+        self.stores.settle(ended.session)
+        self._noted(ended, f"number {ended.number}: {ended.state}")
+        self.changed(ended)
+
+    def _void(self, taken: Approval) -> str:
+        """Why a call is not the one any more that the yes was given to, '' when it is."""
+        try:
+            asked = self.toolset().asked(taken.call)
+        except PicoclawError as error:
+            return str(error)
+        if digest(asked) != taken.digest:
+            return "what it would do has changed since the question"
+        decision = decide(self.policy(), asked, taken.origin, taken.heard)
+        return f"rule {decision.rule} does not allow it now" if decision.verdict == "refuse" else ""
+
+    def _tell(self, approval: Approval, what: str) -> None:
+        """Tell a conversation that is not the one the owner was asked in."""
+        if approval.home != approval.chat:
+            self.tell(approval.home, f"number {approval.number} ({approval.call.name}) is not done: {what}")
+
+    def _noted(self, approval: Approval, outcome: str) -> None:
+        decision = Decision("ask", approval.rule, approval.why)
+        self.note(approval.asked, self._caller(approval, lambda _: None), decision, outcome)
+
+    def _caller(self, approval: Approval, say: Callable[[str], None]) -> Caller:
+        heard, home = set(approval.heard), approval.home
+        return Caller(approval.session, approval.origin, self.now(), say, heard, reply_to=home, who=approval.asked_by)

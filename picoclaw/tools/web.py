@@ -1,0 +1,121 @@
+"""The tools `web_fetch` and `web_search`: the public web, as text that nobody in the chat has said."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from picoclaw.errors import ToolError
+from picoclaw.hw.claims import words
+from picoclaw.messages import Caller
+from picoclaw.tools.toolset import tool
+from picoclaw.untrusted import OTHERS
+
+if TYPE_CHECKING:
+    from picoclaw.web.fetch import Page, Web
+    from picoclaw.web.known import Known
+
+_LONGEST_QUERY = 400
+
+
+class WebPages:
+    """Reads pages, and remembers where they lead."""
+
+    def __init__(self, environment: Mapping[str, str], seconds: float, web: "Web | None" = None) -> None:
+        """`environment` may name proxies; `seconds` is the longest time for one page. `web` is made unless given."""
+        self._environment, self._seconds = environment, seconds
+        self._web = web
+        self._known: Known | None = None
+
+    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+        """Tell an address that somebody's word leads to from one that a model has made up.
+
+        What a message begins with, such as notes and helpers' reports, is not the person's own word.
+        """
+        from picoclaw.web.known import spelt, written
+
+        url = spelt(arguments["url"])
+        if any(self.known.has(session, url) for session in (caller.session, caller.reply_to)):
+            return True
+        mixed = any(name.startswith(OTHERS) for name in caller.heard)  # who said what before is not kept
+        said = caller.said[-1:] if mixed else caller.said
+        return caller.origin != "helper" and url in written(map(words, said))
+
+    def _means(self, arguments: Mapping[str, Any]) -> str:
+        from picoclaw.web.address import target
+        from picoclaw.web.known import spelt
+
+        place = target(spelt(arguments["url"]))
+        return f"ask the host {place.host} for the page {place.url}; the host learns all of that address"
+
+    @tool(effect="network", brings=True, later=("links",), means=_means, vouched=_vouched)
+    def web_fetch(self, url: str, caller: Caller, links: bool = False) -> str:  # noqa: FBT001 - named by a model
+        """Read a web page's text."""
+        from picoclaw.web.known import spelt
+
+        page = self.web.get(spelt(url), caller.stop)
+        text, found = _text(page, links=links)
+        host = page.place.host
+        self.known.add(caller.session, [page.place.url, *(one for one in found if _host(one) == host)])
+        more = " The page is longer; the rest was not read." if page.cut else ""
+        return f"{page.place.url}{more}\n\n{text}"
+
+    @property
+    def web(self) -> "Web":
+        """The way out, made when it is needed."""
+        from picoclaw.web.fetch import Web
+
+        self._web = self._web or Web(self._environment, self._seconds)
+        return self._web
+
+    @property
+    def known(self) -> "Known":
+        """Where somebody's word leads."""
+        from picoclaw.web.known import Known
+
+        self._known = self._known or Known()
+        return self._known
+
+
+class WebSearch:
+    """Asks the engine that the owner has chosen."""
+
+    def __init__(self, pages: WebPages, name: str, searxng_url: str = "", key: str = "") -> None:
+        """`pages` learns what was found; `name` is the engine's, with the address of a SearXNG or Brave's key."""
+        self._pages, self._engine = pages, (name, searxng_url, key)
+
+    def _chosen(self, _arguments: Mapping[str, Any], _caller: Caller) -> bool:
+        """Tell that the engine is the owner's choice, whatever is looked for."""
+        return True
+
+    @tool(effect="network", brings=True, vouched=_chosen)
+    def web_search(self, query: str, caller: Caller) -> str:
+        """Search the web; read a hit by web_fetch."""
+        from picoclaw.web.search import Engine, search
+
+        query = " ".join(query.split())
+        if not 0 < len(query) <= _LONGEST_QUERY:
+            raise ToolError(f"query must have 1 to {_LONGEST_QUERY} characters, not {len(query)}")
+        found = search(self._pages.web, Engine(*self._engine), query, caller.stop)
+        self._pages.known.add(caller.session, [one.url for one in found])
+        lines = [f"{number}. {one.title}\n{one.url}\n{one.snippet}" for number, one in enumerate(found, 1)]
+        return "\n\n".join(lines) or "nothing was found; try other words"
+
+
+def _text(page: "Page", *, links: bool) -> tuple[str, tuple[str, ...]]:
+    """Make a page's text and the addresses it links to out of what was answered."""
+    begun = page.text[:500].lstrip().lower()
+    if page.kind not in {"text/html", "application/xhtml+xml"} and (
+        page.kind or not begun.startswith(("<!doctype html", "<html"))
+    ):
+        return page.text, ()
+    try:
+        from picoclaw.web.readable import readable
+    except ImportError:
+        raise ToolError("web pages cannot be read: the package lxml is missing; `pip install lxml`") from None
+    title, text, found = readable(page.text, page.place.url, links=links)
+    return (f"{title}\n\n{text}" if title and not text.startswith(f"# {title}") else text), found
+
+
+def _host(url: str) -> str:
+    from picoclaw.web.address import target
+
+    return target(url).host

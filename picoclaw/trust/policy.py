@@ -1,0 +1,150 @@
+"""The rules of the guard, as data and one pure function: (effect, origin, taint, policy) to allow, ask or refuse.
+
+A turn is tainted once it has read what is nobody's word in the chat: a page, a file, the output of a command, a
+helper's report. What it may do then is the stricter of two rules.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+from picoclaw.messages import Origin, ToolCall
+
+Effect = Literal["read", "safe", "write", "remember", "plan", "instruct", "exec", "network", "actuate", "switch"]
+"""What a call does to the world.
+
+read: nothing is changed; safe: an output goes to its safe level; write: a file that nobody takes for the owner's word;
+remember: notes and tasks, which are; plan: what is done later, unasked; instruct: what tells later turns how to work;
+exec: a command that may change files; network: another host is asked; actuate: a bus or line is written; switch: an
+output that its owner declared to need no yes leaves its safe level.
+"""
+
+Verdict = Literal["allow", "ask", "refuse"]
+Who = Literal["owner", "guest", "unattended"]
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+_WHO: Mapping[Origin, Who] = {
+    "owner": "owner",
+    "web": "owner",
+    "guest": "guest",
+    "cron": "unattended",
+    "heartbeat": "unattended",
+    "rule": "unattended",
+    "helper": "unattended",
+}
+
+
+class Row(NamedTuple):
+    """The verdicts on one effect, by who asks; `tainted` is the least strict one for a turn that is."""
+
+    owner: Verdict
+    guest: Verdict
+    unattended: Verdict
+    tainted: Verdict
+
+
+DEFAULTS: Mapping[Effect, Row] = {
+    "read": Row("allow", "allow", "allow", "allow"),
+    "safe": Row("allow", "allow", "allow", "allow"),
+    "write": Row("allow", "ask", "allow", "allow"),
+    "remember": Row("allow", "ask", "allow", "ask"),
+    "plan": Row("allow", "allow", "allow", "ask"),  # the tool lets nobody but the owner plan more than reminders
+    "instruct": Row("ask", "ask", "ask", "ask"),
+    "exec": Row("allow", "ask", "allow", "ask"),
+    "network": Row("allow", "ask", "allow", "ask"),
+    "actuate": Row("ask", "ask", "ask", "ask"),
+    "switch": Row("allow", "ask", "allow", "ask"),
+}
+
+
+class Asked(NamedTuple):
+    """A call that wants to be made. `call` has its checked arguments, all of them.
+
+    `means` says in plain words what it does. `bound` is what else a yes holds for: the folder, the environment, the
+    checksum of a script. `vouched`: somebody's own word leads there, so that a tainted turn need not ask about it,
+    unless the owner wants that of this very tool. `also` are further effects, of which each has its say.
+    """
+
+    effect: Effect
+    call: ToolCall
+    means: str = ""
+    bound: Mapping[str, str] = {}
+    vouched: bool = False
+    also: tuple[Effect, ...] = ()
+
+
+class Decision(NamedTuple):
+    """What is to happen to a call, by which rule, and why in words."""
+
+    verdict: Verdict
+    rule: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules in force: the defaults with the owner's changes.
+
+    `effects` and `tools` give verdicts by column of Row; a tool's go before its effect's. `always` are the digests of
+    calls that the owner has allowed for good, with the number of each.
+    """
+
+    effects: Mapping[Effect, Mapping[str, Verdict]] = field(default_factory=dict)
+    tools: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict)
+    always: Mapping[str, int] = field(default_factory=dict)
+
+    def verdict(self, effect: Effect, tool: str, column: str) -> tuple[Verdict, str]:
+        """Return a verdict and the name of the rule that gives it."""
+        if found := self.tools.get(tool, {}).get(column):
+            return found, f"tools.{tool}.{column}"
+        found = self.effects.get(effect, {}).get(column)
+        return found or DEFAULTS[effect]._asdict()[column], f"{effect}.{column}"
+
+
+def changed(*effects: Mapping[Effect, Verdict]) -> Policy:
+    """Make the rules in which the verdict on some effects is another one, whoever asks."""
+    return Policy({name: dict.fromkeys(Row._fields, verdict) for one in effects for name, verdict in one.items()})
+
+
+def decide(policy: Policy, asked: Asked, origin: Origin, taint: Collection[str]) -> Decision:
+    """Decide on a call by the strictest of its effects; `taint` names what the turn has read that is nobody's word."""
+    verdict, rule, why = max(
+        (_ruled(policy, effect, asked, origin, taint) for effect in (asked.effect, *asked.also)),
+        key=lambda one: VERDICTS.index(one[0]),
+    )
+    if verdict == "ask" and (number := policy.always.get(digest(asked))):
+        return Decision("allow", f"always {number}", f"{why}; the owner has allowed exactly this for good")
+    return Decision(verdict, f"{rule} = {verdict}", why)
+
+
+def _ruled(policy: Policy, effect: Effect, asked: Asked, origin: Origin, taint: Collection[str]) -> Decision:
+    """Apply the rules on one effect of a call; the name of the rule is without its verdict."""
+    verdict, rule = policy.verdict(effect, asked.call.name, _WHO[origin])
+    why = f"{effect}, asked for by {_named(origin)}"
+    if taint:
+        stricter, tainted_rule = policy.verdict(effect, asked.call.name, "tainted")
+        lifted = asked.vouched and stricter == "ask" and not tainted_rule.startswith("tools.")
+        if VERDICTS.index(stricter) > VERDICTS.index(verdict) and not lifted:
+            verdict, rule = stricter, tainted_rule
+            why += f", in a turn that has read {_few(taint)}"
+    return Decision(verdict, rule, why)
+
+
+def digest(asked: Asked) -> str:
+    """Sum up what a yes holds for, to the byte: the tool, its arguments, what they mean just now, what is bound."""
+    import hashlib
+    import json
+
+    exact: Any = [asked.effect, asked.call.name, asked.call.arguments, asked.means, dict(asked.bound)]
+    return hashlib.sha256(json.dumps(exact, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def _named(origin: Origin) -> str:
+    names = {"owner": "the owner", "web": "the owner on the page", "guest": "another person who may chat"}
+    return names.get(origin, f"a {origin}" if origin != "cron" else "a job")
+
+
+def _few(taint: Collection[str]) -> str:
+    first = sorted(taint)
+    return ", ".join(name[:60] for name in first[:3]) + (f" and {len(first) - 3} more" if len(first) > 3 else "")

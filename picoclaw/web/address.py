@@ -1,0 +1,202 @@
+"""Which addresses of the web may be asked: pure arithmetic on their spelling and their numbers.
+
+What is allowed is listed, not what is forbidden: of IPv6 the global unicast range alone, without its special blocks.
+Sources: IANA's special-purpose address registries (RFC 6890), RFC 6052 (NAT64), RFC 5214 (ISATAP).
+"""
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import NamedTuple
+
+from picoclaw.errors import ToolError
+
+Network = IPv4Network | IPv6Network
+
+_NOT_PUBLIC_4 = {
+    "0.0.0.0/8": "this network",
+    "10.0.0.0/8": "a private network",
+    "100.64.0.0/10": "shared by a provider's customers",
+    "127.0.0.0/8": "this board itself",
+    "168.63.129.16/32": "a cloud's metadata",
+    "169.254.0.0/16": "link-local, or a cloud's metadata",
+    "172.16.0.0/12": "a private network",
+    "192.0.0.0/24": "reserved",
+    "192.0.2.0/24": "for documentation",
+    "192.31.196.0/24": "reserved",
+    "192.52.193.0/24": "reserved",
+    "192.88.99.0/24": "a tunnel",
+    "192.168.0.0/16": "a private network",
+    "192.175.48.0/24": "reserved",
+    "198.18.0.0/15": "for measurements",
+    "198.51.100.0/24": "for documentation",
+    "203.0.113.0/24": "for documentation",
+    "224.0.0.0/4": "multicast",
+    "240.0.0.0/4": "reserved",
+}
+_NOT_PUBLIC_6 = {
+    "2001::/23": "reserved, or a tunnel",
+    "2001:db8::/32": "for documentation",
+    "2002::/16": "a tunnel",
+    "2620:4f:8000::/48": "reserved",
+    "3ffe::/16": "reserved",
+    "3fff::/20": "for documentation",
+}
+_TABLE_4 = tuple((IPv4Network(block), why) for block, why in _NOT_PUBLIC_4.items())
+_TABLE_6 = tuple((IPv6Network(block), why) for block, why in _NOT_PUBLIC_6.items())
+_GLOBAL_6 = IPv6Network("2000::/3")
+_NAT64 = IPv6Network("64:ff9b::/96")
+_MAPPED = IPv6Network("::ffff:0:0/96")
+_ISATAP = frozenset({0x00005EFE, 0x02005EFE})
+
+_LONGEST = 2048
+_PORTS = frozenset({80, 443, 8000, 8080, 8443, 8888})
+_USUAL = {"http": 80, "https": 443}
+_PARTS = re.compile(
+    r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<where>[^/?#]*)(?P<path>[^?#]*)(?P<query>\?[^#]*)?(?:#.*)?"
+)
+_WHERE = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+)(?::(?P<port>[0-9]{0,5}))?")
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_AT_HOME = frozenset(
+    {"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "private", "onion", "test"}
+    | {"arpa", "invalid", "example"}
+)
+
+
+class Target(NamedTuple):
+    """An address of the web, checked and spelt in the one way. `path` begins with a slash and holds the query."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        """Host and port, as a header names them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.is_usual else f"{host}:{self.port}"
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the port is the one that the scheme has."""
+        return self.port == _USUAL[self.scheme]
+
+    @property
+    def url(self) -> str:
+        """The address as it is asked."""
+        return self.origin + self.path
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the host is an IP address instead of a name."""
+        return ":" in self.host or bool(_NUMBER.fullmatch(self.host.rpartition(".")[2]))
+
+
+def target(url: str, *, own: bool = False) -> Target:
+    """Take an address apart; raises ToolError naming what is wrong with it, also for one that is never public.
+
+    `own`: the owner has configured it, so that any host and port will do.
+    """
+    url = url.strip(" \t\r\n")
+    if len(url) > _LONGEST:
+        raise ToolError(f"the address has {len(url)} characters; at most {_LONGEST} are asked for")
+    if any(not char.isprintable() or char.isspace() or char == "\\" for char in url):
+        raise ToolError(f"the address {_shown(url)} holds a blank, a backslash or a character that cannot be seen")
+    parts = _PARTS.fullmatch(url)
+    if not parts or (scheme := parts["scheme"].lower()) not in _USUAL:
+        raise ToolError(f"the address {_shown(url)} must begin with http:// or https://")
+    if "@" in parts["where"]:
+        raise ToolError(f"the address {_shown(url)} holds a user's name before its host; leave that out")
+    where = _WHERE.fullmatch(parts["where"])
+    if not where:
+        raise ToolError(f"the address {_shown(url)} has no host that can be read; write https://HOST/PATH")
+    port = int(where["port"] or _USUAL[scheme])
+    found = Target(scheme, _host(where["host"]), port, _escaped((parts["path"] or "/") + (parts["query"] or "")))
+    if not own:
+        _check(found)
+    return found
+
+
+def refused(number: str, near: Iterable[Network] = ()) -> str:
+    """Say why an IP address is not one of the public web, '' when it is; `near` are networks of this board's own."""
+    try:
+        address = ip_address(number)
+    except ValueError:
+        return "no address"
+    while isinstance(address, IPv6Address) and (inner := _inside(address)):
+        address = inner
+    why = _special(address)
+    if not why and any(address in network for network in near):
+        why = "in this board's own network"
+    return why
+
+
+def _special(address: IPv4Address | IPv6Address) -> str:
+    if isinstance(address, IPv4Address):
+        return next((why for block, why in _TABLE_4 if address in block), "")
+    if address.scope_id or address not in _GLOBAL_6:
+        return "not of the global range"
+    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
+        return "a tunnel"
+    return next((why for block, why in _TABLE_6 if address in block), "")
+
+
+def _inside(address: IPv6Address) -> IPv4Address | None:
+    """Find the IPv4 address that a translator would ask."""
+    return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 or address in _MAPPED else None
+
+
+def _check(found: Target) -> None:
+    if found.port not in _PORTS:
+        raise ToolError(f"port {found.port} is none of the web's: {', '.join(map(str, sorted(_PORTS)))} are asked")
+    if found.is_number:
+        if why := refused(found.host):
+            raise ToolError(f"{found.host} is not a public address ({why}); only the public web is read")
+    elif "." not in found.host or found.host.rpartition(".")[2] in _AT_HOME:
+        raise ToolError(f"{found.host} is a name of a private network; only the public web is read")
+
+
+def _host(host: str) -> str:
+    if host.startswith("["):
+        try:
+            return IPv6Address(host[1:-1]).compressed
+        except ValueError:
+            raise ToolError(f"{host} is no IPv6 address") from None
+    host = (host if host.isascii() else _ascii(host)).lower().removesuffix(".")
+    labels = host.split(".")
+    if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ToolError(f"{_shown(host)} is no name of a host")
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            return str(IPv4Address(host))
+        except ValueError:
+            raise ToolError(f"{host} is an oddly spelt number; write the host's name") from None
+    return host
+
+
+def _ascii(host: str) -> str:
+    import idna
+
+    try:
+        return idna.encode(host, uts46=True).decode()
+    except idna.IDNAError as error:
+        raise ToolError(f"{_shown(host)} is no name of a host: {error}") from None
+
+
+def _escaped(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(path, safe="/?&=%#:@!$'()*+,;~[]|-._")
+
+
+def _shown(text: str) -> str:
+    """Quote a part of what cannot be used; without what stands before an @, which may be a password."""
+    text = re.sub(r"//[^/@]*@", "//…@", text)
+    return ascii(text[:80]) if not text.isprintable() else repr(text[:80])

@@ -1,0 +1,184 @@
+"""One GET of the public web: every hop checked, every size and time bounded, nothing of ours sent along.
+
+No cookies, no referrer, and no header that a caller gives goes on to where a redirect leads. Behind a proxy, the proxy
+is what is connected to: a name is looked up by the proxy then, and only its spelling can be checked here.
+"""
+
+import codecs
+import re
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+from urllib.parse import urljoin
+
+import httpcore
+
+from picoclaw import __version__
+from picoclaw.errors import ToolError, TurnStopped
+from picoclaw.messages import Stop
+from picoclaw.tls import context
+from picoclaw.web.address import Network, Target, target
+from picoclaw.web.nearby import nearby
+from picoclaw.web.pinned import Pinned, Resolve, looked_up
+from picoclaw.web.proxy import proxy_for
+
+MOST_BYTES = 1_500_000  # a page of that size takes a Zero 2 W half a minute at the very worst
+_MOST_HOPS = 5
+_READ_S = 10.0
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_CHARSET = re.compile(
+    r"(utf-?8|utf-?16(le|be)?|us-ascii|latin-?1|iso-?8859-?\d{1,2}|windows-?125\d|cp\d{3,4}|koi8-?[ru]"
+    r"|shift[_-]?jis|euc-?(jp|kr)|gb(k|2312|18030)|big5(hkscs)?|iso-?2022-?jp|tis-?620|mac-?roman)",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w-]{1,20})", re.IGNORECASE)
+_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_TEXT = re.compile(r"text/.*|application/(?:.*[+-])?(?:json|xml|yaml|toml|javascript|x-ndjson|xhtml)", re.IGNORECASE)
+
+
+class Page(NamedTuple):
+    """What a server answered. `kind` is the media type, '' when it did not say; `cut` when there was more of it."""
+
+    place: Target
+    status: int
+    kind: str
+    text: str
+    cut: bool
+
+
+class Web:
+    """Asks the public web, within `seconds` for a page with all its redirects."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        seconds: float,
+        *,
+        resolve: Resolve = looked_up,
+        dial: httpcore.NetworkBackend | None = None,
+        near: Callable[[], list[Network]] = nearby,
+    ) -> None:
+        """`environment` may name proxies; the others are the system's unless given."""
+        self._environment, self._seconds = environment, seconds
+        self._resolve, self._dial, self._near = resolve, dial, near
+
+    def get(self, url: str, stop: Stop | None = None) -> Page:
+        """Read a page of text, wherever it redirects to; raises ToolError saying what was in the way."""
+        deadline, place = time.monotonic() + self._seconds, target(url)
+        for _ in range(_MOST_HOPS + 1):
+            answer = self._ask(place, deadline, {}, Stop() if stop is None else stop, own=False)
+            if isinstance(answer, Page):
+                return answer
+            place = target(answer)
+        raise ToolError(f"{url} redirects more than {_MOST_HOPS} times")
+
+    def ask(self, url: str, headers: Mapping[str, str], stop: Stop | None = None, *, own: bool = False) -> Page:
+        """Ask a service that follows no redirect, since its key is in `headers`; `own` for a host of the owner's."""
+        place = target(url, own=own)
+        answer = self._ask(place, time.monotonic() + self._seconds, headers, Stop() if stop is None else stop, own=own)
+        if not isinstance(answer, Page):
+            raise ToolError(f"{place.origin} redirects; configure the address that it has now")
+        return answer
+
+    def _ask(self, place: Target, deadline: float, headers: Mapping[str, str], stop: Stop, *, own: bool) -> Page | str:
+        """Make one request; returns the page, or where it leads to."""
+        proxy = proxy_for(place, self._environment)
+        free = proxy.place.host if proxy else place.host if own else ""
+        backend = Pinned(deadline, self._near(), resolve=self._resolve, dial=self._dial, own=free)
+        tls = context() if place.scheme == "https" else None
+        pool = (
+            httpcore.HTTPProxy(_url(proxy.place), proxy.login, ssl_context=tls, network_backend=backend)
+            if proxy
+            else httpcore.ConnectionPool(ssl_context=tls, network_backend=backend)
+        )
+        sent: dict[bytes | str, bytes | str] = {
+            "Host": place.authority,
+            "User-Agent": f"picoclaw/{__version__}",
+            "Accept-Encoding": "gzip",
+        }
+        sent.update(headers)
+        waits = {"connect": _READ_S, "read": _READ_S, "write": _READ_S, "pool": _READ_S}
+        with (
+            _explained(place, stop),
+            stop.ends(backend.cut),
+            pool,
+            pool.stream("GET", _url(place), headers=sent, extensions={"timeout": waits}) as response,
+        ):
+            given = {
+                name.decode("latin-1").lower(): value.decode("utf-8", "replace") for name, value in response.headers
+            }
+            if response.status in _REDIRECTS and "location" in given:
+                return urljoin(place.url, given["location"])
+            return _page(place, response.status, given, response.iter_stream())
+
+
+def _url(place: Target) -> httpcore.URL:
+    """Hand an address on in its parts, so that nobody reads it a second time and otherwise."""
+    port = None if place.is_usual else place.port
+    return httpcore.URL(scheme=place.scheme, host=place.host, port=port, target=place.path)
+
+
+def _page(place: Target, status: int, given: Mapping[str, str], pieces: Iterator[bytes]) -> Page:
+    kind, _, rest = given.get("content-type", "").partition(";")
+    kind = kind.strip().lower()[:100]
+    if status >= 400:
+        raise ToolError(f"{place.url} answered with status {status}")
+    if kind and not _TEXT.fullmatch(kind):
+        raise ToolError(f"{place.url} is {kind}, not text; only text is read")
+    data, cut = _body(pieces, given.get("content-encoding", "").strip().lower())
+    if b"\0" in data[:1024] and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ToolError(f"{place.url} is not text; only text is read")
+    return Page(place, status, kind, _decoded(data, rest), cut)
+
+
+def _body(pieces: Iterator[bytes], coding: str) -> tuple[bytes, bool]:
+    """Read and unpack, never holding more than is kept: a bomb is cut where it would grow."""
+    if coding not in {"", "identity", "gzip", "x-gzip"}:
+        raise ToolError(f"the answer is packed as {coding[:20]!r}, which was not asked for")
+    unpack = zlib.decompressobj(31) if coding.endswith("gzip") else None
+    data, received = bytearray(), 0
+    for piece in pieces:
+        received += len(piece)
+        room = MOST_BYTES + 1 - len(data)
+        try:
+            data += unpack.decompress(piece, room) if unpack else piece[:room]
+        except zlib.error:
+            raise ToolError("the answer is packed wrongly") from None
+        if max(received, len(data)) > MOST_BYTES:
+            return bytes(data[:MOST_BYTES]), True
+    return bytes(data), False
+
+
+def _decoded(data: bytes, parameters: str) -> str:
+    """Make text of a page, by its first bytes, what the server said, or what the page says; else it is UTF-8."""
+    named = re.search(r"charset\s*=\s*[\"']?([\w-]{1,20})", parameters, re.IGNORECASE)
+    within = _NAMED.search(data[:2048])
+    wanted = named[1] if named else within[1].decode() if within else ""
+    marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
+    name = marked or (wanted if _CHARSET.fullmatch(wanted) else "utf-8")
+    try:
+        return data.decode(name, "replace")
+    except LookupError:
+        return data.decode("utf-8", "replace")
+
+
+@contextmanager
+def _explained(place: Target, stop: Stop) -> Iterator[None]:
+    """Put the network's errors into words."""
+    try:
+        yield
+    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
+        if stop:
+            raise TurnStopped("interrupted") from None
+        raise ToolError(f"{place.origin} could not be read: {_reason(error)}") from None
+    except (OSError, ValueError) as error:
+        raise ToolError(f"{place.origin} could not be read: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, httpcore.TimeoutException) and "time" not in str(error):
+        return f"it stayed silent, or took too long ({type(error).__name__})"
+    said = str(error) or type(error).__name__
+    return f"{said}: this board's clock is wrong; see `picoclaw doctor`" if "not yet valid" in said else said

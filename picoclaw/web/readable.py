@@ -1,0 +1,164 @@
+"""What a person would read on a web page: its text without what steers, decorates or hides. Knows HTML, asks nobody."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import urljoin
+
+from lxml import etree, html  # type: ignore[import-untyped]
+
+from picoclaw.errors import ToolError
+from picoclaw.web.address import target
+
+_DROPPED = re.compile(
+    "script|style|template|noscript|svg|math|canvas|iframe|object|embed|audio|video|head|button|input"
+    "|select|textarea|dialog|nav|aside|footer|menu|map"
+)
+_BLOCKS = re.compile(
+    "address|article|blockquote|body|dd|div|dl|dt|fieldset|figcaption|figure|header|hr|html|main|ol|p|section"
+    "|table|tbody|thead|tfoot|tr|ul|caption|summary|details|h1|h2|h3|h4|h5|h6|li|pre"
+)
+_APART = re.compile("p|h1|h2|h3|h4|h5|h6|pre|table|ul|ol|blockquote|section|article")
+_CONTENT = (".//main", ".//*[@role='main']", ".//article")
+_STYLED_AWAY = re.compile(
+    r"display:none|visibility:hidden|font-size:0(?![.\d])|opacity:0(?![.\d])|(?:left|top|text-indent):-\d{3,}", re.ASCII
+)
+_NAME = re.compile(r"[.#][\w-]+")
+_LONG_TAG = re.compile(r"<[^<>]{16384,}>?")  # thousands of attributes cost a parser the square of their number
+_MOST_LINKS = 300
+_LONGEST_STYLE = 200_000
+_LINE, _GAP = "\v", "\f"  # at least a new line here; at least an empty one
+_BREAK = re.compile(r"(?<! ) *+[\v\f](?: *+[\v\f])*+")
+_BLANKS = re.compile(r"[ \t\r\n\f\v]+")
+_HEADING = re.compile("h[1-6]")
+
+
+class Readable(NamedTuple):
+    """A page's title, its text, and the addresses that it links to."""
+
+    title: str
+    text: str
+    links: tuple[str, ...]
+
+
+def readable(page: str, url: str, *, links: bool = False) -> Readable:
+    """Take the text out of HTML; with `links`, each is shown as [text](address). Raises ToolError without any."""
+    root = parsed(page)
+    base = _base(root, url)
+    title = " ".join((root.findtext(".//title") or "").split())[:300]
+    _drop_hidden(root)
+    found = dict.fromkeys(_links(root, base))
+    for element in [e for e in root.iter() if _DROPPED.fullmatch(str(e.tag)) and e is not root]:
+        element.drop_tree()
+    text = _text(_content(root), base if links else "")
+    if not text and not title:
+        raise ToolError(f"{url} holds no text that could be read without running its scripts")
+    return Readable(title, text, tuple(found)[:_MOST_LINKS])
+
+
+def parsed(page: str) -> html.HtmlElement:
+    """Read HTML, however broken; what would cost a parser the square of its length is left out."""
+    page = _LONG_TAG.sub(" ", page).replace("\0", "").encode("utf-8", "replace").decode()
+    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
+    try:
+        return html.document_fromstring((page or " ").encode(), parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError):
+        return html.document_fromstring(b"<p></p>", parser=parser)
+
+
+def _base(root: html.HtmlElement, url: str) -> str:
+    given = root.find(".//base[@href]")
+    try:
+        return urljoin(url, given.get("href")) if given is not None else url
+    except ValueError:
+        return url
+
+
+def _drop_hidden(root: html.HtmlElement) -> None:
+    """Take away what a browser would not show, as far as the page itself tells."""
+    names = set(_hidden_names(" ".join(style.text or "" for style in root.iter("style"))))
+    for element in [e for e in root.iter() if e is not root and e.tag != "body" and _is_hidden(e.attrib, names)]:
+        element.drop_tree()
+
+
+def _hidden_names(css: str) -> Iterator[str]:
+    """Name the classes and identifiers that a style sheet hides."""
+    for rule in css[:_LONGEST_STYLE].split("}"):
+        names, _, wanted = rule.rpartition("{")
+        if _STYLED_AWAY.search("".join(wanted.lower().split())):
+            named = (one.strip() for one in names.rpartition("{")[2].split(","))
+            yield from (one for one in named if _NAME.fullmatch(one))
+
+
+def _is_hidden(given: Mapping[str, str], names: set[str]) -> bool:
+    if "hidden" in given or given.get("aria-hidden", "").lower() == "true":
+        return True
+    if _STYLED_AWAY.search("".join(given.get("style", "").lower().split())):
+        return True
+    return bool(names) and not names.isdisjoint(
+        [f"#{given.get('id', '')}", *(f".{one}" for one in given.get("class", "").split())]
+    )
+
+
+def _links(root: html.HtmlElement, base: str) -> Iterator[str]:
+    for link in root.iterfind(".//a[@href]"):
+        if url := _whole(link.get("href"), base):
+            yield url
+
+
+def _whole(href: str, base: str) -> str:
+    """Spell a link's address out, '' for one that leads nowhere."""
+    try:
+        return target(urljoin(base, href.strip())).url
+    except (ToolError, ValueError):
+        return ""
+
+
+def _content(root: html.HtmlElement) -> html.HtmlElement:
+    """Find what the page is about: the part that says so, when there is exactly one and it has most of the words."""
+    body = root.find("body")
+    whole = root if body is None else body
+    for path in _CONTENT:
+        found = whole.findall(path)
+        if len(found) == 1 and len(found[0].text_content()) * 4 > len(whole.text_content()):
+            return found[0]
+    return whole
+
+
+def _text(root: html.HtmlElement, base: str) -> str:
+    """Write the elements out as lines; `base` is what links are relative to, '' when they are not shown."""
+    out: list[str] = []
+    for event, element in etree.iterwalk(root, events=("start", "end")):
+        if event == "start":
+            out += (_before(element), _said(element, element.text))
+        else:
+            out += (_after(element, base), "" if element is root else _said(element.getparent(), element.tail))
+    text = _BREAK.sub(lambda found: "\n\n" if _GAP in found[0] else "\n", "".join(out))
+    return "\n".join(line.rstrip() for line in text.split("\n")).strip()
+
+
+def _said(within: html.HtmlElement, text: str | None) -> str:
+    if not text:
+        return ""
+    if within.tag == "pre" or any(True for _ in within.iterancestors("pre")):
+        return text.replace(_LINE, " ").replace(_GAP, " ")
+    return _BLANKS.sub(" ", text)
+
+
+def _before(element: html.HtmlElement) -> str:
+    tag = str(element.tag)
+    if _HEADING.fullmatch(tag):
+        return f"{_GAP}{'#' * int(tag[1])} "
+    special = {"li": f"{_LINE}- ", "td": "| ", "th": "| ", "br": "\n"}
+    return special.get(tag) or _edge(tag)
+
+
+def _after(element: html.HtmlElement, base: str) -> str:
+    tag = str(element.tag)
+    if tag == "a" and base and (url := _whole(element.get("href") or "", base)):
+        return f" ({url})"
+    return {"td": " ", "th": " ", "br": ""}.get(tag, _edge(tag))
+
+
+def _edge(tag: str) -> str:
+    return _GAP if _APART.fullmatch(tag) else _LINE if _BLOCKS.fullmatch(tag) else ""

@@ -1,0 +1,126 @@
+"""Finding pages: three engines, each a request and what is read out of its answer.
+
+Sources: https://docs.searxng.org/dev/search_api.html, https://api-dashboard.search.brave.com/app/documentation.
+DuckDuckGo has no interface for programs; its page without scripts is read, which it may refuse at any time.
+"""
+
+import html
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+from picoclaw.errors import ToolError
+from picoclaw.messages import Stop
+from picoclaw.web.address import target
+from picoclaw.web.fetch import Page, Web
+
+MOST_FOUND = 10
+_BRAVE = "https://api.search.brave.com/res/v1/web/search"
+_DUCKDUCKGO = "https://html.duckduckgo.com/html/"
+_TITLE, _SNIPPET = 150, 300  # characters
+
+
+class Found(NamedTuple):
+    """A page that an engine names."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+class Engine(NamedTuple):
+    """Where a question goes: `name` as in [web]: search, the address of a SearXNG, and Brave's key."""
+
+    name: str
+    searxng_url: str = ""
+    key: str = ""
+
+
+def search(web: Web, engine: Engine, query: str, stop: Stop | None = None) -> list[Found]:
+    """Ask an engine; raises ToolError when it cannot be asked or does not answer as it should."""
+    raw = _ENGINES[engine.name](web, engine, query, stop)
+    found = dict.fromkeys(
+        Found(_plain(one.title, _TITLE), url, _plain(one.snippet, _SNIPPET)) for one in raw if (url := _public(one.url))
+    )
+    return list(found)[:MOST_FOUND]
+
+
+def _searxng(web: Web, engine: Engine, query: str, stop: Stop | None) -> Iterator[Found]:
+    if not engine.searxng_url:
+        raise ToolError("there is no SearXNG to ask: searxng_url is missing under [web] in config.toml")
+    asked = f"{engine.searxng_url.rstrip('/')}/search?{urlencode({'q': query, 'format': 'json'})}"
+    answer = _json(web.ask(asked, {}, stop, own=True), "SearXNG", "allow `json` under search: formats in its settings")
+    return _listed(answer.get("results"), "content")
+
+
+def _brave(web: Web, engine: Engine, query: str, stop: Stop | None) -> Iterator[Found]:
+    if not engine.key:
+        raise ToolError('Brave wants a key: put brave_key = "..." into secrets.toml')
+    url = f"{_BRAVE}?{urlencode({'q': query, 'count': MOST_FOUND, 'text_decorations': 'false'})}"
+    answer = _json(web.ask(url, {"X-Subscription-Token": engine.key}, stop), "Brave", "try again later")
+    pages = answer.get("web")
+    return _listed(pages.get("results") if isinstance(pages, dict) else None, "description")
+
+
+def _duckduckgo(web: Web, _engine: Engine, query: str, stop: Stop | None) -> Iterator[Found]:
+    from picoclaw.web.readable import parsed
+
+    page = web.ask(f"{_DUCKDUCKGO}?{urlencode({'q': query})}", {"Accept-Language": "en"}, stop)
+    root = parsed(page.text)
+    links = root.findall(".//a[@class='result__a']")
+    if not links and "no-results" not in page.text:
+        raise ToolError(
+            "DuckDuckGo wants to know whether a person asks, and gives programs nothing now; try later, or have"
+            " searxng or brave under [web] in config.toml"
+        )
+    for link in links:
+        around = next(link.iterancestors("div"), None)
+        snippets = [] if around is None else around.getparent().findall(".//*[@class='result__snippet']")
+        said = snippets[0].text_content() if snippets else ""
+        yield Found(link.text_content(), _unwrapped(link.get("href") or ""), said)
+
+
+_ENGINES: dict[str, Callable[[Web, Engine, str, Stop | None], Iterator[Found]]] = {
+    "searxng": _searxng,
+    "brave": _brave,
+    "duckduckgo": _duckduckgo,
+}
+
+
+def _json(page: Page, name: str, remedy: str) -> dict[str, Any]:
+    try:
+        answer = json.loads(page.text)
+    except (ValueError, RecursionError):
+        raise ToolError(f"{name} did not answer with JSON; {remedy}") from None
+    if not isinstance(answer, dict):
+        raise ToolError(f"{name} answered with something else than results; {remedy}")
+    return answer
+
+
+def _listed(results: Any, snippet: str) -> Iterator[Found]:
+    for one in results if isinstance(results, list) else ():
+        if isinstance(one, dict):
+            yield Found(str(one.get("title") or ""), str(one.get("url") or ""), str(one.get(snippet) or ""))
+
+
+def _unwrapped(href: str) -> str:
+    """Take the address out of a link that leads over DuckDuckGo."""
+    try:
+        parts = urlsplit(urljoin(_DUCKDUCKGO, href))
+    except ValueError:
+        return ""
+    return parse_qs(parts.query).get("uddg", [parts.geturl()])[0]
+
+
+def _public(url: str) -> str:
+    try:
+        return target(url).url
+    except ToolError:
+        return ""
+
+
+def _plain(text: str, most: int) -> str:
+    text = " ".join(html.unescape(re.sub(r"<[^<>]{0,200}>", "", text)).split())
+    return text if len(text) <= most else f"{text[:most]}…"

@@ -1,0 +1,532 @@
+"""Calls that wait for a yes: kept, asked about once, answered once by the owner, made once or never."""
+
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from model_server import ModelServer, call, reply
+from person import Person, picoclaw
+from test_commands import Chat
+from validity import check_body
+
+from picoclaw.cli.clockwork import Clockwork
+from picoclaw.errors import Denied
+from picoclaw.messages import DEFAULT_SESSION, Caller, Inbound, ToolCall
+from picoclaw.store.approvals import MOST_WAITING, Approvals
+from picoclaw.store.beats import LAST_SPOKE
+from picoclaw.store.database import Database
+from picoclaw.store.marks import Marks
+from picoclaw.store.outbox import Outbox
+from picoclaw.tools.approving import Approving, Said
+from picoclaw.tools.guard import Guard
+from picoclaw.tools.toolset import Toolset, tool
+from picoclaw.trust.policy import Asked, Decision, Policy, changed
+
+NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+WHY = Decision("ask", "exec.owner = ask", "exec, asked for by the owner")
+OWNER = "telegram:1"
+
+
+def caller(origin="owner", session="home", **more):
+    return Caller(session, origin, NOW, print, **more)
+
+
+def asked(number=1, **bound):
+    return Asked("exec", ToolCall("c1", "valve", {"number": number}), bound=bound)
+
+
+class Kept:
+    """A database of kept calls with a clock that is turned by hand."""
+
+    def __init__(self, path):
+        self.path, self.wall = path, 1_000_000.0
+        self.database = Database(path)
+        self.approvals = Approvals(self.database, lambda: self.wall)
+
+    def open(self, number=1, who=None, question="the question"):
+        return self.approvals.open(asked(number), who or caller(), WHY, "home", question, 15)
+
+    def letters(self):
+        return [letter.text for letter in Outbox(self.database).waiting()]
+
+    def settle(self, session):
+        """Nothing is crossed off here."""
+
+    def close(self):
+        self.database.close()
+
+
+@pytest.fixture
+def kept(tmp_path):
+    with closing(Kept(tmp_path / "state.db")) as found:
+        yield found
+
+
+# --- the store ---
+
+
+def test_a_kept_call_comes_back_as_it_went_in_after_a_restart(kept):
+    odd = Asked("exec", ToolCall("c1", "valve", {"x": "caf\udce9 \u202e", "n": 1.5}), "opens it", {"cwd": "/srv"})
+    who = Caller("home", "guest", NOW, print, {"web_fetch x"}, who="telegram:7", reply_to="")
+    number = kept.approvals.open(odd, who, WHY, "owner's", "whole " * 5000, 15)
+    with closing(Database(kept.path)) as again:
+        found = Approvals(again, lambda: kept.wall).get(number)
+    assert (found.session, found.chat, found.origin, found.asked_by) == ("home", "owner's", "guest", "telegram:7")
+    assert (found.asked.effect, found.means, found.bound) == ("exec", "opens it", {"cwd": "/srv"})
+    assert found.call.arguments == {"x": "caf\udce9 \u202e".encode("utf-8", "replace").decode(), "n": 1.5}
+    assert (found.question, found.heard, found.state) == ("whole " * 5000, ("web_fetch x",), "waiting")
+    assert found.expires - found.at == 900
+    (letter,) = Outbox(kept.database).waiting()
+    assert (letter.session, letter.approval) == ("owner's", number)
+    assert found.question in letter.text
+
+
+def test_a_question_is_put_once_and_the_same_call_elsewhere_is_another(kept):
+    assert kept.open() == kept.open() == 1
+    assert kept.open(2) == 2
+    assert kept.open(who=caller(session="another")) == 3
+    assert len(kept.letters()) == 3
+
+
+def test_nobody_can_be_flooded_with_questions(kept):
+    for number in range(MOST_WAITING):
+        kept.open(number)
+    with pytest.raises(Denied, match="20 calls wait for the owner's yes"):
+        kept.open(99)
+    assert kept.open(5) == 6
+    assert kept.open(who=caller(session="another")) == MOST_WAITING + 1
+    kept.approvals.answer(1, OWNER, yes=True)
+    kept.open(99)
+
+
+def test_a_no_holds_for_a_while(kept):
+    kept.approvals.answer(kept.open(), OWNER, yes=False)
+    with pytest.raises(Denied, match="just said no to exactly this"):
+        kept.open()
+    kept.open(2)
+    kept.wall += 601
+    assert kept.open() == 3
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_an_answer_counts_once(kept, yes):
+    number = kept.open()
+    taken = kept.approvals.answer(number, OWNER, yes=yes)
+    assert (taken.state, taken.answered_by) == ("running" if yes else "refused", OWNER)
+    for again in (True, False):
+        assert isinstance(kept.approvals.answer(number, OWNER, yes=again), str)
+
+
+def test_of_many_who_answer_at_once_one_gets_the_call(kept):
+    number, taken, start = kept.open(), [], threading.Barrier(4)
+
+    def press():
+        with closing(Database(kept.path)) as own:
+            start.wait()
+            taken.append(Approvals(own, lambda: kept.wall).answer(number, OWNER, yes=True))
+
+    threads = [threading.Thread(target=press) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(isinstance(one, str) for one in taken) == [False, True, True, True]
+
+
+@pytest.mark.parametrize("given", [0, -1, 2, 10**30])
+def test_there_is_no_such_question(kept, given):
+    kept.open()
+    assert kept.approvals.answer(given, OWNER, yes=True) == f"there is no question number {given}"
+    assert kept.approvals.get(given) is None
+
+
+def test_a_button_answers_its_own_question_alone(kept):
+    one, other = kept.open(1), kept.open(2)
+    nonce = kept.approvals.get(other).nonce
+    assert "with that button" in kept.approvals.answer(one, OWNER, yes=True, nonce=nonce)
+    assert kept.approvals.by_nonce(nonce).number == other
+    assert kept.approvals.by_nonce("") is None
+    assert kept.approvals.answer(other, OWNER, yes=True, nonce=nonce).number == other
+
+
+@pytest.mark.parametrize(("later", "state"), [(899, "running"), (900, "expired"), (-61, "expired"), (-59, "running")])
+def test_a_question_ends_in_time_also_when_the_clock_is_set_back(kept, later, state):
+    number = kept.open()
+    kept.wall += later
+    kept.approvals.answer(number, OWNER, yes=True)
+    assert kept.approvals.get(number).state == state
+    assert kept.approvals.waiting() == []
+    assert [text for text in kept.letters() if "has expired" in text] == (
+        [f"number {number} has expired: nobody answered in time, and it was not done (the question)"]
+        if state == "expired"
+        else []
+    )
+
+
+def test_both_the_one_who_asked_and_the_owner_hear_that_it_has_expired(kept):
+    kept.approvals.open(asked(), caller("guest", "stranger"), WHY, "home", "the question", 15)
+    assert kept.approvals.next_expiry() == kept.wall + 900
+    kept.wall += 901
+    assert [one.state for one in kept.approvals.expired()] == ["expired"]
+    assert kept.approvals.expired() == []
+    assert kept.approvals.next_expiry() is None
+    told = [letter.session for letter in Outbox(kept.database).waiting() if "has expired" in letter.text]
+    assert told == ["home", "stranger"]
+
+
+DIES = """
+import os, sys
+from picoclaw.store.approvals import Approvals
+from picoclaw.store.beats import LAST_SPOKE
+from picoclaw.store.database import Database
+from picoclaw.store.marks import Marks
+Approvals(Database(sys.argv[1])).answer(1, "telegram:1", yes=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_was_cut_off_is_told_as_unknown_and_never_made_again(kept):
+    kept.wall = time.time()
+    number = kept.open()
+    subprocess.run(
+        [sys.executable, "-c", DIES.replace("sys.argv[1]", f"__import__('pathlib').Path({str(kept.path)!r})")]
+    )
+    assert kept.approvals.get(number).state == "running"
+    assert [one.state for one in kept.approvals.cut_off()] == ["unknown"]
+    assert kept.approvals.cut_off() == []
+    assert "whether it was done is not known" in kept.approvals.answer(number, OWNER, yes=True)
+    assert any("whether it was done is not known" in text for text in kept.letters())
+
+
+def test_what_runs_is_not_taken_for_cut_off(kept):
+    kept.approvals.answer(kept.open(), OWNER, yes=True)
+    assert kept.approvals.cut_off() == []
+
+
+# --- an answer, and the call that is made for it ---
+
+
+class Valve:
+    """A tool with a memory, which runs a script of its owner's."""
+
+    def __init__(self, script):
+        self.script, self.runs, self.during = script, [], lambda: None
+
+    def _binds(self, _arguments):
+        return {"script": self.script.read_text()}
+
+    @tool("exec", binds=_binds)
+    def valve(self, caller: Caller, number: int = 1) -> str:
+        """Turn it."""
+        self.during()
+        self.runs.append(number)
+        return f"turned {number} for {caller.session}"
+
+
+class House:
+    """A valve behind the real guard, with its kept calls."""
+
+    def __init__(self, kept, folder):
+        self.kept, self.rules, self.noted, self.heard = kept, changed({"exec": "ask"}), [], []
+        (folder / "script").write_text("turn")
+        self.valve, self.journal = Valve(folder / "script"), []
+        self.approving = Approving(
+            kept,
+            lambda: self.toolset,
+            lambda: self.rules,
+            lambda: NOW,
+            15,
+            lambda approval: self.heard.append(approval.state),
+            lambda asked, caller, decision, outcome: self.noted.append(outcome),
+        )
+        self.toolset = Toolset(
+            [self.valve],
+            guard=Guard(lambda: self.rules, keep=self.approving.keep),
+            journal=lambda call, _: self.journal.append(kept.approvals.get(1).state),
+            longest_result=1000,
+        )
+
+    def ask(self, who=None, **arguments):
+        return self.toolset.call(ToolCall("c1", "valve", arguments), who or caller())
+
+    def say(self, number=1, *, yes=True, origin="owner", **more):
+        return self.approving.say(Said(number, yes, OWNER, origin, **more))
+
+
+@pytest.fixture
+def house(kept, tmp_path):
+    return House(kept, tmp_path)
+
+
+def test_a_call_is_made_when_the_yes_comes_and_only_then(house):
+    assert "waits for the owner's yes as number 1 (`/yes 1`" in house.ask(number=4)
+    assert house.valve.runs == []
+    outcome = house.say()
+    assert (outcome.good, outcome.text, outcome.made.outcome) == (True, "Number 1 was done.", "turned 4 for home")
+    assert house.valve.runs == [4]
+    assert house.journal == ["running"], "that it is made is on the disk before it is"
+    assert house.say().text == "Nothing was done: number 1 was answered already: it was done."
+    assert house.valve.runs == [4]
+    assert house.heard == ["waiting", "running", "done"]
+    assert house.noted == [f"yes to number 1 by {OWNER}", "number 1: done"]
+
+
+@pytest.mark.parametrize("origin", ["guest", "cron", "heartbeat", "rule", "helper"])
+def test_nobody_but_the_owner_can_say_yes(house, origin):
+    house.ask()
+    assert not house.say(origin=origin).good
+    assert house.valve.runs == []
+    assert house.kept.approvals.get(1).state == "waiting"
+
+
+def test_a_no_is_told_to_whoever_has_asked(house):
+    house.ask(caller("guest", "stranger", who="telegram:9"))
+    assert house.say(yes=False) == ("Number 1 is not done.", True, None)
+    assert house.valve.runs == []
+    (told,) = (one for one in Outbox(house.kept.database).waiting() if one.session == "stranger")
+    assert told.text == "number 1 (valve) is not done: the owner said no"
+
+
+CHANGES = [
+    (lambda house: house.valve.script.write_text("burn"), "has changed since the question"),
+    (
+        lambda house: setattr(house, "rules", changed({"exec": "refuse"})),
+        "rule exec.owner = refuse does not allow it now",
+    ),
+    (lambda house: house.toolset._tools.clear(), "there is no tool 'valve'"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), CHANGES)
+def test_a_yes_holds_for_what_was_asked_and_for_nothing_else(house, change, why):
+    house.ask()
+    change(house)
+    outcome = house.say()
+    assert (outcome.good, outcome.made) == (False, None)
+    assert why in outcome.text
+    assert house.valve.runs == []
+    assert house.kept.approvals.get(1).state == "void"
+
+
+def test_what_fails_is_told_as_failed(house):
+    house.ask()
+    house.valve.during = lambda: 1 / 0
+    outcome = house.say()
+    assert (outcome.good, outcome.made.state) == (False, "failed")
+    assert "ZeroDivisionError" in outcome.made.outcome
+    assert house.valve.runs == []
+
+
+def test_what_is_allowed_for_good_is_exactly_that_call(house):
+    house.rules = Policy(house.rules.effects, always=AlwaysOf(house.kept.approvals))
+    house.ask(number=4)
+    assert "allowed for good as rule 1" in house.say(always=True).text
+    assert house.ask(number=4) == "turned 4 for home"
+    assert "waits" in house.ask(number=5)
+    house.valve.script.write_text("another script")
+    assert "waits" in house.ask(number=4)
+    house.valve.script.write_text("turn")
+    assert house.kept.approvals.revoke(1)
+    assert not house.kept.approvals.revoke(1)
+    assert "waits" in house.ask(number=4)
+
+
+class AlwaysOf(dict):
+    """The rules as they are now."""
+
+    def __init__(self, approvals):
+        self._approvals = approvals
+
+    def get(self, exact, default=None):
+        return {rule.digest: rule.number for rule in self._approvals.always()}.get(exact, default)
+
+
+@pytest.mark.parametrize(
+    ("who", "chat"),
+    [
+        (caller("owner", "telegram:1"), "telegram:1"),
+        (caller("web", "page"), "page"),
+        (caller("guest", "telegram:9"), DEFAULT_SESSION),
+        (caller("cron", "job 3", reply_to="telegram:9"), DEFAULT_SESSION),
+        (caller("heartbeat", "heartbeat"), DEFAULT_SESSION),
+        (caller("helper", "helper:2", reply_to="telegram:9"), DEFAULT_SESSION),
+    ],
+)
+@pytest.mark.parametrize("spoke", ["", "telegram:1"])
+def test_the_owner_is_asked_where_they_read_it(house, who, chat, spoke):
+    Marks(house.kept.database).set(LAST_SPOKE, spoke)
+    chat = chat if who.origin in {"owner", "web"} else spoke or chat
+    house.ask(who)
+    assert house.kept.approvals.get(1).chat == chat
+    assert [letter.session for letter in Outbox(house.kept.database).waiting()] == [chat]
+
+
+# --- at the desk ---
+
+
+class Desk(Chat):
+    """A chat in which the owner wants to be asked about files."""
+
+    def __init__(self, home, server=None, **more):
+        super().__init__(home, server, **more)
+        (home / "policy.toml").write_text('[effects]\nwrite = "ask"\n')
+        (home / "policy.toml").chmod(0o600)
+        self.file = home / "workspace/plan.md"
+
+    def letters(self, session=DEFAULT_SESSION):
+        return [one.text for one in Outbox(self.app.stores.database).waiting() if one.session == session]
+
+
+WRITES = reply("", call("write_file", {"path": "plan.md", "content": "water the figs"}))
+
+
+@pytest.fixture
+def desk(tmp_path):
+    script = [WRITES, reply("It waits."), reply("I wrote the plan."), reply("more"), reply("even more")]
+    with ModelServer(script) as server, Desk(tmp_path / "home", server) as desk:
+        yield desk
+
+
+def test_the_conversation_goes_on_after_the_yes(desk):
+    assert desk.turn("write the plan").reply == "It waits."
+    assert not desk.file.exists()
+    (letter,) = desk.letters()
+    assert "write_file" in letter
+    assert "water the figs" in letter
+    turn = desk.turn("/yes 1")
+    assert (turn.reply, turn.notice.text) == ("I wrote the plan.", "Number 1 was done.")
+    assert desk.file.read_text() == "water the figs"
+    body = desk.server.requests[-1].body
+    check_body(body)
+    *_, said, made, result = body["messages"]
+    assert "The owner has said yes to number 1" in said["content"]
+    assert "figs" not in said["content"], "what was done is not put into the owner's mouth"
+    assert made["tool_calls"][0]["function"]["name"] == "write_file"
+    assert "wrote" in result["content"]
+    assert desk.app.stores.history.turns(DEFAULT_SESSION)[-1] == turn.messages
+    assert desk.app.stores.history.unknown_acts(DEFAULT_SESSION) == []
+
+
+def test_a_yes_survives_the_end_of_the_process(desk):
+    desk.turn("write the plan")
+    desk.app.close()
+    desk.app = type(desk.app)(desk.app.config, desk.app.board)
+    assert desk.turn("/yes").reply == "I wrote the plan."
+    assert desk.file.exists()
+
+
+def test_a_yes_from_another_chat_has_the_first_one_go_on(desk):
+    desk.turn("write the plan", "telegram:1")
+    answer = desk("/yes 1", "page:1")
+    assert answer.startswith("Number 1 was done.\nwrote")
+    assert desk.letters("telegram:1")[-1] == "I wrote the plan."
+    assert desk.shown("telegram:1")[-1] == "I wrote the plan."
+    assert desk.shown("page:1") == []
+
+
+@pytest.mark.parametrize("origin", ["guest", "cron", "heartbeat", "helper"])
+def test_the_words_of_another_are_no_answer(desk, origin):
+    desk.turn("write the plan")
+    desk.turn("/yes 1", origin=origin)
+    assert desk.app.stores.approvals.get(1).state == "waiting"
+
+
+def test_what_somebody_else_has_written_is_no_answer(desk):
+    desk.turn("write the plan")
+    desk.app.answer(Inbound(DEFAULT_SESSION, "/yes 1", foreign=("forwarded from Eve",)))
+    assert not desk.file.exists()
+
+
+def test_what_a_model_says_is_no_answer(tmp_path):
+    script = [WRITES, reply("/yes 1"), reply("/yes 1", call("message", {"text": "/yes 1"})), reply("ok")]
+    with ModelServer(script) as server, Desk(tmp_path / "home", server) as desk:
+        desk.turn("write the plan")
+        desk.turn("go on")
+        assert desk.app.stores.approvals.get(1).state == "waiting"
+        assert not desk.file.exists()
+
+
+def test_an_answer_without_a_number_is_only_taken_where_one_question_waits(desk):
+    assert "nothing waits for your yes in this chat" in desk("/yes")
+    assert "/always takes the number" in desk("/always")
+    desk.turn("write the plan")
+    desk.app.approving.keep(asked(), caller(session=DEFAULT_SESSION), WHY)
+    assert "several wait, so it takes a number" in desk("/no")
+    assert "is no number of a question" in desk("/no one")
+    assert desk("/no 2") == "Number 2 is not done."
+    assert desk("/approvals").startswith("1  write_file")
+    assert "water the figs" in desk("/approvals 1")
+    assert desk("/no") == "Number 1 is not done."
+    assert desk("/approvals") == "Nothing waits for your yes."
+
+
+def test_without_a_model_the_result_is_told_plainly(tmp_path):
+    with Desk(tmp_path / "home") as desk:
+        app = desk.app
+        write = ToolCall("1", "write_file", {"path": "plan.md", "content": "water the figs"})
+        app.toolset.run(write, Caller(DEFAULT_SESSION, "owner", app.now(), print))
+        assert desk("/yes").startswith("Number 1 was done.\nwrote")
+        assert desk.file.read_text() == "water the figs"
+
+
+@pytest.mark.parametrize(("origin", "more"), [("owner", set()), ("cron", {"what a cron has asked for"})])
+def test_the_turn_that_goes_on_has_read_what_the_first_one_had(tmp_path, origin, more):
+    looks = reply("", call("list_dir", {"path": "."}))
+    with ModelServer([looks, reply("Done.")]) as server, Desk(tmp_path / "home", server) as desk:
+        app, heard, callers = desk.app, {"web_fetch http://x.example"}, []
+        write = ToolCall("1", "write_file", {"path": "plan.md", "content": "x"})
+        session = DEFAULT_SESSION if origin == "owner" else "job 3"
+        app.toolset.run(write, Caller(session, origin, app.now(), print, set(heard), reply_to=DEFAULT_SESSION))
+        run = app.toolset.run
+        app.toolset.run = lambda call, by: callers.append((by.session, by.origin, set(by.heard))) or run(call, by)
+        assert desk.turn("/yes 1").reply == "Done."
+        assert callers == [(DEFAULT_SESSION, "owner", heard | more)]
+
+
+def test_what_nobody_answers_is_told_while_picoclaw_runs(tmp_path):
+    with Desk(tmp_path / "home") as desk:
+        app, shown, ended = desk.app, [], threading.Event()
+        app.approving.minutes = 0.005
+        app.changed = lambda approval: approval.state == "expired" and ended.set()
+        with Clockwork(app, DEFAULT_SESSION, shown.append):
+            app.approving.keep(asked(), caller(session=DEFAULT_SESSION), WHY)
+            assert ended.wait(5)
+        assert app.stores.approvals.get(1).state == "expired"
+        assert ["waits for your yes" in shown[0], "has expired" in shown[-1]] == [True, True]
+
+
+def test_a_broken_file_of_rules_is_told_once_and_has_everything_asked(tmp_path):
+    with (
+        ModelServer([reply("one"), reply("two"), WRITES, reply("It waits.")]) as server,
+        Desk(tmp_path, server) as desk,
+    ):
+        Path(tmp_path / "policy.toml").write_text("[effects]\nexec = 1\n")
+        assert "effects.exec must be a table" in desk.turn("hello").notice.text
+        assert desk.turn("hello").notice.text == ""
+        desk.turn("write the plan")
+        assert not desk.file.exists()
+
+
+def test_a_person_at_a_terminal_answers_without_a_chat(tmp_path):
+    picoclaw(tmp_path, "init", "--no-questions")
+    home = tmp_path / "picoclaw"
+    (home / "policy.toml").write_text('[tools]\nwrite_file = "ask"\n')
+    done = picoclaw(tmp_path, "tool", "write_file", '{"path": "a.md", "content": "\\u001b[2Jhi"}', "--board", "sim")
+    assert (done.returncode, "waits for the owner's yes as number 1" in done.stderr) == (1, True)
+    listed = picoclaw(tmp_path, "approvals").stdout
+    assert listed.startswith('1  write_file {"path": "a.md", "content": "\\u001b[2Jhi"')
+    assert "min left, asked in terminal" in listed
+    with Person(tmp_path, "approvals", "yes", "1", "--board", "sim") as person:
+        person.sees("Number 1 was done.")
+        person.sees("wrote a.md")
+    assert (home / "workspace/a.md").read_text() == "\x1b[2Jhi"
+    listed = picoclaw(tmp_path, "approvals").stdout.splitlines()
+    assert listed[0].startswith("1  done, ")
+    assert listed[1:] == ["nothing waits for your yes"]
+    shown = picoclaw(tmp_path, "approvals", "show", "1").stdout
+    assert shown.startswith("number 1: done by terminal\nwrite_file ")

@@ -1,0 +1,168 @@
+"""What the guard says to a call: by what it does, who asks, and what the turn has read."""
+
+import json
+from datetime import UTC, datetime
+from itertools import product
+
+import pytest
+
+from picoclaw.errors import Denied, Pending
+from picoclaw.messages import Caller, ToolCall
+from picoclaw.tools.guard import Guard, exact
+from picoclaw.trust.policy import DEFAULTS, EFFECTS, Asked, Policy, changed, decide, digest
+
+NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+ANSWERS = {"yes": lambda _: True, "no": lambda _: False, "nobody": None}
+COLUMNS = {
+    "owner": "owner",
+    "web": "owner",
+    "guest": "guest",
+    "cron": "unattended",
+    "heartbeat": "unattended",
+    "rule": "unattended",
+    "helper": "unattended",
+}
+ORDER = ["allow", "ask", "refuse"]
+
+
+def caller(origin="owner", *heard):
+    return Caller("home", origin, NOW, print, set(heard))
+
+
+def asked(effect="exec", **arguments):
+    return Asked(effect, ToolCall("c1", "valve", arguments))
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.parametrize("policy", [None, *ORDER])
+@pytest.mark.parametrize(("origin", "answer"), list(product(COLUMNS, ANSWERS)))
+@pytest.mark.parametrize("tainted", [False, True])
+def test_the_verdict(effect, policy, origin, answer, tainted):
+    row = DEFAULTS[effect]._asdict()
+    verdict = policy or max(row[COLUMNS[origin]], row["tainted"] if tainted else "allow", key=ORDER.index)
+    guard = Guard(lambda: changed({effect: policy}) if policy else Policy(), ANSWERS[answer])
+    heard = ["web_fetch http://x.example"] if tainted else []
+    if verdict == "allow" or (verdict == "ask" and origin in {"owner", "web"} and answer == "yes"):
+        guard(asked(effect), caller(origin, *heard))
+    else:
+        with pytest.raises(Denied, match=r"^valve was refused"):
+            guard(asked(effect), caller(origin, *heard))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "origin", "answer", "said"),
+    [
+        ("refuse", "owner", "yes", r"rule exec\.owner = refuse \(exec, asked for by the owner\)"),
+        ("ask", "cron", "yes", r"rule exec\.unattended = ask \(exec, asked for by a job\) needs the owner's yes"),
+        ("ask", "guest", "yes", "another person who may chat"),
+        ("ask", "owner", "nobody", "nobody can be asked; .* an interactive `picoclaw chat`"),
+        ("ask", "owner", "no", "refused by the owner"),
+    ],
+)
+def test_a_refusal_names_its_rule(verdict, origin, answer, said):
+    with pytest.raises(Denied, match=said):
+        Guard(lambda: changed({"exec": verdict}), ANSWERS[answer])(asked(), caller(origin))
+
+
+def test_a_person_is_asked_only_when_the_answer_counts():
+    questions = []
+    rules = changed({"exec": "refuse", "write": "ask"})
+    guard = Guard(lambda: rules, lambda question: not questions.append(question))
+    guard(asked("read"), caller())
+    for effect, origin in [("exec", "owner"), ("write", "cron"), ("write", "heartbeat"), ("write", "guest")]:
+        with pytest.raises(Denied):
+            guard(asked(effect), caller(origin))
+    assert questions == []
+    guard(asked("write", text="hi"), caller())
+    assert questions == ['valve {"text": "hi"}']
+
+
+@pytest.mark.parametrize("origin", COLUMNS)
+def test_where_nobody_sits_the_call_is_kept_and_everybody_is_told_that_it_waits(origin):
+    kept = []
+    guard = Guard(Policy, keep=lambda *given: kept.append(given) or 7)
+    with pytest.raises(Pending, match=r"^valve was not done yet: .* number 7.*not to be called again"):
+        guard(asked("actuate"), caller(origin))
+    assert [(one.effect, by.origin, decision.verdict) for one, by, decision in kept] == [("actuate", origin, "ask")]
+
+
+def test_what_was_decided_is_written_down_but_for_what_only_looks():
+    noted = []
+    guard = Guard(
+        lambda: changed({"write": "refuse"}), keep=lambda *_: 3, note=lambda *row: noted.append((row[0].effect, row[3]))
+    )
+    for effect in ("read", "exec", "write", "actuate"):
+        try:
+            guard(asked(effect), caller())
+        except Denied:
+            continue
+    assert noted == [("exec", "allowed"), ("write", "refused"), ("actuate", "kept as number 3")]
+
+
+def test_a_tool_goes_before_its_effect_and_always_before_asking_but_not_before_refusing():
+    call = asked("actuate", pin=4)
+    always = {digest(call): 9}
+    cases = [
+        (Policy(), "ask", "actuate.owner = ask"),
+        (Policy(tools={"valve": {"owner": "allow"}}), "allow", "tools.valve.owner = allow"),
+        (Policy(always=always), "allow", "always 9"),
+        (Policy(changed({"actuate": "refuse"}).effects, always=always), "refuse", "actuate.owner = refuse"),
+    ]
+    for policy, verdict, rule in cases:
+        assert decide(policy, call, "owner", ())[:2] == (verdict, rule)
+    other = call._replace(call=ToolCall("c2", "valve", {"pin": 5}))
+    assert decide(Policy(always=always), other, "owner", ()).verdict == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict", "rule"),
+    [
+        ({}, "allow", "network.owner = allow"),
+        ({"exec": "ask"}, "ask", "exec.owner = ask"),
+        ({"exec": "refuse"}, "refuse", "exec.owner = refuse"),
+        ({"network": "ask"}, "ask", "network.owner = ask"),
+        ({"network": "refuse", "exec": "ask"}, "refuse", "network.owner = refuse"),
+        ({"network": "ask", "exec": "refuse"}, "refuse", "exec.owner = refuse"),
+    ],
+)
+def test_of_several_effects_the_strictest_rule_counts(rules, verdict, rule):
+    call = asked("network")._replace(also=("exec",))
+    assert decide(changed(rules), call, "owner", ())[:2] == (verdict, rule)
+    for_good = Policy(changed(rules).effects, always={digest(call): 4})
+    assert decide(for_good, call, "owner", ()).verdict == ("refuse" if verdict == "refuse" else "allow")
+    vouched = call._replace(vouched=True, also=("exec",))
+    assert decide(Policy({"exec": {"tainted": "refuse"}}), vouched, "owner", ["x"]).rule == "exec.tainted = refuse"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Asked("exec", ToolCall("c1", "valve", {"pin": 4.0})),
+        Asked("exec", ToolCall("c1", "valve", {"pin": "4"})),
+        Asked("exec", ToolCall("c1", "valve", {"pin": 4, "more": None})),
+        Asked("exec", ToolCall("c1", "valves", {"pin": 4})),
+        Asked("write", ToolCall("c1", "valve", {"pin": 4})),
+        Asked("exec", ToolCall("c1", "valve", {"pin": 4}), bound={"cwd": "/"}),
+        Asked("exec", ToolCall("c1", "valve", {"pin": 4}), "opens another one by now"),
+    ],
+)
+def test_a_yes_holds_for_exactly_one_call(other):
+    same = Asked("exec", ToolCall("another id", "valve", {"pin": 4}))
+    assert digest(same) == digest(Asked("exec", ToolCall("c1", "valve", {"pin": 4})))
+    assert digest(same) != digest(other)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["rm -rf /\r echo harmless", "\x1b[2K\x1b[1A", "a\x00b", "\x7f\x7f", "\x9b2J", "\u202egpj.exe", "\u200b", "\ud800"],
+)
+def test_what_a_person_is_asked_hides_nothing(text):
+    shown = exact(asked(command=text), {})
+    assert shown.isascii()
+    assert shown.isprintable()
+    assert json.loads(shown.removeprefix("valve ")) == {"command": text}
+
+
+def test_what_a_person_is_asked_is_the_whole_call():
+    command = "x" * 20_000 + "; rm -rf /"
+    assert exact(asked(command=command), {}).endswith('; rm -rf /"}')

@@ -1,0 +1,284 @@
+"""Calls that need the owner's yes, as the channels show them: who may answer, where, once, and how it has ended."""
+
+import json
+import re
+import socket
+import time
+from contextlib import closing, contextmanager
+from types import SimpleNamespace
+
+import pytest
+from daemon_kit import Daemon, events_until, furnished, until
+from page_house import Client
+from person import Person
+from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
+
+from picoclaw.channels.channel import Letter
+from picoclaw.channels.telegram.asking import NOT_YOURS, OVER
+from picoclaw.channels.telegram.channel import Telegram
+from picoclaw.channels.telegram.link import Timing
+from picoclaw.config import Config, TelegramConfig
+from picoclaw.messages import ToolCall
+from picoclaw.store.approvals import Approval, Approvals
+from picoclaw.store.database import Database
+from picoclaw.workspace import prepare
+
+QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0, album=0.3)
+CHAT = f"telegram:{OWNER}"
+CALL = ToolCall("1", "outputs_set", {"name": "valve"})
+GUEST = 8
+
+
+def question(number=3, chat=CHAT, text="outputs_set\n  name: valve"):
+    call = (chat, chat, "owner", CHAT, CALL, "actuate", "actuate.owner = ask", "it acts", "", {}, "", ())
+    return Approval(number, f"{number:024x}", *call, text, 1.0, 2e9)
+
+
+class Bench:
+    """A channel that can be begun anew over the same home and the same server; `kept` are the calls."""
+
+    def __init__(self, home, server):
+        prepare(home)
+        self.home, self.server, self.kept, self.posted = home, server, {}, []
+        self.channel = self.new()
+        self.channel.start(self.posted.append)
+
+    def new(self):
+        allow = [OWNER, GUEST]
+        config = Config(self.home, telegram=TelegramConfig(allow, self.server.url), telegram_token=TOKEN)
+        return Telegram(config, {}, frozenset(), QUICK, kept=self.kept.get)
+
+    def restart(self):
+        self.channel.stop()
+        self.channel = self.new()
+        self.channel.start(self.posted.append)
+
+    def asks(self, approval, letter=""):
+        self.kept[approval.number] = approval
+        text = letter or f"number {approval.number} waits for your yes:\n{approval.question}"
+        self.channel.send(Letter(approval.number, approval.chat, text, time.time(), approval=approval.number))
+        return {key["text"].split()[1].lower(): key["callback_data"] for key in self.server.sent[-1].keys}
+
+    def ends(self, number, **how):
+        self.kept[number] = self.kept[number]._replace(**how)
+        self.channel.changed(self.kept[number])
+
+    def pressed(self, *press):
+        """Press a button; returns what the person is told at once."""
+        before = len(self.server.called("answerCallbackQuery"))
+        self.server.presses(*press)
+        self.server.wait(lambda: len(self.server.called("answerCallbackQuery")) > before)
+        return self.server.called("answerCallbackQuery")[-1]["text"]
+
+
+@pytest.fixture
+def server():
+    with TelegramServer() as running:
+        yield running
+
+
+@pytest.fixture
+def bench(tmp_path, server):
+    made = Bench(tmp_path / "home", server)
+    yield made
+    made.channel.stop()
+
+
+@pytest.mark.parametrize("word", ["yes", "no", "always"])
+def test_the_owners_button_is_posted_as_what_they_would_type(bench, word):
+    keys = bench.asks(question())
+    assert bench.pressed(OWNER, keys[word]) not in {OVER, NOT_YOURS}
+    (came,) = bench.posted
+    assert (came.key, came.text) == (CHAT, f"/{word} 3 {3:024x}")
+    assert (came.origin, came.who, came.foreign) == ("owner", CHAT, ())
+    assert all(len(data.encode()) <= 64 for data in keys.values())
+
+
+def test_nobody_else_and_no_other_button_counts(bench):
+    keys = bench.asks(question())
+    other = bench.asks(question(4, f"telegram:{GROUP}"))
+    for who in (STRANGER, GUEST, 0):
+        for chat in (0, OWNER, GROUP):
+            if who:
+                assert bench.pressed(who, keys["yes"], chat) == NOT_YOURS
+    for data in (
+        "",
+        "y",
+        "y3",
+        "y3:",
+        f"y3:{4:024x}",
+        f"y4:{3:024x}",
+        f"x{keys['yes'][1:]}",
+        "y" * 64,
+        f" {keys['yes']}",
+    ):
+        assert bench.pressed(OWNER, data) == OVER
+    assert bench.pressed(OWNER, keys["yes"], GROUP) == OVER
+    assert bench.pressed(OWNER, other["yes"]) == OVER
+    assert not bench.posted
+    bench.pressed(OWNER, other["no"], GROUP)
+    assert [came.key for came in bench.posted] == [f"telegram:{GROUP}"]
+
+
+@pytest.mark.parametrize("state", ["running", "done", "refused", "expired", "void", "unknown"])
+def test_what_is_no_longer_open_takes_no_answer(bench, state):
+    keys = bench.asks(question())
+    bench.kept[3] = bench.kept[3]._replace(state=state)
+    assert bench.pressed(OWNER, keys["yes"]) == OVER
+    assert not bench.posted
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"state": "done", "answered_by": "page:ab"}, "Number 3: done (answered by page:ab)."),
+        ({"state": "expired"}, "Number 3: not done, because nobody answered in time."),
+        ({"state": "unknown"}, "Number 3: cut off; whether it was done is not known."),
+    ],
+)
+@pytest.mark.parametrize("away", [False, True])
+def test_how_it_ended_is_written_below_the_question_also_after_a_restart(bench, server, how, told, away):
+    bench.asks(question())
+    if away:
+        bench.channel.stop()
+        bench.kept[3] = bench.kept[3]._replace(**how)
+        bench.restart()
+        bench.channel.send(Letter(9, CHAT, "the outcome", time.time()))
+    else:
+        bench.ends(3, **how)
+    server.wait(lambda: not server.sent[0].keys)
+    assert server.sent[0].text.endswith(f"name: valve\n\n{told}")
+    edits = len(server.called("editMessageText"))
+    bench.ends(3, **how)
+    bench.channel.send(Letter(10, CHAT, "another", time.time()))
+    assert len(server.called("editMessageText")) == edits == 1
+
+
+def test_a_long_question_is_shown_whole_with_its_length_and_the_buttons_at_its_end(bench, server):
+    call = json.dumps({"text": "a**b `c` " * 1200})
+    bench.asks(question(text=call))
+    *before, last = server.sent
+    assert len(before) >= 2
+    assert not any(one.keys for one in before)
+    assert not any(one.entities for one in server.sent)
+    assert len(last.keys) == 3
+    assert "".join(call.split()) in "".join("".join(server.texts()).split())
+    assert re.match(r"\(A long question: 1\d,\d{3} characters\.\)", server.texts()[0])
+    bench.ends(3, state="refused")
+    server.wait(lambda: not server.sent[-1].keys)
+
+
+def test_a_question_that_is_over_when_it_arrives_has_no_buttons(bench, server):
+    bench.asks(question()._replace(state="expired"))
+    assert not server.sent[-1].keys
+    assert server.texts()[-1].endswith("nobody answered in time.")
+
+
+def test_a_message_that_was_deleted_is_no_trouble(bench, server):
+    bench.asks(question())
+    server.sent.clear()
+    bench.ends(3, state="done")
+    server.wait(lambda: server.called("editMessageText"))
+    bench.channel.send(Letter(9, CHAT, "more", time.time()))
+    assert len(server.called("editMessageText")) == 1
+
+
+# --- a real daemon ---
+
+VALVE = """
+[outputs.valve]
+line = "GPIO17"
+kind = "valve"
+longest_on_s = 600
+confirm = true
+"""
+
+
+@contextmanager
+def begun(home):
+    with Daemon(home) as daemon:
+        yield daemon.ready()
+        daemon.asked("quit")
+        daemon.ends()
+
+
+def waiting(folder):
+    with closing(Database(folder / "state.db")) as database:
+        return Approvals(database).waiting()
+
+
+def ended(folder):
+    with closing(Database(folder / "state.db")) as database:
+        return Approvals(database).ended()
+
+
+def switched(folder):
+    """How often the valve was switched on, as the keeper has written down."""
+    return (folder / "outputs.audit").read_text().count('"act": "on"') if (folder / "outputs.audit").exists() else 0
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def test_asked_on_telegram_answered_from_the_page_after_a_restart_and_done_once(tmp_path, server):
+    port = free_port()
+    settings = f'[telegram]\nowner = {OWNER}\napi_url = "{server.url}"\n[page]\nenabled = true\nport = {port}\n'
+    folder = furnished(tmp_path, settings, VALVE)
+    (folder / "secrets.toml").write_text(f'telegram_token = "{TOKEN}"\n')
+    (folder / "secrets.toml").chmod(0o600)
+    with begun(tmp_path):
+        server.says(OWNER, "turn on the valve for 10 seconds")
+        asked = server.wait(lambda: next((one for one in server.sent if one.keys), None), 15)
+        assert "valve" in asked.text
+    with begun(tmp_path):
+        (open_one,) = waiting(folder)
+        browser = Client(SimpleNamespace(port=port), folder, None, [])
+        browser.login()
+        (card,) = browser.told("/api/state")["questions"]
+        assert (card["id"], card["chat"], card["outcome"]) == (open_one.nonce, CHAT, "")
+        browser.told("/api/answer", {"id": card["id"], "word": "yes"})
+        server.presses(OWNER, asked.keys[0]["callback_data"])
+        until(lambda: ended(folder))
+        server.wait(
+            lambda: any(not one.keys and "Number 1: done (answered by page:" in one.text for one in server.sent)
+        )
+        (card,) = browser.told("/api/state")["questions"]
+        assert card["outcome"].startswith("Number 1: done (answered by page:")
+    assert [one.state for one in ended(folder)] == ["done"]
+    assert switched(folder) == 1
+
+
+def test_an_answer_on_the_command_line_is_taken_to_the_one_that_runs(tmp_path):
+    folder = furnished(tmp_path, "", VALVE)
+    with begun(tmp_path) as daemon:
+        line = daemon.line()
+        line.say({"do": "chat", "text": "turn on the valve for 10 seconds", "id": "1"})
+        events_until(line, "end")
+        assert [one.number for one in waiting(folder)] == [1]
+        with Person(tmp_path, "approvals", "yes", "1") as person:
+            person.sees("Number 1 was done")
+            assert person.leaves() == 0
+        with Person(tmp_path, "approvals", "yes", "1") as person:
+            person.sees("was answered already: it was done")
+            assert person.leaves() == 1
+        line.close()
+    assert switched(folder) == 1
+
+
+@pytest.mark.parametrize(("typed", "state", "often"), [("y", "done", 1), ("n", "refused", 0)])
+def test_at_an_attached_terminal_the_question_follows_the_turn(tmp_path, typed, state, often):
+    folder = furnished(tmp_path, "", VALVE)
+    with begun(tmp_path), Person(tmp_path, "chat") as person:
+        person.sees("> ")
+        person.types("turn on the valve for 10 seconds\n")
+        person.sees("[y/N] ")
+        person.types(f"{typed}\n")
+        person.sees("Number 1")
+        until(lambda: [one.state for one in ended(folder)] == [state])
+        person.sees("> ")
+        person.types("\x04")
+        assert person.leaves() == 0
+    assert switched(folder) == often

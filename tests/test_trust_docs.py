@@ -1,0 +1,62 @@
+"""What docs/trust.md and SECURITY.md show is so: the table is the one in force, commands and rules are understood."""
+
+import re
+import shlex
+import tomllib
+from importlib import import_module
+
+import pytest
+from person import ROOT
+
+from picoclaw import cli
+from picoclaw.commands import COMMANDS
+from picoclaw.trust.policy import DEFAULTS
+from picoclaw.trust.written import understood
+
+TEXT = (ROOT / "docs/trust.md").read_text()
+OUTSIDE = (ROOT / "SECURITY.md").read_text()
+
+
+def commands():
+    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL))
+    lines = [*re.findall(r"^picoclaw .*$", blocks, re.MULTILINE), *re.findall(r"`(picoclaw [^`]+)`", TEXT + OUTSIDE)]
+    given = {tuple(shlex.split(line, comments=True)[1:]) for line in lines}
+    return sorted(words for words in given if words[0] in cli.VERBS)
+
+
+def test_the_table_is_the_one_in_force():
+    rows = re.findall(r"^\| (\w+) \| [^|]+ \| (\w+) \| (\w+) \| (\w+) \| (\w+) \|$", TEXT, re.MULTILINE)
+    assert {name: verdicts for name, *verdicts in rows[1:]} == {name: list(row) for name, row in DEFAULTS.items()}
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_a_command_is_understood(words, monkeypatch, capsys):
+    ran, verb = [], import_module(f"picoclaw.cli.{words[0]}")
+    monkeypatch.setattr(verb, "run", lambda given: ran.append(given) or 0)  # to be understood, not to be done
+    assert cli.run([*words, *["{}"] * (words == ("policy", "explain"))]) == 0, capsys.readouterr().err
+    assert len(ran) == 1
+
+
+def test_the_commands_are_found():
+    assert {words[0] for words in commands()} >= {"policy", "approvals", "audit"}
+    assert len(commands()) > 12
+
+
+def test_the_commands_of_a_chat_exist():
+    named = set(re.findall(r"`/(\w+)", TEXT))
+    assert named >= {"approvals", "yes", "no", "always"}
+    assert named <= {name.lstrip("/") for name in COMMANDS}
+
+
+def test_the_rules_that_it_shows_have_no_mistake():
+    (block,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    found = understood(tomllib.loads(block))
+    assert found.problems == ()
+    assert found.policy.verdict("exec", "", "guest")[0] == "refuse"
+
+
+@pytest.mark.parametrize(("text", "folder"), [(TEXT, ROOT / "docs"), (OUTSIDE, ROOT)])
+def test_a_link_leads_somewhere(text, folder):
+    targets = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert targets
+    assert all((folder / target).exists() for target in targets), targets
