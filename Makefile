@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS ?=
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: chat test hostile lint types package lab bench clean
+.PHONY: chat test hostile lint types package lab soak cuts bench clean
 
 chat: .venv/run  ## set up and open a chat
 	@.venv/bin/picoclaw chat $(ARGS)
@@ -28,6 +28,12 @@ package: .venv/dev  ## sdist -> wheel -> clean environment -> run from /
 lab: .venv/dev  ## the hardware tests on real kernels in QEMU; skipped with a reason where that cannot run
 	@tests/lab/run $(ARGS)
 
+soak: .venv/dev  ## two minutes of a real daemon with everything at once; ARGS="--day" for a day in a quarter of an hour
+	@.venv/bin/python tests/soak/soak.py $(ARGS)
+
+cuts: .venv/dev  ## 2,000 power cuts, kills and failing disks through a day, and what was promised; ARGS="--count 10000" or "--all"
+	@.venv/bin/python tests/bench/cuts.py $(ARGS)
+
 bench: .venv/dev
 	@.venv/bin/python tests/bench/cost.py $(ARGS)
 	@.venv/bin/python tests/bench/prompts.py
@@ -38,6 +44,7 @@ bench: .venv/dev
 	@.venv/bin/python tests/bench/memory_first.py
 	@.venv/bin/python tests/bench/memory_index.py
 	@.venv/bin/python tests/bench/memory_search.py
+	@.venv/bin/python tests/bench/server_shapes.py --check
 	@.venv/bin/python tests/bench/stop.py
 	@.venv/bin/python tests/bench/window.py
 

@@ -176,10 +176,10 @@ class _Running:
     def _answer(self, *, calls: bool) -> list[ToolCall]:
         self._check_stop()
         self.spent.steps += 1
-        agent, brief = self.agent, self.brief
-        shown, most, stop = self.talk.shown(), agent.answer, self.around.stop
+        agent, brief, stop = self.agent, self.brief, self.around.stop
+        shown, most, until, purpose = self.talk.shown(), agent.answer, self.spent.deadline, self.caller.purpose
         tools, lost, wrap = agent.tools(self.talk, brief), agent.prompts["lost"], agent.prompts["untrusted"]
-        request = Request(brief.system, shown, tools, most, self.spent.deadline, brief.model, calls, lost, stop, wrap)
+        request = Request(brief.system, shown, tools, most, until, brief.model, calls, lost, stop, wrap, purpose)
         self.answer = answer = Answer()
         for event in agent.provider.events(request):
             answer.take(event)
@@ -194,7 +194,7 @@ class _Running:
         if not calls:
             answer.calls.clear()
         instead = (self.calls.told_alone() if calls else "") or agent.prompts["empty"]
-        self.talk.answer(answer.worded(agent.prompts, most, instead), answer.calls)
+        self.talk.answer(answer.worded(agent.prompts, most, instead), answer.calls, answer.end.thought)
         answer.said = ""
         return answer.calls
 

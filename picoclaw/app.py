@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 from picoclaw.agent import Agent
 from picoclaw.around import ALONE, Around
 from picoclaw.briefing import Briefing
-from picoclaw.chores import Chores
-from picoclaw.config import HEARTBEAT_LIMITS, Config
+from picoclaw.config import HEARTBEAT_LIMITS, Config, ModelConfig
 from picoclaw.desk import Desk
 from picoclaw.errand import do, set_heard, tasks_of, untold
 from picoclaw.hw import health
 from picoclaw.hw.board import Board
-from picoclaw.memory.dream.direct import Model
 from picoclaw.memory.notes import notes
 from picoclaw.messages import Inbound, Message, Origin, Stop, Turn
-from picoclaw.providers import Provider
+from picoclaw.providers import BUILT_IN, Provider, made
 from picoclaw.redact import Redactor
 from picoclaw.reflex.bell import ring
 from picoclaw.skills.library import Library, tiers_of
@@ -43,7 +41,9 @@ from picoclaw.workspace.pages import Pages
 from picoclaw.workspace.seeds import usual_meeting
 
 if TYPE_CHECKING:
+    from picoclaw.chores import Chores
     from picoclaw.compaction import Compaction
+    from picoclaw.providers.chain import Chain, Link
     from picoclaw.providers.intents import Intents
 
 SIMULATED = "[simulated board, not real values]"
@@ -76,7 +76,7 @@ class App:
     @cached_property
     def stores(self) -> Stores:
         """What outlasts this process."""
-        return Stores(self.config)
+        return Stores(self.config, self.now)
 
     @cached_property
     def wiring(self) -> Wiring:
@@ -135,17 +135,32 @@ class App:
         """The configured model with the built-in matcher behind it, or the matcher alone."""
         if not self.config.model.base_url:
             return self._matcher()
-        from picoclaw.providers.chain import Chain
         from picoclaw.providers.led import Led
 
-        chain = Chain(self._model_server, self._matcher, self.config.model.retries)
-        return Led(chain, self._matcher, self.led, lambda: self.prompts["invitation"])
+        return Led(self._chain(self._matcher), self._matcher, self.led, lambda: self.prompts["invitation"])
 
     @cached_property
-    def _model_server(self) -> Provider:
-        from picoclaw.providers.openai import OpenAI
+    def models(self) -> Provider:
+        """The configured models alone: what nobody has asked for is not answered by the matcher."""
+        return self._chain(None)
 
-        return OpenAI(self.config.model, self.config.api_key)
+    def _chain(self, fallback: "Callable[[], Intents] | None") -> "Chain":
+        from picoclaw.providers.chain import Chain
+
+        first, *then = self.links
+        return Chain(first.provider, fallback, first.retries, then=then)
+
+    @cached_property
+    def links(self) -> "tuple[Link, ...]":
+        """The configured models in their order; none of their servers is reached yet."""
+        from picoclaw.providers.reached import links
+
+        return links(self.config, self._metered)
+
+    def _metered(self, model: ModelConfig, key: str) -> Provider:
+        from picoclaw.ledger.metered import Metered
+
+        return Metered(made(model, key), lambda: self.stores.book)
 
     def led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""
@@ -179,7 +194,7 @@ class App:
     def light_agent(self) -> Agent:
         """The loop for a heartbeat: tight limits, and no matcher, which would take a line of the list for a wish."""
         limits = replace(HEARTBEAT_LIMITS, result_chars=self.config.limits.result_chars)
-        return replace(self.agent, provider=self._model_server, limits=limits)
+        return replace(self.agent, provider=self.models, limits=limits)
 
     @cached_property
     def library(self) -> Library:
@@ -231,6 +246,7 @@ class App:
         return Desk(
             *(self.stores, lambda: self.briefing, self._agent_for, self.wiring.stop, self.now, name),
             *(lambda: self.helpers, self.approving, self.prompts, self.rights.problem),
+            links=lambda: self.links,
         )
 
     def _agent_for(self, origin: Origin) -> Agent:
@@ -243,7 +259,7 @@ class App:
     def settle(self, session: str, stop: Stop | None = None) -> list[str]:
         """See Compaction.settle; nothing where the model was not to be had a moment ago."""
         asked = self.__dict__.get("provider")
-        if not self.config.model.base_url or (asked and asked.name != self._model_server.name):
+        if not self.config.model.base_url or (asked and asked.name == BUILT_IN):
             return []
         return self.compaction.settle(session, stop)
 
@@ -256,8 +272,11 @@ class App:
             self.config, self.prompts, self.stores, lambda: self.light_agent, lambda: self.briefing, self.now
         )
 
-    def chores(self, stop: Stop | None = None) -> Chores:
+    def chores(self, stop: Stop | None = None) -> "Chores":
         """What is done unasked in this home, until `stop` says that somebody waits for the model."""
+        from picoclaw.chores import Chores
+        from picoclaw.memory.dream.direct import Model
+
         window, stores = self.config.model.context_tokens, self.stores
         return Chores(
             self.config,
@@ -265,7 +284,7 @@ class App:
             lambda: stores.database,
             lambda: stores.memory,
             self.library.skills.values,
-            (lambda: Model(self.provider, window, time.monotonic, stop)) if self.config.model.base_url else None,
+            (lambda: Model(self.models, window, time.monotonic, stop)) if self.config.model.base_url else None,
         )
 
     def close(self) -> None:
@@ -275,6 +294,6 @@ class App:
 
     def let_go(self) -> None:
         """Close what is this app's own, and leave the board to the one who shares it."""
-        for part in (self.__dict__.get(name) for name in ("provider", "_model_server", "stores")):
+        for part in (self.__dict__.get(name) for name in ("provider", "models", "stores")):
             if part:
                 part.close()

@@ -1,7 +1,6 @@
 """What a model is told at the beginning of a turn: gathers the facts, and leaves the wording to the templates."""
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from picoclaw.measure import tool_bytes
 from picoclaw.memory.notes import lately
 from picoclaw.memory.notes.entries import tainted
 from picoclaw.messages import DEFAULT_SESSION, Brief, Inbound, Message, is_owner
+from picoclaw.pattern import pattern
 from picoclaw.prompt import Facts, Mode, Page, Section
 from picoclaw.schedule import zone_of
 from picoclaw.skills import choose
@@ -52,7 +52,7 @@ class _Parted(NamedTuple):
 
 _LONGEST_ACT, _LONGEST_SESSION = 500, 200
 _SHARE_OF_LISTING = 4  # bytes of what a turn begins with for one of the skills' listing
-_NAME = re.compile(r"[^\W_](?:[^\W_]|[ '’-](?=[^\W_])){0,39}")
+_NAME = pattern(r"[^\W_](?:[^\W_]|[ '’-](?=[^\W_])){0,39}")
 
 
 @dataclass(frozen=True)

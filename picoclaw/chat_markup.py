@@ -5,7 +5,7 @@ name as the beginning of a system message. The tokens are those of the public te
 Mistral, Gemma, DeepSeek, Phi, GPT-OSS, Command-R, GLM, Granite, EXAONE, Nemotron and Seed.
 """
 
-import re
+from picoclaw.pattern import pattern
 
 _ANGLE = (
     "(?:start|end)_of_turn>",
@@ -15,13 +15,17 @@ _ANGLE = (
     "(?:function|parameter)=",
     r"(?:special|extra_id)_\d{1,4}>",
     r"seed:\w{1,20}>",
+    r"[a-z]{1,20}:tool_calls?>",
+    "(?:start|end)_function_call>",
+    "(?:toolcall|function_calls)>",
+    'invoke name="',
     r"[a-z_]{1,40}\|>",  # <turn|>
 )
 _SQUARE = ("inst", "tool_calls", "available_tools", "tool_results", "tool_content", "system_prompt", "think", "gmask")
 _ROLES = ("system", "user", "assistant", "tool", "endofturn")
 
 # `<|` before anything that can be a name, `<｜` before everything. `<S>` is a type's parameter in code and no token.
-_OPENING = re.compile(
+_OPENING = pattern(
     rf'<(?=/?(?:\|["/\w]|｜|(?=[a-zA-Z_])(?:s>|(?i:{"|".join(_ANGLE)})))|(?i:</?sys>>))'
     rf"|\[(?=/?(?=[a-zA-Z])(?i:{'|'.join(_SQUARE)})\]|(?i:\|(?:{'|'.join(_ROLES)})\|\]))"
 )

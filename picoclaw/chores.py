@@ -1,5 +1,5 @@
-"""What is done unasked when nobody waits: the index kept up to date, the tasks gone through, the nightly dream, and
-conversations that are kept no longer.
+"""What is done unasked when nobody waits: the index kept up to date, the tasks gone through, the nightly dream,
+conversations that are kept no longer, and copies of what must not be lost.
 
 Knows when each is due, and does it once: what was begun is written down first, so that neither a power cut nor a clock
 that is put back has it done twice, and what fails waits for its next time.
@@ -9,23 +9,27 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from picoclaw import schedule
 from picoclaw.config import Config
 from picoclaw.disk import explain
 from picoclaw.errors import ConfigError, ProviderError, StoreError, TurnStopped
 from picoclaw.memory.dream import versions
-from picoclaw.memory.dream.direct import Model
-from picoclaw.memory.dream.dream import Dream
 from picoclaw.memory.dream.review import Step
 from picoclaw.memory.recollection import Recollection
-from picoclaw.messages import Usage
+from picoclaw.messages import Purpose, Usage
 from picoclaw.prompt import Templates
 from picoclaw.skills.skill import Skill
 from picoclaw.store import retention
 from picoclaw.store.database import Database
+from picoclaw.store.ledger import Ledger
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse
+
+if TYPE_CHECKING:
+    from picoclaw.memory.dream.direct import Model
+    from picoclaw.memory.dream.dream import Dream
 
 _NIGHT, _REVIEWED, _PRUNED = "dream.day", "review.at", "pruned.day"
 _REST_S = 60.0
@@ -35,7 +39,7 @@ _PRUNE_S = 86_400.0
 _CLOCK_IS_SET = 2024
 """A board without a battery begins in an earlier year, and learns the time from the network."""
 
-_Chore = Callable[[Model, datetime], Step]
+_Chore = Callable[["Model", datetime], Step]
 
 
 @dataclass
@@ -47,10 +51,11 @@ class Chores:
     database: Callable[[], Database]
     memory: Callable[[], Recollection]
     skills: Callable[[], Iterable[Skill]]
-    model: Callable[[], Model] | None
+    model: "Callable[[], Model] | None"
     _rested: datetime | None = field(default=None, init=False)
     _refreshed: datetime | None = field(default=None, init=False)
     _pruned: datetime | None = field(default=None, init=False)
+    _copied: datetime | None = field(default=None, init=False)
     _left: int = field(default=0, init=False)
     _said: set[str] = field(default_factory=set, init=False)
 
@@ -59,7 +64,9 @@ class Chores:
         return Marks(self.database())
 
     @cached_property
-    def _dream(self) -> Dream:
+    def _dream(self) -> "Dream":
+        from picoclaw.memory.dream.dream import Dream
+
         home, pulse = self.config.home, Pulse(self.database())
         return Dream(home, self.config.workspace, self.prompts, pulse, self._marks, self.skills)
 
@@ -82,6 +89,7 @@ class Chores:
                 told += self._night(now)
                 told += self._review(now)
                 told += self._prune(now)
+            told += self._copy(now)
         except StoreError as error:
             told += self._once(f"the memory could not be looked after: {error}")
         return told
@@ -90,8 +98,8 @@ class Chores:
         """Let go of conversations once a day, for those who answer and leave; returns what went wrong."""
         today = str(now.date())
         try:
-            last = self._marks.get(_PRUNED)
-            if last == today or now.year < _CLOCK_IS_SET or not self._marks.moved(_PRUNED, last, today):
+            before = self._marks.get(_PRUNED)
+            if before == today or now.year < _CLOCK_IS_SET or not self._marks.moved(_PRUNED, before, today):
                 return []
         except StoreError as error:
             return self._once(f"old conversations could not be deleted: {error}")
@@ -107,9 +115,28 @@ class Chores:
         self._pruned, limits = now, self.config.sessions
         try:
             retention.prune(self.database(), now, limits.keep_days, limits.keep_mb)
+            Ledger(self.database).prune()
             retention.shrink(self.database())
         except StoreError as error:
             return self._once(f"old conversations could not be deleted: {error}")
+        return []
+
+    def _copy(self, now: datetime) -> list[str]:
+        """Copy what has changed of the settings, and `state.db` once a day; as far as the disk lets us."""
+        if not _is_due(_later(self._copied, _REFRESH_S, now), now):
+            return []
+        from picoclaw.care import ballast, last
+        from picoclaw.care.failure import CareError
+
+        self._copied = now
+        try:
+            last.keep(self.config.home)
+            last.keep_state(self.config.home, now.timestamp())
+            ballast.lay(self.config.home)
+        except OSError as error:
+            return self._once(f"copies in case of damage: {explain(error)}")
+        except CareError as error:
+            return self._once(str(error))
         return []
 
     def _index_due(self, now: datetime) -> datetime:
@@ -146,7 +173,7 @@ class Chores:
         if not self._marks.moved(_REVIEWED, before, now.isoformat(timespec="seconds")):
             return []  # another chat does it
         try:
-            step = self._asked(self._dream.review, now)
+            step = self._asked(self._dream.review, now, "review")
         except TurnStopped:
             self._marks.set(_REVIEWED, before)
             raise
@@ -199,12 +226,12 @@ class Chores:
             steps.append(Step(str(error)))
         return self._worded(steps, "dream"), answered
 
-    def _asked(self, chore: _Chore, now: datetime) -> Step:
+    def _asked(self, chore: _Chore, now: datetime, cause: str = "dream") -> Step:
         """Do a chore that takes a model; without one it waits."""
         if self.model is None:
             return Step()
         try:
-            return chore(self.model(), now)
+            return chore(self.model()._replace(purpose=Purpose(cause)), now)
         except ProviderError as error:
             return Step(f"the model did not answer: {' '.join(str(error).split())}", answered=False)
         except (StoreError, ConfigError) as error:

@@ -1,22 +1,29 @@
 """The desk: everything that comes in is answered here, a chat line, a command, a due job, a heartbeat, one by one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from picoclaw.agent import Agent
 from picoclaw.around import ALONE, Around
 from picoclaw.briefing import Briefing
+from picoclaw.conversation.pictures import Pictures, pictures
 from picoclaw.errors import StoreError
 from picoclaw.heartbeat.check import OK, is_check
 from picoclaw.messages import Caller, Inbound, Message, Notice, Origin, Turn, Usage, is_owner
 from picoclaw.prompt import Templates, fill
 from picoclaw.store.approvals import Approval
 from picoclaw.store.tasks import Tasks
+from picoclaw.store.unkept import Owed
 from picoclaw.stores import Stores
 from picoclaw.tools.approving import Approving
 from picoclaw.untrusted import OTHERS, own
 
+if TYPE_CHECKING:
+    from picoclaw.providers.chain import Link
+
+_UNKEPT = "turns are not being kept"
 BY_COMMAND = "command"
 """Who has answered, in a turn that was a command's."""
 
@@ -27,7 +34,8 @@ class Desk:
 
     `agent` gives the loop for an origin, `stop` brings the outputs to safety when a text orders that, `now` is the
     wall clock in the owner's zone, `model` the name of the configured model, `tasks` those of helpers, and `approving`
-    what becomes of calls that wait for a yes. `problem()` says what is wrong with the owner's rules.
+    what becomes of calls that wait for a yes. `problem()` says what is wrong with the owner's rules, and `links` are
+    the configured models.
     """
 
     stores: Stores
@@ -40,6 +48,7 @@ class Desk:
     approving: Approving
     prompts: Templates
     problem: Callable[[], str]
+    links: "Callable[[], Sequence[Link]]" = tuple
     _complaints: set[str] = field(default_factory=set)
 
     def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
@@ -62,7 +71,7 @@ class Desk:
         model = self._chosen(key) or usual
         chat = Chat(
             *(key, self.stores, self.tasks, self.briefing, lambda: self.agent("owner"), self.now(), model, usual),
-            *(self.approving, inbound.who, inbound.origin, around.stop),
+            *(self.approving, inbound.who, inbound.origin, around.stop, self.links),
         )
         answer = commands.answer(given, chat)
         if answer.made:
@@ -109,12 +118,16 @@ class Desk:
         told = self.briefing().told(inbound._replace(text=clean(inbound.text)), earlier, [act for _, act in acts], now)
         may = told.brief.only
         heard = {*told.heard, *inbound.foreign, *self.stores.taint(inbound.session, inbound.origin)}
-        who, key = inbound.who, inbound.session
-        caller = Caller(key, inbound.origin, now, around.say, heard, said=said, reply_to=home, may=may, who=who)
+        who, key, cause = inbound.who, inbound.session, inbound.cause
+        caller = Caller(
+            key, inbound.origin, now, around.say, heard, said=said, reply_to=home, may=may, who=who, cause=cause
+        )
         other = told.brief.model or self._chosen(inbound.session)
         model = other or self.model
         brief = told.brief._replace(model=other, bytes_a_token=self.stores.bytes_a_token(model), summary=summary)
-        so_far = [Message("user", brief.text)]
+        shown = self._pictures(inbound)
+        heard.update(shown.names)  # what is written on a picture is nobody's word
+        so_far = [Message("user", brief.text, images=shown.images)]
         if made:
             heard.update(made.heard, () if made.home == made.session else [f"what a {made.origin} has asked for"])
             so_far += _as_made(made)
@@ -125,16 +138,46 @@ class Desk:
                 self.stores.heard()
             try:
                 upto = numbers[turn.forgotten - 1] if turn.forgotten else 0
-                shown = [act for act, _ in acts]
-                doubt = self.stores.history.keep(inbound.session, turn, now, shown, model, upto, inbound.inbox)
+                done = [act for act, _ in acts]
+                owed = Owed(inbound.session, turn, now, tuple(done), self._counter(turn, model), upto, inbound.inbox)
+                doubt = self._kept(owed)
             except StoreError as error:
-                turn = _noted(turn, f"this turn could not be kept: {error}", failed=True)
+                turn = self._unkept(turn, error)
             else:
-                turn = _noted(turn, _shown_short(turn), *self._news([doubt, self.problem(), *told.problems]))
+                turn = _noted(
+                    turn, _shown_short(turn), *self._news([doubt, self.problem(), *told.problems, *shown.problems])
+                )
             self.stores.answered(inbound)
         for _, act in acts:
             turn = _noted(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
         return turn
+
+    def _kept(self, owed: Owed) -> str:
+        """Keep a turn; returns what should be known of it. Raises StoreError."""
+        missing = len(self.stores.unkept)
+        doubt = self.stores.unkept.keep(owed)
+        if missing:
+            self._complaints.discard(_UNKEPT)
+            return "; ".join(filter(None, [doubt, f"the disk takes it again: {missing} earlier turns are kept now"]))
+        return doubt
+
+    def _unkept(self, turn: Turn, error: StoreError) -> Turn:
+        """Say once that turns are not kept; answers go on from memory meanwhile."""
+        first = self._news([_UNKEPT])
+        why = "" if str(error) in turn.notice.text else f": {error}"
+        goes_on = "the conversation goes on from memory, until the disk takes it or picoclaw ends"
+        return _noted(turn, f"this turn could not be kept{why}; {goes_on}", failed=True) if first else turn
+
+    def _counter(self, turn: Turn, model: str) -> str:
+        """Whose tokens a turn has counted: its model's, by the name it was asked for by, or another's of the chain."""
+        by, further = turn.provider.partition(":")[2], self.stores.config.models.get(model)
+        return model if not by or (further and further.name == by) else by
+
+    def _pictures(self, inbound: Inbound) -> Pictures:
+        """The pictures that came with a message, where there is a model that sees."""
+        config = self.stores.config
+        seeing = any(model.images for model in (config.model, *config.models.values()))
+        return pictures(config.workspace, inbound.attachments) if seeing and inbound.attachments else Pictures()
 
     def _news(self, notes: Iterable[str]) -> list[str]:
         """What has not been said by this process; a chat that repeats a complaint every turn is no help."""

@@ -1,6 +1,7 @@
 """The few ways picoclaw writes files: whole and durable, or an appended line that is durable, in folders that last.
 
 Where an open `folder` is given, paths begin there, so that nothing that is swapped above it leads them elsewhere.
+tests/test_disk.py finds whatever in picoclaw writes without them, and knows why it may.
 """
 
 import contextlib
@@ -23,12 +24,45 @@ _WORDS = {
     errno.ENAMETOOLONG: "the name is too long",
     errno.ELOOP: "too many symbolic links",
     errno.EIO: "the disk reported an error: the card may be failing (see dmesg)",
+    errno.EMFILE: "this process has too many files open: start it anew",
+    errno.ENFILE: "the machine has too many files open: end a program, or restart it",
 }
+
+DAMAGED = ".damaged-"
+_MOST_DAMAGED = 3
+_BESIDE = ("-wal", "-shm")
+
+RESERVES = {
+    "measurements": (64_000_000, 0.05),
+    "records": (48_000_000, 0.04),
+    "the notes' index": (32_000_000, 0.03),
+    "new conversations": (16_000_000, 0.02),
+}
+"""What is kept no longer as the disk fills up, in this order, so that promises still find room: bytes that must be free
+beyond it, or that share of the disk if that is less."""
+
+
+class NearlyFull(OSError):
+    """The room that is left is for what was promised."""
+
+    def __init__(self, what: str, folder: Path) -> None:
+        """`what` is one of RESERVES."""
+        super().__init__(errno.ENOSPC, f"the disk is nearly full, without room for {what}: free some space", folder)
 
 
 def explain(error: OSError) -> str:
     """Say in words what the operating system refused, and what to try."""
-    return _WORDS.get(error.errno or 0, error.strerror or str(error))
+    words = None if isinstance(error, NearlyFull) else _WORDS.get(error.errno or 0)
+    return words or error.strerror or str(error)
+
+
+def spare(what: str, folder: Path) -> None:
+    """Raise NearlyFull where the disk of a folder has too little room for this one of RESERVES."""
+    least, share = RESERVES[what]
+    with contextlib.suppress(FileNotFoundError):
+        disk = os.statvfs(folder)
+        if disk.f_bavail * disk.f_frsize < min(least, share * disk.f_blocks * disk.f_frsize):
+            raise NearlyFull(what, folder)
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, folder: int | None = None) -> None:
@@ -79,11 +113,45 @@ def _remove(path: Path, folder: int | None) -> None:
         os.unlink(path, dir_fd=folder)
 
 
-def append(path: Path, data: bytes) -> None:
-    """Add to the end of a file durably; a short write is taken back. Raises OSError."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+def remove(path: Path) -> None:
+    """Take a file away, if it is there, so that it does not come back after a power cut. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+        sync_folder(path.parent)
+
+
+def set_aside(path: Path, stamp: str) -> Path:
+    """Give a damaged file the name NAME.damaged-STAMP, durably; returns that. The newest few are kept.
+
+    Raises OSError.
+    """
+    aside = path.with_name(f"{path.name}{DAMAGED}{stamp}")
+    path.replace(aside)
+    sync_folder(path.parent)
+    drop_oldest(path)
+    return aside
+
+
+def drop_oldest(path: Path) -> None:
+    """Take away all but the newest damaged files of this name, with what lies beside them."""
+    old = sorted(other for other in path.parent.glob(f"{path.name}{DAMAGED}*") if not other.name.endswith(_BESIDE))
+    for one in old[:-_MOST_DAMAGED]:
+        for name in (one.name, *(one.name + end for end in _BESIDE)):
+            one.with_name(name).unlink(missing_ok=True)
+
+
+def append(path: Path, line: bytes) -> None:
+    """Add a line to a file durably; a short write is taken back, and a line that was torn stays one of its own.
+
+    Raises OSError.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     try:
-        add(file, data)
+        size = os.fstat(file).st_size
+        torn = size and os.pread(file, 1, size - 1) != b"\n"
+        add(file, b"\n" + line if torn else line)
+        if not size:
+            sync_folder(path.parent)
     finally:
         os.close(file)
 

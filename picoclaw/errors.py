@@ -8,8 +8,15 @@ PicoclawError
         StoreNewer          the database was written by a newer picoclaw
     ProviderError           a model could not answer
         Unavailable         worth another try, or another provider
+            KnownDown       nobody was asked: the server was silent, and nobody answers a knock
+                NotAsked    nobody was asked: the server has said that it would be no use
+            OverBudget      the owner's cap for the day is reached; no server was asked
         Refused             the server said no; the same request will fail again
             ContextOverflow the request does not fit the model's window
+            OwnersMatter    no request will be answered before the owner has done something
+                KeyRefused  the key is wrong, or not for this
+                NotServed   the server has no such model or path
+                NoCredit    nothing is left to pay with
         DeadlinePassed      the turn's time was up in the middle of an answer
     ToolError               a tool call failed; its text is for the model
         Denied              the guard, or a person, said no
@@ -61,12 +68,40 @@ class Unavailable(ProviderError):
         self.retry_after = retry_after
 
 
+class KnownDown(Unavailable):
+    """The server did not answer before, and does not answer a knock; nobody has waited for it."""
+
+
+class NotAsked(KnownDown):
+    """The server has said that asking is no use before some moment, which has not come."""
+
+
+class OverBudget(Unavailable):
+    """What the owner allows for a day is used, so no server was asked: nothing is wrong with it or to be mended."""
+
+
 class Refused(ProviderError):
     """The server refused the request; the owner has to change something."""
 
 
 class ContextOverflow(Refused):
     """The request is longer than the model's context window."""
+
+
+class OwnersMatter(Refused):
+    """The server answers no request of ours before the owner has changed something."""
+
+
+class KeyRefused(OwnersMatter):
+    """The server does not take the key, or not for this model."""
+
+
+class NotServed(OwnersMatter):
+    """The server knows no such model, or no such path."""
+
+
+class NoCredit(OwnersMatter):
+    """The account at the server has nothing left to pay with."""
 
 
 class DeadlinePassed(ProviderError):

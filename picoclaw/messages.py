@@ -33,13 +33,38 @@ class ToolCall:
     broken: str = ""
 
 
+class Thought(NamedTuple):
+    """What a model thought before it spoke, in parts as its server sent them; it goes back to that model alone.
+
+    `by` is the model's name. It is never kept: it belongs to the turn in which it was thought.
+    """
+
+    by: str = ""
+    parts: tuple[dict[str, Any], ...] = ()
+
+
+UNTHOUGHT = Thought()
+
+
+class Image(NamedTuple):
+    """A picture that came with a message; `kind` is its media type, such as `image/jpeg`. It is not kept with it."""
+
+    kind: str
+    data: bytes
+
+
 class Message(NamedTuple):
-    """One entry of a conversation. `calls` only on an assistant's, `call_id` only on a tool's."""
+    """One entry of a conversation. `calls` and `thought` only on an assistant's, `call_id` only on a tool's.
+
+    `images` came with a user's words, which name their files, too.
+    """
 
     role: Role
     text: str
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
+    thought: Thought = UNTHOUGHT
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +128,20 @@ class Stop:
             self._hang_up = lambda: None
 
 
+class Purpose(NamedTuple):
+    """What a request is made for: `cause` in a word or two, such as `chat` or `cron 3`, and the chat that is told."""
+
+    cause: str = "chat"
+    session: str = DEFAULT_SESSION
+
+
 class Request(NamedTuple):
     """What a provider is asked. `tools` are definitions: name, description, parameters (JSON schema).
 
-    `model` is another model's name at the same server, for this request only. Without `calls`, the tools are shown
-    and none is to be called. `lost` stands for a result that is not in the conversation. `stop` ends the answer with
-    TurnStopped. `untrusted` is what goes around a result that is nobody's word, with places for its `name` and
-    `content`.
+    `model` is another model's name, in the chain or at its first server, for this request only. Without `calls`, the
+    tools are shown and none is to be called. `lost` stands for a result that is not in the conversation. `stop` ends
+    the answer with TurnStopped. `untrusted` is what goes around a result that is nobody's word, with places for its
+    `name` and `content`. `purpose` is for the owner's accounts, and goes to no server.
     """
 
     system: str
@@ -122,6 +154,7 @@ class Request(NamedTuple):
     lost: str = ""
     stop: Stop | None = None
     untrusted: str = ""
+    purpose: Purpose = Purpose()
 
 
 class Text(NamedTuple):
@@ -135,6 +168,7 @@ class End(NamedTuple):
 
     finish: str
     usage: Usage
+    thought: Thought = UNTHOUGHT
 
 
 class Notice(NamedTuple):
@@ -181,7 +215,8 @@ class Caller:
 
     `reply_to` is the session that a later report goes to, the turn's own unless a job or a heartbeat asks. `depth` is 0
     in a turn that a person, a job or a heartbeat asked for, 1 in a helper's, `task` that helper's number, and `may` the
-    tools that it may call, None for all. `stop` ends the turn, and what a tool of it waits for.
+    tools that it may call, None for all. `stop` ends the turn, and what a tool of it waits for. `cause` names for the
+    accounts what asks, where the origin does not.
     """
 
     session: str
@@ -196,6 +231,13 @@ class Caller:
     may: frozenset[str] | None = None
     stop: Stop = field(default_factory=Stop, compare=False)
     who: str = ""
+    cause: str = ""
+
+    @property
+    def purpose(self) -> Purpose:
+        """What the turn's requests are made for."""
+        usual = self.origin if self.origin in {"cron", "heartbeat", "rule", "helper"} else "chat"
+        return Purpose(self.cause or usual, self.reply_to or self.session)
 
 
 class Inbound(NamedTuple):
@@ -203,7 +245,8 @@ class Inbound(NamedTuple):
 
     `reply_to` is the session that a later report goes to, when that is another one. `inbox` is its number in the
     inbox, 0 when it came another way. `who` names the person on the channel, and `foreign` what of it is not that
-    person's word, such as a forwarded message.
+    person's word, such as a forwarded message. `cause` is the Caller's. `attachments` are the files that came with it,
+    by their paths below the workspace; the text names them.
     """
 
     session: str
@@ -213,6 +256,8 @@ class Inbound(NamedTuple):
     inbox: int = 0
     who: str = ""
     foreign: tuple[str, ...] = ()
+    cause: str = ""
+    attachments: tuple[str, ...] = ()
 
 
 class ToolRun(NamedTuple):

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
+from picoclaw.pattern import pattern
+
 Mode = Literal["full", "coordinator", "minimal", "base", "none"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 BYTES_A_TOKEN = 4.0
 """What a token takes in English with most vocabularies; used until a server's own figures are known."""
 
-_CLOSING = re.compile(r"</(?=\s*(?:file|skill|moment)\b)", re.IGNORECASE)
+_CLOSING = pattern(r"</(?=\s*(?:file|skill|moment)\b)", re.IGNORECASE)
 SHORTEST_PAGE = 64
 """Characters; a piece of a file that is shorter says nothing."""
 
-_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_PLACEHOLDER = pattern(r"\{([a-z_]+)\}")
 
 
 class Templates(Protocol):

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from picoclaw.pattern import pattern
+
 MASK = "[secret]"
 SHORTEST = 8
 """Characters; what a server without keys is given, such as "none", is no secret and a common word."""
@@ -90,15 +92,15 @@ _RULES = (
     ),
 )
 
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = pattern(
     r"[\W_]*|\[?secret\]?|[x*.•_-]+|.*(?:\$|%\w+%|\{|<|\.\.\.|…).*|(?i:.*\b(?:your|my|the|an?|example|changeme|dummy|"
     r"placeholder|redacted|todo)\b.*|(?:your|my|some|example|test|dummy|change|replace)[_-].*|"
     r"(?:your|example|changeme|pass(?:word|wd)?|secret|token|none|null|true|false|required|optional|string|empty|unset|"
     r"undefined|hidden|missing|invalid|wrong|expired|default|unknown|configured)\w{0,3})"
 )
-_CODE = re.compile(r"[/~.].*|[a-z]+://.*|(?:os|self|config|settings|env|args|process|request)\..*")
-_WORD = re.compile(r"[A-Za-z]+")
-_MIXED = re.compile(r"(?=.*\d)(?=.*[A-Za-z])\S{8,}")
+_CODE = pattern(r"[/~.].*|[a-z]+://.*|(?:os|self|config|settings|env|args|process|request)\..*")
+_WORD = pattern(r"[A-Za-z]+")
+_MIXED = pattern(r"(?=.*\d)(?=.*[A-Za-z])\S{8,}")
 _PASSWORDS = ("passw", "passphrase", "kennwort", "psk")
 _DUMMIES = {"not-needed", "not-required", "no-key-required", "sk-no-key-required", "lm-studio", "no-api-key"}
 """What is given to a server that wants any key; they are words."""

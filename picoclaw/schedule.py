@@ -8,10 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from picoclaw.pattern import pattern
+
 LONGEST = timedelta(days=3660)
 _LONGEST_SHOWN = 60
 _YEARS_OF_RULES = 20  # beyond, no zone's rules are known, and the ends of the calendar are near
-_CLOCK = re.compile(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
+_CLOCK = pattern(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00' or '2026-12-01 08:00'"
 
@@ -122,11 +124,11 @@ def duration(seconds: float) -> str:
     return " ".join(shown) or f"{int(seconds)} s"
 
 
-_OFFSET = re.compile(r"(?:utc|gmt|z)?\s*(?:([+-])\s*(\d{1,2})(?::?([0-5]\d))?)?", re.IGNORECASE)
+_OFFSET = pattern(r"(?:utc|gmt|z)?\s*(?:([+-])\s*(\d{1,2})(?::?([0-5]\d))?)?", re.IGNORECASE)
 _WIDEST_H = 14
-_NAME = re.compile(r"(?=.{2,50}\Z)[A-Z][\w+-]*(?:/[\w+-]+)*", re.ASCII)
-_MARKS = re.compile("[.'’\u0300-\u036f]")
-_WORDS = re.compile(r"[^\W_]+")
+_NAME = pattern(r"(?=.{2,50}\Z)[A-Z][\w+-]*(?:/[\w+-]+)*", re.ASCII)
+_MARKS = pattern("[.'’\u0300-\u036f]")
+_WORDS = pattern(r"[^\W_]+")
 _NOT_A_PLACE = {"EST", "MST", "HST", "Factory"}
 """Zones that know no summer time where people have it, and one that is whatever its board's maker left there."""
 

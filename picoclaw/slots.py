@@ -4,13 +4,13 @@ An hour that is named is an hour of the day: where clocks are put forward over i
 they skip; where they are put back, in the first of two. With `*` for the hour it is every hour that passes.
 """
 
-import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from picoclaw.pattern import pattern
 from picoclaw.schedule import duration, zone_named
 
 SHORTEST_S = 60.0
@@ -27,7 +27,7 @@ _CALLED = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_PLAIN = re.compile(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) \* \* (?P<days>\*|1-5|[0-6](?:,[0-6])*)")
+_PLAIN = pattern(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) \* \* (?P<days>\*|1-5|[0-6](?:,[0-6])*)")
 _SETS = {"*": "day", "1-5": "weekday", "0,6": "weekend day"}
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _FORM = "five fields: minute hour day month weekday, such as '30 7 * * 1-5'"

@@ -1,12 +1,12 @@
 """What outlasts the process: the database, the memory, and what they hold. Opened when it is first used."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from picoclaw.config import Config
 from picoclaw.errors import ProviderError, StoreDamaged, StoreError, StoreNewer
@@ -26,20 +26,26 @@ from picoclaw.store.calibration import Calibration
 from picoclaw.store.database import Database
 from picoclaw.store.history import History
 from picoclaw.store.jobs import Jobs
+from picoclaw.store.ledger import Ledger
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse
 from picoclaw.store.results import Results
 from picoclaw.store.samples import Samples
 from picoclaw.store.sessions import Sessions
+from picoclaw.store.unkept import Unkept
 from picoclaw.untrusted import OTHERS, fewer, shown
 from picoclaw.untrusted import name as plain_name
 from picoclaw.window import room
 
+if TYPE_CHECKING:
+    from picoclaw.ledger.book import Book
+
 
 def keys_of(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Collect the secrets of a home: what no result, log or answer may show."""
-    others = (value for name, value in environment.items() if name.endswith("_API_KEY"))
-    return config.api_key, config.embedding_key, config.telegram_token, config.brave_key, *others
+    others = (v for name, v in environment.items() if name.endswith("_API_KEY") or name.startswith("PICOCLAW_API_KEY_"))
+    further = config.model_keys.values()
+    return config.api_key, config.embedding_key, config.telegram_token, config.brave_key, *further, *others
 
 
 class Earlier(NamedTuple):
@@ -59,6 +65,7 @@ class Stores:
     """The stores of one home."""
 
     config: Config
+    now: Callable[[], datetime] = lambda: datetime.now().astimezone()
     _long: list[overlong.Part] | None = field(default=None, init=False)
 
     @cached_property
@@ -74,12 +81,24 @@ class Stores:
     @cached_property
     def history(self) -> History:
         """The conversations."""
-        return History(self.database)
+        history = History(self.database)
+        history.along = lambda transaction: self.book.along(transaction) if "book" in self.__dict__ else transaction
+        return history
+
+    @cached_property
+    def unkept(self) -> Unkept:
+        """The turns that the disk did not take."""
+        return Unkept(self.config.home, lambda: self.history)
 
     @cached_property
     def sessions(self) -> Sessions:
         """What is done with conversations as a whole."""
         return Sessions(self.database)
+
+    @cached_property
+    def accounts(self) -> Ledger:
+        """What models have taken."""
+        return Ledger(lambda: self.database)
 
     @cached_property
     def approvals(self) -> Approvals:
@@ -123,10 +142,21 @@ class Stores:
         embedder, problem = choose(self.config)
         if problem:
             raise ProviderError(problem)
-        return embedder
+        if embedder is None or self.config.memory.embeddings != "server":
+            return embedder
+        from picoclaw.ledger.vectors import MeteredEmbedder
+
+        return MeteredEmbedder(embedder, lambda: self.book)
 
     def _others(self) -> Iterable[Document]:
         return documents(self.history) if self.config.memory.messages else ()
+
+    @cached_property
+    def book(self) -> "Book":
+        """Where requests to models are entered; what is to be corrected is kept with a turn."""
+        from picoclaw.ledger.book import Book
+
+        return Book(self.accounts, self.config.costs, self.now, partial(ring, self.config.home))
 
     def earlier(self, session: str) -> Earlier:
         """What came before; nothing when the disk fails, because an answer is worth more than its history.
@@ -136,11 +166,14 @@ class Stores:
         try:
             turns, summary = self.history.numbered(session), self.sessions.summary(session)
             acts, said = self.history.unknown_acts(session), summary.text if summary else ""
-            return Earlier(list(turns.values()), acts, said, tuple(turns))
+            owed = self.unkept.turns(session)
+            numbers = (*turns, *[max(turns, default=0)] * len(owed))
+            return Earlier([*turns.values(), *owed], acts, said, numbers)
         except (StoreDamaged, StoreNewer):
             raise
         except StoreError:
-            return Earlier([], [])
+            owed = self.unkept.turns(session)
+            return Earlier(owed, [], numbers=(0,) * len(owed))
 
     def bytes_a_token(self, model: str) -> float:
         """The ratio that tokens are estimated by: what the server's counts say of the model, or the usual one."""
@@ -173,7 +206,7 @@ class Stores:
     def _redacted(self, message: Message) -> Message:
         text = self.redact.said(message.text) if message.role == "user" else self.redact(message.text)
         calls = tuple(replace(call, arguments=self.redact.values(call.arguments)) for call in message.calls)
-        return message._replace(text=text, calls=calls)
+        return Message(message.role, text, calls, message.call_id)  # thoughts and pictures belong to the turn alone
 
     def begin_act(self, call: ToolCall, caller: Caller) -> None:
         """Write down a call that is about to change something; durable when this returns. Raises StoreError."""
@@ -225,7 +258,11 @@ class Stores:
         self._long = None
 
     def close(self) -> None:
-        """Let go of what was opened; may be called twice."""
+        """Let go of what was opened, once what is owed to the disk is kept if it takes it; may be called twice."""
+        with suppress(StoreError):
+            self.unkept.settle()
+        if "book" in self.__dict__:
+            self.book.settle()
         for name in ("memory", "chronicle", "database"):
             if part := self.__dict__.get(name):
                 part.close()

@@ -15,9 +15,9 @@ from picoclaw import prompt
 from picoclaw.chat_markup import neutral
 from picoclaw.config import ModelConfig
 from picoclaw.disk import create, explain, write_atomic
-from picoclaw.errors import ConfigError, Unavailable
+from picoclaw.errors import ConfigError
 from picoclaw.markdown.comments import gone
-from picoclaw.messages import End, Message, Notice, Request, Text, Usage
+from picoclaw.messages import End, Message, Purpose, Request, Text, Usage
 from picoclaw.prompt import Page, Templates
 from picoclaw.providers import Provider
 from picoclaw.providers.repetition import REPEATS
@@ -73,20 +73,19 @@ def request(
     text = prompt.fill(template, values)
     left = model.context_tokens - prompt.estimated_tokens(prompt.size(text), _CAUTIOUS)
     tokens = max(_LEAST_ANSWER // 2, min(max(model.answer_tokens, _ANSWER_TOKENS), left))
-    return Request("", (Message("user", text),), (), tokens, deadline), too_long
+    asked = Message("user", text)
+    return Request("", (asked,), (), tokens, deadline, purpose=Purpose("summon")), too_long
 
 
 def answered(provider: Provider, wanted: Request) -> Answer:
-    """Ask, and wait for the whole answer; raises ProviderError, also when a fallback would answer instead."""
-    asked, said, end = provider.name, "", End("", Usage())
+    """Ask a model without a fallback behind it, and wait for the whole answer; raises ProviderError."""
+    said, end = "", End("", Usage())
     for event in provider.events(wanted):
         if isinstance(event, Text):
             said += event.text
         elif isinstance(event, End):
             end = event
             break  # which hangs up on an answer that only repeats itself
-        elif isinstance(event, Notice) and provider.name != asked:
-            raise Unavailable(event.text.removesuffix(" - answered without a model"))
     return Answer(said, end.finish in {"length", REPEATS}, end.usage)
 
 

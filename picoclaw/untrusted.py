@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from picoclaw.chat_markup import neutral
 from picoclaw.markdown import seen
 from picoclaw.messages import Message, ToolCall
+from picoclaw.pattern import pattern
 from picoclaw.prompt import enclosed, fill
 
 BRING = frozenset(
@@ -28,14 +29,14 @@ LONGEST_NAME = 64
 _TAGGED = frozenset({"subagent", "spawn_status"})  # a report has its own tag
 _LONGEST_HEARD, _MOST_HEARD = 100, 12
 _SHORTEST_STEM = 8
-_TAG = re.compile(r"<(?=\s*(?:/\s*)?untrusted\b)", re.IGNORECASE)
-_BLOCK = re.compile(r"<untrusted\b.*?(?:</untrusted>|\Z)", re.DOTALL)
-_ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]")
+_TAG = pattern(r"<(?=\s*(?:/\s*)?untrusted\b)", re.IGNORECASE)
+_BLOCK = pattern(r"<untrusted\b.*?(?:</untrusted>|\Z)", re.DOTALL)
+_ESCAPES = pattern(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]")
 _CONTROLS = dict.fromkeys([*range(9), *range(11, 32), 127])
-_SKILL = re.compile(r"skills/[\w-]{1,64}/SKILL\.md")
-_BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_NOT_IN_A_NAME = re.compile(r'[<>"`{}\[\]|]+')
-_NOT_IN_A_FILE = re.compile(r"[^\w .,+=@()-]+|(?<=\.)\.+")
+_SKILL = pattern(r"skills/[\w-]{1,64}/SKILL\.md")
+_BREAKS = pattern(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_NOT_IN_A_NAME = pattern(r'[<>"`{}\[\]|]+')
+_NOT_IN_A_FILE = pattern(r"[^\w .,+=@()-]+|(?<=\.)\.+")
 
 
 def shown(text: str) -> str:

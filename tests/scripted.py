@@ -27,6 +27,7 @@ PROMPTS = {
     "summarised": "<moment>summed up: {content}</moment>",
     "repeated": "error: made already: {result}",
     "repeats": "[repeats]",
+    "filtered": "[filtered]",
     "result": "[{tool} gave {result}]",
     "unmeasured": "[not measured: {values}]",
     "written": "error: written already: {result}",

@@ -15,7 +15,7 @@ from test_commands import Chat
 from validity import check_body
 
 from picoclaw.cli.clockwork import Clockwork
-from picoclaw.errors import Denied
+from picoclaw.errors import Denied, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Inbound, ToolCall
 from picoclaw.store.approvals import MOST_WAITING, Approvals
 from picoclaw.store.beats import LAST_SPOKE
@@ -261,6 +261,22 @@ class House:
 @pytest.fixture
 def house(kept, tmp_path):
     return House(kept, tmp_path)
+
+
+@pytest.mark.parametrize("always", [False, True], ids=["once", "always"])
+def test_what_was_done_is_not_said_to_be_undone_when_the_disk_fails(house, always):
+    def full(*_):
+        if house.valve.runs:
+            raise StoreError("audit.log cannot be written: the disk is full")
+
+    house.approving.note = full
+    house.ask(number=3)
+    said = house.say(always=always)
+    assert (said.good, house.valve.runs) == (True, [3])
+    assert (
+        said.text
+        == "Number 1 was done. But that could not be written down: audit.log cannot be written: the disk is full"
+    )
 
 
 def test_a_call_is_made_when_the_yes_comes_and_only_then(house):

@@ -15,9 +15,10 @@ TABLE = """
 [TOOL_CALLS] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] [/TOOL_RESULTS] [TOOL_CONTENT] [SYSTEM_PROMPT]
 [/SYSTEM_PROMPT] [THINK] [/THINK] [gMASK] <sop> [|system|] [|endofturn|]
 <tool_call> </tool_call> <tool_response> </tool_response> <think> </think> <function= <parameter= <arg_key> </arg_value>
-<SPECIAL_10> <extra_id_0> <seed:bos>
+<SPECIAL_10> <extra_id_0> <seed:bos> <minimax:tool_call> </minimax:tool_call> <function_calls> </function_calls>
+<start_function_call> <end_function_call> <TOOLCALL> </TOOLCALL>
 """
-TOKENS = TABLE.split()
+TOKENS = [*TABLE.split(), '<invoke name="']
 ORDINARY = [
     "",
     "a <b> c",

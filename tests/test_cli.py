@@ -228,11 +228,6 @@ def broken_config(home):
     return ["'step'", "config.toml", "'steps'"]
 
 
-def damaged_database(home):
-    (home / "state.db").write_bytes(b"not a database at all, but long enough to look at" * 40)
-    return ["state.db", "damaged", "nothing was changed"]
-
-
 def home_is_a_file(home):
     home.rmdir()
     home.write_text("x")
@@ -244,7 +239,7 @@ def unknown_part(home):
     return ["sensors.porch", "bme999", "bme280"]
 
 
-@pytest.mark.parametrize("spoil", [broken_config, damaged_database, home_is_a_file, unknown_part])
+@pytest.mark.parametrize("spoil", [broken_config, home_is_a_file, unknown_part])
 def test_a_spoilt_home_gives_one_clear_line(tmp_path, spoil):
     home = tmp_path / "picoclaw"
     home.mkdir(mode=0o700)
@@ -252,6 +247,19 @@ def test_a_spoilt_home_gives_one_clear_line(tmp_path, spoil):
     done = chat(tmp_path, "hello")
     assert done.returncode == 1
     assert all(word in one_line(done) for word in words)
+
+
+def test_a_damaged_database_is_mended_before_the_answer_is_given(tmp_path):
+    home = tmp_path / "picoclaw"
+    home.mkdir(mode=0o700)
+    (home / "state.db").write_bytes(b"not a database at all, but long enough to look at" * 40)
+    done = picoclaw(tmp_path, "cron", "list")
+    assert done.returncode == 1
+    assert all(word in one_line(done) for word in ("state.db", "damaged", "nothing was changed", "check --mend"))
+    done = chat(tmp_path, "hello")
+    assert done.returncode == 0
+    assert "is kept as state.db.damaged-" in one_line(done)
+    assert chat(tmp_path, "hello").stderr == ""
 
 
 def test_a_full_disk_is_said_and_the_answer_is_given(tmp_path):

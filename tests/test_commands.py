@@ -459,6 +459,7 @@ def test_usage_by_model_and_chat(chat):
         "this chat: today 7 + 3, 30 days 7 + 3, ever 7 + 3",
         "openai:qwen, all chats: today 14 + 6, 30 days 14 + 6, ever 14 + 6",
         "helpers of this chat, lately: 4,321",
+        "today 20 tokens: chat 20",
     ]
 
 

@@ -56,6 +56,7 @@ def test_every_commented_line_of_the_shipped_file_is_valid(home):
     assert config.model.base_url
     assert config.model.name
     assert config.sensors == {"greenhouse": SensorConfig("bme280", 1, 0x76)}
+    assert config.model.then == list(config.models) == ["lan"]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,8 @@ def test_every_commented_line_of_the_shipped_file_is_valid(home):
         ("[model]\nstream = false", "model", "stream", False),
         ("[model]\nstream = 'no'", "model", "stream", False),
         ("[model]\nretries = 0", "model", "retries", 0),
+        ("[model]\napi = 'Anthropic'", "model", "api", "anthropic"),
+        ("[model]\nimages = true", "model", "images", True),
         ("[limits]\nseconds = 86400", "limits", "seconds", 86_400.0),
         ("[memory]\nembeddings = 'Off'", "memory", "embeddings", "off"),
         ("[memory]\nembedding_url = 'http://pi:8080/v1/'", "memory", "embedding_url", "http://pi:8080/v1"),
@@ -139,6 +142,29 @@ def test_a_sensor_is_taken(home, address):
         ("[tools]\nextra_folders = [1979-05-27]", "'extra_folders[0]' must be text"),
         ("[model]\nbase_url = 'localhost:8080'", "base_url 'localhost:8080' must begin with http:// or https://"),
         ("[model]\nbase_url = 'file:///etc/passwd'", "must begin with http:// or https://"),
+        ("[model]\napi = 'grpc'", "'api' must be one of 'openai', 'anthropic', not \"grpc\""),
+        ("[model]\nthen = 7", "'then' must be a list"),
+        (
+            "[model]\nthen = ['lan']",
+            "[model]: 'then' names 'lan', and there is no [models.lan]; there is no [models.NAME]",
+        ),
+        ("[model]\nthen = ['lann']\n[models.lan]", "no [models.lann]; did you mean 'lan'?"),
+        ("[model]\nthen = ['intents']", "'then' without 'intents': the built-in matcher is always the last"),
+        ("models = 3", "[models] must hold one table for each model, such as [models.NAME]"),
+        ("[models]\nlan = 'x'", "[models.lan] must be a table, not 'x'"),
+        (
+            "[models.Lan]\nbase_url = 'http://x'",
+            "[models.Lan]: a name is small letters, digits and _, and none of default",
+        ),
+        ("[models.default]\nbase_url = 'http://x'", "[models.default]: a name is small letters"),
+        ("[models.'a b']\nbase_url = 'http://x'", "[models.a b]: a name is small letters"),
+        ("[models.lan]\nbase_url = 'http://x'\nthen = ['lan']", "[models.lan]: 'then' belongs under [model]"),
+        (
+            "[model]\nname = 'lan'\n[models.lan]\nbase_url = 'http://x'",
+            "[models.lan]: [model] asks for a model of that name",
+        ),
+        ("[models.lan]\nkey = 'sk-1'", "[models.lan]: unknown 'key'"),
+        ("[models.lan]\nbase_url = 'pi:8080'", "[models.lan]: base_url 'pi:8080' must begin with http:// or https://"),
         ("[model\n", "is not valid TOML"),
         ("[model]\nname = 'a'\nname = 'b'", "is not valid TOML"),
         ("x = " + "[" * 5000, "is not valid TOML"),
@@ -215,6 +241,58 @@ def test_a_password_in_the_address_is_not_shown(home, url, shown):
     assert shown_url(url) == ModelConfig(base_url=url).shown_url == shown
     if url and not url.startswith(("http://", "https://")):
         assert f"{shown!r} must begin with" in refusal(home, PICOCLAW_BASE_URL=url)
+
+
+FURTHER = "[model]\nbase_url = 'http://a/v1'\nthen = ['lan']\n[models.lan]\nname = 'm'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "said"),
+    [
+        (FURTHER, {}, "there is no server for the model 'm': set base_url under [models.lan]"),
+        (FURTHER, {"ANTHROPIC_API_KEY": "a"}, "there is no server for the model 'm'"),
+        (FURTHER + "api = 'anthropic'", {"OPENAI_API_KEY": "o"}, "there is no server for the model 'm'"),
+        (
+            "[model]\nthen = ['lan']\n[models.lan]\nbase_url = 'http://b'",
+            {},
+            "[model]: 'then' follows a model, and there is",
+        ),
+    ],
+    ids=["no server", "another vendor", "another format", "no first model"],
+)
+def test_a_further_model_needs_a_server_and_a_first(home, text, environment, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        settings(home, text, **environment)
+
+
+@pytest.mark.parametrize(
+    ("text", "secrets", "environment", "key"),
+    [
+        ("base_url = 'http://b/v1/'", "[keys]\nlan = ' sk-lan '", {}, "sk-lan"),
+        ("base_url = 'http://b/v1'", "api_key = 'sk-first'", {}, ""),
+        ("base_url = 'http://a/v1'", "api_key = 'sk-first'", {"PICOCLAW_API_KEY": "sk-env"}, ""),
+        ("base_url = 'http://b/v1'", "[keys]\nlan = 'sk-file'", {"PICOCLAW_API_KEY_LAN": "sk-env"}, "sk-env"),
+        ("base_url = 'http://b/v1'", "[keys]\nlocal = 'sk-other'", {"PICOCLAW_API_KEY_LOCAL": "sk-env"}, ""),
+        ("base_url = 'https://api.openai.com/v1'", "", {"OPENAI_API_KEY": "o", "ANTHROPIC_API_KEY": "a"}, "o"),
+        ("api = 'anthropic'", "", {"OPENAI_API_KEY": "o", "ANTHROPIC_API_KEY": "a"}, "a"),
+        ("base_url = 'https://api.anthropic.com/v1'", "", {"ANTHROPIC_API_KEY": "a"}, "a"),
+        ("base_url = 'https://api.anthropic.com.evil.example/v1'", "", {"ANTHROPIC_API_KEY": "a"}, ""),
+        ("base_url = 'http://127.0.0.1:8080/v1'", "", {"OPENAI_API_KEY": "o", "ANTHROPIC_API_KEY": "a"}, ""),
+    ],
+)
+def test_a_further_model_has_its_own_key_and_no_others(home, text, secrets, environment, key):
+    config = settings(home, FURTHER + text, secrets=secrets, **environment)
+    assert config.model_keys == {"lan": key}
+    assert config.models["lan"].base_url.startswith("http")
+    assert not config.models["lan"].base_url.endswith("/")
+    assert "sk-" not in repr(config)
+
+
+def test_a_credential_of_systemd_for_a_further_model(home, tmp_path):
+    (tmp_path / "api_key").write_text("sk-first\n")
+    (tmp_path / "api_key_lan").write_text("sk-lan\n")
+    config = settings(home, FURTHER + "base_url = 'http://b'", CREDENTIALS_DIRECTORY=str(tmp_path))
+    assert (config.api_key, config.model_keys) == ("sk-first", {"lan": "sk-lan"})
 
 
 VENDORS = {"OPENAI_API_KEY": "openai-key", "OPENROUTER_API_KEY": "openrouter-key"}
@@ -301,6 +379,8 @@ def test_secrets_that_others_can_read_are_refused(home, mode):
         'api_key = "sk-123"\nother = "sk-123"',
         'api_key = ["sk-123"]',
         'api_key = { x = "sk-123" }',
+        'keys = "sk-123"',
+        '[keys]\nlan = ["sk-123"]',
         "api_key = sk-123",
         'api_key = "sk-123',
         'api_key = "sk-123\\u00e9"',

@@ -154,6 +154,17 @@ def test_a_bell_that_was_taken_down_writes_into_nobody_elses_file(tmp_path):
         assert file.fileno() == bell._pipe
 
 
+def test_a_bell_rings_for_its_own_process_where_the_disk_takes_no_name(tmp_path):
+    (tmp_path / "full").touch()
+    bell = Bell(tmp_path / "full")  # no folder: nothing can be made in it
+    threading.Timer(0.05, bell.ring).start()
+    began = time.monotonic()
+    bell.wait(20)
+    assert time.monotonic() - began < 10
+    bell.close()
+    bell.ring()
+
+
 def test_a_thread_that_hangs_keeps_its_bell_and_makes_no_noise(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(thread_module, "_PATIENCE_S", 0.05)
     go_on, inside = threading.Event(), threading.Event()

@@ -69,7 +69,12 @@ def asked(server):
 # --- killed
 
 PHASES = {
-    "in the inbox": ([silence(), reply("Late."), reply("Done.")], lambda h, d: h.open()[1:], ["Done."], 0),
+    "in the inbox": (
+        [silence(), reply("Late."), reply("Done.")],
+        lambda h, d: h.model.requests and h.open()[1:],
+        ["Done."],
+        0,
+    ),
     "before a word": ([silence(), reply("Done.")], lambda h, d: h.model.requests, ["Done."], 0),
     "in the answer": (
         [silence(chunk(content="Do")), reply("Done.")],

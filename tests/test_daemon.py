@@ -1,9 +1,10 @@
 """The daemon's parts: what arrives is answered once, after a crash as well; what is frozen or too large is noticed."""
 
 import os
+import resource
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -19,17 +20,18 @@ from picoclaw.config import BoardConfig, load
 from picoclaw.daemon import crash, later, lock
 from picoclaw.daemon.desk_loop import DeskLoop, Hands, spoken
 from picoclaw.daemon.letters import Boxes, Postman, parcels, together
-from picoclaw.daemon.memory import MEGABYTE, resident, too_much, usual_limit
+from picoclaw.daemon.memory import MEGABYTE, Held, held, leaks, most, resident, usual_limit
 from picoclaw.daemon.notify import Watchdog, notify, watchdog_seconds
 from picoclaw.daemon.progress import Progress
 from picoclaw.daemon.showroom import Showroom
-from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreError
+from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
 from picoclaw.hw import boards
 from picoclaw.messages import Message, Notice, Stop, ToolCall, Turn, Usage
 from picoclaw.store import history
 from picoclaw.store.database import Database
 from picoclaw.store.history import History
 from picoclaw.store.inbox import Inbox
+from picoclaw.store.lives import bury
 from picoclaw.store.outbox import Letter, Outbox
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -248,6 +250,20 @@ def test_what_no_model_has_heard_is_answered_next(desk):
     assert desk.waiting() == []
 
 
+def test_a_turn_knows_the_files_that_came_with_its_message(desk):
+    came = []
+
+    def looking(inbound, around):
+        came.append(inbound.attachments)
+        return turn(inbound.text, "A lamp.")
+
+    desk.respond = in_turn(looking, ok)
+    desk.arrives("what is it?", external="1", attachments=("inbox/x.jpg",))
+    desk.arrives("sure?", external="2")
+    desk.works()
+    assert came == [("inbox/x.jpg",)]
+
+
 @pytest.mark.parametrize(
     ("more", "heard"),
     [
@@ -425,22 +441,51 @@ def test_an_answer_that_a_terminal_may_have_seen_is_told_again_with_a_word_of_th
 
 
 class Full:
-    """An inbox on a full disk."""
+    """An inbox on a full disk, or in a damaged database."""
+
+    def __init__(self, error=StoreError):
+        self.error = error
 
     def put(self, arrived):
-        raise StoreError("the disk is full")
+        raise self.error("the disk is full")
 
 
-def test_a_full_disk_refuses_what_would_be_sent_again_and_answers_the_rest(desk):
+def test_what_a_full_disk_does_not_take_is_answered_all_the_same_and_once(desk):
     good = desk.boxes
     desk.loop._boxes = good._replace(inbox=Full())
-    with pytest.raises(StoreError):
-        desk.arrives("hello", external="1")
+    desk.arrives("hello", external="1")
+    desk.arrives("hello", external="1")
     desk.arrives("here at the terminal")
     desk.loop._boxes = good
+    desk.arrives("hello", external="1")
     desk.works()
-    assert desk.seen == ["here at the terminal"]
+    assert desk.seen == ["hello", "here at the terminal"]
     assert "could not be kept" in desk.notes[0]
+
+
+def test_what_a_former_life_of_the_same_process_had_in_hand_is_taken_up_again(desk):
+    """Who begins afresh by exec, as to mend a database, keeps the number and the start time it is known by."""
+    arrived = desk.boxes.inbox.put(Arrived("wire:1", "hello", external="1"))
+    desk.boxes.inbox.begin([arrived.number])
+    desk.boxes.outbox.put("wire:1", "a letter", 1.0)
+    (letter,) = desk.boxes.outbox.waiting()
+    desk.boxes.outbox.begin(letter)
+    assert (desk.boxes.inbox.left_behind(), desk.boxes.outbox.waiting()) == ([], [])
+    bury(desk.database)
+    assert [one.text for one in desk.boxes.outbox.waiting() if one.begun] == ["a letter"]
+    desk.works()
+    assert desk.seen == ["hello"]
+
+
+def test_damage_refuses_what_would_be_sent_again_after_the_mending(desk):
+    good = desk.boxes
+    desk.loop._boxes = good._replace(inbox=Full(StoreDamaged))
+    with pytest.raises(StoreDamaged):
+        desk.arrives("hello", external="1")
+    desk.loop._boxes = good
+    desk.arrives("hello", external="1")
+    desk.works()
+    assert desk.seen == ["hello"]
 
 
 @pytest.mark.parametrize(
@@ -719,9 +764,21 @@ def test_memory():
     assert usual_limit(512 * MEGABYTE) == 128 * MEGABYTE
     assert usual_limit(256 * MEGABYTE) == 120 * MEGABYTE
     assert usual_limit(8192 * MEGABYTE) == 400 * MEGABYTE
-    assert too_much(129, 128, 601)
-    assert not too_much(129, 128, 599)
-    assert not too_much(128, 128, 601)
+    assert most(1 << 27).memory == 1 << 27
+    assert 100 < most(1).files <= 400
+
+
+@pytest.mark.parametrize(
+    ("now", "age", "said"),
+    [
+        (Held(128 * MEGABYTE, 30, 20), 601, []),
+        (Held(129 * MEGABYTE, 30, 20), 601, ["more than 128 MB of memory"]),
+        (Held(129 * MEGABYTE, 31, 21), 599, []),
+        (Held(0, 31, 21), 601, ["more than 30 open files", "more than 20 threads"]),
+    ],
+)
+def test_what_leaks_is_named(now, age, said):
+    assert leaks(now, Held(128 * MEGABYTE, 30, 20), age) == said
 
 
 @pytest.fixture
@@ -736,6 +793,43 @@ def household(tmp_path, monkeypatch):
     app.close()
 
 
+def test_a_daemon_that_leaks_files_says_so_and_begins_afresh_once(household):
+    assert household.status()["problems"] == []
+    assert household.status()["files"] < household.status()["files_limit"]
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(household._live.limits.files)]
+    try:
+        household._expect(1.0)
+        assert not household._again  # it has just begun
+        household._live.since -= 601
+        household._expect(1.0)
+        household._expect(1.0)
+        said = household.status()
+    finally:
+        for file in opened:
+            os.close(file)
+    assert household._again
+    told = f"more than {said['files_limit']} open files"
+    assert told in said["problems"]
+    assert [line["text"] for line in said["log"]] == [f"{told}: begins afresh at a quiet moment"]
+
+
+def test_a_daemon_that_can_open_no_file_any_more_is_known_to_leak():
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = held().files + 8
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, usual[1]))
+    opened = []
+    try:
+        with suppress(OSError):
+            while True:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+        now, limits = held(), most(MEGABYTE)
+    finally:
+        for file in opened:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+    assert f"more than {limits.files} open files" in leaks(now, limits)
+
+
 def test_health_says_not_ok_while_a_thread_is_late(household):
     app = household._app
     room = Showroom(app.config, app.wiring, lambda: UTC, "", household.status)
@@ -746,6 +840,15 @@ def test_health_says_not_ok_while_a_thread_is_late(household):
     household._progress.expect("reflex", None)
     assert room.healthy()
     room.close()
+
+
+def test_a_disk_that_takes_nothing_is_a_problem_that_status_names(household):
+    def refuses():
+        raise StoreError("state.db: the disk is full")
+
+    household._loop.owed.write(refuses)
+    (problem,) = household.status()["problems"]
+    assert "the disk is full" in problem
 
 
 def test_how_it_is_can_be_asked_while_the_disk_hangs(household, monkeypatch):

@@ -16,7 +16,7 @@ from picoclaw.memory.dream.dream import Dream, restore
 from picoclaw.memory.dream.overlap import overlaps
 from picoclaw.memory.dream.review import Step
 from picoclaw.memory.notes import notes
-from picoclaw.messages import Notice, Stop, Text, Usage
+from picoclaw.messages import Stop, Text, Usage
 from picoclaw.skills.skill import Skill
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
@@ -213,17 +213,6 @@ def test_what_the_owner_writes_meanwhile_wins(home):
 def test_an_error_of_the_server_changes_nothing(home, error):
     with pytest.raises(type(error)):
         home.memory([error])
-    assert home.page.read_text() == OLD
-
-
-def test_the_built_in_matcher_never_dreams(home):
-    class Fallen(Scripted):
-        names = iter(["openai:x", "intents", "intents"])
-        name = property(lambda self: next(self.names))
-
-    fallen = Fallen([Notice("down - answered without a model"), *says(NEW)])
-    with pytest.raises(Unavailable, match="down"):
-        home.dream.memory(home.model()._replace(provider=fallen), NIGHT)
     assert home.page.read_text() == OLD
 
 

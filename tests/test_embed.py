@@ -5,14 +5,17 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from model_server import Answer, ModelServer, drip, drop, page, raw, refusal, silence, status, truncated_body
 
-from picoclaw.errors import ProviderError, Refused, Unavailable
+from picoclaw.config import Config, MemoryConfig, ModelConfig
+from picoclaw.errors import KeyRefused, NotServed, ProviderError, Refused, Unavailable
 from picoclaw.memory.embedding.embed import Remote, quantised
+from picoclaw.memory.embedding.embedders import choose
 
 KEY = "sk-secret-of-the-owner"
 TEXTS = ["warm", "cold", "ferns"]
@@ -113,13 +116,13 @@ WRONG: dict[str, tuple[Answer, type[ProviderError], str]] = {
     "list of lists": (raw(json.dumps(GOOD).encode()), Unavailable, "no list of vectors"),
     "data of numbers": (told([1, 2, 3]), Unavailable, "no list of vectors"),
     "not JSON": (raw(b"vectors: 3"), Unavailable, "not JSON"),
-    "nothing": (raw(b""), Unavailable, "not JSON"),
+    "nothing": (raw(b""), Unavailable, "empty answer"),
     "torn": (truncated_body(), Unavailable, "broke off"),
     "hangs up": (drop(), Unavailable, "broke off"),
     "web page": (page(), Unavailable, "captive portal"),
     "error in a good answer": (raw(b'{"error": {"message": "loading model"}}'), Unavailable, "loading model"),
-    "key": (refusal(401, f"bad key {KEY}"), Refused, "check PICOCLAW_API_KEY"),
-    "no such path": (refusal(404, "not found"), Refused, "check base_url"),
+    "key": (refusal(401, f"bad key {KEY}"), KeyRefused, "check PICOCLAW_API_KEY"),
+    "no such path": (refusal(404, "not found"), NotServed, "check base_url"),
     "not enabled": (refusal(501, "start with --embeddings"), Unavailable, "start with --embeddings"),
     "too long": (refusal(400, "input is too long"), Refused, "input is too long"),
     "elsewhere": (status(308, "", location="http://127.0.0.1/v2"), Refused, "redirects to http://127.0.0.1/v2"),
@@ -194,3 +197,53 @@ def test_quantised_vectors_point_where_they_did() -> None:
     assert (np.sum(back * vectors, axis=1) / np.linalg.norm(back, axis=1) > 0.9999).all()
     assert quantised(np.zeros((1, 4), np.float32)) == [(bytes(4), 0.0)]
     assert quantised(np.zeros((0, 4), np.float32)) == []
+
+
+# Ollama's own format
+
+
+def given(vectors: Any) -> Answer:
+    counted = {"total_duration": 14143917, "load_duration": 1019500, "prompt_eval_count": 8}
+    return raw(json.dumps({"model": "small", "embeddings": vectors} | counted).encode())
+
+
+def asked_ollama(answer: Answer) -> tuple[Any, ModelServer]:
+    with ModelServer([answer]) as server, closing(Remote(server.url.removesuffix("/v1") + "/api", "small")) as remote:
+        return remote.embed(TEXTS), server
+
+
+def test_ollama_is_asked_in_its_own_words() -> None:
+    vectors, server = asked_ollama(given(GOOD))
+    assert vectors.tolist() == asked(told(entries(GOOD)))[0].tolist()
+    (request,) = server.requests
+    assert (request.path, request.body) == ("/api/embed", {"model": "small", "input": TEXTS, "truncate": True})
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (given(GOOD[:2]), Unavailable, "3 texts with 2 vectors"),
+        (given([]), Unavailable, "3 texts with 0 vectors"),
+        (given(None), Unavailable, "/api"),
+        (given([[1.0], [1.0, 2.0], [1.0]]), Unavailable, "unequal length"),
+        (given([[1.0], [None], [1.0]]), Unavailable, "NaN"),
+        (given(["a", "b", "c"]), Unavailable, "lists of numbers"),
+        (told(entries(GOOD)), Unavailable, "no list of vectors"),
+        (raw(b'{"error": "the input length exceeds the context length"}'), ProviderError, "context length"),
+        (status(404, {"error": 'model "small" not found, try pulling it first'}), NotServed, "pulling"),
+        (raw(b"[]"), Unavailable, "no list of vectors"),
+    ],
+    ids=range(10),
+)
+def test_what_is_no_answer_of_ollamas(answer: Answer, kind: type[ProviderError], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        asked_ollama(answer)
+
+
+@pytest.mark.parametrize(
+    ("api", "url", "missing"), [("openai", "", False), ("anthropic", "", True), ("anthropic", "http://x/v1", False)]
+)
+def test_a_server_without_embeddings_is_not_asked_for_them(api: Any, url: str, missing: bool) -> None:
+    memory = MemoryConfig(embeddings="server", embedding_model="small", embedding_url=url)
+    config = Config(Path("/nowhere"), ModelConfig(base_url="http://127.0.0.1:9/v1", api=api), memory=memory)
+    assert ("embedding_url" in choose(config).problem) is missing

@@ -13,7 +13,7 @@ HARDWARE = sorted((ROOT / "tools/hw").glob("*.py"))
 CODE = PACKAGE + HARDWARE
 
 FLOORS = [
-    {"errors", "messages"},
+    {"errors", "messages", "pattern"},
     {
         "around",
         "window",
@@ -29,14 +29,14 @@ FLOORS = [
         "chat_markup",
         "redact",
     },
-    {"rooted"},
-    {"config", "workspace", "skills", "slots", "measure", "tls", "trust", "untrusted"},
+    {"rooted", "tls"},
+    {"config", "courier", "workspace", "skills", "slots", "measure", "trust", "untrusted"},
     {"store", "hw", "providers", "sandbox"},
-    {"conversation", "memory", "reflex", "rules", "heartbeat", "helpers", "channels", "care", "web"},
+    {"conversation", "memory", "ledger", "reflex", "rules", "heartbeat", "helpers", "channels", "care", "web"},
     {"tools"},
     {"agent", "briefing", "wiring", "summon", "stores", "chores"},
     {"commands", "compaction", "toolbox"},
-    {"desk", "errand", "daemon", "doctor"},
+    {"desk", "errand", "daemon", "doctor", "check"},
     {"app", "watch", "crew"},
     {"cli"},
     {"__main__"},
@@ -45,18 +45,22 @@ FLOORS = [
 # Modules that import something inside a function, with what it saves the commands that do without it.
 LATE_IMPORTS = {
     "picoclaw/__main__.py": "argparse and everything else, for --version",
-    "picoclaw/app.py": "httpx and the summaries when no model is configured",
+    "picoclaw/app.py": "HTTP and the summaries when no model is configured, the chores when somebody asks",
+    "picoclaw/care/last.py": "tomllib, until a setting has changed",
+    "picoclaw/chores.py": "what copies databases until something is copied, and the dream by day",
     "picoclaw/cli/__init__.py": "the verbs that were not asked for",
     "picoclaw/cli/approvals.py": "the socket and the chat, unless something is answered",
     "picoclaw/cli/attached.py": "the crew and the store, when no helper has anything to do",
     "picoclaw/cli/chat.py": "readline and select for -m; the crew when no helper has anything to do; the socket",
     "picoclaw/cli/common.py": "the app, for verbs that only print",
-    "picoclaw/cli/household.py": "httpx and the page when they are not configured",
+    "picoclaw/cli/household.py": "HTTP and the page when they are not configured",
     "picoclaw/cli/status.py": "the app, when a daemon answers",
     "picoclaw/cli/stop.py": "the configuration and the boards, when a keeper answers",
+    "picoclaw/cli/run.py": "the check, unless a cut came before",
     "picoclaw/cli/screen.py": "readline from a pipe, and the board's name",
     "picoclaw/cli/terminal.py": "readline from a pipe, and the list of commands",
     "picoclaw/config/files.py": "tomllib without a config.toml",
+    "picoclaw/daemon/models.py": "the chain of models, when none is configured",
     "picoclaw/desk.py": "the commands, when none was given",
     "picoclaw/heartbeat/checklist.py": "hashlib, and OpenSSL with it, until a checklist is read",
     "picoclaw/hw/boards.py": "the simulation when there is a board",
@@ -70,7 +74,10 @@ LATE_IMPORTS = {
     "picoclaw/memory/embedding/static.py": "numpy until something is embedded",
     "picoclaw/memory/index/sync.py": "hashlib, until a chunk is read or written",
     "picoclaw/memory/search/near.py": "numpy until a question is compared",
-    "picoclaw/providers/http.py": "email.utils, for the rarest form of Retry-After",
+    "picoclaw/providers/__init__.py": "HTTP until a model is asked, and the format that it does not speak",
+    "picoclaw/providers/failure.py": "the words for waits, where a server names a number",
+    "picoclaw/providers/http.py": "the words for waits, until a server refuses",
+    "picoclaw/providers/patience.py": "email.utils, for the rarest form of Retry-After",
     "picoclaw/reflex/clock.py": "ctypes, only while an output is on or something is planned",
     "picoclaw/reflex/halt.py": "the hardware, when a keeper answers",
     "picoclaw/reflex/keeper/rescue.py": "the simulation on a real board",
@@ -194,18 +201,18 @@ def test_importing_picoclaw_touches_nothing():
 
 
 def test_version_imports_next_to_nothing():
-    assert not modules_of("--version") & {"argparse", "json", "inspect", "apsw", "httpx", "tomllib", "picoclaw.cli"}
+    assert not modules_of("--version") & {"argparse", "json", "inspect", "apsw", "httpcore", "tomllib", "picoclaw.cli"}
 
 
 def test_help_does_not_import_the_agent():
-    assert not modules_of("--help") & {"apsw", "httpx", "picoclaw.app", "tomllib"}
+    assert not modules_of("--help") & {"apsw", "httpcore", "picoclaw.app", "tomllib"}
 
 
 def test_a_question_without_a_model_imports_no_network(tmp_path, monkeypatch):
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "home"))
     seen = modules_of("chat", "--board", "sim", "-m", "how warm is it?")
     assert not seen & {
-        "httpx",
+        "httpcore",
         "ssl",
         "socket",
         "asyncio",

@@ -32,15 +32,19 @@ HEAVY = {
     "multiprocessing",
     "difflib",
     "sqlite3",
+    "certifi",
+    "lxml",
     "unittest",
     "picoclaw.compaction",
     "picoclaw.commands",
     "picoclaw.skills.front",
     "picoclaw.summon",
     "picoclaw.doctor",
-    "picoclaw.care",
+    "picoclaw.care.update",
+    "picoclaw.care.archive",
+    "picoclaw.care.service",
 }
-NETWORK = {"httpx", "httpcore", "h11", "idna", "certifi", "urllib.request"}
+NETWORK = {"httpx", "httpcore", "h11", "idna", "urllib.request"}
 WEB = {"bottle", "waitress", "logging"}
 CRYPTO = {"ssl", "hashlib", "_hashlib", "_ssl", "hmac", "email", "http.client"}
 KINDS = {
@@ -107,6 +111,14 @@ def settled(daemon):
     raise AssertionError("it never comes to rest")
 
 
+def stirred(daemon):
+    """How often its threads have run of their own accord, and how often anything was written."""
+    process = Path(f"/proc/{daemon.process.pid}")
+    statuses = [(task / "status").read_text() for task in (process / "task").iterdir()]
+    switches = sum(int(re.search(r"\nvoluntary_ctxt_switches:\t(\d+)", status)[1]) for status in statuses)
+    return switches, int(re.search(r"syscw: (\d+)", (process / "io").read_text())[1])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_idle_daemon_has_only_what_it_needs(kind, tmp_path):
     with contextlib.ExitStack() as stack:
@@ -115,6 +127,9 @@ def test_an_idle_daemon_has_only_what_it_needs(kind, tmp_path):
         with Noted(tmp_path) as daemon:
             daemon.ready()
             threads = settled(daemon)
+            before = stirred(daemon)
+            time.sleep(1.5)
+            woken, written = (after - begun for after, begun in zip(stirred(daemon), before, strict=True))
             databases = opened_databases(daemon.process.pid)
             daemon.process.terminate()
             with contextlib.suppress(AssertionError):
@@ -124,6 +139,8 @@ def test_an_idle_daemon_has_only_what_it_needs(kind, tmp_path):
         assert not too_much
         assert {"picoclaw.cli.household", "threading", "apsw"} <= daemon.imported  # so that this can fail
         assert threads <= most
+        assert woken <= 2  # ten a minute are allowed; who polls has more
+        assert written == 0
         assert 2 <= len(databases) <= DATABASES, databases
 
 
@@ -144,6 +161,7 @@ def test_status_imports_next_to_nothing(tmp_path):
         "picoclaw.daemon.lock",
         "picoclaw.disk",
         "picoclaw.errors",
+        "picoclaw.pattern",
         "picoclaw.resources",
         "picoclaw.schedule",
     }

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from contextlib import closing, contextmanager, suppress
 
-import httpx
 import network
 import pytest
 from model_server import ModelServer, page, raw, refusal, reply, silence, status
@@ -19,15 +18,16 @@ from picoclaw.channels.channel import ChannelStatus
 from picoclaw.channels.telegram.api import BadToken, Unreachable
 from picoclaw.channels.telegram.link import Link, Timing
 from picoclaw.config import LimitsConfig, ModelConfig
+from picoclaw.courier import Client, ConnectTimeout, ReadTimeout
 from picoclaw.daemon.letters import Boxes, Postman, parcels, together
-from picoclaw.errors import ChannelDown, DeadlinePassed, Refused, Unavailable
+from picoclaw.errors import ChannelDown, DeadlinePassed, KnownDown, Refused, Unavailable
 from picoclaw.messages import Brief, End, Message, Request, Text, Usage
-from picoclaw.providers import openai
+from picoclaw.providers import server
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.http import _silence, client, knocked
 from picoclaw.providers.line import Line
 from picoclaw.providers.openai import OpenAI
-from picoclaw.providers.outage import KnownDown, Outage
+from picoclaw.providers.outage import Outage
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Letter, Outbox
@@ -112,7 +112,7 @@ def test_it_is_said_since_when(after, form):
     knocks.outage.begins(DOWN)
     begun = time.strftime(form, time.localtime(1_800_000_000.0 + knocks.now))
     knocks.now += after
-    with pytest.raises(KnownDown, match=rf"^no model has answered since {begun}: pi stayed silent for 3 s$"):
+    with pytest.raises(KnownDown, match=rf"^no answer since {begun}: pi stayed silent for 3 s$"):
         knocks.outage.heed()
 
 
@@ -151,7 +151,7 @@ class Here:
 
 
 def test_a_silent_model_is_waited_for_once(monkeypatch):
-    monkeypatch.setattr(openai, "KNOCK_S", 0.2)
+    monkeypatch.setattr(server, "KNOCK_S", 0.2)
     took, turns = [], []
     with silent() as url, closing(OpenAI(ModelConfig(base_url=url, name="qwen", idle_seconds=1.0))) as model:
         agent = Agent(Chain(model, Here, 0), toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
@@ -161,7 +161,7 @@ def test_a_silent_model_is_waited_for_once(monkeypatch):
             took.append(time.monotonic() - begun)
     assert [turn.reply for turn in turns] == ["It is on."] * 5
     assert "stayed silent for 1 s" in turns[0].notice.text
-    assert all("no model has answered since" in turn.notice.text for turn in turns[1:])
+    assert all("no answer since" in turn.notice.text for turn in turns[1:])
     assert not any(turn.notice.failed for turn in turns)
     assert took[0] >= 1.0
     assert took[1] < 0.8
@@ -281,7 +281,7 @@ def test_the_kernel_is_told_to_ask_after_a_silent_server():
                 seen.append([line.getsockopt(socket.IPPROTO_TCP, option) for option in (4, 5, 6, 18)])
                 seen.append(line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
 
-    with ModelServer() as server, httpx.Client() as http:
+    with ModelServer() as server, Client() as http:
         assert knocked(http, server.url, Told(), 5.0) == ""
     idle, every, times, gone = seen[0]
     assert seen[1] == 1
@@ -292,10 +292,10 @@ def test_the_kernel_is_told_to_ask_after_a_silent_server():
 @pytest.mark.parametrize(
     ("error", "wait", "took", "said"),
     [
-        (httpx.ReadTimeout(""), 120.0, 120.1, "stayed silent for 120 s"),
-        (httpx.ReadTimeout(""), 120.0, 35.7, "is gone: its machine does not answer either"),
-        (httpx.ConnectTimeout(""), 120.0, 10.0, "did not accept a connection for 10 s"),
-        (httpx.ConnectTimeout(""), 3.0, 3.0, "did not accept a connection for 3 s"),
+        (ReadTimeout(""), 120.0, 120.1, "stayed silent for 120 s"),
+        (ReadTimeout(""), 120.0, 35.7, "is gone: its machine does not answer either"),
+        (ConnectTimeout(""), 120.0, 10.0, "did not accept a connection for 10 s"),
+        (ConnectTimeout(""), 3.0, 3.0, "did not accept a connection for 3 s"),
     ],
 )
 def test_how_long_a_server_was_silent_is_said_as_it_was(error, wait, took, said):
@@ -469,7 +469,7 @@ def test_a_board_without_a_network_goes_on_and_comes_back_by_itself():
     seen = json.loads(process.communicate(timeout=200)[0])
     for when in ("no network", "no names"):
         alone = seen[when]
-        assert "no model has answered since" in alone["first"]["said"] + alone["second"]["said"]
+        assert "no answer since" in alone["first"]["said"] + alone["second"]["said"]
         assert "greenhouse: temperature" in alone["second"]["said"]
         assert alone["second"]["took"] < 5
         assert alone["first"]["took"] < 15

@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from email.utils import formatdate
 from typing import Any, Self
 
-import httpx
 import pytest
 from model_server import (
     NO_USAGE,
@@ -43,8 +43,32 @@ from picoclaw.agent import Agent
 from picoclaw.around import Around
 from picoclaw.config import LimitsConfig, ModelConfig
 from picoclaw.conversation import Conversation
-from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, Refused, TurnStopped, Unavailable
-from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Stop, Text, ToolCall, ToolRun, Usage
+from picoclaw.courier import ConnectTimeout, ReadTimeout
+from picoclaw.errors import (
+    ContextOverflow,
+    DeadlinePassed,
+    KeyRefused,
+    NotServed,
+    ProviderError,
+    Refused,
+    TurnStopped,
+    Unavailable,
+)
+from picoclaw.messages import (
+    UNTHOUGHT,
+    Brief,
+    End,
+    Event,
+    Image,
+    Message,
+    Notice,
+    Request,
+    Stop,
+    Text,
+    ToolCall,
+    ToolRun,
+    Usage,
+)
 from picoclaw.providers import wire
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.http import _explained
@@ -211,6 +235,16 @@ def test_a_text_that_only_begins_like_the_key_is_whole() -> None:
     assert text_of(found) == f"sk-not {KEY[:-1]}! s sk sk-"
 
 
+def test_what_may_be_the_beginning_of_the_key_is_shown_before_an_error() -> None:
+    with ModelServer([truncated_stream(chunk(content="It is"))]) as server:
+        provider = OpenAI(model_at(server.url), "secret-key-42")
+        found = provider.events(request_of())
+        assert [next(found), next(found)] == [Text("It i"), Text("s")]
+        with pytest.raises(Unavailable):
+            next(found)
+        provider.close()
+
+
 def test_a_word_that_stands_for_no_key_is_not_masked() -> None:
     found, _ = asked(reply("none of them"), key="none")
     assert text_of(found) == "none of them"
@@ -359,20 +393,20 @@ def named(value: Any) -> str:
         (page(kind="application/json"), Unavailable, "login"),
         (page(kind="text/plain"), Unavailable, "login"),
         (page(502), Unavailable, "502"),
-        (page(404), Refused, "base_url"),
+        (page(404), NotServed, "base_url"),
         (truncated_stream(), Unavailable, "broke off"),
         (events(chunk(content="It is 2"), done=False), Unavailable, "in the middle"),
         (events(*chunks("", [call("exec")])[:-2], done=False), Unavailable, "in the middle"),
         (truncated_body(), Unavailable, "broke off"),
         (drop(), Unavailable, "broke off"),
         (raw(b"{not json"), Unavailable, "not JSON"),
-        (raw(b""), Unavailable, "not JSON"),
+        (raw(b""), Unavailable, "empty answer"),
         (raw(b"\xff\xfe\x00"), Unavailable, "not JSON"),
         (raw(b'"It is warm."'), Unavailable, "object"),
         (raw(b"[]"), Unavailable, "object"),
         (raw(b'{"status": "ok"}'), Unavailable, "no answer"),
         (raw(b"[" * 100_000), Unavailable, "not JSON"),
-        (raw(b"x" * 9_000_000), Unavailable, "more than"),
+        (raw(b"x" * 9_000_000), Refused, "more than"),
         (events("data: {not json"), Unavailable, "not JSON"),
         (events(), Unavailable, "no answer"),
         (events("event: ping", done=False), Unavailable, "in the middle"),
@@ -383,21 +417,21 @@ def named(value: Any) -> str:
         (raw(b'{"error": {"message": "The model crashed"}}'), Unavailable, "crashed"),
         (silence(), Unavailable, "silent"),
         (silence(chunk(content="It is")), Unavailable, "silent"),
-        (comments(), DeadlinePassed, "time limit"),
+        (comments(), Unavailable, "only that it lives"),
         (drip(), DeadlinePassed, "time limit"),
         (drip(kind="application/json"), DeadlinePassed, "time limit"),
-        (drip(code=500), DeadlinePassed, "time limit"),
-        (status(200, b"not gzip", Content_Encoding="gzip"), Unavailable, "broke off"),
-        (refusal(401, "Incorrect API key"), Refused, "PICOCLAW_API_KEY"),
+        (drip(code=500), Unavailable, "500"),
+        (status(200, b"not gzip", Content_Encoding="gzip"), Unavailable, "packed"),
+        (refusal(401, "Incorrect API key"), KeyRefused, "PICOCLAW_API_KEY"),
         (refusal(400, "context_length_exceeded"), ContextOverflow, "window"),
         (refusal(413, "too large"), ContextOverflow, "window"),
         (refusal(429, "Slow down"), Unavailable, "Slow down"),
         (refusal(503, "Loading model"), Unavailable, "Loading model"),
         (status(500, "plain\nwords", "text/plain"), Unavailable, "plain words"),
         (status(500, "x" * 100_000), Unavailable, "500"),
-        (status(204), Refused, "204"),
+        (status(204), Unavailable, "empty answer"),
         (status(400, b"\xff\xfe"), Refused, "400"),
-        (status(404, [{"error": {"message": "models/x is not found"}}]), Refused, "models/x"),
+        (status(404, [{"error": {"message": "models/x is not found"}}]), NotServed, "models/x"),
         (status(301, location="https://example.com/v1"), Refused, "https://example.com/v1"),
         (status(308, "moved", location="/v2"), Refused, "base_url"),
     ],
@@ -550,6 +584,100 @@ def test_a_server_that_does_not_know_stream_options_is_asked_without() -> None:
         assert text_of(list(provider.events(request_of()))) == "two"
         provider.close()
     assert ["stream_options" in r.body for r in server.requests] == [True, False, False]
+
+
+def test_a_server_that_wants_no_temperature_is_asked_without() -> None:
+    no = refusal(400, "Unsupported value: 'temperature' does not support 0.2 with this model.")
+    with ModelServer([no, reply("one"), reply("two")]) as server:
+        provider = OpenAI(replace(model_at(server.url), temperature=0.2))
+        assert [text_of(list(provider.events(request_of()))) for _ in range(2)] == ["one", "two"]
+        provider.close()
+    assert ["temperature" in r.body for r in server.requests] == [True, False, False]
+
+
+def test_a_complaint_about_what_was_not_sent_is_not_tried_again() -> None:
+    with ModelServer(lambda _: refusal(400, "tools.0: no such quantity: temperature")) as server:
+        provider = OpenAI(model_at(server.url))
+        with pytest.raises(Refused):
+            list(provider.events(request_of()))
+        provider.close()
+    assert len(server.requests) == 1
+
+
+THINKING = [
+    lambda field: reply("", call("measure", {}, "a"), **{field: "First."}),
+    lambda field: reply("And now.", call("measure", {"quantity": "humidity"}, "b"), **{field: "Second."}),
+    lambda _: reply("Both are fine."),
+]
+
+
+def thoughts(body: Any, field: str) -> list[Any]:
+    return [m.get(field) for m in body["messages"] if m["role"] == "assistant"]
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_model_gets_its_thoughts_back_within_the_turn_and_never_after_it(field: str, stream: bool) -> None:
+    with ModelServer([answer(field) for answer in (*THINKING, THINKING[2])]) as server:
+        provider = OpenAI(model_at(server.url, stream=stream))
+        agent = agent_of(provider)
+        turn = agent.turn(Brief("Be brief.", "how is it?"), [], CALLER)
+        kept = tuple(message._replace(thought=UNTHOUGHT) for message in turn.messages)
+        agent.turn(Brief("Be brief.", "and now?"), [kept], CALLER)
+        provider.close()
+    sent = [thoughts(request.body, field) for request in server.requests]
+    assert sent == [[], ["First."], ["First.", "Second."], [None, None, None]]
+
+
+@pytest.mark.parametrize(("field", "asked"), [("reasoning_content", 5), ("reasoning", 4)])
+def test_a_server_that_takes_no_thoughts_is_sent_none(field: str, asked: int) -> None:
+    def judged(body: Any) -> Answer:
+        if any(thoughts(body, field)):
+            return refusal(400, f"messages.1.{field}: Extra inputs are not permitted")
+        return THINKING[min(2, len(thoughts(body, "")))](field)
+
+    with ModelServer(judged) as server, closing(OpenAI(model_at(server.url))) as provider:
+        turn = agent_of(provider).turn(Brief("Be brief.", "how is it?"), [], CALLER)
+    assert (turn.reply, turn.stopped) == ("Both are fine.", "")
+    assert len(server.requests) == asked  # one more where others want the field in every message
+
+
+@pytest.mark.parametrize(("text", "said"), [("", True), ("21", False)])
+def test_a_model_that_thinks_until_its_limit_says_so(text: str, said: bool) -> None:
+    found, _ = asked(reply(text, finish="length", reasoning="Hm, hm, hm"))
+    assert any(isinstance(event, Notice) and "answer_tokens" in event.text for event in found) is said
+    assert isinstance(found[-1], End)
+
+
+PICTURE = Image("image/jpeg", b"\xff\xd8\xff")
+
+
+def seen_by(server: ModelServer, **model: Any) -> list[Event]:
+    asked = request_of()._replace(messages=(Message("user", "what is it?", images=(PICTURE,)),))
+    with closing(OpenAI(replace(model_at(server.url), **model))) as provider:
+        return joined(event for _ in range(2) for event in provider.events(asked))
+
+
+def test_a_model_that_sees_is_shown_the_picture() -> None:
+    with ModelServer([reply("A lamp.")] * 2) as server:
+        seen_by(server, images=True)
+    assert [r.body["messages"][-1]["content"][0]["type"] for r in server.requests] == ["image_url"] * 2
+
+
+def test_a_blind_model_gets_the_words() -> None:
+    with ModelServer([reply("A lamp?")] * 2) as server:
+        seen_by(server)
+    assert [r.said for r in server.requests] == ["what is it?"] * 2
+
+
+@pytest.mark.parametrize("code", [400, 500])
+def test_a_server_that_refuses_a_picture_is_asked_without_it_and_that_is_said(code: int) -> None:
+    no = refusal(code, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj")
+    with ModelServer([no, reply("I cannot see."), reply("Still not.")]) as server:
+        found = seen_by(server, images=True)
+    assert isinstance(found[0], Notice)
+    assert "mmproj" in found[0].text
+    assert [r.said == "what is it?" for r in server.requests] == [False, True, True]
 
 
 def test_a_server_that_refuses_every_form_is_not_asked_for_ever() -> None:
@@ -884,8 +1012,8 @@ def test_a_name_that_is_never_resolved_is_named(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (httpx.ConnectTimeout(""), "did not accept a connection for 10 s"),
-        (httpx.ReadTimeout(""), "is gone: its machine"),
+        (ConnectTimeout(""), "did not accept a connection for 10 s"),
+        (ReadTimeout(""), "is gone: its machine"),
     ],
 )
 def test_a_wait_that_was_in_vain_says_how_long_it_was(error, said):

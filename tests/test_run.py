@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -42,6 +43,19 @@ def test_questions_of_every_kind_go_to_the_daemon(shared):
     history = Database(shared.folder / "state.db")
     assert history.connection.execute("SELECT count(*) FROM turns WHERE inbox > 0").get >= 3
     history.close()
+
+
+def test_whoever_knocks_while_no_file_can_be_opened_is_let_in_as_soon_as_one_can(shared):
+    pid = shared.process.pid
+    usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocks:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, usual[1]))
+        try:
+            knocks.connect(str(shared.folder / line.NAME))
+            time.sleep(0.2)
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
+    assert shared.asked("status")["running"]
 
 
 def test_a_named_board_is_talked_to_without_the_daemon(shared):

@@ -321,7 +321,7 @@ for _ in range(2):
     library.look()
     looks.append([len(library.skills), len(library.broken), len(stats), sum("SKILL.md" in name for name in opened)])
     stats.clear(), opened.clear()
-print(json.dumps([looks, sorted({"yaml", "frontmatter"} & set(sys.modules))]))
+print(json.dumps([looks, sorted({"yaml"} & set(sys.modules))]))
 """
 
 
@@ -339,7 +339,7 @@ def test_a_look_without_changes_reads_nothing(tmp_path):
 
     cold, yaml = counted()
     assert [look[:2] for look in cold] == [[140, 60], [140, 60]]
-    assert (cold[0][3], cold[1][3], yaml) == (200, 0, ["frontmatter", "yaml"])
+    assert (cold[0][3], cold[1][3], yaml) == (200, 0, ["yaml"])
     kept = (tmp_path / "cache").stat()
     warm, yaml = counted()
     assert warm == [[140, 60, 200, 0], [140, 60, 200, 0]]

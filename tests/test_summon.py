@@ -12,8 +12,8 @@ from timing import least_seconds
 
 from picoclaw import summon
 from picoclaw.config import ModelConfig
-from picoclaw.errors import ConfigError, Unavailable
-from picoclaw.messages import End, Notice, Request, Text, Usage
+from picoclaw.errors import ConfigError
+from picoclaw.messages import Usage
 from picoclaw.prompt import Page, estimated_tokens, size
 from picoclaw.resources import shipped
 
@@ -182,28 +182,6 @@ def test_what_an_answer_makes_of_a_file_too_long_for_it_is_not_taken():
     assert summon.judged(answer(blocks(without)), ["TOOLS.md"]) == (good, [why])
     lower = '<file name="tools.md">mine</file>'
     assert "TOOLS.md" not in summon.judged(answer(blocks(without) + lower), ["TOOLS.md"])[0]
-
-
-class Fallen:
-    """A chain that has fallen back, and says so in its own words."""
-
-    def __init__(self, notice):
-        self.name, self._notice = "openai:scripted", notice
-
-    def events(self, _):
-        self.name = "intents"
-        yield Notice(self._notice, failed=True)
-        yield Text(blocks(NEW))
-        yield End("stop", Usage())
-
-    def close(self):
-        pass
-
-
-@pytest.mark.parametrize("notice", ["it is not there - answered without a model", "it is not there"])
-def test_what_a_fallback_answers_is_no_character(notice):
-    with pytest.raises(Unavailable, match=r"^it is not there$"):
-        summon.answered(Fallen(notice), Request("", (), (), 10, 0.0))
 
 
 # The changes, and the way back

@@ -189,7 +189,11 @@ def test_a_read_is_not_journalled():
     ("setting", "said", "seen"),
     [
         ({"denied": True}, "error: not today", ["guard"]),
-        ({"full": True}, "error: the disk is full", ["guard", "journal"]),
+        (
+            {"full": True},
+            "error: nothing was done, since it cannot be written down first: the disk is full",
+            ["guard", "journal"],
+        ),
     ],
 )
 def test_what_was_refused_or_could_not_be_written_down_is_not_done(setting, said, seen):

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -286,6 +287,8 @@ def test_rules_go_on_when_nothing_can_be_written(house):
 
 class Broken:
     """A store on a card that is full."""
+
+    path = Path(__file__)
 
     def transaction(self):
         raise StoreError("history.db: the disk is full")
@@ -695,5 +698,5 @@ def test_following_rules_needs_neither_network_nor_model():
     code = "import sys, picoclaw.watch; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert not loaded & {"httpx", "ssl", "socket", "numpy", "yaml", "asyncio"}
+    assert not loaded & {"httpcore", "ssl", "socket", "numpy", "yaml", "asyncio"}
     assert not any(name.startswith(("picoclaw.providers", "picoclaw.agent")) for name in loaded)

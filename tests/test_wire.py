@@ -1,6 +1,7 @@
 """The format of model servers, both ways: what is sent is strict, what is taken is whatever they send."""
 
 import json
+import random
 import time
 from typing import Any
 
@@ -9,10 +10,20 @@ from model_server import NO_USAGE, call, chunk, chunks, usage_of, whole_body
 from scripted import TOOLS, calls_of, joined, text_of
 from validity import check_body
 
-from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, Unavailable
-from picoclaw.messages import End, Event, Message, Request, Text, ToolCall, Usage
+from picoclaw.errors import (
+    ContextOverflow,
+    KeyRefused,
+    NoCredit,
+    NotServed,
+    PicoclawError,
+    ProviderError,
+    Refused,
+    Unavailable,
+)
+from picoclaw.messages import End, Event, Image, Message, Request, Text, Thought, ToolCall, Usage
 from picoclaw.providers import wire
 from picoclaw.providers.inline import InlineCalls, arguments_from, asked
+from picoclaw.providers.written import REASONED, THOUGHTLESS
 
 KNOWN = frozenset(str(t["name"]) for t in TOOLS)
 READ = ToolCall("x", "sensor_read", {"quantity": "temperature"})
@@ -584,6 +595,19 @@ def test_an_element_without_end_costs_no_time(piece: str) -> None:
     assert time.process_time() - began < 2
 
 
+@pytest.mark.parametrize("before", ["", "</s>", "It is 21."])
+@pytest.mark.parametrize("field", ["content", "reasoning_content"])
+def test_blanks_without_end_cost_no_time(before: str, field: str) -> None:
+    text = before + "\n" + "".join(random.Random(1).choices(" \t", k=60_000)) + "."
+    assembler = wire.Assembler(KNOWN)
+    began = time.process_time()
+    for start in range(0, len(text), 40):
+        list(assembler.feed(chunk(**{field: text[start : start + 40]})))
+    list(assembler.feed(chunk("stop")))
+    list(assembler.end())
+    assert time.process_time() - began < 2
+
+
 @pytest.mark.parametrize("name", ["fenced", "fence cut short", "tagged", "bare", "array"])
 def test_a_call_in_text_that_was_cut_is_not_run(name: str) -> None:
     text = ANSWERS[name][0]
@@ -625,14 +649,14 @@ def error_of(message: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "answer", "kind", "told"),
     [
-        (401, error_of("Incorrect key"), Refused, "PICOCLAW_API_KEY"),
-        (403, error_of("unsupported_country_region_territory"), Refused, "unsupported_country"),
-        (404, error_of("The model `x` does not exist"), Refused, "base_url"),
-        (404, "404 page not found", Refused, "base_url"),
+        (401, error_of("Incorrect key"), KeyRefused, "PICOCLAW_API_KEY"),
+        (403, error_of("unsupported_country_region_territory"), KeyRefused, "unsupported_country"),
+        (404, error_of("The model `x` does not exist"), NotServed, "base_url"),
+        (404, "404 page not found", NotServed, "base_url"),
         (400, error_of("tools is not supported"), Refused, "tools is not supported"),
         (400, {"detail": "Bad request"}, Refused, "Bad request"),
-        (402, error_of("Insufficient credits"), Refused, "Insufficient credits"),
-        (405, {}, Refused, "base_url"),
+        (402, error_of("Insufficient credits"), NoCredit, "Insufficient credits"),
+        (405, {}, NotServed, "base_url"),
         (413, error_of("Request too large"), ContextOverflow, "too large"),
         (422, {"detail": [{"loc": ["body", "x"], "msg": "extra forbidden"}]}, Refused, "extra forbidden"),
         (422, {"object": "error", "message": {"detail": [{"msg": "Extra"}]}}, Refused, "Extra"),
@@ -640,7 +664,7 @@ def error_of(message: str, **more: Any) -> dict[str, Any]:
         (409, {}, Unavailable, "409"),
         (425, {}, Unavailable, "425"),
         (429, error_of("Rate limit reached"), Unavailable, "Rate limit reached"),
-        (429, error_of("You exceeded your current quota", code="insufficient_quota"), Unavailable, "quota"),
+        (429, error_of("You exceeded your current quota", code="insufficient_quota"), NoCredit, "quota"),
         (500, error_of("no user query found"), Unavailable, "no user query"),
         (502, "it sent a web page", Unavailable, "web page"),
         (503, error_of("Loading model", type="unavailable_error"), Unavailable, "Loading model"),
@@ -667,9 +691,11 @@ def test_failure(status: int, answer: Any, kind: type[PicoclawError], told: str)
     assert len(str(error).splitlines()) == 1
 
 
-@pytest.mark.parametrize("status", [400, 402, 405, 418, 422])
-def test_a_refusal_says_what_to_try(status: int) -> None:
-    assert "config.toml" in str(wire.failure(status, {})) or "base_url" in str(wire.failure(status, {}))
+@pytest.mark.parametrize(
+    ("status", "place"), [(400, "config.toml"), (402, "account"), (405, "base_url"), (418, "config.toml")]
+)
+def test_a_refusal_says_what_to_try(status: int, place: str) -> None:
+    assert place in str(wire.failure(status, {}))
 
 
 def test_a_long_error_is_cut_and_stays_one_line() -> None:
@@ -816,3 +842,88 @@ def test_a_result_that_is_not_there_is_told_in_the_words_of_the_request() -> Non
     broken = (Message("user", "go"), Message("assistant", "", (call,)), Message("user", "and?"))
     body = wire.body(Request("", broken, (), 100, 0.0, lost="gone"), "m", stream=False)
     assert [m["content"] for m in body["messages"] if m["role"] == "tool"] == ["gone"]
+
+
+# Thoughts in fields of their own, and pictures
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_a_thought_is_put_aside_in_the_field_that_it_came_in(name: str) -> None:
+    parts = [chunk(**{name: part}) for part in ("Hm, ", "the \ud83d", "\ude00 sensor.")]
+    for found in (heard(*parts, *chunks("21")), heard(whole_body("21", **{name: "Hm, the \U0001f600 sensor."}))):
+        assert text_of(found) == "21"
+        end = found[-1]
+        assert isinstance(end, End)
+        assert end.thought == Thought("", ({name: "Hm, the \U0001f600 sensor."},))
+
+
+def test_a_thought_that_comes_twice_is_kept_once() -> None:
+    found = heard(chunk(reasoning="Hm", reasoning_content="Hm"), chunk(reasoning=".", reasoning_content="."))
+    assert found == [End("stop", Usage(), Thought("", ({"reasoning_content": "Hm."},)))]
+
+
+@pytest.mark.parametrize("odd", [None, "", 7, ["Hm"], {"text": "Hm"}])
+def test_a_thought_that_is_no_text_is_none(odd: Any) -> None:
+    assert heard(chunk(reasoning_content=odd), chunk(content="21"))[-1] == End("stop", Usage())
+
+
+def test_a_thought_that_is_too_long_to_be_sent_back_is_dropped() -> None:
+    assert heard(chunk(reasoning="x" * 300_000), chunk(content="21"))[-1] == End("stop", Usage())
+
+
+MINE = Message("assistant", "", (READ,), thought=Thought("m", ({"reasoning": "Hm <|x|>"},)))
+
+
+@pytest.mark.parametrize(
+    ("by", "wants", "fields"),
+    [
+        ("m", (), {"reasoning": "Hm < |x|>"}),
+        ("another", (), {}),
+        ("m", (REASONED,), {"reasoning": "Hm < |x|>", "reasoning_content": ""}),
+        ("another", (REASONED,), {"reasoning_content": ""}),
+        ("m", (REASONED, THOUGHTLESS), {}),
+    ],
+)
+def test_a_thought_goes_back_as_far_as_the_server_takes_it(by: str, wants: Any, fields: dict[str, str]) -> None:
+    message = MINE._replace(thought=MINE.thought._replace(by=by))
+    request = request_of(ASKED, message, Message("tool", "21.4", call_id="x"))
+    (sent,) = (m for m in wire.body(request, "m", stream=False, wants=wants)["messages"] if m["role"] == "assistant")
+    assert {name: sent[name] for name in sent if "reasoning" in name} == fields
+
+
+@pytest.mark.parametrize("images", [True, False])
+def test_pictures_go_to_models_that_take_them(images: bool) -> None:
+    told = ASKED._replace(images=(Image("image/png", b"\x89PNG"),))
+    content = wire.body(request_of(told), "m", stream=False, images=images)["messages"][-1]["content"]
+    shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
+    assert content == ([shown, {"type": "text", "text": ASKED.text}] if images else ASKED.text)
+
+
+def test_two_questions_that_become_one_keep_their_pictures() -> None:
+    one, other = (ASKED._replace(images=(Image("image/png", data),)) for data in (b"1", b"2"))
+    content = wire.body(request_of(one, other), "m", stream=False, images=True)["messages"][-1]["content"]
+    assert [part["type"] for part in content] == ["image_url", "image_url", "text"]
+
+
+CALL = '<tool_call>{"name": "exec", "arguments": {}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("thought", "text", "finish", "made"),
+    [
+        (f"I run it.\n{CALL}", "", "stop", 1),
+        (f"Both.\n{CALL}\n{CALL}\n", "", "stop", 2),
+        ("<tool_call>exec\n</tool_call>", "", "stop", 1),
+        (f"{CALL} would be wrong.", "", "stop", 0),
+        (f"I run it.\n{CALL}", "It is 21.", "stop", 0),
+        (f"I run it.\n{CALL}", "", "length", 0),
+        ('<tool_call>{"name": "unknown"}</tool_call>', "", "stop", 0),
+    ],
+)
+def test_a_call_at_the_end_of_a_thought_is_made_when_nothing_follows(
+    thought: str, text: str, finish: str, made: int
+) -> None:
+    for parts in (chunks(text, finish=finish, reasoning=thought), [whole_body(text, finish=finish, reasoning=thought)]):
+        found = heard(*parts)
+        assert [c.name for c in calls_of(found)] == ["exec"] * made
+        assert text_of(found) == text

@@ -22,13 +22,15 @@ from typing import IO, NamedTuple
 
 from picoclaw import __version__
 from picoclaw.care import databases
-from picoclaw.care.place import CareError, as_owner, worded
+from picoclaw.care.failure import CareError, worded
+from picoclaw.care.place import as_owner
 from picoclaw.disk import explain, sync_folder
 
 LIST, INSIDE = "backup.json", "home/"
 SECRETS = "secrets.toml"
 _LEFT_OUT = re.compile(
-    r"memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|bell-\d+|before-update(/.*)?"
+    r"last(/.*)?|[^/]*\.(suspect|damaged-.*)"
+    r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|bell-\d+|before-update(/.*)?"
     r"|\.[^/]*\.\d+\.\d+|\.backup-[^/]*(/.*)?"
 )
 _LEVEL = 3  # a Zero 2 W writes 5 to 10 MB a second with it, and a higher one saves a tenth

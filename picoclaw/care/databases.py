@@ -11,9 +11,9 @@ from pathlib import Path
 
 import apsw
 
-from picoclaw.care.place import CareError, worded
+from picoclaw.care.failure import CareError, worded
 from picoclaw.disk import sync_folder
-from picoclaw.store.database import WORDS
+from picoclaw.store.database import WORDS, suspect
 
 NAMES = ("state.db", "history.db")
 BESIDE = ("-wal", "-shm")
@@ -40,12 +40,26 @@ def copy(source: Path, target: Path) -> None:
             young.close()
     except apsw.Error as error:
         target.unlink(missing_ok=True)
+        if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+            suspect(source)
         raise CareError(f"{source} cannot be copied: {WORDS.get(type(error), str(error))}") from None
     with worded(target):
         target.chmod(0o600)
         with target.open("rb") as file:
             os.fsync(file.fileno())
         sync_folder(target.parent)
+
+
+def take_place(young: Path, path: Path) -> None:
+    """Put a whole database, which nobody has open, in the place of one of which the same is true. Raises OSError.
+
+    A log beside the old one would be read into the new: it goes first.
+    """
+    for end in BESIDE:
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    sync_folder(path.parent)
+    young.replace(path)
+    sync_folder(path.parent)
 
 
 def migrations(path: Path) -> list[str]:
@@ -63,7 +77,7 @@ def migrations(path: Path) -> list[str]:
 def users(home: Path) -> list[str]:
     """Name who uses a home just now: the holders of its locks, and the processes that have a database open."""
     return [who for name, who in _LOCKS.items() if _locked(home / name)] + [
-        f"process {pid} ({name})" for name in NAMES if (pid := _opener(home / f"{name}-shm"))
+        f"process {pid} ({name})" for name in NAMES if (pid := opener(home / f"{name}-shm"))
     ]
 
 
@@ -81,7 +95,7 @@ def _locked(path: Path) -> bool:
         os.close(handle)
 
 
-def _opener(path: Path) -> int:
+def opener(path: Path) -> int:
     """Return the process that has the database of a -shm file open, 0 when nobody has."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -18,14 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from picoclaw.disk import explain, make_folder, sync_folder, write_atomic
-from picoclaw.errors import PicoclawError
+from picoclaw.care.failure import CareError, worded
+from picoclaw.disk import make_folder, sync_folder, write_atomic
 
 _LONGEST_LINE = 4096
-
-
-class CareError(PicoclawError):
-    """An installation, a backup or a restored home is not as it should be; nothing was changed unless it says so."""
 
 
 class Trial(NamedTuple):
@@ -116,17 +112,6 @@ def find(prefix: str = sys.prefix) -> Place | None:
     folder = Path(prefix)
     root = folder.parent.parent
     return Place(root) if folder.parent.name == "versions" and (root / "current").is_symlink() else None
-
-
-@contextlib.contextmanager
-def worded(path: Path) -> Iterator[None]:
-    """Put what the operating system refuses into one line that names the path; raises CareError."""
-    try:
-        yield
-    except BlockingIOError:
-        raise
-    except OSError as error:
-        raise CareError(f"{error.filename or path} cannot be changed: {explain(error)}") from None
 
 
 @contextlib.contextmanager

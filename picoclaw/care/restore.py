@@ -19,7 +19,8 @@ from typing import IO, Any, NamedTuple, cast
 
 from picoclaw.care import databases
 from picoclaw.care.archive import INSIDE, LIST, SECRETS
-from picoclaw.care.place import CareError, as_owner, worded
+from picoclaw.care.failure import CareError, worded
+from picoclaw.care.place import as_owner
 from picoclaw.disk import make_folder, sync_folder, write_atomic
 from picoclaw.errors import StoreError
 from picoclaw.store import chronicle

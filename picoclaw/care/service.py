@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from picoclaw.care.place import CareError
+from picoclaw.care.failure import CareError
 
 UNIT = "picoclaw.service"
 _SECONDS = 180.0

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.care import databases
-from picoclaw.care.place import CareError, Place, Trial, as_owner, worded
+from picoclaw.care.failure import CareError, worded
+from picoclaw.care.place import Place, Trial, as_owner
 from picoclaw.care.service import Service
 from picoclaw.disk import make_folder, sync_folder
 

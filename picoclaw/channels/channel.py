@@ -1,6 +1,7 @@
 """What a channel has to be able to do. Each has a thread of its own; the desk calls it from others.
 
-What comes in is posted once and is durable when `post` returns. The desk heeds what arrives while a turn runs: the
+What comes in is posted once and is durable when `post` returns, unless the disk takes nothing: then it is answered
+from memory. The desk heeds what arrives while a turn runs: the
 order to stop the outputs and `/stop` at once, other texts of the same chat between two steps. A channel only posts.
 """
 

@@ -18,7 +18,7 @@ from picoclaw.disk import explain
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Event, Notice, Text, ToolCall, ToolRun, Turn
 
-_MOST_CLIENTS = 16
+_MOST_CLIENTS, _NO_FILE_MS = 16, 500
 
 Ask = Callable[[], dict[str, Any]]
 
@@ -193,7 +193,13 @@ class SocketChannel:
             self._hear(client, poller)
 
     def _accept(self, poller: select.poll) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # no file can be opened any more: whoever knocks is let in as soon as one can
+            rest = select.poll()
+            rest.register(self._end, select.POLLIN)
+            rest.poll(_NO_FILE_MS)
+            return
         if not trusted(connection) or len(self._clients) >= _MOST_CLIENTS:
             connection.close()
             return

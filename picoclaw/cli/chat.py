@@ -5,13 +5,14 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.app import SIMULATED, App
 from picoclaw.around import Around
 from picoclaw.channels import described
-from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.common import board_option, mended, opened, printable
 from picoclaw.cli.keys import heed_no_signals, listen_to_signals, uninterrupted
 from picoclaw.config import home_folder
 from picoclaw.desk import BY_COMMAND
@@ -43,7 +44,7 @@ def run(given: argparse.Namespace) -> int:
             return attached.converse(line, given, home_folder(os.environ))
         from picoclaw.cli.terminal import converse
 
-        return converse(given, listen_to_signals())
+        return mended(lambda: converse(given, listen_to_signals()))
     if not given.message.strip():
         print("picoclaw chat: -m needs a text that is not empty", file=sys.stderr)
         return 2
@@ -51,6 +52,11 @@ def run(given: argparse.Namespace) -> int:
         from picoclaw.cli import attached
 
         return attached.once(line, given)
+    return mended(partial(_alone, given))
+
+
+def _alone(given: argparse.Namespace) -> int:
+    """Answer one question in this process."""
     with opened(given, agent=True) as app:
         leaving = listen_to_signals()
         code = _once(app, given, leaving)

@@ -251,7 +251,8 @@ def done(app: App, job: Job) -> Outcome:
 def _turn(app: App, job: Job) -> Outcome:
     said: list[str] = []
     session = job.session if job.kind == "turn" else f"job {job.number} {job.last_slot}"
-    turn = app.answer(Inbound(session, job.payload, "cron", job.session), Around(said.append))
+    cause = job.plan.text if job.plan.text.startswith("rule ") else f"cron {job.number}"
+    turn = app.answer(Inbound(session, job.payload, "cron", job.session, cause=cause), Around(said.append))
     if turn.stopped == "error" or turn.notice.failed:
         return Outcome(False, turn.notice.text or turn.reply)
     return _marked(app, "\n\n".join(filter(None, [*said, turn.reply])))

@@ -2,13 +2,14 @@
 
 import argparse
 import gc
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from picoclaw.errors import Denied
+from picoclaw.errors import Denied, StoreDamaged
 
 if TYPE_CHECKING:
     from picoclaw.app import App
@@ -62,6 +63,21 @@ def opened(
         app.wiring.leave()
     finally:
         app.close()
+
+
+def mended(act: Callable[[], int]) -> int:
+    """Do what begins with looking into `state.db`, and once more when that was damaged and could be mended."""
+    try:
+        return act()
+    except StoreDamaged:
+        from picoclaw.care import mend
+        from picoclaw.config import home_folder
+
+        if not (lines := mend.whole(home_folder(os.environ), tell=False)):
+            raise
+    for line in lines:
+        print(f"picoclaw: {printable(line)}", file=sys.stderr)
+    return act()
 
 
 def person(why: str) -> None:

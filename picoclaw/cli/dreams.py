@@ -13,6 +13,7 @@ from picoclaw.memory.dream import versions
 from picoclaw.memory.dream.direct import Model
 from picoclaw.memory.dream.dream import Dream
 from picoclaw.memory.dream.dream import restore as put_back
+from picoclaw.messages import Purpose
 from picoclaw.schedule import zone_of
 from picoclaw.skills.skill import Skill, unmet
 from picoclaw.store.marks import Marks
@@ -71,7 +72,7 @@ def owners_now(config: Config) -> datetime:
 
 
 def _model(app: App) -> Model:
-    return Model(app.provider, app.config.model.context_tokens, time.monotonic)
+    return Model(app.models, app.config.model.context_tokens, time.monotonic, purpose=Purpose("review"))
 
 
 def _skills(app: App) -> Iterator[Skill]:

@@ -97,6 +97,7 @@ def heart_of(
         partial(ring, config.home),
         SIMULATED if app.board.simulated else "",
         app.helpers.of_heartbeats,
+        lambda: app.stores.book.held("heartbeat"),
     )
 
 

@@ -23,7 +23,8 @@ from picoclaw.cli.keys import Ending
 from picoclaw.daemon import later, status
 from picoclaw.daemon.desk_loop import DeskLoop, Hands
 from picoclaw.daemon.letters import Boxes, Postman
-from picoclaw.daemon.memory import resident, too_much
+from picoclaw.daemon.memory import held, leaks
+from picoclaw.daemon.models import Models
 from picoclaw.daemon.notify import Watchdog, notify
 from picoclaw.daemon.progress import Progress
 from picoclaw.disk import explain
@@ -34,13 +35,15 @@ from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
 from picoclaw.prompt import enclosed, fill
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.beats import Beats
-from picoclaw.store.database import Database
+from picoclaw.store.database import SUSPICION, Database
 from picoclaw.store.inbox import Inbox
+from picoclaw.store.lives import bury
 from picoclaw.store.outbox import Outbox
 from picoclaw.wiring import STOP_WORDS
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPT = signal.SIGUSR1
+_BEFORE_MENDING_S = 60.0
 _BUSY_S = 1.0
 """Whoever asks how it is gets an answer also while the disk hangs, without what the database knows."""
 
@@ -79,7 +82,8 @@ class Household:
         self._boxes = Boxes(Inbox(self._database), Outbox(self._database), threading.RLock())
         self._quiet: list[Callable[[str], AbstractContextManager[None]]] = []
         self._shielded = self._again = False
-        self._model: dict[str, Any] = {"name": app.provider.name, "error": "", "at": 0.0}
+        links = app.links if app.config.model.base_url else ()
+        self._models, self._name = Models(app.provider.name, links, self._live.note), app.provider.name
         self._channels: dict[str, Channel] = {}
         self._postmen: list[Postman] = []
         hands = Hands(
@@ -94,6 +98,8 @@ class Household:
         _ = self._app.agent
         with ExitStack() as stack:
             stack.callback(self._database.close)
+            with suppress(StoreError):  # a disk that is full has it settled at the next start
+                bury(self._database)
             stack.enter_context(self._signals())
             self._open_channels(stack)
             if not self._safe:
@@ -102,7 +108,7 @@ class Household:
             watchdog.start()
             stack.callback(watchdog.stop)
             how = "safe mode: it has crashed too often, so only chat and status are run" if self._safe else "ready"
-            told = f"{how}; {self._model['name']}; channels: {', '.join(self._channels)}"
+            told = f"{how}; {self._name}; channels: {', '.join(self._channels)}"
             self._live.note(told, trouble=self._safe)
             notify(os.environ, "READY=1", f"STATUS={how}")
             try:
@@ -135,7 +141,7 @@ class Household:
         """Start the channels, each with its postman; without the socket there is no daemon."""
         words = {"status": self.status, "stop": self._stop, "quit": self._quit, "restart": self._restart}
         board = self._app.board
-        greeting = f"{self._model['name']} on {health.model(board)}"
+        greeting = f"{self._name} on {health.model(board)}"
         told = (lambda: self._loop.running, self._helpers, self._letters)
         daemon = Daemon(words, self._loop.waiting_for, *told, board.simulated, greeting, self._mark)
         local = SocketChannel(self._app.config.home, daemon, self._kept)
@@ -181,8 +187,10 @@ class Household:
     def status(self) -> status.Status:
         """Say how the house is; from any thread."""
         channels = {name: channel.status()._asdict() for name, channel in self._channels.items()}
-        live = self._live.status(channels, self._model, self._progress.late())
+        live = self._live.status(channels, self._models.status(), self._progress.late())
         live |= {"turn": self._loop.running, "queue": self._loop.waiting}
+        if trouble := self._loop.owed.trouble:
+            live["problems"].append(f"nothing can be kept, and what is said is only in memory: {trouble}")
         app, mine = self._app, self._boxes.lock.acquire(timeout=_BUSY_S)
         try:
             database = self._database if mine else None
@@ -214,10 +222,14 @@ class Household:
         return {"ok": True, "text": "it begins afresh as soon as nobody waits for an answer"}
 
     def _expect(self, seconds: float | None) -> None:
-        """Hear of the clockwork, which goes round often enough to look at the memory as well."""
+        """Hear of the clockwork, which goes round often enough to look at what leaks as well."""
         self._progress.expect("reflex", seconds)
-        if not self._again and too_much(resident(), self._live.limit, time.time() - self._live.since):
-            self._live.note(f"more than {self._live.limit >> 20} MB of memory: begins afresh at a quiet moment")
+        self._loop.owed.settle()
+        if not self._again and (leaking := leaks(held(), self._live.limits, time.time() - self._live.since)):
+            self._live.note(f"{', '.join(leaking)}: begins afresh at a quiet moment")
+            self._restart()
+        if not self._again and SUSPICION.is_set() and time.time() - self._live.since > _BEFORE_MENDING_S:
+            self._live.note("a database is damaged: begins afresh at a quiet moment, and mends it first")
             self._restart()
 
     def _owners_chat(self) -> str:
@@ -227,19 +239,10 @@ class Household:
 
     def _answer(self, inbound: Inbound, around: Around) -> Turn:
         turn = self._app.answer(inbound, around)
-        away = bool(self._app.config.model.base_url and turn.steps) and self._away(turn)
+        away = self._models.heard(turn)
         if turn.notice.failed and not away:
             self._live.note(f"{inbound.session}: {turn.notice.text}")
         return turn
-
-    def _away(self, turn: Turn) -> bool:
-        """Remember whether the model has answered; an outage is a line when it begins, and one when it is over."""
-        well = turn.provider == self._model["name"] and turn.stopped != "error"
-        error = "" if well else turn.notice.text.replace(" - answered without a model", "")
-        if bool(error) != bool(self._model["error"]):
-            self._live.note(f"model: {error or 'it answers again'}")
-        self._model |= {"error": error, "at": time.time()}
-        return bool(error)
 
     def _text(self, arrived: Arrived) -> str:
         """What has arrived, with its files named."""

@@ -14,7 +14,7 @@ from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.desk import clean
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
 from picoclaw.prompt import BYTES_A_TOKEN, MODES, estimated_tokens, size
-from picoclaw.providers import wire
+from picoclaw.providers import messages_wire, wire
 from picoclaw.stores import Earlier
 
 
@@ -79,7 +79,8 @@ def _request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
     tools = app.agent.tools(talk, brief)
     lost, wrap = app.prompts["lost"], app.prompts["untrusted"]
     request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap)
-    return told._replace(brief=brief), wire.body(
+    write = messages_wire.body if model.api == "anthropic" else wire.body
+    return told._replace(brief=brief), write(
         request, model.name or "default", stream=model.stream, temperature=model.temperature
     )
 
@@ -96,9 +97,21 @@ def _lines(told: Told, body: dict[str, Any], ratio: float) -> Iterator[str]:
     for message in body["messages"]:
         if message["role"] == "system":
             continue
-        yield f"--- {message['role']}\n{printable(message.get('content') or '')}"
-        for call in message.get("tool_calls", []):
-            yield f"    calls {call['function']['name']} {printable(call['function']['arguments'])}"
+        text, calls = _said(message)
+        yield f"--- {message['role']}\n{printable(text)}"
+        yield from (f"    calls {name} {printable(arguments)}" for name, arguments in calls)
     yield "--- tools"
     for definition in body.get("tools", []):
-        yield json.dumps(definition["function"], ensure_ascii=False)
+        yield json.dumps(definition.get("function", definition), ensure_ascii=False)
+
+
+def _said(message: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+    """The text of a message in either format, and its calls with their arguments."""
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        functions = [call["function"] for call in message.get("tool_calls", [])]
+        return content, [(function["name"], function["arguments"]) for function in functions]
+    texts = [str(block.get("text") or block.get("content") or "") for block in content]
+    calls = [block for block in content if block["type"] == "tool_use"]
+    written = [(call["name"], json.dumps(call["input"], ensure_ascii=False)) for call in calls]
+    return "\n".join(filter(None, texts)), written

@@ -4,12 +4,17 @@ import argparse
 import os
 import sys
 import time
+from pathlib import Path
 
 from picoclaw import __version__
+from picoclaw.care import ballast, mend
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.household import Household
-from picoclaw.daemon import crash, lock
+from picoclaw.config import home_folder
+from picoclaw.daemon import crash, heap, lock
 from picoclaw.daemon.memory import MEGABYTE, total, usual_limit
+from picoclaw.errors import StoreDamaged
+from picoclaw.store.database import SUSPICION
 
 _LEAST_MB, _MOST_MB = 48, 100_000
 
@@ -28,16 +33,31 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C, or `picoclaw service stop`; 1 when another daemon has this home."""
-    if _lived(given):
+    heap.share_one()
+    home = home_folder(os.environ)
+    try:
+        again = _lived(given, home)
+    except StoreDamaged as error:
+        if not SUSPICION.is_set() or crash.often(home, time.time()):
+            raise
+        _show(f"{str(error).partition(';')[0]}: begins afresh, to mend it")
+        again = True
+    if again:
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same words again, in the same process
     return 0
 
 
-def _lived(given: argparse.Namespace) -> bool:
+def _lived(given: argparse.Namespace, home: Path) -> bool:
     """Run once; tells whether to begin afresh."""
+    if ballast.spend(home):
+        _show("the disk is full; what was kept free for that is used now")
+    for line in mend.whole(home):
+        _show(line)
     with opened(given) as app:
         held = lock.hold(app.config.home)
         try:
+            if crash.unclean(app.config.home):
+                _sweep(app.config.home)
             safe = crash.begun(app.config.home, time.time())
             app.audit.mention("start", version=__version__, pid=os.getpid())
             _show(f"audit: the newest record is {app.audit.head()}")
@@ -49,6 +69,15 @@ def _lived(given: argparse.Namespace) -> bool:
         finally:
             os.close(held)
     return again
+
+
+def _sweep(home: Path) -> None:
+    """Take away what the cut before this start has left half written."""
+    from picoclaw.check import files
+
+    for finding in files.leftovers(home):
+        for said in finding.mend() if finding.mend else ():
+            _show(f"{finding.what}: {said}")
 
 
 def _show(text: str) -> None:

@@ -1,6 +1,7 @@
 """The few settings of a new home: from options or from questions, written into the owner's files."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -8,12 +9,11 @@ from getpass import getpass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
-
 from picoclaw.config import Config, home_folder, load
 from picoclaw.config.edit import put
 from picoclaw.config.files import read
 from picoclaw.config.keys import OPENAI, OPENROUTER
+from picoclaw.courier import Client, HTTPError, Timeout
 from picoclaw.disk import explain, write_atomic
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw import boards, detect, kernel, loader
@@ -22,7 +22,7 @@ from picoclaw.schedule import zone_named
 from picoclaw.tools.first_run import with_field
 
 _LOCAL = {"Ollama": "http://127.0.0.1:11434/v1", "llama.cpp": "http://127.0.0.1:8080/v1"}
-_PROBE_S = 2.0
+_PROBE = Timeout(2.0, 2.0)
 _SHOWN_MODELS = 8
 _LONGEST_KEY = 4096
 _HOSTS = {"local": "127.0.0.1", "network": "0.0.0.0"}  # noqa: S104 - the owner's choice, for their own network
@@ -218,9 +218,10 @@ def _address() -> str:
 def models_at(url: str) -> list[str] | None:
     """List the models of a server on this machine, None when none answers."""
     try:
-        answer = httpx.get(f"{url}/models", timeout=_PROBE_S, trust_env=False)
-        return [str(entry["id"]) for entry in answer.json()["data"]]
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        with Client(proxies=False) as http, http.stream("GET", f"{url}/models", timeout=_PROBE) as answer:
+            told = json.loads(b"".join(answer.iter_bytes()))
+        return [str(entry["id"]) for entry in told["data"]]
+    except (HTTPError, ValueError, KeyError, TypeError):
         return None
 
 

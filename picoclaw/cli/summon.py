@@ -55,10 +55,10 @@ def _summoned(app: App, persona: str) -> tuple[dict[str, str], str]:
     pages = Pages(app.config.home).pages(summon.FILES)
     tools = [name for name in app.toolset.only_reading if name != "skill_search"]
     deadline = time.monotonic() + app.config.limits.seconds
-    _say(f"asking {app.provider.name}; Ctrl-C ends it")
+    _say(f"asking {app.models.name}; Ctrl-C ends it")
     request, too_long = summon.request(app.prompts, persona, pages, tools, model, deadline)
     try:
-        answer = summon.answered(app.provider, request)
+        answer = summon.answered(app.models, request)
     except ProviderError as error:
         return {}, f"the model did not answer: {error}"
     good, problems = summon.judged(answer, too_long)

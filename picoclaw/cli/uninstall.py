@@ -9,7 +9,8 @@ from pathlib import Path
 from picoclaw.care import databases
 from picoclaw.care import place as places
 from picoclaw.care import service as units
-from picoclaw.care.place import CareError, Place, worded
+from picoclaw.care.failure import CareError, worded
+from picoclaw.care.place import Place
 from picoclaw.cli import service
 from picoclaw.config import home_folder
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from picoclaw.care import place as places
 from picoclaw.care import service, update
-from picoclaw.care.place import CareError, Place, Trial
+from picoclaw.care.failure import CareError
+from picoclaw.care.place import Place, Trial
 from picoclaw.cli.common import printable
 from picoclaw.config import home_folder
 

@@ -1,7 +1,7 @@
 """What a command is given to answer with, and what it answers."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from picoclaw.agent import Agent
 from picoclaw.briefing import Briefing
 from picoclaw.messages import Origin, Stop
+from picoclaw.providers.chain import Link
 from picoclaw.store.approvals import Approval
 from picoclaw.store.archive import Info
 from picoclaw.store.tasks import Tasks
@@ -35,7 +36,7 @@ class Chat:
     """The chat that a command was given in, by its key, and what there is of it.
 
     `model` is the one that the next turn asks, `usual` the configured one, `now` the owner's wall clock. `who` gives
-    the command, `origin` is what they are, and `stop` ends what it does.
+    the command, `origin` is what they are, and `stop` ends what it does. `links` are the configured models.
     """
 
     key: str
@@ -50,6 +51,7 @@ class Chat:
     who: str
     origin: Origin
     stop: Stop | None
+    links: Callable[[], Sequence[Link]] = tuple
 
     def open_one(self) -> Info | None:
         """The conversation that goes on, None when nothing was said in it yet."""

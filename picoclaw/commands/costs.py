@@ -6,9 +6,12 @@ from itertools import chain
 from typing import NamedTuple
 
 from picoclaw.commands.chat import Answer, Chat, short
+from picoclaw.ledger import report
 from picoclaw.measure import request_bytes
 from picoclaw.messages import Inbound, Usage
 from picoclaw.prompt import estimated_tokens, size
+from picoclaw.providers.reached import told
+from picoclaw.schedule import duration
 from picoclaw.store.archive import Spent
 from picoclaw.window import room
 
@@ -74,6 +77,8 @@ def usage(chat: Chat, _rest: str) -> Answer:
         f"{name}: today {_both(today)}, 30 days {_both(month)}, ever {_both(ever)}" for name, today, month, ever in rows
     ]
     lines += [f"helpers of this chat, lately: {helpers:,}"] if helpers else []
+    day = chat.now.date().isoformat()
+    lines += report.today(chat.stores.accounts.rows(day, day), chat.stores.config.costs)
     return Answer("\n".join(["Tokens in + out:", *lines]))
 
 
@@ -88,13 +93,27 @@ def _both(used: Usage) -> str:
     return f"{used.prompt_tokens:,} + {used.completion_tokens:,}"
 
 
+def _order(chat: Chat) -> Iterator[str]:
+    """Who is asked, one after another, and how it went when they were asked last; nothing where there is one alone."""
+    rows, now = told(chat.links()), chat.now.timestamp()
+    if len(rows) < 2:
+        return
+    yield "Asked in this order:"
+    for row in sorted(rows, key=lambda row: not row["chosen"]):
+        ago = f"{duration(max(0.0, now - row['at']))} ago" if row["at"] else ""
+        how = f"no answer {ago}: {row['error']}" if row["error"] else f"answered {ago}" if ago else "not asked yet"
+        only = "" if row["chosen"] else ", only where it is chosen"
+        yield f"  {row['name'] or DEFAULT}: {row['model']} at {row['url']}{only}, {how}"
+    yield "  and then the built-in matcher"
+
+
 def model(chat: Chat, rest: str) -> Answer:
-    """Tell which model this conversation is held with, or choose another one of the same server."""
+    """Tell which model this conversation is held with, or choose another: a configured one, or of [model]'s server."""
     if not chat.stores.config.model.base_url:
         return Answer(_NO_MODEL, good=False)
     if not rest:
         back = f" for this conversation; /model {DEFAULT} goes back to {chat.usual}" if chat.model != chat.usual else ""
-        return Answer(f"{chat.model}{back}.")
+        return Answer("\n".join([f"{chat.model}{back}.", *_order(chat)]))
     if len(rest) > _LONGEST_NAME or len(rest.split()) > 1 or not rest.isprintable():
         return Answer(f"{short(rest, 40)!r} is no name of a model: that is one word.", good=False)
     name = "" if rest in {DEFAULT, chat.usual} else rest

@@ -20,7 +20,7 @@ from picoclaw.config import Config
 from picoclaw.errors import PicoclawError, ProviderError, StoreError, TurnStopped
 from picoclaw.measure import request_bytes
 from picoclaw.memory.dream.direct import Model
-from picoclaw.messages import Stop
+from picoclaw.messages import Purpose, Stop
 from picoclaw.prompt import Templates, estimated_tokens, size
 from picoclaw.store.marks import Marks
 from picoclaw.stores import Stores
@@ -121,7 +121,8 @@ class Compaction:
     def _sum_up(self, session: str, held: Held, stop: Stop | None) -> None:
         """Keep a summary, unless what it is of was taken back, erased or summed up by another meanwhile."""
         sessions, older = self.stores.sessions, held.older
-        model = Model(self.agent().provider, self.config.model.context_tokens, time.monotonic, stop)
+        window, purpose = self.config.model.context_tokens, Purpose("summary", session)
+        model = Model(self.agent().provider, window, time.monotonic, stop, purpose)
         summariser = Summariser(self.prompts, model)
         try:
             summed = summariser.summed(held.summary, [said for _, said in older])

@@ -56,7 +56,8 @@ class Flush:
         """Have the turn; how it ended is in the result, and whatever it says is for nobody."""
         limits = replace(self.agent.limits, steps=STEPS, seconds=SECONDS, tokens=STEPS * self.agent.window)
         agent = replace(self.agent, provider=_Wordless(self.agent.provider), limits=limits)
-        caller = Caller(self.session, "owner", self.now, _nobody, set(self.heard), may=MAY & agent.toolset.names)
+        may = MAY & agent.toolset.names
+        caller = Caller(self.session, "owner", self.now, _nobody, set(self.heard), may=may, cause="summary")
         return agent.turn(self.brief, self.turns, caller, Around(stop=stop))
 
 

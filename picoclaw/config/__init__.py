@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 
 from picoclaw.config.files import read_toml
 from picoclaw.config.hours import hours
-from picoclaw.config.keys import api_key, brave_key, embedding_key, telegram_token, vendor
+from picoclaw.config.keys import api_key, brave_key, embedding_key, model_keys, telegram_token, vendor
+from picoclaw.config.order import check_order
 from picoclaw.config.tables import (
     HEARTBEAT_LIMITS,
     ApprovalsConfig,
     BoardConfig,
+    CostsConfig,
     HeartbeatConfig,
     HelpersConfig,
     HistoryConfig,
@@ -42,6 +44,7 @@ __all__ = [
     "ApprovalsConfig",
     "BoardConfig",
     "Config",
+    "CostsConfig",
     "HeartbeatConfig",
     "HelpersConfig",
     "HistoryConfig",
@@ -67,7 +70,8 @@ __all__ = [
 class Config:
     """Everything the owner decided. `home` is `$PICOCLAW_HOME`; the keys never come from config.toml.
 
-    `added` names the sensors that come from sensors.toml, which is written for the owner in conversation.
+    `added` names the sensors that come from sensors.toml, which is written for the owner in conversation. `models` are
+    the further ones, by the names of their tables, and `model_keys` theirs.
     """
 
     home: Path
@@ -80,6 +84,7 @@ class Config:
     approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
     web: WebConfig = field(default_factory=WebConfig)
     heartbeat: HeartbeatConfig = field(default_factory=HeartbeatConfig)
+    costs: CostsConfig = field(default_factory=CostsConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
     helpers: HelpersConfig = field(default_factory=HelpersConfig)
@@ -87,7 +92,9 @@ class Config:
     telegram: TelegramConfig = field(default_factory=TelegramConfig)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
+    models: Mapping[str, ModelConfig] = field(default_factory=dict)
     api_key: str = field(default="", repr=False)
+    model_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     embedding_key: str = field(default="", repr=False)
     telegram_token: str = field(default="", repr=False)
     brave_key: str = field(default="", repr=False)
@@ -108,12 +115,16 @@ _TABLES: dict[str, type[Any]] = {
     "approvals": ApprovalsConfig,
     "web": WebConfig,
     "heartbeat": HeartbeatConfig,
+    "costs": CostsConfig,
     "history": HistoryConfig,
     "sessions": SessionsConfig,
     "helpers": HelpersConfig,
     "page": PageConfig,
     "telegram": TelegramConfig,
 }
+
+
+_NO_SERVER = "set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
 
 
 def load(environment: Mapping[str, str] | None = None) -> Config:
@@ -130,32 +141,36 @@ def load(environment: Mapping[str, str] | None = None) -> Config:
 
 
 def _from_tables(home: Path, tables: dict[str, Any], path: Path) -> Config:
-    sensors = tables.pop("sensors", {})
+    sensors, models = tables.pop("sensors", {}), tables.pop("models", {})
     settings: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in _TABLES:
-            raise ConfigError(f"{path}: unknown table [{name}]{nearest(name, _TABLES | {'sensors': 0})}")
+            raise ConfigError(f"{path}: unknown table [{name}]{nearest(name, _TABLES | {'sensors': 0, 'models': 0})}")
         settings[name] = fitted(_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
         _check_folder(folder, f"{path}: [tools]: extra_folders")
     hours(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
-    return Config(home=home, sensors=_sensors(sensors, path), **settings)
+    settings.get("costs", CostsConfig()).check(f"{path}: [costs")
+    named = _named(ModelConfig, models, path, "models")
+    check_order(settings.get("model", ModelConfig()), named, path)
+    return Config(home=home, sensors=_named(SensorConfig, sensors, path, "sensors"), models=named, **settings)
 
 
 def added_sensors(home: Path) -> dict[str, SensorConfig]:
     """Read the parts that were added in conversation, from sensors.toml; raises ConfigError."""
     path = home / "sensors.toml"
     tables = read_toml(path)
-    sensors = _sensors(tables.pop("sensors", {}), path)
+    sensors: dict[str, SensorConfig] = _named(SensorConfig, tables.pop("sensors", {}), path, "sensors")
     if tables:
         raise ConfigError(f"{path}: [{next(iter(tables))}] does not belong here: only [sensors.NAME] does")
     return sensors
 
 
-def _sensors(tables: Any, path: Path) -> dict[str, SensorConfig]:
+def _named(kind: type[Any], tables: Any, path: Path, what: str) -> dict[str, Any]:
+    """Read the tables [WHAT.NAME], by their names."""
     if not isinstance(tables, dict):
-        raise ConfigError(f"{path}: [sensors] must hold one table for each sensor, such as [sensors.porch]")
-    return {name: fitted(SensorConfig, table, f"{path}: [sensors.{name}]") for name, table in tables.items()}
+        raise ConfigError(f"{path}: [{what}] must hold one table for each {what[:-1]}, such as [{what}.NAME]")
+    return {name: fitted(kind, table, f"{path}: [{what}.{name}]") for name, table in tables.items()}
 
 
 def _check_folder(folder: str, where: str) -> None:
@@ -192,20 +207,31 @@ def _with_environment(config: Config, environment: Mapping[str, str]) -> Config:
     base_url = environment.get("PICOCLAW_BASE_URL") or environment.get("OPENAI_BASE_URL") or config.model.base_url
     name = environment.get("PICOCLAW_MODEL") or config.model.name
     if not base_url and name:
-        base_url = vendor(name, environment)
+        base_url = vendor(name, config.model.api, environment, _NO_SERVER)
     model = replace(config.model, base_url=_address(base_url, "the model's base_url"), name=name)
+    models = {name: _with_server(name, further, environment) for name, further in config.models.items()}
+    if model.then and not base_url:
+        raise ConfigError(f"[model]: 'then' follows a model, and there is none: {_NO_SERVER}")
     memory = replace(config.memory, embedding_url=_address(config.memory.embedding_url, "[memory]: embedding_url"))
     return replace(
         config,
         model=model,
+        models=models,
         memory=memory,
         api_key=api_key(config.home, model.base_url, environment),
+        model_keys=model_keys(config.home, {name: one.base_url for name, one in models.items()}, environment),
         embedding_key=_embedding_key(config.home, memory, model.base_url, environment),
         telegram=replace(config.telegram, api_url=_address(config.telegram.api_url, "[telegram]: api_url")),
         telegram_token=telegram_token(config.home, environment),
         web=replace(config.web, searxng_url=_address(config.web.searxng_url, "[web]: searxng_url")),
         brave_key=brave_key(config.home, environment),
     )
+
+
+def _with_server(name: str, model: ModelConfig, environment: Mapping[str, str]) -> ModelConfig:
+    where = f"[models.{name}]"
+    url = model.base_url or vendor(model.name or name, model.api, environment, f"set base_url under {where}")
+    return replace(model, base_url=_address(url, f"{where}: base_url"))
 
 
 def _embedding_key(home: Path, memory: MemoryConfig, base_url: str, environment: Mapping[str, str]) -> str:

@@ -1,11 +1,11 @@
 """Hours of the day as an owner writes them: "22:00-07:00"."""
 
-import re
 from datetime import time
 
 from picoclaw.errors import ConfigError
+from picoclaw.pattern import pattern
 
-_HOURS = re.compile(r"(\d{1,2}):(\d\d)\s*[-–—]\s*(\d{1,2}):(\d\d)")
+_HOURS = pattern(r"(\d{1,2}):(\d\d)\s*[-–—]\s*(\d{1,2}):(\d\d)")
 
 
 def hours(text: str, where: str) -> tuple[time, time] | None:

@@ -1,7 +1,8 @@
 """Whose model it is, and the keys that are sent out: from the environment, a credential or secrets.toml."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from picoclaw.config.files import read, read_toml
 from picoclaw.errors import ConfigError
@@ -9,17 +10,24 @@ from picoclaw.schema import Unfit, check, parameter
 
 OPENAI = "https://api.openai.com/v1"
 OPENROUTER = "https://openrouter.ai/api/v1"
+ANTHROPIC = "https://api.anthropic.com/v1"
 _SECRETS = ("api_key", "embedding_key", "telegram_token", "brave_key")
+_VENDORS = {
+    "openai": {"OPENROUTER_API_KEY": OPENROUTER, "OPENAI_API_KEY": OPENAI},
+    "anthropic": {"ANTHROPIC_API_KEY": ANTHROPIC},
+}
+"""The variable of each vendor's key and its server, by what is spoken there."""
 
 
-def vendor(name: str, environment: Mapping[str, str]) -> str:
-    """Whose model it is, told by whose key there is: nobody's question goes to a vendor that was not chosen."""
-    for variable, base_url in (("OPENROUTER_API_KEY", OPENROUTER), ("OPENAI_API_KEY", OPENAI)):
+def vendor(name: str, api: str, environment: Mapping[str, str], how: str) -> str:
+    """Whose model it is, told by whose key there is: nobody's question goes to a vendor that was not chosen.
+
+    Raises ConfigError, which says `how` a server is set.
+    """
+    for variable, base_url in _VENDORS[api].items():
         if environment.get(variable):
             return base_url
-    raise ConfigError(
-        f"there is no server for the model {name!r}: set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
-    )
+    raise ConfigError(f"there is no server for the model {name!r}: {how}")
 
 
 def api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
@@ -31,6 +39,20 @@ def api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
         or _credential(environment, "api_key")
         or _secret(home / "secrets.toml", "api_key")
     )
+
+
+def model_keys(home: Path, base_urls: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The keys of the further models, by the names of their tables; none of them has another's. Raises ConfigError."""
+    kept = _secrets(home / "secrets.toml")["keys"] if base_urls else {}
+    return {
+        name: _checked(
+            environment.get(f"PICOCLAW_API_KEY_{name.upper()}")
+            or _vendors_own(base_url, environment)
+            or _credential(environment, f"api_key_{name}")
+            or str(kept.get(name, ""))
+        )
+        for name, base_url in base_urls.items()
+    }
 
 
 def embedding_key(home: Path, url: str, base_url: str, environment: Mapping[str, str]) -> str:
@@ -59,9 +81,10 @@ def brave_key(home: Path, environment: Mapping[str, str]) -> str:
 
 
 def _vendors_own(base_url: str, environment: Mapping[str, str]) -> str:
-    vendor = "OPENROUTER_API_KEY" if base_url.startswith(OPENROUTER) else "OPENAI_API_KEY"
-    theirs = base_url.startswith((OPENAI, OPENROUTER)) or base_url == environment.get("OPENAI_BASE_URL", "").rstrip("/")
-    return environment.get(vendor, "") if theirs else ""
+    if base_url and base_url == environment.get("OPENAI_BASE_URL", "").rstrip("/"):
+        return environment.get("OPENAI_API_KEY", "")
+    theirs = (pair for vendors in _VENDORS.values() for pair in vendors.items())
+    return next((environment.get(variable, "") for variable, url in theirs if base_url.startswith(url)), "")
 
 
 def _checked(key: str) -> str:
@@ -83,10 +106,23 @@ def _credential(environment: Mapping[str, str], name: str) -> str:
 
 
 def _secret(path: Path, name: str) -> str:
+    return str(_secrets(path)[name])
+
+
+def _secrets(path: Path) -> dict[str, Any]:
     table = read_toml(path, private=True)
     wanted = [parameter(known, str, "") for known in _SECRETS]
     try:
-        return str(check(tuple(wanted), table)[name])
+        found = check((*wanted, parameter("keys", dict, {})), table)
+        _check_texts(found["keys"].values())
+        return found
     except Unfit:
         lines = ", ".join(f'{known} = "..."' for known in _SECRETS)
-        raise ConfigError(f"{path} may hold {lines}, and nothing else") from None
+        raise ConfigError(
+            f'{path} may hold {lines}, and below a line [keys] NAME = "..." for each [models.NAME], and nothing else'
+        ) from None
+
+
+def _check_texts(values: Iterable[Any]) -> None:
+    if not all(isinstance(value, str) for value in values):
+        raise Unfit("a key is text")

@@ -6,12 +6,14 @@ from datetime import time
 from typing import Annotated, Any, Literal
 
 from picoclaw.config.hours import hours
+from picoclaw.config.prices import Price, prices
+from picoclaw.errors import ConfigError
 from picoclaw.schema import Span
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """[model]: an OpenAI-compatible server, or nothing for the built-in matcher."""
+    """[model] or [models.NAME]: a server and how it is asked; without [model]'s, the built-in matcher answers."""
 
     base_url: Annotated[str, "such as http://127.0.0.1:8080/v1"] = ""
     name: Annotated[str, "the model's name at that server"] = ""
@@ -21,6 +23,11 @@ class ModelConfig:
     temperature: Annotated[float | None, Span(0, 2), "sampling; left to the server unless given"] = None
     idle_seconds: Annotated[float, Span(1, 3600), "longest silence of the server"] = 120.0
     retries: Annotated[int, Span(0, 10), "further tries when the server is unreachable"] = 2
+    api: Annotated[Literal["openai", "anthropic"], "what the server speaks"] = "openai"
+    images: Annotated[bool, "whether the model is shown pictures"] = False
+    then: Annotated[list[str], "names of [models.NAME] to ask when this one does not answer, in that order"] = field(
+        default_factory=list
+    )
 
     @property
     def shown_url(self) -> str:
@@ -136,13 +143,34 @@ class HeartbeatConfig:
     enabled: bool = True
     every_minutes: Annotated[float, Span(5, 10_080), "between two heartbeats, at least"] = 30.0
     quiet: Annotated[str, 'hours without one, such as "22:00-07:00"; "" for none'] = "22:00-07:00"
-    model: Annotated[str, "another model at the same server, such as a cheaper one"] = ""
+    model: Annotated[str, "another model: the NAME of a [models.NAME], or one of [model]'s server"] = ""
     tokens_a_day: Annotated[int, Span(1000, 100_000_000), "tokens in and out of a day's heartbeats"] = 50_000
 
     @property
     def quiet_hours(self) -> tuple[time, time] | None:
         """When nobody is to be disturbed."""
         return hours(self.quiet, "[heartbeat]: quiet")
+
+
+@dataclass(frozen=True, slots=True)
+class CostsConfig:
+    """[costs]: what models may take in a day, and what they cost."""
+
+    day_tokens: Annotated[int, Span(0, 10_000_000_000), "tokens in and out of a day; 0 for no cap"] = 0
+    day_money: Annotated[float, Span(0, 1_000_000), "money of a day, in your currency; 0 for no cap"] = 0.0
+    currency: Annotated[str, "what the money is called, such as EUR"] = ""
+    prices: Annotated[dict[str, Any], "by model: [in, out], what a million tokens cost"] = field(default_factory=dict)
+
+    @property
+    def by_model(self) -> dict[str, Price]:
+        """The prices; raises ConfigError."""
+        return prices(self.prices, "[costs.prices]")
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError for prices that are none, and for a cap that nothing could be counted for; see `where`."""
+        known = prices(self.prices, f"{where}.prices]")
+        if self.day_money and not known:
+            raise ConfigError(f'{where}]: day_money takes prices: "MODEL" = [in, out] under [costs.prices]')
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from picoclaw.measure import request_bytes
-from picoclaw.messages import Message, ToolCall
+from picoclaw.messages import UNTHOUGHT, Message, Thought, ToolCall
 from picoclaw.prompt import BYTES_A_TOKEN, estimated_tokens, fill, headed
 from picoclaw.untrusted import OURS
 from picoclaw.window import READ_ON, cut, kept_as, rest
@@ -61,9 +61,9 @@ class Conversation:
         """Add what the user says while the turn runs: it joins what is kept once it is answered."""
         self.waiting.append(Message("user", text))
 
-    def answer(self, text: str, calls: Sequence[ToolCall] = ()) -> None:
-        """Add the model's side."""
-        self.messages += [*self.waiting, Message("assistant", text, tuple(calls))]
+    def answer(self, text: str, calls: Sequence[ToolCall] = (), thought: Thought = UNTHOUGHT) -> None:
+        """Add the model's side; what it thought is of use to it again only while calls of its are open."""
+        self.messages += [*self.waiting, Message("assistant", text, tuple(calls), "", thought if calls else UNTHOUGHT)]
         self.waiting.clear()
 
     def result(self, call: ToolCall, text: str) -> None:
@@ -77,7 +77,7 @@ class Conversation:
 
     def unanswered(self) -> tuple[ToolCall, ...]:
         """The newest calls that have no result yet."""
-        for i, message in enumerate(reversed(self.messages)):
+        for i, message in enumerate(self.messages[::-1]):
             if message.role != "tool":
                 return message.calls[i:]
         return ()

@@ -6,6 +6,9 @@ from picoclaw.messages import End, Event, Text, ToolCall, Usage
 from picoclaw.prompt import Templates, fill
 from picoclaw.providers.repetition import REPEATS, repeated
 
+FILTERED = "content_filter"
+"""How a server says that it has ended an answer that it does not want to give."""
+
 
 @dataclass(slots=True)
 class Answer:
@@ -32,6 +35,8 @@ class Answer:
 
     def worded(self, prompts: Templates, most: int, instead: str) -> str:
         """Its text as it is kept: `instead` where it says nothing, and marked when it was cut, at `most` tokens."""
+        if self.end.finish == FILTERED and not self.calls:
+            return f"{self.said}\n{prompts['filtered']}".strip()
         if not self.said.strip():
             return "" if self.calls else instead
         if self.calls:

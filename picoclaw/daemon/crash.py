@@ -7,7 +7,7 @@ that a relay which pulls the power down at each start is noticed as well.
 from contextlib import suppress
 from pathlib import Path
 
-from picoclaw.disk import write_atomic
+from picoclaw.disk import remove, write_atomic
 
 NAME = "run.begun"
 MOST, WITHIN_S = 5, 600.0
@@ -24,10 +24,20 @@ def begun(home: Path, now: float) -> bool:
     return len(recent) >= MOST
 
 
+def unclean(home: Path) -> bool:
+    """Tell whether the last daemon came to no clean end."""
+    return (home / NAME).exists()
+
+
+def often(home: Path, now: float) -> bool:
+    """Tell whether so many starts have come to a bad end lately that another would help nothing."""
+    return sum(abs(now - at) <= WITHIN_S for at in _starts(home)) >= MOST
+
+
 def ended(home: Path) -> None:
     """Note a clean end: what came before it is forgiven."""
     with suppress(OSError):
-        (home / NAME).unlink(missing_ok=True)
+        remove(home / NAME)
 
 
 def _starts(home: Path) -> list[float]:

@@ -7,18 +7,21 @@ same chat says is given to the turn between two of its steps.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from picoclaw.around import Around
 from picoclaw.channels.channel import Arrived, Channel
 from picoclaw.daemon import left
 from picoclaw.daemon.letters import Boxes
+from picoclaw.daemon.owed import Act, Owed
 from picoclaw.daemon.progress import Progress
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.messages import Inbound, Message, Notice, Stop, Turn, Usage, is_owner
+from picoclaw.store.outbox import Letter
 
 _BEGINS_S, _BESIDES_S = 30.0, 60.0
 STOPPED = "stopped"
@@ -54,6 +57,7 @@ class DeskLoop:
     def __init__(self, boxes: Boxes, hands: Hands, progress: Progress, note: Callable[[str], None]) -> None:
         """`note` is told in a line what went wrong."""
         self._boxes, self._hands, self._progress, self._note = boxes, hands, progress, note
+        self.owed = Owed(boxes.lock, note)
         self.channels: Mapping[str, Channel] = {}
         self._queue: deque[Arrived] = deque()
         self._lock = threading.Lock()
@@ -119,6 +123,7 @@ class DeskLoop:
         self._gone_on_with()
         while arrived := self._next():
             self._do(arrived)
+        self.owed.settle()
 
     def _end(self, key: str) -> bool:
         """End the turn of a chat; tells whether there is one."""
@@ -128,15 +133,14 @@ class DeskLoop:
         return False
 
     def _kept(self, arrived: Arrived) -> Arrived | None:
-        """Put it into the inbox; one that nobody would send again is answered even if the disk fails."""
+        """Put it into the inbox; where the disk takes nothing, it is answered from memory, once."""
+        if self.owed.knows(arrived.key, arrived.external):
+            return None
         try:
             with self._boxes.lock:
                 return self._boxes.inbox.put(arrived)
         except StoreError as error:
-            if arrived.external:
-                raise
-            self._note(f"a message could not be kept, and is answered all the same: {error}")
-            return arrived
+            return arrived if self.owed.begin(arrived.key, arrived.external, error) else None
 
     def _gone_on_with(self) -> None:
         """Settle what a dead process has left, and take up what waits."""
@@ -178,16 +182,15 @@ class DeskLoop:
         self._hand_back(turn.unheard)
         self.last = turn
         if self.leaving and arrived.external and turn.stopped == STOPPED and not turn.tools:
-            with self._noted():  # nobody has stopped it but we, and nothing was done: it waits for the next start
-                self._boxes.inbox.put_back([arrived.number])
+            # nobody has stopped it but we, and nothing was done: it waits for the next start
+            self.owed.write(partial(self._boxes.inbox.put_back, [arrived.number]))
             return
         self._answered(arrived, turn)
 
     def _turn(self, arrived: Arrived) -> Turn:
         hands, turn = self._hands, None
-        inbound = Inbound(
-            arrived.key, hands.text(arrived), arrived.origin, "", arrived.number, arrived.who, arrived.foreign
-        )
+        key, text, number, files = arrived.key, hands.text(arrived), arrived.number, arrived.attachments
+        inbound = Inbound(key, text, arrived.origin, "", number, arrived.who, arrived.foreign, attachments=files)
         try:
             seen = self.channel_of(arrived.key).around(arrived)
             with hands.quiet(arrived.key), hands.turn() as stop:
@@ -231,18 +234,15 @@ class DeskLoop:
 
     def _hand_back(self, unheard: Sequence[str]) -> None:
         """Have answered next what no model has heard."""
-        back = self._heard[len(self._heard) - len(unheard) :] if unheard else []
-        if not back:
+        if not (back := self._heard[len(self._heard) - len(unheard) :] if unheard else []):
             return
         with self._lock:
             self._queue.extendleft(reversed(back))
-        with self._noted():
-            self._boxes.inbox.put_back([one.number for one in back])
+        self.owed.write(partial(self._boxes.inbox.put_back, [one.number for one in back]))
 
     def _begin(self, arrived: Sequence[Arrived], within: int = 0) -> None:
-        with self._noted():
-            if numbers := [one.number for one in arrived if one.number]:
-                self._boxes.inbox.begin(numbers, within)
+        if numbers := [one.number for one in arrived if one.number]:
+            self.owed.write(partial(self._boxes.inbox.begin, numbers, within))
 
     def _answered(self, arrived: Arrived, turn: Turn) -> None:
         """Tell an answer live or have it told as a letter, which goes out in the moment that settles it."""
@@ -252,27 +252,28 @@ class DeskLoop:
             live = self.channel_of(arrived.key).answered(arrived, turn, reply)
         except ChannelError as error:
             self._note(f"{arrived.key} could not be told its answer, which waits: {error}")
-        with self._noted():
-            if arrived.number:
-                self._boxes.inbox.done(arrived, "" if live else reply)
-            elif not live:
-                self._letter(arrived.key, reply)
+        if arrived.number:
+            text, done = "" if live else reply, partial(self._boxes.inbox.done, arrived)
+            self._told(arrived.key, text, partial(done, text), done)
+        elif not live:
+            self._letter(arrived.key, reply)
         if not live:
             self._hands.letters()
 
     def _letter(self, key: str, text: str) -> None:
-        with self._noted():
-            self._boxes.outbox.put(key, text, time.time())
+        if text:
+            self._told(key, text, partial(self._boxes.outbox.put, key, text, time.time()))
         self._hands.letters()
 
-    @contextmanager
-    def _noted(self) -> Iterator[None]:
-        """Note what the disk does not take: an answer is worth more than its bookkeeping."""
-        try:
-            with self._boxes.lock:
-                yield
-        except StoreError as error:
-            self._note(str(error))
+    def _told(self, key: str, text: str, keep: Act, told: Act | None = None) -> None:
+        """Have a text told as the letter that `keep` makes; at once where the disk takes none, and `told` is kept."""
+        if not self.owed.write(keep) and text:
+            self.owed.swap(keep, told)  # first: else the disk may take it meanwhile, and it would be told twice
+            try:
+                self.channel_of(key).send(Letter(0, key, text, time.time()))
+            except ChannelError:
+                if not self.owed.swap(told, keep):
+                    self.owed.write(partial(self._boxes.outbox.put, key, text, time.time()))
 
 
 def spoken(turn: Turn, mark: str) -> str:

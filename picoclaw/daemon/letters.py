@@ -7,9 +7,11 @@ hold it: nothing is left out or shortened, and what was to be told many times is
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from picoclaw.channels.channel import Channel
+from picoclaw.daemon.owed import Owed
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreError
 from picoclaw.reflex.post import worded
 from picoclaw.schedule import duration
@@ -37,6 +39,7 @@ class Postman:
     ) -> None:
         """`mine` tells which sessions' letters go here; `note` is told what could not be delivered, and why."""
         self._channel, self._boxes, self._mine, self._note = channel, boxes, mine, note
+        self._owed = Owed(boxes.lock, lambda _: None)  # what is wrong with the disk is said where a letter is begun
         self._wake, self._ending = threading.Event(), threading.Event()
         self._retry_s, self._down = _FIRST_RETRY_S, True  # what waits at the start waited for a start as well
         self._said: type[Exception] | None = None
@@ -74,8 +77,11 @@ class Postman:
     def deliver(self) -> float | None:
         """Send what waits; returns after how many seconds to try again, None when everything was sent.
 
-        After a failure nothing is tried, and nothing written to the disk, until the channel says that it is up.
+        After a failure nothing is tried, and nothing written to the disk, until the channel says that it is up. What
+        was told, or was not, is written down as soon as the disk takes it: until then nobody tells that letter.
         """
+        if not self._owed.settle():
+            return self._patience()
         if self._said and not self._channel.status().up:
             return _LOOK_S
         with self._boxes.lock:
@@ -92,10 +98,14 @@ class Postman:
                 return self._later(self._channel.name, error)
         if busy:
             return self._later(self._channel.name, next(iter(busy.values())))
+        return self._done()
+
+    def _done(self) -> float | None:
+        """Say that letters go out again, if they did not; what the disk does not know yet is to be tried again."""
         if self._said:
             self._note(f"{self._channel.name}: letters go out again, after {duration(time.monotonic() - self._since)}")
         self._retry_s, self._down, self._said = _FIRST_RETRY_S, False, None
-        return None
+        return None if self._owed.settle() else self._patience()
 
     def _later(self, what: str, error: ChannelDown | StoreError) -> float:
         """Return how long to wait; one line says what is wrong, and not one for every try."""
@@ -105,28 +115,42 @@ class Postman:
         if self._said is not type(error):
             self._said = type(error)
             self._note(f"{what}: {error}")
+        return self._patience()
+
+    def _patience(self) -> float:
         wait, self._retry_s = self._retry_s, min(self._retry_s * 2, _LONGEST_RETRY_S)
         return wait
 
     def _send(self, letters: Sequence[Letter]) -> None:
         """Send letters as one; those that the channel refuses for good are struck out, and that is noted."""
-        outbox = self._boxes.outbox
-        with self._boxes.lock:
-            begun = [letter for letter in letters if outbox.begin(letter)]
-        if not begun:
+        if not (begun := self._begun(letters)):
             return
         try:
             self._channel.send(together(begun, time.time()))
-        except ChannelDown:
-            with self._boxes.lock:
-                for letter in begun if not self._ending.is_set() else ():  # what is cut off then may have been told
-                    outbox.put_back(letter)
+        except (ChannelDown, StoreError):
+            if not self._ending.is_set():  # what is cut off then may have been told
+                self._put_back(begun)
             raise
         except ChannelError as error:
             self._note(f"{self._channel.name} refused a letter for {begun[0].session!r}, which is given up: {error}")
-        with self._boxes.lock:
-            for letter in begun:
-                outbox.strike(letter)
+        for letter in begun:
+            self._owed.write(partial(self._boxes.outbox.strike, letter))
+
+    def _begun(self, letters: Sequence[Letter]) -> list[Letter]:
+        """Write down that they are about to be sent, all of them or none; leaves out what another process sends."""
+        begun: list[Letter] = []
+        try:
+            with self._boxes.lock:
+                for letter in letters:
+                    begun += [letter] if self._boxes.outbox.begin(letter) else []
+        except StoreError:
+            self._put_back(begun)
+            raise
+        return begun
+
+    def _put_back(self, letters: Sequence[Letter]) -> None:
+        for letter in letters:
+            self._owed.write(partial(self._boxes.outbox.put_back, letter))
 
 
 def parcels(waiting: Sequence[Letter], *, together: bool) -> list[list[Letter]]:

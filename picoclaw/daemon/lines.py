@@ -16,9 +16,11 @@ def lines(status: Status, now: float) -> Iterator[str]:
         age = duration(max(0, now - status["since"]))
         yield f"picoclaw {status['version']} runs on {status['board']}, for {age} (process {status['pid']})"
         used = f"{status['memory_mb']:g} of at most {status['memory_limit_mb']} MB"
-        yield f"desk: {_desk(status)}; memory: {used}"
+        held = f"; {status['files']} files, {status['threads']} threads" if "files" in status else ""
+        yield f"desk: {_desk(status)}; memory: {used}{held}"
         yield from (_channel(name, one, now) for name, one in status["channels"].items())
         yield f"model: {status['model']['name']}{_model(status['model'], now)}"
+        yield from _chain(status["model"], now)
     else:
         yield f"picoclaw {status['version']} does not run on {status['board']}; `picoclaw run` starts it"
     yield from _about(status, now)
@@ -37,6 +39,8 @@ def _about(status: Status, now: float) -> Iterator[str]:
             yield f"waiting: {status['letters']} to be told, {status['inbox']} to be answered"
         if beat := status["heartbeat"]:
             yield f"heartbeat: {_ago(beat['at'], now)}, {beat['outcome']}; {beat['tokens_today']:,} tokens today"
+        if costs := _costs(status.get("costs", {})):
+            yield f"costs: {costs}"
     yield f"clock: {status['clock']['text']}"
     if "disk_free_mb" in status:
         yield f"disk: {status['disk_free_mb']} of {status['disk_total_mb']} MB free"
@@ -54,7 +58,26 @@ def _channel(name: str, one: Mapping[str, Any], now: float) -> str:
 
 
 def _model(model: Status, now: float) -> str:
+    if model.get("rests"):
+        return f", resting: {model['error']}"
     return f", not answering ({_ago(model['at'], now)}: {model['error']})" if model.get("error") else ""
+
+
+def _chain(model: Status, now: float) -> Iterator[str]:
+    """A line for each model, where there are several."""
+    chain = model.get("chain", [])
+    for one in chain if len(chain) > 1 else ():
+        how = f"answered {_ago(one['at'], now)}" if one["at"] else "not asked yet"
+        how = f"no answer {_ago(one['at'], now)}: {one['error']}" if one["error"] else how
+        only = "" if one["chosen"] else " (only where it is chosen)"
+        yield f"  {one['name'] or 'first'}: {one['model']} at {one['url']}{only}, {how}"
+
+
+def _costs(costs: Mapping[str, Any]) -> str:
+    """What models have taken today, '' for nothing."""
+    money = f", {costs['money']:.2f} in money" if costs.get("money") else ""
+    reached = f"; {costs['reached']} % of a cap is reached (/usage)" if costs.get("reached") else ""
+    return f"{costs['tokens']:,} tokens today{money}{reached}" if costs.get("tokens") else ""
 
 
 def _ago(at: float, now: float) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw import __version__
-from picoclaw.daemon.memory import MEGABYTE, resident
+from picoclaw.daemon.memory import MEGABYTE, held, leaks, most
 from picoclaw.errors import HardwareError, StoreError
 from picoclaw.hw import health
 from picoclaw.hw.board import Board
@@ -20,6 +20,7 @@ from picoclaw.store.beats import Beats
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Jobs
+from picoclaw.store.ledger import standing
 from picoclaw.store.outbox import Outbox
 from picoclaw.tools.job_times import row, upcoming
 from picoclaw.untrusted import shown
@@ -78,6 +79,7 @@ def _kept(database: Database, now: datetime) -> Status:
         "letters": len(Outbox(database).waiting()),
         "inbox": len(Inbox(database).waiting()),
         "heartbeat": {"at": last.at, "outcome": last.outcome, "tokens_today": beats.tokens} if last else None,
+        "costs": standing(database, now.date().isoformat())._asdict(),
     }
 
 
@@ -106,7 +108,8 @@ class Live:
 
         `redact` takes the secrets out of it, None those that look like one.
         """
-        self.safe, self.limit, self._show, self._redact = safe, limit, show, redact or Redactor()
+        self.safe, self._show, self._redact = safe, show, redact or Redactor()
+        self.limits = most(limit)
         self.since = time.time()
         self._lines: list[tuple[float, str, bool]] = []
 
@@ -121,7 +124,11 @@ class Live:
         down = [f"{name} is down: {one['error']}" for name, one in channels.items() if not one["up"]]
         frozen = [f"the {thread} thread is frozen" for thread in late]
         safe = ["safe mode: it has crashed too often; only chat and status are run"] if self.safe else []
-        failed = [f"model: {model['error']}"] if model.get("error") else []
+        failed = [f"model: {model['error']}"] if model.get("error") and not model["rests"] else []
+        now = held()
+        if not failed:
+            chain = model.get("chain", [])
+            failed = [f"model {one['name'] or one['model']}: {one['error']}" for one in chain if one["mend"]]
         return {
             "running": True,
             "pid": os.getpid(),
@@ -129,10 +136,14 @@ class Live:
             "safe_mode": self.safe,
             "channels": channels,
             "model": model,
-            "memory_mb": round(resident() / MEGABYTE, 1),
-            "memory_limit_mb": self.limit // MEGABYTE,
+            "memory_mb": round(now.memory / MEGABYTE, 1),
+            "memory_limit_mb": self.limits.memory // MEGABYTE,
+            "files": now.files,
+            "files_limit": self.limits.files,
+            "threads": now.threads,
+            "threads_limit": self.limits.threads,
             "log": [{"at": at, "text": text, "trouble": trouble} for at, text, trouble in self._lines],
-            "problems": [*safe, *frozen, *down, *failed],
+            "problems": [*safe, *frozen, *down, *failed, *leaks(now, self.limits)],
         }
 
 

@@ -28,12 +28,10 @@ class Listener(NamedTuple):
 
 
 def examine(board: Board, config: Config) -> Iterator[Row]:
-    """Look at the model's address, and at what listens here."""
+    """Look at the models' addresses, and at what listens here."""
     address = urlsplit(config.model.base_url)
     host = address.hostname or ""
-    if address.scheme == "http" and config.api_key and host and not near(host):
-        how = f"{config.model.shown_url} is asked without encryption: the key can be read on the way"
-        yield Row("bad", "model", how, "write https:// in base_url")
+    yield from _open_keys(config)
     if loopback(host):
         port = _port(address.netloc, address.scheme)
         for listener in listeners(board):
@@ -41,6 +39,15 @@ def examine(board: Board, config: Config) -> Iterator[Row]:
                 how = f"its server answers the whole network at port {port}, and asks nobody for a password"
                 yield Row("note", "model", how, "start it with --host 127.0.0.1 (Ollama: OLLAMA_HOST=127.0.0.1)")
                 break
+
+
+def _open_keys(config: Config) -> Iterator[Row]:
+    further = ((f"model {name}", model, config.model_keys.get(name, "")) for name, model in config.models.items())
+    for what, model, key in (("model", config.model, config.api_key), *further):
+        address = urlsplit(model.base_url)
+        if address.scheme == "http" and key and address.hostname and not near(address.hostname):
+            how = f"{model.shown_url} is asked without encryption: the key can be read on the way"
+            yield Row("bad", what, how, "write https:// in base_url")
 
 
 def _port(netloc: str, scheme: str) -> int:

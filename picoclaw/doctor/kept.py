@@ -39,7 +39,8 @@ def examine(config: Config) -> Iterator[Row]:
     yield from _store(config.home / chronicle.NAME, "`picoclaw run`, or an open chat, makes it")
     yield from _rules(config.home)
     yield from _workspace(config)
-    yield from home.leaks((config.api_key, config.embedding_key, config.telegram_token), config.workspace)
+    keys = config.api_key, config.embedding_key, config.telegram_token, *config.model_keys.values()
+    yield from home.leaks(keys, config.workspace)
     yield from _memory(config)
 
 
@@ -50,7 +51,7 @@ def _store(path: Path, made: str) -> Iterator[Row]:
     try:
         found = condition(path, chronicle.MIGRATIONS if path.name == chronicle.NAME else MIGRATIONS)
     except StoreError as error:
-        yield Row("bad", path.name, str(error), "picoclaw restore FILE, if you have a backup")
+        yield Row("bad", path.name, str(error), "picoclaw check --mend, or picoclaw restore FILE")
         return
     yield Row("good" if found == "ok" else "bad", path.name, found)
 

@@ -54,7 +54,7 @@ class Heart:
     and what hears the turn; `modelled` tells whether there is a model, `empty` how an answer without words is worded;
     `ring` is called when there is something to be told, and `mark` ends what the model says. `helped` counts
     the tokens of helpers that heartbeats have asked for since a moment, in seconds since 1970. `going` is the number of
-    the heartbeat in hand, 0 for none, and `used` what it has taken so far.
+    the heartbeat in hand, 0 for none, and `used` what it has taken so far. `held` says why a model may take no more.
     """
 
     config: HeartbeatConfig
@@ -67,6 +67,7 @@ class Heart:
     ring: Callable[[], None] = lambda: None
     mark: str = ""
     helped: Callable[[float], int] = lambda _: 0
+    held: Callable[[], str] = lambda: ""
     going: int = field(default=0, init=False)
     used: int = field(default=0, init=False)
 
@@ -120,6 +121,7 @@ class Heart:
             running=going_on and (since_s or 0.0) < _LONGEST_S,
             failures=today.failures if today.last else 0,
             used=today.tokens,
+            held=self.held(),
         )
         return Looked(listed, situation, decide.decide(situation), today)
 

@@ -18,7 +18,8 @@ class Situation(NamedTuple):
 
     `since_s` is how long ago the last heartbeat was, None if there was none; `running`: it may still be going on;
     `failures` how many failed in a row;
-    `quiet` the hours in which nobody is to be disturbed; `by_hand`: a person asks for one now.
+    `quiet` the hours in which nobody is to be disturbed; `by_hand`: a person asks for one now. `held` says why a model
+    may take no more today, '' if it may.
     """
 
     now: datetime
@@ -37,6 +38,7 @@ class Situation(NamedTuple):
     used: int = 0
     cap: int = 50_000
     by_hand: bool = False
+    held: str = ""
 
     @property
     def pause_s(self) -> float:
@@ -118,6 +120,7 @@ _RULES: tuple[tuple[str, bool, Callable[[Situation], str]], ...] = (
     ("running", True, _running),
     ("quiet hours", False, _quiet),
     ("budget", True, _used_up),
+    ("costs", True, lambda s: s.held),
 )
 """Rules by name, in their order, and whether each also binds a person who asks for a heartbeat by hand."""
 

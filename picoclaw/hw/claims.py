@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from picoclaw.messages import Message
+from picoclaw.pattern import pattern
 
 ERROR = "error: "
 """How the result of a call that failed begins."""
@@ -19,35 +20,36 @@ _UNIT = (
     r"°\s?[CF]\b|degrees?(?: (?:celsius|fahrenheit))?\b|celsius\b|fahrenheit\b|%|percent\b"
     r"|hPa\b|mbar\b|lx\b|lux\b|ppm\b|m?V\b|m?A\b|m?W\b"
 )
-_VALUE = re.compile(rf"(?<![\w.,:-])(?P<number>-?\d+(?:[.,]\d+)?)\s?(?P<unit>{_UNIT})", re.IGNORECASE)
-_CLAIM = re.compile(rf"\b(?:{_QUANTITY}|warm|cold|hot|humid|it)\b", re.IGNORECASE)
-_SAYS = re.compile(r"\b(?:is|are|was|reads?|at|shows?|currently|now)\b|[:=]", re.IGNORECASE)
+_VALUED = rf"(?<![\w.,:-])(?P<number>-?\d+(?:[.,]\d+)?)\s?(?P<unit>{_UNIT})"
+_VALUE = pattern(_VALUED, re.IGNORECASE)
+_CLAIM = pattern(rf"\b(?:{_QUANTITY}|warm|cold|hot|humid|it)\b", re.IGNORECASE)
+_SAYS = pattern(r"\b(?:is|are|was|reads?|at|shows?|currently|now)\b|[:=]", re.IGNORECASE)
 
 _OF_AIR = r"(?:temperature|humidity|pressure|light|illuminance|brightness|co2)(?: levels?)?"
 _PLACE = r"(?:(?: (?:in|at|on|inside|outside) (?:the |my |your |this )?\w+| here| inside| outside| now){0,2})"
-_HERE = re.compile(
+_HERE = pattern(
     r"\b(?:currently|right now|at the moment|just now)\b"
     rf"|\b(?:the|current|air|room|and) {_OF_AIR}{_PLACE} (?:now |currently )?(?:is|reads|=)"
     rf"|^\W*(?:current )?{_OF_AIR}{_PLACE}(?::| is\b| =)"
-    rf"|\bit(?:'s|’s| is) (?:now )?(?:{_VALUE.pattern.replace('?P<number>', '?:').replace('?P<unit>', '?:')})"
+    rf"|\bit(?:'s|’s| is) (?:now )?(?:{_VALUED.replace('?P<number>', '?:').replace('?P<unit>', '?:')})"
     r"(?: (?:warm|cold|hot))? (?:in|at|on|inside|outside|here|there)\b",
     re.IGNORECASE,
 )
 """How a sentence says by itself that it is about here and now."""
 
-_ASKS = re.compile(
+_ASKS = pattern(
     rf"\b(?:{_QUANTITY}|warm|hot|cold|cool|humid|damp|wet|dry|bright|dark|freezing|degrees|celsius|fahrenheit|sensors?"
     r"|measure|reading)\b",
     re.IGNORECASE,
 )
-_ASKS_IN_GENERAL = re.compile(
+_ASKS_IN_GENERAL = pattern(
     r"\b(?:an|one|two|three|four|five|ten|fifteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred"
     r"|(?:in|for|of|is|are|has|have|does|can) a|logic|supply|usb|gpio|pins?|rain|chance|forecast|tomorrow|yesterday"
     r"|throttl\w*|convert\w*|how many|right angle|fridge|freezer|refrigerator|sun|moon|earth|sea|ocean|space|mars)\b",
     re.IGNORECASE,
 )
 
-_GENERAL = re.compile(
+_GENERAL = pattern(
     r"\b(?:ideal\w*|optim\w+|should|shall|usual\w*|typical\w*|general\w*|average|normal\w*|recommend\w*|standard"
     r"|absolute|ranges?|max\w*|min\w*|limits?|thresholds?|would|could|can|may|might|e\.g|example|such as|freez\w*"
     r"|boil\w*|melt\w*|point|zero|sea level|tolerates?|likes?|prefers?|needs?|best|good for|accura\w+|body|power[- ]on"
@@ -57,18 +59,18 @@ _GENERAL = re.compile(
 )
 """What makes the part of a sentence around a value one about something else than what is so."""
 
-_BEFORE = re.compile(
+_BEFORE = pattern(
     r"\b(?:if|when|until|unless|remind\w*|between|above|below|over|under|more than|less than|at least|at most|up to"
     r"|about to|from(?=\s*(?:-?\d|$)))(?!\w)",
     re.IGNORECASE,
 )
 """The same, where it stands before the value."""
 
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
-_CLAUSE = re.compile(r"[,;(]\s|\swhich\s|\s[-–—]\s", re.IGNORECASE)
-_CLOCK = re.compile(r"\b\d{4}-\d\d-\d\d\b|\b\d\d?:\d\d(?::\d\d)?\b")
-_NUMBER = re.compile(r"-?\d+(?:[.,]\d+)?")
-_RAW = re.compile(r"\b(?:0x)?[0-9a-f]{2}(?:[ ,]+(?:0x)?[0-9a-f]{2}){3,}\b", re.IGNORECASE)
+_SENTENCE = pattern(r"(?<=[.!?;])\s+|\n+")
+_CLAUSE = pattern(r"[,;(]\s|\swhich\s|\s[-–—]\s", re.IGNORECASE)
+_CLOCK = pattern(r"\b\d{4}-\d\d-\d\d\b|\b\d\d?:\d\d(?::\d\d)?\b")
+_NUMBER = pattern(r"-?\d+(?:[.,]\d+)?")
+_RAW = pattern(r"\b(?:0x)?[0-9a-f]{2}(?:[ ,]+(?:0x)?[0-9a-f]{2}){3,}\b", re.IGNORECASE)
 _BARE_WORDS = 3
 _MILLI = 1000
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from picoclaw.errors import DeviceMissing, HardwareError
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Reading, Wired, believed
+from picoclaw.pattern import pattern
 
-_INSIDE = re.compile(
+_INSIDE = pattern(
     r"cpu|soc|gpu|pkg|acpi|core|nvme|wifi|pmic|rp1|drivetemp|bcm|thermal|k10temp|volt|zone", re.IGNORECASE
 )
 _W1_MIRROR = "w1_slave_temp"  # w1_therm's hwmon face of the same part, without a name of its own
@@ -182,7 +183,7 @@ _IIO = {
 }
 
 
-_CHANNEL = re.compile(r"(in_[a-z]+)(\d*)((?:_[a-z0-9]+)*?)_(raw|input)")
+_CHANNEL = pattern(r"(in_[a-z]+)(\d*)((?:_[a-z0-9]+)*?)_(raw|input)")
 # Drivers that leave the ABI document: bme680_core.c gives % for milli-%, sgp30.c parts of one for percent.
 _QUIRKS = {("bme680", "humidity"): 1.0, ("sgp30", "co2"): 1e6, ("sgp30", "tvoc"): 1e9}
 _FAR_REACHING = {"maxim_thermocouple", "max31855", "max31855k", "max31856", "max31865", "max6675", "mcp9600"}
@@ -220,7 +221,7 @@ def _onewire(board: Board) -> Iterator[KernelSensor]:
         yield KernelSensor(name, "temperature", path, 1e-3, inside=False)
 
 
-_LABEL = re.compile(r"[^\s=,;!?<>{}|`\"']{1,32}(?: [^\s=,;!?<>{}|`\"']{1,32}){0,3}")
+_LABEL = pattern(r"[^\s=,;!?<>{}|`\"']{1,32}(?: [^\s=,;!?<>{}|`\"']{1,32}){0,3}")
 _LONGEST_LABEL = 40
 
 

@@ -6,23 +6,24 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from picoclaw.markdown.lines import Kind, Lines
+from picoclaw.pattern import pattern
 
 _COMMENT, _LINK = "comment", "unused link"
 
-_ANY = re.compile(r"<[!?]|\]:|```|~~~")
+_ANY = pattern(r"<[!?]|\]:|```|~~~")
 _OPENING = r"<!--|<\?|<!\[CDATA\[|<![A-Za-z]"
 _CLOSING = {"<!--": "-->", "<?": "?>", "<![CDATA[": "]]>"}
-_MARKUP = re.compile(_OPENING)
-_INLINE = re.compile(rf"\\.|(?P<code>`+)|(?P<markup>{_OPENING})|<[A-Za-z/][^<>]*>", re.DOTALL)
-_RUN = re.compile(r"`+")
+_MARKUP = pattern(_OPENING)
+_INLINE = pattern(rf"\\.|(?P<code>`+)|(?P<markup>{_OPENING})|<[A-Za-z/][^<>]*>", re.DOTALL)
+_RUN = pattern(r"`+")
 
-_INFO = re.compile(r"[^`~]*+[`~]++[ \t]*+[^ \t\n]++([^\n]*\S)")
+_INFO = pattern(r"[^`~]*+[`~]++[ \t]*+[^ \t\n]++([^\n]*\S)")
 
 _GAP = r"[ \t]*+(?:\n[ \t>]*+)?"
 _TITLES = "|".join(rf"{a}(?:\\.|[^{a}{b}\n]|\n(?![ \t]*+\n))*+{b}" for a, b in ('""', "''", (r"\(", r"\)")))
 _LABEL = r"\[((?:\\.|[^][\\]){1,999}+)\]"
-_REFERENCE = re.compile(rf"{_LABEL}(?!:)")
-_DEFINITION = re.compile(
+_REFERENCE = pattern(rf"{_LABEL}(?!:)")
+_DEFINITION = pattern(
     rf"{_LABEL}:{_GAP}(?P<leads><[^<>\n]*+>|[^\s<]\S*+)(?:(?:[ \t]{_GAP}|\n[ \t>]*+)(?:{_TITLES}))?(?=[ \t]*+(?:\n|\Z))"
 )
 

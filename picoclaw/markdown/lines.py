@@ -1,7 +1,8 @@
 """Tells what each line of a Markdown text is, as far as it decides what is code and where a paragraph ends."""
 
-import re
 from enum import Enum, auto
+
+from picoclaw.pattern import pattern
 
 
 class Kind(Enum):
@@ -20,14 +21,14 @@ class Kind(Enum):
 _QUOTATION = 0  # any other box is an item of a list, by the columns that its lines are indented
 _DEEPEST = 100
 
-_BOX = re.compile(r" {0,3}(?:>( ?)|(?:[-+*]|(\d{1,9})[.)])(?: {1,4}(?! )| (?= {4})|\Z))")
-_OPENING = re.compile(r" {0,3}(`{3,}+(?=[^`]*+\Z)|~{3,}+)")
-_CLOSING = re.compile(r" {0,3}(`{3,}+|~{3,}+)\Z")
-_HEADING = re.compile(r" {0,3}#{1,6}(?: |\Z)")
-_RULE = re.compile(r" {0,3}(?:(?:- *+){3,}|(?:_ *+){3,}|(?:\* *+){3,})\Z")
-_UNDERLINE = re.compile(r" {0,3}(?:=++|-++)\Z")
-_MARKUP = re.compile(r" {0,3}<(?:!--|\?|!\[CDATA\[|![A-Za-z])")
-_DEFINITION = re.compile(r" {0,3}\[")
+_BOX = pattern(r" {0,3}(?:>( ?)|(?:[-+*]|(\d{1,9})[.)])(?: {1,4}(?! )| (?= {4})|\Z))")
+_OPENING = pattern(r" {0,3}(`{3,}+(?=[^`]*+\Z)|~{3,}+)")
+_CLOSING = pattern(r" {0,3}(`{3,}+|~{3,}+)\Z")
+_HEADING = pattern(r" {0,3}#{1,6}(?: |\Z)")
+_RULE = pattern(r" {0,3}(?:(?:- *+){3,}|(?:_ *+){3,}|(?:\* *+){3,})\Z")
+_UNDERLINE = pattern(r" {0,3}(?:=++|-++)\Z")
+_MARKUP = pattern(r" {0,3}<(?:!--|\?|!\[CDATA\[|![A-Za-z])")
+_DEFINITION = pattern(r" {0,3}\[")
 
 
 class Lines:

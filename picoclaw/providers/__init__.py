@@ -1,14 +1,10 @@
 """The door to a model: ask with a Request, get events back. What stands behind it may be no model at all."""
 
-import sys
 from collections.abc import Iterator
-from types import ModuleType
-from typing import Protocol, cast
+from typing import Protocol
 
+from picoclaw.config import ModelConfig
 from picoclaw.messages import Event, Request
-
-# httpx imports its command line whenever click and rich happen to be installed: 44 ms and 6 MB for nothing.
-sys.modules.setdefault("httpx._main", cast("ModuleType", None))
 
 
 class Provider(Protocol):
@@ -35,6 +31,24 @@ class Provider(Protocol):
 class Fallback(Provider, Protocol):
     """A provider that needs no network and knows what it cannot answer."""
 
+    rests: bool
+    """Whether it answers because the owner's cap for the day is reached; set before it is asked."""
+
     def answers(self, text: str) -> bool:
         """Tell whether it can do what the text asks."""
         ...
+
+
+BUILT_IN = "intents"
+"""The name of the matcher, which answers without a model."""
+
+
+def made(model: ModelConfig, key: str) -> Provider:
+    """Make the provider that speaks what a model's server does. Raises Refused for a key or a proxy that is no use."""
+    if model.api == "anthropic":
+        from picoclaw.providers.anthropic import Anthropic
+
+        return Anthropic(model, key)
+    from picoclaw.providers.openai import OpenAI
+
+    return OpenAI(model, key)

@@ -1,114 +1,260 @@
-"""Tries the configured model a few times and, when it stays unreachable, lets the built-in matcher answer."""
+"""Asks the models of a chain one after another, each a few times, and at last the built-in matcher."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
-from picoclaw.errors import ContextOverflow, Refused, Unavailable
+from picoclaw.errors import (
+    ContextOverflow,
+    KeyRefused,
+    NoCredit,
+    NotAsked,
+    OverBudget,
+    ProviderError,
+    Refused,
+    Unavailable,
+)
 from picoclaw.messages import Event, Message, Notice, Request
 from picoclaw.providers import Fallback, Provider
-from picoclaw.providers.outage import KnownDown
+from picoclaw.providers.fit import fitted, shorter
+from picoclaw.providers.verdict import verdict
 
-_FIRST_WAIT_S, _LONGEST_WAIT_S, _PATIENCE_S = 0.5, 20.0, 10.0
+ATTEMPTS = 4
+"""Further tries in one turn, of all its requests at all models together."""
+
+TRYING_S = 90.0
+"""Seconds of one turn that requests which failed and the waits after them may take before none is repeated."""
+
+_PATIENCE_S = 10.0
+
+
+class Link(NamedTuple):
+    """One model of a chain, by the name of its table.
+
+    With a `window` of 0 tokens requests are made for it, else each is shortened to it, and its answers to `answer`.
+    `spare` when it is asked only where it is chosen.
+    """
+
+    name: str
+    provider: Provider
+    retries: int = 0
+    window: int = 0
+    answer: int = 0
+    spare: bool = False
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One turn: who is still to be asked, who has failed and why, and what trying has cost.
+
+    `shortens` when nobody takes it whole who answers, and a shorter request of the same turn is expected.
+    """
+
+    deadline: float
+    order: list[Link]
+    problems: list[tuple[Link, ProviderError]] = field(default_factory=list)
+    failures: int = 0
+    seconds: float = 0.0
+    shortens: bool = False
 
 
 class Chain:
-    """One model with a fallback. Once it has fallen back in a turn it stays there until the next."""
+    """Models in their order, and a fallback. Whoever has failed in a turn is not asked again before the next."""
 
     def __init__(
         self,
         model: Provider,
-        fallback: Callable[[], Fallback],
+        fallback: Callable[[], Fallback] | None,
         retries: int,
         sleep: Callable[[float], None] = time.sleep,
+        then: Sequence[Link] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make the `fallback` when it is first needed.
+        """`model` is the first, for whose window requests are made, with `retries` after the first try.
 
-        `retries` are further tries after the first; `sleep` waits between them, in seconds.
+        The `fallback` is made when it is needed; without one the models' errors are raised. `sleep` waits between
+        tries, in the seconds that `clock` gives.
         """
-        self._model = model
+        self._first = Link("", model, retries)
+        self._then = then
         self._make_fallback = fallback
-        self._retries = retries
-        self._sleep = sleep
-        self._fallen = False
+        self._sleep, self._clock = sleep, clock
+        self._told: set[str] = set()
+        self._turn = _Turn(0.0, self._order(""))
 
     @cached_property
-    def _fallback(self) -> Fallback:
-        return self._make_fallback()
+    def _fallback(self) -> Fallback | None:
+        return self._make_fallback() if self._make_fallback else None
 
     @property
     def name(self) -> str:
         """The name of whichever answered last."""
-        return self._fallback.name if self._fallen else self._model.name
+        turn = self._turn
+        if not turn.order and self._fallback:
+            return self._fallback.name
+        return (turn.order[0] if turn.order else turn.problems[-1][0]).provider.name
 
     def close(self) -> None:
         """See Provider.close."""
-        self._model.close()
-        if "_fallback" in self.__dict__:
-            self._fallback.close()
+        for link in (self._first, *self._then):
+            link.provider.close()
+        if self.__dict__.get("_fallback"):
+            self.__dict__["_fallback"].close()
 
     def events(self, request: Request) -> Iterator[Event]:
         """See Provider.events."""
-        if request.messages[-1].role == "user":
-            self._fallen = False
-        begun = self._fallen
-        if not self._fallen:
+        self._look_for_a_new_turn(request)
+        turn = self._turn
+        while turn.order:
+            link, begun = turn.order[0], False
             try:
-                for event in self._tried(request):
-                    begun = True
+                for event in self._tried(link, self._for(link, request)):
+                    begun = begun or not isinstance(event, Notice)
                     yield event
+                self._told.discard(link.name)
                 return
-            except ContextOverflow:
-                raise  # a shorter request may be answered
             except (Unavailable, Refused) as error:
-                if begun or _meanwhile(request.messages):
-                    raise
-                self._fallen = True
-                failed = isinstance(error, Refused) or not self._can(request)
-                yield Notice(f"{error} - answered without a model", failed=failed)
+                if begun or self._is_to_be_shortened(error, request):
+                    raise  # what was said is not said again by another, and a shorter request may be answered
+                yield from self._passed_over(error, request)
+        if self._fallback is None:
+            raise _together(turn.problems)
+        self._fallback.rests = _rest(turn.problems)
         yield from self._fallback.events(request)
+
+    def _is_to_be_shortened(self, error: ProviderError, request: Request) -> bool:
+        """Tell whether a request overflowed that is made for its model; alone, another may take the turn whole."""
+        link, *others = self._turn.order
+        if not _is_overflow(link, error):
+            return False
+        return shorter(request) is not None or not any(_takes(other, request) for other in others)
+
+    def _look_for_a_new_turn(self, request: Request) -> None:
+        """A person's word begins one, and so does another time limit, except that of a turn's last word."""
+        if self._turn.shortens and request.deadline == self._turn.deadline:
+            return
+        asked = request.messages[-1].role == "user" and not _meanwhile(request.messages)
+        if asked or (request.calls and request.deadline != self._turn.deadline):
+            self._turn = _Turn(request.deadline, self._order(request.model))
+
+    def _order(self, wanted: str) -> list[Link]:
+        """Whom to ask, one after another: a link that is wanted by its name first."""
+        links = (self._first, *self._then)
+        chosen = [link for link in self._then if link.name == wanted]
+        return [*chosen, *(link for link in links if not link.spare and link not in chosen)]
+
+    def _for(self, link: Link, request: Request) -> Request:
+        """Another model's name is meant for the first link's server, unless it is a link's own."""
+        own = link is self._first and not any(other.name == request.model for other in self._then)
+        return request if own else request._replace(model="")
+
+    def _passed_over(self, error: ProviderError, request: Request) -> Iterator[Event]:
+        """Go on to the next, and say why: each time when none is left, else once, until that model answers again."""
+        turn = self._turn
+        link = turn.order.pop(0)
+        turn.problems.append((link, error))
+        if turn.order:
+            if link.name not in self._told:
+                instead, failed = _label(turn.order[0]), verdict(error).action == "owner"
+                yield Notice(f"{_label(link)} was passed over, and {instead} asked: {error}", failed=failed)
+            self._told.add(link.name)
+            return
+        if own := [problem for problem in turn.problems if _is_overflow(*problem)]:
+            turn.order, turn.problems, turn.shortens = [own[0][0]], [], True
+            raise own[0][1]  # whoever takes it whole does not answer, and a shorter request may be answered
+        whole = _together(turn.problems)
+        if self._fallback is None or _meanwhile(request.messages):
+            turn.order = []
+            raise whole
+        failed = any(isinstance(error, Refused) for _, error in turn.problems) or not self._can(request)
+        yield Notice(f"{whole} - answered without a model", failed=failed)
 
     def _can(self, request: Request) -> bool:
         """A tool's result can be told without a model; a question only when the matcher knows what to do."""
         newest = request.messages[-1]
-        return newest.role == "tool" or self._fallback.answers(newest.text)
+        return newest.role == "tool" or (self._fallback is not None and self._fallback.answers(newest.text))
 
-    def _tried(self, request: Request) -> Iterator[Event]:
-        """Retry as long as nothing of an answer was passed on; what a person has read is not said again.
-
-        A server that is known to be away, or was silent for long, is not waited for again.
-        """
-        since = time.monotonic()
-        for attempt in range(self._retries + 1):
-            begun = False
+    def _tried(self, link: Link, request: Request) -> Iterator[Event]:
+        """Ask one model, again while that is worth it and nothing of an answer was passed on."""
+        request = fitted(request, link.window, link.answer) if link.window else request
+        began, attempt = self._clock(), 0
+        while True:
+            since, begun = self._clock(), False
             try:
-                for event in self._model.events(request):
-                    begun = True
+                for event in link.provider.events(request):
+                    begun = begun or not isinstance(event, Notice)
                     yield event
                 return
-            except ContextOverflow:
-                raise
-            except Refused as error:
-                if begun or not request.model:
+            except (Refused, NotAsked) as error:
+                if begun or not (less := _less(link, request, error)):
                     raise
-                yield Notice(f"the model {request.model!r} did not answer, so the configured one was asked: {error}")
-                yield from self._tried(request._replace(model=""))
-                return
+                if not isinstance(error, ContextOverflow):
+                    yield Notice(f"the model {request.model!r} did not answer, so the usual one was asked: {error}")
+                request = less
             except Unavailable as error:
-                wait = error.retry_after or _FIRST_WAIT_S * 3**attempt
-                known = isinstance(error, KnownDown) and not attempt
-                if begun or known or attempt == self._retries or not _worth(wait, since, request.deadline):
+                self._turn.failures += 1
+                self._turn.seconds += self._clock() - since
+                if begun or not self._waited(error, link, attempt, began, request):
                     raise
-                (request.stop.rest if request.stop is not None else self._sleep)(wait)
+                attempt += 1
+
+    def _waited(self, error: Unavailable, link: Link, attempt: int, began: float, request: Request) -> bool:
+        """Wait, if it is worth it to ask again after the error of so many further tries since `began`.
+
+        A server that was silent for long is not waited for again.
+        """
+        turn, now = self._turn, self._clock()
+        action, wait = verdict(error, attempt)
+        left = attempt < link.retries and turn.failures <= ATTEMPTS and turn.seconds + wait <= TRYING_S
+        worth = now + wait <= request.deadline and now - began <= _PATIENCE_S
+        if action != "retry" or not left or not worth:
+            return False
+        turn.seconds += wait
+        (request.stop.rest if request.stop is not None else self._sleep)(wait)
+        return True
+
+
+def _less(link: Link, request: Request, error: ProviderError) -> Request | None:
+    """What a server may be asked that has refused a request; None for nothing."""
+    if isinstance(error, ContextOverflow):
+        return shorter(request) if link.window else None
+    same_key = isinstance(error, KeyRefused | NoCredit)
+    return request._replace(model="") if request.model and not same_key else None
+
+
+def _takes(link: Link, request: Request) -> bool:
+    """Tell whether a request fits another model's window as it is."""
+    try:
+        return bool(link.window) and fitted(request, link.window, link.answer).tools == request.tools
+    except ContextOverflow:
+        return False
+
+
+def _is_overflow(link: Link, error: ProviderError) -> bool:
+    """Tell whether a request was too long for the very model that it is made for."""
+    return isinstance(error, ContextOverflow) and not link.window
+
+
+def _rest(problems: Sequence[tuple[Link, ProviderError]]) -> bool:
+    """Tell whether nothing but the owner's cap is why no model was asked."""
+    return all(isinstance(error, OverBudget) for _, error in problems)
+
+
+def _label(link: Link) -> str:
+    return link.name or link.provider.name
+
+
+def _together(problems: Sequence[tuple[Link, ProviderError]]) -> ProviderError:
+    """One error for those of all models."""
+    if len(problems) == 1:
+        return problems[0][1]
+    text = "; ".join(f"{_label(link)}: {error}" for link, error in problems)
+    return Refused(text) if all(isinstance(error, Refused) for _, error in problems) else Unavailable(text)
 
 
 def _meanwhile(messages: Sequence[Message]) -> bool:
     """Tell whether the newest words were said while tools ran: they steer what was begun, and are no new wish."""
     before = next((message for message in reversed(messages) if message.role != "user"), None)
     return messages[-1].role == "user" and before is not None and before.role == "tool"
-
-
-def _worth(wait: float, since: float, deadline: float) -> bool:
-    """Tell whether to try again after `wait` seconds what was begun at `since`."""
-    now = time.monotonic()
-    return wait <= _LONGEST_WAIT_S and now + wait <= deadline and now - since <= _PATIENCE_S

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from picoclaw.messages import Message, Role, ToolCall
+from picoclaw.messages import Message, ToolCall
 
 BRIDGE = "…"
 """Stands where a server wants a word and nobody said any."""
@@ -27,11 +27,11 @@ def treated(messages: Iterable[Message], lost: str = "") -> list[Message]:
     for said, results in _with_results(messages):
         calls = tuple(_sound(call, f"call{count + i:05d}") for i, call in enumerate(said.calls))
         count += len(calls)
-        _append(out, said.role, encodable(said.text), calls)
+        _append(out, said._replace(text=encodable(said.text), calls=calls))
         texts = _paired(said.calls, results, lost)
         out += [Message("tool", encodable(text), call_id=call.id) for call, text in zip(calls, texts, strict=True)]
     if not out or out[-1].role == "assistant":
-        _append(out, "user", "")
+        _append(out, Message("user", ""))
     return [m if m.text.strip() else m._replace(text="" if m.calls else BRIDGE) for m in out]
 
 
@@ -78,7 +78,7 @@ def _with_results(messages: Iterable[Message]) -> list[tuple[Message, list[Messa
             results = []
             said.append((message, results))
         else:
-            said.append((Message("user", message.text), []))
+            said.append((Message("user", message.text, images=message.images), []))
     return said
 
 
@@ -96,16 +96,17 @@ def _paired(calls: Sequence[ToolCall], results: Iterable[Message], lost: str) ->
     return (found[i] if i in found else next(rest, lost) for i in range(len(calls)))
 
 
-def _append(out: list[Message], role: Role, text: str, calls: tuple[ToolCall, ...] = ()) -> None:
+def _append(out: list[Message], said: Message) -> None:
     """Let user and assistant take turns: join two of one role, and put a bridge where the other's word is missing."""
     before = out[-1].role if out else ""
-    if before == role:
-        text = _joined(out.pop().text, text)
-    elif not before and role == "assistant":
+    if before == said.role:
+        earlier = out.pop()
+        said = said._replace(text=_joined(earlier.text, said.text), images=earlier.images + said.images)
+    elif not before and said.role == "assistant":
         out.append(Message("user", ""))
-    elif before == "tool" and role == "user":
+    elif before == "tool" and said.role == "user":
         out.append(Message("assistant", ""))
-    out.append(Message(role, text, calls))
+    out.append(said)
 
 
 def _joined(*texts: str) -> str:

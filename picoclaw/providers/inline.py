@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from picoclaw.messages import Request
+from picoclaw.providers.dialects import LINE_OPENINGS, OPENINGS, Written, literal, spoken, tidied
 
-Written = tuple[str, dict[str, Any]]
 _DEEPEST = 50
 
 
@@ -20,11 +20,18 @@ def _begun(word: str) -> str:
     return "|".join(re.escape(word[:n]) for n in range(len(word) - 1, 0, -1))
 
 
-_OPENING = re.compile(r"(?<=\n)[ \t]*(?:(<think>)|```|[{\[]|<[a-z_]+(?:\s*/?>|\s+[a-z_]+=[\"']))|<tool_call>")
-_MAYBE = re.compile(
-    rf"(?:(?<=\n)[ \t]*(?:<[a-z_]*|<[a-z_]+\s*/?|<[a-z_]+\s+[a-z_]+=?|`{{1,2}})?|(?:{_begun('<tool_call>')}))\Z"
+_THOUGHTS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "<seed:think>", "[THINK]", "◁think▷")
+_INDENT = r"[ \t]{0,80}"  # what is held back is looked at anew with each piece
+_OPENING = re.compile(
+    rf"(?<=\n){_INDENT}(?:({'|'.join(map(re.escape, _THOUGHTS))})|```|{{|\[(?!T?H?I?N?K?\Z)"
+    rf"|<[a-z_]+(?:\s*/?>|\s+[a-z_]+=[\"'])|{LINE_OPENINGS})|<tool_call>|{OPENINGS}"
 )
-_THOUGHT_END = "</think>"
+_MAYBE = re.compile(
+    rf"(?:(?<=\n){_INDENT}(?:<[a-z_:]*|<[a-z_]+\s*/?|<[a-z_]+\s+[a-z_]+=?|`{{1,2}}|\[T?H?I?N?K?"
+    rf"|{'|'.join(map(_begun, ('◁think▷', 'functools[', '<function=')))})?"
+    rf"|{'|'.join(map(_begun, ('<tool_call>', '[TOOL_CALLS]', '<TOOLCALL>', '<start_function_call>')))}"
+    r"|<[a-z]{0,12}(?::[a-z_]{0,9})?|</s?|(?:</s>|<end_of_turn>)\s{0,80}|<end[a-z_]*)\Z"
+)
 _FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
 _FENCE_LINE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _TAG = re.compile(r"<(?P<tag>[a-z_]+)>\s*(?P<inside>.*?)\s*(?:</(?P=tag)>|\Z)", re.DOTALL)
@@ -50,7 +57,8 @@ _FORGED = re.compile(
 _OPEN_FENCE = re.compile(r"```\w*\s*\Z")
 _MARKS = re.compile(r"```\w*|[\s}]|</[a-z_]+>")
 _WRAPPED = re.compile(r"\s*<(response|answer|reply|output)>\s*(?P<inside>.*?)\s*</\1>\s*", re.DOTALL)
-_PARTS_OF_A_CALL = {"name", "arguments", "parameters", "id", "type", "call_id"}
+_PARTS_OF_A_CALL = {"name", "arguments", "parameters", "id", "type", "call_id", "tool_call_id"}
+_NAMES = ("tool", "tool_name", "function")
 _HEXADECIMAL = re.compile(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
@@ -66,11 +74,6 @@ def _loads(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return json.loads(repaired(text))
-
-
-def mended(text: str) -> str:
-    """Join the halves of a character that were sent apart; one without its other half is replaced."""
-    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def asked(request: Request) -> str:
@@ -115,6 +118,35 @@ def _objects(text: str) -> list[Any]:
     return [] if _too_deep(items) else items
 
 
+def _pythons(text: str) -> list[Any]:
+    """The same in Python's way of writing, with single quotes."""
+    value = literal(text) if re.match(r"\s*\[?\s*\{\s*'", text) else None
+    items = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+    return [] if _too_deep(items) else items
+
+
+def _one_name(item: Any) -> Any:
+    """Call a tool's name what most models call it; an object that has no arguments may be about something else."""
+    if not isinstance(item, dict):
+        return item
+    if isinstance(item.get("function"), dict):
+        return item["function"]
+    other = next((name for name in _NAMES if isinstance(item.get(name), str)), "")
+    if not other or "name" in item or not item.keys() & {"arguments", "parameters"}:
+        return item
+    return {"name": item[other]} | {key: value for key, value in item.items() if key != other}
+
+
+def _between(block: re.Match[str]) -> str:
+    """The arguments between an element's tags; what a model makes up there as the result is none.
+
+    '' where the end is missing: then nobody knows.
+    """
+    end = -1 if block["closed"] else block.string.find(f"</{block['element']}>", block.end())
+    inside = block.string[block.end() : end].strip() if end >= 0 else ""
+    return inside if inside[:1] in {"{", "<"} else "{}" if block["closed"] or end >= 0 else ""
+
+
 def _plain(value: str) -> str:
     """An attribute's value without entities."""
     for entity, character in _ENTITIES:
@@ -142,7 +174,7 @@ class InlineCalls:
         self._asked = asked.lower()
         self._before = "\n"  # the character before what is held; "" after a thought
         self._held = ""
-        self._thinking = False
+        self._thinking = ""  # how the thought ends that it is in
         self._spoke = False
         self._pieces: list[str] = []  # from an opening on, everything
 
@@ -165,19 +197,18 @@ class InlineCalls:
             if not opening[1]:
                 self._pieces, self._held = [self._held], ""
                 break
-            self._thinking = True
+            self._thinking = f"{opening[1][0]}/{opening[1][1:]}"
         return shown
 
     def _in_thought(self) -> bool:
         """Drop what is thought; tells whether the thought goes on."""
         if not self._thinking:
             return False
-        _, ended, rest = self._held.partition(_THOUGHT_END)
-        self._thinking = not ended
-        self._held = rest if ended else self._held[-len(_THOUGHT_END) :]
+        _, ended, rest = self._held.partition(self._thinking)
+        self._held = rest if ended else self._held[-len(self._thinking) :]
         if ended:
-            self._before = ""
-        return self._thinking
+            self._before = self._thinking = ""
+        return not ended
 
     def _show(self, length: int) -> str:
         shown, self._held = self._held[:length], self._held[length:]
@@ -193,6 +224,11 @@ class InlineCalls:
         text = "".join(self._pieces) or ("" if self._thinking else self._held)
         if forged := _FORGED.search(text) if self._known else None:
             text = text[: forged.start()]
+        if self._known and not cut:
+            before, calls = spoken(text, self._known, self._call, alone=not self._spoke, after=self._before)
+            if calls and not _too_deep([arguments for _, arguments in calls]):
+                return tidied(before), calls
+        text = tidied(text)
         for shape in () if cut else (_ELEMENT, _TAG, _FENCE):
             blocks = list(shape.finditer(text))
             alone = not self._spoke and len(blocks) == 1 and not _MARKS.sub("", shape.sub("", text))
@@ -219,7 +255,9 @@ class InlineCalls:
             return [(block["element"], given)] if given or block["closed"] else []
         if not _CALLING.fullmatch(block["element"]):
             return []
-        written = given.get("arguments") or given.get("parameters") or "{}"
+        written = given.get("arguments") or given.get("parameters") or _between(block)
+        if not written:
+            return []
         written = written if '"' in written else written.replace("'", '"')
         call = self._call({"name": given.get("name"), "arguments": written})
         return [call] if call else []
@@ -229,13 +267,14 @@ class InlineCalls:
 
         `{"exec": {}}` is one only where the answer says nothing else: it is how settings are written, too.
         """
-        items = _objects(text) or _objects(repaired(text))
+        items = _objects(text) or _objects(repaired(text)) or _pythons(text)
+        if len(items) == 1 and isinstance(items[0], dict) and isinstance(items[0].get("tool_calls"), list):
+            items = items[0]["tool_calls"]
         calls = [self._call(item, short=alone) for item in items]
         return [call for call in calls if call] if all(calls) else []
 
     def _call(self, item: Any, *, short: bool = False) -> Written | None:
-        if isinstance(item, dict) and isinstance(item.get("function"), dict):
-            item = item["function"]
+        item = _one_name(item)
         if short and isinstance(item, dict) and len(item) == 1 and self._known.issuperset(item):
             if not isinstance(next(iter(item.values())), dict):
                 return None

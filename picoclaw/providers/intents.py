@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
-from picoclaw.providers import meeting
+from picoclaw.providers import BUILT_IN, meeting
 from picoclaw.providers.match import Match, fill
 from picoclaw.providers.matcher import Matcher
 
@@ -17,7 +17,7 @@ _CONTROL = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 class Intents:
     """Answers with templates and examples instead of a model."""
 
-    name = "intents"
+    name = BUILT_IN
 
     def __init__(
         self,
@@ -31,6 +31,7 @@ class Intents:
 
         `opened` names the tools that those offered open: a sentence may mean them at once.
         """
+        self.rests = False
         self._opened = opened
         self._matcher = Matcher(data, sources)
         self._model = configured_model
@@ -84,7 +85,8 @@ class Intents:
     def _words(self, match: Match | None, offered: Collection[Any]) -> str:
         say = self._matcher.say
         if match is None or not (match.tool or match.answer):
-            return fill(say["unreachable" if self._model else "no_model"], {"model": self._model})
+            why = ("resting" if self.rests else "unreachable") if self._model else "no_model"
+            return fill(say[why], {"model": self._model})
         if not match.tool:
             return match.answer
         if match.tool not in offered:

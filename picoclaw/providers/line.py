@@ -1,5 +1,6 @@
 """The connection to a server: another thread can end the wait on it, and it notices when the other side is gone."""
 
+import math
 import socket
 import threading
 import time
@@ -7,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import httpx
-
+from picoclaw.courier import ConnectError, ConnectTimeout
 from picoclaw.errors import ProviderError, TurnStopped
 from picoclaw.messages import Stop
 
 _CONNECTS = ".connect_tcp.started"
 _CONNECTED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
+_ANSWERS = ".receive_response_headers.complete"
 _LATER_S = 0.3
 _SILENT_S, _ASKED_S, _TIMES_ASKED, _GONE_MS = 15, 5, 4, 35_000
 
@@ -26,18 +27,23 @@ class Line:
     """
 
     def __init__(self) -> None:
-        """Not connected yet."""
+        """Not connected yet; `answers` once the head of an answer has come."""
         self._stream: Any = None
         self._stop: Stop | None = None
         self._resolved = threading.Event()
+        self.answers = False
+        self._next = self._last = math.inf
+        self._moved = threading.Event()
 
     def trace(self, event: str, told: Mapping[str, Any]) -> None:
-        """Hear what httpx does; raises TurnStopped before a request is sent that nobody waits for."""
+        """Hear how far a request is; raises TurnStopped before a request is sent that nobody waits for."""
         if event.endswith(_CONNECTS):
             self._resolve(told["host"], told["timeout"])
         elif event.endswith(_CONNECTED):
             self._stream = told["return_value"]
             _notice_death(self._stream.get_extra_info("socket"))
+        elif event.endswith(_ANSWERS):
+            self.answers = True
         elif self._stop and event.endswith(".send_request_headers.started"):
             raise TurnStopped("interrupted")
 
@@ -59,18 +65,39 @@ class Line:
             self._stop = None
 
     @contextmanager
-    def over(self, deadline: float) -> Iterator[None]:
+    def over(self, deadline: float, head_s: float = math.inf) -> Iterator[None]:
         """End the wait soon after a moment of the monotonic clock, also on a server that drips its first line.
 
-        Who reads the answer looks at the clock as well, and has the first word.
+        Who reads the answer looks at the clock as well, and has the first word. A head that is not whole after
+        `head_s` seconds is not waited for.
         """
-        timer = threading.Timer(max(0.0, deadline - time.monotonic()) + _LATER_S, self._cut)
-        timer.daemon = True
-        timer.start()
+        self.answers, self._last = False, deadline + _LATER_S
+        self._next = min(time.monotonic() + head_s, self._last)
+        self._moved = moved = threading.Event()
+        threading.Thread(target=self._watch, args=(moved,), name="deadline", daemon=True).start()
         try:
             yield
         finally:
-            timer.cancel()
+            self._next = math.inf
+            moved.set()
+
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than that for the rest of the answer that is being read."""
+        self._next = self._last = min(self._last, time.monotonic() + seconds)
+        self._moved.set()
+
+    def _watch(self, moved: threading.Event) -> None:
+        """Wait for the end of a request, and cut it when it is late."""
+        while moved is self._moved and self._next < math.inf:
+            left = self._next - time.monotonic()
+            if left > 0:
+                moved.wait(left)
+                moved.clear()
+            elif self.answers and self._next < self._last:
+                self._next = self._last
+            else:
+                self._cut()
+                return
 
     def _resolve(self, host: str, seconds: float) -> None:
         """Have a name looked up in another thread first: the lookup itself heeds no signal, and no word to stop."""
@@ -85,7 +112,7 @@ class Line:
         if not found:
             raise UnresolvedError(f"cannot be reached: the name {host} was not resolved in {seconds:g} s")
         if problems:
-            raise httpx.ConnectError(str(problems[0]))
+            raise ConnectError(str(problems[0]))
 
     def _cut(self) -> None:
         self._resolved.set()
@@ -105,7 +132,7 @@ def _notice_death(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE_MS)
 
 
-class UnresolvedError(httpx.ConnectTimeout):
+class UnresolvedError(ConnectTimeout):
     """Nobody has told the address of a name in time."""
 
 

@@ -2,10 +2,19 @@
 
 from collections.abc import Iterator
 
+from picoclaw.errors import ProviderError
 from picoclaw.messages import Event, Text
 
 _SHORTEST_SECRET = 8  # what a server without keys is given, such as "none", is no secret and a common word
 _MASK = "[secret]"
+
+
+def _with_error(events: Iterator[Event]) -> Iterator[Event | ProviderError]:
+    """Give the error that ends events as the last of them."""
+    try:
+        yield from events
+    except ProviderError as error:
+        yield error
 
 
 class Mask:
@@ -20,19 +29,21 @@ class Mask:
         return text.replace(self._secret, _MASK) if self._secret else text
 
     def events(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Pass events on; of a text, the end that may be the beginning of the secret waits for the next piece."""
+        """Pass events on; of a text, the end that may be the beginning of the secret waits for what comes next."""
         held = ""
-        for event in events:
-            if not isinstance(event, Text):
-                if held:
-                    yield Text(self._ended(held))
-                    held = ""
-                yield event
+        for event in _with_error(events):
+            if isinstance(event, Text):
+                text = self.whole(held + event.text)
+                held = self._begun(text)
+                if shown := text[: len(text) - len(held)]:
+                    yield Text(shown)
                 continue
-            text = self.whole(held + event.text)
-            held = self._begun(text)
-            if shown := text[: len(text) - len(held)]:
-                yield Text(shown)
+            if held:
+                yield Text(self._ended(held))
+                held = ""
+            if isinstance(event, ProviderError):
+                raise event
+            yield event
         if held:
             yield Text(self._ended(held))
 

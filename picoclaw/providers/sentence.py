@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from picoclaw.pattern import pattern
 from picoclaw.providers.nearest import ADDRESS, amount, is_file
 from picoclaw.providers.times import Repeat, Times, Words, length
 
@@ -17,15 +18,15 @@ UNLIKE = frozenset({"past", "term"})
 Found = dict[str, Any]
 Hit = tuple[Any, int]
 
-_WORD = re.compile(r"[^\s,;!?\"()\[\]{}<>*`“”„…]+")
-_GLUED = re.compile(r"(\d+(?:[.:]\d+)?)([a-z]+)")
-_DIGITS = re.compile(r"\d{1,9}", re.ASCII)
-_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent)(?= |$)", re.ASCII)
-_VALUE = re.compile(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_WORD = pattern(r"[^\s,;!?\"()\[\]{}<>*`“”„…]+")
+_GLUED = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
+_DIGITS = pattern(r"\d{1,9}", re.ASCII)
+_PERCENT = pattern(r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent)(?= |$)", re.ASCII)
+_VALUE = pattern(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
+_DATE = pattern(r"\d{4}-\d\d-\d\d", re.ASCII)
 _LONGEST_TIME = 14  # words
 _MINUS = frozenset("-−")
-_LABEL = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_LABEL = pattern(r"[a-z0-9][a-z0-9_-]*")
 _JOINTS = frozenset({"and", "&", "plus"})
 _CLAUSE = frozenset(",.;:!?")
 _SIGNS = frozenset("+-|=")

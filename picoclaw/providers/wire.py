@@ -10,22 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from picoclaw.chat_markup import neutral
-from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
-from picoclaw.messages import End, Event, Request, Text, ToolCall, Usage
-from picoclaw.providers.inline import InlineCalls, arguments_from, mended
+from picoclaw.errors import Unavailable
+from picoclaw.messages import End, Event, Request, Text, Thought, ToolCall, Usage
+from picoclaw.providers.dialects import Written
+from picoclaw.providers.failure import failure, mended, status_within
+from picoclaw.providers.inline import InlineCalls, arguments_from
 from picoclaw.providers.repetition import REPEATS, Repetition
-from picoclaw.providers.written import written
+from picoclaw.providers.written import REASONING, written
 
-_CONTEXT_WORDS = (
-    "context_length_exceeded",
-    "context length",
-    "context size",
-    "context window",
-    "exceed_context_size",
-    "input token count",
-    "prompt is too long",
-)
 _MOST_TOKENS = 10**12  # so that the sum of a turn fits the database, whatever a server claims
+_LAST_CALLS = re.compile(r"(?<!\s)(?:\s*<tool_call>(?:(?!<tool_call>).)*</tool_call>)+\s*\Z", re.DOTALL)
+_LONGEST_THOUGHT = 200_000  # characters; a longer one is not sent back
 
 
 def body(
@@ -36,11 +31,12 @@ def body(
     cap: str = "max_tokens",
     temperature: float | None = None,
     wants: Collection[str] = (),
+    images: bool = False,
 ) -> dict[str, Any]:
     """Build the JSON body; what stays the same comes first, then the messages, and last what ends a turn.
 
     `model` is used where the request names none; `cap` is what this server calls the limit of the answer; `wants` are
-    those of WANTS that it has refused a request with.
+    those of WANTS that it has refused a request with; `images` when it is shown pictures.
     """
     out: dict[str, Any] = {"model": request.model or model, cap: request.answer_tokens}
     if temperature is not None:
@@ -51,7 +47,7 @@ def body(
         out["tools"] = [
             {"type": "function", "function": t | {"description": neutral(t["description"])}} for t in request.tools
         ]
-    out["messages"] = written(request, wants)
+    out["messages"] = written(request, wants, model=request.model or model, images=images)
     return out if request.calls or not request.tools else out | {"tool_choice": "none"}
 
 
@@ -65,6 +61,9 @@ def known_tools(request: Request) -> frozenset[str]:
     called = (call.name for message in request.messages for call in message.calls)
     return frozenset((*(t["name"] for t in request.tools), *called))
 
+
+THOUGHT = "thought"
+"""The name, in a chunk of ours, of a whole thought that goes back as it came."""
 
 COMPLETE: dict[str, Any] = {"complete": True}
 """Stands for the mark by which a server says that its answer is whole: [DONE], or the end of a whole body."""
@@ -112,7 +111,12 @@ class Assembler:
     ended: bool = False
     answered: bool = False
     _open: dict[int, _Pieces] = field(default_factory=dict)
+    spoke: bool = False
     _half: str = ""
+    _number: Any = None
+    _thoughts: list[dict[str, Any]] = field(default_factory=list)
+    _reasoning: list[str] = field(default_factory=list)
+    _reasoned_in: str = ""
 
     def __post_init__(self) -> None:
         """Prepare what looks at the text."""
@@ -133,15 +137,22 @@ class Assembler:
             return
         choices = chunk.get("choices")
         self.answered = self.answered or isinstance(choices, list)
-        choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+        choice = self._begun(choices) if isinstance(choices, list) else {}
         self.finish = str(choice.get("finish_reason") or self.finish)
         if wrong := _wrong(chunk, choice):
             self.finish = ""
-            raise failure(_code(wrong), wrong)
+            raise failure(status_within(wrong), wrong)
         self._count(chunk.get("usage"))
-        part = choice.get("delta") or choice.get("message")
+        part = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
         if isinstance(part, dict):
             yield from self._part(part)
+
+    def _begun(self, choices: list[Any]) -> dict[str, Any]:
+        """The answer that was begun first; another that comes in turns with it is left out."""
+        found = [choice for choice in choices if isinstance(choice, dict)]
+        if self._number is None and found:
+            self._number = found[0].get("index") or 0
+        return next((choice for choice in found if (choice.get("index") or 0) == self._number), {})
 
     def _complete(self) -> None:
         if not self.answered:
@@ -149,11 +160,13 @@ class Assembler:
         self.finish = self.finish or "stop"
 
     def _part(self, part: dict[str, Any]) -> Iterator[Event]:
+        self._think(part)
         text = self._half + (_text(part.get("content")) or _text(part.get("refusal")))
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""  # its other half comes next
         text = mended(text[: len(text) - len(self._half)])
         stuck = self.repetition.feed(text)
         if shown := self.inline.feed(text[:stuck]):
+            self.spoke = True
             yield Text(shown)
         if stuck is not None:
             self.finish, self._half = REPEATS, ""
@@ -166,6 +179,29 @@ class Assembler:
         for position, call in enumerate(calls if isinstance(calls, list) else []):
             if isinstance(call, dict):
                 self._call(call, position)
+
+    def _think(self, part: dict[str, Any]) -> None:
+        """Put a thought aside, by the name of the field that it came in."""
+        if isinstance(thought := part.get(THOUGHT), dict):
+            self._thoughts.append(thought)
+        name = self._reasoned_in or next((name for name in REASONING if part.get(name)), "")
+        if name and isinstance(text := part.get(name), str):
+            self._reasoned_in = name
+            self._reasoning.append(text)
+
+    def _thought_calls(self) -> list[Written]:
+        """The calls at the end of a thought that nothing follows: some servers take them for a part of it."""
+        if not (meant := _LAST_CALLS.search("".join(self._reasoning))):
+            return []
+        inline = InlineCalls(self.known)
+        inline.feed(meant[0].strip())
+        return inline.end(cut=False)[1]
+
+    def _thought(self) -> Thought:
+        parts = [*self._thoughts]
+        if self._reasoning:
+            parts.append({self._reasoned_in: mended("".join(self._reasoning))})
+        return Thought("", tuple(parts) if len(json.dumps(parts)) <= _LONGEST_THOUGHT else ())
 
     def _call(self, call: dict[str, Any], position: int) -> None:
         function = call.get("function")
@@ -195,13 +231,16 @@ class Assembler:
         cut = self.finish in {"length", REPEATS}
         shown = self.inline.feed(mended(self._half))
         rest, written = self.inline.end(cut=cut)
+        self.spoke = self.spoke or bool(shown + rest or self.calls or written)
+        if not (self.spoke or cut):
+            written = self._thought_calls()
         if shown + rest:
             yield Text(shown + rest)
         for i, pieces in enumerate(self.calls):
             yield pieces.finished(f"c{i}", cut=cut and pieces is self.calls[-1])
         if not self.calls:
             yield from (ToolCall(f"t{i}", name, arguments) for i, (name, arguments) in enumerate(written))
-        yield End(self.finish or "stop", self.usage)
+        yield End(self.finish or "stop", self.usage, self._thought())
 
 
 def _text(content: Any) -> str:
@@ -216,44 +255,8 @@ def _whole(value: Any) -> int:
     return min(max(value, 0), _MOST_TOKENS) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def failure(status: int, answer: Any, retry_after: float = 0.0) -> ProviderError:
-    """Turn an error answer into the error to raise: what the server said, and what the owner can do about it."""
-    said = _said(answer)
-    told = f": {said}" if said else ""
-    if status in {401, 403}:
-        return Refused(f"the model server refused the key ({status}){told}; check PICOCLAW_API_KEY or secrets.toml")
-    if status in {404, 405}:
-        return Refused(
-            f"the model server knows no such model or path ({status}){told}; check base_url and the model's name"
-        )
-    if status == 413 or (status != 429 and any(word in said.lower() for word in _CONTEXT_WORDS)):
-        return ContextOverflow(
-            f"the conversation does not fit the model's window{told}; lower context_tokens, or begin another --session"
-        )
-    if status in {0, 408, 409, 425, 429} or status >= 500:
-        number = f" ({status})" if status else ""
-        return Unavailable(f"the model server cannot answer now{number}{told}", retry_after=retry_after)
-    return Refused(f"the model server refused the request ({status}){told}; check [model] in config.toml")
-
-
 def _wrong(chunk: dict[str, Any], choice: dict[str, Any]) -> Any:
     """What went wrong according to the answer itself, in any of the places where servers say it."""
     marked = "error" in {str(choice.get("finish_reason")), str(chunk.get("object"))}
-    return chunk.get("error") or choice.get("error") or (chunk if marked else None)
-
-
-def _code(error: Any) -> int:
-    """The status that an error within an answer names; 0 when it does not."""
-    code = str(error.get("code")) if isinstance(error, dict) else ""
-    return int(code) if re.fullmatch(r"[45]\d\d", code) else 0
-
-
-def _said(answer: Any) -> str:
-    """What the server itself says, as one line that is not too long."""
-    if isinstance(answer, list) and answer:
-        answer = answer[0]
-    error = answer.get("error", answer) if isinstance(answer, dict) else answer
-    if isinstance(error, dict):
-        parts = (error.get("type"), error.get("code"), error.get("message") or error.get("detail"))
-        error = " ".join(p if isinstance(p, str) else json.dumps(p) for p in parts if isinstance(p, str | list | dict))
-    return " ".join(mended(error).split())[:300] if isinstance(error, str) else ""
+    other = "choices" not in chunk and isinstance(chunk.get("msg"), str)  # a gateway's own form
+    return chunk.get("error") or choice.get("error") or (chunk if marked or other else None)

@@ -14,13 +14,19 @@ class Bell:
     """Something to sleep on until it rings. A context manager."""
 
     def __init__(self, home: Path) -> None:
-        """Hang it up in the home folder, and take down those of the dead; raises OSError if it cannot be made."""
+        """Hang it up in the home folder, and take down those of the dead.
+
+        Where the disk takes no name for it, only this process can ring it. Raises OSError if it cannot be made.
+        """
         ring(home)
         self._path = home / f"{_PREFIX}{os.getpid()}"
-        self._path.unlink(missing_ok=True)
-        os.mkfifo(self._path, 0o600)
-        # Opened for both directions, so that there is never an end of file.
-        self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            self._path.unlink(missing_ok=True)
+            os.mkfifo(self._path, 0o600)
+            # Opened for both directions, so that there is never an end of file.
+            self._pipe = self._end = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            self._pipe, self._end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._hangs = True
         self._lock = threading.Lock()
 
@@ -35,14 +41,16 @@ class Bell:
         """Wake whoever waits on this one; may be called from any thread, also when it is taken down already."""
         with self._lock, contextlib.suppress(BlockingIOError):  # it is full, so it has rung
             if self._hangs:  # else the number may be another file's by now
-                os.write(self._pipe, b"!")
+                os.write(self._end, b"!")
 
     def close(self) -> None:
-        """Take it down."""
-        self._path.unlink(missing_ok=True)
+        """Take it down; one that stays on a disk that fails is taken down by the next that rings."""
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
         with self._lock:
             self._hangs = False
-            os.close(self._pipe)
+            for file in {self._pipe, self._end}:
+                os.close(file)
 
 
 def ring(home: Path) -> None:

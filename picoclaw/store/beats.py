@@ -160,8 +160,13 @@ class Beats:
     def last_chat(self) -> str:
         """Name the conversation that the owner has spoken in last."""
         with self._database.reading() as connection:
-            found = mark(connection, LAST_SPOKE) or connection.execute(_LAST_CHAT, (SESSION,)).get
-        return str(found) if found else DEFAULT_SESSION
+            return last_chat(connection)
+
+
+def last_chat(connection: apsw.Connection) -> str:
+    """Name the conversation that the owner has spoken in last, within the caller's reading."""
+    found = mark(connection, LAST_SPOKE) or connection.execute(_LAST_CHAT, (SESSION,)).get
+    return str(found) if found else DEFAULT_SESSION
 
 
 def _day(now: datetime) -> str:

@@ -3,9 +3,13 @@
 Knows SQLite's settings and its errors; what the tables mean is known to the modules beside this one.
 Settings: https://sqlite.org/wal.html, https://sqlite.org/pragma.html#pragma_synchronous (FULL syncs the log at
 each commit, so a transaction that was reported done survives a power cut).
+
+A log that is there before anybody has opened the file says that the last one was cut off: then, and where damage was
+met before, the file is looked through first. What is done about damage is known to care/mend.py.
 """
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +18,18 @@ from weakref import WeakSet
 
 import apsw
 
-from picoclaw.disk import explain, sync_folder
+from picoclaw.disk import create, explain, remove, sync_folder
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.store.migrations import MIGRATIONS
 
 _BUSY_MS, _FOLD_MS = 5000, 100
+_DATABASE_FILES = 3
 Migration = Callable[[apsw.Connection], None]
-SET_ASIDE = "nothing was changed; move it aside to start afresh, or put back a copy"
+SET_ASIDE = "nothing was changed; `picoclaw check --mend` saves what can be read, or move it aside to start afresh"
+COPIES = "last"
+"""The folder beside a database that holds its last good copy."""
+SUSPECT = ".suspect"
+"""The end of the name of an empty file beside a database in which damage was met."""
 
 
 def storable(text: str) -> str:
@@ -44,11 +53,14 @@ class Database:
                 _make(path)
             if path.stat().st_size == 0:
                 raise StoreDamaged(f"{path} is empty, which a finished database never is; {SET_ASIDE}")
-            unclean = path.with_name(path.name + "-wal").exists() and not _is_open(path)
+            mark = path.with_name(path.name + SUSPECT)
+            unclean = mark.exists() or (path.with_name(path.name + "-wal").exists() and not _is_open(path))
             self.connection = _connect(path)
             try:
                 self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, unclean)
                 _examine(self.connection, path, migrations, thorough=unclean)
+                if mark.exists():
+                    _acquit(self.connection, mark)
                 self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
                 _migrate(self.connection, migrations)
             except BaseException:
@@ -81,12 +93,13 @@ class Database:
     def erasure(self) -> Iterator[apsw.Connection]:
         """A transaction whose deleted content is gone from the file and, unless it is read, from the log.
 
-        Raises StoreError.
+        The copy that may hold it still goes as well. Raises StoreError.
         """
         with self._explained():
             with self.transaction() as connection:
                 yield connection
             self._fold()
+            remove(self.path.parent / COPIES / self.path.name)
 
     def shrink(self) -> None:
         """Write the file anew without its empty pages; others wait meanwhile. Raises StoreError."""
@@ -108,8 +121,15 @@ class Database:
         with self._explained():
             yield self.connection
 
-    def _explained(self) -> contextlib.AbstractContextManager[None]:
-        return explained(self.path)
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            with explained(self.path):
+                yield
+        except StoreDamaged:
+            if self in _OPEN:
+                suspect(self.path)
+            raise
 
 
 @contextlib.contextmanager
@@ -120,9 +140,31 @@ def explained(path: Path) -> Iterator[None]:
     except (apsw.CorruptError, apsw.NotADBError) as error:
         raise StoreDamaged(f"{path} is damaged ({error}); {SET_ASIDE}") from None
     except apsw.Error as error:
-        raise StoreError(f"{path}: {WORDS.get(type(error), str(error))}") from None
+        raise StoreError(f"{path}: {_refused(path, error) or WORDS.get(type(error), str(error))}") from None
     except OSError as error:
         raise StoreError(f"{path}: {explain(error)}") from None
+
+
+def _refused(path: Path, error: apsw.Error) -> str:
+    """Say what is wrong with the disk itself, which SQLite often cannot tell; '' for nothing that can be seen."""
+    if not isinstance(error, apsw.FullError | apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError):
+        return ""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return ""
+    if disk.f_flag & os.ST_RDONLY:
+        return explain(OSError(errno.EROFS, ""))
+    return explain(OSError(errno.ENOSPC, "")) if not disk.f_bavail else _too_many()
+
+
+def _too_many() -> str:
+    """Say that hardly a file can be opened any more, where that is what is wrong; a database takes three."""
+    try:
+        left = os.sysconf("SC_OPEN_MAX") - sum(1 for _ in Path("/proc/self/fd").iterdir())
+    except OSError as error:
+        return explain(error) if error.errno in {errno.EMFILE, errno.ENFILE} else ""
+    return explain(OSError(errno.EMFILE, "")) if left <= _DATABASE_FILES else ""
 
 
 def condition(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> str:
@@ -138,6 +180,28 @@ def condition(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> str:
         finally:
             connection.close()
 
+
+def suspect(path: Path) -> None:
+    """Remember that damage was met, as far as the disk lets us: the next to open the file looks it through."""
+    SUSPICION.set()
+    with contextlib.suppress(OSError):
+        create(path.with_name(path.name + SUSPECT), b"")
+
+
+def _plain(found: object) -> str:
+    """Put what SQLite has found into one line."""
+    return " ".join(str(found).removeprefix("*** in database main ***").split())
+
+
+def _acquit(connection: apsw.Connection, mark: Path) -> None:
+    """Look through the tables' indexes as well; where nothing is wrong, damage that was met is forgotten."""
+    if (found := connection.execute("PRAGMA integrity_check(1)").get) != "ok":
+        raise StoreDamaged(f"{mark.with_suffix('')} is damaged ({_plain(found)}); {SET_ASIDE}")
+    remove(mark)
+
+
+SUSPICION = threading.Event()
+"""Set as soon as this process has met damage in a database that it had opened."""
 
 _GUARD = threading.Lock()
 _OPEN: WeakSet[Database] = WeakSet()
@@ -159,7 +223,11 @@ WORDS: dict[type[apsw.Error], str] = {
 
 
 def _connect(path: Path) -> apsw.Connection:
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    """Open a file; on a disk that is read-only as it is there, since SQLite can make no index of its log beside it."""
+    name, flags = str(path), apsw.SQLITE_OPEN_READWRITE
+    if os.statvfs(path.parent).f_flag & os.ST_RDONLY and not path.with_name(f"{path.name}-wal").exists():
+        name, flags = f"{path.absolute().as_uri()}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(name, flags=flags)
     connection.set_busy_timeout(_BUSY_MS)
     return connection
 
@@ -195,13 +263,13 @@ def _examine(connection: apsw.Connection, path: Path, migrations: Sequence[Migra
             f"{path} was written by a newer picoclaw (it holds {newer[-1]}); nothing was changed; update picoclaw"
         )
     if thorough and (found := connection.execute("PRAGMA quick_check(1)").get) != "ok":
-        raise StoreDamaged(f"{path} is damaged ({found}); {SET_ASIDE}")
+        raise StoreDamaged(f"{path} is damaged ({_plain(found)}); {SET_ASIDE}")
 
 
 def _migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")  # overwritten with zeros: a struck letter was somebody's words
-    connection.execute("PRAGMA cache_size = -1000")  # KiB of pages kept in memory
+    connection.execute("PRAGMA cache_size = -400")  # KiB of pages kept in memory
     connection.execute("PRAGMA foreign_keys = OFF")  # a table that is made anew is missing for a moment
     done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
     for migration in migrations:

@@ -6,8 +6,8 @@ A chat, named by its key, has one open conversation; see store/sessions.py for t
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -58,12 +58,17 @@ _KEPT = """
 """
 
 
+Along = Callable[[AbstractContextManager[apsw.Connection]], AbstractContextManager[apsw.Connection]]
+"""Gives a transaction back as one that keeps something else as well."""
+
+
 class History:
     """The turns of every session."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
+        """Work on an open database. Whoever has something to be kept with each turn sets `along`."""
         self._database = database
+        self.along: Along = lambda transaction: transaction
         self._replaced: dict[str, int] = {}
         self._unread: dict[str, list[int]] = {}
 
@@ -129,7 +134,7 @@ class History:
         `inbox` is the number of what it answers.
         """
         replaced = self._replaced.pop(session, 0)
-        with self._database.transaction() as connection:
+        with self.along(self._database.transaction()) as connection:
             conversation = opened(connection, session, at)
             connection.execute(_REPLACED, (conversation, replaced))
             if upto:

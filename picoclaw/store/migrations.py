@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import apsw
 
-from picoclaw.store.newer_tables import m010_inbox, m011_approvals, m012_heard, m013_foreign
+from picoclaw.store.newer_tables import m010_inbox, m011_approvals, m012_heard, m013_foreign, m014_ledger
 
 
 def m001_conversations(connection: apsw.Connection) -> None:
@@ -292,4 +292,5 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m011_approvals,
     m012_heard,
     m013_foreign,
+    m014_ledger,
 ]

@@ -92,3 +92,38 @@ def m012_heard(connection: apsw.Connection) -> None:
 def m013_foreign(connection: apsw.Connection) -> None:
     """What of a message is not the word of whoever has sent it, by name: a JSON list."""
     connection.execute("ALTER TABLE inbox ADD COLUMN foreign_parts TEXT NOT NULL DEFAULT '[]'")
+
+
+def m014_ledger(connection: apsw.Connection) -> None:
+    """What models have taken, by day, model, cause and channel: tokens in and out, and money in the owner's currency.
+
+    A request is in it before it is made, as an estimate; `estimated` are the tokens that no server has counted yet.
+    What was counted for turns before this table came is put into it, as far as it is known what that was for.
+    """
+    connection.execute("""
+        CREATE TABLE ledger (
+            day TEXT NOT NULL,
+            model TEXT NOT NULL,
+            cause TEXT NOT NULL,
+            channel TEXT NOT NULL,
+            requests INTEGER NOT NULL,
+            prompt_tokens INTEGER NOT NULL,
+            completion_tokens INTEGER NOT NULL,
+            estimated INTEGER NOT NULL,
+            money REAL NOT NULL,
+            PRIMARY KEY (day, model, cause, channel)
+        ) STRICT, WITHOUT ROWID;
+        INSERT INTO ledger
+            SELECT day, provider,
+                CASE WHEN key = 'heartbeat' THEN 'heartbeat'
+                    WHEN key GLOB 'job [0-9]*' THEN 'cron ' || substr(key, 5, instr(substr(key, 5) || ' ', ' ') - 1)
+                    ELSE 'chat' END AS cause,
+                CASE WHEN key GLOB 'telegram:*' THEN 'telegram' WHEN key = 'page' THEN 'page'
+                    ELSE 'terminal' END AS channel,
+                sum(steps), sum(prompt), sum(completion), 0, 0.0
+            FROM (
+                SELECT substr(at, 1, 10) AS day, key, provider, steps, prompt_tokens AS prompt,
+                    completion_tokens AS completion FROM turns JOIN sessions ON sessions.id = session
+                UNION ALL SELECT day, key, provider, 0, prompt_tokens, completion_tokens FROM spent
+            ) WHERE prompt + completion > 0 GROUP BY 1, 2, 3, 4;
+    """)

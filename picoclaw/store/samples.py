@@ -10,6 +10,8 @@ from typing import Any
 
 import apsw
 
+from picoclaw.disk import NearlyFull, explain, spare
+from picoclaw.errors import StoreError
 from picoclaw.store.boots import boot_of
 from picoclaw.store.database import Database, storable
 from picoclaw.store.folding import FIVE_S, HOUR_S, fold
@@ -43,7 +45,13 @@ class Samples:
         troubles: Iterable[Trouble] = (),
         states: Mapping[str, str] | None = None,
     ) -> None:
-        """Add what was measured since the last time, and where the rules stand, in one durable transaction."""
+        """Add what was measured since the last time, and where the rules stand, in one durable transaction.
+
+        Raises StoreError; on a disk that is nearly full, the rules' part is kept all the same.
+        """
+        problem = self._nearly_full()
+        if problem:
+            blocks, troubles = (), ()
         with self._database.transaction() as connection:
             boot = boot_of(connection, moment)
             for block in blocks:
@@ -55,6 +63,15 @@ class Samples:
             for trouble in troubles:
                 _keep_trouble(connection, boot, trouble)
             keep_states(connection, states or {})
+        if problem:
+            raise StoreError(problem)
+
+    def _nearly_full(self) -> str:
+        try:
+            spare("measurements", self._database.path.parent)
+        except NearlyFull as error:
+            return explain(error)
+        return ""
 
     def fold(self, moment: Moment) -> None:
         """Put what has grown old into longer spans, and drop what has grown too old; a few hours of it at a time."""

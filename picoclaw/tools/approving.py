@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from picoclaw.errors import Denied, PicoclawError
+from picoclaw.errors import Denied, PicoclawError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, is_owner
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.beats import LAST_SPOKE
@@ -126,13 +126,18 @@ class Approving:
         caller = replace(self._caller(taken, lambda text: self.tell(taken.home, text)), stop=stop)
         good, result = self.toolset().run_approved(taken.asked, caller)
         heard = tuple(sorted(caller.heard))
-        self._settle(ended := taken._replace(state="done" if good else "failed", outcome=result, heard=heard))
-        more = ""
-        if said.always:
-            allowed = self.approvals.allow(taken, said.who)
-            self._noted(ended, f"allowed for good as rule {allowed} by {said.who or 'the owner'}")
-            more = f" It is allowed for good as rule {allowed}; `picoclaw policy revoke {allowed}` takes that back."
+        ended = taken._replace(state="done" if good else "failed", outcome=result, heard=heard)
+        try:  # whatever the disk says from here on: it was done, and nobody may be told that it was not
+            self._settle(ended)
+            more = self._allowed(ended, said) if said.always else ""
+        except StoreError as error:
+            more = f" But that could not be written down: {error}"
         return Outcome(f"Number {ended.number} {'was done' if good else 'has failed'}.{more}", good, ended)
+
+    def _allowed(self, ended: Approval, said: Said) -> str:
+        allowed = self.approvals.allow(ended, said.who)
+        self._noted(ended, f"allowed for good as rule {allowed} by {said.who or 'the owner'}")
+        return f" It is allowed for good as rule {allowed}; `picoclaw policy revoke {allowed}` takes that back."
 
     def _settle(self, ended: Approval) -> None:
         self.approvals.settle(ended.number, ended.state, ended.outcome, ended.heard)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from picoclaw import rooted
-from picoclaw.disk import explain, sync_folder, write_atomic
+from picoclaw.disk import explain, remove, write_atomic
 from picoclaw.errors import ToolError
 from picoclaw.markdown import seen
 from picoclaw.markdown.comments import gone
@@ -97,8 +97,7 @@ class FirstRun:
         return "\n".join([*lines, *remarks, *_next({**known, **new}, begun=bool(noted))])
 
     def _end(self) -> list[str]:
-        (self._workspace / "BOOTSTRAP.md").unlink(missing_ok=True)
-        sync_folder(self._workspace)
+        remove(self._workspace / "BOOTSTRAP.md")
         return [_OVER]
 
     def _settle_zone(self, new: dict[str, str]) -> list[str]:

@@ -1,18 +1,16 @@
 """The one place that says allow, ask a person, or refuse; nothing that a model says can change it."""
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 from picoclaw.errors import Denied, Pending
 from picoclaw.messages import Caller, is_owner
+from picoclaw.pattern import pattern
 from picoclaw.trust.policy import Asked, Decision, Policy, decide
 
 # Besides what Unicode calls not printable: fillers, and marks that change nothing that is seen.
-_FILLERS = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]"
-)
+_FILLERS = pattern("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
 Ask = Callable[[str], bool]
 Keep = Callable[[Asked, Caller, Decision], int]
 Note = Callable[[Asked, Caller, Decision, str], None]

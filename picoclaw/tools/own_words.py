@@ -1,17 +1,16 @@
 """What of a call is the person's own words: a turn that has read others' may still do what its message says itself."""
 
-import re
-
 from picoclaw.messages import Caller, is_owner
+from picoclaw.pattern import pattern
 
-_WORD = re.compile(r"[^\W_]+(?:[.,:'’-][^\W_]+)*")
+_WORD = pattern(r"[^\W_]+(?:[.,:'’-][^\W_]+)*")
 _PERSONS = dict.fromkeys(("i", "me", "my", "mine", "you", "your", "yours", "we", "us", "our", "ours"), "@")
 """Who speaks changes when a wish is noted: water my plants, water your plants."""
 
 
 _NOT = frozenset({"not", "never", "no", "nor", "without", "cannot", "nicht", "nie", "niemals", "kein", "keine", "ohne"})
 _POLITE = frozenset({"please", "thanks", "thank", "@", "ok", "okay", "bitte", "danke", "now", "again", "too"})
-_SENTENCE = re.compile(r"[^.!?;\n]*(?:[.!?;](?!\s|$)[^.!?;\n]*)*[.!?;\n]?")
+_SENTENCE = pattern(r"[^.!?;\n]*(?:[.!?;](?!\s|$)[^.!?;\n]*)*[.!?;\n]?")
 
 
 def said(text: str, caller: Caller, *, fact: bool = False) -> bool:

@@ -1,6 +1,5 @@
 """`sensor_list` and `sensor_read`: what is measured here, in numbers with units, and how the board itself is."""
 
-import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated
@@ -10,6 +9,7 @@ from picoclaw.hw import health, parts, survey
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import QUANTITIES, Reading, Wired, worded
 from picoclaw.messages import Caller
+from picoclaw.pattern import pattern
 from picoclaw.schedule import duration
 from picoclaw.schema import nearest
 from picoclaw.tools.toolset import tool
@@ -109,12 +109,12 @@ def _placed(found: survey.Found) -> str:
     return found.source if found.part else f"({found.source})"
 
 
-_WORD = re.compile(r"[^\s,;/()_-]+")
+_WORD = pattern(r"[^\s,;/()_-]+")
 _SAYS_NOTHING = frozenset(
     {"a", "all", "an", "and", "any", "at", "each", "every", "everything", "in", "my", "of", "on", "or", "the"}
 )
 _SENSORS = frozenset({"sensor", "sensors", "value", "values", "reading", "readings", "measurement", "measurements"})
-_QUALIFIES = re.compile(
+_QUALIFIES = pattern(
     r"sensors?|values?|readings?|measurements?|levels?|degrees?|units?|now|right|latest|present|is|it|what|how|here|for"
     r"|relative|absolute|air|ambient|atmospheric|barometric|.*\d.*"
 )

@@ -9,14 +9,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from picoclaw.errors import PicoclawError, ToolError
-from picoclaw.measure import tool_bytes
+from picoclaw.errors import PicoclawError, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.redact import Redactor
 from picoclaw.schema import Parameter, Unfit, check, json_schema, nearest, parameters
+from picoclaw.tools.describing import Descriptions, openers
 from picoclaw.trust.policy import Asked, Effect
 from picoclaw.untrusted import shown, source
-from picoclaw.window import READ_ON, cut, given_up, unmarked
+from picoclaw.window import READ_ON, cut, unmarked
 
 Effects = tuple[Effect, ...]
 EffectOf = Callable[[Mapping[str, Any]], Effects]
@@ -150,7 +150,7 @@ class Toolset:
         keeps a result that is shown cut and returns its number, 0 when it cannot.
         """
         self.keep_whole = keep_whole
-        self._wording = wording
+        self._wording, self._descriptions = wording, Descriptions()
         self._tools = {t.name: t for group in groups for t in tools_of(group)}
         self._guard = guard
         self.ended: Callable[[Asked, Caller, str], None] = lambda *_: None
@@ -178,16 +178,8 @@ class Toolset:
         have more than `most` bytes, the least needed are left out; they can be called nevertheless.
         """
         named = self.names if offered is None else offered
-        kept = {name: openers for name in named if (openers := self.openers(name))}
-        closed = {name for name, openers in kept.items() if openers.isdisjoint(called)}
-        shown = (
-            t.definition(called=t.name in called)
-            for t in self._tools.values()
-            if t.name in named and t.name not in closed
-        )
-        found = tuple(d | {"description": self._wording(d["name"]) or d["description"]} for d in shown)
-        away = given_up({d["name"]: tool_bytes(d) for d in found}, most) if most is not None else ()
-        return tuple(d for d in found if d["name"] not in away)
+        wording = {name: self._wording(name) for name in self._tools}
+        return self._descriptions.of(self._tools.values(), named, called, most, wording)
 
     def opened(self, names: Collection[str]) -> frozenset[str]:
         """Name the tools that some open."""
@@ -195,7 +187,7 @@ class Toolset:
 
     def openers(self, name: str) -> frozenset[str]:
         """Name the tools of which one has to be called before this one is offered; none for most."""
-        return frozenset(t.name for t in self._tools.values() if name in t.opens)
+        return openers(self._tools.values(), name)
 
     def effect(self, call: ToolCall) -> Effect:
         """Tell what a call would do to the world; raises ToolError for one that cannot be made."""
@@ -267,8 +259,11 @@ class Toolset:
         return self._begin(asked, caller)
 
     def _begin(self, asked: Asked, caller: Caller) -> Asked:
-        if asked.effect != "read":
-            self._journal(asked.call, caller)
+        try:
+            if asked.effect != "read":
+                self._journal(asked.call, caller)
+        except StoreError as error:
+            raise ToolError(f"nothing was done, since it cannot be written down first: {error}") from None
         return asked
 
     def asked(self, call: ToolCall, caller: Caller | None = None) -> Asked:

@@ -107,10 +107,8 @@ def _text(page: "Page", *, links: bool) -> tuple[str, tuple[str, ...]]:
         page.kind or not begun.startswith(("<!doctype html", "<html"))
     ):
         return page.text, ()
-    try:
-        from picoclaw.web.readable import readable
-    except ImportError:
-        raise ToolError("web pages cannot be read: the package lxml is missing; `pip install lxml`") from None
+    from picoclaw.web.readable import readable
+
     title, text, found = readable(page.text, page.place.url, links=links)
     return (f"{title}\n\n{text}" if title and not text.startswith(f"# {title}") else text), found
 

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import urljoin
 
-import httpcore
-
 from picoclaw import __version__
+from picoclaw.courier import httpcore
 from picoclaw.errors import ToolError, TurnStopped
 from picoclaw.messages import Stop
 from picoclaw.tls import context

@@ -13,8 +13,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 
-import httpcore
-
+from picoclaw.courier import httpcore
 from picoclaw.errors import ToolError
 from picoclaw.web.address import Network, refused
 

@@ -1,12 +1,12 @@
 """The owner's pages as a model is shown them: without comments, without what was never filled in."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.markdown import visible
+from picoclaw.pattern import pattern
 from picoclaw.prompt import Page
 from picoclaw.resources import shipped
 from picoclaw.workspace.reading import Texts
@@ -18,9 +18,9 @@ PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.m
 LONGEST_VALUE = 200
 
 _PLACES = {"MEMORY.md": ("memory/MEMORY.md", "MEMORY.md")}
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:\s|$)")
-_FENCE = re.compile(r" {0,3}(```|~~~)")
-_FIELD = re.compile(r"[-*+] ++(?:\*\*)?+([^:*\n]{1,60}+)(?:\*\*)?:(?:\*\*)?(.*)")
+_HEADING = pattern(r" {0,3}(#{1,6})(?:\s|$)")
+_FENCE = pattern(r" {0,3}(```|~~~)")
+_FIELD = pattern(r"[-*+] ++(?:\*\*)?+([^:*\n]{1,60}+)(?:\*\*)?:(?:\*\*)?(.*)")
 _UNSAID = {"", "-"}
 _TEXT = 99
 

@@ -51,7 +51,7 @@ class Script:
 
     def __call__(self, body):
         self.came.append(time.perf_counter())
-        answer = self.answers.pop(0)
+        answer = self.answers.pop(0) if self.answers else reply("ok")  # who is asked again says as much
 
         def noted(exchange):
             answer(exchange)
@@ -104,7 +104,8 @@ def main():
         row("--help", [*picoclaw, "--help"], alone)
         warm = [*picoclaw, "chat", "--board", "sim", "-m", "how warm is it?"]
         row("one shot, no model", warm, alone)
-        row("one shot, plain answer", warm, modelled, lambda: script.answers.append(reply("hello")))
+        plain = [*picoclaw, "chat", "--board", "sim", "-m", "What is a transistor?"]
+        row("one shot, plain answer", plain, modelled, lambda: script.answers.append(reply("hello")))
         tool = [reply("", call("sensor_read")), reply("ok")]
         row("one shot, one sensor tool", warm, modelled, lambda: script.answers.extend(tool))
         row("tool sensor_read", [*picoclaw, "tool", "sensor_read", "--board", "sim"], alone)

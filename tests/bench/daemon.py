@@ -3,7 +3,8 @@
     .venv/bin/python tests/bench/daemon.py [--seconds 60] [--settle 20] [KIND ...]
 
 A real `picoclaw run` in a home of its own, started for the second time, for each kind: `socket` (nothing configured),
-`page`, `telegram`, `both`, and `all` (with a model server as well, which is asked nothing). Figures are the kernel's:
+`page`, `telegram`, `both`, `all` (with a model server as well, which is asked nothing), and `bare`, the same with
+the simulated sensors measured once an hour instead of once a minute. Figures are the kernel's:
 proc(5) for memory, switches and CPU of each thread; what is synced is counted in another such time, where strace(1) is
 there. Resident memory is told at the beginning and at the end. A wake-up is a switch that the thread did itself: one
 that waits for another thread of the process is counted as well.
@@ -27,7 +28,7 @@ from model_server import ModelServer
 from person import PICOCLAW, environment
 from telegram_server import TOKEN, TelegramServer
 
-KINDS = ("socket", "page", "telegram", "both", "all")
+KINDS = ("socket", "page", "telegram", "both", "all", "bare")
 TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 # The kernel shows a thread by the name that it was given there, which Python does not do by itself before 3.14.
 NAMES = """
@@ -44,15 +45,17 @@ threading.Thread.run = named
 def settled(home, kind, stack):
     """Write the settings of a kind, and start what it talks to."""
     text = ""
-    if kind in {"page", "both", "all"}:
+    if kind in {"page", "both", "all", "bare"}:
         with socket.create_server(("127.0.0.1", 0)) as free:
             text += f"[page]\nenabled = true\nport = {free.getsockname()[1]}\n"
-    if kind in {"telegram", "both", "all"}:
+    if kind in {"telegram", "both", "all", "bare"}:
         server = stack.enter_context(TelegramServer())
         text += f'[telegram]\nallow = [7]\napi_url = "{server.url}"\n'
         (home / "secrets.toml").write_text(f'telegram_token = "{TOKEN}"\n')
         (home / "secrets.toml").chmod(0o600)
-    if kind == "all":
+    if kind == "bare":
+        text += "[history]\nevery_seconds = 3600\n"
+    if kind in {"all", "bare"}:
         text += f'[model]\nbase_url = "{stack.enter_context(ModelServer(lambda _: None)).url}"\nname = "a-model"\n'
     (home / "config.toml").write_text(text)
 

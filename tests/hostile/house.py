@@ -93,7 +93,7 @@ class House:
             api_key=SECRET,
         )
         self.app = App(replace(config, **more), self.board)
-        for name in ("provider", "_model_server"):
+        for name in ("provider", "models"):
             self.app.__dict__[name] = self.model
         if server:
             pages = self.app.toolset._tools["web_fetch"].function.__self__

@@ -32,27 +32,39 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PACKED = ("picoclaw", "tools/hw", "templates", "systemd", "tests/lab/guest")
 _POWER_OFF_S = 45.0
+CARD_BYTES = 64 << 20
+"""The disk of the guest `cuts`, of which everything is recorded."""
 
 
 class Guest(NamedTuple):
     """How QEMU is called for a guest, and what its kernel is told. `{images}` and `{tmp}` are folders.
 
-    `boots` are the tests of a boot, and of the one after a power cut.
+    `boots` are the tests of a boot, and of the one after a power cut; `image` is the guest's whose files it boots from.
     """
 
     command: str
     append: str
     boots: tuple[str, ...]
     devices: str = ""
+    image: str = ""
 
 
+_X86 = (
+    "qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp 2 -m 1024 -nodefaults"
+    " -drive if=none,id=disk,file={tmp}/disk,format=qcow2,cache=writeback -device virtio-blk-pci,drive=disk"
+    " -serial stdio -serial unix:{tmp}/uart,server=on,wait=off"
+)
 GUESTS = {
-    "x86": Guest(
-        "qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp 2 -m 1024 -nodefaults"
-        " -drive if=none,id=disk,file={tmp}/disk,format=qcow2,cache=writeback -device virtio-blk-pci,drive=disk"
-        " -serial stdio -serial unix:{tmp}/uart,server=on,wait=off",
+    "x86": Guest(_X86, "console=ttyS0", ("x86", "x86/power_back.py")),
+    "cuts": Guest(
+        _X86,
         "console=ttyS0",
-        ("x86", "x86/power_back.py"),
+        ("cuts/lived.py",),
+        " -blockdev driver=file,node-name=card,filename={tmp}/card"
+        " -blockdev driver=file,node-name=record,filename={tmp}/record"
+        " -blockdev driver=blklogwrites,node-name=recorded,file=card,log=record,log-sector-size=512"
+        " -device virtio-blk-pci,drive=recorded",
+        "x86",
     ),
     "rpi3": Guest(
         "qemu-system-aarch64 -M raspi3b -dtb {images}/rpi3.dtb"
@@ -75,7 +87,7 @@ def packed(tests: str, only: str, cut: dict[str, Any], tmp: Path) -> bytes:
     shutil.rmtree(job, ignore_errors=True)
     for folder in PACKED:
         shutil.copytree(ROOT / folder, job / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("contract.py", "model_server.py"):
+    for file in ("contract.py", "model_server.py", "faults/day.py", "faults/player.py"):
         shutil.copy(ROOT / "tests" / file, job / "tests/lab/guest")
     if sys.version_info[:2] == (3, 11):  # the guests' Python; compiling there would take seconds
         for file in job.rglob("*.py"):
@@ -97,9 +109,12 @@ class Machine:
         `cut` is what was said when the power was cut, nothing at the first boot.
         """
         guest = GUESTS[name]
-        initrd = tmp / "initrd"
+        initrd, name = tmp / "initrd", guest.image or name
         job = packed(guest.boots[bool(cut)], only, cut, tmp)
         initrd.write_bytes((images / f"{name}.initrd").read_bytes() + job)
+        for blank, size in (("card", CARD_BYTES), ("record", 0)):
+            with (tmp / blank).open("wb") as file:
+                file.truncate(size)
         if (image := images / f"{name}.img").exists() and not cut:
             made = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(image), str(tmp / "disk")]
             subprocess.run(made, check=True)
@@ -231,7 +246,17 @@ def main() -> int:
         if watch.cut:
             watch.run(Machine(asked.guest, asked.images, Path(tmp), asked.only, watch.cut))
         print(watch.told(), flush=True)
-        return watch.status
+        return watch.status or (_replayed(Path(tmp) / "record") if asked.guest == "cuts" else 0)
+
+
+def _replayed(record: Path) -> int:
+    """Cut the recorded day at many places."""
+    done = subprocess.run(
+        [sys.executable, HERE / "replay.py", record, "--size", str(CARD_BYTES)], stdout=subprocess.PIPE, text=True
+    )
+    for line in done.stdout.splitlines():
+        print(f"cuts: {line}", flush=True)
+    return done.returncode
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def test_stop_imports_little(tmp_path, home):
     assert done.returncode == 0
     done = picoclaw(tmp_path, "stop", PYTHONPROFILEIMPORTTIME="1")
     seen = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert not seen & {"apsw", "httpx", "asyncio", "subprocess", "picoclaw.app", "picoclaw.agent"}
+    assert not seen & {"apsw", "httpcore", "asyncio", "subprocess", "picoclaw.app", "picoclaw.agent"}
 
 
 def test_nothing_declared(tmp_path):

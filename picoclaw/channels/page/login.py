@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from picoclaw.disk import explain, write_atomic
+from picoclaw.disk import explain, remove, write_atomic
 from picoclaw.errors import ChannelError
 from picoclaw.trust.audit import Audit
 
@@ -59,7 +59,7 @@ class Logins:
         with self._lock:
             if not self._fits(code):
                 return ""
-            (self._home / CODE).unlink(missing_ok=True)
+            remove(self._home / CODE)
             secret, now = secrets.token_urlsafe(32), self._wall()
             shown = agent.encode("ascii", "replace").decode()[:_LONGEST_AGENT]
             known = self._read() | {_digest(secret): {"at": now, "seen": now, "agent": shown, "from": address}}

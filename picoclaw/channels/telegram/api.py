@@ -16,12 +16,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-import httpx
-
 from picoclaw import rooted
+from picoclaw.courier import OK, Client, HTTPError, InvalidURL, Timeout
 from picoclaw.disk import explain
-from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, ProviderError
-from picoclaw.providers.http import client
+from picoclaw.errors import ChannelDown, ChannelError, ChatBusy
 from picoclaw.rooted import Place
 
 _LARGEST_ANSWER = 4_000_000  # bytes; 40 updates of the longest kind
@@ -118,7 +116,7 @@ class Api:
         self._guard = threading.Lock()
         self._pending: set[_Pending] = set()
         self._closed = False
-        self._client: httpx.Client | None = None
+        self._client: Client | None = None
         self.date = ""
         """The date that Telegram sent with its last answer, as HTTP writes it."""
 
@@ -140,7 +138,7 @@ class Api:
     def fetch(self, path: str, most: int, wait: float) -> bytes:
         """Fetch a file of at most `most` bytes by the path that getFile gave. Raises as `call`."""
         answer = self._asked(f"/file/bot{self._token}/{path}", None, wait, None, most)
-        if answer.status != httpx.codes.OK:
+        if answer.status != OK:
             raise NotDone(f"Telegram does not give the file (HTTP {answer.status})")
         return answer.data
 
@@ -161,11 +159,11 @@ class Api:
             one.done.set()
         self.rebuild()
 
-    def _made(self) -> httpx.Client:
+    def _made(self) -> Client:
         try:
-            return client(self._base, "")
-        except ProviderError as error:
-            raise Unreachable(f"Telegram cannot be called: {error}") from None
+            return Client({"Content-Type": "application/json"})
+        except ValueError as error:
+            raise Unreachable(f"Telegram cannot be called: a proxy variable is of no use: {error}") from None
 
     def _asked(
         self, path: str, fields: dict[str, Any] | None, wait: float, upload: Upload | None, most: int
@@ -204,15 +202,17 @@ class Api:
         self, pending: _Pending, path: str, fields: dict[str, Any] | None, wait: float, upload: Upload | None, most: int
     ) -> _Answer:
         quiet = min(_QUIET_S, wait) if upload else wait  # a large file may take long, each piece of it may not
-        timeout = httpx.Timeout(quiet, connect=min(_CONNECT_S, quiet))
-        told: dict[str, Any] = {"timeout": timeout, "extensions": {"trace": pending.trace}}
+        told: dict[str, Any] = {
+            "timeout": Timeout(quiet, min(_CONNECT_S, quiet)),
+            "trace": pending.trace,
+        }
         how, url = "GET" if fields is None else "POST", f"{self._base}{path}"
         with self._lent() as http, _body(fields, upload) as body, http.stream(how, url, **told, **body) as response:
             data = _bounded(response.iter_bytes(), most)
             return _Answer(response.status_code, data, response.headers.get("date", ""))
 
     @contextmanager
-    def _lent(self) -> Iterator[httpx.Client]:
+    def _lent(self) -> Iterator[Client]:
         """Give the client that is kept, or one for this call alone."""
         if self._keep:
             with self._guard:
@@ -225,7 +225,7 @@ class Api:
 
 @contextmanager
 def _body(fields: dict[str, Any] | None, upload: Upload | None) -> Iterator[dict[str, Any]]:
-    """Give what httpx sends: JSON, or a form when a file goes with it, which is read as it is sent."""
+    """Give what is sent: JSON, or a form when a file goes with it, which is read as it is sent."""
     if fields is None:
         yield {}
     elif upload is None:
@@ -252,7 +252,7 @@ def _explained(pending: _Pending, token: str) -> Iterator[None]:
     """Put what can go wrong on the way into words."""
     try:
         yield
-    except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, ssl.SSLError, RuntimeError) as error:
+    except (HTTPError, InvalidURL, ssl.SSLError, RuntimeError) as error:
         reason = (str(error) or type(error).__name__).replace(token, "TOKEN")
         if "not yet valid" in reason or "has expired" in reason:
             reason = f"{reason}; this board's clock may be wrong: see `picoclaw doctor`"

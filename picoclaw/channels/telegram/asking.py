@@ -49,7 +49,7 @@ class Asking:
         self._shown: dict[int, _Shown] | None = None
 
     def show(self, place: Place, number: int, text: str) -> None:
-        """Show a question whole, the buttons under its end. Raises ChannelError, StoreError."""
+        """Show a question whole, the buttons under its end. Raises ChannelError, and StoreError before it is shown."""
         approval = self._kept(number)
         if approval is None or approval.state != "waiting":
             ended = outcome(approval) if approval else ""
@@ -57,8 +57,11 @@ class Asking:
             return
         buttons = [Button(label, f"{sign}{number}:{approval.nonce}") for sign, label in _LABELS.items()]
         message, last = self._sender.plain(place, _measured(text), buttons)
-        with self._guard:
-            self._keep(dict([*self._open().items(), (number, _Shown(place.chat, message, last))][-_MOST:]))
+        try:
+            with self._guard:
+                self._keep(dict([*self._open().items(), (number, _Shown(place.chat, message, last))][-_MOST:]))
+        except StoreError as error:  # it was shown, and its buttons work; how it ends is written below until a restart
+            self._note(f"telegram: which message asks about number {number} is not kept: {error}")
         self.settle()  # it may have ended meanwhile
 
     def pressed(self, button: Pressed) -> Answer:

@@ -18,6 +18,7 @@ from picoclaw.hw.parts import spot, wire
 from picoclaw.hw.reading import QUANTITIES, Wired
 from picoclaw.hw.sim.parts import PARTS
 from picoclaw.hw.sim.scene import GREENHOUSE, Fault, Value
+from picoclaw.pattern import pattern
 from picoclaw.schema import Span, nearest
 
 NAME = "sim.toml"
@@ -53,7 +54,7 @@ DEFAULT = Script({"greenhouse": Wired("bme280", 1, 0x76)}, {"greenhouse": GREENH
 
 
 _PLACES = "i2c-1, i2c-1/0x76, spi0.0, /dev/ttyS0, 28-000000000001"
-_PLACE = re.compile(r"i2c-\d+(/0x[0-9a-f]{2})?|spi\d+\.\d+|/dev/\S+|[0-9a-f]{2}-[0-9a-f]{12}")
+_PLACE = pattern(r"i2c-\d+(/0x[0-9a-f]{2})?|spi\d+\.\d+|/dev/\S+|[0-9a-f]{2}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)

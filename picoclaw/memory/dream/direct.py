@@ -5,8 +5,9 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from picoclaw.errors import Refused, TurnStopped, Unavailable
-from picoclaw.messages import End, Message, Notice, Request, Stop, Text, Usage
+from picoclaw.errors import Refused, TurnStopped
+from picoclaw.messages import End, Message, Purpose, Request, Stop, Text, Usage
+from picoclaw.pattern import pattern
 from picoclaw.prompt import estimated_tokens, size
 from picoclaw.providers import Provider
 from picoclaw.providers.repetition import REPEATS
@@ -18,8 +19,8 @@ CAUTIOUS = 3.0
 _LONGEST_S = 600.0
 _LEAST_ANSWER = 256
 _MOST_BYTES_A_TOKEN = 16  # an answer that is longer than its tokens can be is no answer
-_FENCED = re.compile(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
-_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_FENCED = pattern(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
+_THOUGHT = pattern(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 class Answer(NamedTuple):
@@ -31,12 +32,16 @@ class Answer(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A model that may be asked: its window in tokens, a clock in seconds, and who tells that nobody waits any more."""
+    """A model without a fallback: its window in tokens, a clock in seconds, and who tells that nobody waits any more.
+
+    `purpose` is what for.
+    """
 
     provider: Provider
     window: int
     clock: Callable[[], float]
     stop: Stop | None = None
+    purpose: Purpose = Purpose()
 
     @property
     def answer_tokens(self) -> int:
@@ -48,12 +53,13 @@ class Model(NamedTuple):
         return int((self.window - self.answer_tokens) * CAUTIOUS) - size(template)
 
     def ask(self, text: str) -> Answer:
-        """Ask and wait for the whole answer; raises ProviderError, also when a fallback would answer instead."""
+        """Ask and wait for the whole answer; raises ProviderError."""
         if estimated_tokens(size(text), CAUTIOUS) > self.window - self.answer_tokens:
             raise Refused(f"what there is to read does not fit the model's window of {self.window} tokens")
-        asked, said, end = self.provider.name, "", End("length", Usage())
+        said, end = "", End("length", Usage())
         deadline = self.clock() + _LONGEST_S
-        request = Request("", (Message("user", text),), (), self.answer_tokens, deadline, stop=self.stop)
+        asked_for = (Message("user", text),), (), self.answer_tokens, deadline
+        request = Request("", *asked_for, stop=self.stop, purpose=self.purpose)
         for event in self.provider.events(request):
             if self.stop:
                 raise TurnStopped("interrupted")
@@ -61,8 +67,6 @@ class Model(NamedTuple):
                 said += event.text
             elif isinstance(event, End):
                 end = event
-            elif isinstance(event, Notice) and self.provider.name != asked:
-                raise Unavailable(event.text.removesuffix(" - answered without a model"))
             if len(said) > self.answer_tokens * _MOST_BYTES_A_TOKEN:
                 raise Refused("the model's answer does not end")
         return Answer(bare(said), end.finish in {"length", REPEATS}, end.usage)

@@ -4,7 +4,6 @@ Each step stands alone: one that fails is tried again the next night, and what i
 """
 
 import json
-import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from picoclaw.memory.dream.direct import CAUTIOUS, Answer, Model
 from picoclaw.memory.dream.overlap import overlaps
 from picoclaw.memory.dream.review import Review, Step
 from picoclaw.memory.notes import notes
+from picoclaw.pattern import pattern
 from picoclaw.prompt import Page, Templates, estimated_tokens, fill, size
 from picoclaw.skills.skill import Skill
 from picoclaw.store.marks import Marks
@@ -31,7 +31,7 @@ DAYS, LATELY = 31, 3
 """How many days of notes a dream, and a review, looks at."""
 
 _TAKEN, _WRITING = "dream.memory", "dream.writing"
-_TAG = re.compile(r"</?file\b[^>\n]*>")
+_TAG = pattern(r"</?file\b[^>\n]*>")
 _MOST_INVENTED = 0.25
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from picoclaw.pattern import pattern
 from picoclaw.ranking import words
 
 LEAST_KEPT = 0.7
@@ -18,14 +19,14 @@ _SPARED = 2  # numbers or names: what is outdated is dropped, and the newer one 
 _REPEATED = 0.25
 _MOST_NAMED, LONGEST_NAMED = 3, 60
 
-_MARKER = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
-_HEADING = re.compile(r"#{1,6}\s")
-_PLAIN_HEADING = re.compile(r"#{1,6}\s+(?:[\w,&/'’()-]{1,24}\s*){1,4}")
-_NUMBER = re.compile(r"(\d+(?:[.,:/-]\d+)*)\s?([^\W\d_]{1,3}(?![^\W_])|[°%ΩµμΩ℃][^\W\d_]{0,2})?")
-_CLAUSE = re.compile(r"[,;:.!?()](?=\s|$)|\bbut\b", re.IGNORECASE)
-_DENIAL = re.compile(r"\b(?:not|no|nor|none|never|nobody|nothing|neither|without|cannot|\w+n['’]t)\b", re.IGNORECASE)
+_MARKER = pattern(r"(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
+_HEADING = pattern(r"#{1,6}\s")
+_PLAIN_HEADING = pattern(r"#{1,6}\s+(?:[\w,&/'’()-]{1,24}\s*){1,4}")
+_NUMBER = pattern(r"(\d+(?:[.,:/-]\d+)*)\s?([^\W\d_]{1,3}(?![^\W_])|[°%ΩµμΩ℃][^\W\d_]{0,2})?")
+_CLAUSE = pattern(r"[,;:.!?()](?=\s|$)|\bbut\b", re.IGNORECASE)
+_DENIAL = pattern(r"\b(?:not|no|nor|none|never|nobody|nothing|neither|without|cannot|\w+n['’]t)\b", re.IGNORECASE)
 _FEWEST = 2  # words that two clauses share, where one turns the other around
-_WORD = re.compile(r"[^\W\d_]{2,}")
+_WORD = pattern(r"[^\W\d_]{2,}")
 
 
 class Source(NamedTuple):

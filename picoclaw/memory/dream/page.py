@@ -13,15 +13,16 @@ from picoclaw.markdown import visible
 from picoclaw.markdown.comments import gone
 from picoclaw.memory.notes.entries import FOREIGN
 from picoclaw.memory.notes.notes import lasting_file
+from picoclaw.pattern import pattern
 from picoclaw.ranking import words
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import cleaned
 
 _MARK = f"({FOREIGN}"
 _LARGEST = 200_000
-_FRONT = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
-_HEADING = re.compile(r" {0,3}#{1,6}\s")
-_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s")
+_FRONT = pattern(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
+_HEADING = pattern(r" {0,3}#{1,6}\s")
+_ITEM = pattern(r"(?:[-*+]|\d{1,9}[.)])\s")
 
 
 class Part(NamedTuple):

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-from picoclaw.disk import append, create, explain, make_folder, write_atomic
+from picoclaw.disk import append, create, explain, make_folder, spare, write_atomic
 from picoclaw.errors import StoreError
 from picoclaw.memory.dream.loss import LONGEST_NAMED
 from picoclaw.memory.notes.entries import entries, key, lines_of
@@ -108,6 +108,7 @@ def numbered(home: Path, number: int) -> tuple[Path, bytes]:
 def record(home: Path, now: datetime, said: str) -> None:
     """Write down what a dream did, durably; when the record is too long its older half goes. Raises OSError."""
     path = home / FOLDER / _LOG
+    spare("records", home)
     make_folder(path.parent)
     append(path, f"{now:%Y-%m-%d %H:%M} {' '.join(said.split())}\n".encode("utf-8", "replace"))
     if path.stat().st_size > _LARGEST_LOG:

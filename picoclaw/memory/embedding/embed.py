@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from picoclaw.config import shown_url
 from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable
-from picoclaw.providers import wire
+from picoclaw.memory.embedding.formats import Format, format_of
 from picoclaw.providers.mask import Mask
 
 if TYPE_CHECKING:
-    import httpx
     import numpy as np
     from numpy.typing import NDArray
+
+    from picoclaw.courier import Client
 
     Vectors = NDArray[np.float32]
 
 _BATCH = 64  # texts in one request
-_LONGEST = 2000  # characters of one text; what is more would not fit a small model's window
 _LARGEST = 1e18  # number in a vector; its square is far from what a float holds
 _PEAK = 127
 
@@ -71,15 +71,16 @@ def unit(rows: "NDArray[Any]") -> "Vectors":
 
 
 class Remote:
-    """A server that speaks OpenAI's /v1/embeddings. Connects when the first text comes."""
+    """A server that embeds, in the format that its address tells. Connects when the first text comes."""
 
     def __init__(self, base_url: str, model: str, key: str = "", seconds: float = 30.0) -> None:
         """`seconds`: the longest that one request of at most 64 texts may take. Raises ProviderError."""
         need_numpy()
         self.name, self.dims = model, 0
-        self._url, self._key, self.seconds = f"{base_url}/embeddings", key, seconds
+        self._format = format_of(base_url)
+        self._url, self._key, self.seconds = f"{base_url}{self._format.path}", key, seconds
         self._mask = Mask(key)
-        self._client: httpx.Client | None = None
+        self._client: Client | None = None
 
     def close(self) -> None:
         """Give the connection back."""
@@ -100,17 +101,17 @@ class Remote:
 
     def _asked(self, texts: list[str]) -> "Vectors":
         """One request, and what it costs at most: some time, one connection."""
-        from picoclaw.providers import http
+        from picoclaw.providers import http, sse
 
         try:
             if self._client is None:
-                self._client = http.client(self._url, self._key)
+                self._client = http.client(self._key)
             until = time.monotonic() + self.seconds
-            body = {"model": self.name, "input": [text[:_LONGEST] for text in texts]}
+            body = self._format.body(self.name, texts)
             with http.posted(self._client, self._url, body, self._mask, wait=self.seconds, deadline=until) as pieces:
                 text = self._mask.whole(b"".join(pieces).decode("utf-8", "replace"))
             http.refuse_web_page(text, self._url)
-            return self._checked(_read(http.parsed(text), len(texts)))
+            return self._checked(_read(self._format, sse.parsed(text), len(texts)))
         except DeadlinePassed:
             raise Unavailable(f"{shown_url(self._url)} took longer than {self.seconds:.2g} s") from None
         except ProviderError as error:
@@ -127,12 +128,12 @@ class Remote:
         return rows
 
 
-def _read(answer: Any, count: int) -> "Vectors":
-    """The vectors of an answer in the order of the texts, whichever way the server sent them."""
+def _read(form: Format, answer: Any, count: int) -> "Vectors":
+    """The vectors of an answer in the order of the texts."""
     import numpy as np
 
     try:
-        rows = np.array([entry.get("embedding") for entry in _ordered(answer, count)], float)
+        rows = np.array(form.rows(answer, count), float)
     except (ValueError, TypeError, OverflowError):
         rows = np.empty(0)
     if rows.ndim != 2 or not rows.size:
@@ -142,18 +143,3 @@ def _read(answer: Any, count: int) -> "Vectors":
     if not (np.abs(rows) < _LARGEST).all():
         raise Unavailable("the embedding server sent a vector with NaN, infinity or a number without measure in it")
     return unit(rows)
-
-
-def _ordered(answer: Any, count: int) -> list[dict[str, Any]]:
-    """The entries of an answer by their `index`; where a server leaves that out, as they came."""
-    if isinstance(answer, dict) and answer.get("error"):
-        raise wire.failure(0, answer)
-    data = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
-        raise Unavailable("the embedding server sent no list of vectors; is its model one for embeddings?")
-    places = {str(entry.get("index", place)): entry for place, entry in enumerate(data)}
-    if len(data) != count or places.keys() != set(map(str, range(count))):
-        raise Unavailable(
-            f"the embedding server answered {count} texts with {len(data)} vectors, or numbered them wrongly"
-        )
-    return [places[str(place)] for place in range(count)]

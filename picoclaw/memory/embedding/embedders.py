@@ -38,7 +38,8 @@ def choose(config: Config) -> Chosen:
 def _missing(config: Config) -> str:
     if not config.memory.embedding_model:
         return "embedding_model, the model's name at that server,"
-    return "" if config.memory.embedding_url or config.model.base_url else "embedding_url, the server's address,"
+    embeds = config.model.base_url and config.model.api != "anthropic"  # which has no such thing
+    return "" if config.memory.embedding_url or embeds else "embedding_url, the server's address,"
 
 
 def trial(config: Config) -> str:

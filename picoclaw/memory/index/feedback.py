@@ -2,10 +2,11 @@
 
 import contextlib
 import json
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from picoclaw.disk import write_atomic
+from picoclaw.disk import set_aside, write_atomic
 from picoclaw.errors import StoreError
 
 FARTHEST = 1.0
@@ -50,7 +51,7 @@ def rescued(path: Path) -> dict[str, float]:
     try:
         return loaded(path)
     except StoreError:
-        path.replace(path.with_name(f"{path.name}.damaged"))
+        set_aside(path, time.strftime("%Y%m%d-%H%M%S"))
         return {}
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from picoclaw.disk import spare
 from picoclaw.errors import StoreDamaged
 from picoclaw.markdown import blanked
 from picoclaw.memory.index import feedback, vectors
@@ -58,6 +59,8 @@ class Sync:
         if gone:
             changed, gone = self._rename(changed, gone)
             self._remove(gone)
+        if changed and (name := self.connection.filename):
+            spare("the notes' index", Path(name).parent)
         self._update(changed)
         return Synced(count, self.read, self.renamed, self.removed, self.chunks, tuple(self.files.problems))
 

@@ -9,7 +9,6 @@ https://sqlite.org/c3ref/c_dbconfig_defensive.html (RESET_DATABASE empties a dam
 """
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import apsw
 
 from picoclaw.disk import create, explain, make_folder
 from picoclaw.errors import StoreDamaged, StoreError
+from picoclaw.pattern import pattern
 from picoclaw.store.database import WORDS
 
 DAMAGED = (apsw.CorruptError, apsw.NotADBError, StoreDamaged, UnicodeDecodeError)
@@ -49,8 +49,8 @@ _MARKS = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_VE
 _NAMES = {"meta", "files", "files_inode", "chunks", "chunks_file", "spaced_chunks", "words", "vectors"}
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_LETTER = re.compile(f"([{_UNSPACED}]|[\U00020000-\U0003ffff])")
-_RUN = re.compile(f"(?:[{_UNSPACED}]|[\U00020000-\U0003ffff])+")
+_LETTER = pattern(f"([{_UNSPACED}]|[\U00020000-\U0003ffff])")
+_RUN = pattern(f"(?:[{_UNSPACED}]|[\U00020000-\U0003ffff])+")
 
 
 def spaced(text: str) -> str:

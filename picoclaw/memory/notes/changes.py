@@ -10,11 +10,12 @@ from picoclaw.errors import StoreError
 from picoclaw.memory.index.files import Files
 from picoclaw.memory.notes.entries import FOREIGN, Entry, entries, key, lines_of, plain, written
 from picoclaw.memory.notes.notes import content, fit, held, keep, shown
+from picoclaw.pattern import pattern
 from picoclaw.ranking import asked, folded, words
 
 _MOST_LISTED = 6
 _LONGEST_SHOWN = 160
-_PLACE = re.compile(
+_PLACE = pattern(
     r"(?:\[id:\d+\] )?(?:/|\./|workspace/)*((?:memory/\S.*?|MEMORY)\.md)(?::(\d{1,9})(?:-(\d{1,9}))?)?(?:\s.*)?"
 )
 

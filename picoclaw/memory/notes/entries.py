@@ -12,24 +12,25 @@ from typing import NamedTuple
 
 from picoclaw.markdown import seen
 from picoclaw.markdown.comments import gone
+from picoclaw.pattern import pattern
 
 FOREIGN = "not from the owner"
 _UNASKED = ("cron", "heartbeat", "rule", "helper")  # turns of our own, which had read nothing
-_TAINTED = re.compile(rf"{FOREIGN}: (?!(?:{'|'.join(_UNASKED)})[)\]])")
+_TAINTED = pattern(rf"{FOREIGN}: (?!(?:{'|'.join(_UNASKED)})[)\]])")
 LONGEST = 700
 """Characters of one entry: a chunk of the index takes it whole, with where it is from."""
 
 _BULLET = r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)"
-_ITEM = re.compile(_BULLET)
-_FENCE = re.compile(rf"(?:{_BULLET})?\s*(`{{3,}}|~{{3,}})")
-_NO_ENTRY = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|(?:(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|(?:\*[ \t]*){3,}|=+[ \t]*)$)")
-_PARTS = re.compile(
+_ITEM = pattern(_BULLET)
+_FENCE = pattern(rf"(?:{_BULLET})?\s*(`{{3,}}|~{{3,}})")
+_NO_ENTRY = pattern(r" {0,3}(?:#{1,6}(?:\s|$)|(?:(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|(?:\*[ \t]*){3,}|=+[ \t]*)$)")
+_PARTS = pattern(
     rf"(?P<bullet>{_BULLET})?(?P<stamp>\d\d:\d\d |\d{{4}}-\d\d-\d\d: )?"
     rf"(?:\((?P<source>(?:chat |{FOREIGN})[^()]*)\) )?(?P<body>.*?)(?: \(changed [\d-]+\))?",
     re.DOTALL,
 )
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_OPENS = re.compile(r"\\*<(?=[!?])")
+_LINE = pattern(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_OPENS = pattern(r"\\*<(?=[!?])")
 _BRACKETS = str.maketrans("()", "[]")
 _HIDDEN = "\0"
 

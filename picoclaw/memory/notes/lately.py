@@ -1,14 +1,14 @@
 """What was noted in the last days, as lines that a conversation is told once. Pure."""
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from picoclaw.messages import Message
+from picoclaw.pattern import pattern
 from picoclaw.prompt import Page, enclosed
 
-_ENTRY = re.compile(r"[-*+] ")
-_DAY = re.compile(r"(\d{4})(\d\d)(\d\d)")
+_ENTRY = pattern(r"[-*+] ")
+_DAY = pattern(r"(\d{4})(\d\d)(\d\d)")
 _SHARE, _SHORT = 4, 200
 """The part of the budget that one line may take, and what it may take however small that is."""
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
+from picoclaw.pattern import pattern
+
 
 class Days(NamedTuple):
     """Some days in a row, both ends included."""
@@ -71,13 +73,13 @@ def apart(text: str, now: datetime) -> tuple[list[Days], str]:
     """Return the days that a text speaks of, and what it says besides."""
     text = _TWO_DAYS.sub(r"\1 \4 \2 \3 \4", " ".join(text.lower().replace("mid-", "mid ").split()))
     left, found = text.replace("\0", " "), []
-    for pattern, days_of in _FORMS:
-        for match in pattern.finditer(left):
+    for form, days_of in _FORMS:
+        for match in form.finditer(left):
             try:
                 found.append((match.span(), days_of(match, now.date())))
             except (ValueError, OverflowError):  # 31 February, or beyond the calendar's ends
                 continue
-        left = pattern.sub(lambda match: "\0" * len(match[0]), left)
+        left = form.sub(lambda match: "\0" * len(match[0]), left)
     return _joined(sorted(found), text, now.date()), left.replace("\0", "")
 
 
@@ -209,14 +211,14 @@ def _count(word: str) -> int:
     return int(word) if word.isdecimal() else _FEW.get(word, 0) or _NUMBERS.index(word)
 
 
-def _form(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-]){pattern}(?![\w-])")
+def _form(text: str) -> re.Pattern[str]:
+    return pattern(rf"(?<![\w-]){text}(?![\w-])")
 
 
 _DAY_FIRST = rf"{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s*{_YEAR})?"
 _MONTH_FIRST = rf"{_MONTH}\s+(?:the\s+)?{_DAY}(?:,?\s*{_YEAR})?"
 
-_TWO_DAYS = re.compile(rf"\b(\d{{1,2}}) (and|to|until|till|-|–) (\d{{1,2}}) ({_NAMED})\b")
+_TWO_DAYS = pattern(rf"\b(\d{{1,2}}) (and|to|until|till|-|–) (\d{{1,2}}) ({_NAMED})\b")
 
 # In this order: what an earlier form has read is not read again.
 _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str], date], Days]]] = [

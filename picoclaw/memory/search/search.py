@@ -1,6 +1,5 @@
 """Finds what is remembered, by words, vectors and the days that a question names; fusion.py says in which order."""
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -13,11 +12,12 @@ from picoclaw.memory.search import fusion
 from picoclaw.memory.search.dates import MONTHS, Days, apart
 from picoclaw.memory.search.near import near
 from picoclaw.memory.search.snippet import snippet, words_in
+from picoclaw.pattern import pattern
 
 _MOST_BY_WORDS, _MOST_BY_DAY = 36, 24
 _LONGEST_QUERY, _MOST_WORDS = 2000, 32
 _DAY = "the day"  # no word of a question has a space
-_WORD = re.compile(r"[^\W_]+")
+_WORD = pattern(r"[^\W_]+")
 _LITTLE = """
     a about am an and any are as at be been being but by can could d did do does doing don every for from had happen
     happened happens has have he her hers him his how i if in into is it its just ll m many may me might much must

@@ -1,6 +1,5 @@
 """Which lines of a chunk say what was asked, and whether a text has a word in any of its forms. Pure."""
 
-import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -9,6 +8,7 @@ from typing import NamedTuple
 
 from picoclaw.memory.index.chunk import each_line
 from picoclaw.memory.notes.entries import FOREIGN, entries
+from picoclaw.pattern import pattern
 from picoclaw.ranking import asked
 
 LONGEST = 300
@@ -26,9 +26,9 @@ _SURE = 5
 """Letters that a word and its forms share; where they are fewer, only these endings make a form of it."""
 
 _ENDINGS = frozenset(("", "s", "e", "es", "ed", "ing", "ings", "y", "i", "ies", "ied"))
-_LETTERS = re.compile(r"[^\W_]*")
-_JOINT = re.compile(r"\s+([/…])\s+")
-_MARK = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
+_LETTERS = pattern(r"[^\W_]*")
+_JOINT = pattern(r"\s+([/…])\s+")
+_MARK = pattern(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
 
 
 class Snippet(NamedTuple):

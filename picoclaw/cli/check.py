@@ -1,0 +1,36 @@
+"""`picoclaw check`: looks whether anything that is kept was lost or damaged, and mends what can be mended."""
+
+import argparse
+import json
+import os
+from collections.abc import Iterable
+
+from picoclaw import check
+from picoclaw.cli.common import printable
+from picoclaw.config import home_folder
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("--mend", action="store_true", help="mend what can be mended, and say what was done")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the findings; exit code 1 when something is wrong, with --mend when it still is."""
+    home = home_folder(os.environ)
+    done = check.mend(home) if given.mend else []
+    found = list(check.examine(home))
+    _show([*done, *found], as_json=given.json)
+    return 1 if any(finding.mark == "bad" for finding in found) else 0
+
+
+def _show(findings: Iterable[check.Finding], *, as_json: bool) -> None:
+    if as_json:
+        rows = [{**f._asdict(), "mend": f.mend is not None} for f in findings]
+        print(json.dumps(rows, ensure_ascii=False))
+        return
+    for f in findings:
+        print(printable(f"{f.mark:6} {f.what}: {f.how}"))
+        if f.mend:
+            print("       → picoclaw check --mend")

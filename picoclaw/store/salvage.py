@@ -1,0 +1,193 @@
+"""Reads what can still be read of a damaged database into a whole one, and says what it took from an older copy.
+
+A table is read from its beginning up to the damage, from its end back to it, and in growing steps in between. One that
+could be read whole is exactly what it was. Of any other, the rows of the copy stay where nothing newer was read; what
+they ask to have done may have been done since, so that they are told as doubtful, and nothing of it is begun again.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import apsw
+
+_UNREADABLE = (apsw.Error, UnicodeDecodeError)
+_LEAP = 1000
+"""Numbers that are skipped where the last one that was given is not known: none is ever given twice."""
+
+_DOUBT = "state.db was damaged, and whether it was done is not known"
+_CAUTION = {
+    "outbox": "UPDATE outbox SET begun = 'before the damage'",
+    "inbox": "UPDATE inbox SET done = 1, text = ''",
+    "jobs": "UPDATE jobs SET enabled = 0 WHERE plan = 'at' AND kind != 'reminder' AND due < unixepoch()",
+    "approvals": "UPDATE approvals SET state = 'unknown', outcome = ?1 WHERE state IN ('waiting', 'running')",
+    "tasks": "UPDATE tasks SET status = 'lost', result = ?1 WHERE status IN ('waiting', 'running')",
+    "always": "DELETE FROM always",
+}
+"""What is done to the rows of a copy where newer ones may be lost. A permission may have been taken back."""
+
+
+class Saved(NamedTuple):
+    """One table: how many rows could be read, whether that was all of it, and how many are as they were in the copy."""
+
+    table: str
+    rows: int
+    whole: bool
+    older: int
+
+
+def salvage(damaged: apsw.Connection, target: apsw.Connection) -> list[Saved]:
+    """Bring the rows of a damaged database into one that is whole: a copy, or a new one. Raises apsw.Error of `target`.
+
+    What refers to a row that is lost goes with it.
+    """
+    with suppress(*_UNREADABLE):  # then nothing of it can be read
+        damaged.execute("PRAGMA writable_schema = ON; PRAGMA cell_size_check = ON")
+    target.execute("PRAGMA foreign_keys = OFF")
+    target.execute("BEGIN IMMEDIATE")
+    saved = [_table(damaged, target, name) for name in _tables(target)]
+    _go_on_counting(damaged, target, sure=all(one.whole for one in saved))
+    drop_orphans(target)
+    target.execute("COMMIT")
+    return saved
+
+
+def drop_orphans(target: apsw.Connection) -> int:
+    """Take away what refers to a row that is not there, within the caller's transaction; returns how much."""
+    count = 0
+    while orphans := target.execute("PRAGMA foreign_key_check").fetchall():
+        for table, row, *_ in orphans:
+            _drop(target, str(table), row)
+        count += len(orphans)
+    return count
+
+
+def _tables(target: apsw.Connection) -> list[str]:
+    rows = target.execute("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
+    return sorted(str(name) for (name,) in rows if not str(name).startswith("sqlite_") and name != "migrations")
+
+
+def _drop(target: apsw.Connection, table: str, row: Any) -> None:
+    """Take away a row that refers to none; a table without row numbers is known by its parents alone."""
+    if row is not None:
+        target.execute(f'DELETE FROM "{table}" WHERE rowid = ?', (row,))  # noqa: S608
+        return
+    for column, parent in target.execute('SELECT "from", "table" FROM pragma_foreign_key_list(?)', (table,)).fetchall():
+        target.execute(f'DELETE FROM "{table}" WHERE "{column}" NOT IN (SELECT rowid FROM "{parent}")')  # noqa: S608
+
+
+def _table(damaged: apsw.Connection, target: apsw.Connection, name: str) -> Saved:
+    """Read one table; what the copy has of it goes when all of it could be read."""
+    columns = _shared(damaged, target, name)
+    target.execute("SAVEPOINT one_table")
+    before = _count(target, name)
+    target.execute(f'DELETE FROM "{name}"')  # noqa: S608
+    reader = _Reader(damaged, name, columns, _key(target, name))
+    done = _put(target, name, columns, reader)
+    if reader.whole and done == reader.found:
+        target.execute("RELEASE one_table")
+        return Saved(name, done, whole=True, older=0)
+    target.execute("ROLLBACK TO one_table")
+    if name in _CAUTION and before:
+        target.execute(_CAUTION[name], (_DOUBT,) if "?1" in _CAUTION[name] else ())
+    done = _put(target, name, columns, _Reader(damaged, name, columns, _key(target, name)))
+    target.execute("RELEASE one_table")
+    return Saved(name, done, whole=False, older=max(0, _count(target, name) - done))
+
+
+def _put(target: apsw.Connection, name: str, columns: Sequence[str], rows: "_Reader") -> int:
+    if not columns:
+        return 0
+    names, marks, done = ", ".join(f'"{c}"' for c in columns), ", ".join("?" * len(columns)), 0
+    sql = f'INSERT OR REPLACE INTO "{name}" ({names}) VALUES ({marks})'  # noqa: S608
+    for row in rows.read():
+        try:
+            target.execute(sql, row)
+            done += 1
+        except apsw.ConstraintError:  # what was read is none of ours
+            continue
+    return done
+
+
+def _shared(damaged: apsw.Connection, target: apsw.Connection, name: str) -> list[str]:
+    """Name the columns that both have, none where the damaged one cannot say."""
+    sql = "SELECT name FROM pragma_table_info(?)"
+    try:
+        there = {str(column) for (column,) in damaged.execute(sql, (name,))}
+    except _UNREADABLE:
+        return []
+    return [str(column) for (column,) in target.execute(sql, (name,)) if column in there]
+
+
+def _key(target: apsw.Connection, name: str) -> list[str]:
+    """Name what the rows are in order by: their number, or the columns of their key."""
+    if target.execute("SELECT wr FROM pragma_table_list(?) WHERE schema = 'main'", (name,)).get:
+        rows = target.execute("SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", (name,))
+        return [str(column) for (column,) in rows]
+    return ["rowid"]
+
+
+def _count(target: apsw.Connection, name: str) -> int:
+    return int(str(target.execute(f'SELECT count(*) FROM "{name}"').get))  # noqa: S608
+
+
+class _Reader:
+    """The rows of a table that can be read; afterwards `whole` tells whether that was all, `found` how many."""
+
+    def __init__(self, damaged: apsw.Connection, name: str, columns: Sequence[str], key: Sequence[str]) -> None:
+        self._damaged, self._key, self._numbered = damaged, key, list(key) == ["rowid"]
+        shown = ", ".join(f'"{column}"' for column in columns)
+        first = "rowid" if self._numbered else "0"
+        self._sql = f'SELECT {first}, {shown} FROM "{name}" NOT INDEXED' if columns else ""  # noqa: S608
+        self.whole, self.found = bool(columns), 0
+        self._last = -(2**63)
+
+    def read(self) -> Iterator[Sequence[Any]]:
+        """Give the rows, from both ends and from what lies between."""
+        if not self._sql:
+            return
+        yield from self._run("ASC", "")
+        if self.whole:
+            return
+        below, top = self._last, None
+        upper = list(self._run("DESC", f"WHERE rowid > {below}" if self._numbered else ""))
+        if self._numbered:
+            top = self._last if upper else None
+            yield from self._between(below, top)
+        yield from upper
+
+    def _run(self, order: str, where: str) -> Iterator[Sequence[Any]]:
+        by = ", ".join(f'"{column}" {order}' if column != "rowid" else f"rowid {order}" for column in self._key)
+        try:
+            for number, *row in self._damaged.execute(f"{self._sql} {where} ORDER BY {by}"):
+                self._last = int(str(number))
+                self.found += 1
+                yield row
+        except _UNREADABLE:
+            self.whole = False
+
+    def _between(self, below: int, top: int | None) -> Iterator[Sequence[Any]]:
+        """Go on behind the damage in steps that double until a row can be read again."""
+        at, step, last = max(below, 0), 1, top if top is not None else max(below, 0) + 2**32
+        while (at := at + step) < last:
+            self._last = at
+            before = self.found
+            yield from self._run("ASC", f"WHERE rowid >= {at} AND rowid < {last}")
+            step = 1 if self.found > before else step * 2
+            at = self._last
+
+
+def _go_on_counting(damaged: apsw.Connection, target: apsw.Connection, *, sure: bool) -> None:
+    """Keep any number from being given a second time."""
+    try:
+        rows = damaged.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
+        known = {str(name): int(str(seq)) for name, seq in rows}
+    except _UNREADABLE:
+        known, sure = {}, False
+    for name in _tables(target):
+        if "AUTOINCREMENT" not in str(target.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,)).get):
+            continue
+        here = target.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (name,)).get
+        seq = max(int(str(here or 0)), known.get(name, 0)) + (0 if sure else _LEAP)
+        target.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+        target.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, seq))

@@ -1,0 +1,252 @@
+"""`picoclaw check`: what is spoilt is found, what can be mended is mended, and a home that is whole is left alone."""
+
+import json
+import os
+from types import SimpleNamespace
+
+import apsw
+import pytest
+from test_mend import backed_up, filled, pages_of, spoil
+
+from picoclaw import check
+from picoclaw.check import databases
+from picoclaw.cli import check as verb
+from picoclaw.errors import StoreError, StoreNewer
+from picoclaw.reflex import audit as outputs
+from picoclaw.store import chronicle
+from picoclaw.store.database import COPIES, Database
+from picoclaw.trust.audit import Audit
+from picoclaw.workspace import prepare
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    folder = tmp_path / "home"
+    prepare(folder)
+    filled(folder)
+    Database(folder / chronicle.NAME, chronicle.MIGRATIONS).close()
+    Audit(folder).write("start")
+    Audit(folder).write("stop")
+    outputs.write(folder, "start")
+    monkeypatch.setenv("PICOCLAW_HOME", str(folder))
+    return folder
+
+
+def bad(home):
+    return {finding.what: finding.how for finding in check.examine(home) if finding.mark == "bad"}
+
+
+def picture(home):
+    return {
+        p.relative_to(home): (p.read_bytes(), p.stat().st_mode)
+        for p in home.rglob("*")
+        if p.is_file() and not p.name.endswith(("-shm", "-wal"))
+    }
+
+
+def test_a_whole_home_has_nothing_to_mend_and_is_not_changed(home):
+    before = picture(home)
+    found = list(check.examine(home))
+    assert {finding.mark for finding in found} == {"good"}
+    assert {"state.db", "history.db", "audit.log", "outputs.audit", "reminders", "notes"} <= {f.what for f in found}
+    assert check.mend(home) == []
+    assert picture(home) == before
+
+
+def test_a_home_that_is_not_there_is_no_fault(tmp_path):
+    assert [finding.mark for finding in check.examine(tmp_path / "nowhere")] == ["note"]
+
+
+def leaf(home):
+    page = [number for number, kind in pages_of(home / "state.db", "messages") if kind == "leaf"][2]
+    spoil(home / "state.db", page)
+
+
+def index_of_a_table(home):
+    page = next(number for number, kind in pages_of(home / "state.db", "messages_of_turn") if kind == "leaf")
+    spoil(home / "state.db", page)
+
+
+def orphans(home):
+    connection = apsw.Connection(str(home / "state.db"))
+    connection.execute("INSERT INTO messages (turn, role, text) VALUES (4711, 'user', 'whose?')")
+    connection.close()
+
+
+def history(home):
+    (home / "history.db").write_bytes(b"\0" * 9000)
+
+
+def copy(home):
+    (home / COPIES).mkdir()
+    (home / COPIES / "state.db").write_bytes(b"\0" * 9000)
+
+
+def memory(home):
+    (home / "memory.db").write_bytes(b"\0" * 9000)
+
+
+def seeds(home):
+    (home / "seeds.json").write_bytes(b"\0" * 40)
+
+
+def settings(home):
+    (home / "config.toml").write_text("[limits]\nsteps = 3\n")
+    (home / COPIES).mkdir()
+    (home / COPIES / "config.toml").write_text("[limits]\nsteps = 3\n")
+    (home / "config.toml").write_bytes(b"\0" * 40)
+
+
+def torn_audit(home):
+    with (home / "audit.log").open("ab") as file:
+        file.write(b'{"n": 3, "at": "2026')
+
+
+def torn_outputs(home):
+    with (home / "outputs.audit").open("ab") as file:
+        file.write(b'{"at": "2026')
+
+
+def open_to_all(home):
+    home.chmod(0o777)
+
+
+def open_database(home):
+    (home / "state.db").chmod(0o644)
+
+
+MENDED = {
+    leaf: "state.db",
+    index_of_a_table: "state.db",
+    orphans: "state.db",
+    history: "history.db",
+    copy: "last copy",
+    memory: "memory.db",
+    seeds: "seeds.json",
+    settings: "config.toml",
+    torn_audit: "audit.log",
+    torn_outputs: "outputs.audit",
+    open_to_all: "home",
+    open_database: "state.db",
+}
+
+
+@pytest.mark.parametrize("harm", MENDED, ids=lambda harm: harm.__name__)
+def test_what_is_spoilt_is_found_and_mended(home, harm):
+    harm(home)
+    assert MENDED[harm] in bad(home)
+    done = check.mend(home)
+    assert {finding.mark for finding in done} == {"mended"}
+    assert MENDED[harm] in {finding.what for finding in done}
+    assert bad(home) == {}
+
+
+def changed_audit(home):
+    text = (home / "audit.log").read_bytes()
+    (home / "audit.log").write_bytes(text.replace(b'"start"', b'"smart"'))
+
+
+def mistyped(home):
+    (home / "config.toml").write_text("[limits]\nstep = 3\n")
+
+
+def page_of_zeros(home):
+    (home / "workspace/USER.md").write_bytes(b"# Owner\n\0\0\0\0")
+
+
+def nobodys_settings(home):
+    (home / "config.toml").write_bytes(b"\0" * 40)
+
+
+def test_a_home_that_others_may_list_is_no_fault_and_is_closed_all_the_same(home):
+    home.chmod(0o755)
+    assert bad(home) == {}
+    assert [(finding.mark, finding.what) for finding in check.mend(home)] == [("mended", "home")]
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is full"), StoreNewer("a newer picoclaw wrote it")], ids=repr)
+def test_a_copy_that_cannot_be_looked_at_is_not_taken_away(home, monkeypatch, error):
+    backed_up(home)
+
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(databases, "condition", fails)
+    (found,) = (finding for finding in databases.examine(home) if finding.what == "last copy")
+    assert (found.mark, found.mend) == ("bad", None)
+    check.mend(home)
+    assert (home / COPIES / "state.db").exists()
+
+
+def test_a_database_that_lies_on_a_disk_that_is_not_there_is_named(home):
+    (home / "state.db").unlink()
+    (home / "state.db").symlink_to("/media/nowhere/state.db")
+    assert "state.db" in bad(home)
+
+
+LEFT = {changed_audit: "audit.log", mistyped: "settings", page_of_zeros: "notes", nobodys_settings: "config.toml"}
+
+
+@pytest.mark.parametrize("harm", LEFT, ids=lambda harm: harm.__name__)
+def test_what_only_a_person_can_mend_is_named_and_left(home, harm):
+    harm(home)
+    before = picture(home)
+    assert LEFT[harm] in bad(home)
+    check.mend(home)
+    assert LEFT[harm] in bad(home)
+    assert picture(home) == before
+
+
+def test_what_a_cut_left_half_made_is_swept_when_it_is_old(home):
+    young, old = home / f".config.toml.{os.getpid()}.88", home / f"workspace/.USER.md.{os.getpid()}.88"
+    dead = home / ".config.toml.99999999.88"
+    young.write_text("x")
+    dead.write_text("x")
+    old.write_text("x")
+    os.utime(old, (1, 1))
+    (home / ".keep.me").write_text("x")
+    assert [finding.what for finding in check.mend(home)] == ["leftovers"]
+    assert young.exists()
+    assert not old.exists()
+    assert not dead.exists()  # whoever wrote it lives no more
+    assert (home / ".keep.me").exists()
+
+
+def test_a_database_in_use_is_not_mended_and_that_is_said(home):
+    leaf(home)
+    ready, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        connection = apsw.Connection(str(home / "state.db"))
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        os.write(ready[1], b"x")
+        os.read(go[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    try:
+        (done,) = check.mend(home)
+        assert done.mark == "bad"
+        assert f"process {child} has it open" in done.how
+    finally:
+        os.write(go[1], b"x")
+        os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize(("mend", "code"), [(False, 1), (True, 0)])
+def test_the_verb_tells_and_its_exit_code_says_whether_all_is_well(home, capsys, mend, code):
+    leaf(home)
+    assert verb.run(SimpleNamespace(mend=mend, json=False)) == code
+    told = capsys.readouterr().out
+    assert ("mended state.db: state.db was damaged" in told) is mend
+    assert ("→ picoclaw check --mend" in told) is not mend
+
+
+def test_programs_are_told_the_same(home, capsys):
+    leaf(home)
+    assert verb.run(SimpleNamespace(mend=False, json=True)) == 1
+    rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["state.db"]["mark"] == "bad"
+    assert rows["state.db"]["mend"] is True
+    assert rows["audit.log"]["mark"] == "good"
+    assert rows["audit.log"]["mend"] is False

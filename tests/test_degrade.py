@@ -1,0 +1,368 @@
+"""A disk that takes nothing, or little: what is said, what goes on, and that nothing is missing afterwards."""
+
+import os
+import resource
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from daemon_kit import Daemon, furnished
+from model_server import ModelServer, reply
+from test_commands import Chat
+from test_daemon import Desk
+from test_mend import NOON, filled, letters, pages_of, said, spoil
+
+from picoclaw import check, disk
+from picoclaw.daemon.owed import Owed
+from picoclaw.errors import ChannelDown, StoreDamaged, StoreError
+from picoclaw.store import chronicle
+from picoclaw.store.database import Database
+from picoclaw.store.firings import Firings
+from picoclaw.store.history import History
+from picoclaw.store.points import Block, Moment, Series
+from picoclaw.store.samples import Samples
+from picoclaw.store.unkept import Owed as Turned
+from picoclaw.store.unkept import Unkept
+
+
+def refuse(database, how):
+    """Have a database take nothing any more, as a disk that is read-only or full does."""
+    database.connection.execute("PRAGMA query_only = ON" if how == "read-only" else "PRAGMA max_page_count = 1")
+
+
+def take(database):
+    database.connection.execute("PRAGMA query_only = OFF")
+    database.connection.execute("PRAGMA max_page_count = 1000000")
+
+
+@pytest.fixture
+def chat(tmp_path):
+    with (
+        ModelServer([reply(f"{word} is said.") for word in "abcdef"]) as server,
+        Chat(tmp_path / "home", server) as chat,
+    ):
+        yield chat
+
+
+LONG = "x" * 6000
+
+
+@pytest.mark.parametrize("how", ["read-only", "full"])
+def test_a_conversation_goes_on_from_memory_and_is_kept_when_the_disk_takes_it(chat, how):
+    chat.turn("before")
+    refuse(chat.app.stores.database, how)
+    first, second = chat.turn(f"one {LONG}"), chat.turn(f"two {LONG}")
+    assert "could not be kept" in first.notice.text
+    assert "goes on from memory" in first.notice.text
+    assert first.notice.failed
+    assert second.reply == "c is said."
+    assert "could not be kept" not in second.notice.text
+    sent = [str(message["content"]) for message in chat.server.requests[-1].body["messages"]]
+    assert any(f"one {LONG}" in text for text in sent)
+    assert "b is said." in sent
+    take(chat.app.stores.database)
+    third = chat.turn("three")
+    assert "2 earlier turns are kept now" in third.notice.text
+    shown = chat.shown()
+    assert [text[:3] for text in shown[::2]] == ["bef", "one", "two", "thr"]
+    refuse(chat.app.stores.database, how)
+    assert "could not be kept" in chat.turn(f"again {LONG}").notice.text
+
+
+def test_what_is_owed_is_kept_at_the_end(tmp_path):
+    database = Database(tmp_path / "state.db")
+    unkept = Unkept(tmp_path, lambda: History(database))
+    refuse(database, "read-only")
+    with pytest.raises(StoreError):
+        unkept.keep(Turned("home", said(1), NOON))
+    assert len(unkept.turns("home")) == 1
+    assert unkept.turns("shed") == []
+    take(database)
+    unkept.settle()
+    assert unkept.turns("home") == []
+    assert len(History(database).turns("home")) == 1
+    database.close()
+
+
+def test_a_damaged_database_is_not_remembered_away():
+    class Damaged:
+        def keep(self, *_):
+            raise StoreDamaged("damaged")
+
+    unkept = Unkept(Path("/"), Damaged)
+    with pytest.raises(StoreDamaged):
+        unkept.keep(Turned("home", said(1), NOON))
+    assert len(unkept) == 0
+
+
+def test_memory_is_not_for_ever(tmp_path):
+    database = Database(tmp_path / "state.db")
+    unkept = Unkept(tmp_path, lambda: History(database))
+    refuse(database, "read-only")
+    for number in range(60):
+        with pytest.raises(StoreError):
+            unkept.keep(Turned("home", said(number), NOON))
+    assert [turn[0].text.split()[0] for turn in unkept.turns("home")] == [str(n) for n in range(10, 60)]
+    database.close()
+
+
+def nearly_full(monkeypatch, *what):
+    """Leave no room for these of RESERVES."""
+
+    def spare(wanted, folder):
+        if wanted in what:
+            raise disk.NearlyFull(wanted, folder)
+
+    for module in ("store.unkept", "store.samples", "memory.index.sync", "memory.dream.versions"):
+        monkeypatch.setattr(f"picoclaw.{module}.spare", spare)
+
+
+def test_a_new_conversation_gives_way_and_one_that_goes_on_is_kept(tmp_path, monkeypatch):
+    database = Database(tmp_path / "state.db")
+    unkept = Unkept(tmp_path, lambda: History(database))
+    unkept.keep(Turned("old", said(1), NOON))
+    nearly_full(monkeypatch, "new conversations")
+    unkept.keep(Turned("old", said(2), NOON))
+    with pytest.raises(StoreError, match="nearly full, without room for new conversations"):
+        unkept.keep(Turned("new", said(3), NOON))
+    assert len(History(database).turns("old")) == 2
+    assert History(database).turns("new") == []
+    assert len(unkept.turns("new")) == 1
+    database.close()
+
+
+def test_measurements_give_way_and_where_the_rules_stand_is_kept(tmp_path, monkeypatch):
+    database = Database(tmp_path / chronicle.NAME, chronicle.MIGRATIONS)
+    kept, series = Samples(database), Series("porch", "temperature")
+    moment = Moment("boot", 100.0, NOON, True)
+    nearly_full(monkeypatch, "measurements")
+    with pytest.raises(StoreError, match="nearly full, without room for measurements"):
+        kept.keep(moment, [Block(series, [(90.0, 20.0)])], states={"frost": "{}"})
+    assert kept.known() == {}
+    assert Firings(database).states() == {"frost": "{}"}
+    monkeypatch.undo()
+    kept.keep(moment, [Block(series, [(90.0, 20.0)])])
+    assert list(kept.known()) == [series]
+    database.close()
+
+
+# --- promises ---
+
+
+def test_a_promise_that_cannot_be_kept_is_refused(tmp_path):
+    with Chat(tmp_path / "home") as bare:
+        bare.turn("remind me in 50 minutes to drink")
+        refuse(bare.app.stores.database, "read-only")
+        turn = bare.turn("remind me in 5 minutes to eat")
+        assert "That did not work: nothing was done, since it cannot be written down first" in turn.reply
+        take(bare.app.stores.database)
+        assert "drink" in bare.turn("what reminders are there?").reply
+        assert "eat" not in bare.turn("what reminders are there?").reply
+
+
+# --- the daemon's bookkeeping ---
+
+
+class Broken:
+    """A box whose disk takes nothing while `down`."""
+
+    def __init__(self, box, down):
+        self._box, self._down = box, down
+
+    def __getattr__(self, name):
+        real = getattr(self._box, name)
+
+        def act(*args, **more):
+            if self._down() and name not in {"waiting", "left_behind"}:
+                raise StoreError("state.db: the disk is full")
+            return real(*args, **more)
+
+        return act
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = Desk(tmp_path)
+    made.down = False
+    made.real = made.boxes
+    broken = {name: Broken(getattr(made.boxes, name), lambda: made.down) for name in ("inbox", "outbox")}
+    made.loop._boxes = made.boxes._replace(**broken)
+    yield made
+    made.database.close()
+
+
+def test_an_answer_is_told_at_once_while_letters_cannot_be_kept(desk):
+    sent = []
+    desk.wire.send = lambda letter: sent.append((letter.session, letter.text))
+    desk.down = True
+    desk.arrives("hello", external="1")
+    desk.works()
+    assert sent == [("wire:1", "re hello")]
+    assert len([note for note in desk.notes if "goes on from memory" in note]) <= 1
+    desk.down = False
+    desk.loop.owed.settle()
+    assert desk.letters() == []
+    assert desk.waiting() == []
+
+
+def test_an_answer_that_nobody_took_becomes_a_letter_when_the_disk_is_well(desk):
+    def away(_):
+        raise ChannelDown("no network")
+
+    desk.wire.send = away
+    desk.arrives("hello", external="1")
+    desk.down = True
+    desk.works()
+    assert desk.letters() == []
+    assert desk.waiting() == ["hello"]
+    desk.down = False
+    desk.loop.owed.settle()
+    assert desk.letters() == [("wire:1", "re hello")]
+    assert desk.waiting() == []
+    desk.arrives("hello", external="1")
+    desk.works()
+    assert desk.seen == ["hello"]
+
+
+def test_what_was_told_at_once_is_not_told_again_nor_answered_again(desk, tmp_path):
+    sent = []
+    desk.wire.send = lambda letter: sent.append(letter.text)
+    desk.arrives("hello", external="1")
+    desk.down = True
+    desk.works()
+    desk.down = False
+    desk.arrives("and now", external="2")
+    desk.loop.owed.settle()
+    desk.works()
+    assert sent == ["re hello"]
+    assert desk.letters() == [("wire:1", "re and now")]
+    after = Desk(tmp_path)
+    after.works()
+    assert after.seen == []
+    after.database.close()
+
+
+def test_what_is_owed_is_written_in_its_order_and_said_once():
+    notes, done, down = [], [], [True]
+
+    def act(what):
+        def write():
+            if down[0]:
+                raise StoreError("full")
+            done.append(what)
+
+        return write
+
+    owed = Owed(threading.RLock(), notes.append)
+    assert [owed.write(act(what)) for what in "abc"] == [False, False, False]
+    assert len(notes) == 1
+    down[0] = False
+    assert owed.write(act("d"))
+    assert done == ["a", "b", "c", "d"]
+    assert "takes everything again" in notes[1]
+
+
+def test_a_disk_that_takes_nothing_is_said_once_and_never_said_to_be_well(desk):
+    sent = []
+    desk.wire.send = lambda letter: sent.append(letter.text)
+    desk.down = True
+    for text in ("one", "two", "three"):
+        desk.arrives(text)
+        desk.works()
+        desk.loop.owed.settle()
+    assert sent == ["re one", "re two", "re three"]
+    assert len(desk.notes) == 1, desk.notes
+    assert "the disk is full" in desk.loop.owed.trouble
+    desk.down = False
+    desk.arrives("four")
+    desk.works()
+    assert "takes everything again" in desk.notes[1]
+    assert desk.loop.owed.trouble == ""
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_disk_that_is_well_again_while_an_answer_is_sent_has_it_told_once(desk, taken):
+    sent = []
+
+    def send(letter):
+        desk.down = False
+        desk.loop.owed.settle()
+        if not taken:
+            raise ChannelDown("no network")
+        sent.append(letter.text)
+
+    desk.wire.send = send
+    desk.arrives("hello", external="1")
+    desk.down = True
+    desk.works()
+    assert (sent, desk.letters()) == ((["re hello"], []) if taken else ([], [("wire:1", "re hello")]))
+    assert desk.waiting() == []
+
+
+# --- a real disk ---
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a disk")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_disk_that_was_mounted_read_only_is_read_from_and_that_is_said(small_disk):
+    database = Database(small_disk / "state.db")
+    History(database).keep("home", said(1), NOON)
+    database.close()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    database = Database(small_disk / "state.db")
+    assert len(History(database).turns("home")) == 1
+    with pytest.raises(StoreError, match="the file system is read-only"):
+        History(database).keep("home", said(2), NOON)
+    database.close()
+
+
+def test_a_disk_that_is_full_says_so_whatever_sqlite_calls_it(small_disk):
+    Database(small_disk / "state.db").close()
+    with (small_disk / "filler").open("wb") as file:
+        file.write(b"x" * (os.statvfs(small_disk).f_bavail * 4096))
+    with pytest.raises(StoreError, match="the disk is full: free some space"):
+        Database(small_disk / "state.db")
+    (small_disk / "filler").unlink()
+    Database(small_disk / "state.db").close()
+
+
+def test_a_process_with_too_many_files_open_says_that(tmp_path):
+    path = tmp_path / "state.db"
+    Database(path).close()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (sum(1 for _ in Path("/proc/self/fd").iterdir()) - 1, limits[1]))
+    try:
+        with pytest.raises(StoreError, match="too many files open"):
+            Database(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    Database(path).close()
+
+
+def test_a_daemon_whose_database_is_damaged_while_it_lives_begins_afresh_and_mends_it(tmp_path):
+    folder = furnished(tmp_path)
+    filled(folder)
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        leaves = [number for number, kind in pages_of(folder / "state.db", "messages", "turns") if kind == "leaf"]
+        spoil(folder / "state.db", *leaves)
+        asking = daemon.line()
+        asking.say({"do": "chat", "session": "home", "text": "how warm is it?"})
+        assert "begins afresh, to mend it" in daemon.says("begins afresh")
+        daemon.says("was damaged (")
+        daemon.ready()
+        assert daemon.asked("status")["problems"] == []
+        asking.close()
+    assert not [found for found in check.examine(folder) if found.mark == "bad"]
+    assert len([text for _, text, _ in letters(folder) if "was damaged" in text]) == 1
