@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS ?=
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: chat test hostile lint types package lab soak cuts bench clean
+.PHONY: chat test again hostile lint types package lab soak cuts bench clean
 
 chat: .venv/run  ## set up and open a chat
 	@.venv/bin/picoclaw chat $(ARGS)
@@ -11,6 +11,10 @@ chat: .venv/run  ## set up and open a chat
 test: .venv/dev  ## set up and run the tests; `make package` and `make hostile` have the others
 	@.venv/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
 	@.venv/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone $(ARGS)
+
+again: .venv/dev  ## the tests that have just failed beside others, by themselves, and those that always run so
+	@.venv/bin/python -m pytest --last-failed --last-failed-no-failures=none --ignore=tests/package --ignore=tests/hostile
+	@.venv/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone
 
 hostile: .venv/dev  ## how many attacks and honest requests of each class are tried, and stopped
 	@.venv/bin/python tests/hostile/report.py $(ARGS)
