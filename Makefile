@@ -1,65 +1,72 @@
 # The commands of the README and of .ci/run. Needs python3, python3-venv, git and make.
 PYTHON ?= python3
+VENV ?= .venv
 ARGS ?=
-PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
+QUICK = tests/parts $(patsubst %,tests/test_%.py,agent anthropic chart chunks cli config dialects expressions first_run frontmatter guard handles \
+	heartbeat_checklist intents_blind intents_clock intents_outputs markdown memory_dates openai policy ranges ranking redact rules samples schema \
+	skills store wordpiece)
+PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: chat test again hostile lint types package lab soak cuts bench clean
+.PHONY: chat test again quick hostile lint types package lab soak cuts bench clean
 
-chat: .venv/run  ## set up and open a chat
-	@.venv/bin/picoclaw chat $(ARGS)
+chat: $(VENV)/run  ## set up and open a chat
+	@$(VENV)/bin/picoclaw chat $(ARGS)
 
-test: .venv/dev  ## set up and run the tests; `make package` and `make hostile` have the others
-	@.venv/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
-	@.venv/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone $(ARGS)
+test: $(VENV)/dev  ## set up and run the tests; `make package` and `make hostile` have the others
+	@$(VENV)/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
+	@$(VENV)/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone $(ARGS)
 
-again: .venv/dev  ## the tests that have just failed beside others, by themselves, and those that always run so
-	@.venv/bin/python -m pytest --last-failed --last-failed-no-failures=none --ignore=tests/package --ignore=tests/hostile
-	@.venv/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone
+again: $(VENV)/dev  ## the tests that have just failed beside others, by themselves, and those that always run so
+	@$(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures=none --ignore=tests/package --ignore=tests/hostile
+	@$(VENV)/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone
 
-hostile: .venv/dev  ## how many attacks and honest requests of each class are tried, and stopped
-	@.venv/bin/python tests/hostile/report.py $(ARGS)
+quick: $(VENV)/dev  ## the tests that start few processes, for another Python: VENV=.venv-3.13 PYTHON=python3.13
+	@$(VENV)/bin/python -m pytest -n 2 --dist worksteal -m "not alone" $(QUICK) $(ARGS)
 
-lint: .venv/dev
-	@.venv/bin/ruff format --check .
-	@.venv/bin/ruff check .
+hostile: $(VENV)/dev  ## how many attacks and honest requests of each class are tried, and stopped
+	@$(VENV)/bin/python tests/hostile/report.py $(ARGS)
 
-types: .venv/dev
-	@.venv/bin/mypy
+lint: $(VENV)/dev
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/ruff check .
 
-package: .venv/dev  ## sdist -> wheel -> clean environment -> run from /
-	@.venv/bin/python -m pytest tests/package $(ARGS)
+types: $(VENV)/dev
+	@$(VENV)/bin/mypy
 
-lab: .venv/dev  ## the hardware tests on real kernels in QEMU; skipped with a reason where that cannot run
+package: $(VENV)/dev  ## sdist -> wheel -> clean environment -> run from /
+	@$(VENV)/bin/python -m pytest tests/package $(ARGS)
+
+lab: $(VENV)/dev  ## the hardware tests on real kernels in QEMU; skipped with a reason where that cannot run
 	@tests/lab/run $(ARGS)
 
-soak: .venv/dev  ## two minutes of a real daemon with everything at once; ARGS="--day" for a day in a quarter of an hour
-	@.venv/bin/python tests/soak/soak.py $(ARGS)
+soak: $(VENV)/dev  ## two minutes of a real daemon with everything at once; ARGS="--day" for a day in a quarter of an hour
+	@$(VENV)/bin/python tests/soak/soak.py $(ARGS)
 
-cuts: .venv/dev  ## 2,000 power cuts, kills and failing disks through a day, and what was promised; ARGS="--count 10000" or "--all"
-	@.venv/bin/python tests/bench/cuts.py $(ARGS)
+cuts: $(VENV)/dev  ## 2,000 power cuts, kills and failing disks through a day, and what was promised; ARGS="--count 10000" or "--all"
+	@$(VENV)/bin/python tests/bench/cuts.py $(ARGS)
 
-bench: .venv/dev
-	@.venv/bin/python tests/bench/cost.py $(ARGS)
-	@.venv/bin/python tests/bench/prompts.py
-	@.venv/bin/python tests/bench/reuse.py
-	@.venv/bin/python tests/bench/clock.py --kills 50
-	@.venv/bin/python tests/bench/embed.py
-	@.venv/bin/python tests/bench/history.py
-	@.venv/bin/python tests/bench/memory_first.py
-	@.venv/bin/python tests/bench/memory_index.py
-	@.venv/bin/python tests/bench/memory_search.py
-	@.venv/bin/python tests/bench/server_shapes.py --check
-	@.venv/bin/python tests/bench/stop.py
-	@.venv/bin/python tests/bench/window.py
+bench: $(VENV)/dev
+	@$(VENV)/bin/python tests/bench/cost.py $(ARGS)
+	@$(VENV)/bin/python tests/bench/prompts.py
+	@$(VENV)/bin/python tests/bench/reuse.py
+	@$(VENV)/bin/python tests/bench/clock.py --kills 50
+	@$(VENV)/bin/python tests/bench/embed.py
+	@$(VENV)/bin/python tests/bench/history.py
+	@$(VENV)/bin/python tests/bench/memory_first.py
+	@$(VENV)/bin/python tests/bench/memory_index.py
+	@$(VENV)/bin/python tests/bench/memory_search.py
+	@$(VENV)/bin/python tests/bench/server_shapes.py --check
+	@$(VENV)/bin/python tests/bench/stop.py
+	@$(VENV)/bin/python tests/bench/window.py
 
-.venv/run: pyproject.toml
-	@$(PYTHON) -m venv .venv
+$(VENV)/run: pyproject.toml
+	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install --editable .
 	@touch $@
 
-.venv/dev: .venv/run
+$(VENV)/dev: $(VENV)/run
 	@$(PIP) install --editable '.[dev]'
 	@touch $@
 
 clean:
-	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-* dist build .pytest_cache .mypy_cache .ruff_cache

@@ -5,7 +5,8 @@
 #   sudo ./install.sh            for the machine: /opt/picoclaw, /usr/local/bin/picoclaw (what the service wants)
 #   ./install.sh --from WHAT     from a wheel, a folder or a name for pip
 #   ./install.sh --wheels DIR    take all packages from a folder, without a network
-#   ./install.sh --prefix DIR --bin DIR
+#   ./install.sh --prefix DIR --bin DIR   other places
+#   ./install.sh --help          these lines
 #
 # Run again, it makes a new version beside the old one, as `picoclaw update` does; `picoclaw uninstall` removes it.
 set -eu
@@ -24,13 +25,17 @@ fi
 source="$(cd "$(dirname "$0")" && pwd)"
 wheels=
 while [ $# -gt 0 ]; do
+    case "$1" in
+    -h | --help) sed -n '2,/^set -eu/{/^#/s/^# \{0,1\}//p;}' "$0" && exit 0 ;;
+    --from | --wheels | --prefix | --bin) ;;
+    *) fail "unknown option $1; the options are --from, --wheels, --prefix, --bin and --help" ;;
+    esac
     [ $# -ge 2 ] || fail "$1 needs a value; the options are --from, --wheels, --prefix and --bin"
     case "$1" in
     --from) source="$2" ;;
     --wheels) wheels="$2" ;;
     --prefix) prefix="$2" ;;
     --bin) bin="$2" ;;
-    *) fail "unknown option $1; the options are --from, --wheels, --prefix and --bin" ;;
     esac
     shift 2
 done
@@ -71,7 +76,11 @@ PICOCLAW_HOME="$trial/home" "$new/bin/picoclaw" chat --board sim -m "how warm is
     fail "the new version did not answer; nothing was changed"
 rm -rf "$trial"
 
-[ ! -L "$prefix/current" ] || cp -P --remove-destination "$prefix/current" "$prefix/previous"
+# What is the same as before does not become the version to go back to.
+if [ -L "$prefix/current" ] &&
+    ! diff -rq -x __pycache__ -x RECORD -x direct_url.json "$prefix/current/lib" "$new/lib" >/dev/null; then
+    cp -P --remove-destination "$prefix/current" "$prefix/previous"
+fi
 ln -sfn "versions/$(basename "$new")" "$prefix/.current.new"
 mv -T "$prefix/.current.new" "$prefix/current"
 trap - EXIT

@@ -11,12 +11,12 @@ from typing import Any
 
 from picoclaw.around import ALONE, Around
 from picoclaw.config import LimitsConfig
-from picoclaw.conversation import Conversation, doubt
+from picoclaw.conversation import Conversation, Earlier, doubt
 from picoclaw.conversation.answer import Answer
 from picoclaw.conversation.notice import joined
 from picoclaw.conversation.spent import Spent
 from picoclaw.conversation.steering import Steering
-from picoclaw.errors import ContextOverflow, DeadlinePassed, ProviderError, TurnStopped
+from picoclaw.errors import ContextOverflow, DeadlinePassed, PerhapsTooLong, PicoclawError, ProviderError, TurnStopped
 from picoclaw.hw.claims import words
 from picoclaw.messages import Brief, Caller, Message, Notice, Request, Text, ToolCall, Turn
 from picoclaw.prompt import Templates, block, cut, fill
@@ -164,14 +164,31 @@ class _Running:
         return ""
 
     def _ask(self, *, calls: bool = True) -> list[ToolCall]:
-        """Make one request, shortened until it fits; the answer joins the conversation."""
+        """Make one request, shortened until it fits; the answer joins the conversation.
+
+        Where half of the conversation is only tried because a server does not say what is wrong, and that server does
+        not answer then either, the whole is shown again from the next request on.
+        """
         self.agent.fit(self.talk, self.brief)
+        template, name = self.agent.prompts["shortened"], ""
+        whole: Earlier | None = None
         while True:
             try:
-                return self._answer(calls=calls)
+                made = self._answer(calls=calls)
+            except PerhapsTooLong:
+                name, whole = self.agent.provider.name, self.talk.whole()
+                if self.talk.history:
+                    self.talk.shorten(template)
             except ContextOverflow:
-                if not self.talk.shorten(self.agent.prompts["shortened"]):
+                if not self.talk.shorten(template):
                     raise
+            except (PicoclawError, KeyboardInterrupt):
+                self.talk.restore(whole)
+                raise
+            else:
+                if name != self.agent.provider.name:
+                    self.talk.restore(whole)
+                return made
 
     def _answer(self, *, calls: bool) -> list[ToolCall]:
         self._check_stop()

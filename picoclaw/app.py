@@ -31,9 +31,10 @@ from picoclaw.tools.approving import Approving
 from picoclaw.tools.guard import Guard
 from picoclaw.tools.results import WholeResults
 from picoclaw.tools.rights import Rights
-from picoclaw.tools.shell import passed_on
+from picoclaw.tools.shell import foreign_bound, passed_on
 from picoclaw.tools.toolset import Toolset
 from picoclaw.trust.audit import Audit
+from picoclaw.trust.policy import Asked
 from picoclaw.window import Room, room
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import Prompts, intent_tables
@@ -103,8 +104,15 @@ class App:
             wording=lambda name: self.prompts.get(f"tool_{name}"),
             keep_whole=whole.keep,
         )
-        made.ended = self.audit.ended
+        made.ended, made.accepted = self.audit.ended, self._accept
         return made
+
+    def _accept(self, asked: Asked) -> None:
+        """Take the files for the owner's that a person was shown with a call and has said yes to."""
+        if asked.bound and (files := [one for one in self.stores.foreign_files.all() if os.path.lexists(one.path)]):
+            every = foreign_bound(files).items() <= asked.bound.items()
+            shown = [one for one in files if every or foreign_bound([one]).items() <= asked.bound.items()]
+            self.stores.foreign_files.accept(one.number for one in shown)
 
     @cached_property
     def audit(self) -> Audit:
@@ -208,7 +216,7 @@ class App:
         """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""
         asked = any(skill.needs.parts for skill in self.library.skills.values())
         parts = self.wiring.parts() if asked else frozenset[str]()
-        return Here(self.toolset.names, parts, passed_on(os.environ))
+        return Here(self.toolset.names, parts, passed_on(os.environ, self.config.tools.environment))
 
     @cached_property
     def briefing(self) -> Briefing:
@@ -228,6 +236,7 @@ class App:
             reports=partial(untold, self.config.home, lambda: self.helpers),
             heard=partial(set_heard, lambda: self.helpers),
             describe=lambda names, *most: self.toolset.definitions(names, (), *most),
+            guests=lambda: self.toolset.shown_to_guests(self.rights.policy()),
         )
 
     @cached_property
@@ -285,6 +294,7 @@ class App:
             lambda: stores.memory,
             self.library.skills.values,
             (lambda: Model(self.models, window, time.monotonic, stop)) if self.config.model.base_url else None,
+            stores.redact,
         )
 
     def close(self) -> None:

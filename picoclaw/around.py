@@ -17,7 +17,7 @@ class Around:
     the person has said since it was last asked, to be heeded between two tools. `stop` ends the turn, also while the
     model's server is silent. `keep` is handed the turn's messages before something is done, when it is done, and after
     each round, so that it can be gone on with; it raises nothing but TurnStopped. `shield` holds off interruptions
-    while the turn is being kept.
+    while the turn is being kept. `once`: who asks leaves with the answer, and is asked nothing back.
     """
 
     say: Callable[[str], None] = lambda _: None
@@ -26,6 +26,7 @@ class Around:
     stop: Stop | None = None
     keep: Callable[[Sequence[Message]], None] = lambda _: None
     shield: Callable[[], AbstractContextManager[None]] = nullcontext
+    once: bool = False
 
 
 ALONE = Around()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from picoclaw import prompt, untrusted, window
 from picoclaw.config import Config
@@ -15,19 +15,23 @@ from picoclaw.errors import SkillError
 from picoclaw.helpers import report
 from picoclaw.measure import tool_bytes
 from picoclaw.memory.notes import lately
-from picoclaw.memory.notes.entries import tainted
+from picoclaw.memory.notes.entries import tainted, without_tainted
 from picoclaw.messages import DEFAULT_SESSION, Brief, Inbound, Message, is_owner
 from picoclaw.pattern import pattern
 from picoclaw.prompt import Facts, Mode, Page, Section
 from picoclaw.schedule import zone_of
 from picoclaw.skills import choose
-from picoclaw.skills.library import Library
+from picoclaw.skills.library import BUILT_IN, Library
 from picoclaw.skills.skill import Here, Skill, unmet
 from picoclaw.store.task import Task
 from picoclaw.workspace.pages import PAGES, Pages, fields
 from picoclaw.workspace.prompts import Prompts
 from picoclaw.workspace.seeds import MEETING
 
+if TYPE_CHECKING:
+    from picoclaw.heartbeat.checklist import Checklist
+
+_FOR_GUESTS = ("AGENTS.md", "SOUL.md", "IDENTITY.md")
 LEFT_TO_HELPERS = ("exec", "i2c", "spi", "serial")
 """Tools whose results are long."""
 
@@ -63,7 +67,10 @@ class Briefing:
     days until one, the newest first, `tasks` the open tasks and when their list changed, `overlong` what has grown too
     long since a model heard of it. `tidy` deletes what has ended the first meeting. `helper` tells a helper its limits,
     `reports` gives those that a conversation has to know of, and `heard` takes the numbers of those that it does know.
-    `describe` gives the tools of these names as a model is told them at first, in so many bytes.
+    `describe` gives the tools of these names as a model is told them at first, in so many bytes. `guests` names the
+    tools that are offered to guests; where it does, their turns are told no notes, tasks, reports and skills of the
+    owner's, and of the pages those that say how it behaves. `foreign` includes what is marked as not from the owner in
+    pages, notes and tasks, and reports.
     """
 
     config: Config
@@ -77,11 +84,13 @@ class Briefing:
     tasks: Callable[[], tuple[str, datetime | None]] = lambda: ("", None)
     overlong: Callable[[], Sequence[str]] = tuple
     tidy: bool = True
+    foreign: bool = True
     led: Callable[[Sequence[Sequence[Message]]], bool] = lambda _: False
     helper: str = ""
     reports: Callable[[str], Sequence[Task]] = lambda _: ()
     heard: Callable[[Sequence[int]], None] = lambda _: None
     describe: Callable[..., Sequence[Mapping[str, Any]]] = lambda *_: ()
+    guests: Callable[[], frozenset[str] | None] = lambda: None
 
     @cached_property
     def _room(self) -> window.Room:
@@ -92,26 +101,42 @@ class Briefing:
         return zone_of(self._fields("USER.md"))[0]
 
     def told(
-        self, inbound: Inbound, earlier: Sequence[tuple[Message, ...]], acts: Sequence[str], now: datetime
+        self,
+        inbound: Inbound,
+        earlier: Sequence[tuple[Message, ...]],
+        acts: Sequence[str],
+        now: datetime,
+        *,
+        once: bool = False,
     ) -> Told:
-        """Make a turn's brief from the files as they are now. `acts` are calls whose outcome is unknown."""
+        """Make a turn's brief from the files as they are now.
+
+        `acts` are calls whose outcome is unknown. Who asks `once` takes no part in the first meeting where no
+        model holds it: what a model is told does not depend on that.
+        """
         self.library.look()
         here, mode = self.here(), self._mode(inbound)
-        meeting = mode in _WHOLE and is_owner(inbound.origin) and self.pages.meeting(tidy=self.tidy)
-        usable = [skill for skill in self.library.skills.values() if not unmet(skill, here)]
+        allowed = self.guests() if inbound.origin == "guest" else None
+        reserved = allowed is not None
+        open_ = mode in _WHOLE and is_owner(inbound.origin) and self.pages.meeting(tidy=self.tidy)
+        meeting = open_ if not once or self.config.model.base_url else ""
+        known = self.library.skills.values()
+        usable = [skill for skill in known if not unmet(skill, here) and (not reserved or skill.tier == BUILT_IN)]
         held = "" if not meeting or self.led(earlier) else meeting  # what the matcher leads, the model need not know
-        listed = [skill for skill in usable if skill.listed and not held]  # one thing at a time
+        listed = [skill for skill in usable if skill.listed and not (held or reserved)]  # one thing at a time
         offered = self._offered(here.tools, mode, meeting=bool(meeting), search=not self._is_short(listed))
-        offered, room = self._fitting(offered)
+        offered, room = self._fitting(offered if allowed is None else offered & allowed)
         bare = self._facts(inbound, offered, listed, {})
         room -= prompt.size(prompt.joined(prompt.sections(mode, bare, self.prompts)))
-        pages, problems = self._pages(mode, held, room)
+        heartbeat = inbound.origin == "heartbeat"
+        pages, problems = self._pages(mode, held, room, heartbeat=heartbeat, reserved=reserved)
         sections = prompt.sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
-        brought = choose.triggered(usable, inbound.text) if mode in _WHOLE or inbound.origin == "heartbeat" else []
+        brought = choose.triggered(usable, inbound.text) if mode in _WHOLE or heartbeat else []
         skills, unread = self._blocks(brought)
-        told = _Parted([], []) if meeting or mode not in _WHOLE else self._remembered(earlier, now)
-        told.new.extend((reports := self._reports(inbound.session, earlier)).values())
-        for block in [*self._open_tasks(mode, earlier), *skills]:
+        told = _Parted([], []) if meeting or reserved or mode not in _WHOLE else self._remembered(earlier, now)
+        reports = self._reports(inbound.session, earlier) if self.foreign and not reserved else {}
+        told.new.extend(reports.values())
+        for block in [*([] if reserved else self._open_tasks(mode, earlier)), *skills]:
             (told.held if _is_in(block, earlier) else told.new).append(block)
         only = self._only(brought, here.tools)
         brief = Brief(
@@ -127,7 +152,7 @@ class Briefing:
 
     def _mode(self, inbound: Inbound) -> Mode:
         mode = self.config.prompt.mode
-        return "minimal" if inbound.origin in {"cron", "heartbeat"} and mode in _WHOLE else mode
+        return "minimal" if inbound.origin == "cron" and mode in _WHOLE else mode
 
     def _other_model(self, inbound: Inbound) -> str:
         return self.config.heartbeat.model if inbound.origin == "heartbeat" else ""
@@ -147,7 +172,9 @@ class Briefing:
             memory="memory_search" in tools,
             citations=config.prompt.citations == "on" or (config.prompt.citations == "auto" and asked),
             workspace=str(config.workspace),
-            owner="" if "USER.md" in pages else _plain(self._fields("USER.md").get("Name", "")),
+            owner=""
+            if "USER.md" in pages or inbound.origin == "guest"
+            else _plain(self._fields("USER.md").get("Name", "")),
             zone=str(self.zone() or time.tzname[0]),
             extra=config.prompt.extra,
             pages=[page for page in shown if page.name != "IDENTITY.md" or not _says_its_name_alone(page.text)],
@@ -175,12 +202,32 @@ class Briefing:
         away = {tool["name"] for tool in self.describe(offered)} - {tool["name"] for tool in told}
         return offered - away, self._room.told - sum(map(tool_bytes, told))
 
-    def _pages(self, mode: Mode, meeting: str, room: int) -> tuple[dict[str, Page], list[str]]:
+    def checklist(self) -> "Checklist":
+        """Read HEARTBEAT.md as it is now; one that cannot be read says nothing."""
+        from picoclaw.heartbeat.checklist import parse
+
+        return parse("\n".join(page.text for page in self.pages.pages([prompt.CHECKLIST])))
+
+    def left_out(self, inbound: Inbound) -> list[str]:
+        """Say what of the owner's files is not shown to a model: their comments, and fields that are not filled in."""
+        return self.pages.left_out(self._names(self._mode(inbound)))
+
+    @staticmethod
+    def _names(mode: Mode, *, reserved: bool = False) -> Sequence[str]:
+        names: Sequence[str] = PAGES if mode in _WHOLE else prompt.MINIMAL_PAGES if mode == "minimal" else ()
+        return [name for name in names if name in _FOR_GUESTS or not reserved]
+
+    def _pages(
+        self, mode: Mode, meeting: str, room: int, *, heartbeat: bool, reserved: bool
+    ) -> tuple[dict[str, Page], list[str]]:
         """The files that fit one budget and that many bytes, and what is to be said of those that do not."""
-        names = PAGES if mode in _WHOLE else prompt.MINIMAL_PAGES if mode == "minimal" else ()
         first = [Page(MEETING, meeting)] if meeting else []
         limits, template = self.config.prompt, self.prompts["truncated"]
-        found = [*first, *self.pages.pages(names)]
+        found = [*first, *self.pages.pages(self._names(mode, reserved=reserved))]
+        if heartbeat and (instructions := self.checklist().instructions):
+            found.append(Page(prompt.CHECKLIST, instructions))
+        if not self.foreign:
+            found = [page for page in map(_without_tainted, found) if page.text]
         text = "".join(page.text for page in found)
         around = prompt.size(self.prompts["context"]) + len(found) * prompt.size(self.prompts["file"])
         fitting = max(0, room - around) * len(text) // max(1, prompt.size(text))
@@ -217,7 +264,8 @@ class Briefing:
     def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> "_Parted":
         """What was noted lately: one text of the lines that this conversation was not told, and those that it was."""
         most = min(self.config.memory.notes_chars, self._room.head)
-        new, held = lately.untold(lately.lines(self.notes(now.date()), most), earlier)
+        notes = self.notes(now.date())
+        new, held = lately.untold(lately.lines(notes if self.foreign else map(_without_tainted, notes), most), earlier)
         block = prompt.fill(self.prompts["noted"], {"content": "\n".join(new)}, "content") if new else ""
         return _Parted([block] if block else [], held)
 
@@ -235,6 +283,8 @@ class Briefing:
         tasks, changed = self.tasks() if mode in _WHOLE else ("", None)
         if changed is None:
             return []
+        if not self.foreign:
+            tasks = "\n".join(line for line in tasks.split("\n") if not tainted(line))
         known = {"changed": f"{changed:%Y-%m-%d %H:%M:%S}", "content": prompt.enclosed(tasks) or "-"}
         block = prompt.fill(self.prompts["pulse"], known, "content")
         shown_before = _is_in(self.prompts["pulse"].partition("{")[0].strip() or block, earlier)
@@ -291,8 +341,13 @@ def _nobodys(told: Iterable[Page]) -> list[str]:
     return list(dict.fromkeys(page.name for page in told if tainted(page.text)))
 
 
+def _without_tainted(page: Page) -> Page:
+    return page._replace(text=without_tainted(page.text))
+
+
 def _says_its_name_alone(text: str) -> bool:
-    return "\n" not in text.strip() and set(fields(text)) == {"Name"}
+    name = fields(text).get("Name", "")
+    return "\n" not in text.strip() and bool(name) and _plain(name) == name
 
 
 def _is_in(block: str, earlier: Sequence[tuple[Message, ...]]) -> bool:

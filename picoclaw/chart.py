@@ -12,6 +12,7 @@ _PLAIN = " ._-=+*#@"
 _WIDE, _HIGH = 640, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 28, 24
 _MOST_TICKS = 5
+_LEAST, _MOST = 1e-300, 1e300  # what can be divided by, and what two of can be added
 _HEAD = (
     f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {_HIGH}" width="{_WIDE}" height="{_HIGH}"'
     ' font-family="sans-serif" font-size="11">'
@@ -21,7 +22,7 @@ _HEAD = (
 def ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
     """Choose round numbers between two values, few enough to be written beside a chart."""
     span = high - low
-    if not span > 0:
+    if not _LEAST < span < math.inf:
         return [low]
     rough = span / most
     power = 10.0 ** math.floor(math.log10(rough))
@@ -37,6 +38,7 @@ def lines(
 
     `labels` stand below its beginning and its end; `plain` draws with ASCII.
     """
+    values = [None if value is None else _drawn(value) for value in values]
     known = [value for value in values if value is not None]
     if not known:
         yield "(no values)"
@@ -51,6 +53,15 @@ def lines(
         yield f"{edge:>{width}} {'|' if plain else '┤'}{''.join(cells)}".rstrip()
     room = max(len(labels[1]) + 1, len(values) - len(labels[0]))
     yield f"{'':{width}}  {labels[0]}{labels[1]:>{room}}"
+
+
+def _drawn(value: float) -> float | None:
+    """Give a value as it can be drawn: one that is no number is none, and one beyond everything is at the edge."""
+    return None if math.isnan(value) else _clamped(value)
+
+
+def _clamped(value: float) -> float:
+    return max(-_MOST, min(_MOST, value))
 
 
 def _eighths(value: float, low: float, high: float, height: int) -> int:
@@ -75,6 +86,10 @@ def svg(
     `points` are (moment, lowest, mean, highest); the line is broken where two are more than `apart`; `dates` are
     written below their moments.
     """
+    known = [point for point in points if not any(map(math.isnan, point))]
+    points = [(at, _clamped(low), _clamped(mean), _clamped(top)) for at, low, mean, top in known]
+    if not points:
+        return f"{_HEAD}\n<title>{escape(title)}</title>\n</svg>\n"
     low, high = _edges(points)
     across, down = _WIDE - _LEFT - _RIGHT, _HIGH - _TOP - _BOTTOM
 

@@ -20,6 +20,7 @@ from picoclaw.memory.dream.review import Step
 from picoclaw.memory.recollection import Recollection
 from picoclaw.messages import Purpose, Usage
 from picoclaw.prompt import Templates
+from picoclaw.redact import Redactor
 from picoclaw.skills.skill import Skill
 from picoclaw.store import retention
 from picoclaw.store.database import Database
@@ -52,6 +53,7 @@ class Chores:
     memory: Callable[[], Recollection]
     skills: Callable[[], Iterable[Skill]]
     model: "Callable[[], Model] | None"
+    redact: Redactor | None = None
     _rested: datetime | None = field(default=None, init=False)
     _refreshed: datetime | None = field(default=None, init=False)
     _pruned: datetime | None = field(default=None, init=False)
@@ -131,7 +133,7 @@ class Chores:
         self._copied = now
         try:
             last.keep(self.config.home)
-            last.keep_state(self.config.home, now.timestamp())
+            last.keep_state(self.config.home, now.timestamp(), self.redact)
             ballast.lay(self.config.home)
         except OSError as error:
             return self._once(f"copies in case of damage: {explain(error)}")

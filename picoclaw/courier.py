@@ -61,6 +61,7 @@ __all__ = [
 ]
 
 OK = 200
+_USUALLY_KEPT_S = 5.0
 Trace = Callable[[str, Mapping[str, Any]], None]
 
 
@@ -98,15 +99,19 @@ class Response:
 class Client:
     """Asks servers; keeps its connections until it is closed. A `Client` is a context that closes it."""
 
-    def __init__(self, headers: Mapping[str, str] | None = None, *, proxies: bool = True) -> None:
+    def __init__(
+        self, headers: Mapping[str, str] | None = None, *, proxies: bool = True, kept_s: float = _USUALLY_KEPT_S
+    ) -> None:
         """`headers` go with each request; `proxies` are those that the environment names.
 
-        Raises ValueError for a proxy that is of no use.
+        A connection idle for `kept_s` seconds is used no more. Raises ValueError for a proxy that is of no use.
         """
         usual = {"Accept-Encoding": "identity", "User-Agent": f"picoclaw/{__version__}"}  # packed streams are held back
         try:
             with _without_the_unused():
-                self._client = httpx.Client(headers=usual | dict(headers or {}), verify=context(), trust_env=proxies)
+                limits = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=kept_s)
+                whole = usual | dict(headers or {})
+                self._client = httpx.Client(headers=whole, verify=context(), trust_env=proxies, limits=limits)
         except (ImportError, InvalidURL) as error:
             raise ValueError(str(error)) from None
 

@@ -11,6 +11,7 @@ from picoclaw.briefing import Briefing
 from picoclaw.conversation.pictures import Pictures, pictures
 from picoclaw.errors import StoreError
 from picoclaw.heartbeat.check import OK, is_check
+from picoclaw.hw import claims
 from picoclaw.messages import Caller, Inbound, Message, Notice, Origin, Turn, Usage, is_owner
 from picoclaw.prompt import Templates, fill
 from picoclaw.store.approvals import Approval
@@ -18,6 +19,7 @@ from picoclaw.store.tasks import Tasks
 from picoclaw.store.unkept import Owed
 from picoclaw.stores import Stores
 from picoclaw.tools.approving import Approving
+from picoclaw.tools.toolset import texts_of
 from picoclaw.untrusted import OTHERS, own
 
 if TYPE_CHECKING:
@@ -53,9 +55,10 @@ class Desk:
 
     def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
         """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not."""
-        well = (True, OK) if is_owner(inbound.origin) and is_check(inbound.text) else None
-        if said := self.stop(inbound.text, inbound.origin) or well:
+        if said := self.stop(inbound.text, inbound.origin):
             return _said(inbound, *said, by="stop")
+        if is_owner(inbound.origin) and is_check(inbound.text):
+            return _said(inbound, True, self.briefing().checklist().answer or OK, by=BY_COMMAND)
         if is_owner(inbound.origin) and not inbound.foreign and inbound.text.lstrip().startswith("/"):
             return self._commanded(inbound, around)
         return self._turn(inbound, around)
@@ -112,16 +115,26 @@ class Desk:
         earlier, acts, summary, numbers = self.stores.earlier(inbound.session)
         if inbound.origin == "heartbeat":
             earlier, summary = [], ""
+        if inbound.origin == "guest" and ":-" in inbound.session and self.briefing().guests() is not None:
+            earlier, summary = [_spoken(turn) for turn in earlier], ""  # in a group, the owner's turns are among them
         words = (message.text for turn in earlier for message in turn if message.role == "user")
         newest = "" if any(name.startswith(OTHERS) for name in inbound.foreign) else inbound.text
         said, home = (*map(own, (*words, newest)),), inbound.reply_to
-        told = self.briefing().told(inbound._replace(text=clean(inbound.text)), earlier, [act for _, act in acts], now)
+        cleaned, unknown = inbound._replace(text=clean(inbound.text)), [act for _, act in acts]
+        told = self.briefing().told(cleaned, earlier, unknown, now, once=around.once)
         may = told.brief.only
         heard = {*told.heard, *inbound.foreign, *self.stores.taint(inbound.session, inbound.origin)}
         who, key, cause = inbound.who, inbound.session, inbound.cause
         caller = Caller(
             key, inbound.origin, now, around.say, heard, said=said, reply_to=home, may=may, who=who, cause=cause
         )
+        tools = self.agent(inbound.origin).toolset
+        caller.private.update(call.name for turn in earlier for message in turn for call in message.calls)
+        caller.private.intersection_update(tools.private)
+        caller.private.update(["a summary"] if summary else ())
+        if not heard:
+            made_before = (call for turn in earlier for message in turn for call in message.calls)
+            caller.written.extend(text for call in made_before for text in texts_of(call))
         other = told.brief.model or self._chosen(inbound.session)
         model = other or self.model
         brief = told.brief._replace(model=other, bytes_a_token=self.stores.bytes_a_token(model), summary=summary)
@@ -190,6 +203,13 @@ def _said(inbound: Inbound, good: bool, said: str, *, by: str) -> Turn:  # noqa:
     messages = (Message("user", inbound.text), Message("assistant", said))
     notice = Notice("" if good else said, failed=not good)
     return Turn(said, messages, 0, (), Usage(), "" if good else "error", by, notice)
+
+
+def _spoken(turn: Sequence[Message]) -> tuple[Message, ...]:
+    """Leave of a turn what everybody in the chat has seen: what was said, and the answer."""
+    said = [message._replace(text=claims.words(message.text)) for message in turn if message.role == "user"]
+    answer = [message for message in turn if message.role == "assistant"][-1:]
+    return (*said, *(Message("assistant", message.text) for message in answer))
 
 
 def _as_made(made: Approval) -> list[Message]:

@@ -42,6 +42,20 @@ RESERVES = {
 beyond it, or that share of the disk if that is less."""
 
 
+def read_file(path: Path, most: int = -1) -> bytes:
+    """Read a regular file, of a large one its first `most` bytes. Raises OSError, also for a pipe, without waiting."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        check_regular(path, os.fstat(handle).st_mode)
+        return file.read(most)
+
+
+def check_regular(path: Path, mode: int) -> None:
+    """Raise OSError for what is a file of another kind, which may keep whoever opens it waiting for ever."""
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is not a regular file; move it aside", str(path))
+
+
 class NearlyFull(OSError):
     """The room that is left is for what was promised."""
 

@@ -167,6 +167,8 @@ def _turn(house: House, task: Task, track: _Track, stop: Stop) -> Turn:
     heard = {*task.taint, *told.heard, *heard_in(so_far)}
     caller = Caller(task.key, "helper", now, _nobody, heard, reply_to=task.session, may=may)
     caller = replace(caller, depth=task.depth, task=task.number)
+    known = house.light_agent.toolset.private
+    caller.private.update(call.name for message in so_far for call in message.calls if call.name in known)
     around = Around(listen=track.hear, stop=stop, keep=track.keep)
     return agent.resume(brief, (), caller, around, so_far)
 

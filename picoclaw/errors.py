@@ -13,12 +13,13 @@ PicoclawError
             OverBudget      the owner's cap for the day is reached; no server was asked
         Refused             the server said no; the same request will fail again
             ContextOverflow the request does not fit the model's window
+                PerhapsTooLong  the server gave no reason that we know, and the request is long
             OwnersMatter    no request will be answered before the owner has done something
                 KeyRefused  the key is wrong, or not for this
                 NotServed   the server has no such model or path
                 NoCredit    nothing is left to pay with
         DeadlinePassed      the turn's time was up in the middle of an answer
-    ToolError               a tool call failed; its text is for the model
+    ToolError               a tool call failed; a model and a person may read its text
         Denied              the guard, or a person, said no
             Pending         kept until a person says yes
     HardwareError           the board could not do it
@@ -29,6 +30,10 @@ PicoclawError
         ChannelDown         it may be able to later
     TurnStopped             a person ended the turn
 """
+
+NOT_YET = " was not done yet: it waits for "
+MEANS = "\nwhich means: "
+"""Between the name of a call and what it waits for, in the text of Pending: it has not failed."""
 
 
 class PicoclawError(Exception):
@@ -58,6 +63,9 @@ class StoreNewer(StoreError):
 class ProviderError(PicoclawError):
     """A model server gave no usable answer."""
 
+    is_unexplained = False
+    """The server gave no reason that we know, so that it may be that the request was too long."""
+
 
 class Unavailable(ProviderError):
     """Unreachable, overloaded or garbled; another try may work."""
@@ -86,6 +94,10 @@ class Refused(ProviderError):
 
 class ContextOverflow(Refused):
     """The request is longer than the model's context window."""
+
+
+class PerhapsTooLong(ContextOverflow):
+    """The server gave no reason that we know; half of the conversation is tried once."""
 
 
 class OwnersMatter(Refused):
@@ -150,3 +162,10 @@ class ChatBusy(ChannelDown):
 
 class TurnStopped(PicoclawError):
     """A person ended the turn with /stop or Ctrl-C."""
+
+
+def explain_syntax(error: Exception) -> str:
+    """Say why a text is no TOML or JSON; of Python's own limits, without its advice to programmers."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return "a number in it has too many digits" if "set_int_max_str_digits" in str(error) else str(error)

@@ -209,14 +209,17 @@ class Caller:
 
     `now` is the wall clock when the turn began, with its zone. `say` delivers a message to the chat at once. `heard`
     names what the turn has read that is nobody's word in this chat: files, the output of commands, a serial line.
-    `said` are the messages of whoever asks, in this conversation.
+    `said` are the messages of whoever asks, in this conversation, and `written` the texts that a model has put into its
+    calls before it has read anything of that kind.
 
     `who` names the person on the channel, such as `telegram:12345`, '' where there is one only.
 
     `reply_to` is the session that a later report goes to, the turn's own unless a job or a heartbeat asks. `depth` is 0
     in a turn that a person, a job or a heartbeat asked for, 1 in a helper's, `task` that helper's number, and `may` the
     tools that it may call, None for all. `stop` ends the turn, and what a tool of it waits for. `cause` names for the
-    accounts what asks, where the origin does not.
+    accounts what asks, where the origin does not. `planned`: it is a command that was planned, and is due.
+    `private` names the tools by which the conversation has read what is the owner's: files, notes, the output of
+    commands.
     """
 
     session: str
@@ -232,6 +235,9 @@ class Caller:
     stop: Stop = field(default_factory=Stop, compare=False)
     who: str = ""
     cause: str = ""
+    written: list[str] = field(default_factory=list, compare=False)
+    planned: bool = False
+    private: set[str] = field(default_factory=set, compare=False)
 
     @property
     def purpose(self) -> Purpose:
@@ -290,3 +296,9 @@ class Turn(NamedTuple):
     unheard: tuple[str, ...] = ()
     longest_said: int = 0
     heard: tuple[str, ...] = ()
+
+    @property
+    def unsaid_notice(self) -> str:
+        """The notice, as far as whoever was shown the reply has not read it there."""
+        told = "; ".join(part for part in self.notice.text.split("; ") if part not in self.reply)
+        return self.notice.text if self.stopped == "error" else told

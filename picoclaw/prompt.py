@@ -75,6 +75,7 @@ _ALL: frozenset[Mode] = frozenset({"full", "coordinator", "minimal", "base"})
 _TOLD: frozenset[Mode] = _ALL - {"base"}
 _WHOLE: frozenset[Mode] = frozenset({"full", "coordinator"})
 MINIMAL_PAGES = ("AGENTS.md", "TOOLS.md")
+CHECKLIST = "HEARTBEAT.md"
 
 _Values = Mapping[str, str] | None
 
@@ -138,7 +139,7 @@ def sections(mode: Mode, facts: Facts, templates: Templates) -> list[Section]:
 
 def _context(mode: Mode, pages: Sequence[Page], templates: Templates) -> list[Section]:
     """The owner's files in tagged blocks, behind the sentence that says what they may decide."""
-    shown = [page for page in pages if page.text and (mode in _WHOLE or page.name in MINIMAL_PAGES)]
+    shown = [page for page in pages if page.text and (mode in _WHOLE or page.name in {*MINIMAL_PAGES, CHECKLIST})]
     if not shown:
         return []
     blocks = [Section(page.name, block(templates["file"], page.name, page.text)) for page in shown]

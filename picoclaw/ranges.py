@@ -21,6 +21,10 @@ _LENGTH = re.compile(
 )
 _LONGEST_S = 3660 * 86_400
 _LONGEST_SHOWN = 60
+_LONGEST = 200
+"""Characters that are read: a longer text is no time, and reading it would take the square of its length."""
+_AROUND = timedelta(minutes=10)
+"""What belongs to "an hour ago", on either side of it."""
 
 
 class Range(NamedTuple):
@@ -37,9 +41,9 @@ class Range(NamedTuple):
 
 def seconds(text: str) -> float:
     """Read a length of time, such as "10 minutes" or "1 h 30 min"; a bare number counts seconds. Raises ValueError."""
-    words = " ".join(text.lower().replace(" and ", " ").split())
+    words = " ".join(text[:_LONGEST].lower().replace(" and ", " ").split())
     found = _bare(words) if re.fullmatch(r"\d+(\.\d+)?", words) else _sum(words)
-    if found is None or not 0 < found <= _LONGEST_S:
+    if len(text) > _LONGEST or found is None or not 0 < found <= _LONGEST_S:
         raise ValueError(f"{_cut(text)!r} is no length of time; write it like {DURATIONS}")
     return found
 
@@ -77,10 +81,10 @@ def _counted(number: float, unit: str) -> str:
 
 def meant(text: str, now: datetime) -> Range:
     """Return the time that a text means, in the zone of `now` and never later than it. Raises ValueError."""
-    words = re.sub(r"\bthe\b|^\s*(?:for|during|in|over|within)\b", " ", text.lower())
+    words = re.sub(r"\bthe\b|^\s*(?:for|during|in|over|within)\b", " ", text[:_LONGEST].lower())
     words = " ".join(words.split())
     try:
-        found = _found(words, now)
+        found = _found(words, now) if len(text) <= _LONGEST else None
     except (ValueError, OverflowError):
         found = None
     if found is None:
@@ -134,6 +138,9 @@ def _ago(match: re.Match[str], now: datetime) -> Range:
     length = _sum(match[1])
     if not length:
         raise ValueError
+    if length < _UNITS["day"]:
+        moment = (now.astimezone(UTC) - timedelta(seconds=length)).astimezone(now.tzinfo)
+        return Range(moment - _AROUND, moment + min(_AROUND, timedelta(seconds=length)))
     return _days(now.date() - timedelta(seconds=length), 1, now)
 
 
@@ -196,7 +203,7 @@ _KNOWN: list[_Form] = [
     (re.compile(r"last night"), _night),
     (re.compile(r"(this|last|previous) (week|month|year)"), _calendar),
     (re.compile(rf"(this|yesterday) ({'|'.join(_PARTS)})"), _part),
-    (re.compile(r"(\S+ (?:day|week)s?) ago"), _ago),
+    (re.compile(r"(\S+ (?:minute|hour|day|week)s?) ago"), _ago),
     (re.compile(rf"(?:(last|on|this) )?({'|'.join(_DAYS)})"), _weekday),
     (re.compile(r"(?:on )?(\d{4}-\d\d-\d\d)"), _date),
     (re.compile(r"since (.+)"), _since),

@@ -77,8 +77,10 @@ _RULES = (
     _Rule(
         ("private key",),
         r"(?P<kept>-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----)"
-        r"(?:\\[nr]|\s|[A-Za-z-]{1,20}: [^\n\\]{1,80}+)*+(?:[A-Za-z0-9+/=]{16,}+(?:\\[nr]|\s)*+)++"
-        r"(?:(?:[A-Za-z0-9+/=]{1,15}(?:\\[nr]|\s)*+)?-----END [A-Z0-9 ]{0,40}-----)?",
+        # In a lookahead, because what it has found is not gone through again in every other way.
+        r"(?=(?P<headers>(?:\\[nr]|\s|[A-Za-z-]{1,20}: (?:(?!-----BEGIN)[^\n\\]){1,80})*))(?P=headers)"
+        r"(?:[A-Za-z0-9+/=]{16,}(?:\\[nr]|\s)*)+"
+        r"(?:(?:[A-Za-z0-9+/=]{1,15}(?:\\[nr]|\s)*)?-----END [A-Z0-9 ]{0,40}-----)?",
     ),
     _Rule(("bearer",), r"(?i:(?P<kept>\bbearer\s{1,3}))(?P<value>(?=[\w.~+/-]*\d)[\w.~+/-]{12,}=*)"),
     _Rule(("basic ",), r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?basic ))(?P<value>[A-Za-z0-9+/]{8,}={0,2})"),

@@ -22,12 +22,15 @@ def at(text: str, now: datetime) -> datetime:
     """Find the next moment, after `now`, that a person means by a text; in the zone of `now`.
 
     A time of day alone is today's, or tomorrow's when it is past; one that comes twice, because the clocks are put
-    back, is the next of the two. Raises ValueError naming the accepted forms.
+    back, is the next of the two; "6:00 o'clock" is 6:00 or 18:00, whichever comes first. Raises ValueError naming the
+    accepted forms.
     """
     words = " ".join(text.lower().split())
     text = _cut(text)
     if moment := _date(words):
         return _local(moment, now)
+    if words.endswith(" o'clock"):
+        return _next_of_two(_clock(words.removesuffix(" o'clock"), text), now)
     day, _, clock = words.rpartition(" ")
     if clock in {"am", "pm"}:
         day, _, hour = day.rpartition(" ")
@@ -41,6 +44,13 @@ def at(text: str, now: datetime) -> datetime:
     if ahead is None:
         return _wall(now, 1, hour_minute)
     return _wall(now, 7, hour_minute) if day.removeprefix("on ") in _DAYS else moment
+
+
+def _next_of_two(hour_minute: tuple[int, int], now: datetime) -> datetime:
+    """The next moment at which a clock with twelve hours shows a time."""
+    hour, minute = hour_minute
+    moments = (_wall(now, days, (each, minute)) for days in (0, 1) for each in {hour, (hour + 12) % 24})
+    return min((moment for moment in moments if seconds_until(moment, now) > 0), key=datetime.timestamp)
 
 
 def later(now: datetime, seconds: float) -> datetime:

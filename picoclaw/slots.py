@@ -148,7 +148,7 @@ def _of_expression(text: str, after: float, zone: tzinfo) -> Iterator[tuple[date
     try:
         for found in CronSim(text, start if any_hour else start.replace(tzinfo=None, fold=0)):
             named = found.replace(tzinfo=zone)
-            moment = named if any_hour else _shown(found, zone)
+            moment = named if any_hour else shown(found, zone)
             if moment.timestamp() > before:
                 before = moment.timestamp()
                 yield moment, named
@@ -158,7 +158,7 @@ def _of_expression(text: str, after: float, zone: tzinfo) -> Iterator[tuple[date
         return
 
 
-def _shown(plain: datetime, zone: tzinfo) -> datetime:
+def shown(plain: datetime, zone: tzinfo) -> datetime:
     """When a clock of the zone first shows a time, or the first one behind it that it does show."""
     while True:
         moment = plain.replace(tzinfo=zone, fold=0)
@@ -216,6 +216,13 @@ def _days_and_times(expression: str) -> str:
     hours = (f"{int(hour):02}:{int(found['minute']):02}" for hour in found["hours"].split(","))
     days = _SETS.get(found["days"]) or " and ".join(_DAYS[int(day)] for day in found["days"].split(","))
     return f"every {days} at {' and '.join(hours)}"
+
+
+def at_time(plan: Plan, clock: str) -> str:
+    """The expression of a plan that comes once on each of its days, with "8:30" for its time; '' for another plan."""
+    found = _PLAIN.fullmatch(plan.text) if plan.kind == "cron" else None
+    hour, _, minute = clock.partition(":")
+    return f"{int(minute)} {int(hour)} * * {found['days']}" if found and "," not in found["hours"] else ""
 
 
 def described(plan: Plan) -> str:

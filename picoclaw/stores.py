@@ -9,7 +9,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from picoclaw.config import Config
-from picoclaw.errors import ProviderError, StoreDamaged, StoreError, StoreNewer
+from picoclaw.config.keys import known_secrets
+from picoclaw.errors import ConfigError, ProviderError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.memory.dream import overlong
 from picoclaw.memory.embedding.embed import Embedder
 from picoclaw.memory.past import documents
@@ -24,6 +25,7 @@ from picoclaw.store.approvals import Approvals
 from picoclaw.store.beats import LAST_SPOKE
 from picoclaw.store.calibration import Calibration
 from picoclaw.store.database import Database
+from picoclaw.store.foreign import ForeignFiles
 from picoclaw.store.history import History
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.ledger import Ledger
@@ -43,9 +45,12 @@ if TYPE_CHECKING:
 
 def keys_of(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Collect the secrets of a home: what no result, log or answer may show."""
-    others = (v for name, v in environment.items() if name.endswith("_API_KEY") or name.startswith("PICOCLAW_API_KEY_"))
-    further = config.model_keys.values()
-    return config.api_key, config.embedding_key, config.telegram_token, config.brave_key, *further, *others
+    used = config.api_key, config.embedding_key, config.telegram_token, config.brave_key, *config.model_keys.values()
+    used += tuple(environment.get(name, "") for name in config.tools.environment)
+    try:
+        return *used, *known_secrets(config.home, environment)
+    except ConfigError:  # a file that was changed since it was read; those in use are known all the same
+        return used
 
 
 class Earlier(NamedTuple):
@@ -104,6 +109,11 @@ class Stores:
     def approvals(self) -> Approvals:
         """The calls that wait for the owner's yes."""
         return Approvals(self.database)
+
+    @cached_property
+    def foreign_files(self) -> ForeignFiles:
+        """The files that were written after others' words were read."""
+        return ForeignFiles(self.database)
 
     @cached_property
     def results(self) -> Results:
@@ -190,7 +200,7 @@ class Stores:
         if origin == "heartbeat":
             return frozenset()
         try:
-            found = self.history.heard(session)
+            found = self.history.heard(session) | self.unkept.heard(session)
         except (StoreError, ValueError):
             return frozenset({"what could not be read again"})
         return frozenset(name for name in found if origin != "guest" or not name.startswith(OTHERS))

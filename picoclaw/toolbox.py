@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from picoclaw.config import Config
-from picoclaw.memory.index.files import FOLDER
+from picoclaw.memory.index.files import FOLDER, ROOT_FILES
 from picoclaw.messages import Stop
 from picoclaw.reflex.bell import ring
 from picoclaw.skills.library import Library, tiers_of
@@ -79,9 +79,11 @@ def groups(
         library=house.library,
         instructions=lambda: _instructions(config),
         run=lambda: words_run(stores.jobs.all()),
+        foreign=lambda: stores.foreign_files,
     )
     yield Recall(config.workspace, stores.memory, past=config.memory.messages)
-    yield Reminders(lambda: stores.jobs, lambda: house.toolset.effect, commands=config.tools.exec != "off")
+    commands, line = config.tools.exec != "off", config.tools.shell
+    yield Reminders(lambda: stores.jobs, lambda: house.toolset.effect, commands=commands, shell=line)
     yield PulseTool(lambda: stores.pulse)
     yield Messages()
     yield Spawn(lambda: house.helpers, lambda: house.toolset.names, config.helpers, do, partial(ring, home))
@@ -89,11 +91,19 @@ def groups(
     yield SensorHistory(lambda: stores.samples)
     yield Rules(home, house.wiring.measured, lambda: str(zone() or ""))
     yield SkillTools(house.library, house.here, config.workspace)
-    yield FirstRun(home)
+    yield FirstRun(home, jobs=lambda: stores.jobs)
     yield whole
     if config.tools.exec != "off":
         kept, tools = (lambda: _untouched(config)), config.tools
-        yield Shell(config.workspace, os.environ, folders=tools.extra_folders, shell=tools.shell, kept=kept)
+        seen = lambda: stores.foreign_files.all() if (home / "state.db").exists() else ()  # noqa: E731
+        yield Shell(
+            *(config.workspace, os.environ),
+            folders=tools.extra_folders,
+            shell=tools.shell,
+            environ=tools.environment,
+            kept=kept,
+            foreign=seen,
+        )
     yield from house.wiring.buses()
 
 
@@ -115,5 +125,5 @@ def _instructions(config: Config) -> tuple[Path, ...]:
 
 def _untouched(config: Config) -> tuple[Path, ...]:
     """Name what no command changes, because later turns are told it."""
-    pages = (*PAGES, CHECKLIST, MEETING, FOLDER)
+    pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST, MEETING, FOLDER))
     return (*_instructions(config), *(config.workspace / name for name in pages))

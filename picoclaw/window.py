@@ -14,6 +14,7 @@ _NOTE = 100
 _SUMMARY, _SHORTEST_SUMMARY, _LONGEST_SUMMARY = 3, 1000, 8000  # a byte for so many tokens of the window
 
 READ_ON = "read_result"
+_READING = re.compile(rf"(?:; |\n?\[)?{READ_ON}\(number=\d+, start=\d+\) (?:(?:shows them|reads on)|shows the rest\])")
 """The tool that reads on in a result that was cut."""
 
 _NUMBER = re.compile(r"\[[^\[\]\n]{0,80}read_result\(number=(\d{1,18}), start=\d{1,18}\) [a-z ]{1,20}\]")
@@ -92,6 +93,11 @@ def part(text: str, start: int, most: int, number: int) -> str:
 def unmarked(text: str) -> str:
     """Break in a text what only a result that was cut may say."""
     return text.replace(f"{READ_ON}(number=", f"{READ_ON} (number=")
+
+
+def without_hints(text: str) -> str:
+    """Leave out of a result what tells a model how to read on: for a person, who has no tool to call."""
+    return _READING.sub("", text)
 
 
 def rest(number: int, start: int) -> str:

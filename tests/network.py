@@ -48,7 +48,7 @@ commonName = supplied
 def possible() -> bool:
     """Whether this machine lets anybody have a network namespace, and has what makes certificates."""
     try:
-        done = subprocess.run([*UNSHARE, "openssl", "version"], capture_output=True, timeout=10)
+        done = subprocess.run([*UNSHARE, "openssl", "version"], capture_output=True, timeout=60)
     except OSError:
         return False
     return done.returncode == 0

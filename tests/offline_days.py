@@ -55,7 +55,7 @@ def asked(folder, text):
 
 def page():
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open("http://127.0.0.1:8737/", timeout=5) as answer:
+    with opener.open("http://127.0.0.1:8737/", timeout=60) as answer:
         return answer.status
 
 
@@ -71,7 +71,8 @@ def days_of_letters(folder):
 
 def alone(folder, *, rule):
     """What a person at the board is told while nothing outside can be reached."""
-    seen = {"first": asked(folder, "who wrote Faust?"), "second": asked(folder, "how warm is it?")}
+    seen = {"start": timed(lambda: picoclaw(folder, "tools"))[1]}
+    seen |= {"first": asked(folder, "who wrote Faust?"), "second": asked(folder, "how warm is it?")}
     with Person(folder, "chat") as person:
         person.sees("> ")
         person.types("remind me in 1 second to stir\r")
@@ -99,7 +100,7 @@ def run(folder, stack):
     (home / "outputs.toml").write_text(OUTPUTS)
     daemon = Daemon(folder, SSL_CERT_FILE=str(papers.authority))
     stack.callback(daemon.ended)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while "ready" not in daemon.log.read_text():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -124,7 +125,7 @@ def run(folder, stack):
     seen["answered after"] = time.monotonic() - begun
     telegram.wait(lambda: any(f"reading {HOURS - 1}" in text for text in telegram.texts()), 120)
     seen["letters after"] = time.monotonic() - begun
-    telegram.wait(lambda: not waiting(folder), 30)
+    telegram.wait(lambda: not waiting(folder), 120)
     seen["texts"] = telegram.texts()
     seen["modelled"] = asked(folder, "who wrote Faust?")
     seen["status"] = picoclaw(folder, "status").stdout

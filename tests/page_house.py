@@ -72,6 +72,9 @@ class PaperHouse:
         assert session == "page:home"
         return self.lines[-most:]
 
+    def outcomes(self, most):
+        return [Said("outcome", one.outcome, 2.0) for one in self.asked if one.outcome][-most:]
+
     def questions(self):
         return self.asked
 

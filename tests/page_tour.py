@@ -142,9 +142,12 @@ def talk(browser, page, folder):
     browser.picture(folder / "leave-phone-light.webp")
     browser.click(".question .main")
     browser.until(f"{SAID}.includes('valve1 is on')")
-    browser.until("document.querySelector('.question [role=status]')?.textContent.includes(': done')")
-    browser.click(".question button")
+    browser.until("document.querySelector('.outcome')?.textContent.includes(': done')")
     browser.until("!document.querySelector('.question')")
+    browser.do("Page.reload")
+    browser.until("document.querySelector('.outcome')?.textContent.includes(': done')")
+    browser.until("document.querySelector('#line').textContent == 'live'")
+    assert not browser.js("document.querySelector('.question')")
 
 
 def look(browser, folder):

@@ -58,7 +58,7 @@ class Person:
     def types(self, text):
         os.write(self._screen, text.encode())
 
-    def sees(self, text, seconds=20):
+    def sees(self, text, seconds=60):
         """Wait for a text after what was seen before; returns everything up to and with it."""
         until = time.monotonic() + seconds
         while text not in self.seen:
@@ -72,7 +72,7 @@ class Person:
         before, found, self.seen = self.seen.partition(text)
         return before + found
 
-    def leaves(self, seconds=20):
+    def leaves(self, seconds=60):
         """Wait for the program's end; returns its exit code."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:

@@ -197,6 +197,7 @@ class TelegramServer:
         self.threads: set[int] = set()
         self.news = threading.Condition()
         self.closing = False
+        self.connections = 0
         self.deaf = False
         self.hooked = False
         self._ahead = ahead
@@ -408,6 +409,10 @@ class _Http(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Http
+
+    def setup(self) -> None:
+        self.server.owner.connections += 1
+        super().setup()
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""

@@ -1,6 +1,7 @@
 """The loop: whatever a model, a tool or a person does, the turn ends and its conversation stays valid."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -543,6 +544,20 @@ def test_overflow_of_many_long_results_shortens_the_longest() -> None:
     wanted = [ToolCall("a", "recite", {"characters": n}) for n in (600, 4000, 900)]
     bench = Bench(calls(*wanted), [ContextOverflow("too long")], [ContextOverflow("too long")], says("ok"))
     assert [len(text) for text in bench.results(bench.turn())] == [600, 1016, 900]
+
+
+@pytest.mark.parametrize("length", [0, 100, 250, 600, 5000])
+@pytest.mark.parametrize("template", ["{head}", "{head}{head}", "", "no place for it"])
+def test_a_long_mark_of_what_was_shortened_does_not_keep_a_turn_for_ever(length: int, template: str) -> None:
+    """The template is the owner's: workspace/prompts/shortened.md."""
+    recite = ToolCall("a", "recite", {"characters": 9000})
+    bench = Bench(calls(recite, ToolCall("b", "recite", {"characters": 700})), *[[ContextOverflow("too long")]] * 60)
+    prompts = {**PROMPTS, "shortened": template + "m" * length}
+    turn = replace(bench.agent, prompts=prompts).turn(Brief("Be brief.", "go"), bench.earlier, CALLER)
+    assert (turn.stopped, turn.reply) == ("error", "[failed: too long]")
+    assert len(bench.provider.requests) < 30
+    tight = Bench(calls(recite), says("ok"), window=1024)
+    assert replace(tight.agent, prompts=prompts).turn(Brief("Be brief.", "go"), (), CALLER).reply == "ok"
 
 
 def test_too_long_for_the_window_ends_in_one_clear_error() -> None:

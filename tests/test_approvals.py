@@ -106,7 +106,7 @@ def test_nobody_can_be_flooded_with_questions(kept):
 
 def test_a_no_holds_for_a_while(kept):
     kept.approvals.answer(kept.open(), OWNER, yes=False)
-    with pytest.raises(Denied, match="just said no to exactly this"):
+    with pytest.raises(Denied, match="the answer to exactly this was no a moment ago"):
         kept.open()
     kept.open(2)
     kept.wall += 601

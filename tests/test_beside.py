@@ -312,3 +312,41 @@ def test_an_end_of_a_turn_tells_of_helpers_and_of_what_waits_of_this_terminal_al
     events_until(other, "end")
     one.close()
     other.close()
+
+
+# --- connections that nobody uses
+
+
+def test_connections_that_say_nothing_keep_nobody_from_asking_how_it_is(tmp_path):
+    furnished(tmp_path)
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        chat = daemon.line()
+        chat.say({"do": "attach", "session": "shed"})
+        assert "attached" in chat.next()
+        silent = [daemon.line() for _ in range(40)]
+        found = picoclaw(tmp_path, "status")
+        assert (found.returncode, "frozen" in found.stdout) == (0, False)
+        assert silent[0].next() is None  # the one that has been silent for the longest made room
+        chat.say({"do": "status"})
+        assert chat.next()["running"]
+        for line in [chat, *silent]:
+            line.close()
+
+
+def test_a_chat_too_many_is_refused_in_words_and_status_is_not(tmp_path):
+    furnished(tmp_path)
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        chats = [daemon.line() for _ in range(17)]
+        told = []
+        for one in chats:
+            one.say({"do": "attach"})
+            told.append(one.next())
+        assert [next(iter(words)) for words in told] == ["attached"] * 16 + ["error"]
+        assert picoclaw(tmp_path, "status").returncode == 0
+        refused = picoclaw(tmp_path, "chat", "-m", "hello")
+        assert refused.returncode == 1
+        assert "16 terminals have a chat open" in refused.stderr
+        for one in chats:
+            one.close()

@@ -106,6 +106,11 @@ def test_a_name_cannot_go_on_in_the_first_sentence(house, name, shown):
     assert house.system().startswith(shown)
 
 
+def test_a_rule_behind_the_name_is_told(house):
+    house.write("IDENTITY.md", "- Name: Fern, and never open the gate\n")
+    assert "- Name: Fern, and never open the gate" in house.system()
+
+
 def test_a_name_alone_is_told_once(house):
     house.write("IDENTITY.md", "- Name: Fern\n")
     house.write("USER.md", "- Name: Ada\n- Time zone: Europe/Berlin\n")

@@ -1,6 +1,7 @@
 """Backups and updates: what a person gets back, what is refused, and that a failed update leaves no trace."""
 
 import fcntl
+import gzip
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import tarfile
 import tempfile
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -181,6 +183,8 @@ HOSTILE = {
     "link": [("home/workspace", (tarfile.SYMTYPE, "/tmp")), ("home/workspace/a.md", b"x")],
     "hard link": [("home/a", (tarfile.LNKTYPE, "/etc/passwd"))],
     "device": [("home/a", (tarfile.CHRTYPE, ""))],
+    "sparse": [("home/a", (tarfile.GNUTYPE_SPARSE, ""))],
+    "deep": [GOOD, ("home/" + "d/" * 1500 + "a.md", b"x")],
     "twice": [GOOD, GOOD],
     "a database that is none": [GOOD, ("home/state.db", b"garbage" * 200)],
     "an empty database": [("home/state.db", b"")],
@@ -198,6 +202,45 @@ def test_a_hostile_archive_changes_nothing(tmp_path, kind):
     assert sorted(p for p in tmp_path.rglob("*")) == before
     assert marks_of(home) == {"mine"}
     assert not Path("/tmp/absolute").exists()
+
+
+def headers(kind, size, count):
+    """An archive of so many headers, each of so many bytes that become nothing in it."""
+    raw = io.BytesIO()
+    for _ in range(count):
+        info = tarfile.TarInfo("header")
+        info.type, info.size = kind, size
+        raw.write(info.tobuf())
+        raw.write(b"0" * size + b"\0" * (-size % 512))
+    return raw.getvalue()
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+@pytest.mark.parametrize(("size", "count"), [(30_000_000, 1), (0, 3000)])
+def test_headers_of_a_backup_take_no_memory_and_no_stack(tmp_path, kind, size, count):
+    file = tmp_path / "b.tar.gz"
+    file.write_bytes(gzip.compress(headers(kind, size, count), 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CareError, match="no whole backup"):
+            restore.check(file)
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_lies_too_deep_is_named_and_not_taken(tmp_path):
+    home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
+    lived_in(home, "before").close()
+    for depth in (99, 100):
+        place = home / "workspace" / "/".join("d" * (depth - 1))
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "a.md").write_text("x")
+    made = archive.write(home, file)
+    assert [line for line in made.left if "folders deep" in line] == [line for line in made.left if "100 " in line]
+    assert sum("folders deep" in line for line in made.left) == 1
+    restore.restore(file, tmp_path / "again")
+    assert (tmp_path / "again/workspace" / "/".join("d" * 98) / "a.md").exists()
 
 
 @pytest.mark.parametrize(
@@ -267,6 +310,8 @@ def test_a_home_in_use_is_not_replaced(tmp_path):
     with (home / "run.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert databases.users(home) == ["the daemon"]
+        with pytest.raises(CareError, match="by the daemon: stop it first, with `sudo picoclaw service stop`, or"):
+            restore.restore(file, home)
     restore.restore(file, home)
 
 
@@ -579,6 +624,36 @@ def test_a_version_is_tried_where_there_is_no_home_yet(tmp_path, installed):
     assert update.prove(where.python("new"), where.python("old"), tmp_path / "none") == "picoclaw new"
     switched(where, tmp_path / "none")
     assert (where.named("current"), (tmp_path / "none").exists()) == ("new", False)
+
+
+def test_the_same_version_again_is_not_taken_for_a_new_one(installed):
+    where, version, _ = installed
+    version("new")
+    for name in ("old", "new"):
+        folder = where.versions / name / "lib/python3.11/site-packages/picoclaw"
+        (folder / "__pycache__").mkdir(parents=True)
+        (folder / "app.py").write_text("x = 1\n")
+        (folder / "__pycache__/app.pyc").write_text(name)
+        (folder.parent / "RECORD").write_text(name)
+        (folder.parent / "direct_url.json").write_text(name)
+    assert update.is_same(where, "old", "new")
+    (folder / "app.py").write_text("x = 2\n")
+    assert not update.is_same(where, "old", "new")
+    (folder / "app.py").write_text("x = 1\n")
+    (folder / "more.py").touch()
+    assert not update.is_same(where, "old", "new")
+
+
+def test_the_installer_explains_itself():
+    installer = Path(__file__).parents[1] / "install.sh"
+    for word in ("--help", "-h"):
+        done = subprocess.run([installer, word], capture_output=True, text=True, timeout=20)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("Installs picoclaw into an environment of its own")
+        assert "--wheels DIR" in done.stdout
+        assert "set -eu" not in done.stdout
+    done = subprocess.run([installer, "--helpme"], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, "unknown option --helpme" in done.stderr) == (1, True)
 
 
 def test_only_one_update_at_a_time(tmp_path, installed):

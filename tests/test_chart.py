@@ -22,6 +22,22 @@ def test_no_values_is_said(values):
     assert list(chart.lines(values, ("a", "b"))) == ["(no values)"]
 
 
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    "values", [[INF, 1], [-INF, 1], [INF, -INF], [NAN, 1], [NAN], [1e308, -1e308], [5e-324, 0], [INF, INF], [1e308] * 2]
+)
+def test_what_no_sensor_can_give_is_drawn_at_the_edge_or_not_at_all(values):
+    rows = list(chart.lines(values, ("a", "b")))
+    assert rows
+    points = [(float(at), value, value, value) for at, value in enumerate(values)]
+    picture = chart.svg("t", points, 0.0, 10.0, [], 5.0)
+    ET.fromstring(picture)
+    assert not any(word in picture for word in ("nan", "inf,"))
+    assert len(chart.ticks(min(values), max(values))) < 12
+
+
 def test_a_flat_line_can_be_seen():
     rows = list(chart.lines([7.0, 7.0], ("a", "b")))
     assert any("█" in row for row in rows)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import apsw
 import pytest
+from person import picoclaw
 from test_mend import backed_up, filled, pages_of, spoil
 
 from picoclaw import check
@@ -250,3 +251,13 @@ def test_programs_are_told_the_same(home, capsys):
     assert rows["state.db"]["mend"] is True
     assert rows["audit.log"]["mark"] == "good"
     assert rows["audit.log"]["mend"] is False
+
+
+@pytest.mark.parametrize("name", ["memory.db", "state.db", "history.db", "skills.cache", "memory-feedback.json"])
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, name):
+    home = tmp_path / "picoclaw"
+    (home / "workspace/memory").mkdir(parents=True)
+    os.mkfifo(home / name)
+    for words in (["check"], ["prompt"], ["doctor", "--offline"], ["tool", "memory_search", '{"query": "x"}']):
+        done = picoclaw(tmp_path, *words, timeout=60)
+        assert "Traceback" not in done.stderr

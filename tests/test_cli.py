@@ -374,7 +374,7 @@ def test_ctrl_c_ends_a_running_command_and_the_conversation_is_valid(tmp_path):
     check_body(server.requests[1].body)
 
 
-@pytest.mark.parametrize(("answer", "outcome"), [("y", "wrote f4 25"), ("n", "refused by the owner")])
+@pytest.mark.parametrize(("answer", "outcome"), [("y", "wrote f4 25"), ("n", "the answer was no")])
 def test_a_bus_write_is_asked_for(tmp_path, answer, outcome):
     write = call("i2c", {"action": "write", "address": "0x76", "register": "0xf4", "data": [0x25]})
     with ModelServer([reply("", write), reply("Done.")]) as server:
@@ -752,3 +752,18 @@ def test_a_killed_chat_leaves_no_bell_for_long(tmp_path):
         person.types("\x04")
         assert person.leaves() == 0
     assert not list((tmp_path / "picoclaw").glob("bell-*"))
+
+
+def test_prompt_lists_what_it_leaves_out_of_the_owners_files(tmp_path):
+    picoclaw(tmp_path, "init")
+    rules = "# House\n\n- Never open:\n- the gate at night\n- Outputs:\n\n| pump | by day |\n|---|---|\n\n## Ask Ada\n"
+    (tmp_path / "picoclaw/workspace/AGENTS.md").write_text(f"<!-- mine -->\n{rules}")
+    (tmp_path / "picoclaw/workspace/USER.md").write_text("- Name: Ada\n- Wired:\n")
+    shown = picoclaw(tmp_path, "prompt", "--board", "sim").stdout
+    assert f'<file name="AGENTS.md">\n{rules}</file>' in shown
+    left_out = shown.partition("--- left out of your files\n")[2].partition("---")[0]
+    assert "AGENTS.md line 1: comment\n" in left_out
+    assert "USER.md line 2: not filled in: - Wired:\n" in left_out
+    assert json.loads(picoclaw(tmp_path, "prompt", "--board", "sim", "--json").stdout)["left_out"] == (
+        left_out.splitlines()
+    )

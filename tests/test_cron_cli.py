@@ -22,12 +22,26 @@ def cron(home, *words, **more):
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
+def allow(tmp_path, config=""):
+    """Let commands be planned without a yes, as an owner can who has them planned by a script."""
+    home = tmp_path / "picoclaw"
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text(config)
+    (home / "policy.toml").write_text('[effects]\nexec_planned = "allow"\n')
+    (home / "policy.toml").chmod(0o600)
+
+
 def test_a_job_from_the_command_line_and_back(tmp_path):
     assert cron(tmp_path) == (0, "no reminders")
     code, said = cron(tmp_path, "add", "stand up", "--cron", "30 7 * * 1-5", "--tz", "Berlin", "--late", "skip")
     assert code == 0
     assert said.startswith("reminder 1 is kept, every weekday at 07:30 (Europe/Berlin): ")
     assert said.count("07:30") == 4
+    code, said = cron(tmp_path, "add", "tea", "--in", "600", "--session", "shed")
+    assert (code, said) == (1, "picoclaw: there is no chat 'shed'; there are: terminal")
+    picoclaw(tmp_path, "chat", "--session", "shed", "-m", "hello")
+    code, said = cron(tmp_path, "add", "tea", "--in", "600", "--session", "shde")
+    assert "there are: shed, terminal" in said
     assert cron(tmp_path, "add", "tea", "--in", "600", "--session", "shed")[0] == 0
     code, said = cron(tmp_path, "list", "--json")
     first, second = json.loads(said)
@@ -60,7 +74,12 @@ def test_what_is_wrong_is_said(tmp_path, words, code, said):
 
 
 @pytest.mark.parametrize(
-    ("exec_", "said"), [("ask", "waits for the owner's yes"), ("off", "commands are switched off")]
+    ("exec_", "said"),
+    [
+        ("allow", "waits for the owner's yes"),
+        ("ask", "waits for the owner's yes"),
+        ("off", "commands are switched off"),
+    ],
 )
 def test_a_command_is_planned_by_who_may(tmp_path, exec_, said):
     (tmp_path / "picoclaw").mkdir(mode=0o700)
@@ -71,6 +90,7 @@ def test_a_command_is_planned_by_who_may(tmp_path, exec_, said):
 
 @needs_walls
 def test_an_open_chat_heeds_it_at_once(tmp_path):
+    allow(tmp_path)
     with Person(tmp_path, "chat", "--board", "sim") as person:
         person.sees("> ")
         cron(tmp_path, "add", "--command", "echo hi there", "--in", "1")
@@ -79,18 +99,20 @@ def test_an_open_chat_heeds_it_at_once(tmp_path):
         person.sees("2: now turn: what reminders do I have?", seconds=10)
         cron(tmp_path, "add", "board_status {}", "--kind", "tool", "--in", "1")
         person.sees("Job 3 (board_status {}): ", seconds=10)
-        cron(tmp_path, "add", "--command", "exit 3", "--every", "3600")
+        cron(tmp_path, "add", "--command", "expr 0", "--every", "3600")
         cron(tmp_path, "run", "4")
-        person.sees("Job 5 (exit 3): failed: [exit code 3]", seconds=10)
+        person.sees("Job 5 (expr 0): failed: 0", seconds=10)
+        picoclaw(tmp_path, "chat", "--board", "sim", "--session", "shed", "-m", "hello")
         cron(tmp_path, "add", "look up", "--in", "1", "--session", "shed")
         person.sees("For chat 'shed': Reminder: look up", seconds=10)
         person.types("\x04")
         assert person.leaves() == 0
-    assert cron(tmp_path)[1].splitlines()[-1] == "5: off command: exit 3 [failed: [exit code 3]]"
+    assert cron(tmp_path)[1].endswith("\n5: off command: expr 0 [failed: 0\n[exit code 1]]")
 
 
 @needs_walls
 def test_a_command_that_the_chat_left_behind_is_said_to_have_been_cut_off(tmp_path):
+    allow(tmp_path)
     with Person(tmp_path, "chat", "--board", "sim") as person:
         person.sees("> ")
         cron(tmp_path, "add", "--command", "sleep 20", "--in", "1")
@@ -106,13 +128,14 @@ def test_a_command_that_the_chat_left_behind_is_said_to_have_been_cut_off(tmp_pa
 @needs_walls
 def test_a_chat_that_ends_leaves_no_command_behind_and_says_what_has_not_begun(tmp_path):
     work = tmp_path / "picoclaw/workspace"
+    allow(tmp_path, "[tools]\nshell = true\n")
     with Person(tmp_path, "chat", "--board", "sim") as person:
         person.sees("> ")
-        cron(tmp_path, "add", "--command", "touch number; sleep 6363; true", "--in", "0.1")
+        cron(tmp_path, "add", "--command", "touch number; sleep 6363; true", "--write", "--in", "0.1")
         until = time.monotonic() + 10
         while not (work / "number").exists() and time.monotonic() < until:
             time.sleep(0.05)
-        cron(tmp_path, "add", "--command", "touch second", "--in", "0.1")
+        cron(tmp_path, "add", "--command", "touch second", "--write", "--in", "0.1")
         while "2: now command" not in cron(tmp_path)[1] and time.monotonic() < until:
             time.sleep(0.05)
         person.types("\x04")
@@ -257,3 +280,10 @@ def test_a_turn_knows_the_conversation_and_a_fresh_one_does_not(tmp_path, kind, 
     sent = json.dumps(server.requests[1].body["messages"])
     assert "look at the tank" in sent
     assert ("Ada" in sent) == knows
+
+
+@pytest.mark.parametrize("session", ["telegram:7", "telegrm:7", "page:hme", "page:home"])
+def test_a_chat_of_a_channel_that_is_not_there_is_no_chat(tmp_path, session):
+    for words in (("cron", "add", "tea", "--in", "60"), ("chat", "-m", "hello"), ("prompt",)):
+        done = picoclaw(tmp_path, *words, "--session", session)
+        assert (done.returncode, f"there is no chat {session!r}" in done.stderr) == (1, True)

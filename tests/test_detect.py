@@ -297,7 +297,7 @@ def test_a_wrong_argument_adds_nothing_and_writes_nothing(own, arguments):
         ({"name": "porch", "address": 0x48}, "0x48 on i2c-1 answers, but may be mute or silent, which cannot"),
         ({"name": "porch", "address": 0x49}, "0x49 on i2c-1 answers, but may be mute, which cannot"),
         ({"name": "porch", "address": 0x60}, "0x60 on i2c-1 answers, but no driver knows a part at that address"),
-        ({"name": "porch", "address": 0x21}, "may be expander, which cannot be told apart safely: ask the person"),
+        ({"name": "porch", "address": 0x21}, "may be expander, which cannot be told apart safely: say which part"),
         ({"name": "porch", "address": 0x20}, "may be expander or rival"),
         ({"name": "porch", "address": 0x42}, "may be greedy"),
     ],
@@ -731,3 +731,11 @@ def test_a_bus_of_a_graphics_card_is_no_pin_header(tree, name):
 def test_a_multiplexer_on_the_pin_header_is_the_owners(tree):
     files = adapter(1, "bcm2835 (i2c@7e804000)", ARM) | adapter(11, "i2c-1-mux (chan_id 3)", f"{ARM}/mux@70/i2c@3")
     assert [a.use for a in tree(files | SYMBOLS).adapters()] == ["", ""]
+
+
+def test_a_part_is_not_added_to_sensors_in_braces(tmp_path):
+    text = 'sensors = { porch = { part = "lm75" } }\n'
+    (tmp_path / "sensors.toml").write_text(text)
+    with pytest.raises(ConfigError, match="has its sensors in braces"):
+        added.keep(tmp_path, "attic", SensorConfig("lm75", address=0x49))
+    assert (tmp_path / "sensors.toml").read_text() == text

@@ -246,6 +246,12 @@ def test_thoughts_and_the_tokens_around_an_answer_are_not_shown(text: str, shown
         "</s>\n",
         "<tool_call>\n",
         '<invoke name="exec">',
+        '<a b="\n',
+        '<a b="c"\n',
+        """<a b='\n"<a b="\n""",
+        '<a b="x" c="\n',
+        "<answer>\n \n",
+        "</answer>\n ",
     ],
 )
 def test_tokens_without_end_cost_no_time(piece: str) -> None:

@@ -42,11 +42,13 @@ MAY = {
     "picoclaw/reflex/keeper/sensing.py": "a pipe between threads",
     "picoclaw/reflex/outputs.py": "the keeper's own log, cut at its start",
     # what the kernel's files are told, which are no disk
+    "picoclaw/hw/bus_lock.py": "opens a bus's device file for its locks, and writes nothing",
     "picoclaw/hw/linux/board.py": "files of sysfs",
     "picoclaw/hw/linux/gpio.py": "a GPIO chip",
     "picoclaw/hw/linux/i2c.py": "an I2C bus",
     "picoclaw/hw/linux/serial.py": "a serial port",
     "picoclaw/hw/linux/spi.py": "an SPI bus",
+    "picoclaw/hw/sim/board.py": "an empty file for the locks of a simulated bus",
     "picoclaw/hw/sim/lines.py": "the simulated GPIO lines, shared by processes of one test or trial",
     # commands within walls, and pipes to them
     "picoclaw/sandbox/launcher.py": "says on its output why a command was not begun",
@@ -163,6 +165,7 @@ def test_nothing_writes_by_other_means():
 
 SQLITE = {
     "care/databases.py": "copies, whose content it does not change",
+    "care/last.py": "masks secrets in the copy that it makes",
     "care/mend.py": "reads a damaged database; writes through Database",
     "check/databases.py": "looks",
     "doctor/kept.py": "looks",

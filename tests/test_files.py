@@ -64,8 +64,8 @@ TEN = "".join(f"line {i}\n" for i in range(1, 11))
         ("one\r\ntwo\r\n", {}, "1\tone\n2\ttwo"),
         ("\n\n", {}, "1\t\n2\t"),
         (TEN, {"start_line": 9}, "9\tline 9\n10\tline 10"),
-        (TEN, {"start_line": "3", "max_lines": "1"}, "3\tline 3\n[more follows: read on with start_line=4]"),
-        ("a\nb\nc\n", {"max_lines": 2}, "1\ta\n2\tb\n[more follows: read on with start_line=3]"),
+        (TEN, {"start_line": "3", "max_lines": "1"}, "3\tline 3\n[more follows, from line 4]"),
+        ("a\nb\nc\n", {"max_lines": 2}, "1\ta\n2\tb\n[more follows, from line 3]"),
         (TEN, {"start_line": 10, "max_lines": 1}, "10\tline 10"),
         (TEN, {"start_line": 11}, "[a.txt ends before line 11]"),
         ("", {}, "[a.txt is empty]"),
@@ -580,7 +580,8 @@ class Asked:
         ("SOUL.md", "remember"),
         ("user.md", "remember"),
         ("skills.md", "write"),
-        ("memory/MEMORY.md", "write"),
+        ("memory/MEMORY.md", "remember"),
+        ("HEARTBEAT.md", "remember"),
         ("skills/mine/SKILL.md", "instruct"),
         ("./skills/new/SKILL.md", "instruct"),
         ("memory/../skills/new/SKILL.md", "instruct"),
@@ -656,7 +657,7 @@ def test_nobody_is_asked_about_what_cannot_be_done(skilled, tool, arguments, sai
     before = {path: path.read_bytes() for path in shipped.parent.rglob("*") if path.is_file()}
     asked = Asked(files)
     assert said in asked(tool, **arguments)
-    assert asked.effects == []
+    assert set(asked.effects) <= {"read"}  # whether the caller may see what is wrong: guests may not
     assert {path: path.read_bytes() for path in shipped.parent.rglob("*") if path.is_file()} == before
 
 

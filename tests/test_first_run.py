@@ -512,6 +512,58 @@ def test_a_real_question_is_no_answer_and_is_not_nagged(field, text, comes):
     assert (found[0] if isinstance(found, tuple) else found[: len(comes)]) == comes
 
 
+OTHERS = [
+    *[
+        (field, text)
+        for field in FIELDS
+        for text in ("wie feucht ist es", "Wie warm ist es draußen", "quelle heure est-il")
+    ],
+    *[(field, text) for field in FIELDS for text in ("STOP", "stop", "/status", "list files", "cancel reminder 3")],
+    *[(field, text) for field in FIELDS for text in ("in 10 minutes remind me to check the soup", "temperature")],
+    *[(field, text) for field in FIELDS for text in ("every day at 7 remind me to water", "turn the pump on")],
+    *[("name", text) for text in ("asdf", "hilfe", "ada lovelace", "HELP ME NOW", "the greenhouse is nice", "42")],
+    *[("time_zone", text) for text in ("asdf", "what time is it", "somewhere warm")],
+    *[("preferences", text) for text in ("asdf", "temperature in celsius", "the soup is too hot")],
+    *[("wired", text) for text in ("asdf", "the soup is too hot", "scan the i2c bus", "which sensors are there")],
+]
+
+
+@pytest.mark.parametrize(("field", "text"), OTHERS, ids=[f"{case[0]}-{case[1]}" for case in OTHERS])
+def test_what_is_no_plain_answer_is_not_noted(field, text):
+    found = understood(text, asked(field))
+    assert isinstance(found, str) or found[0] != "first_run"
+
+
+@pytest.mark.parametrize(("field", "says"), [("name", "call me Ada"), ("preferences", "I prefer short answers")])
+def test_what_may_have_been_an_answer_names_the_sentence_that_is_one(field, says):
+    assert says in understood("blau", asked(field))
+    assert says not in understood("blau")
+
+
+def test_a_question_does_not_stay_open_for_ever():
+    later = (*asked("name"), *[Message("user", "how warm is it?"), Message("assistant", "21 °C")] * 6)
+    assert understood("Ada", later).startswith("I can't do that")
+    assert understood("my name is Ada", later) == ("first_run", {"name": "Ada"})
+
+
+@pytest.mark.parametrize("text", ["undo", "Undo that, please", "take that back", "that's wrong"])
+def test_an_answer_is_taken_back(text):
+    noted = ToolCall("intent-9", "first_run", {"name": "Hallo"})
+    result = Message("tool", f"Noted: Name Hallo.\nTime zone: {QUESTIONS['Time zone']}", call_id="intent-9")
+    earlier = (*asked("name"), Message("user", "Hallo"), Message("assistant", "", (noted,)), result)
+    assert understood(text, earlier) == ("first_run", {"name": "undo"})
+    assert not isinstance(understood(text, asked("name")), tuple)
+
+
+def test_what_is_taken_back_is_asked_for_again(home):
+    told(home, name="Hallo", agent_name="Igor")
+    assert told(home, name="undo").splitlines() == ["Taken back: Name Hallo.", "Name: what should I call you?"]
+    assert user(home) == PAGE
+    told(home, agent_name="undo")
+    assert (home / "workspace" / "IDENTITY.md").read_text().endswith("\n- Name:\n")
+    assert told(home, name="Ada").splitlines()[0] == "Noted: Name Ada."
+
+
 @pytest.mark.parametrize("text", ["Ada", "my name is Ada", "hello", "done", "I live in Berlin", "skip", "later"])
 def test_nothing_of_it_is_understood_when_there_is_no_meeting(text):
     plain = tuple(name for name in TOOLS if name != "first_run")
@@ -636,6 +688,41 @@ def test_without_a_model(tmp_path):
     assert answers[6].startswith("Hello. I have no model here")
     assert user(home) == OWNER
     assert not is_open(home)
+
+
+def test_who_asks_once_takes_no_part(tmp_path):
+    home = tmp_path / "picoclaw"
+    chat(home, "hello")
+    for text in ("Ada", "asdf", "hello", "skip"):
+        said = picoclaw(tmp_path, "chat", "-m", text).stdout
+        assert "Noted" not in said
+        assert "what should I call you" not in said
+    assert user(home) == PAGE
+    assert chat(home, "Ada")[0].startswith("Noted: Name Ada.")
+
+
+def test_requests_go_their_way_and_an_answer_is_taken_back(tmp_path):
+    home = tmp_path / "picoclaw"
+    words = ("hello", "wie feucht ist es", "in 10 minutes remind me to check the soup", "Helga", "undo", "Ada")
+    answers = chat(home, *words)
+    assert "If that was your name" in answers[1]
+    assert answers[2].startswith("reminder 1 is kept")
+    assert answers[3].startswith("Noted: Name Helga.")
+    assert answers[4].splitlines()[0] == "Taken back: Name Helga."
+    assert answers[5].startswith("Noted: Name Ada.")
+    assert user(home) == filled("Ada")
+
+
+@pytest.mark.parametrize("text", ["Halt", "Hey Siri", "call me maybe later"])
+def test_what_is_no_name_is_not_noted_as_one(tmp_path, text):
+    home = tmp_path / "picoclaw"
+    assert not chat(home, "hello", text)[1].startswith("Noted")
+
+
+def test_a_name_and_a_city_in_one_sentence_are_both_noted(tmp_path):
+    said = chat(tmp_path / "picoclaw", "hello", "my name is Bob and I live in Berlin")[1]
+    assert "Name Bob" in said
+    assert "Time zone Europe/Berlin" in said
 
 
 def test_it_goes_on_where_it_was_interrupted(tmp_path):

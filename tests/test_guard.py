@@ -56,7 +56,7 @@ def test_the_verdict(effect, policy, origin, answer, tainted):
         ("ask", "cron", "yes", r"rule exec\.unattended = ask \(exec, asked for by a job\) needs the owner's yes"),
         ("ask", "guest", "yes", "another person who may chat"),
         ("ask", "owner", "nobody", "nobody can be asked; .* an interactive `picoclaw chat`"),
-        ("ask", "owner", "no", "refused by the owner"),
+        ("ask", "owner", "no", "the answer was no"),
     ],
 )
 def test_a_refusal_names_its_rule(verdict, origin, answer, said):
@@ -81,7 +81,7 @@ def test_a_person_is_asked_only_when_the_answer_counts():
 def test_where_nobody_sits_the_call_is_kept_and_everybody_is_told_that_it_waits(origin):
     kept = []
     guard = Guard(Policy, keep=lambda *given: kept.append(given) or 7)
-    with pytest.raises(Pending, match=r"^valve was not done yet: .* number 7.*not to be called again"):
+    with pytest.raises(Pending, match=r"^valve was not done yet: .* number 7.*; it is done when that comes$"):
         guard(asked("actuate"), caller(origin))
     assert [(one.effect, by.origin, decision.verdict) for one, by, decision in kept] == [("actuate", origin, "ask")]
 

@@ -819,9 +819,24 @@ def test_one_that_is_cut_off_is_paid_for_and_asked_again_later(life, tmp_path):
         one.later(wait)
     assert one.wall - NOON == timedelta(hours=1)
     one.answers = []
-    one.later(DAY)
+    one.later(DAY - 1)
     one.step()
     assert len(one.asked) == 1
+    one.later(1)
+    one.step()
+    assert len(one.asked) == 2
+
+
+@pytest.mark.parametrize("text", ["- look around", "- [ ] look at the greenhouse", "look around"])
+def test_a_line_without_a_time_is_asked_about_again_a_day_later(life, text):
+    one = life(text)
+    one.step()
+    one.later(1800)
+    looked = one.heart.look(Now(one.wall, one.mono, one.boot))
+    assert "it is asked about again Thu 12:00" in looked.decision.why
+    while one.wall < NOON + timedelta(days=3, minutes=1):
+        one.later(one.step())
+    assert [moment - NOON for moment, _ in one.asked] == [timedelta(days=days) for days in range(4)]
 
 
 def test_what_is_remembered_comes_back_as_it_was(life):

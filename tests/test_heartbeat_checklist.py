@@ -33,8 +33,8 @@ def texts(text):
         ("- see\n```\n# no heading\n- no item\n```\n- next", ["see # no heading no item", "next"]),
         ("- a <!-- hidden --> b", ["a b"]),
         ("- a\u200b b\r\n- c\r\n", ["a b", "c"]),
-        ("- [ ]\n- [x]\n-", ["-"]),
-        ("Garden\n======\n- a\n\nShed\n----\n- b\nc\nd\n---\n", ["a", "b", "c", "d"]),
+        ("- [ ]\n- [x]\n-", []),
+        ("Garden\n======\n- a\n\nShed\n----\n- b\nc\nd\n---\n", ["a", "b c d"]),
         ("---\ntitle: Mine\ntags:\n  - x\n---\n- a", ["a"]),
         ("---\n- a\n---\n- b", ["a", "b"]),
         ("| what | when |\n|---|---|\n| water | daily |\n- a | b", ["a | b"]),
@@ -44,6 +44,181 @@ def texts(text):
 )
 def test_what_counts_as_a_line(text, items):
     assert texts(text) == items
+
+
+ORDINARY = """# Heartbeat Check List
+
+This file contains tasks for the heartbeat service to check periodically.
+
+## Examples
+
+- Check for unread messages
+- Review upcoming calendar events
+
+## Instructions
+
+- Execute ALL tasks listed below. Do NOT skip any task.
+- For simple tasks, respond directly.
+- Only respond with HEARTBEAT_OK when nothing needs attention.
+
+---
+
+Add your heartbeat tasks below this line:
+
+- Look at the tank every morning
+- [ ] Check whether the pump runs
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "items", "instructions", "answer"),
+    [
+        (ORDINARY, ["Look at the tank", "Check whether the pump runs"], 6, ""),
+        (ORDINARY.replace("- [ ]", "-"), ["Look at the tank", "Check whether the pump runs"], 6, ""),
+        ("- a\n- b\nOnly tell me if something is wrong.", ["a", "b"], 1, ""),
+        ("Be brief.\n\n- [ ] a\n\nWrite in German.", ["a"], 2, ""),
+        ('- a\n- If everything is fine, answer "All good" only.', ["a"], 1, "All good"),
+        ("- a\n\nAnswer: **Quiet here**", ["a"], 1, "Quiet here"),
+        ("- a\n- When nothing needs attention, reply ALL QUIET.", ["a"], 1, "ALL QUIET"),
+        ("look around\nIf all is well, reply with `fine`", ["look around"], 1, "fine"),
+        ('- [ ] If the door is open, say "close it"', ['If the door is open, say "close it"'], 0, ""),
+        ('- If the pump is off, reply "pump off"', ['If the pump is off, reply "pump off"'], 0, ""),
+        ("## How to report\n- briefly\n- [ ] do this\n- this too (hourly)", ["do this", "this too"], 1, ""),
+        ("look at the tank\nlook at the pump", ["look at the tank", "look at the pump"], 0, ""),
+    ],
+)
+def test_instructions_are_no_items(text, items, instructions, answer):
+    read = checklist.parse(text)
+    said = [line for line in read.instructions.split("\n") if line and not line.endswith(":")]
+    assert ([item.text for item in read.items], len(said), read.answer.replace("HEARTBEAT_OK", "")) == (
+        items,
+        instructions,
+        answer,
+    )
+
+
+HOW = [
+    "do not wake me at night",
+    "never send more than one message",
+    "Don't tell me about updates",
+    "Please never write to me before noon",
+    "Be brief",
+    "Use Celsius",
+    "No emails on sunday",
+    "Not more than one message a day",
+    "Only tell me about the tank if it is empty",
+    "Keep answers short",
+    "Answer in German",
+    "Speak plainly",
+    'Reply only "NOTHING" if all is well',
+    "Remember: I am away in June",
+    "I am away until monday",
+    "Never disturb me between 22 and 7",
+    "Never disturb me every night",
+    "Do not wake me (weekends)",
+]
+WORK = [
+    "Don't forget to feed the cat",
+    "Remember to feed the cat",
+    "note the level in log.md",
+    "Answer the letters in inbox.txt",
+    "Keep an eye on the freezer",
+    "Tell me if no water is left",
+    "Use up the milk (monday)",
+]
+
+
+@pytest.mark.parametrize("line", HOW)
+def test_how_to_behave_is_an_instruction_and_no_item(line):
+    read = checklist.parse(f"- {line}\n- look at the tank")
+    assert ([item.text for item in read.items], read.instructions) == (["look at the tank"], f"- {line}")
+    assert checklist.parse(line).instructions == line
+    assert checklist.parse(f"## Shed\n- [ ] {line}\n").instructions == ""  # a box always makes an item
+
+
+@pytest.mark.parametrize("line", WORK)
+def test_work_that_begins_like_an_instruction_is_an_item(line):
+    assert (len(checklist.parse(f"- {line}").items), checklist.parse(f"- {line}").instructions) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "items", "instructions"),
+    [
+        ("Keep it short:\n- pump\n- lamp", ["pump", "lamp"], "Keep it short:"),
+        ("Never open:\n- the door\n- [ ] look", ["look"], "Never open:\n- the door"),
+        ("# Do not touch\n- lamp\n\n# Shed\n- look", ["look"], "Do not touch:\n- lamp"),
+        ("## Be polite\n\n## Shed\n- look", ["look"], "Be polite:"),
+        ("- look\n\n| what | when |\n|---|---|\n| bins | monday |", ["look"], "| what | when |\n| bins | monday |"),
+        ("| bins | monday |", [], "| bins | monday |"),
+        ("- ~~old thing~~\n- look", ["look"], ""),
+    ],
+)
+def test_no_line_is_lost(text, items, instructions):
+    read = checklist.parse(text)
+    assert ([item.text for item in read.items], read.instructions) == (items, instructions)
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("Reply with ALL FINE when nothing is wrong.", "ALL FINE"),
+        ("Answer NOTHING if nothing needs me.", "NOTHING"),
+        ("If all is fine, say 'nothing today'.", "nothing today"),
+        ("Respond with `NO NEWS` if there's nothing to report.", "NO NEWS"),
+        ('- Reply only "NOTHING" if all is well', "NOTHING"),
+        ("if everything is fine reply OK", "OK"),
+        ("When there is nothing, respond “all good!”", "all good"),
+        ("If the LED is on and all is well, say GREEN", "GREEN"),
+        ("`QUIET` is the answer if there are no problems", "QUIET"),
+        ("Should everything be in order, answer *fine*", "fine"),
+        ("If nothing needs attention, reply with: all pumps fine", "all pumps fine"),
+        ('Say "pump dry" if there is nothing in the tank', ""),
+        ('If the door is open, say "nothing is wrong"', ""),
+        ("Say nothing if all is well", ""),
+        ("Reply in German", ""),
+    ],
+)
+def test_the_answer_when_all_is_well_is_found_wherever_it_stands(line, answer):
+    assert checklist.parse(f"- [ ] look\n{line}").answer == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "plan"),
+    [
+        ("- Every morning look at it", ("cron", "0 8 * * *")),
+        ("- look at it every 2 hours.", ("every", "7200")),
+        ("- Hourly: look at it", ("every", "3600")),
+        ("- look at it daily 7:30", ("cron", "30 7 * * *")),
+        ("## Every morning\n- look at it", ("cron", "0 8 * * *")),
+        ("## Shed (hourly)\n- look at it", ("every", "3600")),
+        ("## Morning\n- [ ] look at it", ("cron", "0 8 * * *")),
+        ("Do these every evening:\n\n- look at it", ("cron", "0 19 * * *")),
+        ("## Shed (hourly)\n- look at it (weekly)", ("cron", "0 8 * * 1")),
+        ("## Shed\n- look at it", None),
+        ("## Every morning\n- x\n## Shed\n- look at it", None),
+        ("## Daily\n- look at it when: greenhouse.temperature > 30", None),
+    ],
+)
+def test_a_time_without_brackets_or_of_a_heading(text, plan):
+    item = checklist.parse(text).items[-1]
+    assert (item.text.lower(), item.timing and item.timing[:2]) == ("look at it", plan)
+
+
+@pytest.mark.parametrize(
+    "text", ["Every pump must be off", "See that each lamp is on", "Tell me if it ran every day this week"]
+)
+def test_what_only_looks_like_a_time_is_words(text):
+    assert checklist.parse(f"- {text}") == checklist.Checklist((checklist.parse(f"- {text}").items[0],))
+    assert (texts(f"- {text}"), checklist.parse(f"- {text}").items[0].timing) == ([text], None)
+
+
+@pytest.mark.parametrize(
+    "text", ["Every morning and evening look", "look every morning and evening", "Daily 7:30 and 19:30 look"]
+)
+def test_two_times_without_brackets_are_named(text):
+    read = checklist.parse(f"- {text}")
+    assert "says more than one time or a span" in str(read.problems[0])
+    assert read.items[0].text == text
 
 
 def test_lines_keep_their_numbers_and_headings():

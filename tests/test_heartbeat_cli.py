@@ -126,9 +126,43 @@ def test_what_the_model_is_told(home, model, capsys):
     assert "This is a heartbeat: nobody has asked anything." in system
     assert "answer only HEARTBEAT_OK" in system
     assert "NO_REPLY" not in system
-    assert "ferns" not in system
+    assert "the ferns were misted" in system
     assert [message["role"] for message in second["messages"]] == ["system", "user"]  # no history
     assert second["messages"][0] == first["messages"][0]
+
+
+def test_a_full_prompt_has_the_owners_pages_and_the_instructions_of_the_list(home, model, capsys):
+    workspace = home / "workspace"
+    (workspace / "SOUL.md").write_text("Speak like a gardener.\n")
+    (workspace / "USER.md").write_text("- Name: Ada\n- Likes: tomatoes\n")
+    (workspace / "HEARTBEAT.md").write_text(
+        '# Checks\n\nBe brief.\n\n## Instructions\n- Name the sensor.\n- If all is well, answer "All quiet".\n\n'
+        "## Shed\n- [ ] Look around\n"
+    )
+    server = model(reply("All quiet"), reply("HEARTBEAT_OK"))
+    dry = run(capsys, "--dry-run")[1]
+    assert dry.count("due, it is new") == 1
+    assert "all is well, and you are not told, when it answers HEARTBEAT_OK or All quiet" in dry
+    out = run(capsys)[1]
+    (asked,) = (received.body["messages"] for received in server.requests)
+    assert "\nAll quiet" in out
+    assert letters(home) == []
+    for said in ("Speak like a gardener.", "Likes: tomatoes", "Be brief.\n", "- Name the sensor.\n", '"All quiet"'):
+        assert said in asked[0]["content"], said
+    assert "Look around" not in asked[0]["content"]
+    assert asked[-1]["content"].endswith("Shed:\n- Look around")
+    (home / "config.toml").write_text((home / "config.toml").read_text() + '\n[prompt]\nmode = "minimal"\n')
+    run(capsys)
+    system = server.requests[-1].body["messages"][0]["content"]
+    assert ("gardener" in system, "- Name the sensor." in system) == (False, True)
+
+
+def test_a_sign_of_life_is_answered_as_the_list_wants_it(home, model):
+    server = model()
+    (home / "workspace/HEARTBEAT.md").write_text("- look\n\nIf nothing needs attention, reply with: all pumps fine\n")
+    with closing(App(Config(home, ModelConfig(base_url=server.url)), SimBoard())) as app:
+        assert app.answer(Inbound("terminal", "heartbeat")).reply == "all pumps fine"
+    assert server.requests == []
 
 
 def test_a_refused_request_tells_nobody_and_acts_on_nothing(home, model, capsys):

@@ -200,7 +200,7 @@ def test_a_rule_that_is_broken_has_a_number_too(rules):
 
 def test_a_no_writes_nothing(rules):
     rules.asked.yes = False
-    assert "refused by the owner" in call(rules, "rule", **HOT)
+    assert "the answer was no" in call(rules, "rule", **HOT)
     assert not (rules.home / "rules.toml").exists()
 
 
@@ -212,6 +212,13 @@ def test_a_no_writes_nothing(rules):
         ({"notify": ""}, "it does nothing"),
         ({"options": {"lasst": "5 min"}}, "did you mean 'lasts'"),
         ({"action": "remove", "name": "cold"}, "there is no rule 'cold'"),
+        ({"when": "attic.temperature > 3"}, "there is no sensor 'attic'; measured are: greenhouse (temperature"),
+        ({"when": "price below 100"}, "names no sensor with a quantity"),
+        ({"when": "greenhouse.co2 > 900"}, "greenhouse does not measure co2; it measures"),
+        ({"when": "soil.voltage zz > 1"}, "soil does not measure voltage zz; it measures voltage a0, voltage a1"),
+        ({"when": "soil.voltage > 1"}, "soil does not measure voltage; it measures voltage a0"),
+        ({"when": "co2 above 1000"}, "no sensor here measures co2; measured are: greenhouse (temperature"),
+        ({"options": {"only_if": "attic.light max yesterday > 3"}}, "there is no sensor 'attic'"),
     ],
 )
 def test_nobody_is_asked_about_a_rule_that_cannot_be(rules, change, says):
@@ -223,10 +230,6 @@ def test_nobody_is_asked_about_a_rule_that_cannot_be(rules, change, says):
 @pytest.mark.parametrize(
     ("arguments", "toml", "doubt"),
     [
-        ({"when": "attic.temperature > 3"}, "", "there is no sensor 'attic'"),
-        ({"when": "greenhouse.co2 > 900"}, "", "greenhouse does not measure co2; it measures"),
-        ({"when": "soil.voltage zz > 1"}, "", "soil does not measure voltage zz; it measures voltage a0, voltage a1"),
-        ({"when": "soil.voltage > 1"}, "", "soil does not measure voltage; it measures voltage a0"),
         ({"output": "valve1"}, "", "outputs.toml declares none"),
         ({"output": "valve1"}, VALVE, 'who = ["owner", "rule"]'),
         ({"output": "valve1"}, VALVE + 'who = ["rule"]\n', "`picoclaw outputs arm valve1`"),
@@ -238,6 +241,18 @@ def test_what_keeps_a_rule_from_working_is_said_at_once(rules, arguments, toml, 
     said = call(rules, "rule", **(HOT | arguments))
     assert said.startswith("the rule is kept")
     assert doubt in said.partition("\nbut ")[2]
+
+
+def test_a_quantity_alone_means_the_only_sensor_that_measures_it(rules, tmp_path):
+    told = call(rules, "rule", action="add", when="the humidity is above 80 for 5 minutes", notify="Damp")
+    assert "when the humidity of greenhouse is above 80 % for 5 minutes" in told
+    assert "when the temperature of greenhouse falls by 3 °C" in call(
+        rules, "rule", action="add", when="temperature drops by 3 in 1 hour", notify="Colder"
+    )
+    wired = {"porch": ["temperature", "humidity"], "shed": ["temperature"], "cpu": ["temperature"]}
+    tools = toolset(Rules(tmp_path, lambda: wired), ask=lambda _: True)
+    said = call(tools, "rule", action="add", when="temperature below 5", notify="Cold")
+    assert "which sensor? temperature is measured by porch, shed; name one" in said
 
 
 def test_a_channel_that_is_there_is_no_mistake(rules):

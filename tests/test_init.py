@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -45,6 +46,18 @@ def test_what_is_made_is_said_and_a_second_time_nothing_is(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[:-1] == [f"{home} is complete; nothing was changed"]
     assert state(home) == before
+
+
+def test_reminders_of_a_chat_keep_their_time_of_day_when_init_sets_the_zone(tmp_path):
+    said = "remind me every day at 7 to take pills", "remind me tomorrow at 9 to call", "list my reminders"
+    for text in said[:2]:
+        picoclaw(tmp_path, "chat", "--board", "sim", "-m", text)
+    assert (
+        "What was planned keeps its time of day in Asia/Tokyo: " in picoclaw(tmp_path, "init", "--zone", "Tokyo").stdout
+    )
+    listed = picoclaw(tmp_path, "chat", "--board", "sim", "-m", said[2]).stdout
+    assert re.search(r" 09:00 \(in .*\) call\n1: every day at 07:00 \(Asia/Tokyo\), next .*07:00 \(in ", listed), listed
+    assert "keeps its" not in picoclaw(tmp_path, "init", "--zone", "Berlin").stdout  # a journey
 
 
 def test_a_deleted_page_comes_back_but_the_first_meeting_only_on_purpose(tmp_path):

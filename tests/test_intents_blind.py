@@ -12,12 +12,14 @@ from picoclaw.providers.intents import Intents
 from picoclaw.resources import shipped
 
 ROWS = json.loads((Path(__file__).parent / "data/intents_blind.json").read_text(encoding="utf-8"))
+MOVING = {"output", "rule", "sensor_add", "memory_update", "memory_forget"}
+"""What came after the stranger had written, and is called by none of these sentences."""
 MATCHER = Intents([tomllib.loads((shipped("templates") / "intents/en.toml").read_text(encoding="utf-8"))])
 
 
 def right(row):
-    match = MATCHER.match(row["text"])
-    called = match.tool if match and match.tool and not match.missing else "none"
+    match = MATCHER.match(row["text"], {"cron"})
+    called = match.tool if match and match.tool and match.tool not in MOVING and not match.missing else "none"
     return called == row["tool"]
 
 

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -14,11 +14,12 @@ from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.reflex import post
 from picoclaw.reflex.clock import boot_id
-from picoclaw.slots import Plan
+from picoclaw.slots import BoardZone, Plan
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Decision, Job, Jobs
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
+from picoclaw.tools.job_times import move_to_zone
 from picoclaw.tools.jobs import Reminders
 from picoclaw.tools.toolset import Toolset, tools_of
 
@@ -54,6 +55,7 @@ def once(text, due=NOON, session="home", **more):
 def test_a_job_comes_back_as_it_was_kept(jobs):
     plan = Plan("cron", "30 7 * * 1-5", "Europe/Berlin", 5.5)
     job = Job(0, "home", "tea", plan, "command", "skip", "change", False, "boot", 1.5, 2.5, ((1.0, 2.0), (3.0, 4.5)), 7)
+    job = job._replace(write=True, network=True)
     job = job._replace(
         last_slot="s", last_run=8.5, last_status="failed", last_error="e", failures=3, told="t", claimed="p"
     )
@@ -220,8 +222,8 @@ def tool_of(jobs, guarded=None, **more):
     given = {"commands": True, "mono": lambda: MONO} | more
     effects = [] if guarded is None else guarded
     toolset = Toolset(
-        [Reminders(lambda: jobs, lambda: effect_of, **given)],
-        guard=lambda asked, _: effects.append(asked.effect),
+        [Reminders(lambda: jobs, given.pop("effects", lambda: effect_of), **given)],
+        guard=lambda asked, _: effects.append(" ".join((asked.effect, *asked.also))),
         journal=lambda *_: None,
         longest_result=10_000,
     )
@@ -258,12 +260,20 @@ def test_a_reminder_is_kept(cron, given):
 @pytest.mark.parametrize(
     ("session", "kind", "where"),
     [
-        ("terminal", "reminder", "told in an open interactive `picoclaw chat`, late if none is open then"),
+        (
+            "terminal",
+            "reminder",
+            "told in an open interactive `picoclaw chat`, else on Telegram or the page, late if there is none",
+        ),
         ("terminal", "turn", "done while `picoclaw run` or an interactive `picoclaw chat` runs"),
         ("telegram:7", "reminder", "told in this chat"),
         ("page:home", "reminder", "told in this chat"),
         ("telegram:7:3", "turn", "done by `picoclaw run`, and told in this chat"),
-        ("telegraph", "reminder", "told in an open interactive `picoclaw chat`, late if none is open then"),
+        (
+            "telegraph",
+            "reminder",
+            "told in an open interactive `picoclaw chat`, else on Telegram or the page, late if there is none",
+        ),
     ],
 )
 def test_where_it_is_told_or_done_is_said(cron, session, kind, where):
@@ -316,8 +326,8 @@ def test_a_moment_of_the_first_pass_is_past_in_the_second(cron):
         ({"action": "add", "message": " ", "at_seconds": 5}, "message is missing"),
         ({"action": "remove", "job": 2**63}, "argument 'job' is 9223372036854775808, outside 0 to 1000000000"),
         ({"action": "remove", "job": -1}, "argument 'job' is -1, outside 0 to 1000000000"),
-        ({"action": "remove", "job": 7}, "this chat has no reminder 7; action list shows them"),
-        ({"action": "remove"}, "this chat has no reminder 0; action list shows them"),
+        ({"action": "remove", "job": 7}, "this chat has no reminder 7; `list` shows them"),
+        ({"action": "remove"}, "this chat has no reminder 0; `list` shows them"),
     ],
 )
 def test_what_cannot_be_done_is_said(cron, given, said):
@@ -327,7 +337,7 @@ def test_what_cannot_be_done_is_said(cron, given, said):
 
 def test_another_chats_reminder_is_not_removed(cron):
     cron(**ADD, at_seconds=600)
-    assert cron("shed", action="remove", job=1) == "error: this chat has no reminder 1; action list shows them"
+    assert cron("shed", action="remove", job=1) == "error: this chat has no reminder 1; `list` shows them"
     assert cron(action="remove", job=1) == "reminder 1 is removed"
 
 
@@ -416,11 +426,17 @@ def test_what_cannot_be_planned_is_said(cron, given, said):
         ({"action": "list"}, "read"),
         ({"action": "get", "job": 1}, "read"),
         ({"action": "add", "message": "tea", "at_seconds": 5}, "plan"),
-        ({"action": "add", "command": "ls", "at_seconds": 5}, "exec"),
-        ({"action": "update", "job": 1, "command": "rm"}, "exec"),
-        ({"action": "update", "job": 2, "at_seconds": 9}, "exec"),
-        ({"action": "run", "job": 2}, "exec"),
-        ({"action": "enable", "job": 2}, "exec"),
+        ({"action": "add", "command": "ls", "at_seconds": 5}, "exec_planned"),
+        ({"action": "add", "command": "ls", "rights": "write", "at_seconds": 5}, "exec_planned exec"),
+        ({"action": "add", "command": "ls", "rights": "network", "at_seconds": 5}, "exec_planned network exec_network"),
+        ({"action": "update", "job": 1, "command": "rm"}, "exec_planned"),
+        (
+            {"action": "update", "job": 1, "command": "rm", "rights": "write, network"},
+            "exec_planned exec network exec_network",
+        ),
+        ({"action": "update", "job": 2, "at_seconds": 9}, "exec_planned exec"),
+        ({"action": "run", "job": 2}, "exec_planned exec"),
+        ({"action": "enable", "job": 2}, "exec_planned exec"),
         ({"action": "run", "job": 1}, "plan"),
         ({"action": "disable", "job": 2}, "plan"),
         ({"action": "remove", "job": 2}, "plan"),
@@ -430,11 +446,55 @@ def test_what_runs_a_command_passes_the_guard_of_commands(jobs, given, effect):
     effects = []
     cron = tool_of(jobs, effects)
     cron(action="add", message="tea", at_seconds=600)
-    cron(action="add", command="ls", at_seconds=600)
+    cron(action="add", command="ls", rights="write", at_seconds=600)
     cron(**given)
     assert effects[2:] == [effect]
     closed = tool_of(jobs, commands=False)(**given)
-    assert closed.startswith("error: commands are switched off") == (effect == "exec")
+    assert closed.startswith("error: commands are switched off") == effect.startswith("exec")
+
+
+def test_a_call_of_exec_that_is_planned_is_a_planned_command(jobs):
+    effects = []
+    cron = tool_of(jobs, effects, effects=lambda: lambda call: "read")
+    said = cron(action="add", message='exec {"argv": ["df"]}', kind="tool", at_seconds=5)
+    assert (effects, said.startswith("job 1 is kept")) == (["exec_planned"], True)
+
+
+def test_a_planned_command_has_the_rights_it_was_given_and_no_others(cron, jobs):
+    cron(action="add", command="df -h", at_seconds=60)
+    cron(action="add", command="sh log.sh", rights="write", at_seconds=60)
+    cron(action="add", command="sh push.sh", rights="network, write", at_seconds=60)
+    assert [(job.write, job.network) for job in jobs.all()] == [(False, False), (True, False), (True, True)]
+    assert cron(action="list").splitlines()[1:] == [
+        "2: 12:01 (in 1 min) command (write): sh log.sh",
+        "3: 12:01 (in 1 min) command (write, network): sh push.sh",
+    ]
+    cron(action="run", job=2)
+    cron(action="update", job=3, at_seconds=90)
+    cron(action="update", job=2, command="sh other.sh")
+    assert [(job.write, job.network) for job in jobs.all()][1:] == [(False, False), (True, True), (True, False)]
+    assert cron(action="add", command="ls", rights="root", at_seconds=60).startswith("error: rights must be")
+
+
+@pytest.mark.parametrize("line", ["df -h > disk.txt", "cd old && ls", "sh -c 'touch x'", "echo `id`"])
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_line_of_shell_is_planned_only_where_the_owner_lets_one_be_run(jobs, line, shell):
+    effects = []
+    said = tool_of(jobs, effects, shell=shell)(action="add", command=line, at_seconds=60)
+    assert (said.startswith("job 1 is kept"), bool(jobs.all()), bool(effects)) == (shell, shell, shell)
+
+
+def test_commands_that_were_planned_before_keep_what_they_could_do(tmp_path):
+    names = [migration.__name__ for migration in MIGRATIONS]
+    older, path = MIGRATIONS[: names.index("m016_rights")], tmp_path / "state.db"
+    with closing(Database(path, older)) as old, old.transaction() as to:
+        for kind in ("command", "reminder"):
+            to.execute("INSERT INTO jobs (session, message, due, kind) VALUES ('home', 'x', 1e9, ?)", (kind,))
+    with closing(Database(path)) as database:
+        assert [(job.kind, job.write, job.network) for job in Jobs(database).all()] == [
+            ("command", True, True),
+            ("reminder", False, False),
+        ]
 
 
 @pytest.mark.parametrize("origin", ["cron", "heartbeat"])
@@ -496,6 +556,54 @@ def test_a_job_is_changed(cron, jobs):
     assert cron(action="update", job=1, message="tea").startswith("error: job 1 runs a command: give command")
 
 
+LATER = [
+    ({"at": "13:00"}, {"at_seconds": 600}, "13:10"),
+    ({"at_seconds": 1800}, {"at_seconds": 600}, "12:40"),
+    ({"at": "friday 08:00"}, {"at_seconds": 86_400}, "Sat 2026-07-04 08:00"),
+]
+
+
+@pytest.mark.parametrize(("when", "later", "due"), LATER)
+def test_a_reminder_is_put_off_from_when_it_is_due(cron, jobs, when, later, due):
+    cron(action="add", message="tea", **when)
+    counted = jobs.get("home", 1).mono
+    assert cron(action="snooze", job=1, **later).startswith(f"reminder 1 is kept for {due}")
+    assert jobs.get("home", 1).mono == (counted + later["at_seconds"] if counted else 0)
+    assert cron(action="snooze", job=1) == "error: how long is missing: give at_seconds, which must be more than 0"
+
+
+def test_one_that_was_due_is_put_off_from_now(cron):
+    cron(action="add", message="tea", at="13:00")
+    assert cron(action="snooze", job=1, at_seconds=600, now=NOON + 2 * HOUR).startswith("reminder 1 is kept for 14:10")
+
+
+MOVED = [
+    ({"at": "friday 08:00"}, {"at": "18:30"}, "Fri 2026-07-03 18:30"),
+    ({"at": "friday 08:00"}, {"at": "tomorrow 9:00"}, "Thu 2026-07-02 09:00"),
+    ({"at": "13:00"}, {"at": "14:30"}, "14:30"),
+    ({"cron_expr": "0 7 * * 1-5"}, {"at": "8:30"}, "every weekday at 08:30"),
+    ({"cron_expr": "0 7 * * *"}, {"cron_expr": "0 8 * * 0"}, "every sunday at 08:00"),
+]
+
+
+@pytest.mark.parametrize(("before", "to", "said"), MOVED)
+def test_a_reminder_moved_to_a_time_of_day_keeps_its_days(cron, before, to, said):
+    cron(action="add", message="tea", **before)
+    assert said in cron(action="move", job=1, **to)
+
+
+@pytest.mark.parametrize("when", [{"cron_expr": "0 7,19 * * *"}, {"every_seconds": 3600}, {"cron_expr": "*/5 * * * *"}])
+def test_what_repeats_is_not_made_to_come_once(cron, jobs, when):
+    cron(action="add", message="tea", **when)
+    before = jobs.all()
+    for given in ({"at": "8:00"}, {"at": "tomorrow 08:00"}, {"at_seconds": 60}):
+        assert "and was left as it is; say how often" in cron(action="move", job=1, **given)
+    assert jobs.all() == before
+    assert "repeats and keeps its times" in cron(action="snooze", job=1, at_seconds=60)
+    assert jobs.all()[:1] == before
+    assert (jobs.all()[1].plan.kind, jobs.all()[1].payload) == ("at", "tea")
+
+
 def test_a_change_that_cannot_be_made_changes_nothing(cron, jobs):
     cron(action="add", message="tea", **WEEKDAYS)
     before = jobs.all()
@@ -524,12 +632,41 @@ def test_a_job_is_done_once_more(cron, jobs):
     assert (now.kind, now.payload, now.deliver, now.mono, now.boot) == ("command", "ls", "always", MONO, boot_id())
 
 
+def test_what_was_planned_by_the_clock_follows_to_the_owners_zone_and_back(jobs):
+    tokyo, noon = ZoneInfo("Asia/Tokyo"), NOON.timestamp()
+    cron7 = Plan("cron", "0 7 * * *", "", noon)
+    wall = NOON.astimezone(BoardZone())
+    tea = (wall + HOUR).replace(tzinfo=tokyo)  # 13:00 in Tokyo is past: it is tomorrow's
+    for job in (
+        Job(0, "home", "daily", cron7),
+        Job(0, "shed", "elsewhere", cron7._replace(zone="Europe/Berlin")),
+        once("tea", NOON + HOUR),
+        once("later", NOON + 72 * HOUR),
+        once("counted", NOON + HOUR, boot="b", mono=5.0),
+        Job(0, "home", "interval", Plan("every", "3600", anchor=noon)),
+    ):
+        jobs.add(job)
+    before = [job.plan for job in jobs.all()]
+    (line,) = move_to_zone(jobs, None, tokyo, NOON)
+    assert line.startswith(
+        "What was planned keeps its time of day in Asia/Tokyo: 1 every day at 07:00 (Asia/Tokyo); 3 "
+    )
+    daily, elsewhere, soon, later, *others = [job.plan for job in jobs.all()]
+    assert (daily.zone, elsewhere.zone, others) == ("Asia/Tokyo", "Europe/Berlin", before[4:])
+    assert soon.anchor == (tea + 24 * HOUR).timestamp()
+    assert later.anchor == (wall + 72 * HOUR).replace(tzinfo=tokyo).timestamp()
+    assert jobs.get("home", 1).after == noon  # nothing that lay before in the new zone counts as missed
+    assert "the board's own zone" in move_to_zone(jobs, tokyo, None, NOON)[0]
+    assert [job.plan for job in jobs.all()][3:] == before[3:]
+    assert jobs.get("home", 1).plan.zone == ""
+
+
 def test_all_of_a_job_is_shown(cron, jobs):
     cron(action="add", message="tea", **WEEKDAYS)
     jobs.change("home", 1, lambda job: job._replace(last_run=NOON.timestamp(), last_slot="s", last_status="ok"))
     assert cron(action="get", job=1).splitlines() == [
-        "1: every weekday at 07:30 (Europe/Berlin), next Thu 2026-07-02 07:30 (in 17 h 30 min) tea",
-        "next: Thu 2026-07-02 07:30, Fri 2026-07-03 07:30, Mon 2026-07-06 07:30",
+        "1: every weekday at 07:30 (Europe/Berlin), next Thu 2026-07-02 05:30 (in 17 h 30 min) tea",
+        "next: Thu 2026-07-02 05:30, Fri 2026-07-03 05:30, Mon 2026-07-06 05:30",
         "last: 2026-07-01 12:00 (s), ok",
         "if missed: once; told: always; failures in a row: 0",
     ]
@@ -540,7 +677,7 @@ def test_another_chats_job_cannot_be_touched(cron, jobs, action):
     cron(**ADD, at_seconds=600)
     before = jobs.all()
     said = cron("shed", action=action, job=1, message="mine")
-    assert said == "error: this chat has no reminder 1; action list shows them"
+    assert said == "error: this chat has no reminder 1; `list` shows them"
     assert jobs.all() == before
 
 

@@ -3,15 +3,16 @@
 import threading
 import time
 from contextlib import closing
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from picoclaw.channels.channel import ChannelStatus
-from picoclaw.daemon.letters import Boxes, Postman
+from picoclaw.daemon.letters import Boxes, Postman, together
 from picoclaw.errors import ChannelDown, StoreError
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.outbox import Letter, Outbox
 
 
 class Full(Outbox):
@@ -90,3 +91,9 @@ def test_letters_of_which_only_the_first_could_be_begun_are_told_together_later(
         postman.deliver()
         assert [f"drop {n}" in wire.told[0] for n in range(5)] == [True] * 5
         assert "perhaps" not in wire.told[0]
+
+
+def test_many_letters_at_once_name_the_owners_time():
+    waiting = [Letter(number, "garden", f"{number}", 1_800_000_000.0) for number in (1, 2)]
+    said = [together(waiting, 1_800_000_100.0, ZoneInfo(zone)).text for zone in ("Asia/Tokyo", "America/New_York")]
+    assert [text.splitlines()[1] for text in said] == ["15 Jan 17:00: 1", "15 Jan 03:00: 1"]

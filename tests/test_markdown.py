@@ -73,6 +73,12 @@ def test_what_is_shown_and_what_is_not(text, shown, left_out):
 TRUSTED = [
     ("a\n\n<!-- never closed\n", "a\n\n<!-- never closed\n"),
     ("<!-- x --> b <!-- c", " b <!-- c"),
+    ("<!-- draft\n- Never send mail.\n\n<!-- ours -->\nb", "<!-- draft\n- Never send mail.\n\nb"),
+    ("<!-- draft\n- Never send mail.\n\nb <!-- c -->\nd", "<!-- draft\n- Never send mail.\n\nb \nd"),
+    ("a <!-- draft\nNever send mail. <!-- c --> d", "a <!-- draft\nNever send mail.  d"),
+    ("<?draft\nNever send mail.\n<?ours?>\nb", "<?draft\nNever send mail.\nb"),
+    ("<!-- a --><!-- b\nc --> d", " d"),
+    ("<!--" * 99_999 + "\n" + "<!--\n" * 99_999 + "-->", "<!--" * 99_999 + "\n" + "<!--\n" * 99_998),
     ("[pump]: GPIO17", "[pump]: GPIO17"),
     ("[//]: # (x)\nb", "b"),
     ("```sh a b\n```", "```sh a b\n```"),

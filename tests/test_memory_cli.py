@@ -43,7 +43,8 @@ class Home:
         (self.folder / "config.toml").write_text(text)
 
     def __call__(self, *words, code=0, verb="memory", **more):
-        done = picoclaw(self.base, verb, *words, **more)
+        verbs = (verb,) if isinstance(verb, str) else verb
+        done = picoclaw(self.base, *verbs, *words, **more)
         assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -490,6 +491,43 @@ def test_a_number_that_is_none_is_named(home, words, said):
 @pytest.mark.parametrize("number", ["1", "7"])
 def test_a_version_that_is_not_there_is_named(home, number):
     assert f"there is no earlier version {number} of MEMORY.md; there is none" in home("restore", number, code=1)
+
+
+def test_a_memory_md_of_another_project_is_used_and_folders_of_programs_are_not(home):
+    home.put("memory.md", "- the gate code is 4711\n")
+    home.put("memory/node_modules/left-pad/README.md", "- zebra padding\n")
+    home.put("memory/mine/venv/lib/zebra.md", "- zebra\n")
+    assert [hit["path"] for hit in home.found("gate", "code")] == ["memory.md"]
+    assert home.found("zebra") == []
+    assert "node_modules" not in home("notes")
+    assert "- the gate code is 4711" in home("get", "memory.md:1")
+    assert "- the gate code is 4711" in picoclaw(home.base, "prompt", "--board", "sim").stdout
+    home('{"old": "code is 4711", "new": "code is 4712"}', verb=("tool", "memory_update"))
+    assert "code is 4712 (changed" in (home.workspace / "memory.md").read_text()
+
+
+def test_a_correction_is_listed_and_taken_back(home):
+    before = (home.workspace / "memory/202603/20260301.md").read_text()
+    home('{"old": "1.2 bar", "new": "1.5 bar"}', verb=("tool", "memory_update"))
+    assert "1.5 bar (changed" in (home.workspace / "memory/202603/20260301.md").read_text()
+    assert "  1  " in (listed := home("dreams"))
+    assert (
+        'memory/202603/20260301.md: "- 14:05 the boiler is at 1.2 bar" became "- 14:05 the boiler is at 1.5' in listed
+    )
+    said = home("restore")
+    assert said == (
+        'memory/202603/20260301.md says "- 14:05 the boiler is at 1.2 bar" again;'
+        " `picoclaw memory restore 1` takes that back\n"
+    )
+    assert (home.workspace / "memory/202603/20260301.md").read_text() == before
+
+
+def test_a_note_is_not_deleted_for_one_of_its_words(home):
+    before = (home.workspace / "memory/202603/20260302.md").read_text()
+    said = home('{"text": "nursery"}', code=1, verb=("tool", "memory_forget"))
+    assert "waits for the owner's yes" in said
+    assert (home.workspace / "memory/202603/20260302.md").read_text() == before
+    assert "seeds of tomatoes ordered from the nursery" in home("show", "1", verb="approvals")
 
 
 # --- doctor ---

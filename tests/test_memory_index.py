@@ -659,7 +659,7 @@ def test_a_log_that_is_left_without_its_file_does_no_harm(index, workspace, path
 
 def test_a_folder_in_its_place_is_an_error(index, path):
     path.mkdir(parents=True)
-    with pytest.raises(StoreError, match=r"memory\.db: it cannot be opened"):
+    with pytest.raises(StoreError, match=r"memory\.db: it is not a regular file"):
         index.sync()
 
 

@@ -13,8 +13,10 @@ from picoclaw.memory.dream import versions
 from picoclaw.memory.recollection import Recollection
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.tools.files import Files
+from picoclaw.tools.guard import in_lines
 from picoclaw.tools.recall import Recall
 from picoclaw.tools.toolset import Toolset
+from picoclaw.trust.policy import Policy, decide
 from picoclaw.workspace import prepare
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -243,6 +245,26 @@ def test_what_is_forgotten_is_in_no_file_of_the_memory(desk):
     assert left == []
 
 
+ERASED = [
+    ("birthday", "ask"),
+    (f"{TODAY}:3", "ask"),
+    ("Ada's birthday is on the 5th of May", "ask"),
+    (f"[id:1] {TODAY}:3 (2026-07-01) 0.93 - 12:00 Ada's birthday", "ask"),
+    ("Ada's birthday is on the 5th of May; she likes orchids", "allow"),
+    ("12:00 Ada's birthday is on the 5th of May, she likes orchids.", "allow"),
+    ("bicycle", "allow"),  # nothing is meant, nothing is deleted
+]
+
+
+@pytest.mark.parametrize(("text", "verdict"), ERASED)
+def test_a_note_that_is_not_named_whole_is_shown_to_a_person_before_it_is_gone(desk, text, verdict):
+    note = "Ada's birthday is on the 5th of May, she likes orchids"
+    desk.call("memory_store", text=note)
+    asked = desk.toolset.asked(ToolCall("1", "memory_forget", {"text": text}), desk.caller)
+    assert decide(Policy(), asked, "owner", ()).verdict == verdict
+    assert text == "bicycle" or f"which means: {TODAY}: 12:00 {note}" in in_lines(asked, {"which means": asked.means})
+
+
 # --- without a model ---
 
 SAID = [
@@ -252,7 +274,9 @@ SAID = [
     ("change 3 A to 5 A in my notes", '"the pump\'s fuse is 3 A" is now "the pump\'s fuse is 5 A"'),
     ("change the note about the gate code to 4712", "That did not work: "),
     ("forget that the moon is made of cheese", "That did not work: nothing that is remembered says"),
-    ("forget the note about the fuse, please", "forgotten, from "),
+    ("forget the note about the fuse, please", "Shall I delete this note for good? memory/202607/20260701.md"),
+    ("what did I tell you about the fuse?", "the pump's fuse is 5 A"),
+    ("forget that the pump's fuse is 5 A", "forgotten, from "),
     ("what did I tell you about the fuse?", "no note says anything about 'fuse'"),
 ]
 

@@ -17,11 +17,14 @@ from picoclaw.care import archive, ballast, databases, last, mend
 from picoclaw.daemon import crash
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.messages import Message, Notice, Turn, Usage
+from picoclaw.redact import Redactor
+from picoclaw.slots import Plan
 from picoclaw.store import chronicle
 from picoclaw.store.beats import LAST_SPOKE
 from picoclaw.store.database import COPIES, SUSPECT, Database
 from picoclaw.store.history import History
 from picoclaw.store.inbox import Arrived, Inbox
+from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.marks import Marks
 from picoclaw.store.outbox import Outbox
 
@@ -516,6 +519,35 @@ def test_what_is_erased_is_not_in_the_copy(home):
         connection.execute("DELETE FROM messages")
     database.close()
     assert not (home / COPIES / "state.db").exists()
+
+
+BOT = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1"
+
+
+def test_secrets_that_wait_in_the_database_are_not_in_its_copy(home):
+    database = Database(home / "state.db")
+    Inbox(database).put(Arrived("page:home", f"the bot's token is {BOT}", "page:1", "web", external="1"))
+    Inbox(database).put(Arrived("page:home", "and the key of the heating is Zugspitze2962", "page:1", "web"))
+    Outbox(database).put("page:home", f"Reminder: enter {BOT}", 1.0)
+    plan = Plan("at", "in an hour", anchor=time.time() + 3600)
+    jobs = Jobs(database)
+    for kind, text in (("reminder", f"enter {BOT}"), ("command", f"curl -H 'Authorization: Bearer {BOT}'")):
+        jobs.add(Job(0, "terminal", text, plan, kind=kind))
+    jobs.add(Job(0, "terminal", "uptime", plan, kind="command"))
+    database.close()
+    assert last.keep_state(home, time.time(), Redactor(["Zugspitze2962"]))
+    assert BOT.encode() in (home / "state.db").read_bytes()
+    data = (home / COPIES / "state.db").read_bytes()
+    assert (BOT.encode() in data, b"Zugspitze2962" in data, b"uptime" in data) == (False, False, True)
+    (home / COPIES / "state.db").rename(home / "state.db")
+    database = Database(home / "state.db")
+    assert [(job.payload[:14], job.enabled, "secret" in job.last_error) for job in Jobs(database).all()] == [
+        ("enter [secret]", True, False),
+        ("curl -H 'Autho", False, True),
+        ("uptime", True, False),
+    ]
+    assert next(one.text for one in Inbox(database).waiting()) == "the bot's token is [secret]"
+    database.close()
 
 
 def test_no_copy_is_made_of_a_damaged_file_nor_the_good_one_replaced(home):

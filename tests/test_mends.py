@@ -703,7 +703,7 @@ def test_stop_is_an_answer_to_the_question(tmp_path, answer):
             person.sees("[y/N] ")
             person.types(f"{answer}\r")
             person.sees("everything is at its safe level")
-            person.sees("i2c was refused by the owner")
+            person.sees("i2c was refused: the answer was no")
             person.sees("[stopped by the user]")
         assert len(server.requests) == 1
     assert (home / place.STOP).exists()

@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -13,6 +14,7 @@ import pytest
 from rights import ordinary_user
 
 from picoclaw.errors import StoreError
+from picoclaw.memory.dream import versions
 from picoclaw.memory.notes import changes, notes
 from picoclaw.memory.notes.entries import LONGEST, entries
 from picoclaw.workspace.pages import cleaned
@@ -75,6 +77,8 @@ def test_a_note_goes_to_its_day_and_a_lasting_fact_to_memory(workspace):
     [
         ((), LASTING),
         (("MEMORY.md",), "MEMORY.md"),
+        (("memory.md",), "memory.md"),
+        (("memory.md", "MEMORY.md"), "MEMORY.md"),
         ((LASTING,), LASTING),
         ((LASTING, "MEMORY.md"), LASTING),
     ],
@@ -126,7 +130,7 @@ def test_what_happens_again_is_noted_again(workspace):
 
 def test_a_file_that_begins_with_a_byte_order_mark_is_changed(workspace):
     put(workspace, "memory/bom.md", "\ufeff- the fuse is 3 A\n- b\n".encode())
-    changes.replace(workspace, "the fuse is 3 A", "the fuse is 5 A", NOON.date())
+    changes.replace(workspace.parent, workspace, "the fuse is 3 A", "the fuse is 5 A", NOON)
     changes.forget(workspace, "the fuse is 5 A")
     assert read(workspace, "memory/bom.md") == "- b\n"
 
@@ -409,7 +413,7 @@ def test_what_is_not_meant_for_certain_is_neither_forgotten_nor_changed(workspac
     put(workspace, "secret.md", "- secret\n")
     assert why in refused(changes.forget, workspace, text)
     if "below" not in why:
-        assert why in refused(changes.replace, workspace, text, "new", NOON.date())
+        assert why in refused(changes.replace, workspace.parent, workspace, text, "new", NOON)
     assert read(workspace, "memory/house.md") == HAND
     assert len(refused(changes.forget, workspace, text)) < 1000
 
@@ -429,28 +433,35 @@ CHANGED = [
     ("3 A", "5 A", "the fuse is 5 A"),
     ("fuse is 3 A", "fuse is\n5 A", "the fuse is 5 A"),
     ("the fuse of 09:15", "the breaker is the fuse now", "the breaker is the fuse now"),
-    ("the fuse is 3 A", "none", "none"),
-    (f"{TODAY}:1", "gone <!-- x", r"gone \<!-- x"),
+    ("the fuse is 3 A", "a breaker, no more <!-- x", r"a breaker, no more \<!-- x"),
+    (f"{TODAY}:1", "the fuse is gone <!-- x", r"the fuse is gone \<!-- x"),
+    (f"{TODAY}:1 fuse", "breaker", "the breaker is 3 A"),
+    (f"{TODAY}:1 the fuse is 3 A", "a relay is there now", "a relay is there now"),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "text"), CHANGED)
 def test_an_entry_is_changed_and_keeps_its_time(workspace, old, new, text):
     put(workspace, TODAY, "- 09:15 the fuse is 3 A\n- 09:16 the fan is off\n")
-    changes.replace(workspace, old, new, date(2026, 7, 2))
+    changes.replace(workspace.parent, workspace, old, new, datetime(2026, 7, 2, tzinfo=UTC))
     assert read(workspace, TODAY) == f"- 09:15 {text} (changed 2026-07-02)\n- 09:16 the fan is off\n"
-    changes.replace(workspace, f"{TODAY}:1", "again", date(2026, 7, 3))
-    assert read(workspace, TODAY).startswith("- 09:15 again (changed 2026-07-03)\n- 09:16")
+    again = f"{TODAY}:1 {text}"
+    changes.replace(
+        workspace.parent, workspace, again, "a new one was put in in July", datetime(2026, 7, 3, tzinfo=UTC)
+    )
+    assert read(workspace, TODAY).startswith("- 09:15 a new one was put in in July (changed 2026-07-03)\n- 09:16")
 
 
 def test_a_change_tells_whose_word_it_is(workspace):
     notes.add(workspace, "the valve opens at 9", NOON)
-    changes.replace(workspace, "valve", "the valve opens at 10", NOON.date(), READ)
+    changes.replace(workspace.parent, workspace, "valve", "the valve opens at 10", NOON, READ)
     marked = f'- 12:00 ({READ}) "the valve opens at 10" (changed 2026-07-01)\n'
     assert read(workspace, TODAY).endswith(marked)
-    changes.replace(workspace, "at 10", "at 11", NOON.date())  # a part of it: the rest is as little the owner's word
+    changes.replace(
+        workspace.parent, workspace, "at 10", "at 11", NOON
+    )  # a part of it: the rest is as little the owner's word
     assert read(workspace, TODAY).endswith(marked.replace("10", "11"))
-    changes.replace(workspace, "valve", "the valve opens at 11", NOON.date())
+    changes.replace(workspace.parent, workspace, "valve", "the valve opens at 11", NOON)
     assert read(workspace, TODAY).endswith("- 12:00 the valve opens at 11 (changed 2026-07-01)\n")
 
 
@@ -467,13 +478,124 @@ def test_a_change_tells_whose_word_it_is(workspace):
 )
 def test_what_cannot_be_changed_stays(workspace, old, new, why):
     hand(workspace)
-    assert why in refused(changes.replace, workspace, old, new, NOON.date())
+    assert why in refused(changes.replace, workspace.parent, workspace, old, new, NOON)
     assert read(workspace, "memory/house.md") == HAND
+
+
+LONG = "the pump's fuse is 3 A, slow, it is behind the boiler on the left, Bob changed it in June"
+PARTY = "Ada's birthday is on the 5th of May and she likes orchids, not roses, party at Maria's"
+
+CORRECTED = [
+    ("3 A", "5 A", LONG.replace("3 A", "5 A")),
+    ("the fuse of the pump", "the pump's fuse is 5 A", LONG.replace("3 A", "5 A")),
+    ("pump's fuse", "The pump's fuse is 5 A.", LONG.replace("the pump's fuse is 3 A", "The pump's fuse is 5 A.")),
+    ("Bob", "Bob changed it in July", LONG.replace("June", "July")),
+    ("birthday", "Ada's birthday is on the 6th of May", PARTY.replace("5th", "6th")),
+    ("birthday", "Eva's birthday", PARTY.replace("Ada", "Eva")),
+    ("orchids, not roses", "orchids, not tulips", PARTY.replace("roses", "tulips")),
+    (f"{TODAY}:1", "fuse is 5 A", LONG.replace("3 A", "5 A")),
+    (LONG, "fuse is 5 A", LONG.replace("3 A", "5 A")),
+    (f"{TODAY}:1 {LONG}", "changed it in July", LONG.replace("June", "July")),
+    (f"{TODAY}:1 3 A", "5 A", LONG.replace("3 A", "5 A")),
+    (f"{TODAY}:1 slow", "slow, behind the boiler", LONG.replace("it is ", "")),
+    (f"{TODAY}:1", "on the right, Bob", LONG.replace("left", "right")),
+    (f"{TODAY}:3: roses", "tulips", PARTY.replace("roses", "tulips")),
+    (f'{TODAY}:3 "roses"', "peonies and lilies", PARTY.replace("roses", "peonies and lilies")),
+    (f"{TODAY}:1-3 slow", "quick", LONG.replace("slow", "quick")),
+    (f"[id:1] {TODAY}:1 (2026-07-01) 0.93 - 09:00 the pump's fuse", "fuse is 5 A", LONG.replace("3 A", "5 A")),
+    (f"{TODAY}:1 the pump's fuse is 3 A, slow, it is…", "fuse is 5 A", LONG.replace("3 A", "5 A")),
+    (f"{TODAY}:1", "all new", ""),
+    (LONG, "none", ""),
+    (LONG, "it is 5 A", ""),
+    (f"{TODAY}:1", "5 A", ""),
+    (LONG, "5 A", ""),
+    (f"{TODAY}:1 {LONG}", "5 A", ""),
+    (f"{TODAY}:1", "the fuse is with Bob", ""),
+    (f"{TODAY}:1 Maria", "Bob", ""),
+    (f"{TODAY}:1 slow", "a fuse for the boiler", ""),
+    (f"{TODAY}:1 unheard", "5 A", ""),
+    (f"{TODAY}:3", "the party is off", ""),
+    ("fuse", "5 A", ""),
+    ("the fuse of the pump", "it is 5 A", ""),
+    ("the pump's fuse is 3 A", "it is 5 A", ""),
+    ("pump", "the pump is broken", ""),
+    ("birthday", "in June", ""),
+    ("birthday", "the birthday is on the 6th", ""),
+    ("it", "it is 5 A", ""),
+    ("the", "5 A", ""),
+    ("Maria's", "she", ""),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "text"), CORRECTED)
+def test_a_correction_changes_what_it_names_and_keeps_the_rest(workspace, old, new, text):
+    before = f"- 09:00 {LONG}\n- the fan is off\n- 09:05 {PARTY}\n"
+    put(workspace, TODAY, before)
+    if not text:
+        assert refused(changes.replace, workspace.parent, workspace, old, new, NOON)
+        assert read(workspace, TODAY) == before
+        assert versions.corrections(workspace.parent) == []
+        return
+    changes.replace(workspace.parent, workspace, old, new, NOON)
+    changed = PARTY if text[:3] in {"Ada", "Eva", "all"} else LONG
+    assert read(workspace, TODAY) == before.replace(changed, f"{text} (changed 2026-07-01)")
+
+
+def test_what_a_correction_replaced_comes_back_and_that_can_be_taken_back(workspace):
+    home = workspace.parent
+    path = hand(workspace)
+    changes.replace(home, workspace, "memory/house.md:13", "valve opens at 8 and closes at 11", NOON)
+    corrected = read(workspace, path)
+    assert "  - valve opens at 8 and closes at 11 (changed 2026-07-01)\n\n" in corrected
+    notes.add(workspace, "the fan is off", NOON)
+    for expected in (HAND, corrected, HAND):
+        newest = versions.restorable(home)[0]
+        changes.restore(home, workspace, versions.read_correction(newest), NOON + timedelta(seconds=1))
+        assert read(workspace, path) == expected
+    put(workspace, path, "- the owner's own\n")
+    last = versions.read_correction(versions.restorable(home)[0])
+    assert "what it said before: '  - valve" in refused(changes.restore, home, workspace, last, NOON)
+    assert read(workspace, path) == "- the owner's own\n"
+
+
+def test_with_a_note_goes_all_that_it_said_before(workspace):
+    home = workspace.parent
+    notes.add(workspace, "the PIN is 1111", NOON)
+    notes.add(workspace, "the fuse is 3 A", NOON)
+    for old, new in (("1111", "2222"), ("2222", "3333"), ("3 A", "5 A")):
+        changes.replace(home, workspace, old, new, NOON)
+    changes.forget(workspace, "the PIN is 3333")
+    versions.forget(home, "the PIN is 3333")
+    left = b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
+    assert not any(pin in left for pin in (b"1111", b"2222", b"3333"))
+    assert [versions.read_correction(path).after[-27:] for path in versions.corrections(home)] == [
+        "is 5 A (changed 2026-07-01)"
+    ]
+
+
+def test_corrections_are_bounded_and_a_damaged_one_is_named(workspace):
+    notes.add(workspace, "step 0", NOON)
+    for number in range(versions.MOST_CORRECTIONS + 5):
+        later = NOON + timedelta(seconds=number)
+        changes.replace(workspace.parent, workspace, f"step {number}", f"step {number + 1}", later)
+    found = versions.corrections(workspace.parent)
+    assert len(found) == versions.MOST_CORRECTIONS
+    assert versions.read_correction(found[0]).before.endswith(f"step {number} (changed 2026-07-01)")
+    for data in (b"", b"[]", b"{}", b"\xff"):
+        found[0].write_bytes(data)
+        assert "is damaged" in refused(versions.read_correction, found[0])
+
+
+def test_a_full_disk_changes_nothing_that_could_not_be_restored(workspace):
+    put(workspace, TODAY, "- the fuse is 3 A\n")
+    (workspace.parent / versions.FOLDER).write_text("in the way")
+    assert "cannot be kept" in refused(changes.replace, workspace.parent, workspace, "3 A", "5 A", NOON)
+    assert read(workspace, TODAY) == "- the fuse is 3 A\n"
 
 
 def test_bytes_that_are_no_text_survive_a_change(workspace):
     put(workspace, "memory/a.md", b"\xef\xbb\xbf# \xff\xfe\r\n- the fuse is 3 A\r\n- \x80")
-    changes.replace(workspace, "fuse", "the fuse is 5 A", NOON.date())
+    changes.replace(workspace.parent, workspace, "fuse", "the fuse is 5 A", NOON)
     assert (workspace / "memory/a.md").read_bytes() == (
         b"\xef\xbb\xbf# \xff\xfe\r\n- the fuse is 5 A (changed 2026-07-01)\r\n- \x80"
     )
@@ -573,7 +695,7 @@ def test_a_file_that_may_not_be_written_stays(workspace):
     with ordinary_user():
         assert "no permission" in refused(notes.add, workspace, "hello", NOON, lasting=True)
         assert "no permission" in refused(changes.forget, workspace, "a fact")
-        assert "no permission" in refused(changes.replace, workspace, "a fact", "none", NOON.date())
+        assert "no permission" in refused(changes.replace, workspace.parent, workspace, "a fact", "none", NOON)
     assert read(workspace, LASTING) == "- a fact\n"
 
 
@@ -584,7 +706,9 @@ def test_a_full_disk_leaves_the_file_as_it_was(workspace):
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, hard_limit))
     try:
         assert "cannot be written" in refused(notes.add, workspace, "a note that does not fit", NOON)
-        assert "cannot be written" in refused(changes.replace, workspace, "entry 5", "x" * 500, NOON.date())
+        assert "cannot be written" in refused(
+            changes.replace, workspace.parent, workspace, "entry 5", "entry 6 " + "x" * 500, NOON
+        )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard_limit))
     assert read(workspace, TODAY) == before
@@ -595,7 +719,7 @@ def test_many_at_once_lose_nothing(workspace):
     def work(number):
         for count in range(10):
             notes.add(workspace, f"note {number} {count}", NOON)
-            changes.replace(workspace, f"note {number} {count}", f"done {number} {count}", NOON.date())
+            changes.replace(workspace.parent, workspace, f"note {number} {count}", f"done {number} {count}", NOON)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -623,15 +747,31 @@ def test_the_locale_does_not_matter(workspace):
     assert "grün" in (workspace / TODAY).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("new", ["``` x", "---", "# Pump", "~~~", "***", "=="])
+def test_of_several_equal_lines_of_a_file_it_is_asked_which_and_at_once(workspace):
+    page = "# Bed 1\n- dry\n\n# Bed 2\n- dry\n"
+    put(workspace, TODAY, page)
+    why = refused(changes.replace, workspace.parent, workspace, "dry", "dry and cold", NOON)
+    assert f"may be any of 2; name one by its path:line\n{TODAY}:2 dry\n{TODAY}:5 dry" in why
+    changes.replace(workspace.parent, workspace, f"{TODAY}:5", "dry and cold", NOON)
+    assert read(workspace, TODAY) == page[:-1] + " and cold (changed 2026-07-01)\n"
+    put(workspace, LASTING, "  - x\n" * 8000)
+    begun = time.process_time()
+    assert "may be any of 8000" in refused(changes.replace, workspace.parent, workspace, "x", "y", NOON)
+    assert time.process_time() - begun < 3
+    assert len(changes.forget(workspace, "x").places) == 8000
+    assert time.process_time() - begun < 6
+    assert read(workspace, LASTING) == ""
+
+
+@pytest.mark.parametrize("new", ["``` x", "--- x", "# Pump", "~~~ x", "*** x", "== x"])
 @pytest.mark.parametrize("before", ["- the fuse is 3 A\n- the valve sticks\n", "The fuse is 3 A\n\nThe valve sticks\n"])
 def test_a_changed_entry_is_an_entry_whatever_it_says(workspace, before, new):
     file = workspace / "memory/pump.md"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(before)
-    changes.replace(workspace, "memory/pump.md:1", new, NOON.date())
+    changes.replace(workspace.parent, workspace, "the fuse is 3 A", f"{new} fuse A", NOON)
     found = entries(file.read_text())
     assert [entry.code for entry in found] == [False, False]
-    assert found[0].body.lstrip("\\") == new
+    assert found[0].body.lstrip("\\") == f"{new} fuse A"
     changes.forget(workspace, "memory/pump.md:1")
     assert [entry.body for entry in entries(file.read_text())] == [entries(before)[1].body]

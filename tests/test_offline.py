@@ -127,11 +127,26 @@ def test_since_when_is_right_on_a_board_that_learns_the_date_meanwhile():
 
 @contextmanager
 def silent():
-    """A server's address where connections are taken, and nobody ever says anything."""
+    """A server that takes connections and never answers; gives its address, and a list of the methods it was sent."""
+    methods, lines = [], []
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen(64)
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        thread = threading.Thread(target=listens, args=(server, methods, lines), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1", methods
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+        for line in lines:
+            line.close()
+
+
+def listens(server, methods, lines):
+    with suppress(OSError):
+        while True:
+            line, _ = server.accept()
+            lines.append(line)
+            methods.append(line.recv(65_536).partition(b" ")[0])
 
 
 class Here:
@@ -152,20 +167,17 @@ class Here:
 
 def test_a_silent_model_is_waited_for_once(monkeypatch):
     monkeypatch.setattr(server, "KNOCK_S", 0.2)
-    took, turns = [], []
-    with silent() as url, closing(OpenAI(ModelConfig(base_url=url, name="qwen", idle_seconds=1.0))) as model:
+    with silent() as (url, methods), closing(OpenAI(ModelConfig(base_url=url, name="qwen", idle_seconds=1.0))) as model:
         agent = Agent(Chain(model, Here, 0), toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
-        for _ in range(5):
-            begun = time.monotonic()
-            turns.append(agent.turn(Brief("", "switch on the lamp"), (), CALLER))
-            took.append(time.monotonic() - begun)
+        begun = time.monotonic()
+        turns = [agent.turn(Brief("", "switch on the lamp"), (), CALLER) for _ in range(5)]
+        took = time.monotonic() - begun
     assert [turn.reply for turn in turns] == ["It is on."] * 5
     assert "stayed silent for 1 s" in turns[0].notice.text
     assert all("no answer since" in turn.notice.text for turn in turns[1:])
     assert not any(turn.notice.failed for turn in turns)
-    assert took[0] >= 1.0
-    assert took[1] < 0.8
-    assert max(took[2:]) < 0.2
+    assert methods.count(b"POST") == 1  # the rest were knocks, of 0.2 s, and a pause of three times as long after each
+    assert 1 <= methods.count(b"GET") <= 1 + took / 0.8
 
 
 def test_a_model_that_comes_back_is_asked_again_at_once():
@@ -239,7 +251,7 @@ LOGIN = b"<!DOCTYPE html><title>Welcome to Hotel WiFi</title>"
 )
 def test_who_is_there_when_one_knocks(data, problem):
     with said_by(data) as url, client(url, "") as http:
-        found = knocked(http, url, Line(), 0.5)
+        found = knocked(http, url, Line(), 0.5 if "silent" in problem else 30.0)
     assert problem in found
     assert bool(problem) == bool(found)
 
@@ -250,7 +262,7 @@ def test_a_first_line_that_drips_ends_with_the_turn():
         begun = time.monotonic()
         with closing(model), pytest.raises(DeadlinePassed):
             list(model.events(request_of(seconds=0.5)))
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 10  # the whole line takes 21 s
 
 
 @pytest.mark.parametrize(
@@ -466,19 +478,19 @@ def test_since_when_telegram_is_away_is_right_when_the_date_is_learnt_from_the_n
 def test_a_board_without_a_network_goes_on_and_comes_back_by_itself():
     """No interface at first, then a dead name server, then another one in resolv.conf; see offline_days.py."""
     process = network.apart(str(network.HERE / "offline_days.py"))
-    seen = json.loads(process.communicate(timeout=200)[0])
+    seen = json.loads(process.communicate(timeout=580)[0])
     for when in ("no network", "no names"):
-        alone = seen[when]
+        alone, start = seen[when], 5 * seen[when]["start"]  # a command that asks nobody, on this machine at this time
         assert "no answer since" in alone["first"]["said"] + alone["second"]["said"]
         assert "greenhouse: temperature" in alone["second"]["said"]
-        assert alone["second"]["took"] < 5
-        assert alone["first"]["took"] < 15
+        assert alone["second"]["took"] < 4 + start
+        assert alone["first"]["took"] < 13 + start
         assert "telegram: DOWN since" in alone["status"]
         assert "not answering" in alone["status"]
         assert "everything is at its safe level" in alone["stop"]["said"]
-        assert alone["stop"]["took"] < 3
+        assert alone["stop"]["took"] < 2 + start
     assert seen["page"] == 200
-    assert seen["page took"] < 2
+    assert seen["page took"] < 2 + start
     assert seen["answered after"] < 120
     assert seen["letters after"] < 120
     told = "\n".join(seen["texts"])

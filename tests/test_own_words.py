@@ -1,5 +1,6 @@
 """What of a call is the owner's own words, and what a turn that has read others' may do by them."""
 
+import time
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -12,6 +13,7 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.slots import Plan
 from picoclaw.store.jobs import Job
 from picoclaw.tools import own_words
+from picoclaw.tools.job_times import When
 from picoclaw.trust.policy import Asked, Policy, decide
 from picoclaw.workspace import prepare
 
@@ -22,29 +24,37 @@ def by(message, origin="owner", before=()):
     return Caller("terminal", origin, NOW, print, {"read_file page.html"}, said=(*before, message))
 
 
-@pytest.mark.parametrize(
-    ("message", "text", "own"),
-    [
-        ("remind me in 10 minutes to water the plants", "water the plants", True),
-        ("Remind me tomorrow: Water my plants!", "water your plants", True),
-        ("note that the boiler is at 1.2 bar", "The boiler is at 1.2 bar.", True),
-        ("note what the page says", "open the valve at night", False),
-        ("note what the page says", "the page", True),
-        ("remind me to water the plants", "water the plants and open the valve", False),
-        ("remind me to water the plants", "plants the water", False),
-        ("the water plants", "water", True),
-        ("waterplants", "water", False),
-        ("remove reminder 12", "12", True),
-        ("remove reminder 12", "1", False),
-        ("anything", "", False),
-        ("anything", "...", False),
-    ],
-)
-def test_words_stand_in_the_newest_message(message, text, own):
-    assert own_words.said(text, by(message)) is own
-    assert not own_words.said(text, by(message, "guest"))
-    assert not own_words.said(text, by(message, "cron"))
-    assert not own_words.said(text, by("thanks", before=(message,)))
+REMINDERS = [
+    ("remind me in 10 minutes to water the plants", "water the plants", {"at_seconds": 600}, True),
+    ("Remind me tomorrow: Water my plants!", "water your plants", {"at": "tomorrow 09:00"}, True),
+    ("remind me at 18:00 about my dentist", "your dentist", {"at": "18:00"}, True),
+    ("remind me at 6 pm that the ferns need water", "the ferns need water", {"at": "18:00"}, True),
+    ("Read http://x/ and remind me in an hour to water the lawn", "water the lawn", {"at_seconds": 3600}, True),
+    ("remind me every Monday at 8 to water the plants", "water the plants", {"cron_expr": "0 8 * * 1"}, True),
+    ("remind me every day at 7 to water the plants", "water the plants", {"cron_expr": "* * * * *"}, False),
+    ("remind me every day at 7 to water the plants", "water the plants", {"at": "07:00"}, False),
+    ("remind me every Monday at 8 to water the plants", "water the plants", {"cron_expr": "0 8 * * 2"}, False),
+    ("remind me at 18:00 to water the plants", "water the plants", {"at": "03:00"}, False),
+    ("remind me in 10 minutes to water the plants", "water the plants", {"at_seconds": 9e7}, False),
+    ("remind me in 10 minutes to water the plants", "water the plants and open the valve", {"at_seconds": 600}, False),
+    ("remind me in 10 minutes to water the plants", "plants the water", {"at_seconds": 600}, False),
+    ("I hate it when you remind me to call Bob in 10 s", "call Bob", {"at_seconds": 10}, False),
+    ("My wife said: remind me in 10 s to call Bob", "call Bob", {"at_seconds": 10}, False),
+    ("Never remind me at 18:00 to call Bob", "call Bob", {"at": "18:00"}, False),
+    ("Remind me at 18:00 to close the window if it rains", "close the window", {"at": "18:00"}, False),
+    ("Should you remind me at 18:00 to call Bob?", "call Bob", {"at": "18:00"}, False),
+    ("the water plants", "water", {"at_seconds": 600}, False),
+    ("anything", "", {"at_seconds": 600}, False),
+    ("anything", "...", {"at_seconds": 600}, False),
+]
+
+
+@pytest.mark.parametrize(("message", "text", "when", "own"), REMINDERS)
+def test_a_reminder_is_ordered_with_its_words_and_its_time(message, text, when, own):
+    assert own_words.is_reminder(text, When(**when), by(message)) is own
+    assert not own_words.is_reminder(text, When(**when), by(message, "guest"))
+    assert not own_words.is_reminder(text, When(**when), by(message, "cron"))
+    assert not own_words.is_reminder(text, When(**when), by("thanks", before=(message,)))
 
 
 CHANGES = [
@@ -58,15 +68,63 @@ CHANGES = [
     ("do not run git push", "cron", {"command": "git push"}, False),
     ("update 1: git push", "cron", {"action": "update", "job": 1, "command": "git push"}, False),
     ("remove reminder 1", "cron", {"action": "remove", "job": 1}, True),
-    ("I do not have to pay the rent any more", "cron", {"action": "remove", "job": 1}, True),
+    ("I do not have to pay the rent any more", "cron", {"action": "remove", "job": 1}, False),
+    ("what are the 1 or 2 main points?", "cron", {"action": "remove", "job": 1}, False),
+    ("sum up point 1 and cancel nothing", "cron", {"action": "remove", "job": 1}, False),
+    ("delete line 1 of the page", "cron", {"action": "remove", "job": 1}, False),
+    ("what is reminder 1?", "cron", {"action": "remove", "job": 1}, False),
+    ("should I remove reminder 1?", "cron", {"action": "remove", "job": 1}, False),
+    ("do not remove reminder 1", "cron", {"action": "remove", "job": 1}, False),
+    ("please don't cancel reminder 1", "cron", {"action": "disable", "job": 1}, False),
+    ("remove reminder 1", "cron", {"action": "update", "job": 1, "at_seconds": 5}, False),
+    ("remove reminder 12", "cron", {"action": "remove", "job": 1}, False),
+    ("remove task 1", "cron", {"action": "remove", "job": 1}, False),
+    ("Nice page. Please cancel my reminder 1, thanks", "cron", {"action": "remove", "job": 1}, True),
+    ("delete reminders 4, 1 and 7", "cron", {"action": "remove", "job": 1}, True),
+    ("cancel reminder no 1", "cron", {"action": "remove", "job": 1}, True),
+    ("forget the reminder to pay the rent", "cron", {"action": "remove", "job": 1}, True),
+    ("cancel 'pay the rent'", "cron", {"action": "remove", "job": 1}, True),
+    ("turn reminder 1 off", "cron", {"action": "disable", "job": 1}, True),
+    ("lösche bitte die Erinnerung 1", "cron", {"action": "remove", "job": 1}, True),
     ("move reminder 1 to nine", "cron", {"action": "update", "job": 1, "at": "09:00"}, True),
-    ("reminder 1 is: pay Bob", "cron", {"action": "update", "job": 1, "message": "pay Bob"}, True),
-    ("remind me tomorrow to pay Bob", "cron", {"message": "pay Bob"}, True),
+    ("reminder 1 is: pay Bob", "cron", {"action": "update", "job": 1, "message": "pay Bob"}, False),
+    ("change reminder 1 to: pay Bob", "cron", {"action": "update", "job": 1, "message": "pay Bob"}, True),
+    ("remind me in a minute to pay Bob", "cron", {"message": "pay Bob"}, True),
+    ("remind me tomorrow to pay Bob", "cron", {"message": "pay Bob"}, False),
     ("what does the page say?", "pulse", {"action": "complete", "task": "1", "text": "the page"}, False),
     ("what does the page say?", "pulse", {"action": "update", "task": "1", "text": "the page"}, False),
     ("what does the page say?", "pulse", {"action": "update", "task": "1", "priority": 10}, False),
+    ("the 1 task of the page is water", "pulse", {"action": "complete", "task": "1"}, False),
+    ("which 1 is done", "pulse", {"action": "complete", "task": "1"}, False),
+    ("is task 1 done?", "pulse", {"action": "complete", "task": "1"}, False),
+    ("how do I water the ferns", "pulse", {"action": "complete", "task": "1"}, False),
+    ("mark task 1 as done", "pulse", {"action": "complete", "task": "1"}, True),
     ("task 1 is done", "pulse", {"action": "complete", "task": "1", "text": "water the ferns"}, True),
-    ("I have watered: water the ferns is done", "pulse", {"action": "complete", "task": "1"}, True),
+    ("water the ferns is done", "pulse", {"action": "complete", "task": "1"}, True),
+    ("I have watered: water the ferns is done", "pulse", {"action": "complete", "task": "1"}, False),
+    ("My wife told me: cancel reminder 1. I disagree.", "cron", {"action": "remove", "job": 1}, False),
+    ("What would happen were I to cancel reminder 1", "cron", {"action": "remove", "job": 1}, False),
+    ("Yesterday I forgot to cancel reminder 1 and it rang.", "cron", {"action": "remove", "job": 1}, False),
+    ("If the page says rain, cancel reminder 1.", "cron", {"action": "remove", "job": 1}, False),
+    ("Cancel reminder 1. But only if Bob has paid.", "cron", {"action": "remove", "job": 1}, False),
+    ("Cancel reminder 1 of Bob", "cron", {"action": "remove", "job": 1}, False),
+    ("Translate this:\ncancel reminder 1", "cron", {"action": "remove", "job": 1}, False),
+    ('Bob wrote "Hi. Cancel reminder 1. Bye."', "cron", {"action": "remove", "job": 1}, False),
+    ("> Cancel reminder 1.", "cron", {"action": "remove", "job": 1}, False),
+    ("Tell me when task 1 is done", "pulse", {"action": "complete", "task": "1"}, False),
+    ("Keep task 1 open until it is done.", "pulse", {"action": "complete", "task": "1"}, False),
+    ("I doubt that task 1 is done.", "pulse", {"action": "complete", "task": "1"}, False),
+    ("Change reminder 1 to 18:00", "cron", {"action": "update", "job": 1, "cron_expr": "* * * * *"}, False),
+    ("Change reminder 1 to 18:00", "cron", {"action": "update", "job": 1, "at": "18:00"}, True),
+    ("Move reminder 1 to 18:00", "cron", {"action": "move", "job": 1, "at": "2049-01-01 03:00"}, False),
+    ("Move reminder 1 to 18:00", "cron", {"action": "move", "job": 1, "at": "18:00", "deliver": "never"}, False),
+    ("Snooze reminder 1 by an hour", "cron", {"action": "snooze", "job": 1, "at_seconds": 9e7}, False),
+    ("Snooze reminder 1 by an hour", "cron", {"action": "snooze", "job": 1, "at_seconds": 3600}, True),
+    ("Update reminder 1", "cron", {"action": "update", "job": 1, "message": "reminder 1"}, False),
+    ("Update reminder 1 to: pay Bob", "cron", {"action": "update", "job": 1, "message": "reminder 1"}, False),
+    ("Update task 1", "pulse", {"action": "update", "task": "1", "text": "task 1"}, False),
+    ("Update task 1", "pulse", {"action": "update", "task": "1", "priority": 10}, False),
+    ("Change task 1 to: water the moss", "pulse", {"action": "update", "task": "1", "text": "water the moss"}, True),
     ("the ferns are done", "pulse", {"action": "complete", "text": "the ferns"}, True),
     ("task 1 is urgent", "pulse", {"action": "update", "task": "1", "priority": 10}, True),
     ("task: water the moss", "pulse", {"action": "add", "text": "water the moss"}, True),
@@ -107,8 +165,70 @@ def test_a_word_of_the_owners_lifts_the_taint_and_no_rule():
         ("does it rain? Note: the relay is open", "the relay is open", True),
         ("the boiler is at 1.2 bar. The pump is new.", "The pump is new", True),
         ("remember that I do not eat nuts", "@ do not eat nuts".replace("@", "I"), True),
+        ("He lied to me that the fuse is 63 A", "the fuse is 63 A", False),
+        ("Tell me whether the fuse is 64 A", "the fuse is 64 A", False),
+        ("The flyer claims: the fuse is 65 A", "the fuse is 65 A", False),
+        ("The flyer says:\nThe fuse is 65 A.", "the fuse is 65 A", False),
+        ("If the page is right, note that the fuse is 66 A", "the fuse is 66 A", False),
+        ("Search for figs, read what you find, and note that figs like sun.", "Figs like sun", True),
+        ("Remember: Bob's birthday is on 3 May", "Bob's birthday is on 3 May.", True),
+        ("note that the boiler is at 1.2 bar", "The boiler is at 1.2 bar.", True),
+        ("note what the page says", "open the valve at night", False),
         ("say that the relay is open when it is not", "the relay is open", False),
     ],
 )
 def test_a_fact_is_a_sentence_of_the_owners_to_its_end(message, text, own):
-    assert own_words.said(text, by(message), fact=True) is own
+    assert own_words.is_fact(text, by(message)) is own
+
+
+COMMANDS = [
+    ("copy draft.txt to todo.txt", "cp draft.txt todo.txt", True),
+    ("copy draft.txt to todo.txt", "cp todo.txt draft.txt", False),
+    ("Move plot.py and config.json into a folder called x", "mv plot.py config.json x", True),
+    ("Move plot.py and config.json into a folder called x", "mv config.json plot.py", False),
+    ("put data.csv into the folder logs", "mv data.csv logs/", True),
+    ("Find logs and delete old.log", "find logs -delete", False),
+    ("Run wc on letter.txt", "sh letter.txt", False),
+    ("Run letter.txt", "sh letter.txt", False),
+    ("Run backup.sh", "sh backup.sh", True),
+    ("Run plot.py on data.csv", "python3 plot.py data.csv", True),
+    ("Run plot.py on data.csv", "python3 data.csv", False),
+    ("make news", "make news", False),
+    ("run make news", "make news", True),
+    ("please run `git tag v1`", "git tag v1", True),
+    ("git tag v1", "git tag v2", False),
+    ("git tag v1", "git tag -f v1", False),
+    ("Remove the first line of draft.txt", "rm draft.txt", False),
+    ("Remove the backup of data.csv", "rm data.csv", False),
+    ("Delete the numbers in numbers.txt", "rm numbers.txt", False),
+    ("Delete everything except plot.py", "rm plot.py", False),
+    ("Delete todo.txt if it is empty", "rm todo.txt", False),
+    ("Delete todo.txt next month after I have copied it", "rm todo.txt", False),
+    ("Delete todo.txt tomorrow", "rm todo.txt", False),
+    ("Delete todo.txt. But only when it is empty.", "rm todo.txt", False),
+    ("Delete todo.txt, said Bob", "rm todo.txt", False),
+    ("She said: delete todo.txt", "rm todo.txt", False),
+    ("Read how to clean up and delete todo.txt", "rm todo.txt", False),
+    ("Remind me at 18:00 to read the page and delete todo.txt", "rm todo.txt", False),
+    ("Translate this:\n\nDelete todo.txt.\n", "rm todo.txt", False),
+    ("Explain this\nrm todo.txt", "rm todo.txt", False),
+    ("What does this do?\n```\nrm todo.txt\n```", "rm todo.txt", False),
+    ("Can you delete todo.txt?", "rm todo.txt", False),
+    ("Delete todo.txt", "rm -r todo.txt", False),
+    ("rm -r logs", "rm -r logs", True),
+    ("Get rid of old.log, please", "rm old.log", True),
+    ("Delete the files old.log and data.csv", "rm old.log data.csv", True),
+    ("Delete the files old.log and data.csv, not draft.txt", "rm old.log data.csv", False),
+    ("I'd like you to make a folder called news", "mkdir news", True),
+    ("Read data.csv and afterwards create a directory named pics", "mkdir pics", True),
+    ("Delete old.log and then make a folder called x", "rm old.log", True),
+    ("rm " + "a " * 4500, "rm " + "a " * 3000, False),
+]
+
+
+@pytest.mark.parametrize(("message", "line", "own"), COMMANDS)
+def test_a_command_is_ordered_as_a_whole_and_in_its_order(message, line, own):
+    for before in ("", "Read http://news.example.net/. "):
+        began = time.monotonic()
+        assert own_words.ordered_command(line.split(), by(before + message)) is own
+        assert time.monotonic() - began < 2

@@ -8,7 +8,7 @@ import time
 import pytest
 from page_house import PaperHouse, later, served
 
-from picoclaw.channels.page.house import shown
+from picoclaw.channels.page.house import Said, shown
 from picoclaw.channels.page.letters import NAME as LETTERS
 from picoclaw.channels.page.login import CODE, LOGINS, Logins, new_code
 from picoclaw.channels.page.page import Page
@@ -378,11 +378,66 @@ def test_a_question_has_its_card_and_is_no_letter(client):
     assert [line["text"] for line in client.told("/api/state")["said"]] == ["number 4 is not known any more"]
 
 
+def test_what_the_conversation_does_not_keep_stays_on_the_page(client):
+    failed = turn("", "the model cannot be reached")._replace(stopped="error")
+    command = turn("It runs.")._replace(steps=0)
+    pressed = turn("Number 3 was done.")._replace(steps=0)
+    with client.stream() as heard:
+        heard("board")
+        client.house.lines.append(Said("user", "how warm is it?", 1.0))
+        for number, (text, made, reply) in enumerate(
+            (
+                ("how warm is it?", failed, "the model cannot be reached"),
+                ("/status", command, "It runs."),
+                ("/yes 3 a1b2c3d4e5f6", pressed, "Number 3 was done."),
+                ("hello", turn("Hello."), "Hello."),
+            )
+        ):
+            external = "answer a1b2c3d4e5f6" if text.startswith("/yes") else str(number)
+            arrived = ARRIVED._replace(text=text, external=external)
+            client.page.around(arrived)
+            assert client.page.answered(arrived, made, reply)
+    said = [(line["role"], line["text"]) for line in client.told("/api/state")["said"]]
+    assert said == [
+        ("user", "how warm is it?"),
+        ("assistant", "the model cannot be reached"),
+        ("user", "/status"),
+        ("assistant", "It runs."),
+    ]
+
+
+def test_how_questions_have_ended_stands_in_the_conversation(client):
+    client.house.hears("hello")
+    client.house.asked = [shown(KEPT._replace(state="expired"))]
+    said = [(line["role"], line["text"]) for line in client.told("/api/state")["said"]]
+    assert said[2:] == [("outcome", "Number 3: not done, because nobody answered in time.")]
+
+
 def test_health_tells_strangers_only_whether_all_is_well(tmp_path):
-    with served(tmp_path) as client:
+    now = [100.0]
+    with served(tmp_path, clock=lambda: now[0]) as client:
         assert client.ask("/health")[::2] == (200, b"ok\n")
         client.house.well = False
+        now[0] += 10.1
         assert client.ask("/health")[::2] == (503, b"not ok\n")
+
+
+def test_strangers_who_ask_for_the_health_have_it_looked_into_once_in_ten_seconds(tmp_path):
+    now, looks = [100.0], []
+
+    class Counted(PaperHouse):
+        def healthy(self):
+            looks.append(now[0])
+            time.sleep(0.05)
+            return True
+
+    with served(tmp_path, Counted(), clock=lambda: now[0]) as client:
+        for moment in (100.0, 109.9, 110.1):
+            now[0] = moment
+            threads = [later(lambda: client.ask("/health")) for _ in range(6)]
+            for thread in threads:
+                thread.join()
+    assert looks == [100.0, 110.1]
 
 
 def test_it_says_how_it_is_and_ends_at_once(tmp_path):

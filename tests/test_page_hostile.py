@@ -6,10 +6,11 @@ import time
 from contextlib import suppress
 
 import pytest
-from page_house import parted, rest, served
+from page_house import later, parted, rest, served
 
 from picoclaw.channels.page import gate, serve
 from picoclaw.channels.page.login import new_code
+from picoclaw.errors import ChannelError
 
 
 @pytest.fixture
@@ -190,6 +191,21 @@ def test_what_many_askers_leave_behind_is_bounded():
     assert allowance.take("b", -1e9) == 0
 
 
+def test_an_allowance_is_one_for_all_threads_that_take_from_it():
+    class Slow(str):
+        __slots__ = ()
+
+        def __hash__(self):  # lets another thread in wherever the allowance looks something up
+            time.sleep(0.002)
+            return str.__hash__(self)
+
+    allowance, granted = gate.Allowance(6, 0.1), []
+    asked = [later(lambda: granted.append(allowance.take(Slow("192.0.2.1"), 1.0) == 0)) for _ in range(30)]
+    for thread in asked:
+        thread.join()
+    assert (len(granted), sum(granted)) == (30, 6)
+
+
 def test_too_many_requests_are_refused_in_words(client):
     found = [client.ask("/api/board")[0] for _ in range(75)]
     assert 429 in found
@@ -314,3 +330,61 @@ def test_a_code_is_not_told_apart_by_what_is_answered(tmp_path):
         wrong = client.ask("/api/login", {"code": "AAAA-AAAA"})
     assert none[0] == wrong[0] == 403
     assert none[2] == wrong[2]
+
+
+PROXIED = {"origins": ["https://Shed.example/"], "proxies": ["127.0.0.1"]}
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        (None, "https://shed.example", 200),  # nginx's own `proxy_set_header Host $proxy_host`
+        ("shed.example", "https://shed.example", 200),  # `Host $host`
+        ("127.0.0.1:8737", "https://shed.example", 200),
+        (None, "http://shed.example", 403),
+        (None, "https://shed.example:8443", 403),
+        (None, "https://evil.example", 403),
+        (None, "https://shed.example.evil.example", 403),
+        (None, "null", 403),
+        ("evil.example", "https://shed.example", 421),
+    ],
+)
+def test_behind_a_proxy_the_page_has_the_origins_that_its_owner_has_named(tmp_path, host, origin, status):
+    with served(tmp_path, **PROXIED) as client:
+        client.login()
+        headers = [("Origin", origin), *([("Host", host)] if host else [])]
+        assert client.ask("/api/say", {"text": "hello", "id": "1"}, headers)[0] == status
+        assert len(client.posted) == (status == 200)
+
+
+def test_without_a_proxy_an_origin_that_is_not_the_host_is_refused_with_what_to_set(client):
+    status, _, body = client.ask("/api/say", {"text": "x", "id": "1"}, [("Origin", "https://shed.example")])
+    assert (status, b"origins in [page]" in body) == (403, True)
+
+
+@pytest.mark.parametrize(("proxies", "kept_out"), [(["127.0.0.1"], False), ([], True), (["192.0.2.9"], True)])
+def test_who_guesses_behind_a_proxy_uses_up_nobody_elses_tries(tmp_path, proxies, kept_out):
+    with served(tmp_path, origins=["https://shed.example"], proxies=proxies) as client:
+
+        def enter(code, address):
+            headers = [("Origin", "https://shed.example"), ("X-Forwarded-For", f"10.1.1.1, {address}")]
+            return client.ask("/api/login", {"code": code}, headers)
+
+        assert [enter("wrong", "203.0.113.5")[0] for _ in range(8)] == [403] * 6 + [429] * 2
+        status, headers, _ = enter(new_code(tmp_path), "203.0.113.6")
+        assert status == (429 if kept_out else 200)
+        if not kept_out:
+            assert "Secure" in headers["set-cookie"].split("; ")
+
+
+def test_a_proxy_is_asked_not_to_hold_the_stream_back(client):
+    head = f"GET /api/events HTTP/1.0\r\nHost: {client.host}\r\nCookie: picoclaw={client.cookie}\r\n\r\n"
+    with client.connection() as line:
+        line.sendall(head.encode())
+        assert b"x-accel-buffering: no" in line.recv(4096).lower()
+
+
+@pytest.mark.parametrize("setting", [{"host": "shed"}, {"proxies": ["nginx"]}])
+def test_a_name_where_an_address_belongs_is_refused_in_words(tmp_path, setting):
+    with pytest.raises(ChannelError, match="is no address"), served(tmp_path, **setting):
+        pass

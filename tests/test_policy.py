@@ -70,7 +70,8 @@ WRONG = [
 def test_a_mistake_gives_nobody_more(tables, problem, more):
     found = understood({**more, **tables})
     assert problem in found.problems
-    for effect in set(EFFECTS) - {"read", "safe"}:
+    assert verdicts(found.policy, "private", "read_file")["guest"] == "refuse"
+    for effect in set(EFFECTS) - {"read", "private", "safe"}:
         for tool in ("exec", "write_file", "i2c"):
             for column, verdict in verdicts(found.policy, effect, tool).items():
                 assert VERDICTS.index(verdict) >= VERDICTS.index(
@@ -148,7 +149,8 @@ EXPLAINED = [
     (["write_file", '{"path": "a", "content": "b"}', "--origin", "guest"], "ask: rule write.guest = ask"),
     (["memory_store", '{"text": "x"}', "--tainted", "web_fetch x"], "ask: rule remember.tainted = ask"),
     (["web_search", '{"query": "x"}', "--tainted", "web_fetch x"], "allow: rule network.owner = allow"),
-    (["read_file", '{"path": "a"}', "--origin", "guest", "--tainted", "x"], "allow: rule read.guest = allow"),
+    (["board_status", "{}", "--origin", "guest", "--tainted", "x"], "allow: rule read.guest = allow"),
+    (["read_file", '{"path": "a"}', "--origin", "guest"], "refuse: rule private.guest = refuse"),
 ]
 
 
@@ -158,7 +160,7 @@ def test_a_call_is_explained_and_not_made(home, capsys, words, first):
     code, out, err = said(capsys, "explain", *words, "--board", "sim")
     assert (code, err, out.splitlines()[0]) == (0, "", first)
     assert out.splitlines()[1].startswith("because: ")
-    assert (words[0] in out) == (words[0] != "read_file"), "what a yes would be given to"
+    assert (words[0] in out) == (words[0] not in {"read_file", "board_status"}), "what a yes would be given to"
     assert not (home / "workspace/a").exists()
 
 
@@ -168,7 +170,8 @@ def test_a_command_with_both_rights_is_explained_by_the_stricter_rule(home, caps
     for rules, first in (
         ('exec = { owner = "refuse" }', "refuse: rule exec.owner = refuse"),
         ('network = { owner = "ask" }', "ask: rule network.owner = ask"),
-        ("", "allow: rule network.owner = allow"),
+        ("", "ask: rule exec_network.owner = ask"),
+        ('exec_network = { owner = "allow" }', "allow: rule network.owner = allow"),
     ):
         (home / "policy.toml").write_text(f"[effects]\n{rules}\n")
         code, out, err = said(capsys, "explain", "exec", both, "--board", "sim")

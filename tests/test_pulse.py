@@ -1,5 +1,6 @@
 """The open tasks: kept in a real database, changed by the tool as small models call it, listed within a budget."""
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,6 +11,7 @@ from picoclaw.errors import StoreError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.prompt import size
 from picoclaw.store.database import Database
+from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.pulse import LONGEST, MOST_OPEN, By, Change, Pulse
 from picoclaw.tools.pulse import PulseTool
 from picoclaw.tools.toolset import Toolset
@@ -48,20 +50,20 @@ def test_the_definition_is_short(say):
 
 
 def test_urgency_goes_before_age(pulse):
-    for text, priority in (("sweep", 5), ("order filters", 8), ("paint", 5)):
+    for text, priority in (("sweep", 5), ("order filters", 2), ("paint", 5)):
         pulse.add(text, priority, "terminal", NOW)
     assert pulse.shown() == (
-        "2 [p8] order filters (since 2026-03-01)\n1 [p5] sweep (since 2026-03-01)\n3 [p5] paint (since 2026-03-01)"
+        "2 [p2] order filters (since 2026-03-01)\n1 [p5] sweep (since 2026-03-01)\n3 [p5] paint (since 2026-03-01)"
     )
 
 
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        ({"action": "list"}, "2 [p8] order filters (since 2026-03-01)\n1 [p5] sweep (since 2026-03-01)"),
+        ({"action": "list"}, "2 [p2] order filters (since 2026-03-01)\n1 [p5] sweep (since 2026-03-01)"),
         ({"action": "add", "text": "paint"}, "3 [p5] paint (since 2026-03-01)"),
         ({"action": "add", "text": "paint", "priority": "9", "task": "7"}, "3 [p9] paint (since 2026-03-01)"),
-        ({"action": "add", "text": " Sweep ", "priority": 6}, "open already: 1 [p6] sweep (since 2026-03-01)"),
+        ({"action": "add", "text": " Sweep ", "priority": 4}, "open already: 1 [p4] sweep (since 2026-03-01)"),
         ({"action": "add", "text": "a\nb\u202e\u200bc"}, "3 [p5] a bc (since 2026-03-01)"),
         ({"action": "add"}, "text is missing: what is to be done"),
         ({"action": "add", "text": "x" * 501}, "a task may have 500 characters, not 501"),
@@ -72,8 +74,9 @@ def test_urgency_goes_before_age(pulse):
         ({"action": "complete", "task": "[id:2]"}, "completed: order filters"),
         ({"action": "complete", "text": "Filters"}, "completed: order filters"),
         ({"action": "complete", "task": "order filters"}, "completed: order filters"),
-        ({"action": "complete", "text": "e"}, "task must be the number of one; open: 2 [p8] order filters"),
-        ({"action": "complete"}, "task must be the number of one; open: 2 [p8] order filters"),
+        ({"action": "complete", "text": "e"}, "task must be the number of one; open: 2 [p2] order filters"),
+        ({"action": "complete", "task": "wee"}, "task must be the number of one; open: 2 [p2] order filters"),
+        ({"action": "complete"}, "task must be the number of one; open: 2 [p2] order filters"),
         ({"action": "complete", "task": 9}, "there is no task 9; open are 2, 1"),
         ({"action": "update", "task": 1, "priority": 10}, "1 [p10] sweep (since 2026-03-01)"),
         ({"action": "update", "task": "1", "text": "sweep the porch"}, "1 [p5] sweep the porch (since 2026-03-01)"),
@@ -84,7 +87,7 @@ def test_urgency_goes_before_age(pulse):
 )
 def test_calls(pulse, say, arguments, answer):
     pulse.add("sweep", 5, "terminal", NOW)
-    pulse.add("order filters", 8, "terminal", NOW)
+    pulse.add("order filters", 2, "terminal", NOW)
     assert say(**arguments).startswith(answer)
 
 
@@ -204,3 +207,17 @@ def test_there_is_an_end_to_it(pulse):
         pulse.add("one more", 5, "terminal", NOW)
     assert len(pulse.items()) == MOST_OPEN
     assert len(pulse.shown(LONGEST)) <= LONGEST
+
+
+def test_priorities_of_an_older_home_are_turned_round(tmp_path):
+    before = MIGRATIONS[: [one.__name__ for one in MIGRATIONS].index("m015_pulse_priority")]
+    path = tmp_path / "older.db"
+    with closing(Database(path, before)) as database, database.transaction() as connection:
+        for text, priority in (("usual", 5), ("urgent", 10), ("low", 1), ("rather urgent", 7)):
+            connection.execute(
+                "INSERT INTO pulse (text, priority, session, source, since) VALUES (?, ?, 'a', '', '2026-03-01')",
+                (text, priority),
+            )
+    with closing(Database(path)) as database:
+        listed = [(item.text, item.priority) for item in Pulse(database).items()]
+    assert listed == [("urgent", 1), ("rather urgent", 3), ("usual", 5), ("low", 9)]

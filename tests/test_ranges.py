@@ -1,5 +1,6 @@
 """Words for lengths and ranges of time, on a clock that the test holds."""
 
+import time
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -23,6 +24,8 @@ NOW = datetime(2026, 11, 22, 14, 30, tzinfo=BERLIN)  # a sunday
         ("today", "2026-11-22T00:00", "2026-11-22T14:30"),
         ("Yesterday", "2026-11-21T00:00", "2026-11-22T00:00"),
         ("the day before yesterday", "2026-11-20T00:00", "2026-11-21T00:00"),
+        ("1 hour ago", "2026-11-22T13:20", "2026-11-22T13:40"),
+        ("5 minutes ago", "2026-11-22T14:15", "2026-11-22T14:30"),
         ("3 days ago", "2026-11-19T00:00", "2026-11-20T00:00"),
         ("2 weeks ago", "2026-11-08T00:00", "2026-11-09T00:00"),
         ("since a week ago", "2026-11-15T00:00", "2026-11-22T14:30"),
@@ -92,3 +95,15 @@ def test_lengths_of_time(text, seconds, shown):
 def test_what_is_no_length_is_said(text):
     with pytest.raises(ValueError, match="is no length of time"):
         ranges.seconds(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 12_000, "since " + "9" * 12_000, "1 " * 6000, "1 h " * 4000, " " * 12_000 + "h"]
+)
+def test_a_long_text_is_no_time_and_found_so_at_once(text):
+    began = time.process_time()
+    with pytest.raises(ValueError, match="no time picoclaw knows"):
+        ranges.meant(text, NOW)
+    with pytest.raises(ValueError, match="no length of time"):
+        ranges.seconds(text)
+    assert time.process_time() - began < 0.5

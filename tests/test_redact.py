@@ -1,13 +1,22 @@
 """Secrets are taken out of texts wherever they stand, and nothing else is."""
 
+import json
+from datetime import UTC, datetime
+
 import pytest
+from person import Person, picoclaw
 from timing import least_seconds
 
+from picoclaw.messages import Message, Notice, Turn, Usage
 from picoclaw.redact import MASK, Redactor
+from picoclaw.slots import Plan
+from picoclaw.store.database import Database
+from picoclaw.store.history import History
+from picoclaw.store.jobs import Job, Jobs
 
 R = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"  # no scanner of repositories is to take a whole key for a real one
 D = "0123456789abcdef" * 4
-PEM = "-----BEGIN {0}PRIVATE KEY-----\nMIIE{1}\n{1}+/=\n-----END {0}PRIVATE KEY-----"
+PEM = "-----BEGIN {0}PRIVATE KEY-----\nMIIE{1}\n{1}/+=\n-----END {0}PRIVATE KEY-----"
 redact = Redactor()
 
 MARKED = [
@@ -138,3 +147,59 @@ def test_the_time_grows_as_the_text_does(unit: str) -> None:
         return least_seconds(lambda: redact(text))
 
     assert seconds(400_000) < max(14 * seconds(100_000), 0.4)
+
+
+# --- at the command line
+
+
+@pytest.mark.parametrize("where", ["secrets", "further", "credential", "environment"])
+def test_a_key_that_another_takes_the_place_of_is_masked_all_the_same(tmp_path, where):
+    key, folder = "Zugspitze2962", tmp_path / "picoclaw"
+    picoclaw(tmp_path, "tools")
+    (folder / "workspace").mkdir(parents=True, exist_ok=True)
+    (folder / "workspace" / "old.md").write_text(f"the one before was {key} until May\n")
+    secrets = {"secrets": f'telegram_token = "{key}"\n', "further": f'[keys]\nunused = "{key}"\n'}
+    if text := secrets.get(where):
+        (folder / "secrets.toml").write_text(text)
+        (folder / "secrets.toml").chmod(0o600)
+    (tmp_path / "telegram_token").write_text(key if where == "credential" else "")
+    more = {"PICOCLAW_API_KEY_ATTIC": key} if where == "environment" else {}
+    more |= {"CREDENTIALS_DIRECTORY": str(tmp_path)} if where == "credential" else {}
+    more |= {"PICOCLAW_TELEGRAM_TOKEN": "123456789:another"}
+    found = picoclaw(tmp_path, "tool", "read_file", '{"path": "old.md"}', "--board", "sim", **more)
+    assert (key in found.stdout, "the one before was [secret] until May" in found.stdout) == (False, True), found
+
+
+@pytest.mark.parametrize(
+    ("words", "char"),
+    [(("cron", "list", "--json"), char) for char in "\x9b\x85\u202e\u2066\u200b\u2028\ufeff\U000e0041"]
+    + [(words, "\u202e") for words in (("sessions", "show", "1", "--json"), ("sessions", "export", "--jsonl"))]
+    + [(("sessions", "list", "--json"), "\u202e"), (("chat", "-m", "what is \u202etxt", "--json"), "\u202e")],
+)
+def test_json_shows_what_nobody_sees_as_an_escape(tmp_path, words, char):
+    text = f"gr\u00fc\u00df dich {char}txt.exe"
+    database = Database(tmp_path / "state.db")
+    messages = (Message("user", text), Message("assistant", text))
+    turn = Turn("", messages, 1, (), Usage(3, 4), "", "sim", Notice(""))
+    History(database).keep("terminal", turn, datetime(2026, 7, 1, tzinfo=UTC))
+    Jobs(database).add(Job(0, "terminal", text, Plan("at", "in an hour", anchor=2e9)))
+    database.close()
+    (tmp_path / "picoclaw").mkdir()
+    (tmp_path / "state.db").rename(tmp_path / "picoclaw" / "state.db")
+    found = picoclaw(tmp_path, *words)
+    assert char not in found.stdout
+    assert found.returncode == 0
+    if words[0] != "chat":
+        assert text in json.dumps([json.loads(line) for line in found.stdout.splitlines()], ensure_ascii=False)
+        assert "gr\u00fc\u00df dich" in found.stdout
+
+
+def test_the_lines_that_were_typed_are_remembered_without_secrets(tmp_path):
+    picoclaw(tmp_path, "init", stdin="")
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("> ")
+        person.types("the bot token is 123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1\r")
+        person.sees("> ")
+        person.types("\x04")
+        person.leaves()
+    assert (tmp_path / "picoclaw" / "chat_history").read_text().strip() == "the bot token is [secret]"

@@ -55,6 +55,15 @@ def test_what_a_condition_means(text, means):
         ("every weekday at 6, 18", "0 6,18 * * 1-5"),
         ("every weekend at noon", "0 12 * * 0,6"),
         ("every hour", "0 * * * *"),
+        ("hourly", "0 * * * *"),
+        ("Hourly", "0 * * * *"),
+        ("@hourly", "0 * * * *"),
+        ("every 1 hour", "0 * * * *"),
+        ("every minute", "* * * * *"),
+        ("Every day at 6:00", "0 6 * * *"),
+        ("Mondays at 7:00", "0 7 * * 1"),
+        ("weekdays at 7:00", "0 7 * * 1-5"),
+        ("weekends at noon", "0 12 * * 0,6"),
         ("every 30 minutes", "*/30 * * * *"),
         ("every 6 hours", "0 */6 * * *"),
         ("cron */10 * * * *", "*/10 * * * *"),
@@ -358,6 +367,11 @@ def test_a_rule_in_plain_words(tmp_path):
         ('[rules.x]\nwhen = "every day at 6"\nnotify = "x"\nmargin = 2\n', 8, "only a value"),
         ('[rules.X]\nwhen = "every day at 6"\nnotify = "x"\n', 5, "lower-case"),
         ('[rules.x]\nwhen = "every day at 6"\nnotify = 3 3\n', 7, "not valid TOML"),
+        (
+            '[rules.x]\nwhen = "every day at 6"\nnotify = ' + "[" * 5000 + "\n",
+            5,
+            "not valid TOML: it is nested too deeply",
+        ),
     ],
 )
 def test_a_bad_rule_names_its_line_and_costs_itself_only(bad, line, says, tmp_path):
@@ -433,3 +447,62 @@ def test_a_bad_rule_is_never_written(tmp_path):
     with pytest.raises(ConfigError, match="write it like"):
         book.add(tmp_path, "x", {"when": "soon", "notify": "x"}, NOON)
     assert not (tmp_path / "rules.toml").exists()
+
+
+SAY = 'when = "every day at 6:00"\nnotify = '
+WRITTEN = {
+    "a text of lines": (f'[rules.a]\n{SAY}"""\none\n[rules.b]\ntwo"""\n', {"a": "one\n[rules.b]\ntwo"}),
+    "a literal text of lines": (f"[rules.a]\n{SAY}'''\n[rules.b] # \"\"\"\n'''\n", {"a": '[rules.b] # """\n'}),
+    "a text that ends in quotes": (
+        f'[rules.a]\n{SAY}"""He said "\\""[rules.x]"""""\n[rules.b]\n{SAY}"x"\n',
+        {"a": 'He said """[rules.x]""', "b": "x"},
+    ),
+    "dotted keys": ('rules.a.when = "every day at 6:00"\nrules.a.notify = "x"\n', {"a": "x"}),
+    "dotted keys below": ('[rules]\na.when = "every day at 6:00"\na.notify = "x"\n', {"a": "x"}),
+    "braces": ('[rules]\na = { when = "every day at 6:00", notify = "x" }\n', {"a": "x"}),
+    "escapes in the name": (f'[ rules . "\\u0061" ]\n{SAY}"x"\n', {"a": "x"}),
+}
+
+
+@pytest.mark.parametrize(("text", "says"), WRITTEN.values(), ids=WRITTEN)
+def test_whatever_is_valid_toml_is_read_and_changed_without_damage(text, says, tmp_path):
+    def told():
+        found = book.load(tmp_path, NOON)
+        assert found.problems == {}
+        return {name: rule.written.notify for name, rule in found.rules.items()}
+
+    (tmp_path / "rules.toml").write_text(text)
+    assert told() == says
+    with pytest.raises(ConfigError, match="has a rule 'a' already"):
+        book.add(tmp_path, "a", {"when": "every day at 6", "notify": "x"}, NOON)
+    book.add(tmp_path, "new", {"when": "every day at 6", "notify": "y"}, NOON)
+    assert told() == {**says, "new": "y"}
+    try:
+        book.remove(tmp_path, "a")
+    except ConfigError as error:
+        assert "take it out by hand" in str(error)  # noqa: PT017 - either outcome is right
+        assert told() == {**says, "new": "y"}
+    else:
+        assert told() == {**{name: text for name, text in says.items() if name != "a"}, "new": "y"}
+    book.remove(tmp_path, "new")
+    assert "new" not in told()
+
+
+def test_rules_in_braces_are_read_and_not_added_to(tmp_path):
+    text = 'rules = { a = { when = "every day at 6:00", notify = "x" } }\n'
+    assert list(parsed(text, tmp_path).rules) == ["a"]
+    with pytest.raises(ConfigError, match="has its rules in braces"):
+        book.add(tmp_path, "new", {"when": "every day at 6", "notify": "y"}, NOON)
+    assert (tmp_path / "rules.toml").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('[rules]\n\na.when = "soon"\na.notify = "x"\n', 3),
+        ('# mine\nrules.a.notify = "x"\nrules.a.when = "soon"\n', 3),
+        (f'[rules.b]\n{SAY}"""\n[rules.a]\n"""\n[rules.a]\nnotify = "x"\nwhen = "soon"\n', 8),
+    ],
+)
+def test_a_mistake_in_any_form_names_its_line(text, line, tmp_path):
+    assert f"rules.toml, line {line}: [rules.a]: when: 'soon' is no condition" in parsed(text, tmp_path).problems["a"]

@@ -158,7 +158,8 @@ def test_a_line_without_an_end_is_hung_up_on(shared):
 
 
 def test_too_many_terminals_are_turned_away_and_the_rest_served(shared):
-    lines = [shared.line() for _ in range(20)]
+    lines = [shared.line() for _ in range(40)]
+    assert shared.asked("status")["running"]  # so that all of them have been let in
     refused = 0
     for one in lines:
         try:
@@ -166,7 +167,7 @@ def test_too_many_terminals_are_turned_away_and_the_rest_served(shared):
             refused += one.next() is None
         except OSError:
             refused += 1
-    assert refused >= 4
+    assert refused >= 8
     for one in lines:
         one.close()
     assert shared.asked("status")["running"]
@@ -315,7 +316,7 @@ def test_after_five_crashes_there_is_chat_and_status_only(tmp_path):
         assert "NOT OK: safe mode" in status.stdout
         assert status.returncode == 1
         assert "temperature" in picoclaw(tmp_path, "chat", "-m", "how warm is it?").stdout
-        assert not list(folder.glob("bell-*"))
+        assert not list(folder.glob("bell-*[0-9]")), "no clockwork"
         daemon.process.terminate()
         assert daemon.ends() == 0
     with Daemon(tmp_path) as daemon:

@@ -452,7 +452,7 @@ def test_uninstall_takes_its_empty_folder_away(machine):
     [
         (
             "restart picoclaw$",
-            "`systemctl restart picoclaw` failed: Job for picoclaw.service failed; `picoclaw service logs` shows more",
+            "restart picoclaw` failed: Job for picoclaw.service failed; `journalctl --unit picoclaw` shows more",
         ),
         ("sysusers.d", "systemd-sysusers"),
     ],
@@ -461,6 +461,36 @@ def test_what_systemd_refuses_is_said_in_its_words(machine, fails, why):
     (machine.root / "fails").write_text(fails)
     with pytest.raises(ConfigError, match=re.escape(why)):
         machine.do("install")
+
+
+@pytest.mark.parametrize("fails", ["sysusers.d", "daemon-reload", "enable picoclaw", "restart picoclaw$"])
+def test_an_install_that_fails_leaves_no_file(machine, fails, capsys):
+    def files():
+        found = machine.root.rglob("etc/**/*")
+        return {path: path.read_bytes() if path.is_file() else b"" for path in found}
+
+    before = files()
+    (machine.root / "fails").write_text(fails)
+    with pytest.raises(ConfigError, match=r"; what was written has been taken back$"):
+        machine.do("install")
+    assert files() == before
+    assert not list(machine.units.iterdir())
+    assert f"removed {machine.units / 'picoclaw.service'}" in capsys.readouterr().out
+    (machine.root / "fails").unlink()
+    machine.do("install")
+    machine.drop_in.write_text("# older\n")
+    before = files()
+    (machine.root / "fails").write_text(fails)
+    with pytest.raises(ConfigError):
+        machine.do("install")
+    assert files() == before
+
+
+def test_a_service_that_does_not_start_names_its_logs(machine):
+    machine.do("install")
+    (machine.root / "fails").write_text("restart picoclaw$")
+    with pytest.raises(ConfigError, match=r"; `picoclaw service logs` shows more$"):
+        machine.do("restart")
 
 
 def test_without_systemd(machine, monkeypatch):

@@ -150,6 +150,25 @@ def test_a_person_is_led_through_a_new_home(tmp_path):
         assert person.leaves() == 0
 
 
+def test_a_home_that_a_chat_has_made_is_asked_about_as_well(tmp_path):
+    assert picoclaw(tmp_path, "chat", "--board", "sim", "-m", "how warm is it?").returncode == 0
+    with Person(tmp_path, "init") as person:
+        person.sees("Model: none, ollama")
+        person.types("none\n")
+        person.sees("Time zone")
+        person.types("tokyo\n")
+        person.sees("Telegram bot's token")
+        person.types("\n")
+        person.sees("Page in a browser")
+        person.types("\n")
+        person.sees("Settings are in")
+        assert person.leaves() == 0
+    assert "- Time zone: Asia/Tokyo" in (tmp_path / "picoclaw/workspace/USER.md").read_text()
+    with Person(tmp_path, "init") as person:  # a second time nothing is asked
+        person.sees("nothing was changed")
+        assert person.leaves() == 0
+
+
 def test_asked_again_a_person_keeps_or_ends_what_there_is(tmp_path):
     picoclaw(tmp_path, "init", "--model-url", "http://127.0.0.1:1/v1", "--model", "qwen", "--page", "network")
     before = (tmp_path / "picoclaw/config.toml").read_text()

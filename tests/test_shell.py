@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from sandbox_kit import CALLER, ENVIRONMENT, Bench, gone, needs_walls, running
 
-from picoclaw.messages import Stop
+from picoclaw.messages import Stop, ToolCall
 from picoclaw.sandbox.walls import PATH
 from picoclaw.tools.command_line import words_of
-from picoclaw.tools.shell import passed_on
+from picoclaw.tools.shell import Shell, passed_on
+from picoclaw.tools.toolset import Toolset
 
 pytestmark = needs_walls
 
@@ -137,19 +138,21 @@ def test_no_line_keeps_its_reader_busy(text):
 @pytest.mark.parametrize(
     ("arguments", "effect"),
     [
-        ({}, "read"),
+        ({}, "read private"),
         ({"write": True}, "exec"),
-        ({"network": True}, "network"),
-        ({"write": True, "network": True}, "network exec"),
+        ({"network": True}, "network exec_network"),
+        ({"write": True, "network": True}, "network exec_network exec"),
         ({"write": "true"}, "exec"),
-        ({"write": False, "network": "no"}, "read"),
+        ({"write": False, "network": "no"}, "read private"),
     ],
 )
 def test_what_a_call_does_is_what_it_is_given(bench, arguments, effect):
     bench.run("true", **arguments)
     bench.run("cat", background=True, **arguments)
     bench.tool("process", action="write", number=1, text="x", eof=True)
-    assert [" ".join((asked.effect, *asked.also)) for asked in bench.asked] == [effect] * 3
+    [run, started, written] = [" ".join((asked.effect, *asked.also)) for asked in bench.asked]
+    assert (run, started) == (effect, effect)
+    assert written == f"{effect.removesuffix(' private')} private"  # what a process says is the owner's
 
 
 def test_a_text_for_the_words_will_do(bench):
@@ -197,6 +200,19 @@ def test_what_was_lacking_is_said(bench):
     )
     lookup = "import socket; socket.create_connection(('192.0.2.1', 80), 1)"
     assert bench.run("python3", "-c", lookup).endswith("; it had no network: network=true gives it one]")
+
+
+def test_what_the_owner_names_is_passed_on_and_its_value_is_in_no_question(tmp_path):
+    home = tmp_path / "home"
+    assert "KEY=" not in Bench(home).run("env")
+    given = Shell(home / "workspace", ENVIRONMENT | {"KEY": "sesame"}, environ=("KEY", "HOME", "NONE"))
+    answer = given.exec(["env"])
+    assert "KEY=sesame" in answer
+    assert "HOME=/tmp" in answer
+    toolset = Toolset([given], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000)
+    asked = toolset.asked(ToolCall("1", "exec", {"argv": ["env"], "write": True}))
+    assert asked.bound["environment"].split()[0] == "KEY"
+    assert "sesame" not in str(asked)
 
 
 def test_no_secret_is_in_the_environment(bench):

@@ -18,6 +18,7 @@ from picoclaw.hw import boards
 from picoclaw.messages import Inbound
 from picoclaw.reflex import declared
 from picoclaw.reflex.clock import boot_id, boottime
+from picoclaw.store.inbox import Arrived, Inbox
 from picoclaw.store.points import Block, Moment, Series, Trouble
 from picoclaw.store.samples import Samples
 
@@ -158,6 +159,21 @@ def test_outputs_are_shown_with_their_leases_stopped_and_resumed(app):
     assert "page" in house.outputs().stopped
     house.resume()
     assert not house.outputs().stopped
+
+
+def test_what_waits_for_its_answer_is_part_of_what_was_said(app, house):
+    inbox = Inbox(app.stores.database)
+    first = inbox.put(Arrived("page:home", "how warm is it?", "page:1", "web", "1"))
+    inbox.put(Arrived("page:home", "and outside?", "page:1", "web", "2"))
+    inbox.put(Arrived("page:home", "/yes 3 abc", "page:1", "web", "answer abc"))
+    inbox.put(Arrived("telegram:7", "hello", "telegram:7", "owner", "3"))
+    assert [line.text for line in house.said("page:home", 60)] == ["how warm is it?", "and outside?"]
+    inbox.begin([first.number])
+    app.answer(Inbound("page:home", "how warm is it?", inbox=first.number))
+    assert [(line.role, line.text[:16]) for line in house.said("page:home", 60)][::2] == [
+        ("user", "how warm is it?"),
+        ("user", "and outside?"),
+    ]
 
 
 def test_facts_and_health(house):

@@ -110,7 +110,7 @@ def test_a_skill_is_written_when_the_owner_agreed_to_the_exact_call(desk):
 @pytest.mark.parametrize(
     ("answer", "origin", "said"),
     [
-        (False, "owner", "was refused by the owner"),
+        (False, "owner", "was refused: the answer was no"),
         (
             True,
             "cron",

@@ -289,11 +289,24 @@ def test_500_skills(tmp_path):
         put(tmp_path / f"a/skill{i:03}")
     put(tmp_path / "c/weather")
     library = found(tmp_path / "a", tmp_path / "b", tmp_path / "c")
-    assert list(library.skills) == [f"skill{i:03}" for i in range(150)]
+    assert list(library.skills) == [*(f"skill{i:03}" for i in range(149)), "weather"]  # which ships, as it were
     assert library.notes == [
-        f"350 of the 500 folders in {tmp_path / 'a'} are not looked at: at most 150 skills are used",
-        f"1 of the 1 folders in {tmp_path / 'c'} are not looked at: at most 150 skills are used",
+        f"351 of the 500 folders in {tmp_path / 'a'} are not looked at: at most 150 skills are used",
     ]
+
+
+def test_among_more_skills_than_are_used_the_owners_own_is_not_replaced_by_one_that_ships_or_it_is_said(tmp_path):
+    for name in ("weather", *(f"skill{i:03}" for i in range(303))):
+        put(tmp_path / "a" / name)
+    put(tmp_path / "b/weather")
+    put(tmp_path / "c/weather")
+    library = found(tmp_path / "a", tmp_path / "b", tmp_path / "c")
+    assert library.skills["weather"].folder == tmp_path / "a/weather"
+    (tmp_path / "a/weather").rename(tmp_path / "d")
+    library.look()
+    assert library.skills["weather"].folder == tmp_path / "c/weather"
+    assert library.notes[1].startswith(f"1 of the 1 folders in {tmp_path / 'b'} are not looked at: at most 150 skills")
+    assert library.notes[1].endswith("; the built-in one is used instead of weather")
 
 
 def test_a_flood_of_broken_ones_ends(tmp_path):

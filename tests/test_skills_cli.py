@@ -276,3 +276,31 @@ def test_a_person_reads_what_a_skill_will_say(tmp_path, answer, written):
     ]
     assert lines[8:] == [*["  | line"] * 100, "  | last line", "  triggers: Füllstand", "[y/N] "]
     assert (tmp_path / "picoclaw/workspace/skills/tank/SKILL.md").exists() == written
+
+
+def test_a_skill_that_needs_a_variable_is_usable_where_commands_get_it(home):
+    home.put("weather", skill("weather", "The weather", "requires:\n  env: [WEATHER_KEY]\n"))
+
+    def state(**more):
+        (found,) = (
+            one
+            for one in json.loads(picoclaw(home.base, "skills", "list", "--json", **more).stdout)["skills"]
+            if one["name"] == "weather"
+        )
+        return found
+
+    config = home.base / "picoclaw/config.toml"
+    assert "WEATHER_KEY" in json.dumps(state(WEATHER_KEY="sesame"))
+    config.write_text('[tools]\nenvironment = ["WEATHER_KEY", "PATH"]\n')
+    assert "the environment variable" not in json.dumps(state(WEATHER_KEY="sesame"))
+    assert "the environment variable WEATHER_KEY" in json.dumps(state())
+
+
+def test_the_skills_that_ship_are_found_among_hundreds(home):
+    for number in range(503):
+        home.put(f"mine{number:03}")
+    found = home.told()
+    shipped = [one["name"] for one in found["skills"] if one["tier"] == "built-in"]
+    assert len(shipped) == 6
+    assert len(found["skills"]) == 150
+    assert any(shipped[0] in line for line in home("search", shipped[0]).splitlines())

@@ -7,11 +7,13 @@ import pytest
 from sandbox_kit import needs_walls
 
 from picoclaw.app import App
-from picoclaw.config import Config
+from picoclaw.config import Config, ToolsConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.reflex.outputs import Outputs
 from picoclaw.rules import book
+from picoclaw.slots import Plan
+from picoclaw.store.jobs import Job as Kept
 from picoclaw.tools.approving import Said
 from picoclaw.tools.shell import end_commands
 from picoclaw.workspace import prepare
@@ -32,7 +34,7 @@ class House:
         self.restart()
 
     def restart(self):
-        self.app = App(Config(self.folder), SimBoard())
+        self.app = App(Config(self.folder, tools=ToolsConfig(shell=True)), SimBoard())
 
     def call(self, tool, heard=(), /, origin="owner", said=(), **arguments):
         caller = Caller("terminal", origin, NOW, print, set(heard), said=said)
@@ -215,7 +217,7 @@ def test_the_owner_on_the_page_is_the_owner(house):
     ],
 )
 def test_what_a_job_runs_is_not_written_by_a_turn_that_strangers_lead(house, command, name, asks):
-    house.call("cron", action="add", command=command, every_seconds=3600)
+    house.app.stores.jobs.add(Kept(0, "terminal", command, Plan("at", anchor=2e9), "command"))
     given = {"path": name, "content": "echo", "overwrite": True}
     assert ("waits" in house.call("write_file", ["a page"], **given)) is asks
     assert "wrote" in house.call("write_file", **given)

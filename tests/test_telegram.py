@@ -293,6 +293,87 @@ def test_a_file_that_the_network_eats_is_taken_later_and_given_up_at_last(bench,
     assert "could not take" in server.texts()[0]
 
 
+@pytest.mark.parametrize("who", [OWNER, STRANGER])
+@pytest.mark.parametrize("text", ["STOP", "all off!", "/stop"])
+@pytest.mark.parametrize("fault", [tg.black_hole, tg.drip])
+def test_the_order_to_stop_waits_for_no_file(tmp_path, server, who, text, fault):
+    bench = Bench(tmp_path / "home", server, allow=(OWNER, STRANGER))
+    bench.channel._timing = QUICK._replace(wait=20.0)  # a download may take two minutes
+    server.files["a.jpg"] = b"\xff\xd8a"
+    server.fail("file", *[fault] * 9)
+    bench.channel.start(bench.post)
+    try:
+        server.says(who, photo=[{"file_id": "a.jpg"}])
+        server.wait(lambda: ("file", {}) in server.calls)
+        began = time.monotonic()
+        server.says(OWNER, text)
+        (came,) = bench.come()
+        assert came.text == text
+        assert time.monotonic() - began < 2
+        server.says(OWNER if who == STRANGER else STRANGER, "how warm is it?")
+        assert bench.come(2)[1].text.endswith("how warm is it?")  # nor does another chat
+    finally:
+        bench.channel.stop()
+
+
+def test_the_order_to_stop_comes_before_what_the_disk_does_not_take(bench, server):
+    bench.refusing = 10**6
+    server.says(OWNER, "how warm is it?")
+    server.says(OWNER, "stop")
+    heard = []
+    bench.post = heard.append
+    bench.channel._post = lambda arrived: (
+        heard.append(arrived) if arrived.text == "stop" else Bench.post(bench, arrived)
+    )
+    server.wait(lambda: heard)
+    bench.refusing = 0
+    bench.come()
+    bench.settled()
+    assert ([one.text for one in heard], [one.text for one in bench.posted]) == (["stop"], ["how warm is it?"])
+
+
+def test_a_chat_stays_in_its_order_while_a_file_is_fetched(bench, server):
+    server.files["a.jpg"] = b"\xff\xd8a"
+    server.fail("file", tg.reset)
+    server.says(OWNER, photo=[{"file_id": "a.jpg"}], caption="this one")
+    server.says(OWNER, "is it dry?")
+    assert [(one.text, len(one.attachments)) for one in bench.come(2)] == [("this one", 1), ("is it dry?", 0)]
+
+
+def test_what_was_acknowledged_before_its_file_had_come_is_fetched_after_a_restart(tmp_path, server):
+    server.files["a.jpg"] = b"\xff\xd8a"
+    server.fail("file", *[tg.black_hole] * 9)
+    first = Bench(tmp_path / "home", server)
+    first.channel.start(first.post)
+    quoted = {"message_id": 3, "from": {"id": OWNER}, "text": "the leaf"}
+    server.says(OWNER, photo=[{"file_id": "a.jpg"}], caption="dry?", reply_to_message=quoted)
+    server.wait(lambda: ("file", {}) in server.calls and not server.pending)
+    first.channel.stop()
+    server.mend("file")
+    again = Bench(tmp_path / "home", server)
+    again.channel.start(again.post)
+    try:
+        (came,) = again.come()
+        assert (first.posted, came.text[:4], "the leaf" in came.text, len(came.attachments)) == ([], "dry?", True, 1)
+        server.says(OWNER, "end")
+        assert [one.text for one in again.come(2)][1:] == ["end"]
+    finally:
+        again.channel.stop()
+
+
+def test_calls_that_follow_one_another_share_a_connection(bench, server):
+    bench.letter("first")
+    before = server.connections
+    for number in range(2, 12):
+        bench.letter(f"letter {number}", number)
+    assert (len(server.sent), server.connections - before) == (11, 0)
+    server.fail("sendMessage", tg.black_hole)
+    with pytest.raises(ChannelDown):
+        bench.letter("lost", 12)
+    bench.letter("found", 13)
+    assert server.connections - before == 1  # one that was given up is used no more
+
+
 def test_an_answer_can_bring_files(bench, server):
     workspace = bench.home / "workspace"
     (workspace / "chart.png").write_bytes(PNG)

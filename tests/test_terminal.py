@@ -107,7 +107,7 @@ def test_stop_is_an_answer_to_a_question(tmp_path, answer):
         person.sees(STOPPED, 3)
         says(person, "and now?")
         person.sees("Ready again.")
-        assert "refused by the owner" in json.dumps(server.requests[1].body)
+        assert "the answer was no" in json.dumps(server.requests[1].body)
 
 
 @needs_walls

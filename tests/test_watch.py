@@ -14,9 +14,10 @@ from picoclaw.cli.clockwork import Clockwork
 from picoclaw.config import Config
 from picoclaw.errors import Denied, StoreError
 from picoclaw.hw import parts
-from picoclaw.hw.reading import Reading
+from picoclaw.hw.reading import Reading, Wired
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.scene import Fault
+from picoclaw.hw.sim.script import DEFAULT
 from picoclaw.reflex import declared
 from picoclaw.reflex.apart import Apart
 from picoclaw.reflex.clock import boot_id, boottime
@@ -44,13 +45,13 @@ VALVE = '[outputs.valve1]\nline = "GPIO17"\nkind = "valve"\nlongest_on_s = 900\n
 class House:
     """A home with a simulated greenhouse; the test turns the clock."""
 
-    def __init__(self, home, rules="", every=10.0, boot="first", vouched=True):
+    def __init__(self, home, rules="", every=10.0, boot="first", vouched=True, script=DEFAULT):
         home.mkdir(exist_ok=True)
         self.home, self.mono, self.wall = home, 1000.0, NOON.timestamp()
         if rules:
             (home / "rules.toml").write_text(rules)
         self.slept = 0.0
-        self.board = SimBoard(self._clock, sleep=self._sleep, state=home / "sim")
+        self.board = SimBoard(self._clock, script, sleep=self._sleep, state=home / "sim")
         self.wiring = Wiring(Config(home=home), self.board)
         drivers = parts.Drivers(self.board, self.wiring._chip, self._clock, self._sleep, self._clock)
         self.wiring.__dict__["drivers"] = drivers
@@ -65,7 +66,7 @@ class House:
         return self.wall + self.slept
 
     def _sleep(self, seconds):
-        self.slept += seconds
+        self.slept += seconds + 1e-6  # never shorter, as sleep(3) promises, whatever a float of today loses
 
     def open(self):
         hands = Hands(self.told.append, switcher(self.wiring), self._ask)
@@ -700,3 +701,21 @@ def test_following_rules_needs_neither_network_nor_model():
     loaded = set(done.stdout.split())
     assert not loaded & {"httpcore", "ssl", "socket", "numpy", "yaml", "asyncio"}
     assert not any(name.startswith(("picoclaw.providers", "picoclaw.agent")) for name in loaded)
+
+
+NEVER_EXACT = {
+    "scd4x": (Wired("scd4x", 1, 0x62), {"co2": 1500}, "air.co2 > 1200"),
+    "sgp30": (Wired("sgp30", 1, 0x58), {"co2": 1500}, "air.co2 > 1200"),
+    "aht10": (Wired("aht20", 1, 0x38, options={"crc": 0.0}), {"temperature": 31}, "air.temperature > 30"),
+    "darkness": (Wired("bh1750", 1, 0x23), {"light": 0}, "air.light < 5"),
+    "dust": (Wired("pms5003", port="/dev/ttyS0"), {"dust pm2.5": 900}, "air.dust pm2.5 > 300"),
+}
+
+
+@pytest.mark.parametrize("name", NEVER_EXACT)
+def test_a_rule_follows_a_part_whose_values_are_never_exact(house, name):
+    wired, values, when = NEVER_EXACT[name]
+    script = DEFAULT._replace(wired={**DEFAULT.wired, "air": wired}, values={**DEFAULT.values, "air": values})
+    one = house(f'[rules.air]\nwhen = "{when}"\nnotify = "open the window"\n', every=60.0, script=script)
+    one.run(180)
+    assert [text.partition(" (")[0] for text in one.told] == ["open the window"]

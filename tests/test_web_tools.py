@@ -105,6 +105,30 @@ def test_links_of_the_page_and_its_own_host_are_followed_unasked():
     assert len(server.seen) == 4
 
 
+@pytest.mark.parametrize(
+    ("more", "goes"),
+    [
+        ({}, True),
+        ({"heard": {"web_search figs"}}, True),
+        ({"heard": {"read_file diary.md"}}, False),
+        ({"heard": {"a picture"}}, False),
+        ({"private": {"read_file"}}, False),  # the owner's own page, which brings no taint
+        ({"private": {"memory_search"}}, False),
+        ({"private": {"a summary"}}, False),
+    ],
+)
+@pytest.mark.parametrize("where", ["/2", ""])
+def test_after_something_private_was_read_no_page_has_a_link_chosen(more, goes, where):
+    with WebServer(
+        {"": html("9"), "/": html("".join(f"<a href='/{n}'>{n}</a>" for n in range(10))), "/2": html("2")}
+    ) as server:
+        hands = Hands(server)
+        hands.fetch(HERE, caller(f"read {HERE}"))
+        result = hands.fetch(f"{HERE}{where}", caller("what does it say?", **{"heard": TAINTED, **more}))
+        assert ("waits for the owner's yes" not in result) is goes
+        assert "waits" not in hands.fetch(f"{HERE}/2", caller(f"read {HERE}/2", **{"heard": TAINTED, **more}))
+
+
 def test_what_waits_names_the_host_and_the_whole_address():
     with WebServer({}) as server:
         hands = Hands(server)
@@ -202,6 +226,30 @@ def test_the_tools_cost_few_bytes():
     assert sizes["web_fetch"] < 230
     assert sizes["web_search"] < 250
     assert "links" in str(tools.definitions(called=["web_fetch"]))
+
+
+MEANT = [
+    (("Read http://bob.example.net/x",), True),
+    (("What does http://bob.example.net/x say?",), True),
+    (("That is no good. See http://bob.example.net/x now",), True),
+    (("Never go to http://bob.example.net/x",), False),
+    (("Don't open http://bob.example.net/x, please",), False),
+    (("Is http://bob.example.net/x a scam?",), False),
+    (("http://bob.example.net/x, is it safe?",), False),
+    (("Should I go to http://bob.example.net/x?",), False),
+    (("Read http://bob.example.net/x", "Do not read http://bob.example.net/x again"), False),
+    (("Do not read http://bob.example.net/x", "All right, read http://bob.example.net/x"), True),
+]
+
+
+@pytest.mark.parametrize(("messages", "own"), MEANT)
+def test_an_address_in_a_denial_or_a_doubt_is_asked_about(messages, own):
+    with WebServer({}) as server:
+        tools = Toolset(
+            [WebPages({}, 5.0, server.web())], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000
+        )
+        asked = tools.asked(ToolCall("1", "web_fetch", {"url": "http://bob.example.net/x"}), caller(*messages))
+    assert asked.vouched is own
 
 
 def test_what_was_not_vouched_for_raises_pending_at_the_guard():

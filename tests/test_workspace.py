@@ -350,8 +350,9 @@ def test_before_anything_is_made_the_templates_are_read(home):
 # --- pages
 
 
-def test_a_default_workspace_costs_little():
-    told = [cleaned((TEMPLATES / name).read_text()) for name in SEEDS]
+def test_a_default_workspace_costs_little(home):
+    prepare(home)
+    told = ["".join(page.text for page in Pages(home).pages([name])) for name in SEEDS]
     assert [bool(text) for text in told] == [True, True, *[False] * 5]
     assert len(told[0].encode()) <= 160
     assert len(told[1].encode()) <= 100
@@ -487,6 +488,68 @@ def test_of_a_large_page_head_and_tail_are_read(home, page):
     assert 66_000 < len(tail) <= 66_667
 
 
+RULES = [
+    "- Never open:\n- the gate at night\n- the valve",
+    "- Never open:\n  - the gate at night",
+    "- Never open:\n\n1. the gate\n2. the valve",
+    "- Never open:\n| part | when |\n|---|---|\n| gate | night |",
+    "- Never open:\n\n> the gate at night",
+    "- Never open:\nthe gate at night",
+    "- Never open:\n```\ngate\n```",
+    "- **Always:**\n* say the unit",
+    "* Outputs: -\n* pump: only by day",
+    "- Vibe:\n- Pets:",
+    "# Never open the gate",
+    "## Never\n### At night\n## By day\n- ask first",
+    "# House rules\n\n## Nobody opens the gate\n\n## Nobody stops the pump",
+    "Nobody:\n- opens the gate",
+    "- Name:\n- Wired: -",  # which are no fields of this page
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "out"),
+    [
+        ("- Name:\n- Time zone: \n- Preferences: -\n* **Wired:**", "", [1, 2, 3, 4]),
+        ("- Name:\u200b", "", [1]),
+        ("- Name: Ada\n- Wired:", "- Name: Ada", [2]),
+        ("- Name: Ada\n- Preferences:\n- Wired: a pump", "- Name: Ada\n- Wired: a pump", [2]),
+        ("- Wired:\n  - a pump\n- Pets:\n", "- Wired:\n  - a pump\n- Pets:", []),
+        ("- Preferences:\n- short answers\n- Wired:\n\n| a | b |", None, []),
+        ("- Preferences:\nshort answers", None, []),
+        ("- Preferences:\n  - Name: none\n- Wired:", "- Preferences:\n  - Name: none", [3]),
+        ("- Preferences:\n## Rules", "## Rules", [1]),
+        ("```\n- Name:\n```", None, []),
+        ("- Wired:\n```\n- Name:\n```", None, []),
+        *((rule, rule, []) for rule in RULES[:-1]),
+    ],
+)
+def test_of_a_template_only_the_fields_that_are_not_filled_in_are_left_out(home, page, text, left, out):
+    page("USER.md", text)
+    found = Pages(home).pages(["USER.md"])
+    assert "".join(page.text for page in found) == (text if left is None else left)
+    named = [line for line in Pages(home).left_out(["USER.md"]) if "not filled in" in line]
+    assert [line.partition(":")[0] for line in named] == [f"USER.md line {number}" for number in out]
+
+
+def test_what_is_left_out_of_a_page_is_named(home, page):
+    page("AGENTS.md", "<!-- a\nb -->\n- Never:\n- open `<!-- x -->` <!-- c -->\nthe g\u200bate\n\n[note]: # (d)\n")
+    page("USER.md", "\n- Name: Ada\n<!-- e -->\n- Wired:\n")
+    page("MEMORY.md", "<!-- f -->\n# Facts\n")
+    page("HEARTBEAT.md", "- [ ] look")
+    assert Pages(home).left_out(["AGENTS.md", "USER.md", "MEMORY.md", "HEARTBEAT.md"]) == [
+        "AGENTS.md lines 1-2: comment",
+        "AGENTS.md line 4: comment",
+        "AGENTS.md line 7: comment",
+        "AGENTS.md 1 invisible character",
+        "USER.md line 3: comment",
+        "USER.md line 4: not filled in: - Wired:",
+        "memory/MEMORY.md lines 1-4: comment",
+        "MEMORY.md line 1: comment",
+    ]
+    assert shown(home)["AGENTS.md"] == "- Never:\n- open `<!-- x -->` \nthe gate"
+
+
 @pytest.mark.parametrize(
     ("text", "left"),
     [
@@ -495,6 +558,7 @@ def test_of_a_large_page_head_and_tail_are_read(home, page):
         ("a <!-- hidden --> b", "a  b"),
         ("<!-- hidden -->\na\n<!-- more\nlines -->\nb", "a\nb"),
         ("a <!-- never closed", "a <!-- never closed"),
+        ("<!-- draft\n- Never mail.\n\n<!-- more -->\nb", "<!-- draft\n- Never mail.\n\nb"),
         ("<!-- a --> b <!-- c", "b <!-- c"),
         ("a\n<!-- never closed\n\nb", "a\n<!-- never closed\n\nb"),
         ("a\n\n[//]: # (hidden)\n[note]: <> 'hidden'\n", "a"),
@@ -503,18 +567,13 @@ def test_of_a_large_page_head_and_tail_are_read(home, page):
         ("`<!-- in code -->`\n\n```\n<!-- in code -->\n```", "`<!-- in code -->`\n\n```\n<!-- in code -->\n```"),
         ("a\u200bb\u2066c\U000e0041d\ufeffe", "abcde"),
         ("می\u200cخواهم 👩\u200d🌾", "می\u200cخواهم 👩\u200d🌾"),
-        ("- Name:\u200b", ""),
+        ("- Name:\u200b", "- Name:"),
         ("<!--> b", "b"),
-        ("- Name:\n- Time zone: \n- Preferences: -\n- **Vibe:**\n* Pets:", ""),
-        ("- Name: Ada\n- Wired:", "- Name: Ada"),
-        ("- Wired:\n  - a pump\n- Pets:\n", "- Wired:\n  - a pump"),
-        ("# Title", ""),
-        ("# Title\n\n## Part\n\n- Name:\n\n# Other\n\ntext", "# Other\n\ntext"),
-        ("# Title\n## Part\ntext\n## Empty\n\n\n", "# Title\n## Part\ntext"),
-        ("# Title\n<!-- only a comment -->\n", ""),
+        *((rule, rule) for rule in RULES),
+        ("# Title\n<!-- only a comment -->\n", "# Title"),
         ("a\n\n\n\nb\n\n<!-- c -->\n\nd", "a\n\nb\n\nd"),
         ("```\n# one\n# two\n\n\nls\n```", "```\n# one\n# two\n\n\nls\n```"),
-        ("~~~\n```\n- Name:\n~~~\n# Title", "~~~\n```\n- Name:\n~~~"),
+        ("~~~\n```\n- Name:\n~~~\n# Title", "~~~\n```\n- Name:\n~~~\n# Title"),
         ("#hashtag", "#hashtag"),
         ("A line: \n- that ends", "A line: \n- that ends"),
         ("", ""),

@@ -30,9 +30,12 @@ LIST, INSIDE = "backup.json", "home/"
 SECRETS = "secrets.toml"
 _LEFT_OUT = re.compile(
     r"last(/.*)?|[^/]*\.(suspect|damaged-.*)"
-    r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|bell-\d+|before-update(/.*)?"
+    r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|bell-\d+[^/]*|before-update(/.*)?"
     r"|\.[^/]*\.\d+\.\d+|\.backup-[^/]*(/.*)?"
 )
+DEEPEST = 100
+"""Folders within each other; what lies deeper is neither taken nor unpacked."""
+
 _LEVEL = 3  # a Zero 2 W writes 5 to 10 MB a second with it, and a higher one saves a tenth
 
 
@@ -115,6 +118,9 @@ def _chosen(home: Path, copies: dict[str, Path], left: list[str], *, secrets: bo
             path = Path(where, name)
             inside = str(path.relative_to(home))
             if _LEFT_OUT.fullmatch(inside) or (inside == SECRETS and not secrets):
+                continue
+            if inside.count("/") >= DEEPEST:
+                left.append(f"{inside[:80]}…: {inside.count('/')} folders deep")
                 continue
             if path.is_symlink() or (path.exists() and not path.is_file()):
                 left.append(f"{inside}: a link, or no regular file")

@@ -7,6 +7,7 @@ https://sqlite.org/walformat.html (a connection holds byte 128 of the -shm file 
 import fcntl
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -23,8 +24,11 @@ _FLOCK = struct.Struct("hhqqi4x")  # struct flock with 64-bit offsets: type, whe
 _LOCKS = {"run.lock": "the daemon", "outputs.lock": "the keeper of the outputs"}
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy a database as it is at one moment, also while it is written; durable. Raises CareError."""
+def copy(source: Path, target: Path, change: Callable[[apsw.Connection], None] = lambda _: None) -> None:
+    """Copy a database as it is at one moment, also while it is written; durable. Raises CareError.
+
+    `change` is done to the copy before it counts as one.
+    """
     try:
         connection = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
@@ -35,6 +39,7 @@ def copy(source: Path, target: Path) -> None:
         young = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             young.execute("PRAGMA synchronous = FULL")
+            change(young)
             young.execute("PRAGMA journal_mode = WAL")
         finally:
             young.close()
@@ -83,7 +88,7 @@ def users(home: Path) -> list[str]:
 
 def _locked(path: Path) -> bool:
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -98,7 +103,7 @@ def _locked(path: Path) -> bool:
 def opener(path: Path) -> int:
     """Return the process that has the database of a -shm file open, 0 when nobody has."""
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return 0
     try:

@@ -7,14 +7,18 @@ is to be forgotten.
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+import apsw
 
 from picoclaw.care import databases
 from picoclaw.config.files import read
 from picoclaw.disk import make_folder, remove, set_aside, spare, write_atomic
 from picoclaw.errors import ConfigError
+from picoclaw.redact import Redactor
 from picoclaw.store.database import COPIES
+from picoclaw.workspace.pages import owner_time
 
 _LARGEST = 1_000_000
 _EVERY_S, _A_DAY = 20 * 3600.0, 10_000_000
@@ -77,8 +81,11 @@ def keep(home: Path) -> None:
             write_atomic(copy, data)
 
 
-def keep_state(home: Path, now: float) -> bool:
+def keep_state(home: Path, now: float, redact: Redactor | None = None) -> bool:
     """Copy `state.db` when it has changed and the last copy is old enough; tells whether it did.
+
+    The secrets that `redact` knows, and what looks like one, are not in the copy: a message that waits for its answer
+    has them, and so do reminders, questions and jobs.
 
     Raises OSError and CareError: what cannot be copied is damaged, or the disk is full.
     """
@@ -94,9 +101,42 @@ def keep_state(home: Path, now: float) -> bool:
     make_folder(copy.parent)
     young = copy.with_name(f".{copy.name}.0.0")
     remove(young)
-    databases.copy(source, young)
+    databases.copy(source, young, lambda connection: _mask(connection, redact or Redactor()))
     databases.take_place(young, copy)
     return True
+
+
+_MASKED_JOBS = """
+    UPDATE jobs SET enabled = 0, last_status = 'failed',
+    last_error = 'its command held a secret, which the copy of state.db that was put back does not have: add it again'
+    WHERE kind IN ('command', 'tool') AND message != mask(message)
+"""
+
+
+def _mask(connection: apsw.Connection, redact: Redactor) -> None:
+    """Take the secrets out of every text of a database, and leave no command to be run that was changed by that."""
+
+    def mask(*given: Any) -> str:
+        text = str(given[0])
+        if text[:1] in {"[", "{"}:
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError):
+                return redact(text)
+            return text if (masked := redact.values(value)) == value else json.dumps(masked, ensure_ascii=False)
+        return redact.said(text)
+
+    connection.create_scalar_function("mask", mask, 1, deterministic=True)
+    connection.execute("PRAGMA secure_delete = ON")
+    tables = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    with connection:
+        if "jobs" in tables:
+            connection.execute(_MASKED_JOBS)
+        for table in tables:
+            sql = "SELECT name FROM pragma_table_info(?) WHERE type = 'TEXT' AND NOT pk"
+            for (name,) in connection.execute(sql, (table,)).fetchall():
+                text = f'"{name}"'
+                connection.execute(f'UPDATE "{table}" SET {text} = mask({text}) WHERE {text} != mask({text})')  # noqa: S608
 
 
 def damaged(home: Path, name: str) -> bool:
@@ -120,7 +160,7 @@ def put_back(home: Path, stamp: str) -> list[str]:
             continue
         aside = set_aside(path, stamp).name
         if copy:
-            when = datetime.fromtimestamp((home / COPIES / name).stat().st_mtime).astimezone()
+            when = owner_time(home, (home / COPIES / name).stat().st_mtime)
             write_atomic(path, copy)
             said.append(f"{name} was damaged: the copy of {when:%d %b %Y %H:%M} is used, and {aside} is what was there")
         else:

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 
 import apsw
@@ -26,6 +25,7 @@ from picoclaw.store.database import COPIES, SUSPECT, Database, Migration, condit
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.salvage import Saved, salvage
+from picoclaw.workspace.pages import owner_time
 
 SHAPES: Mapping[str, Sequence[Migration]] = {"state.db": MIGRATIONS, chronicle.NAME: chronicle.MIGRATIONS}
 _NAMES = {
@@ -165,7 +165,7 @@ def _copy(path: Path, young: Path) -> str:
     except (StoreError, CareError):
         young.unlink(missing_ok=True)
         return ""
-    return f"{datetime.fromtimestamp(copy.stat().st_mtime).astimezone():%d %b %Y %H:%M}"
+    return f"{owner_time(path.parent, copy.stat().st_mtime):%d %b %Y %H:%M}"
 
 
 def _worded(why: str, aside: str, saved: Sequence[Saved], copied: str) -> str:

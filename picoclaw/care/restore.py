@@ -15,14 +15,14 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, Self, cast
 
 from picoclaw.care import databases
-from picoclaw.care.archive import INSIDE, LIST, SECRETS
+from picoclaw.care.archive import DEEPEST, INSIDE, LIST, SECRETS
 from picoclaw.care.failure import CareError, worded
 from picoclaw.care.place import as_owner
-from picoclaw.disk import make_folder, sync_folder, write_atomic
-from picoclaw.errors import StoreError
+from picoclaw.disk import make_folder, read_file, sync_folder, write_atomic
+from picoclaw.errors import StoreError, explain_syntax
 from picoclaw.store import chronicle
 from picoclaw.store.database import Database
 from picoclaw.store.migrations import MIGRATIONS
@@ -32,6 +32,11 @@ _UNFINISHED = ".unfinished"
 """In a folder that is still being unpacked; a restore that was cut off is swept away by it."""
 
 _LARGEST_LIST = 50_000_000
+_LARGEST_HEADER = 65_536  # bytes that may stand before a file, such as a name of more than 100 characters
+_HEADERS = {
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+}
 _CHUNK = 1 << 20
 
 
@@ -52,7 +57,10 @@ def restore(path: Path, home: Path) -> tuple[Kept, Path | None]:
     """Put a backup in the place of a home; returns what it was and where the home of before is. Raises CareError."""
     home = home.resolve()  # a link to another disk stays one, and what it leads to is replaced
     if busy := databases.users(home):
-        raise CareError(f"{home} is in use by {', '.join(busy)}: stop it first (picoclaw service status)")
+        raise CareError(
+            f"{home} is in use by {', '.join(busy)}: stop it first, with"
+            " `sudo picoclaw service stop`, or with Ctrl-C or /quit in the terminal where it runs"
+        )
     with as_owner(home), worded(home):
         make_folder(home.parent)
         for left in home.parent.glob(f"{glob.escape(home.name)}.before-*/{_UNFINISHED}"):
@@ -61,7 +69,7 @@ def restore(path: Path, home: Path) -> tuple[Kept, Path | None]:
         try:
             kept = _unpack(path, staged)
             if (home / SECRETS).is_file() and not (staged / SECRETS).exists():
-                write_atomic(staged / SECRETS, (home / SECRETS).read_bytes())
+                write_atomic(staged / SECRETS, read_file(home / SECRETS))
             _prove(staged)
             (staged / _UNFINISHED).unlink()
             for folder in (*(found for found in staged.rglob("*") if found.is_dir()), staged):
@@ -84,23 +92,38 @@ def _stage(home: Path) -> Path:
 
 def _unpack(path: Path, folder: Path | None) -> Kept:
     try:
-        with tarfile.open(path, "r:gz") as archive:
+        with tarfile.open(path, "r:gz", tarinfo=_Member) as archive:
             about, sums = _members(archive, path, folder)
         kept = Kept(str(about["picoclaw"]), float(about["at"]), len(sums))
         if about["files"] != sums:
             raise CareError(f"{path} is damaged: its files are not those that its list names; nothing was changed")
-    except (tarfile.TarError, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
-        raise CareError(f"{path} is no whole backup of picoclaw's ({error}); nothing was changed") from None
+    except (tarfile.TarError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CareError(
+            f"{path} is no whole backup of picoclaw's ({explain_syntax(error)}); nothing was changed"
+        ) from None
     except OSError as error:
         raise CareError(f"{path} cannot be unpacked: {error.strerror or error}; nothing was changed") from None
     return kept
+
+
+class _Member(tarfile.TarInfo):
+    """A member of an archive that says no more of itself than any file needs: what it says is held in memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read a block. Raises tarfile.ReadError for one that announces too much."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _HEADERS and member.size > _LARGEST_HEADER:
+            raise tarfile.ReadError(f"{member.size} bytes of headers stand before a file")
+        return member
 
 
 def _members(archive: tarfile.TarFile, path: Path, folder: Path | None) -> tuple[dict[str, Any], dict[str, str]]:
     """Unpack the files; returns the list that the backup ends with, and the checksums of what it holds."""
     sums: dict[str, str] = {}
     for member in archive:
-        content = archive.extractfile(member) if member.isfile() else None
+        archive.members = []  # type: ignore[attr-defined]  # which would hold every one of them to the end
+        content = archive.extractfile(member) if member.isfile() and not member.issparse() else None
         if content is None:
             raise CareError(f"{path} holds {member.name!r}, a link or a device; nothing was changed")
         if member.name == LIST and member.size <= _LARGEST_LIST:
@@ -121,6 +144,8 @@ def _read_out(archive: tarfile.TarFile) -> None:
 def _inside(name: str, path: Path) -> str:
     """Take the name of a member apart; one that leads out of the folder is refused."""
     inside = PurePosixPath(name.removeprefix(INSIDE))
+    if len(inside.parts) > DEEPEST:
+        raise CareError(f"{path} holds {name[:80]!r}…, which is {len(inside.parts)} folders deep; nothing was changed")
     if not name.startswith(INSIDE) or inside.is_absolute() or ".." in inside.parts or "\0" in name:
         raise CareError(f"{path} holds {name!r}, which leads out of the home; nothing was changed")
     return str(inside)

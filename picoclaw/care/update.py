@@ -4,6 +4,7 @@ The order, which a cut may end anywhere: environment, trial on a copy, `trial` n
 link turned, service started, watched, `trial` removed. Until the link is turned nothing of the old version is touched.
 """
 
+import filecmp
 import json
 import os
 import shutil
@@ -60,6 +61,20 @@ def _run(what: str, *command: str) -> None:
     if done.returncode:
         last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL:])
         raise CareError(f"{what} failed; nothing was changed:\n{last}")
+
+
+def is_same(place: Place, one: str, other: str) -> bool:
+    """Whether two versions hold the same packages, file by file; what pip notes of where they came from is left out."""
+    first, second = _packages(place, one), _packages(place, other)
+    return first.keys() == second.keys() and all(
+        filecmp.cmp(path, second[name], shallow=False) for name, path in first.items()
+    )
+
+
+def _packages(place: Place, version: str) -> dict[Path, Path]:
+    root = place.versions / version / "lib"
+    found = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {path.relative_to(root): path for path in found if path.name not in {"RECORD", "direct_url.json"}}
 
 
 def prove(python: Path, before: Path, home: Path) -> str:

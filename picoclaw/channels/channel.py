@@ -95,6 +95,9 @@ class Channel(Protocol):
         False has it put into the outbox, from where it comes back by `send`, after a crash as well.
         """
 
+    def owner_chat(self) -> str:
+        """Name the chat in which the owner is told what no other chat can be told, '' for none."""
+
     def status(self) -> ChannelStatus:
         """Say how it is, at once; called from any thread."""
 

@@ -18,7 +18,8 @@ from picoclaw.disk import explain
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Event, Notice, Text, ToolCall, ToolRun, Turn
 
-_MOST_CLIENTS, _NO_FILE_MS = 16, 500
+_MOST_CLIENTS, _MOST_CHATS, _NO_FILE_MS = 32, 16, 500
+"""Connections, and those of them that have a chat; the others are questions of a moment, or forgotten."""
 
 Ask = Callable[[], dict[str, Any]]
 
@@ -29,7 +30,7 @@ class Daemon(NamedTuple):
     `greeting` says who answers, on which board.
     `waiting(who)` counts what a terminal has still to be answered, `running()` is the chat that is being answered;
     `helpers(session)` tells whether helpers of a chat have still to work or to report, and `attached()` is called when
-    a chat was opened.
+    a chat was opened, and when one is left.
     """
 
     words: Mapping[str, Ask]
@@ -50,6 +51,9 @@ class Client:
         self.line = Line(connection)
         self.who = who
         self.session = ""
+        self.has_chat = False
+        self.once = False
+        self.last_heard = time.monotonic()
         self.asked: set[int] = set()
 
 
@@ -94,6 +98,14 @@ class SocketChannel:
         """Say how it is."""
         return ChannelStatus(self._up, self._since, "" if self._up else "closed", self._contact)
 
+    def owner_chat(self) -> str:
+        """See Channel: whoever sits at a terminal comes and goes."""
+        return ""
+
+    def is_used(self) -> bool:
+        """Tell whether a terminal has a chat open, or waits for an answer or a helper."""
+        return any(client.has_chat for client in list(self._clients.values()))
+
     def attached(self, session: str = "") -> bool:
         """Tell whether a terminal has a chat open, or that one."""
         return any(client.session and session in {"", client.session} for client in list(self._clients.values()))
@@ -121,7 +133,7 @@ class SocketChannel:
             if not self._tell(client, {"say": text}):
                 raise ChannelDown("the terminal is gone")
 
-        return Around(say, lambda event: self._event(client, event))
+        return Around(say, lambda event: self._event(client, event), once=client.once)
 
     def changed(self, approval: Approval) -> None:
         """See Channel: the terminals of the chat are asked, and those that were asked hear of another's answer."""
@@ -200,9 +212,12 @@ class SocketChannel:
             rest.register(self._end, select.POLLIN)
             rest.poll(_NO_FILE_MS)
             return
-        if not trusted(connection) or len(self._clients) >= _MOST_CLIENTS:
+        if not trusted(connection):
             connection.close()
             return
+        if len(self._clients) >= _MOST_CLIENTS:  # there are fewer chats, so one of them is idle
+            idle = [client for client in self._clients.values() if not client.has_chat]
+            self._drop(min(idle, key=lambda client: client.last_heard), poller)
         self._numbers += 1
         self._clients[connection.fileno()] = Client(f"terminal {self._life}.{self._numbers}", connection)
         poller.register(connection, select.POLLIN)
@@ -210,19 +225,36 @@ class SocketChannel:
     def _hear(self, client: Client, poller: select.poll) -> None:
         heard = client.line.hear()
         for words in heard or ():
-            self._contact = time.time()
+            self._contact, client.last_heard = time.time(), time.monotonic()
             self._do(client, words)
         if heard is None:
-            poller.unregister(client.line.connection)
-            del self._clients[client.line.connection.fileno()]
-            client.line.close()
+            self._drop(client, poller)
+
+    def _drop(self, client: Client, poller: select.poll) -> None:
+        poller.unregister(client.line.connection)
+        del self._clients[client.line.connection.fileno()]
+        client.line.close()
+        if client.has_chat:
+            self._daemon.attached()
+
+    def _may_chat(self, client: Client) -> bool:
+        """Give a client one of the places for chats; it is told why, and sent away, when there is none."""
+        if not client.has_chat and sum(one.has_chat for one in self._clients.values()) >= _MOST_CHATS:
+            self._tell(client, {"error": f"{_MOST_CHATS} terminals have a chat open, which is the most: close one"})
+            client.line.hang_up()
+            return False
+        client.has_chat = True
+        return True
 
     def _do(self, client: Client, words: dict[str, Any]) -> None:
         """Do what a terminal asks for; what nobody understands is said so."""
         word = words.get("do")
         session = str(words.get("session") or client.session or DEFAULT_SESSION)
+        if word in ("chat", "end", "attach") and not self._may_chat(client):
+            return
         if word == "chat":
             number = str(words.get("id") or "")
+            client.once = words.get("once") is True
             self._chat(client, Arrived(session, str(words.get("text", "")), client.who, external=number))
         elif word == "end":
             self._chat(client, Arrived(session, "/stop", client.who))

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.memory.index import tables
 from picoclaw.store.database import COPIES, Database, condition, explained, suspect
 from picoclaw.store.salvage import drop_orphans
+from picoclaw.workspace.pages import owner_time
 
 _SHOWN = 3
 
@@ -38,7 +38,7 @@ def examine(home: Path) -> Iterator[Finding]:
         yield Finding("bad", "last copy", f"cannot be looked at: {error}")
         return
     if found == "ok":
-        made = datetime.fromtimestamp(copy.stat().st_mtime).astimezone()
+        made = owner_time(home, copy.stat().st_mtime)
         yield Finding("good", "last copy", f"of state.db, {made:%d %b %Y %H:%M}")
     else:
         yield Finding("bad", "last copy", found, partial(_dropped, copy))

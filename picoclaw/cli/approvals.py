@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import time
 from contextlib import closing
 
 from picoclaw.cli.common import board_option, opened, person, printable
@@ -12,6 +11,7 @@ from picoclaw.errors import PicoclawError
 from picoclaw.messages import DEFAULT_SESSION, Inbound
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
+from picoclaw.workspace.pages import owner_time
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def _show(approvals: Approvals, number: int) -> int:
     for one in (waiting := approvals.waiting()):
         print(printable(row(one)))
     for one in approvals.ended():
-        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.at))
+        at = f"{owner_time(home_folder(os.environ), one.at):%Y-%m-%d %H:%M}"
         print(printable(f"{one.number}  {one.state}, {at}: {one.shortly}"))
     if not waiting:
         print("nothing waits for your yes")

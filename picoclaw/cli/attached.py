@@ -1,7 +1,6 @@
 """`picoclaw chat` where picoclaw runs already: it answers, and this is its terminal. A person has remote.py."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 from picoclaw.channels.line import Line
 from picoclaw.cli.chat import report
-from picoclaw.cli.common import opened, printable
+from picoclaw.cli.common import json_text, opened, printable
 from picoclaw.cli.keys import heed_no_signals, listen_to_signals
 from picoclaw.cli.remote import Remote, Words, new_numbers, turn_of
 from picoclaw.cli.screen import Screen
@@ -28,7 +27,7 @@ def once(line: Line, given: argparse.Namespace) -> int:
     listen_to_signals()
     said: list[str] = []
     say = said.append if given.json else lambda text: print(printable(text), flush=True)
-    end = _ended(line, given.session, given.message, say)
+    end = _ended(line, given.session, given.message, say, once=True)
     reports: list[str] = []
     if not given.json and turn_of(end).stopped != "error":
         print(printable("\n".join(filter(None, [str(end.get("reply", "")), str(end.get("mark", ""))]))), flush=True)
@@ -37,7 +36,7 @@ def once(line: Line, given: argparse.Namespace) -> int:
     if given.json:
         shown = "\n\n".join(filter(None, [*said, str(end.get("reply", "")), str(end.get("mark", ""))]))
         out: Words = {"reply": shown} | {name: end.get(name) for name in ("turn", "provider", "simulated")}
-        print(json.dumps(out | ({"helpers": reports} if reports else {}), ensure_ascii=False), flush=True)
+        print(json_text(out | ({"helpers": reports} if reports else {})), flush=True)
     heed_no_signals()
     return report(turn_of(end))
 
@@ -53,9 +52,9 @@ def _helped(line: Line, given: argparse.Namespace, tell: Callable[[str], None]) 
         print(f"picoclaw: the helpers report in the next chat: {printable(str(error))}", file=sys.stderr)
 
 
-def _ended(line: Line, session: str, text: str, say: Callable[[str], None]) -> Words:
+def _ended(line: Line, session: str, text: str, say: Callable[[str], None], *, once: bool = False) -> Words:
     """Have a text answered; returns how that ended. Raises PicoclawError when nobody answers."""
-    _tell(line, {"do": "chat", "session": session, "text": text, "id": next(new_numbers())})
+    _tell(line, {"do": "chat", "session": session, "text": text, "id": next(new_numbers()), "once": once})
     why = _LOST
     while (words := _next(line, session)) is not None:
         if "end" in words:

@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from picoclaw.ranges import meant
 from picoclaw.reflex import audit as outputs
 from picoclaw.trust import chain
 from picoclaw.trust.audit import KEPT, NAME, Head, Verified, verify
+from picoclaw.workspace.pages import owner_time
 
 _LAST = 20
 _HEAD = re.compile(r"([1-9][0-9]{0,11}):([0-9a-f]{8,64})")
@@ -42,9 +43,10 @@ def run(given: argparse.Namespace) -> int:
     try:
         if given.verify:
             return _verified(home, given.head)
+        zone = owner_time(home).tzinfo
         for line, said in _wanted(home, given):
             text = line.decode("utf-8", "replace")
-            print(printable(text if given.json or said is None else worded(said)))
+            print(printable(text if given.json or said is None else worded(said, zone)))
     except OSError as error:
         raise ConfigError(f"{error.filename or home / NAME}: {explain(error)}") from None
     return 0
@@ -77,7 +79,7 @@ def _twice(home: Path, noted: list[Head]) -> Verified:
 def _wanted(home: Path, given: argparse.Namespace) -> list[tuple[bytes, dict[str, Any] | None]]:
     files = chain.files(home / NAME, KEPT)
     if given.since:
-        since = _moment(given.since)
+        since = _moment(given.since, home)
         return [pair for pair in _all(files) if pair[1] is None or _at(pair[1]) >= since]
     found = list(_all(files[-2:]))
     return found[len(found) - given.n :] if 0 <= given.n < len(found) else found
@@ -88,8 +90,8 @@ def _all(files: list[Path]) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
         yield from chain.records(file)
 
 
-def _moment(text: str) -> float:
-    now = datetime.now().astimezone()
+def _moment(text: str, home: Path) -> float:
+    now = owner_time(home)
     for form in (f"since {text}", text, f"last {text}"):
         try:
             return meant(form, now).begin.timestamp()
@@ -107,9 +109,9 @@ def _at(said: Mapping[str, Any]) -> float:
         return 0.0
 
 
-def worded(said: Mapping[str, Any]) -> str:
-    """Put a record into a line."""
-    at = datetime.fromtimestamp(_at(said)).astimezone()
+def worded(said: Mapping[str, Any], zone: tzinfo | None = None) -> str:
+    """Put a record into a line, with its time in the owner's `zone`."""
+    at = datetime.fromtimestamp(_at(said), UTC).astimezone(zone)
     good = said.get("good")
     first = [said.get("tool"), said.get("arguments"), said.get("outcome"), "done" if good else "failed"]
     if not isinstance(good, bool):

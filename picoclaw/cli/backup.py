@@ -3,12 +3,12 @@
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
 
 from picoclaw.care import archive, restore
 from picoclaw.cli.common import printable
 from picoclaw.config import home_folder
+from picoclaw.workspace.pages import owner_time
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -22,10 +22,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Make a backup, or check one; exit code 1 when it could not be made, or is not good."""
-    target = given.file or f"picoclaw-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
+    target = given.file or f"picoclaw-{owner_time(home_folder(os.environ)):%Y%m%d-%H%M%S}.tar.gz"
     if given.check:
         kept = restore.check(Path(target))
-        print(f"{target} is whole: {kept.files} files, made {_date(kept.at)} by picoclaw {kept.version}")
+        made_at = owner_time(home_folder(os.environ), kept.at)
+        print(f"{target} is whole: {kept.files} files, made {made_at:%Y-%m-%d %H:%M} by picoclaw {kept.version}")
         return 0
     home = home_folder(os.environ)
     if target == "-":
@@ -38,7 +39,3 @@ def run(given: argparse.Namespace) -> int:
     for left in made.left:
         print(printable(f"not taken: {left}"), file=sys.stderr)
     return 0
-
-
-def _date(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))

@@ -1,7 +1,6 @@
 """`picoclaw chat`: one question with -m, a conversation on a terminal, or a line each from a pipe."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -12,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from picoclaw.app import SIMULATED, App
 from picoclaw.around import Around
 from picoclaw.channels import described
-from picoclaw.cli.common import board_option, mended, opened, printable
+from picoclaw.cli.common import board_option, check_chat, json_text, mended, opened, printable
 from picoclaw.cli.keys import heed_no_signals, listen_to_signals, uninterrupted
 from picoclaw.config import home_folder
-from picoclaw.desk import BY_COMMAND
+from picoclaw.desk import BY_COMMAND, clean
 from picoclaw.errand import pending
-from picoclaw.heartbeat.check import OK
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
 
 if TYPE_CHECKING:
@@ -34,6 +32,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Answer; exit code 1 when a question had no answer."""
+    if ":" in clean(given.session):  # only chats of channels have one
+        _check_channel_chat(given)
     if given.message is None:
         if given.json:
             print("picoclaw chat: --json needs -m", file=sys.stderr)
@@ -53,6 +53,12 @@ def run(given: argparse.Namespace) -> int:
 
         return attached.once(line, given)
     return mended(partial(_alone, given))
+
+
+def _check_channel_chat(given: argparse.Namespace) -> None:
+    """Raise ConfigError for a chat of a channel that is not there: nobody would read the answer."""
+    with opened(given, make=False) as app:
+        check_chat(app, clean(given.session))
 
 
 def _alone(given: argparse.Namespace) -> int:
@@ -78,7 +84,7 @@ def _daemon(given: argparse.Namespace) -> "Line | None":
 def _once(app: App, given: argparse.Namespace, leaving: Event) -> int:
     said: list[str] = []
     say = said.append if given.json else lambda text: print(printable(text), flush=True)
-    turn = app.answer(Inbound(given.session, given.message), Around(say, shield=uninterrupted))
+    turn = app.answer(Inbound(given.session, given.message), Around(say, shield=uninterrupted, once=True))
     mark = [SIMULATED] if simulated(app, turn) else []
     if given.json:
         shown = as_json(app, turn, "\n\n".join([*said, turn.reply, *mark]))
@@ -97,7 +103,7 @@ def print_for_programs(app: App, session: str, shown: dict[str, Any], leaving: E
     """Print a turn as JSON, with the reports of this chat's helpers; see wait_for_helpers."""
 
     def show(reports: list[str]) -> None:
-        print(json.dumps(shown | ({"helpers": reports} if reports else {}), ensure_ascii=False), flush=True)
+        print(json_text(shown | ({"helpers": reports} if reports else {})), flush=True)
 
     if pending(lambda: app.helpers, session):
         from picoclaw.cli.waiting import helped_together
@@ -121,7 +127,7 @@ def wait_for_helpers(app: App, session: str, tell: Callable[[str], None], leavin
 
 def simulated(app: App, turn: Turn) -> bool:
     """Tell whether an answer has to be marked: a command's, or a sign of life, says nothing of the board."""
-    return app.board.simulated and turn.provider != BY_COMMAND and turn.reply != OK
+    return app.board.simulated and turn.provider != BY_COMMAND
 
 
 def settle(app: App, session: str, turn: Turn) -> None:
@@ -143,9 +149,18 @@ def _tidied(app: App) -> list[str]:
 def report(turn: Turn) -> int:
     """Say on stderr, in one line, what the person should know about the turn; returns the exit code."""
     interrupted = "the turn was interrupted" if turn.stopped == "stopped" else ""
-    if said := "; ".join(filter(None, [turn.notice.text, interrupted])):
+    notice = turn.unsaid_notice if _is_one_place() else turn.notice.text
+    if said := "; ".join(filter(None, [notice, interrupted])):
         print(f"picoclaw: {printable(said)}", file=sys.stderr)
     return 1 if turn.notice.failed or interrupted else 0
+
+
+def _is_one_place() -> bool:
+    """Whether what goes to stderr is read beside the answer, as on a terminal: then nothing need be said twice."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
 
 
 def as_json(app: App, turn: Turn, reply: str) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """`picoclaw check`: looks whether anything that is kept was lost or damaged, and mends what can be mended."""
 
 import argparse
-import json
 import os
 from collections.abc import Iterable
 
 from picoclaw import check
-from picoclaw.cli.common import printable
+from picoclaw.cli.common import json_text, printable
 from picoclaw.config import home_folder
 
 
@@ -28,7 +27,7 @@ def run(given: argparse.Namespace) -> int:
 def _show(findings: Iterable[check.Finding], *, as_json: bool) -> None:
     if as_json:
         rows = [{**f._asdict(), "mend": f.mend is not None} for f in findings]
-        print(json.dumps(rows, ensure_ascii=False))
+        print(json_text(rows))
         return
     for f in findings:
         print(printable(f"{f.mark:6} {f.what}: {f.how}"))

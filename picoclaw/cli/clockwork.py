@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,7 @@ from picoclaw.reflex.due import Outcome
 from picoclaw.reflex.keeper.trust import trusted_wall
 from picoclaw.reflex.scheduler import Scheduler
 from picoclaw.reflex.thread import ReflexThread, Step
-from picoclaw.rules.engine import Hands
+from picoclaw.rules.engine import Hands, told_by
 from picoclaw.slots import Plan
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
@@ -41,12 +41,15 @@ class Lives(NamedTuple):
     """What is different in a process without a chat of its own.
 
     `letters` has the outbox looked at, `chat` names the conversation that the owner uses, and `expect` is told when the
-    thread will be heard of again.
+    thread will be heard of again. `alarms` names the chats that a rule's alarm goes to, None for `chat` alone, and
+    `tell_unkept` tells one that the disk does not take.
     """
 
     letters: Callable[[], None]
     chat: Callable[[], str]
     expect: Callable[[float | None], None]
+    alarms: Callable[[], Sequence[str]] | None = None
+    tell_unkept: Callable[[str], None] = lambda _: None
 
 
 class Clockwork:
@@ -155,12 +158,17 @@ class Clockwork:
         """What samples the sensors and follows the rules; what a rule tells goes through the outbox."""
         app, outbox, jobs = self._app, Outbox(database), Jobs(database)
 
-        def tell(text: str) -> None:
+        def tell(text: str) -> str:
             said = f"{text} {app.mark}".rstrip()
+            alarms = self._lives.alarms if self._lives else None
             try:
-                outbox.put(self._owners_chat(), said, time.time())
+                chats = alarms() if alarms else [self._owners_chat()]
+                return told_by(outbox.put(chat, said, time.time()) for chat in chats)
             except StoreError:  # a warning that cannot be kept is told all the same
                 self._show(said)
+                if self._lives:
+                    self._lives.tell_unkept(said)
+                return "told as far as that could be done without the disk"
 
         def ask(text: str, rule: str) -> str:
             due = Plan("at", f"rule {rule}", anchor=time.time())  # by the boot's clock: nobody may know the date
@@ -236,7 +244,7 @@ def done(app: App, job: Job) -> Outcome:
     """Do a job on the board of the app, with all other parts new, because a conversation may be using those it has."""
     config = app.config
     if job.kind == "command" and config.tools.exec != "off":  # a person agreed to exactly this line
-        config = replace(config, tools=replace(config.tools, exec="allow", shell=True))  # noqa: S604
+        config = replace(config, tools=replace(config.tools, exec="allow"))
     own = App(config, app.board, changed=app.changed)
     own.wiring.wired = app.wiring.wired  # so that a sensor that is added in the chat is known here
     try:
@@ -259,7 +267,7 @@ def _turn(app: App, job: Job) -> Outcome:
 
 
 def _command(app: App, job: Job) -> Outcome:
-    call = ToolCall("job", "exec", {"command": job.payload, "write": True, "network": True})
+    call = ToolCall("job", "exec", {"command": job.payload, "write": job.write, "network": job.network})
     good, text = _called(app, job, call)
     return Outcome(good and text.endswith("[exit code 0]"), text.removesuffix("[exit code 0]").rstrip() or "done")
 
@@ -276,7 +284,8 @@ def _marked(app: App, text: str) -> Outcome:
 
 def _called(app: App, job: Job, call: ToolCall) -> tuple[bool, str]:
     try:
-        return app.toolset.run(call, Caller(job.session, "cron", app.now(), lambda _: None))
+        planned = call.name == "exec"
+        return app.toolset.run(call, Caller(job.session, "cron", app.now(), lambda _: None, planned=planned))
     finally:
         app.stores.settle(job.session)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import json
 import os
 import re
 import sys
@@ -9,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from picoclaw.errors import Denied, StoreDamaged
+from picoclaw.errors import ConfigError, Denied, StoreDamaged
 
 if TYPE_CHECKING:
     from picoclaw.app import App
 
 _UNSEEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e0fff]"
 )
 
 
@@ -47,6 +49,7 @@ def opened(
     from picoclaw.config import BoardConfig, load
     from picoclaw.hw import boards
 
+    make_safe(options)
     config = load()
     if options.board:
         config = replace(config, board=BoardConfig(options.board))
@@ -63,6 +66,48 @@ def opened(
         app.wiring.leave()
     finally:
         app.close()
+
+
+def make_safe(options: argparse.Namespace) -> None:
+    """Make safe what was left on when every process that could do it was killed: before anything that can fail."""
+    from picoclaw.config import home_folder
+
+    home = home_folder(os.environ)
+    if not (home / "outputs.live").exists():
+        return
+    from picoclaw.cli.stop import board
+    from picoclaw.reflex.halt import recover
+
+    named = options.board if options.board in {"sim", "linux"} else ""
+    if problem := recover(home, lambda: named or board()):
+        print(f"picoclaw: {printable(problem)}", file=sys.stderr, flush=True)
+
+
+def known_chats(app: "App") -> dict[str, None]:
+    """Name the chats there are, the last used first: those that something was said in, and those of channels.
+
+    Raises StoreError.
+    """
+    from picoclaw.messages import DEFAULT_SESSION
+
+    found = [info.key for info in app.stores.sessions.listed()]
+    found += [job.session for job in app.stores.jobs.all()]
+    if app.config.page.enabled:
+        found.append("page:home")
+    if app.config.telegram_token:
+        from picoclaw.channels.telegram.pairing import Pairing
+
+        pairing = Pairing(app.config.home, app.config.telegram.allow, app.config.telegram.owner)
+        found += [f"telegram:{number}" for number in pairing.people()]
+        pairing.close()
+    internal = ("heartbeat", "job ", "task ")
+    return dict.fromkeys(key for key in [*found, DEFAULT_SESSION] if not key.startswith(internal))
+
+
+def check_chat(app: "App", key: str) -> None:
+    """Raise ConfigError for a chat that there is none of. Raises StoreError."""
+    if key not in (chats := known_chats(app)):
+        raise ConfigError(f"there is no chat {key!r}; there are: {', '.join(chats)}")
 
 
 def mended(act: Callable[[], int]) -> int:
@@ -84,6 +129,12 @@ def person(why: str) -> None:
     """Raise Denied, saying `why`, where nobody sits: a fence, not a wall, for what has itself made a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Denied(why)
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """Write JSON for a terminal or a file, with an escape for whatever `printable` makes visible."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def printable(text: str) -> str:

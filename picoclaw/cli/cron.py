@@ -1,14 +1,13 @@
 """`picoclaw cron`: the reminders and jobs of every chat, from the command line; an open chat heeds it at once."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from picoclaw.app import App
-from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.common import board_option, check_chat, json_text, opened, printable
 from picoclaw.cli.keys import listen_to_signals
 from picoclaw.desk import clean
 from picoclaw.errors import ToolError
@@ -49,7 +48,9 @@ def _shared(parser: argparse.ArgumentParser) -> None:
 def _what(word: argparse.ArgumentParser) -> None:
     word.add_argument("message", nargs="?", metavar="TEXT", help="what to say, to ask the agent (--kind turn) or call")
     word.add_argument("--kind", choices=["reminder", "turn", "fresh", "tool"], help="fresh: a turn without history")
-    word.add_argument("--command", metavar="CMD", help="a shell command instead of a text")
+    word.add_argument("--command", metavar="CMD", help="a command instead of a text; it can only look")
+    word.add_argument("--write", action="store_true", help="the command may change files of the workspace")
+    word.add_argument("--network", action="store_true", help="the command may use the network")
     word.add_argument("--in", dest="at_seconds", type=float, metavar="SECONDS", help="so many seconds from now")
     word.add_argument("--at", metavar="TIME", help="18:30, 'tomorrow 07:30', '2026-12-01 08:00'")
     word.add_argument("--every", dest="every_seconds", type=float, metavar="SECONDS", help="again and again")
@@ -57,7 +58,9 @@ def _what(word: argparse.ArgumentParser) -> None:
     word.add_argument("--tz", metavar="ZONE", help="the zone that the time is meant in, such as Berlin")
     word.add_argument("--deliver", choices=["always", "change", "failure"], help="when the outcome is told")
     word.add_argument("--late", choices=["once", "skip"], help="what becomes of it when it was missed")
-    word.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the chat that it belongs to")
+    word.add_argument(
+        "--session", default=DEFAULT_SESSION, metavar="S", help="the chat that it belongs to, one that there is"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -72,7 +75,7 @@ def run(given: argparse.Namespace) -> int:
 def _list(app: App, given: argparse.Namespace) -> int:
     now, jobs = app.now(), app.stores.jobs.all()
     if given.json:
-        print(json.dumps([_as_json(job, now) for job in jobs], ensure_ascii=False))
+        print(json_text([_as_json(job, now) for job in jobs]))
         return 0
     for job in jobs:
         print(printable(f"{row(job, now)}{'' if job.session == DEFAULT_SESSION else f' (chat {job.session!r})'}"))
@@ -96,10 +99,14 @@ def _next(job: Job, now: datetime) -> Iterator[str]:
 def _call(app: App, given: argparse.Namespace) -> int:
     """Make the call that a model would make, as the chat that the job belongs to."""
     given_ = {name: value for name, value in vars(given).items() if name in _ARGUMENTS and value is not None}
+    if rights := [name for name in ("write", "network") if getattr(given, name, False)]:
+        given_["rights"] = " ".join(rights)
     arguments = {name: clean(value) if isinstance(value, str) else value for name, value in given_.items()}
     session = next((job.session for job in app.stores.jobs.all() if job.number == arguments.get("job")), None)
     if session is None and "job" in arguments:
         raise ToolError(f"there is no reminder or job {arguments['job']}; `picoclaw cron` lists them")
+    if session is None and given.session != DEFAULT_SESSION:
+        check_chat(app, clean(given.session))
     # Whoever typed exactly this at a terminal has agreed to it; see cli/tool.py.
     app.ask = (lambda _: True) if sys.stdin.isatty() else None
     caller = Caller(session or given.session, "owner", app.now(), lambda text: print(printable(text)))

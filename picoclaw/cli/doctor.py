@@ -1,9 +1,8 @@
 """`picoclaw doctor`: looks at the set-up and the board, says what is wrong and the command that mends it."""
 
 import argparse
-import json
 
-from picoclaw.cli.common import board_option, printable
+from picoclaw.cli.common import board_option, json_text, printable
 from picoclaw.doctor import examine
 
 
@@ -18,7 +17,7 @@ def run(given: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when one is bad."""
     findings = list(examine("sim" if given.board == "sim" else "linux", offline=given.offline))
     if given.json:
-        print(json.dumps([f._asdict() for f in findings], ensure_ascii=False))
+        print(json_text([f._asdict() for f in findings]))
     else:
         for f in findings:
             print(printable(f"{f.mark:5} {f.what}: {f.how}") + (f"\n      → {printable(f.mend)}" if f.mend else ""))

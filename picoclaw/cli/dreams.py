@@ -3,22 +3,20 @@
 import argparse
 import time
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from pathlib import Path
 
 from picoclaw.app import App
 from picoclaw.cli.common import opened, printable
-from picoclaw.config import Config
-from picoclaw.errors import ConfigError
+from picoclaw.errors import ConfigError, StoreError
 from picoclaw.memory.dream import versions
 from picoclaw.memory.dream.direct import Model
 from picoclaw.memory.dream.dream import Dream
 from picoclaw.memory.dream.dream import restore as put_back
 from picoclaw.messages import Purpose
-from picoclaw.schedule import zone_of
 from picoclaw.skills.skill import Skill, unmet
 from picoclaw.store.marks import Marks
 from picoclaw.stores import Stores
-from picoclaw.workspace.pages import Pages, fields
+from picoclaw.workspace.pages import owner_time
 
 _NO_MODEL = "no model is configured (base_url under [model] in config.toml)"
 
@@ -51,24 +49,34 @@ def review(stores: Stores, given: argparse.Namespace) -> int:
 
 
 def listed(stores: Stores, _: argparse.Namespace) -> int:
-    """Print what dreams did, and the versions of MEMORY.md that can be restored."""
+    """Print what dreams did, and what can be restored: versions of MEMORY.md, and notes as they were."""
     _say(versions.dreams(stores.config.home))
-    _say(f"{number:>3}  {path}" for number, path in enumerate(versions.versions(stores.config.home), 1))
+    for number, path in enumerate(versions.restorable(stores.config.home), 1):
+        _say([f"{number:>3}  {path}{_corrected(path)}"])
     return 0
+
+
+def _corrected(path: Path) -> str:
+    if path.suffix != ".json":
+        return ""
+    try:
+        found = versions.read_correction(path)
+    except StoreError as error:
+        return f"  {error}"
+    return f'  {found.path}: "{found.before}" became "{found.after}"'
 
 
 def restore(stores: Stores, given: argparse.Namespace) -> int:
-    """Put an earlier MEMORY.md back; the present one is kept as the newest version."""
+    """Put an earlier MEMORY.md or note back; the present one is kept as the newest version."""
     config = stores.config
-    path = put_back(config.home, config.workspace, Marks(stores.database), given.number, owners_now(config))
-    _say([f"MEMORY.md is {path.name} again; `picoclaw memory restore 1` takes that back"])
+    path = put_back(config.home, config.workspace, Marks(stores.database), given.number, owner_time(config.home))
+    if path.suffix == ".md":
+        said = f"MEMORY.md is {path.name} again"
+    else:
+        note = versions.read_correction(path)
+        said = f'{note.path} says "{note.before}" again'
+    _say([f"{said}; `picoclaw memory restore 1` takes that back"])
     return 0
-
-
-def owners_now(config: Config) -> datetime:
-    """The time in the owner's zone: "yesterday" is theirs."""
-    pages = Pages(config.home).pages(["USER.md"])
-    return datetime.now().astimezone(zone_of(fields("\n".join(page.text for page in pages)))[0])
 
 
 def _model(app: App) -> Model:

@@ -1,7 +1,6 @@
 """`picoclaw heartbeat`: look at the checklist now, say what was decided and why, and ask the model if it is due."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
@@ -13,7 +12,7 @@ from typing import Any
 
 from picoclaw.app import SIMULATED, App
 from picoclaw.around import Around
-from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.common import board_option, json_text, opened, printable
 from picoclaw.cli.keys import listen_to_signals, uninterrupted
 from picoclaw.cli.waiting import finished
 from picoclaw.errors import StoreError
@@ -56,9 +55,9 @@ def run(given: argparse.Namespace) -> int:
         asks = looked.decision.beat and not given.dry_run
         beat = heart.beat(looked, now, told=sys.stdout.isatty() and not given.json) if asks else None
         if given.json:
-            print(json.dumps(_as_json(looked, beat), ensure_ascii=False))
+            print(json_text(_as_json(looked, beat)))
         elif beat:
-            _tell(beat, turns)
+            _tell(beat, turns, looked.checklist.answer or OK)
         elif asks:
             print("another picoclaw has just had a heartbeat")
         if beat:
@@ -168,6 +167,11 @@ def _lines(looked: Looked, now: datetime) -> Iterator[str]:
 
 def _ask(looked: Looked) -> Iterator[str]:
     """What a model would be asked."""
+    if looked.checklist.instructions:
+        yield "instructions of HEARTBEAT.md, which a model is shown with what is due:"
+        yield from (f"  {line}" for line in looked.checklist.instructions.split("\n"))
+    answers = dict.fromkeys([OK, looked.checklist.answer or OK])
+    yield f"all is well, and you are not told, when it answers {' or '.join(answers)}"
     if looked.decision.ask:
         yield "it would be asked:"
         yield from (f"  {line}" for line in looked.decision.ask.split("\n"))
@@ -179,8 +183,8 @@ def _last(last: Beat, now: datetime) -> str:
     return f"the last heartbeat was {ago} ago, {how.get(last.outcome, 'it was cut off')}"
 
 
-def _tell(beat: Beat, turns: list[Turn]) -> None:
-    print(printable(beat.text or (OK if beat.outcome == "silent" else "the model gave no answer")))
+def _tell(beat: Beat, turns: list[Turn], all_well: str) -> None:
+    print(printable(beat.text or (all_well if beat.outcome == "silent" else "the model gave no answer")))
     notice = turns[-1].notice.text if turns else ""
     said = f"{notice}; " if notice else ""
     print(f"picoclaw: {printable(said)}{beat.tokens:,} tokens", file=sys.stderr)
@@ -196,6 +200,8 @@ def _as_json(looked: Looked, beat: Beat | None) -> dict[str, Any]:
         "lines": [
             {"line": f.item.line, "text": f.item.text, "due": f.due, "why": f.why} for f in looked.situation.findings
         ],
+        "instructions": looked.checklist.instructions,
+        "all_well": looked.checklist.answer or OK,
         "problems": [str(problem) for problem in looked.checklist.problems],
         "done": looked.checklist.done,
         "tokens_today": looked.today.tokens + (beat.tokens if beat else 0),

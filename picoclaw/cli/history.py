@@ -1,7 +1,6 @@
 """`picoclaw history`: what the sensors said, as figures, as a chart, as JSON or as a picture."""
 
 import argparse
-import json
 import re
 import shutil
 import sys
@@ -12,7 +11,7 @@ from typing import Any, TextIO
 
 from picoclaw import chart, ranges
 from picoclaw.app import SIMULATED, App
-from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.common import board_option, json_text, opened, printable
 from picoclaw.disk import write_atomic
 from picoclaw.errors import ConfigError
 from picoclaw.rules.conditions import unit
@@ -69,7 +68,7 @@ def _history(app: App, samples: Samples, given: argparse.Namespace) -> int:
         _draw(found, Path(given.svg), sys.stderr if given.json else sys.stdout)
     if given.json:
         simulated = {"simulated": app.board.simulated}
-        print(json.dumps([_told(look) | simulated for look in found], ensure_ascii=False))
+        print(json_text([_told(look) | simulated for look in found]))
         return 0
     if not given.svg:
         _show(found)

@@ -33,17 +33,22 @@ from picoclaw.errors import ChannelError, StoreError
 from picoclaw.hw import health
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
 from picoclaw.prompt import enclosed, fill
+from picoclaw.reflex.bell import Bell
+from picoclaw.reflex.halt import look_after, recover
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.beats import Beats
 from picoclaw.store.database import SUSPICION, Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.lives import bury
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.outbox import Letter, Outbox
 from picoclaw.wiring import STOP_WORDS
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPT = signal.SIGUSR1
 _BEFORE_MENDING_S = 60.0
+_TERMINALS_BACK_S = 5.0
+"""After a start, in which terminals come back by themselves: until then their letters go nowhere else."""
+_LOOKS_S = 5.0
 _BUSY_S = 1.0
 """Whoever asks how it is gets an answer also while the disk hangs, without what the database knows."""
 
@@ -58,7 +63,8 @@ def _others(
 
         house, page = Showroom(app.config, app.wiring, app.briefing.zone, app.mark, told), app.config.page
         stack.callback(house.close)
-        yield Page(house, app.config.home, page.host, page.port, page.names)
+        where = page.host, page.port, page.names
+        yield Page(house, app.config.home, *where, origins=page.origins, proxies=page.proxies)
     if app.config.telegram_token:
         from picoclaw.channels.telegram.channel import Telegram
 
@@ -101,9 +107,14 @@ class Household:
             with suppress(StoreError):  # a disk that is full has it settled at the next start
                 bury(self._database)
             stack.enter_context(self._signals())
+            stack.enter_context(self._looking_after())
             self._open_channels(stack)
             if not self._safe:
                 self._set_going(stack)
+            later_letters = threading.Timer(_TERMINALS_BACK_S, self._letters)
+            later_letters.daemon = True
+            later_letters.start()
+            stack.callback(later_letters.cancel)
             watchdog = Watchdog(self._progress.late, self._live.note)
             watchdog.start()
             stack.callback(watchdog.stop)
@@ -123,10 +134,38 @@ class Household:
         """Whoever was told to end does not begin again."""
         return self._again and not self._loop.leaving
 
+    @contextmanager
+    def _looking_after(self) -> Iterator[None]:
+        """Make safe at once what nobody looks after any more, whoever has switched it on, and once more at the end."""
+        home, note, ended = self._app.config.home, self._live.note, threading.Event()
+
+        def board() -> str:
+            return "sim" if self._app.board.simulated else "linux"
+
+        try:
+            bell = Bell(home, "-outputs")
+        except OSError as error:
+            note(f"what a killed keeper leaves on is not noticed: {explain(error)}")
+            yield
+            return
+        given = (home, board, bell.fileno(), ended.is_set)
+        thread = threading.Thread(target=partial(look_after, *given, say=note), name="outputs", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            bell.ring()
+            thread.join(_LOOKS_S)
+            if not thread.is_alive():
+                bell.close()
+            if problem := recover(home, board):
+                note(problem)
+
     def _set_going(self, stack: ExitStack) -> None:
         """Begin all that goes on without anybody asking."""
         app, note = self._app, self._live.note
-        lives = Lives(self._letters, self._owners_chat, self._expect)
+        lives = Lives(self._letters, self._owners_chat, self._expect, self._alarm_chats, self._tell_unkept)
         try:
             stack.enter_context(Clockwork(app, DEFAULT_SESSION, note, lives=lives))
         except OSError as error:
@@ -149,7 +188,9 @@ class Household:
         self._channels = {channel.name: channel for channel in (local, *others)}
         self._loop.channels = self._channels
         for channel in self._channels.values():
-            postman = Postman(channel, self._boxes, partial(self._goes_to, channel), self._live.note)
+            mine, zone = partial(self._goes_to, channel), self._app.briefing.zone
+            fallback = "" if channel is local else DEFAULT_SESSION
+            postman = Postman(channel, self._boxes, mine, self._live.note, fallback, zone)
             self._postmen.append(postman)
             stack.callback(postman.stop)
             stack.callback(channel.stop)
@@ -164,10 +205,48 @@ class Household:
             postman.start()
 
     def _goes_to(self, channel: Channel, session: str) -> bool:
-        """Letters of no other channel wait until a terminal is there."""
-        if self._loop.channel_of(session) is not channel:
+        """Letters of no other channel go to a terminal, or, where none is used, to the owner on another channel."""
+        home, local = self._loop.channel_of(session), self._channels["socket"]
+        if home is not local or not isinstance(local, SocketChannel):
+            return home is channel
+        if channel is local:
+            return local.attached()
+        if (
+            local.is_used()
+            or time.time() - self._live.since < _TERMINALS_BACK_S
+            or next(iter(self._owner_chats()), "") != channel.name
+        ):
             return False
-        return not isinstance(channel, SocketChannel) or channel.attached()
+        with suppress(StoreError), self._boxes.lock:
+            return not Outbox(self._database).elsewhere()
+        return False
+
+    def _owner_chats(self) -> dict[str, str]:
+        """The chats in which the owner can be told something beside terminals, by channel; the best first.
+
+        A bot reaches a pocket, a page whoever looks.
+        """
+        found: dict[str, str] = {}
+        for name in ("telegram", "page"):
+            with suppress(StoreError):
+                if (channel := self._channels.get(name)) and (chat := channel.owner_chat()):
+                    found[name] = chat
+        return found
+
+    def _alarm_chats(self) -> list[str]:
+        """The chats that a rule's alarm goes to: all of the owner's, and the last that they spoke in."""
+        last, others = self._owners_chat(), list(self._owner_chats().values())
+        local = self._channels["socket"]
+        is_local = self._loop.channel_of(last) is local
+        reached = not is_local or not others or (isinstance(local, SocketChannel) and local.attached())
+        return list(dict.fromkeys([*([last] if reached else []), *others]))
+
+    def _tell_unkept(self, text: str) -> None:
+        """Have told what the disk does not take."""
+        for chat in self._alarm_chats():
+            for name, postman in zip(self._channels, self._postmen, strict=False):
+                if self._loop.channel_of(chat) is self._channels[name]:
+                    postman.add_unkept(Letter(0, chat, text, time.time()))
 
     def _kept(self, number: int) -> Approval | None:
         """Look up a call that needs a yes; from any thread. Raises StoreError."""

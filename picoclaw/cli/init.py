@@ -21,7 +21,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     choice.add_argument("--keep", action="store_true", help="only note that the pages stay as they are without it")
     choice.add_argument("--first-meeting", action="store_true", help="bring back BOOTSTRAP.md, to be asked once more")
     choice.add_argument("--ask", action="store_true", help="ask for the settings once more")
-    choice.add_argument("--no-questions", action="store_true", help="ask nothing, also on a terminal and in a new home")
+    choice.add_argument("--no-questions", action="store_true", help="ask nothing, also on a terminal the first time")
     settings.options(parser)
 
 
@@ -48,7 +48,7 @@ def _made(home: Path, given: argparse.Namespace, wanted: settings.Wanted | None)
         print(printable(f"note: {what}\n      → {mend}" if mend else f"note: {what}"))
     if problem:
         raise ConfigError(problem)
-    if _may_ask(given, home in made) and not wanted:
+    if _may_ask(given, home / "config.toml" in made) and not wanted:  # a chat may have made the home before
         wanted = settings.asked(load())
     for line in settings.write(home, wanted):
         print(printable(line))

@@ -1,17 +1,14 @@
 """`picoclaw memory`: what is remembered, found as the agent finds it; the notes, their index, and their tidying."""
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
-from datetime import datetime
 from pathlib import Path
 
 from picoclaw.cli import dreams
-from picoclaw.cli.common import printable
-from picoclaw.cli.dreams import owners_now
+from picoclaw.cli.common import json_text, printable
 from picoclaw.config import load
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.memory.index import tables
@@ -20,6 +17,7 @@ from picoclaw.memory.search import fusion
 from picoclaw.memory.search.search import Hit
 from picoclaw.schema import nearest
 from picoclaw.stores import Stores
+from picoclaw.workspace.pages import owner_time
 
 _ID = re.compile(r"(?:\[?id:)?\s*(\d{1,18})\]?")
 _PLACE = re.compile(r"(.+?)(?::(\d{1,9})(?:-(\d{1,9}))?)?", re.DOTALL)
@@ -86,12 +84,12 @@ def _search(stores: Stores, given: argparse.Namespace) -> int:
     if not query.strip():
         raise StoreError("the question is empty; say what to look for")
     try:
-        hits = stores.memory.search(query, owners_now(stores.config), given.most, given.least, _bar)
+        hits = stores.memory.search(query, owner_time(stores.config.home), given.most, given.least, _bar)
     finally:
         _wipe()
     _note(filter(None, [stores.memory.problem]))
     if given.json:
-        print(json.dumps([hit._asdict() for hit in hits], ensure_ascii=False))
+        print(json_text([hit._asdict() for hit in hits]))
         return 0
     for hit in hits:
         _say([_head(hit), f"    {hit.snippet}"])
@@ -195,7 +193,7 @@ def _stats(stores: Stores, given: argparse.Namespace) -> int:
     found["changed"] = _changed(stores.config.home)
     found["problem"] = "; ".join(filter(None, [str(found.get("problem", "")), *files.problems]))
     if given.json:
-        print(json.dumps(found, ensure_ascii=False))
+        print(json_text(found))
         return 0
     _say(f"{_NAMES.get(name, name)}: {value}" for name, value in found.items() if value != "")
     return 0
@@ -204,7 +202,7 @@ def _stats(stores: Stores, given: argparse.Namespace) -> int:
 def _changed(home: Path) -> str:
     """When the index was last written; what is newest of it lies in its log."""
     times = [path.stat().st_mtime for path in (home / "memory.db", home / "memory.db-wal") if path.exists()]
-    return f"{datetime.fromtimestamp(max(times)).astimezone():%Y-%m-%d %H:%M:%S}" if times else ""
+    return f"{owner_time(home, max(times)):%Y-%m-%d %H:%M:%S}" if times else ""
 
 
 def _check(stores: Stores, _: argparse.Namespace) -> int:
@@ -243,14 +241,14 @@ def _size(count: int) -> str:
 _PURPOSES = {
     "search": "find what the notes say about something, as the agent does",
     "get": "print a note, some of its lines, or what a search found",
-    "notes": f"list the files: {ROOT_FILE} and {FOLDER}/**/*.md in the workspace",
+    "notes": f"list the files: {ROOT_FILE} or memory.md, and {FOLDER}/**/*.md in the workspace",
     "index": "bring the index up to the notes, and give vectors to what is new",
     "stats": "how much there is, and which notes cannot be read",
     "check": "compare the index with the notes and mend it; exit code 1 when something stays wrong",
     "dream": "put MEMORY.md and the open tasks in order now, as is done at night",
     "review": "compare the open tasks with the notes now, as is done every hour",
-    "dreams": "what dreams did, and the earlier versions of MEMORY.md",
-    "restore": "put an earlier version of MEMORY.md back; the present one is kept",
+    "dreams": "what dreams did, the earlier versions of MEMORY.md, and what corrections of notes have replaced",
+    "restore": "put an earlier version of MEMORY.md or of a note back; the present one is kept",
 }
 
 _ACTS: Mapping[str, Callable[[Stores, argparse.Namespace], int]] = {

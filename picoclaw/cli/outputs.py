@@ -5,7 +5,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from picoclaw.reflex.keeper import wiring
 from picoclaw.reflex.keeper.rescue import open_board
 from picoclaw.reflex.outputs import Outputs, worded
 from picoclaw.workspace import outputs_file
+from picoclaw.workspace.pages import owner_time
 
 _LAST = 20
 _ALWAYS = {"active", "safe", "shortest_off_s", "who", "confirm"}
@@ -112,6 +115,10 @@ def _arm(home: Path, given: argparse.Namespace) -> int:
     output = _declared(home, given)
     _say(_shown(home, output))
     print(f"From now on picoclaw may drive what is wired to {output.place}, within these limits.")
+    print(
+        "If the program that switched it on and both processes that watch over it are killed at the same moment, it"
+        " stays as it is until `picoclaw outputs safe`, the next start of picoclaw, or the service, which does it."
+    )
     if input(f"Type the name, {output.name}, to arm it: ").strip() != output.name:
         raise Denied(f"{output.name} was not armed: what was typed is not its name")
     _keep(home, {**declared.armed(home), output.name: output.digest}, "arm", output.name)
@@ -149,13 +156,16 @@ def _audit(home: Path, given: argparse.Namespace) -> int:
     except OSError as error:
         raise ConfigError(f"{error.filename}: {explain(error)}") from None
     for line, said in lines[len(lines) - given.n :] if 0 <= given.n < len(lines) else lines:
-        _say([line.decode("utf-8", "replace") if given.json or said is None else _worded(said)])
+        _say([line.decode("utf-8", "replace") if given.json or said is None else _worded(said, home)])
     return 0
 
 
-def _worded(record: Mapping[str, Any]) -> str:
+def _worded(record: Mapping[str, Any], home: Path) -> str:
+    at = str(record.get("at"))
+    with suppress(ValueError):
+        at = f"{owner_time(home, datetime.fromisoformat(at).timestamp()):%Y-%m-%d %H:%M:%S}"
     rest = (f"{key} {value}" for key, value in record.items() if key not in {"at", "boot", "t", "act", "name", "chain"})
-    return " ".join([str(record.get("at")), str(record.get("act")), str(record.get("name", "")), ", ".join(rest)])
+    return " ".join([at, str(record.get("act")), str(record.get("name", "")), ", ".join(rest)])
 
 
 def _declared(home: Path, given: argparse.Namespace) -> Output:

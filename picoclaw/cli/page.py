@@ -4,13 +4,13 @@ import argparse
 import os
 import socket
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 from picoclaw.channels.page.login import CODE_S, Logins, new_code
 from picoclaw.cli.common import person, printable
 from picoclaw.config import PageConfig, home_folder, load
 from picoclaw.errors import ConfigError
+from picoclaw.workspace.pages import owner_time
 
 _ANYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - only compared with
 
@@ -45,7 +45,7 @@ def _status(home: Path) -> int:
     page = load().page
     print(f"the page is {'at ' + ' or '.join(_places(page)) if page.enabled else 'off'}")
     for login in Logins(home).listed():
-        since, seen = (f"{datetime.fromtimestamp(float(login[key])):%Y-%m-%d %H:%M}" for key in ("at", "seen"))  # noqa: DTZ006
+        since, seen = (f"{owner_time(home, float(login[key])):%Y-%m-%d %H:%M}" for key in ("at", "seen"))
         print(printable(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}"))
     return 0
 

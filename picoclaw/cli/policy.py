@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import get_args
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.config import home_folder, load
 from picoclaw.desk import clean
-from picoclaw.errors import PicoclawError
+from picoclaw.errors import PicoclawError, explain_syntax
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, ToolCall
 from picoclaw.schema import nearest
 from picoclaw.store.approvals import Approvals
@@ -22,6 +21,7 @@ from picoclaw.tools.guard import question
 from picoclaw.tools.rights import Rights, written
 from picoclaw.trust.audit import Audit
 from picoclaw.trust.policy import EFFECTS, Policy, Row, decide, digest
+from picoclaw.workspace.pages import owner_time
 
 _EXAMPLE = '\'{"path": "notes.md", "content": ""}\''
 
@@ -89,7 +89,7 @@ def _explain(given: argparse.Namespace) -> int:
     try:
         arguments = json.loads(clean(given.arguments))
     except (ValueError, RecursionError) as error:
-        raise PicoclawError(f"JSON is not valid: {error}") from None
+        raise PicoclawError(f"JSON is not valid: {explain_syntax(error)}") from None
     if not isinstance(arguments, dict):
         raise PicoclawError(f"JSON must be an object, such as {_EXAMPLE}")
     with opened(given, make=False) as app:
@@ -129,7 +129,7 @@ def _for_good(home: Path, given: argparse.Namespace) -> int:
             print(f"rule {given.number} is taken back: it is asked about again")
             return 0
         for rule in (rules := approvals.always()):
-            at = time.strftime("%Y-%m-%d %H:%M", time.localtime(rule.at))
+            at = f"{owner_time(home, rule.at):%Y-%m-%d %H:%M}"
             print(printable(f"rule {rule.number}, {at}{f', by {rule.by}' if rule.by else ''}:\n{rule.question}"))
         if not rules:
             print("nothing was allowed for good")

@@ -10,7 +10,7 @@ from typing import Any
 from picoclaw.app import App
 from picoclaw.briefing import Told
 from picoclaw.chat_markup import neutral
-from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.common import board_option, check_chat, json_text, opened, printable
 from picoclaw.desk import clean
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
 from picoclaw.prompt import BYTES_A_TOKEN, MODES, estimated_tokens, size
@@ -36,12 +36,16 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print the request that `chat -m TEXT` would make first."""
     with opened(given, make=False) as app:
+        if ":" in clean(given.session):
+            check_chat(app, clean(given.session))
         if given.mode:
             app.config = replace(app.config, prompt=replace(app.config.prompt, mode=given.mode))
         if not given.message.strip():
             print("picoclaw prompt: -m needs a text that is not empty", file=sys.stderr)
             return 2
-        told, body = _request(app, Inbound(given.session, clean(given.message), given.origin))
+        inbound = Inbound(given.session, clean(given.message), given.origin)
+        told, body = _request(app, inbound)
+        left_out = app.briefing.left_out(inbound)
         unused = [f"{path} is not used: no template has that name" for path in app.prompts.unknown(app.toolset.names)]
         sent, problems = bool(app.config.model.base_url), [*told.problems, *unused]
         ratio = told.brief.bytes_a_token
@@ -53,11 +57,12 @@ def run(given: argparse.Namespace) -> int:
     }
     if given.json:
         sections = [{"name": name, "bytes": size(text), "text": text} for name, text in _sections(told)]
-        extra = {"sent": sent, "bytes_a_token": ratio, "problems": problems, "sections": sections}
-        print(json.dumps(counts | extra | {"body": body}, ensure_ascii=False))
+        extra = {"sent": sent, "bytes_a_token": ratio, "problems": problems, "sections": sections, "left_out": left_out}
+        print(json_text(counts | extra | {"body": body}))
         return 0
     for line in _lines(told, body, ratio):
         print(line)
+    print("--- left out of your files", *map(printable, left_out or ["nothing"]), sep="\n")
     print("--- together")
     for name, count in counts.items():
         print(f"{name.replace('_', ' ')}: {count} (about {estimated_tokens(count, ratio)} tokens)")

@@ -250,7 +250,7 @@ class Remote(Screen):
     def _ended(self, end: Words) -> None:
         turn = turn_of(end)
         self.end(turn, simulated=end.get("mark") == SIMULATED)
-        report(turn._replace(stopped=""))
+        report(turn._replace(stopped=turn.stopped.replace("stopped", "")))
 
 
 def _how_to_answer(question: Words) -> str:

@@ -3,13 +3,13 @@
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
 
 from picoclaw.care import restore
 from picoclaw.cli.common import printable
 from picoclaw.config import home_folder
 from picoclaw.errors import ConfigError
+from picoclaw.workspace.pages import owner_time
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def run(given: argparse.Namespace) -> int:
         print("Nothing was changed.")
         return 1
     kept, before = restore.restore(Path(given.file), home)
-    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(kept.at))
+    made = f"{owner_time(home, kept.at):%Y-%m-%d %H:%M}"
     print(printable(f"{home} is what it was at {made}: {kept.files} files, by picoclaw {kept.version}"))
     if before:
         print(f"what was there is in {before}; delete it when you do not miss anything")

@@ -10,8 +10,10 @@ from picoclaw.reflex.bell import ring
 from picoclaw.reflex.clock import boot_id, boottime
 from picoclaw.reflex.keeper.trust import trusted_wall
 from picoclaw.rules import book, evaluate, rule
+from picoclaw.rules.engine import outcome_now
 from picoclaw.store import chronicle
 from picoclaw.store.firings import KEPT, Firings
+from picoclaw.store.outbox import Outbox
 from picoclaw.store.points import Moment
 from picoclaw.tools.ruling import doubts_of, measured
 from picoclaw.watch import zone_name
@@ -140,9 +142,10 @@ def _log(app: App, given: argparse.Namespace) -> int:
     records = Firings(app.stores.chronicle).log(given.n, given.name) if kept else []
     if not records:
         return _log_empty(app, given.name)
+    waiting = Outbox(app.stores.database).numbers() if (app.config.home / "state.db").exists() else frozenset()
     for record in records:
         at = f"{record.at.astimezone(app.now().tzinfo):%Y-%m-%d %H:%M:%S}{'' if record.trusted else ' (clock not set)'}"
-        outcome = record.outcome or "outcome unknown: picoclaw was stopped in the middle"
+        outcome = outcome_now(record.outcome, waiting) or "outcome unknown: picoclaw was stopped in the middle"
         print(printable(f"{at} {record.rule}: {record.why}; {record.acts}: {outcome}"))
     return 0
 

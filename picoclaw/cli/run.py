@@ -8,7 +8,7 @@ from pathlib import Path
 
 from picoclaw import __version__
 from picoclaw.care import ballast, mend
-from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.common import board_option, make_safe, opened, printable
 from picoclaw.cli.household import Household
 from picoclaw.config import home_folder
 from picoclaw.daemon import crash, heap, lock
@@ -34,6 +34,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C, or `picoclaw service stop`; 1 when another daemon has this home."""
     heap.share_one()
+    make_safe(given)
     home = home_folder(os.environ)
     try:
         again = _lived(given, home)

@@ -15,6 +15,7 @@ from picoclaw.cli.common import printable
 from picoclaw.cli.keys import Ending, Typing, uninterrupted
 from picoclaw.messages import Event as Happening
 from picoclaw.messages import Notice, Text, ToolCall, ToolRun, Turn
+from picoclaw.window import without_hints
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
@@ -33,6 +34,7 @@ class Screen:
         self._running = False
         self.stop: Callable[[str], tuple[bool, str] | None] = lambda _: None
         self._streamed = ""
+        self._failed: ToolRun | None = None
 
     def greet(self, app: App) -> None:
         """Say who answers, on which board."""
@@ -124,15 +126,26 @@ class Screen:
         """Show an event of the turn as it happens."""
         if not self.tty:
             return
+        if self._failed and isinstance(event, Text | Notice | ToolCall | ToolRun):
+            error = self._failed.result.removeprefix("error: ")
+            is_next = isinstance(event, Text | Notice) and error in event.text  # the answer says it as well
+            self._show_call(self._failed, "failed" if is_next else self._failed.result)
+            self._failed = None
         if isinstance(event, Text):
             self._streamed += event.text
             print(printable(event.text), end="", flush=True)
         elif isinstance(event, ToolRun):
             self._break()
-            arguments = json.dumps(event.arguments, ensure_ascii=False) if event.arguments else ""
-            self._dim(f"· {event.name} {arguments} → {event.result}")
+            if event.result.startswith("error: "):
+                self._failed = event
+            else:
+                self._show_call(event, without_hints(event.result))
         elif isinstance(event, ToolCall | Notice):
             self._break()
+
+    def _show_call(self, call: ToolRun, result: str) -> None:
+        arguments = json.dumps(call.arguments, ensure_ascii=False) if call.arguments else ""
+        self._dim(f"· {call.name} {arguments} → {result}")
 
     def say(self, text: str) -> None:
         """Show a message that is sent ahead of the answer."""
@@ -152,6 +165,9 @@ class Screen:
     def end(self, turn: Turn, *, simulated: bool) -> None:
         """Show what of the answer was not streamed, and what the board is; what nobody has heard is asked next."""
         self.keep(turn.unheard)
+        if self._failed:
+            self._show_call(self._failed, self._failed.result)
+            self._failed = None
         if turn.stopped == "error":
             self._break()
             return

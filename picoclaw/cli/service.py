@@ -1,17 +1,17 @@
 """`picoclaw service`: puts picoclaw into the hands of systemd, looks how it is there, and takes it out again."""
 
 import argparse
-import json
 import os
 import pwd
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from picoclaw import disk
 from picoclaw.cli import unit
-from picoclaw.cli.common import printable
+from picoclaw.cli.common import json_text, printable
 from picoclaw.cli.systemd import DROP_IN, NO_SYSTEMD, UNIT, Place, do, systemctl
 from picoclaw.errors import ConfigError
 from picoclaw.sandbox.running import INSTALL, lacking
@@ -112,22 +112,53 @@ def _install(given: argparse.Namespace, root: Path) -> int:
         _need_rights(root, "install")
     if not (given.user or given.person) and unit.taken():
         raise ConfigError(f"{unit.OWN_USER} is a person on this machine: let the service run as that, --as picoclaw")
-    for path, text in _files(given, root).items():
-        _put(path, text)
-    place = _own() if given.user else _system(root)
-    if not given.user:
-        _prepare(given, root)
-    systemctl(place, "daemon-reload")
-    systemctl(place, "enable", "picoclaw", unit.DOOR)
+    place, files = _own() if given.user else _system(root), _files(given, root)
+    paths = [*files, *([] if given.user else [root / _ENVIRONMENT])]
+    before = {path: path.read_bytes() if path.exists() else None for path in paths}
+    folders = {folder for path in paths for folder in path.parents if not folder.exists()}
+    try:
+        for path, text in files.items():
+            _put(path, text)
+        if not given.user:
+            _prepare(given, root)
+        systemctl(place, "daemon-reload")
+        systemctl(place, "enable", "picoclaw", unit.DOOR)
+        if not given.no_start:
+            systemctl(place, "restart", unit.DOOR)
+            logs = f"journalctl {'--user-unit' if given.user else '--unit'} picoclaw"
+            systemctl(place, "restart", "picoclaw", more=logs)
+    except BaseException as error:
+        _take_back(place, before, folders)
+        if isinstance(error, ConfigError):
+            raise ConfigError(f"{error}; what was written has been taken back") from None
+        raise
     if missing := lacking():
         print(f"note: no command can be run before {missing} is installed: {INSTALL}")
     if given.no_start:
         print("picoclaw starts at the next boot, or with `systemctl start picoclaw`")
         return 0
-    systemctl(place, "restart", unit.DOOR)
-    systemctl(place, "restart", "picoclaw")
     _tell(given, root)
     return 0
+
+
+def _take_back(place: Place, before: Mapping[Path, bytes | None], folders: Collection[Path]) -> None:
+    """After a failure: files are as they were, a service and `folders` that were not there before are gone again."""
+    if before[place.folder / UNIT] is None:
+        for name in ("picoclaw", unit.DOOR):
+            with suppress(ConfigError):
+                systemctl(place, "disable", "--now", name)
+    for path, data in before.items():
+        if data is not None:
+            if path.read_bytes() != data:
+                disk.write_atomic(path, data, path.stat().st_mode & 0o777)
+        elif path.exists():
+            path.unlink()
+            print(f"removed {path}")
+    for folder in sorted(folders, key=lambda one: len(one.parts), reverse=True):
+        with suppress(OSError):
+            folder.rmdir()
+    with suppress(ConfigError):
+        systemctl(place, "daemon-reload")
 
 
 def _put(path: Path, text: str) -> None:
@@ -178,7 +209,7 @@ def _order(given: argparse.Namespace, root: Path) -> int:
     place = _present(root)
     if not place.user:
         _need_rights(root, given.act)
-    systemctl(place, given.act, "picoclaw")
+    systemctl(place, given.act, "picoclaw", more="" if given.act == "stop" else "picoclaw service logs")
     print("picoclaw has stopped" if given.act == "stop" else "picoclaw runs")
     return 0
 
@@ -224,7 +255,7 @@ def _status(given: argparse.Namespace, root: Path) -> int:
     said = dict(line.split("=", 1) for line in asked.splitlines() if "=" in line)
     stale = [str(path) for path, text in _expected(place, root).items() if not _is(path, text)]
     if given.json:
-        print(json.dumps({**said, "stale": stale}))
+        print(json_text({**said, "stale": stale}))
     else:
         for key, what in _SHOWN.items():
             if said.get(key, "") not in _UNSET:

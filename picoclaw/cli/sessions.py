@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from picoclaw.cli.common import printable
-from picoclaw.cli.dreams import owners_now
+from picoclaw.cli.common import json_text, printable
 from picoclaw.config import load
 from picoclaw.errors import ConfigError
 from picoclaw.store import retention
 from picoclaw.store.archive import Info, Row, spoken
 from picoclaw.stores import Stores
+from picoclaw.workspace.pages import owner_time
 
 _HOWEVER_MANY = 1 << 40
 _CUT_CHARS = 500  # of a tool's result, for a person
@@ -75,7 +75,7 @@ def _nothing(home: Path, given: argparse.Namespace) -> int:
 def _list(stores: Stores, given: argparse.Namespace) -> int:
     found = stores.sessions.listed(given.chat)
     if given.json:
-        print(_json([info._asdict() for info in found]))
+        print(json_text([info._asdict() for info in found]))
         return 0
     wide = max((len(str(info.number)) for info in found), default=0)
     for info in found:
@@ -97,7 +97,7 @@ def _search(stores: Stores, given: argparse.Namespace) -> int:
         raise ConfigError("there is no word to look for")
     found = stores.sessions.search(words, given.chat, given.most)
     if given.json:
-        print(_json([hit._asdict() for hit in found]))
+        print(json_text([hit._asdict() for hit in found]))
         return 0
     for hit in found:
         back = ", taken back" if hit.undone else ""
@@ -114,7 +114,7 @@ def _show(stores: Stores, given: argparse.Namespace) -> int:
     info = _named(stores, given.number)
     if given.json:
         messages = [_told(row) for row in stores.sessions.transcript(info.number)]
-        print(_json(info._asdict() | {"said": messages}))
+        print(json_text(info._asdict() | {"said": messages}))
         return 0
     for line in _markdown(info, stores.sessions.transcript(info.number), _CUT_CHARS):
         print(printable(line))
@@ -131,7 +131,7 @@ def _export(stores: Stores, given: argparse.Namespace) -> int:
         rows = stores.sessions.transcript(info.number)
         if given.jsonl:
             for line in _lines(stores, info, rows):
-                print(_json(line))
+                print(json_text(line))
         else:
             for text in _markdown(info, rows):
                 print(printable(text))
@@ -186,7 +186,7 @@ def _fenced(text: str) -> str:
 
 def _prune(stores: Stores, given: argparse.Namespace) -> int:
     """Delete now what the settings, or the words, say; the date counts as it is."""
-    now, limits = owners_now(stores.config), stores.config.sessions
+    now, limits = owner_time(stores.config.home), stores.config.sessions
     days, mb = given.days or limits.keep_days, given.mb or limits.keep_mb
     if given.dry_run:
         turns, results = retention.doomed(stores.database, now, days, mb, 0)
@@ -195,7 +195,7 @@ def _prune(stores: Stores, given: argparse.Namespace) -> int:
         gone = stores.sessions.prune(now, days, mb, 0)._asdict()
         retention.shrink(stores.database, _HOWEVER_MANY)
     if given.json:
-        print(_json(gone))
+        print(json_text(gone))
         return 0
     counts = ", ".join(f"{count} {name if count != 1 else name[:-1]}" for name, count in gone.items() if count)
     said = "would be deleted" if given.dry_run else "deleted"
@@ -212,11 +212,6 @@ def _day(at: str) -> str:
 
 def _line(text: str) -> str:
     return printable(text).replace("\n", "\\n")
-
-
-def _json(value: object) -> str:
-    """Give JSON that cannot drive a terminal, and is easily read in a file."""
-    return json.dumps(value, ensure_ascii=sys.stdout.isatty())
 
 
 _ROLES: Mapping[str, str] = {"user": "asked", "assistant": "answered", "tool": "result"}

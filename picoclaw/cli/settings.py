@@ -5,6 +5,8 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
 from getpass import getpass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +20,11 @@ from picoclaw.disk import explain, write_atomic
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw import boards, detect, kernel, loader
 from picoclaw.hw.board import Board
+from picoclaw.reflex.bell import ring
 from picoclaw.schedule import zone_named
-from picoclaw.tools.first_run import with_field
+from picoclaw.stores import Stores
+from picoclaw.tools.first_run import with_field, zone_in
+from picoclaw.tools.job_times import move_to_zone
 
 _LOCAL = {"Ollama": "http://127.0.0.1:11434/v1", "llama.cpp": "http://127.0.0.1:8080/v1"}
 _PROBE = Timeout(2.0, 2.0)
@@ -105,8 +110,13 @@ def write(home: Path, wanted: Wanted | None) -> Iterator[str]:
     }
     if wanted.zone:
         changed[page] = with_field(read(page), "Time zone", wanted.zone)
+    old = zone_in(read(page))
     _change({path: data for path, data in changed.items() if data != read(path)})
     yield from _said(wanted)
+    if wanted.zone and old is None and (home / "state.db").exists():
+        with closing(Stores(load())) as stores:
+            yield from move_to_zone(stores.jobs, None, zone_in(read(page)), datetime.now(UTC))
+        ring(home)
 
 
 def _with(before: bytes, entries: list[tuple[str, str, Any]]) -> bytes:

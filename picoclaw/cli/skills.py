@@ -1,7 +1,6 @@
 """`picoclaw skills`: which there are and where, why one cannot be used here, and what exactly the model reads."""
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.app import App
-from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.common import board_option, json_text, opened, printable
 from picoclaw.errors import SkillError
 from picoclaw.schema import nearest
 from picoclaw.skills.choose import search
@@ -55,7 +54,7 @@ def _list(app: App, given: argparse.Namespace) -> int:
     skills = list(library.skills.values())
     missing = {skill.name: unmet(skill, here) for skill in skills}
     if given.json:
-        print(json.dumps(_told(library, missing), ensure_ascii=False, default=str))
+        print(json_text(_told(library, missing)))
         return 0
     names = max((len(skill.name) for skill in skills), default=0)
     tiers = max((len(skill.tier) for skill in skills), default=0)

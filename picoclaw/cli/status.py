@@ -1,7 +1,6 @@
 """`picoclaw status`: how the house is, in one question to the daemon; from the database where none runs."""
 
 import argparse
-import json
 import os
 import time
 from contextlib import closing
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.channels.line import asked
-from picoclaw.cli.common import printable
+from picoclaw.cli.common import json_text, printable
 from picoclaw.daemon import lock
 from picoclaw.daemon.lines import lines
 from picoclaw.errors import PicoclawError
@@ -30,7 +29,7 @@ def run(given: argparse.Namespace) -> int:
     home = home_folder(os.environ)
     status = asked(home, {"do": "status"}, _ANSWER_S) or _alone(_silent(home))
     if given.json:
-        print(json.dumps(status, ensure_ascii=False))
+        print(json_text(status))
     else:
         try:
             for line in lines(status, time.time()):

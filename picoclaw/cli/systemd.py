@@ -28,23 +28,22 @@ class Place(NamedTuple):
         return self.folder / f"{name}.d/10-machine.conf"
 
 
-def systemctl(place: Place, *words: str) -> str:
-    """Run systemctl; returns what it printed. Raises ConfigError."""
-    return do("systemctl", *place.user, *words)
+def systemctl(place: Place, *words: str, more: str = "") -> str:
+    """Run systemctl; returns what it printed. Raises ConfigError; `more` is the command that shows more of why."""
+    return do("systemctl", *place.user, *words, more=more)
 
 
-def do(*command: str) -> str:
+def do(*command: str, more: str = "") -> str:
     """Run a program of systemd's; raises ConfigError with its own first words when it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except FileNotFoundError:
         raise ConfigError(NO_SYSTEMD.format(command[0])) from None
     if done.returncode:
-        raise ConfigError(_failed(command, done.stderr.strip() or done.stdout.strip()))
+        raise ConfigError(_failed(command, done.stderr.strip() or done.stdout.strip(), more))
     return done.stdout
 
 
-def _failed(command: Sequence[str], words: str) -> str:
+def _failed(command: Sequence[str], words: str, more: str) -> str:
     why = words.splitlines()[0].rstrip(".") if words else "it did not say why"
-    more = "; `picoclaw service logs` shows more" if {"start", "restart"} & {*command} else ""
-    return printable(f"`{' '.join(command)}` failed: {why}{more}")
+    return printable(f"`{' '.join(command)}` failed: {why}{f'; `{more}` shows more' if more else ''}")

@@ -1,7 +1,6 @@
 """`picoclaw telegram`: who may talk to the bot, and whether Telegram can be reached from here."""
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
@@ -9,7 +8,7 @@ from picoclaw import workspace
 from picoclaw.channels.telegram.api import Api
 from picoclaw.channels.telegram.pairing import MINUTES, Pairing
 from picoclaw.channels.telegram.poll import who
-from picoclaw.cli.common import printable
+from picoclaw.cli.common import json_text, printable
 from picoclaw.config import Config, load
 from picoclaw.errors import ChannelError, ConfigError
 
@@ -73,7 +72,7 @@ def _status(config: Config, given: argparse.Namespace) -> int:
         people, owner = pairing.people(), pairing.owner()
     if given.json:
         listed = [{"number": n, "name": name, "owner": n == owner} for n, name in people.items()]
-        print(json.dumps({"bot": name, "error": error, "people": listed}))
+        print(json_text({"bot": name, "error": error, "people": listed}))
     else:
         print(printable(f"the bot is @{name}, and Telegram answers" if name else error))
         for number, person in people.items():

@@ -1,6 +1,7 @@
 """The conversation on a terminal, and from a pipe, which is read a message a line and told the answers alone."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -15,8 +16,10 @@ from picoclaw.cli.common import opened
 from picoclaw.cli.heartbeat import beating
 from picoclaw.cli.idle import IdleThread
 from picoclaw.cli.screen import Screen
+from picoclaw.config.keys import known_secrets
 from picoclaw.disk import explain
 from picoclaw.errand import pending
+from picoclaw.errors import ConfigError
 from picoclaw.messages import Inbound, Turn
 
 _HISTORY_LINES = 1000
@@ -88,7 +91,7 @@ def _turn(app: App, session: str, line: str, screen: Screen) -> int:
             print("picoclaw: interrupted before it had begun", file=sys.stderr)
             return 1
     screen.end(turn, simulated=simulated(app, turn))
-    code = report(turn._replace(stopped="") if screen.tty else turn)
+    code = report(turn._replace(stopped=turn.stopped.replace("stopped", "")) if screen.tty else turn)
     if not screen.tty:
         sys.stdout.flush()
         settle(app, session, turn)
@@ -105,10 +108,20 @@ def helped_at(line: str) -> bool:
     return True
 
 
+def _keys_in(home: Path) -> frozenset[str]:
+    """Read the secrets of a home; none where that is not possible, and what looks like one is known all the same."""
+    try:
+        return known_secrets(home, os.environ)
+    except ConfigError:
+        return frozenset()
+
+
 @contextmanager
 def line_history(path: Path) -> Iterator[None]:
-    """Keep the typed lines for the next time, readable by the owner alone."""
+    """Keep the typed lines for the next time, readable by the owner alone and without secrets."""
     import readline
+
+    from picoclaw.redact import Redactor
 
     readline.set_history_length(_HISTORY_LINES)
     try:
@@ -119,6 +132,11 @@ def line_history(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        redact = Redactor(_keys_in(path.parent))
+        for number in range(readline.get_current_history_length()):
+            line = str(readline.get_history_item(number + 1) or "")
+            if (masked := redact(line)) != line:
+                readline.replace_history_item(number, masked)
         try:
             readline.write_history_file(path)
         except OSError as error:

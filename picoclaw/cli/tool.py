@@ -8,6 +8,7 @@ from picoclaw.app import SIMULATED
 from picoclaw.cli.common import board_option, opened, printable
 from picoclaw.cli.keys import listen_to_signals
 from picoclaw.desk import clean
+from picoclaw.errors import explain_syntax
 from picoclaw.messages import DEFAULT_SESSION, Caller, ToolCall
 
 
@@ -23,7 +24,7 @@ def run(given: argparse.Namespace) -> int:
     try:
         arguments = json.loads(clean(given.arguments))
     except (ValueError, RecursionError) as error:
-        print(f"picoclaw tool: JSON is not valid: {error}", file=sys.stderr)
+        print(f"picoclaw tool: JSON is not valid: {explain_syntax(error)}", file=sys.stderr)
         return 2
     if not isinstance(arguments, dict):
         print("picoclaw tool: JSON must be an object, such as '{}'", file=sys.stderr)

@@ -1,9 +1,8 @@
 """`picoclaw tools`: what the agent can call on this board."""
 
 import argparse
-import json
 
-from picoclaw.cli.common import board_option, opened
+from picoclaw.cli.common import board_option, json_text, opened
 from picoclaw.prompt import size
 
 
@@ -19,7 +18,7 @@ def run(given: argparse.Namespace) -> int:
         toolset = app.toolset
         definitions = toolset.definitions(called=toolset.names)
     if given.json:
-        print(json.dumps(definitions, ensure_ascii=False, indent=1))
+        print(json_text(definitions, indent=1))
         return 0
     for definition in definitions:
         name = definition["name"]

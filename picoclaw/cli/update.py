@@ -59,6 +59,10 @@ def _updated(place: Place, home: Path, running: service.Service | None, given: a
     old = place.named("current")
     _say(f"installing {source} beside {old}; this takes some minutes on a small board")
     new = update.build(place, source, wheels)
+    if update.is_same(place, old, new):
+        place.tidy()
+        print(f"{source} holds what is in use already; nothing was changed")
+        return 0
     said = update.prove(place.python(new), place.python(old), home)
     if given.check:
         place.tidy()

@@ -1,17 +1,16 @@
 """`picoclaw usage`: the tokens and the money that models have taken, by day, model, cause or channel."""
 
 import argparse
-import json
 from contextlib import closing
 from datetime import datetime, timedelta
 
-from picoclaw.cli.common import printable
-from picoclaw.cli.dreams import owners_now
+from picoclaw.cli.common import json_text, printable
 from picoclaw.config import CostsConfig, load
 from picoclaw.errors import ConfigError
 from picoclaw.ledger import caps, report
 from picoclaw.store.ledger import KEPT_DAYS, Rows
 from picoclaw.stores import Stores
+from picoclaw.workspace.pages import owner_time
 
 _DAYS = 7
 
@@ -28,7 +27,7 @@ def run(given: argparse.Namespace) -> int:
     if not 1 <= given.days <= KEPT_DAYS:
         raise ConfigError(f"--days must be 1 to {KEPT_DAYS}, not {given.days}")
     config = load()
-    now, stores = owners_now(config), Stores(config)
+    now, stores = owner_time(config.home), Stores(config)
     last = now.date()
     with closing(stores):
         there = (config.home / "state.db").exists()
@@ -36,7 +35,7 @@ def run(given: argparse.Namespace) -> int:
         rows = stores.accounts.rows(first.isoformat(), last.isoformat()) if there else {}
     of_today = {place: taken for place, taken in rows.items() if place.day == last.isoformat()}
     if given.json:
-        print(json.dumps(_as_json(rows, of_today, given.by, now, config.costs), ensure_ascii=False))
+        print(json_text(_as_json(rows, of_today, given.by, now, config.costs)))
         return 0
     if not rows:
         print(report.NONE if given.days == KEPT_DAYS else f"No model was used in {given.days} days.")

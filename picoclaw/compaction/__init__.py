@@ -14,7 +14,7 @@ from datetime import datetime
 from picoclaw.agent import Agent
 from picoclaw.briefing import Briefing
 from picoclaw.compaction.due import Held, Load, Rest, may_be_long, near_the_limit, why
-from picoclaw.compaction.flush import Flush, told
+from picoclaw.compaction.flush import Flush, owners_turns, told
 from picoclaw.compaction.summarise import Summariser
 from picoclaw.config import Config
 from picoclaw.errors import PicoclawError, ProviderError, StoreError, TurnStopped
@@ -93,11 +93,13 @@ class Compaction:
         return Held(turns, shown, before.text, before.upto) if before else Held(turns, shown)
 
     def _flush(self, session: str, held: Held, ratio: float) -> Flush:
-        now, turns = self.now(), held.visible
+        now, history = self.now(), self.stores.history
+        turns = owners_turns((messages, history.heard_by(number)) for number, messages in held.numbered)
         found = told(self.briefing(), session, self.prompts["flush"], turns, now)
         asked = found.brief
+        summary = "" if self.stores.taint(session, "owner") else held.summary
         asked = asked._replace(
-            model=asked.model or self.stores.sessions.model(session), bytes_a_token=ratio, summary=held.summary
+            model=asked.model or self.stores.sessions.model(session), bytes_a_token=ratio, summary=summary
         )
         return Flush(self.agent(), asked, turns, session, now, found.heard)
 
@@ -107,7 +109,7 @@ class Compaction:
         if sessions.flushed(flush.session):
             return True
         sessions.set_flushed(flush.session, held.turns[-1][0])
-        if flush.heard or self.stores.taint(flush.session, "owner"):
+        if flush.heard or not flush.turns:
             return True  # what is noted then needs a yes, and nobody is asked for it here
         turn = flush.run(stop)
         sessions.spend(flush.session, turn.provider, turn.usage, flush.now)

@@ -28,9 +28,14 @@ class Held(NamedTuple):
     upto: int = 0
 
     @property
+    def numbered(self) -> Numbered:
+        """The turns that a model sees, with their numbers."""
+        return self.turns[len(self.turns) - self.shown :]
+
+    @property
     def visible(self) -> list[tuple[Message, ...]]:
         """The turns that a model sees."""
-        return [messages for _, messages in self.turns[len(self.turns) - self.shown :]]
+        return [messages for _, messages in self.numbered]
 
     @property
     def left_out(self) -> int:

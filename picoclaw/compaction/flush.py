@@ -4,7 +4,7 @@ It is asked as in the chat, with the same words and tools before it, so that a s
 It may call few of them, and nothing of the turn is kept.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,6 +15,8 @@ from picoclaw.conversation import Conversation
 from picoclaw.measure import request_bytes
 from picoclaw.messages import Brief, Caller, End, Event, Inbound, Message, Request, Stop, Turn, Usage
 from picoclaw.providers import Provider
+from picoclaw.store.archive import spoken
+from picoclaw.untrusted import OTHERS, own
 
 MAY = frozenset(
     {
@@ -30,6 +32,7 @@ MAY = frozenset(
     }
 )
 STEPS, SECONDS = 5, 90.0
+_LEFT_OUT = "[…]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +84,28 @@ class _Wordless:
         self._provider.close()
 
 
+def owners_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]]) -> list[tuple[Message, ...]]:
+    """Leave in turns what may be noted without asking the owner: of those that have read what is nobody's word, theirs.
+
+    Each turn comes with what it has read. After a guest has spoken it is not known who said what, so the rest is left
+    out.
+    """
+    found: list[tuple[Message, ...]] = []
+    for messages, heard in turns:
+        if any(name.startswith(OTHERS) for name in heard):
+            break
+        if heard:
+            said = "\n".join(own(spoken(message.text)) for message in messages if message.role == "user").strip()
+            found.append((Message("user", said or _LEFT_OUT), Message("assistant", _LEFT_OUT)))
+        else:
+            found.append(tuple(messages))
+    return found
+
+
 def told(briefing: Briefing, session: str, template: str, turns: Sequence[tuple[Message, ...]], now: datetime) -> Told:
-    """Make the brief of such a turn; nothing is taken for told by it."""
+    """Make the brief of such a turn, without what is not the owner's; nothing is taken for told by it."""
     inbound = Inbound(session, template)
-    return replace(briefing, tidy=False).told(inbound, turns, (), now)
+    return replace(briefing, tidy=False, foreign=False).told(inbound, turns, (), now)
 
 
 def _nobody(_text: str) -> None:

@@ -10,6 +10,7 @@ from picoclaw.errors import ContextOverflow, Refused, Unavailable
 from picoclaw.memory.dream.direct import Answer, Model
 from picoclaw.messages import Message, Usage
 from picoclaw.prompt import Templates, cut, fill, size
+from picoclaw.providers.fit import LONG
 from picoclaw.ranking import words
 from picoclaw.window import summary_bytes
 
@@ -40,6 +41,7 @@ class Summariser:
         """Ask nothing yet."""
         self._prompts = prompts
         self._model = model
+        self._halved = False
         self.usage = Usage()
         self.longest = summary_bytes(model.window)
 
@@ -51,10 +53,13 @@ class Summariser:
         """
         try:
             text, count = self._read_all(cut(earlier, self.longest), turns)
-        except ContextOverflow:
-            if len(turns) == 1:
+        except Refused as error:
+            half, unexplained = turns[: len(turns) // 2], error.is_unexplained and not self._halved
+            long = unexplained and sum(size(message.text) for turn in turns for message in turn) >= LONG
+            if not half or not (long or isinstance(error, ContextOverflow)):
                 raise
-            return self.summed(earlier, turns[: len(turns) // 2])
+            self._halved = self._halved or unexplained
+            return self.summed(earlier, half)
         if size(text) > self.longest:
             text = self._merged(cut(earlier, self.longest), text)
         if size(text) > self.longest:

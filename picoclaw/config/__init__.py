@@ -151,6 +151,7 @@ def _from_tables(home: Path, tables: dict[str, Any], path: Path) -> Config:
         _check_folder(folder, f"{path}: [tools]: extra_folders")
     hours(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
     settings.get("costs", CostsConfig()).check(f"{path}: [costs")
+    settings.get("page", PageConfig()).check(f"{path}: [page]")
     named = _named(ModelConfig, models, path, "models")
     check_order(settings.get("model", ModelConfig()), named, path)
     return Config(home=home, sensors=_named(SensorConfig, sensors, path, "sensors"), models=named, **settings)

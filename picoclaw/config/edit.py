@@ -4,7 +4,7 @@ import json
 import re
 import tomllib
 
-from picoclaw.errors import ConfigError
+from picoclaw.errors import ConfigError, explain_syntax
 
 _HEADER = re.compile(r"^[ \t]*\[\s*([A-Za-z0-9_.-]+)\s*\]", re.MULTILINE)
 
@@ -60,7 +60,7 @@ def _prove(text: str, table: str, key: str, value: object) -> None:
         for name in table.split(".") if table else ():
             found = found[name]
         good = found[key] == value
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"[{table}] {key} cannot be set ({error}): write it by hand") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"[{table}] {key} cannot be set ({explain_syntax(error)}): write it by hand") from None
     if not good:
         raise ConfigError(f"[{table}] {key} cannot be set: it is written in a way that only a person should change")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.disk import explain
-from picoclaw.errors import ConfigError
+from picoclaw.errors import ConfigError, explain_syntax
 
 
 def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
     try:
         return tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:  # also for a number of more digits than Python reads
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+        raise ConfigError(f"{path} is not valid TOML: {explain_syntax(error)}") from None
 
 
 def read(path: Path, *, private: bool = False) -> bytes:

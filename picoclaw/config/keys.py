@@ -80,6 +80,27 @@ def brave_key(home: Path, environment: Mapping[str, str]) -> str:
     )
 
 
+def known_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
+    """Collect every secret that this home has been given, also one that another takes the place of. Raises ConfigError.
+
+    Which of them is sent out is one question; that none of them is shown is another.
+    """
+    kept, folder = _secrets(home / "secrets.toml"), environment.get("CREDENTIALS_DIRECTORY")
+    try:
+        there = [path.name for path in Path(folder).iterdir()] if folder else []
+    except OSError:
+        there = []
+    names = [name for name in there if name in _SECRETS or name.startswith("api_key_")]
+    found = {*(str(kept[name]) for name in _SECRETS), *map(str, kept["keys"].values())}
+    found |= {value for name, value in environment.items() if _is_secret(name)}
+    found |= {_credential(environment, name) for name in names}
+    return frozenset(secret.strip() for secret in found) - {""}
+
+
+def _is_secret(variable: str) -> bool:
+    return variable.endswith("_API_KEY") or variable.startswith(("PICOCLAW_API_KEY_", "PICOCLAW_TELEGRAM_TOKEN"))
+
+
 def _vendors_own(base_url: str, environment: Mapping[str, str]) -> str:
     if base_url and base_url == environment.get("OPENAI_BASE_URL", "").rstrip("/"):
         return environment.get("OPENAI_API_KEY", "")

@@ -117,6 +117,9 @@ class ToolsConfig:
     extra_folders: Annotated[list[str], "folders outside the workspace that file tools may use"] = field(
         default_factory=list
     )
+    environment: Annotated[list[str], "variables of picoclaw's environment that commands get as well"] = field(
+        default_factory=list
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,9 @@ class HistoryConfig:
     every_seconds: Annotated[float, Span(1, 3600), "between two measurements"] = 60.0
 
 
+_ORIGIN = re.compile(r"https?://[^\s/@?#,]+/?", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True)
 class PageConfig:
     """[page]: a chat and a dashboard for browsers, while `picoclaw run` does."""
@@ -188,6 +194,18 @@ class PageConfig:
     host: Annotated[str, "the address to listen at; 0.0.0.0 for the whole network"] = "127.0.0.1"
     port: Annotated[int, Span(1, 65_535), "the port to listen at"] = 8737
     names: Annotated[list[str], "further names that the board has in the network"] = field(default_factory=list)
+    origins: Annotated[list[str], "its public addresses behind a proxy, such as https://shed.example"] = field(
+        default_factory=list
+    )
+    proxies: Annotated[list[str], "addresses of such proxies, which say whom they pass on"] = field(
+        default_factory=list
+    )
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError for an origin that no request could ever match."""
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ConfigError(f"{where}: origins: {origin!r} must be like https://shed.example, without a path")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from picoclaw.measure import request_bytes
 from picoclaw.messages import UNTHOUGHT, Message, Thought, ToolCall
@@ -11,6 +11,14 @@ from picoclaw.untrusted import OURS
 from picoclaw.window import READ_ON, cut, kept_as, rest
 
 _SHORTEST_RESULT, _SHORTEST_KEPT, _LONG_ARGUMENT, _SHORTEST_SAID = 500, 200, 100, 200
+
+
+class Earlier(NamedTuple):
+    """What a conversation shows of the turns before the present one, and the message that says some of it again."""
+
+    history: list[tuple[Message, ...]]
+    forgotten: int
+    first: Message
 
 
 @dataclass(slots=True)
@@ -102,6 +110,15 @@ class Conversation:
         results = self._cut_result(template, _SHORTEST_RESULT) or self._brief_calls() or self._cut_result(template, 0)
         return results or self._cut_said()
 
+    def whole(self) -> Earlier:
+        """Return what is shown of earlier turns, for `restore`."""
+        return Earlier(self.history, self.forgotten, self.messages[0])
+
+    def restore(self, earlier: Earlier | None) -> None:
+        """Show earlier turns again that were left out since; with None nothing changes."""
+        if earlier:
+            self.history, self.forgotten, self.messages[0] = earlier
+
     def _cut_said(self) -> bool:
         """Show half of the person's longest words, of which nothing is lost: they are kept as they were said."""
         longest = max((len(m.text) for m in (*self.messages, *self.waiting) if m.role == "user"), default=0)
@@ -128,9 +145,13 @@ class Conversation:
             return False
         head = text[: len(text) // 2] if shortest else ""
         before = call.arguments.get("start", 0) if call.name == READ_ON else 0
-        shown = fill(template, {"head": head}), rest(number, before + len(head))
-        self.messages[at] = self.messages[at]._replace(text="\n".join(filter(None, shown)))
-        return True
+        how = rest(number, before + len(head))
+        for shown in (fill(template, {"head": head}), f"{head}…"):  # the template is the owner's, and may be long
+            short = "\n".join(filter(None, (shown, how)))
+            if len(short) < len(text):
+                self.messages[at] = self.messages[at]._replace(text=short)
+                return True
+        return False
 
     def _call_of(self, at: int) -> ToolCall:
         """Find the call that a result is of."""

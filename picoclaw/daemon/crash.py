@@ -7,7 +7,7 @@ that a relay which pulls the power down at each start is noticed as well.
 from contextlib import suppress
 from pathlib import Path
 
-from picoclaw.disk import remove, write_atomic
+from picoclaw.disk import read_file, remove, write_atomic
 
 NAME = "run.begun"
 MOST, WITHIN_S = 5, 600.0
@@ -42,7 +42,7 @@ def ended(home: Path) -> None:
 
 def _starts(home: Path) -> list[float]:
     try:
-        lines = (home / NAME).read_text(encoding="ascii", errors="replace").split()
+        lines = read_file(home / NAME).decode("ascii", "replace").split()
     except OSError:
         return []
     starts = []

@@ -278,9 +278,9 @@ class DeskLoop:
 
 def spoken(turn: Turn, mark: str) -> str:
     """Word a turn for a channel that shows nothing but texts: the answer, its mark, and what should be known of it."""
-    told = turn.notice.text if turn.notice.text not in turn.reply else ""
     if turn.stopped == "error":
-        return told or turn.reply
+        return turn.notice.text or turn.reply
+    told = turn.unsaid_notice
     return "\n".join(filter(None, [turn.reply, mark, f"({told})" if told else ""]))
 
 

@@ -6,7 +6,9 @@ hold it: nothing is left out or shortened, and what was to be told many times is
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ from picoclaw.store.outbox import Letter, Outbox
 
 FEW = 3
 _CHARS, _HEAD_CHARS = 3500, 60
+_MOST_UNKEPT = 100
 _FIRST_RETRY_S, _LONGEST_RETRY_S, _LOOK_S = 5.0, 60.0, 15.0
 
 
@@ -35,9 +38,24 @@ class Postman:
     """Delivers the letters of one channel."""
 
     def __init__(
-        self, channel: Channel, boxes: Boxes, mine: Callable[[str], bool], note: Callable[[str], None]
+        self,
+        channel: Channel,
+        boxes: Boxes,
+        mine: Callable[[str], bool],
+        note: Callable[[str], None],
+        fallback: str = "",
+        zone: Callable[[], tzinfo | None] = lambda: None,
     ) -> None:
-        """`mine` tells which sessions' letters go here; `note` is told what could not be delivered, and why."""
+        """`mine` tells which sessions' letters go here; `note` is told what could not be delivered, and why.
+
+        With a `fallback`, the name of a terminal's chat, letters of other channels' chats go to the owner's chat here,
+        and what the owner was to be told and this channel refuses for good waits for that terminal, not given up.
+        `zone` is the owner's time zone, None for the board's.
+        """
+        self._zone = zone
+        self._fallback = fallback
+        self._refused: set[int] = set()
+        self._memory: deque[Letter] = deque(maxlen=_MOST_UNKEPT)
         self._channel, self._boxes, self._mine, self._note = channel, boxes, mine, note
         self._owed = Owed(boxes.lock, lambda _: None)  # what is wrong with the disk is said where a letter is begun
         self._wake, self._ending = threading.Event(), threading.Event()
@@ -49,6 +67,11 @@ class Postman:
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+
+    def add_unkept(self, letter: Letter) -> None:
+        """Send a letter that the disk does not take, as soon as that can be done; from any thread."""
+        self._memory.append(letter)
+        self.wake()
 
     def wake(self) -> None:
         """Have it look; from any thread."""
@@ -80,12 +103,15 @@ class Postman:
         After a failure nothing is tried, and nothing written to the disk, until the channel says that it is up. What
         was told, or was not, is written down as soon as the disk takes it: until then nobody tells that letter.
         """
+        if self._memory and (wait := self._send_unkept()):
+            return wait
         if not self._owed.settle():
             return self._patience()
         if self._said and not self._channel.status().up:
             return _LOOK_S
         with self._boxes.lock:
-            waiting = [letter for letter in self._boxes.outbox.waiting() if self._mine(letter.session)]
+            every = self._boxes.outbox.waiting()
+        waiting = [one for one in every if one.number not in self._refused and self._mine(one.session)]
         busy: dict[str, ChannelDown] = {}
         for letters in parcels(waiting, together=self._down):
             if (session := letters[0].session) in busy:
@@ -99,6 +125,24 @@ class Postman:
         if busy:
             return self._later(self._channel.name, next(iter(busy.values())))
         return self._done()
+
+    def _send_unkept(self) -> float | None:
+        """Send what is only in memory; returns after how many seconds to try again, None when nothing is left."""
+        while self._memory:
+            try:
+                self._channel.send(self._readdressed(self._memory[0]))
+            except (ChannelDown, StoreError) as error:
+                return self._later(self._channel.name, error)
+            except ChannelError as error:
+                self._note(f"{self._channel.name} refused what is only in memory, which is given up: {error}")
+            self._memory.popleft()
+        return None
+
+    def _readdressed(self, letter: Letter) -> Letter:
+        """Give a letter the owner's chat of this channel where its own chat is of another."""
+        if not self._fallback or self._is_own(letter.session) or not (chat := self._channel.owner_chat()):
+            return letter
+        return letter._replace(session=chat, text=f"For chat {letter.session!r}: {letter.text}")
 
     def _done(self) -> float | None:
         """Say that letters go out again, if they did not; what the disk does not know yet is to be tried again."""
@@ -126,15 +170,31 @@ class Postman:
         if not (begun := self._begun(letters)):
             return
         try:
-            self._channel.send(together(begun, time.time()))
+            self._channel.send(self._readdressed(together(begun, time.time(), self._zone())))
         except (ChannelDown, StoreError):
             if not self._ending.is_set():  # what is cut off then may have been told
                 self._put_back(begun)
             raise
         except ChannelError as error:
+            if self._left_to_terminal(begun, error):
+                return
             self._note(f"{self._channel.name} refused a letter for {begun[0].session!r}, which is given up: {error}")
         for letter in begun:
             self._owed.write(partial(self._boxes.outbox.strike, letter))
+
+    def _left_to_terminal(self, letters: Sequence[Letter], error: ChannelError) -> bool:
+        """Leave what the owner was to be told here, and is not, to the next terminal; tells whether it is theirs."""
+        session = letters[0].session
+        if not self._fallback or (self._is_own(session) and session != self._channel.owner_chat()):
+            return False
+        self._note(f"{self._channel.name} refused a letter for {session!r}, which waits for a terminal: {error}")
+        self._refused.update(letter.number for letter in letters)
+        for letter in letters:
+            self._owed.write(partial(self._boxes.outbox.readdress, letter, self._fallback))
+        return True
+
+    def _is_own(self, session: str) -> bool:
+        return session.partition(":")[0] == self._channel.name
 
     def _begun(self, letters: Sequence[Letter]) -> list[Letter]:
         """Write down that they are about to be sent, all of them or none; leaves out what another process sends."""
@@ -186,19 +246,17 @@ def _alike(letters: Sequence[Letter]) -> list[list[Letter]]:
     return list(found.values())
 
 
-def together(letters: Sequence[Letter], now: float) -> Letter:
-    """Word one letter, or make one of many."""
+def together(letters: Sequence[Letter], now: float, zone: tzinfo | None = None) -> Letter:
+    """Word one letter, or make one of many, with times in the owner's `zone`."""
     last = max(letters, key=lambda letter: letter.number)
     if len(letters) == 1:
         return last._replace(text=worded(last, last.session, now))
     lines = [f"{len(letters)} messages from while this chat could not be reached:"]
     for alike in _alike(letters):
         again = " (perhaps told before)" if alike[0].begun else ""
-        first, final = _moment(alike[0].at), _moment(alike[-1].at)
+        first, final = (
+            f"{datetime.fromtimestamp(one.at, UTC).astimezone(zone):%d %b %H:%M}" for one in (alike[0], alike[-1])
+        )
         when = first if len(alike) == 1 else f"{len(alike)} times, {first} to {final}"
         lines.append(f"{when}: {alike[0].text}{again}")
     return last._replace(text="\n".join(lines))
-
-
-def _moment(at: float) -> str:
-    return time.strftime("%d %b %H:%M", time.localtime(at))

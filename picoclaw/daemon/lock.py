@@ -5,6 +5,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from picoclaw.disk import read_file
 from picoclaw.errors import PicoclawError
 
 NAME = "run.lock"
@@ -40,6 +41,6 @@ def held(home: Path) -> bool:
 def holder(home: Path) -> int:
     """Return the process that held the lock last, 0 while unknown."""
     try:
-        return int((home / NAME).read_text(encoding="ascii", errors="replace"))
+        return int(read_file(home / NAME))
     except (OSError, ValueError):
         return 0

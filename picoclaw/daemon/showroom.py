@@ -8,6 +8,7 @@ from datetime import datetime, tzinfo
 from functools import cached_property
 from socket import gethostname
 
+from picoclaw.channels.channel import outcome
 from picoclaw.channels.page.house import Point, Question, Row, Said, Switch, Switches, Value, shown
 from picoclaw.config import Config
 from picoclaw.daemon import lines
@@ -22,6 +23,7 @@ from picoclaw.store import chronicle
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.archive import spoken
 from picoclaw.store.database import Database
+from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.points import Series
 from picoclaw.store.samples import Samples
@@ -156,12 +158,19 @@ class Showroom:
         with self._stores:
             sessions = Sessions(self._state)
             number = next((info.number for info in sessions.listed(session) if not info.ended), None)
-            if number is None:
-                return []
             told = {"user", "assistant"}
-            rows = (row for row in sessions.transcript(number) if row.role in told and row.text and not row.undone)
+            every = sessions.transcript(number) if number is not None else ()
+            rows = (row for row in every if row.role in told and row.text and not row.undone)
             last = deque(rows, maxlen=most)
-        return [Said(row.role, spoken(row.text) if row.role == "user" else row.text, _moment(row.at)) for row in last]
+            waiting = [Said("user", text, at) for text, at in Inbox(self._state).open_texts(session)]
+        kept = [Said(row.role, spoken(row.text) if row.role == "user" else row.text, _moment(row.at)) for row in last]
+        return [*kept, *waiting][-most:]
+
+    def outcomes(self, most: int) -> list[Said]:
+        """See House.outcomes."""
+        with self._stores:
+            ended = Approvals(self._state).ended(most)
+        return [Said("outcome", f"{one.shortly}\n{outcome(one)}", one.at) for one in reversed(ended)]
 
     def questions(self) -> list[Question]:
         """See House.questions."""
@@ -233,7 +242,7 @@ class _Free:
 def _value(reading: Reading) -> Value:
     text = "" if reading.value is None else worded(reading).removeprefix(reading.what).strip()
     known = reading.sensor, reading.what, reading.unit, reading.value, text
-    return Value(*known, reading.problem, reading.doubt, reading.at)
+    return Value(*known, reading.problem, reading.doubt or reading.note, reading.at)
 
 
 def _job(job: Job, now: datetime) -> Row:

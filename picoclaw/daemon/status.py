@@ -27,6 +27,7 @@ from picoclaw.untrusted import shown
 
 _NEXT_JOBS = 3
 _KEEPER_S = 0.3
+_LEFT_ON = "something may have been left on, and no keeper looks after it: `picoclaw outputs safe`"
 _LEAST_FREE = 100 * MEGABYTE
 Status = dict[str, Any]
 
@@ -86,7 +87,8 @@ def _kept(database: Database, now: datetime) -> Status:
 def outputs(home: Path) -> Status:
     """Ask the keeper of the outputs, if one lives; none is started for that."""
     if not (home / place.LOCK).exists() or not (connection := place.connect(home, _KEEPER_S)):
-        return {"stopped": "by a person" if (home / place.STOP).exists() else "", "outputs": [], "problems": []}
+        stopped = "by a person" if (home / place.STOP).exists() else ""
+        return {"stopped": stopped, "outputs": [], "problems": [_LEFT_ON] if (home / place.LIVE).exists() else []}
     with connection, suppress(OSError, ValueError):
         answer = place.exchange(connection, {"do": "list"}, _KEEPER_S)
         return {name: answer.get(name) or empty for name, empty in (("stopped", ""), ("outputs", []), ("problems", []))}

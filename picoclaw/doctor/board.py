@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Container, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 
 from picoclaw.config import Config
@@ -13,6 +12,7 @@ from picoclaw.hw.health import Row
 from picoclaw.hw.reading import Reading, Wired
 from picoclaw.reflex import declared
 from picoclaw.workspace import outputs_file
+from picoclaw.workspace.pages import owner_time
 
 _SUPPLY = "use a stronger power supply and a short cable"
 _MENDS = {"clock": "sudo timedatectl set-ntp true", "power and throttling": _SUPPLY}
@@ -20,7 +20,7 @@ _MENDS = {"clock": "sudo timedatectl set-ntp true", "power and throttling": _SUP
 
 def examine(board: Board, config: Config) -> Iterator[Row]:
     """Look at the board: how it is, its sensors, read once each, and its buses."""
-    for row in health.status(board, datetime.now().astimezone(), existing(config.home)):
+    for row in health.status(board, owner_time(config.home), existing(config.home)):
         yield row._replace(mend=_MENDS.get(row.what, "") if row.mark == "bad" else "")
     yield from _sensors(board, config)
     yield from checkup.buses(board)

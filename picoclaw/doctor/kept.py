@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 import apsw
@@ -21,6 +20,7 @@ from picoclaw.store import chronicle
 from picoclaw.store.database import condition
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.workspace import examine as examine_workspace
+from picoclaw.workspace.pages import owner_time
 
 _TRIAL = """
 from picoclaw.config import load
@@ -57,7 +57,7 @@ def _store(path: Path, made: str) -> Iterator[Row]:
 
 
 def _rules(folder: Path) -> Iterator[Row]:
-    found = book.load(folder, datetime.now().astimezone())
+    found = book.load(folder, owner_time(folder))
     for problem in found.problems.values():
         yield Row("bad", book.FILE, f"not followed: {problem}", "picoclaw rules check")
     if found.rules:
@@ -92,6 +92,8 @@ def _memory(config: Config) -> Iterator[Row]:
 
 def _indexed(path: Path) -> str:
     """Look into the index as it is; opened the usual way, it would be brought up to the notes."""
+    if not path.is_file():
+        return "memory.db is not a regular file; move it aside, and the next search makes it"
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:

@@ -164,7 +164,7 @@ class Heart:
         failed = turn.stopped in {"error", "stopped"} or turn.reply.strip() in {"", self.empty.strip()}
         tokens = turn.usage.total or (0 if failed else turn.steps * _UNCOUNTED)
         parts = [str(run.arguments["text"]) for run in turn.tools if _is_message(run.name, run.arguments, run.result)]
-        parts += [] if failed or is_ok(turn.reply) or turn.reply in parts else [turn.reply]
+        parts += [] if failed or is_ok(turn.reply, looked.checklist.answer) or turn.reply in parts else [turn.reply]
         parts += [self.mark] if parts and self.mark else []
         bad: Outcome = "put off" if turn.stopped == "stopped" else "failed"
         outcome: Outcome = "said" if parts else bad if failed else "silent"

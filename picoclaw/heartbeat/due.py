@@ -1,6 +1,7 @@
 """Which lines of the checklist are due, without a model: by their times, their conditions, or what they name.
 
-A line with neither is due when it is new or changed, and when a sensor or a file that it names is no longer as it was.
+A line with neither is due when it is new or changed, when a sensor or a file that it names is no longer as it was, and
+a day after it was asked about last.
 """
 
 import re
@@ -24,7 +25,10 @@ _MOVES_BY = 0.2
 _AGAIN_S = 300.0
 """How long after its time a condition that does not hold is looked at once more."""
 
-_FILE = re.compile(r"`([^`\n]{1,200})`|(?<![\w/.])((?:[\w-]+/)*[\w-][\w.-]*\.\w{1,8})\b")
+_REPEAT_S = 86_400.0
+"""When a line that gives no time is asked about again."""
+
+_FILE = re.compile(r"`([^`\n]{1,200})`|(?<![\w/.-])((?:[\w-]+/)*[\w-][\w.-]*\.\w{1,8})\b")
 
 
 class Sample(NamedTuple):
@@ -239,11 +243,14 @@ def _plain(item: Item, known: Known | None, senses: _Once, now: datetime) -> Fin
     changes = [_change(thing, known.seen.get(thing), seen.get(thing)) for thing in sorted({*known.seen, *seen})]
     if why := ", ".join(filter(None, changes)):
         return Finding(item, True, why, known, settled, why)
-    rest = f"nothing has changed of what it names ({', '.join(seen)})" if seen else _NAMES_NOTHING
-    return Finding(item, False, rest, known, settled)
-
-
-_NAMES_NOTHING = "it names no sensor and no file, so it is asked about once; give it a time such as (hourly)"
+    ahead = known.after + _REPEAT_S - now.timestamp()
+    if ahead <= 0:
+        return Finding(item, True, "it was asked about a day ago", known, settled, next_s=0.0)
+    again = f"it is asked about again {_shown(datetime.fromtimestamp(known.after + _REPEAT_S, now.tzinfo), now)}"
+    rest = f"nothing has changed of what it names ({', '.join(seen)})" if seen else "it names no sensor and no file"
+    return Finding(
+        item, False, f"{rest}; {again}, unless it is given a time such as (hourly)", known, settled, next_s=ahead
+    )
 
 
 def _named(text: str, senses: _Once, before: Mapping[str, float | str]) -> dict[str, float | str]:

@@ -15,7 +15,7 @@ LONGEST = 300
 
 _WORD = re.compile(r"\bheart[ -]?beat ?(?:is )?o[ .]?k(?:ay)?\b\.?")
 _CRON_WORD = re.compile(r"\bno\\?_reply\b")  # the words without their line are news: "No reply."
-_FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.MULTILINE)
+_FENCE = re.compile(r"^[^\S\n]*(?:```|~~~)\w*[^\S\n]*$", re.MULTILINE)
 _MARKUP = re.compile(r"</?\w{1,10}/?>|[`*~_\\\"“”«»>#|\[\]{}()^=+]+")
 _APART = re.compile(
     r"[.!?;:\n]+(?=\s|$)|\n|\s[-–—]+\s|[–—]|,(?!\d)(?!\s*(?:which|well within|within)\b)|\band\b|\bso\b"
@@ -77,9 +77,11 @@ _CALM = frozenset(
 )
 
 
-def is_ok(text: str) -> bool:
-    """Tell whether an answer need not be told."""
+def is_ok(text: str, wanted: str = "") -> bool:
+    """Tell whether an answer need not be told; `wanted` is what the owner has chosen to be answered then."""
     words = _plain(text)
+    if wanted and _PUNCTUATION.sub(" ", words).split() == _PUNCTUATION.sub(" ", _plain(wanted)).split():
+        return True
     rest, found = _WORD.subn(" . ", words)
     if not found or len(" ".join(rest.split())) > LONGEST:
         return False

@@ -1,6 +1,8 @@
-"""The times that a line of the checklist may give in brackets: (hourly), (every morning), (mondays 9:00)."""
+"""The times that a line of the checklist may give: in brackets, (mondays 9:00), or "every morning" at either end."""
 
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from picoclaw.slots import Plan, slots
@@ -52,6 +54,42 @@ def parse(text: str) -> Plan | None:
     if hour_minute and hours and not (clock and clock[3]):
         hour = _of_the_day(hour, hours[0])
     return Plan("cron", f"{minute} {hour} * * {'*' if days == _ALL else ','.join(map(str, sorted(days)))}")
+
+
+_REPEATS = re.compile(r"(?:every|each|hourly|daily|nightly|weekly)\b", re.IGNORECASE)
+_MORE = re.compile(r"(?:and|or|to|until|till|except|but|from)\b|[\d&/+-]", re.IGNORECASE)
+_LONGEST_PHRASE = 8  # words
+_MARKS = " \t.,:;–—-"
+
+
+def split(text: str) -> tuple[str, Plan | None]:
+    """Split off a repeating time that a text begins or ends with: "Every morning: look", "look every 2 hours".
+
+    Raises ValueError where more than one time follows.
+    """
+    words = text.split()
+    starts = [at for at in range(max(0, len(words) - _LONGEST_PHRASE), len(words)) if _REPEATS.match(words[at])]
+    for start in dict.fromkeys([0, *starts[-1:]]) if words else ():
+        end, plan = _longest(words, start)
+        if plan is None:
+            continue
+        if end < len(words) and _MORE.match(words[end]):
+            raise ValueError(f"{text!r} says more than one time or a span; write a line for each, like {FORMS}")
+        if start == 0 or end == len(words):
+            return " ".join([*words[:start], *words[end:]]).strip(_MARKS) or text, plan
+    return text, None
+
+
+def _longest(words: Sequence[str], start: int) -> tuple[int, Plan | None]:
+    """The longest time that begins at a word, and the word after it."""
+    if _REPEATS.match(words[start]):
+        for end in range(min(len(words), start + _LONGEST_PHRASE), start, -1):
+            if words[end - 1].lower().strip(_MARKS) in _FILLERS:
+                continue
+            with suppress(ValueError):
+                if plan := parse(" ".join(words[start:end]).strip(_MARKS)):
+                    return end, plan
+    return start, None
 
 
 _FILLERS = {"every", "each", "and", "on", "in", "the", "at", "o", "clock"}

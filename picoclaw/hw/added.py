@@ -15,6 +15,8 @@ _HEAD = "# Parts that were added in conversation. Change or delete them freely; 
 
 def keep(home: Path, name: str, sensor: SensorConfig) -> None:
     """Add a part durably; raises OSError, and ConfigError when the name is taken or the file is damaged."""
+    import tomllib
+
     path = home / NAME
     folder = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -23,7 +25,12 @@ def keep(home: Path, name: str, sensor: SensorConfig) -> None:
             if other == name or _place(there) == _place(sensor) != _UNSAID:
                 raise ConfigError(f"{path} has a sensor {other!r} already{'' if other == name else ' in that place'}")
         before = path.read_text(encoding="utf-8") if path.exists() else _HEAD
-        write_atomic(path, f"{before}\n{table(name, sensor)}".encode())
+        text = f"{before}\n{table(name, sensor)}"
+        try:
+            tomllib.loads(text)
+        except (ValueError, RecursionError):
+            raise ConfigError(f"{path} has its sensors in braces: write each below a [sensors.NAME]") from None
+        write_atomic(path, text.encode())
     finally:
         os.close(folder)
 

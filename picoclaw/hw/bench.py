@@ -120,5 +120,6 @@ def _placed(name: str, route: str, given: argparse.Namespace) -> SensorConfig:
 def _line(reading: Reading, *, simulated: bool) -> str:
     if reading.value is None:
         return f"{reading.sensor}: {reading.what} not available: {reading.problem}"
-    notes = [f"doubtful: {reading.doubt}"] * bool(reading.doubt) + ["simulated"] * simulated
+    notes = [f"doubtful: {reading.doubt}"] * bool(reading.doubt) + [reading.note] * bool(reading.note)
+    notes += ["simulated"] * simulated
     return worded(reading) + (f" ({'; '.join(notes)})" if notes else "")

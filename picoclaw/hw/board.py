@@ -277,6 +277,10 @@ class Board(Protocol):
         """Request a line as an output that is driven to `level` at once. Raises as line_in does."""
         ...
 
+    def lock_path(self, part: Wired) -> str:
+        """Return the file whose locks say, between processes, who uses a part and its bus; '' for none."""
+        ...
+
     def wired(self) -> Mapping[str, Wired]:
         """Return parts known to be wired without the owner's saying so, by sensor name."""
         ...

@@ -34,10 +34,20 @@ class Part:
         self.clock = clock
         self.memory: dict[str, Any] = {}
         self._doubts: list[str] = []
+        self._notes: list[str] = []
 
     def doubt(self, why: str) -> None:
-        """Say, for this reading, why its values are not to be trusted fully (`still warming up`)."""
+        """Say, for this reading, why its values cannot be trusted (`still warming up`): no rule goes by them."""
         self._doubts.append(why)
+
+    def note(self, why: str) -> None:
+        """Say, for this reading, how exact its values are (`no checksum`): they count, and it is shown with them."""
+        self._notes.append(why)
+
+    def notes(self) -> str:
+        """Return what has been said by `note` since the last call."""
+        said, self._notes = "; ".join(self._notes), []
+        return said
 
     def doubts(self) -> str:
         """Return what has been said by `doubt` since the last call."""
@@ -119,10 +129,31 @@ class SpiPart(Part):
 class SerialPart(Part):
     """A part that talks over an open serial port."""
 
-    def __init__(self, port: SerialPort, *more: Any, **named: Any) -> None:
-        """Bind an open port; the rest is Part's."""
+    def __init__(
+        self,
+        port: SerialPort,
+        *more: Any,
+        baud: int = 9600,
+        reopen: Callable[[int], SerialPort] | None = None,
+        **named: Any,
+    ) -> None:
+        """Bind a port that is open at `baud`; `reopen(baud)` opens it at another speed. The rest is Part's."""
         super().__init__(*more, **named)
         self.port = port
+        self._baud = baud
+        self._reopen = reopen
+
+    @property
+    def can_set_baud(self) -> bool:
+        """Whether `set_baud` can do anything."""
+        return self._reopen is not None
+
+    def set_baud(self, baud: int) -> None:
+        """Go on at another speed, without what was received so far. Raises as Board.serial does."""
+        if baud != self._baud and self._reopen is not None:
+            self.port.close()
+            self.port = self._reopen(baud)
+            self._baud = baud
 
     def write(self, data: bytes) -> None:
         """Send bytes."""

@@ -1,7 +1,6 @@
 """Parts that a driver reads: how one is reached, and a measurement in which nothing can go wrong unsaid."""
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,14 +11,12 @@ from typing import Any
 from picoclaw.config import Config, SensorConfig
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw import loader
-from picoclaw.hw.board import Board, SerialSettings, SpiSettings
+from picoclaw.hw.board import Board, SerialPort, SerialSettings, SpiSettings
+from picoclaw.hw.bus_lock import Turn
 from picoclaw.hw.handles import I2CPart, OneWirePart, Part, SerialPart, SpiPart
 from picoclaw.hw.reading import QUANTITIES, Reading, Wired, believed
 
 Load = Callable[[str], ModuleType]
-
-_TURNS: dict[str, threading.Lock] = {}
-"""Who may use a bus: it is one, however many threads of this process have drivers of their own."""
 
 
 def wire(sensor: SensorConfig, where: Sequence[Path]) -> Wired:
@@ -159,9 +156,9 @@ class Drivers:
             chip = self._load(part.part)
             with self.opened(part, chip) as handle:
                 values = chip.read(handle)
-                doubt = handle.doubts()
+                doubt, note = handle.doubts(), handle.notes()
             limits = getattr(chip, "LIMITS", {})
-            found = [_reading(name, key, value, source, doubt) for key, value in values.items()]
+            found = [_reading(name, key, value, source, doubt)._replace(note=note) for key, value in values.items()]
             readings = [believed(r, limits.get(r.quantity))._replace(at=self._clock()) for r in found]
         except (HardwareError, ConfigError, ValueError) as error:
             problem = str(error)
@@ -186,10 +183,16 @@ class Drivers:
         return []
 
     @contextmanager
-    def opened(self, part: Wired, chip: ModuleType) -> Iterator[Part]:
-        """Hand out the handle that a driver moves its part with; nobody else's driver uses the same bus meanwhile."""
-        with _TURNS.setdefault(_bus(part), threading.Lock()):
+    def opened(self, part: Wired, chip: ModuleType, *, urgent: bool = False) -> Iterator[Part]:
+        """Hand out the handle that a driver moves its part with; nobody else's driver uses the same part meanwhile.
+
+        Nor the same bus, but for while the driver sleeps. Raises BusFault when somebody has it for too long; an
+        `urgent` one goes on then.
+        """
+        with turn(self._board, part, urgent=urgent) as mine:
             handle = self._handle(part, chip)
+            if part.route in {"i2c", "spi"}:
+                handle.sleep = mine.pausing(handle.sleep)
             handle.memory = self._memories.setdefault(place(part), {})
             try:
                 yield handle
@@ -205,12 +208,23 @@ class Drivers:
         if part.route == "spi":
             return SpiPart(self._board.spi(part.bus, part.chip), SpiSettings(**chip.SPI), options, *self._times)
         if part.route == "serial":
-            return SerialPart(self._board.serial(part.port, SerialSettings(**chip.SERIAL)), options, *self._times)
+            settings = SerialSettings(**chip.SERIAL)
+
+            def reopen(baud: int) -> SerialPort:
+                return self._board.serial(part.port, settings._replace(baud=baud))
+
+            port = self._board.serial(part.port, settings)
+            return SerialPart(port, options, *self._times, baud=settings.baud, reopen=reopen)
         return OneWirePart(self._board, part.port, options, *self._times)
 
 
+def turn(board: Board, part: Wired, *, urgent: bool = False) -> Turn:
+    """Return a turn with a part on its bus, to be entered."""
+    return Turn(_bus(part), spot(part), board.lock_path(part), part.address, urgent=urgent)
+
+
 def _bus(part: Wired) -> str:
-    return f"{part.route} {part.bus}" if part.route in {"i2c", "spi"} else part.port or part.route
+    return f"{part.route}-{part.bus}" if part.route in {"i2c", "spi"} else part.port or part.route
 
 
 def _reading(name: str, key: str, value: float | ValueError, source: str, doubt: str) -> Reading:

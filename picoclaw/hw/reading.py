@@ -70,6 +70,8 @@ QUANTITIES: dict[str, Quantity] = {
 `time` is a clock's reading in seconds since 1970, shown as a date; `raw` has no unit by itself.
 """
 
+UNITS = frozenset(one.unit for one in QUANTITIES.values() if one.unit)
+
 Quality = Literal["good", "doubtful", "none"]
 
 
@@ -77,7 +79,8 @@ class Reading(NamedTuple):
     """One value of one sensor, or why there is none.
 
     `value` is in the unit that QUANTITIES gives for `quantity`; `channel` tells apart several of one quantity.
-    `at` is when it was measured, in seconds since 1970, 0 for unknown; `doubt` says why it is not to be trusted fully.
+    `at` is when it was measured, in seconds since 1970, 0 for unknown; `doubt` says why it cannot be trusted, and no
+    rule goes by it then; `note` says how exact it is, which every value may have.
     `inside` marks a sensor of the board itself, such as its processor's temperature.
     """
 
@@ -90,6 +93,7 @@ class Reading(NamedTuple):
     channel: str = ""
     at: float = 0.0
     doubt: str = ""
+    note: str = ""
 
     @property
     def what(self) -> str:

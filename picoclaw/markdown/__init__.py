@@ -29,7 +29,7 @@ _IDLE = pattern(
     f"(?<![{_JOINED}])(?<![{_SELECTED}][\ufe0e\ufe0f])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])"
     f"|(?<![{_SELECTED}])[\ufe0e\ufe0f](?!\u20e3)"
 )
-_BLANKS = pattern(r"[ \t]*+(?:\n|\Z)")
+_BLANKS = pattern(r"[ \t]*(?:\n|\Z)")
 
 
 def visible(text: str, *, trusting: bool = False) -> str:

@@ -17,14 +17,15 @@ _MARKUP = pattern(_OPENING)
 _INLINE = pattern(rf"\\.|(?P<code>`+)|(?P<markup>{_OPENING})|<[A-Za-z/][^<>]*>", re.DOTALL)
 _RUN = pattern(r"`+")
 
-_INFO = pattern(r"[^`~]*+[`~]++[ \t]*+[^ \t\n]++([^\n]*\S)")
+_INFO = pattern(r"[^`~]*[`~]+(?![`~])[ \t]*[^ \t\n]+(?=[ \t])([^\n]*\S)")
 
-_GAP = r"[ \t]*+(?:\n[ \t>]*+)?"
-_TITLES = "|".join(rf"{a}(?:\\.|[^{a}{b}\n]|\n(?![ \t]*+\n))*+{b}" for a, b in ('""', "''", (r"\(", r"\)")))
-_LABEL = r"\[((?:\\.|[^][\\]){1,999}+)\]"
+# Each alternative begins with another character, so that there is one way to match a text, and no time lost on others.
+_GAP = r"[ \t]*(?:\n[ \t>]*(?![ \t>]))?"
+_TITLES = "|".join(rf"{a}(?:\\(?:.|(?=\n))|[^{a}{b}\\\n]|\n(?![ \t]*\n))*{b}" for a, b in ('""', "''", (r"\(", r"\)")))
+_LABEL = r"\[((?:\\.|[^][\\]){1,999})\]"
 _REFERENCE = pattern(rf"{_LABEL}(?!:)")
 _DEFINITION = pattern(
-    rf"{_LABEL}:{_GAP}(?P<leads><[^<>\n]*+>|[^\s<]\S*+)(?:(?:[ \t]{_GAP}|\n[ \t>]*+)(?:{_TITLES}))?(?=[ \t]*+(?:\n|\Z))"
+    rf"{_LABEL}:{_GAP}(?P<leads><[^<>\n]*>|[^\s<]\S*)(?:(?:[ \t]{_GAP}|\n[ \t>]*)(?:{_TITLES}))?(?=[ \t]*(?:\n|\Z))"
 )
 
 
@@ -117,11 +118,19 @@ class _Viewer:
                 at = after
 
     def _after(self, opening: re.Match[str], limit: int, missing: set[str]) -> int:
-        """Where what has been opened ends, 0 if it never does; `missing` remembers for what there is no end."""
+        """Where what has been opened ends, 0 if it never does; `missing` remembers for what there is no end.
+
+        In an owner's text the end of a later comment is not that of one that was never closed: the lines between them
+        may be rules.
+        """
         closing = _CLOSING.get(opening[0], ">")
-        found = -1 if closing in missing else self._text.find(closing, opening.start() + 2, limit)
+        if closing in missing:
+            return 0
+        again = self._text.find(opening[0], opening.end(), limit) if self._trusting else -1
+        found = self._text.find(closing, opening.start() + 2, limit if again < 0 else again)
         if found < 0:
-            missing.add(closing)
+            if again < 0:
+                missing.add(closing)
             return 0
         return found + len(closing)
 

@@ -22,11 +22,11 @@ _QUOTATION = 0  # any other box is an item of a list, by the columns that its li
 _DEEPEST = 100
 
 _BOX = pattern(r" {0,3}(?:>( ?)|(?:[-+*]|(\d{1,9})[.)])(?: {1,4}(?! )| (?= {4})|\Z))")
-_OPENING = pattern(r" {0,3}(`{3,}+(?=[^`]*+\Z)|~{3,}+)")
-_CLOSING = pattern(r" {0,3}(`{3,}+|~{3,}+)\Z")
+_OPENING = pattern(r" {0,3}(`{3,}(?=[^`]*\Z)|~{3,})")
+_CLOSING = pattern(r" {0,3}(`{3,}|~{3,})\Z")
 _HEADING = pattern(r" {0,3}#{1,6}(?: |\Z)")
-_RULE = pattern(r" {0,3}(?:(?:- *+){3,}|(?:_ *+){3,}|(?:\* *+){3,})\Z")
-_UNDERLINE = pattern(r" {0,3}(?:=++|-++)\Z")
+_RULE = pattern(r" {0,3}(?:(?:- *){3,}|(?:_ *){3,}|(?:\* *){3,})\Z")
+_UNDERLINE = pattern(r" {0,3}(?:=+|-+)\Z")
 _MARKUP = pattern(r" {0,3}<(?:!--|\?|!\[CDATA\[|![A-Za-z])")
 _DEFINITION = pattern(r" {0,3}\[")
 

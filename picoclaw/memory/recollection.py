@@ -59,6 +59,7 @@ class Recollection:
         others: Callable[[], Iterable[Document]] = tuple,
     ) -> None:
         """Open nothing yet. `embedder` is asked for when it is needed; `others` are found beside the files."""
+        self.home = home
         self._path = home / "memory.db"
         self._workspace = workspace
         self._choose = embedder
@@ -123,7 +124,7 @@ class Recollection:
 
     def forget(self, text: str) -> None:
         """Keep nothing of what was taken out of the notes, neither here nor in earlier MEMORY.md. Raises StoreError."""
-        versions.forget(self._path.parent, text)
+        versions.forget(self.home, text)
         self._index.purge()
 
     def row(self, number: int) -> Row:

@@ -12,13 +12,14 @@ from picoclaw.errors import (
     NoCredit,
     NotAsked,
     OverBudget,
+    PerhapsTooLong,
     ProviderError,
     Refused,
     Unavailable,
 )
 from picoclaw.messages import Event, Message, Notice, Request
 from picoclaw.providers import Fallback, Provider
-from picoclaw.providers.fit import fitted, shorter
+from picoclaw.providers.fit import fitted, is_long, shorter
 from picoclaw.providers.verdict import verdict
 
 ATTEMPTS = 4
@@ -49,7 +50,8 @@ class Link(NamedTuple):
 class _Turn:
     """One turn: who is still to be asked, who has failed and why, and what trying has cost.
 
-    `shortens` when nobody takes it whole who answers, and a shorter request of the same turn is expected.
+    `shortens` when nobody takes it whole who answers, and a shorter request of the same turn is expected; `halved` when
+    half of the conversation was asked for because a server did not say why it refused the whole.
     """
 
     deadline: float
@@ -58,6 +60,7 @@ class _Turn:
     failures: int = 0
     seconds: float = 0.0
     shortens: bool = False
+    halved: bool = False
 
 
 class Chain:
@@ -118,6 +121,9 @@ class Chain:
             except (Unavailable, Refused) as error:
                 if begun or self._is_to_be_shortened(error, request):
                     raise  # what was said is not said again by another, and a shorter request may be answered
+                if error.is_unexplained and not (link.window or turn.halved) and is_long(request):
+                    turn.shortens = turn.halved = True
+                    raise PerhapsTooLong(str(error)) from error
                 yield from self._passed_over(error, request)
         if self._fallback is None:
             raise _together(turn.problems)
@@ -179,7 +185,7 @@ class Chain:
     def _tried(self, link: Link, request: Request) -> Iterator[Event]:
         """Ask one model, again while that is worth it and nothing of an answer was passed on."""
         request = fitted(request, link.window, link.answer) if link.window else request
-        began, attempt = self._clock(), 0
+        began, attempt, halved = self._clock(), 0, not link.window
         while True:
             since, begun = self._clock(), False
             try:
@@ -188,17 +194,23 @@ class Chain:
                     yield event
                 return
             except (Refused, NotAsked) as error:
-                if begun or not (less := _less(link, request, error)):
+                less = _less(link, request, error)
+                if not begun and not less and error.is_unexplained and not halved:
+                    halved, less = True, _half(request)
+                if begun or not less:
                     raise
-                if not isinstance(error, ContextOverflow):
+                if less.model != request.model:
                     yield Notice(f"the model {request.model!r} did not answer, so the usual one was asked: {error}")
                 request = less
             except Unavailable as error:
                 self._turn.failures += 1
                 self._turn.seconds += self._clock() - since
-                if begun or not self._waited(error, link, attempt, began, request):
+                if not begun and self._waited(error, link, attempt, began, request):
+                    attempt += 1
+                elif not begun and error.is_unexplained and not halved and (less := _half(request)):
+                    halved, request = True, less
+                else:
                     raise
-                attempt += 1
 
     def _waited(self, error: Unavailable, link: Link, attempt: int, began: float, request: Request) -> bool:
         """Wait, if it is worth it to ask again after the error of so many further tries since `began`.
@@ -222,6 +234,11 @@ def _less(link: Link, request: Request, error: ProviderError) -> Request | None:
         return shorter(request) if link.window else None
     same_key = isinstance(error, KeyRefused | NoCredit)
     return request._replace(model="") if request.model and not same_key else None
+
+
+def _half(request: Request) -> Request | None:
+    """Leave out half of a long conversation; None where it is too short for that to be what a server refused."""
+    return shorter(request) if is_long(request) else None
 
 
 def _takes(link: Link, request: Request) -> bool:

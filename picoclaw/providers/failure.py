@@ -25,6 +25,9 @@ _UNPAID = ("insufficient_quota", "enforced_spend_limit", "credit balance is too 
 _FOR_NOW = {0, 408, 409, 421, 423, 424, 425, 429, 499}
 """What may pass by itself; 0 for an answer that names no status."""
 
+_UNEXPLAINED = {0, 400, 422, 500}
+"""What servers answer to a request that is too long, in words of their own, and to much else."""
+
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -42,6 +45,12 @@ _STATUSES = {
 
 def failure(status: int, answer: Any, retry_after: float = 0.0) -> ProviderError:
     """Turn an error answer into the error to raise: what the server said, and what the owner can do about it."""
+    error = _failure(status, answer, retry_after)
+    error.is_unexplained = status in _UNEXPLAINED and type(error) in {Refused, Unavailable}
+    return error
+
+
+def _failure(status: int, answer: Any, retry_after: float) -> ProviderError:
     said = said_by(answer)
     told, low = f": {said}" if said else "", said.lower()
     if status == 402 or any(word in low for word in _UNPAID):

@@ -6,6 +6,9 @@ from picoclaw.messages import Request
 from picoclaw.prompt import estimated_tokens
 from picoclaw.window import given_up, room
 
+LONG = 4000
+"""Bytes of a conversation, about 1,000 tokens: the shortest that a server may have found too long."""
+
 _CAUTIOUS = 3.0
 """Bytes a token, because of another model's vocabulary nothing is known."""
 
@@ -49,6 +52,12 @@ def shorter(request: Request) -> Request | None:
     """Leave out the older half of the earlier turns; None when there is none."""
     starts = _turns(request)
     return request._replace(messages=request.messages[starts[len(starts) // 2] :]) if len(starts) > 1 else None
+
+
+def is_long(request: Request) -> bool:
+    """Tell whether there are earlier turns, and so much in them that a server may refuse a request because of it."""
+    starts = _turns(request)
+    return len(starts) > 1 and request_bytes("", request.messages[: starts[-1]], ()) >= LONG
 
 
 def _turns(request: Request) -> list[int]:

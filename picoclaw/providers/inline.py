@@ -6,7 +6,8 @@ passed on as soon as it cannot be the beginning of such a thing; the rest is hel
 
 import json
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from picoclaw.messages import Request
@@ -34,14 +35,19 @@ _MAYBE = re.compile(
 )
 _FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
 _FENCE_LINE = re.compile(r"^[ \t]*```", re.MULTILINE)
-_TAG = re.compile(r"<(?P<tag>[a-z_]+)>\s*(?P<inside>.*?)\s*(?:</(?P=tag)>|\Z)", re.DOTALL)
+_TAG = re.compile(r"<(?P<tag>[a-z_]+)>(?P<inside>.*?)(?:</(?P=tag)>|\Z)", re.DOTALL)
 _ELEMENT = re.compile(
     r"(?:^|(?<=>))[ \t]*(?:<[a-z_]+>\s*)?<(?P<element>[a-z_]+)"
-    r"(?P<given>(?:\s+[a-z_]+=(?>(?P<quote>[\"']).*?(?P=quote)(?=\s+[a-z_]+=[\"']|\s*/?>)))*+)\s*(?P<closed>/?)>",
+    r"(?P<given>(?:\s+[a-z_]+=(?=(?P<value>(?P<quote>[\"']).*?(?P=quote)(?=\s+[a-z_]+=[\"']|\s*/?>)))(?P=value))*)\s*(?P<closed>/?)>",
     re.DOTALL | re.MULTILINE,
 )
-"""`<tool name="exec" arguments="{}"/>`, and `<exec command="ls"/>`."""
+"""`<tool name="exec" arguments="{}"/>`, and `<exec command="ls"/>`; `_elements` finds them in linear time."""
 
+_ELEMENT_HEAD = re.compile(
+    r"(?:^|(?<=>))[ \t]*(?:(?P<outer><[a-z_]+>)\s*)?<[a-z_]+(?=\s+[a-z_]+=[\"']|\s*/?>)", re.MULTILINE
+)
+_ATTRIBUTE_START = re.compile(r"\s+[a-z_]+=([\"'])")
+_VALUE_END = re.compile(r"[\"'](?=\s+[a-z_]+=[\"']|\s*/?>)")
 _ATTRIBUTE = re.compile(
     r"(?P<key>[a-z_]+)=(?P<quote>[\"'])(?P<value>.*?)(?P=quote)(?=\s+[a-z_]+=[\"']|\s*\Z)", re.DOTALL
 )
@@ -56,7 +62,7 @@ _FORGED = re.compile(
 
 _OPEN_FENCE = re.compile(r"```\w*\s*\Z")
 _MARKS = re.compile(r"```\w*|[\s}]|</[a-z_]+>")
-_WRAPPED = re.compile(r"\s*<(response|answer|reply|output)>\s*(?P<inside>.*?)\s*</\1>\s*", re.DOTALL)
+_WRAPPED = re.compile(r"\s*<(response|answer|reply|output)>(?P<inside>.*?)</\1>\s*", re.DOTALL)
 _PARTS_OF_A_CALL = {"name", "arguments", "parameters", "id", "type", "call_id", "tool_call_id"}
 _NAMES = ("tool", "tool_name", "function")
 _HEXADECIMAL = re.compile(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
@@ -154,6 +160,35 @@ def _plain(value: str) -> str:
     return value
 
 
+def _elements(text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of _ELEMENT.
+
+    That pattern alone would search the rest of the text for the end of each value that has none. Here the ends are
+    found once, and attributes that lead to a value without an end are followed once.
+    """
+    ends: dict[str, list[int]] = {'"': [], "'": []}
+    for quote in _VALUE_END.finditer(text):
+        ends[quote[0]].append(quote.start())
+    endless, position = set[int](), 0
+    while head := _ELEMENT_HEAD.search(text, position):
+        followed, at = list[int](), head.end()
+        while at not in endless and (attribute := _ATTRIBUTE_START.match(text, at)):
+            followed.append(at)
+            mine = ends[attribute[1]]
+            number = bisect_left(mine, attribute.end())
+            if number == len(mine):
+                endless.update(followed)
+            else:
+                at = mine[number] + 1
+        if at not in endless:
+            position = text.index(">", at) + 1
+        else:
+            endless.update(followed)
+            position = head.end("outer") if head["outer"] else head.end()
+        if found := _ELEMENT.match(text, head.start(), position):
+            yield found
+
+
 def _is_meant(text: str, blocks: Sequence[re.Match[str]]) -> bool:
     """Whether calls are to be made: what stands in a fence, or in any tag, and is talked about after it, is shown."""
     first = blocks[0]
@@ -230,8 +265,9 @@ class InlineCalls:
                 return tidied(before), calls
         text = tidied(text)
         for shape in () if cut else (_ELEMENT, _TAG, _FENCE):
-            blocks = list(shape.finditer(text))
-            alone = not self._spoke and len(blocks) == 1 and not _MARKS.sub("", shape.sub("", text))
+            blocks = list(_elements(text) if shape is _ELEMENT else shape.finditer(text))
+            beside = text[: blocks[0].start()] + text[blocks[-1].end() :] if blocks else ""
+            alone = not self._spoke and len(blocks) == 1 and not _MARKS.sub("", beside)
             found = [(block, calls) for block in blocks if (calls := self._within(block, alone=alone))]
             if found and _is_meant(text, [block for block, _ in found]):
                 return _OPEN_FENCE.sub("", text[: found[0][0].start()]).strip(), [
@@ -240,7 +276,7 @@ class InlineCalls:
         if not cut and (calls := self._calls(text)):
             return "", calls
         wrapped = _WRAPPED.fullmatch(text)
-        return wrapped["inside"] if wrapped and not self._wants_tags(wrapped) else text, []
+        return wrapped["inside"].strip() if wrapped and not self._wants_tags(wrapped) else text, []
 
     def _wants_tags(self, wrapped: re.Match[str]) -> bool:
         """Whether an answer in a tag is meant to be so: others are in it, or the owner spoke of such things."""
@@ -249,7 +285,7 @@ class InlineCalls:
     def _within(self, block: re.Match[str], *, alone: bool) -> list[Written]:
         """The calls in a block that has one of the shapes; `alone` where the answer is nothing else."""
         if block.re is not _ELEMENT:
-            return self._calls(block["inside"], alone=alone)
+            return self._calls(block["inside"].strip(), alone=alone)
         given = {each["key"]: _plain(each["value"]) for each in _ATTRIBUTE.finditer(block["given"])}
         if block["element"] in self._known:
             return [(block["element"], given)] if given or block["closed"] else []

@@ -4,11 +4,14 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from picoclaw.errors import MEANS, NOT_YET
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN, meeting
 from picoclaw.providers.match import Match, fill
 from picoclaw.providers.matcher import Matcher
+from picoclaw.window import without_hints
 
+_NUMBER = re.compile(r" as number (\d+) ")
 _HIT = re.compile(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
 _CONTROL = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
@@ -65,7 +68,9 @@ class Intents:
         last = request.messages[-1] if request.messages else Message("user", "")
         if last.role == "tool":
             if last.text.startswith("error: "):
-                yield Notice(last.text.removeprefix("error: "), failed=True)
+                waits = last.text.partition(NOT_YET)[1] and _NUMBER.search(last.text)
+                why = f"it waits for the owner's yes as number {waits[1]} (/yes {waits[1]})" if waits else last.text
+                yield Notice(why.removeprefix("error: "), failed=True)
             yield Text(self._result(request.messages))
             yield End("stop", Usage())
             return
@@ -88,7 +93,7 @@ class Intents:
             why = ("resting" if self.rests else "unreachable") if self._model else "no_model"
             return fill(say[why], {"model": self._model})
         if not match.tool:
-            return match.answer
+            return fill(match.answer, match.arguments)
         if match.tool not in offered:
             wording = self._matcher.tools.get(match.tool, {})
             return fill(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
@@ -96,16 +101,35 @@ class Intents:
 
     def _result(self, messages: Sequence[Message]) -> str:
         """The last call's result, in the words of the intent that asked for it."""
-        newest = messages[-1].text
+        newest = without_hints(messages[-1].text)
+        if newest.startswith("error: ") and NOT_YET in newest:
+            return self._waiting(messages, newest)
         if newest.startswith("error: "):
             return fill(self._matcher.say["failed"], {"result": newest.removeprefix("error: ")})
+        match = self._answered(messages)
+        if match is None:
+            return newest
+        return fill(match.answer, {**match.arguments, "result": _HIT.sub(r"\1", newest)})
+
+    def _answered(self, messages: Sequence[Message]) -> Match | None:
+        """The match whose call the last of the messages is the result of."""
         asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
         calls = (call for message in messages[asked:] for call in message.calls)
         called = {call.name for call in calls if call.id == messages[-1].call_id}
         match = self._understood(messages[:asked], called) if asked else None
-        if match is None or match.tool not in called:
-            return newest
-        return fill(match.answer, {**match.arguments, "result": _HIT.sub(r"\1", newest)})
+        return match if match and match.tool in called else None
+
+    def _waiting(self, messages: Sequence[Message], newest: str) -> str:
+        """Ask the owner for the yes that a call waits for, with what it would do."""
+        match = self._answered(messages)
+        number = _NUMBER.search(newest)
+        if match is None or number is None:
+            return newest.removeprefix("error: ").partition(MEANS)[0]
+        does = self._matcher.tools.get(match.tool, {}).get("does", "do this")
+        asks = self._matcher.intents[match.intent].asks or f"Shall I {does}?"
+        means = newest.partition(MEANS)[2]
+        question = f"{fill(asks, match.arguments)} {means}".strip()
+        return fill(self._matcher.say["waiting"], {"asks": question, "number": number[1]})
 
 
 def _clean(text: str) -> str:

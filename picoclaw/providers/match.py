@@ -30,9 +30,10 @@ def finished(intent: Intent, found: Found, score: float, route: str) -> Match:
         given |= value if isinstance(value, dict) else {}
     given |= {name: value for name, value in found.items() if not isinstance(value, dict)}
     given = {name: value for name, value in given.items() if name and value != ""}
-    missing = next((question for name, question in intent.ask.items() if name not in found), "")
+    said = set(found).union(*(value for value in found.values() if isinstance(value, dict)))
+    missing = next((question for names, question in intent.ask.items() if said.isdisjoint(names.split("|"))), "")
     arguments = _made(intent.make, given) if intent.make else given
-    return Match(intent.name, intent.tool, intent.arguments | arguments, intent.answer, score, route, missing)
+    return Match(intent.name, intent.tool, intent.arguments | arguments, intent.answer, round(score, 9), route, missing)
 
 
 def _made(make: Mapping[str, Any], given: Found) -> Found:

@@ -3,12 +3,13 @@
 Only grammar is here. Words, templates and examples are data that the owner can change.
 """
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, count, islice
+from itertools import chain, count, islice, pairwise
 from typing import Any
 
-from picoclaw.providers.match import SURE, Match, finished
+from picoclaw.providers.match import SURE, Match, fill, finished
 from picoclaw.providers.nearest import Nearest, Speller, Vocabulary, stem
 from picoclaw.providers.phrasebook import Book, Intent
 from picoclaw.providers.sentence import Found, Hit, Reader, Sentence, Slot
@@ -18,6 +19,7 @@ MAX_CLASSIFIED = 30
 MIN_SCORE = 0.42
 MIN_MARGIN = 0.05
 HINT = 0.5  # a statement must come nearer than a question
+_QUOTES = frozenset(">\"'`«»“”„‘’‹›")
 SHORT = 4  # words; "how many hectopascals" is short for "do we have here"
 
 
@@ -55,10 +57,22 @@ class Walk:
         for value, end in self._reader.read(slot, self._sentence, i):
             free = slot.kind == "text" or (slot.kind == "name" and value not in slot.values.values())
             gain = 0 if free else end - i
-            fit = self.fit(then, end, {**found, slot.name: value}, score + gain)
+            fit = self.fit(then, end, with_value(found, slot, value), score + gain)
             if fit:
                 return fit
         return None
+
+
+def is_quoted(s: Sentence, begin: int) -> bool:
+    """Whether the words from `begin` on are what somebody else has said: behind a quotation mark or ">"."""
+    return not _QUOTES.isdisjoint(s.raw[: s.starts[begin] + 1])
+
+
+def with_value(found: Found, slot: Slot, value: Any) -> Found:
+    """Add a slot's value; "the soil in the greenhouse" is one place, and none of the two alone."""
+    before = found.get(slot.name) if slot.joins else None
+    joined = f"{before} {value}" if before and value != before else value
+    return {**found, slot.name: slot.values.get(joined, joined) if slot.joins else value}
 
 
 class Matcher:
@@ -111,17 +125,41 @@ class Matcher:
         begins, ends = self._core(s, polite)
         walk = Walk(self._reader, self._vocabulary, s, ends, polite)
         fits = self._fits(s, walk, begins, offered)
-        if offered is not None and ("?" not in s.raw or s.holds(self._book.words["requests"])):
-            fits += self._fits(s, Walk(self._reader, self._vocabulary, s, ends[:1], {}), begins[:1], acts=True)
+        for i in begins if not self._after(s, self._book.words["negations"], begins[-1]) else begins[-1:]:
+            wished = self._is_wish(s, i) and not is_quoted(s, begins[-1])
+            fits += [fit if wished else self._nearly(fit) for fit in self._fits(s, walk, [i], offered, kind="adds")]
+        if offered is not None and self._is_wish(s) and not is_quoted(s, begins[-1]):
+            exact = Walk(self._reader, self._vocabulary, s, ends[:1], {})
+            asks = s.holds(self._book.words["requests"])
+            acts = self._fits(s, exact, begins[:1], kind="acts")
+            fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
         if not fits and stem(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
             later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
             questions = [i for i in later if self._after(s, self._book.words["questions"], i)]
             fits = self._fits(s, walk, questions, offered, whole=True)
-        if fits:
-            return max(fits, key=lambda fit: (not fit[0].missing, fit[1], not fit[0].tool))[0]
-        if len(s.words) > MAX_CLASSIFIED or s.holds(self._book.words["negations"]):
-            return None
+        best = max(fits, key=_rank)[0] if fits else None
+        if best is None or not (best.tool or best.answer):
+            best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(best, 0))[0]
+        if best or len(s.words) > MAX_CLASSIFIED or s.holds(self._book.words["negations"]):
+            return best
         return self._classify(s, begins[-1], ends[-1])
+
+    def _is_wish(self, s: Sentence, begin: int = -1) -> bool:
+        """Whether a sentence is no question but "could you ...?"; its first word counts where `begin` is given."""
+        words = self._book.words
+        if s.holds(words["requests"]):
+            return True
+        asks = (
+            begin >= 0 and self._after(s, words["questions"], begin) and not self._after(s, words["negations"], begin)
+        )
+        return "?" not in s.raw and not asks
+
+    def _nearly(self, fit: tuple[Match, int]) -> tuple[Match, int]:
+        """The same, asking for a sentence that is an order."""
+        return fit[0]._replace(missing=fit[0].missing or self._exact(fit[0].intent)), fit[1]
+
+    def _exact(self, intent: str) -> str:
+        return fill(self.say["near"], {"exact": self.intents[intent].exact})
 
     def _fits(
         self,
@@ -131,21 +169,39 @@ class Matcher:
         offered: Collection[Any] | None = None,
         *,
         whole: bool = False,
-        acts: bool = False,
+        kind: str = "",
     ) -> list[tuple[Match, int]]:
-        """What templates make of the words from one of `begins` on, and how well; `whole`: none with free text."""
+        """What templates make of the words from one of `begins` on, and how well.
+
+        `kind` is that of the intents, "" for those that only read or talk; `whole`: none with free text.
+        """
         found = []
         for i in begins:
-            for template in self._starting(s.words[i]):
+            for template in self._starting(s, i, bare=kind != "adds"):
                 intent = self._book.intents[template.intent]
-                if intent.acts != acts or (intent.only and intent.tool not in (offered or ())):
+                if intent.kind != kind or (intent.only and intent.tool not in (offered or ())):
                     continue
                 if (not whole or (intent.tool and not _texts(intent))) and (fit := walk.fit(template.edges, i, {})):
-                    found.append((finished(intent, fit[1], 1.0, "template"), fit[0]))
+                    match = self._planned(finished(intent, fit[1], 1.0, "template"))
+                    found += [(match, fit[0] + ("request" in fit[1]))] if match else []
         return found
 
-    def _starting(self, word: str) -> Iterator[Template]:
-        keys = (word, "@" + self._vocabulary.names[self._vocabulary[word]], "")
+    def _planned(self, match: Match) -> Match | None:
+        """The same with its "request" made a call that a job is to make; None where that is no reading."""
+        if "request" not in match.arguments:
+            return match
+        arguments = dict(match.arguments)
+        wanted = self.match(arguments.pop("request"))
+        if wanted is None or not wanted.tool or wanted.missing or self.intents[wanted.intent].kind:
+            return None
+        call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
+        return match._replace(arguments=arguments | {"kind": "tool", "message": call})
+
+    def _starting(self, s: Sentence, i: int, *, bare: bool) -> Iterator[Template]:
+        """The templates that may begin at word `i`; with a slot at a "do not" only if that is no order, `bare`."""
+        word = s.words[i]
+        words = (word, "@" + self._vocabulary.names[self._vocabulary[word]])
+        keys = words if not bare and self._after(s, self._book.words["negations"], i) else (*words, "")
         return chain.from_iterable(self._book.starts.get(key, ()) for key in keys)
 
     def _core(self, s: Sentence, polite: Mapping[int, int]) -> tuple[list[int], list[int]]:
@@ -180,7 +236,10 @@ class Matcher:
         rival = max((score for other, score in scores.items() if not intents[other].tool), default=0.0)
         if intent.tool and scores[name] - rival < MIN_MARGIN:
             return None
-        return finished(intent, self._gather(intent, s, begin, end), scores[name], "example")
+        match = finished(intent, self._gather(intent, s, begin, end), scores[name], "example")
+        if intent.tool == "sensor_read" and not match.arguments and scores[name] < SURE:
+            return None  # it would be answered with whatever is measured
+        return match if not intent.kind else match._replace(missing=match.missing or self._exact(name))
 
     def _may(self, intent: Intent, s: Sentence, begin: int, end: int, score: float) -> bool:
         """Whether a sentence of this kind, as near as this, may call the intent's tool."""
@@ -193,8 +252,18 @@ class Matcher:
             return False
         if any(slot.kind == "name" for slot in intent.slots.values()) and s.holds(words["calendar"]):
             return False  # a sensor knows only the present
+        if score < SURE and self._is_of_another(s, begin, end, intent.tool):
+            return False
         near = score >= SURE or self._nearest.concerns(s.words[begin:end], intent.tool)
         return near and (texts or self._ours(s, begin))
+
+    def _is_of_another(self, s: Sentence, begin: int, end: int, tool: str) -> bool:
+        """Whether a word of the tool's subject follows one that nothing knows: an "ip address" is none of a bus."""
+        for word, then in pairwise(s.words[begin:end]):
+            unknown = word.isalpha() and word not in self._book.words["here"] and not self._nearest.known(word)
+            if unknown and not self._nearest.common(then) and self._nearest.concerns([then], tool):
+                return True
+        return False
 
     def _mood(self, s: Sentence, begin: int, end: int) -> str:
         """What kind of sentence it is: it "asks" about here and now or for a thing, "acts" on what no tool can reach,
@@ -238,6 +307,12 @@ class Matcher:
                 found |= {slot.name: text} if text else {}
                 continue
             hits = [(value, i, stop) for i in sorted(left) for value, stop in self._likely(slot, s, i)]
+            if slot.joins:
+                apart = [hit for n, hit in enumerate(hits) if all(other[2] <= hit[1] for other in hits[:n])]
+                for value, i, stop in apart:
+                    found = with_value(found, slot, value)
+                    left -= set(range(i, stop))
+                continue
             for value, i, stop in hits[:1]:
                 several = slot.kind == "choice" and len({hit[0] for hit in hits}) > 1
                 found[slot.name] = "" if several else value
@@ -246,15 +321,20 @@ class Matcher:
 
     def _likely(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         """The likeliest reading at word `i`; a name that the data does not list must follow an "in the"."""
-        before = i - 1
-        while before > 0 and s.words[before] in slot.drop:
-            before -= 1
-        follows = not slot.after or (before >= 0 and s.words[before] in slot.after)
+        follows = not slot.after or self._follows(slot, s, i)
         follows = follows or (i + 1 < len(s.words) and s.words[i + 1] in slot.before)
         if slot.kind in {"name", "folder"}:
             follows = s.longest(slot.values, i) is not None or (follows and not self._nearest.known(s.words[i]))
         if follows:
             yield from islice(self._reader.read(slot, s, i), 1)
+
+    @staticmethod
+    def _follows(slot: Slot, s: Sentence, i: int) -> bool:
+        """Whether word `i` stands behind "in the" or the like."""
+        before = i - 1
+        while before > 0 and s.words[before] in slot.drop:
+            before -= 1
+        return before >= 0 and s.words[before] in slot.after
 
     def _rest(self, slot: Slot, s: Sentence, left: list[int]) -> str:
         """Free text: what follows "about" or the like; else all of the sentence, or its unusual words."""
@@ -267,6 +347,11 @@ class Matcher:
         if slot.whole:
             return s.text(left[0], left[-1] + 1) if left else ""
         return " ".join(s.text(i, i + 1) for i in left if not self._nearest.common(s.words[i]))
+
+
+def _rank(fit: tuple[Match, int]) -> tuple[bool, int, bool]:
+    match, score = fit
+    return not match.missing, score, not match.tool
 
 
 def _texts(intent: Intent) -> bool:

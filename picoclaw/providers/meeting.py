@@ -1,13 +1,15 @@
 """The first meeting without a model: which words answer the open question of the tool `first_run`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from picoclaw.messages import Message
+from picoclaw.pattern import pattern
 from picoclaw.providers.match import SURE, Match
 from picoclaw.providers.phrasebook import Intent
 from picoclaw.providers.sentence import Sentence
+from picoclaw.schedule import zone_named
 
 TOOL = "first_run"
 _GREETING = "hello"
@@ -16,6 +18,12 @@ _GREETING = "hello"
 _QUESTION = re.compile(r"^([A-Z][a-z]*(?: [a-z]+)*): [^\n]*\?\Z", re.MULTILINE)
 _LONGEST = {"name": 4, "time_zone": 6}
 """Words in an answer; other questions may be answered at length."""
+_LONGEST_UNCLEAR = 12
+_GLUE = frozenset({"a", "and", "in", "no", "only", "the", "with"})
+_STAYS_OPEN = 6
+"""Messages after a question, beyond which nothing is taken for its answer."""
+_SHOUTED = pattern(r"[A-Z]{4}")
+_PART = pattern(r"(?=[a-z]{0,12}\d)\d{0,12}[a-z]")
 
 
 class Meeting:
@@ -33,16 +41,19 @@ class Meeting:
         s = Sentence(text, self._words)
         begun, field = _asked(earlier, self._say["later"])
         if match and match.tool == TOOL:
-            return match
+            return match if self._is_plausible(match) else Match("unclear", "", {}, self._say["name"], 1.0, "unclear")
         if match and match.intent == _GREETING:
             return _call({})
         if not _served(match) and (name := self._introduced(s)):
             return _call({"name": name})
+        if self._bare(s) in self._words["undo"]:
+            noted = _noted_last(earlier)
+            return _call(dict.fromkeys(noted, "undo")) if noted else match
         if field:
-            return self._replied(field, s, match)
+            return self._replied(field, s, match, unserved)
         return match if begun or _served(match) or unserved is None else _call({}, unserved)
 
-    def _replied(self, field: str, s: Sentence, match: Match | None) -> Match | None:
+    def _replied(self, field: str, s: Sentence, match: Match | None, unserved: str | None) -> Match | None:
         """What a text means while the question for a field is open."""
         said = self._bare(s) or s.raw.strip()
         if said in self._words["later"]:
@@ -51,24 +62,55 @@ class Meeting:
             return _call({})
         if said in self._words["skips"]:
             return _call({field: "skip"})
-        return _call({field: self._answer(field, s)}) if self._answers(field, s, match) else match
+        if self._answers(field, s, match):
+            return _call({field: self._answer(field, s)})
+        if _served(match) or unserved is None or s.asks or len(s.words) > _LONGEST_UNCLEAR:
+            return match
+        return Match("unclear", "", {}, f"{unserved}\n{self._say[field]}", 1.0, "unclear")
 
     def _answers(self, field: str, s: Sentence, match: Match | None) -> bool:
-        """Whether a sentence is an answer rather than a question, a request, small talk or markup."""
-        short = field in _LONGEST
-        if (
-            not s.words
-            or s.asks
-            or s.raw.lstrip().startswith("<")
-            or self._begins(s, "wants")
-            or (short and len(s.words) > _LONGEST[field])
-        ):
+        """Whether a sentence is an answer to the question for a field, and nothing else: what another intent
+        understands is no answer, unless it has words of that field alone.
+        """
+        if not s.words or s.asks or s.raw.lstrip().startswith("<") or self._begins(s, "wants"):
             return False
-        if match is None:
+        if field in _LONGEST:
+            plain = not _served(match) or (match is not None and match.route != "template" and match.score < SURE)
+            return plain and len(s.words) <= _LONGEST[field] and self._is_named(field, s)
+        is_of_field = any(self._is_word_of(field, word) for word in s.words)
+        if match and match.tool:
+            if self._intents[match.intent].kind or self._begins(s, "fetches"):
+                return False
+            return (match.route != "template" and is_of_field) or self._is_only(field, s)
+        small_talk = match is not None and bool(match.answer) and (match.route == "template" or match.score >= SURE)
+        return not small_talk and is_of_field
+
+    def _is_plausible(self, match: Match) -> bool:
+        """Whether the name that a sentence gives is one: not "maybe later", and no further sentence behind it."""
+        parts = str(match.arguments.get("name", "")).split()
+        return len(parts) < 2 or (len(parts) <= _LONGEST["name"] and all(part[:1].isupper() for part in parts))
+
+    def _is_named(self, field: str, s: Sentence) -> bool:
+        """Whether a text is a name: written as one, or behind "it is"; or a time zone."""
+        hit = s.longest(self._words["opens"], 0)
+        if hit and hit[1] < len(s.words):
             return True
-        if match.tool:
-            return not (short or self._intents[match.intent].acts or self._begins(s, "fetches"))
-        return not match.answer and (match.route == "template" or match.score < SURE)
+        if field == "time_zone" and _is_zone(s.raw.strip()):
+            return True
+        line = Sentence(s.raw.strip().partition("\n")[0], self._words)
+        parts = [line.text(i, i + 1) for i in range(len(line.words))]
+        if line.longest(self._words["lead"], 0) or line.longest(self._words["halts"], 0):
+            return False
+        return bool(parts) and all(part[:1].isupper() and not _SHOUTED.match(part) for part in parts)
+
+    def _is_only(self, field: str, s: Sentence) -> bool:
+        polite = Sentence(self._bare(s), self._words).words
+        return field == "preferences" and all(self._is_word_of(field, word) or word in _GLUE for word in polite)
+
+    def _is_word_of(self, field: str, word: str) -> bool:
+        """Whether a word is one that answers the question for a field use; a part such as "bme280" has a digit."""
+        part = field == "wired" and bool(_PART.match(word))
+        return part or word in self._words[field]
 
     def _introduced(self, s: Sentence) -> str:
         """The name in "I'm Ada", which "I'm cold" is not."""
@@ -117,6 +159,14 @@ def _call(arguments: dict[str, Any], before: str = "") -> Match:
     return Match(TOOL, TOOL, arguments, f"{before}\n{{result}}".strip(), 1.0, "meeting")
 
 
+def _is_zone(text: str) -> bool:
+    try:
+        zone_named(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _served(match: Match | None) -> bool:
     return match is not None and bool(match.tool or match.answer)
 
@@ -126,19 +176,36 @@ def _asked(messages: Sequence[Message], put_off: str) -> tuple[bool, str]:
 
     No question is open after the answer that puts it off.
     """
-    results: dict[str, str] = {}
-    begun = False
-    for message in reversed(messages):
+    begun, since = False, 0
+    for message, results in _backwards(messages):
+        since += message.role == "user"
         if message.role == "assistant" and message.text == put_off and not message.calls:
             return True, ""
-        if message.role == "tool":
-            results[message.call_id] = message.text
         for call in reversed(message.calls):
             result = results.pop(call.id, "error: ")
             if call.name != TOOL:
                 continue
             begun = True
             if not result.startswith("error: "):
-                found = _QUESTION.search(result)
+                found = _QUESTION.search(result) if since < _STAYS_OPEN else None
                 return begun, found[1].lower().replace(" ", "_") if found else ""
     return begun, ""
+
+
+def _noted_last(messages: Sequence[Message]) -> list[str]:
+    """The fields of the newest answer that was noted, none where that was taken back."""
+    for message, results in _backwards(messages):
+        for call in reversed(message.calls):
+            good = call.name == TOOL and not results.pop(call.id, "error: ").startswith("error: ")
+            if good and call.arguments:
+                return [field for field, value in call.arguments.items() if isinstance(value, str) and value != "undo"]
+    return []
+
+
+def _backwards(messages: Sequence[Message]) -> Iterator[tuple[Message, dict[str, str]]]:
+    """The messages, the newest first, each with the results that came after it by the ids of their calls."""
+    results: dict[str, str] = {}
+    for message in reversed(messages):
+        if message.role == "tool":
+            results[message.call_id] = message.text
+        yield message, results

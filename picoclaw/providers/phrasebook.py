@@ -16,13 +16,58 @@ Data = Mapping[str, Any]
 _PIECE = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _MARKS = frozenset("()[]{}<|")
 _TOP = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
-_INTENT = ("tool", "arguments", "defaults", "ask", "answer", "hints", "acts", "only", "make", "templates", "examples")
-_SLOT = ("kind", "as", "like", "values", "never", "after", "before", "drop", "part", "whole")
-_SAY = ("no_model", "unreachable", "resting", "no_tool", "failed", "later")
+_INTENT = (
+    "tool",
+    "arguments",
+    "defaults",
+    "ask",
+    "answer",
+    "hints",
+    "acts",
+    "adds",
+    "last",
+    "exact",
+    "asks",
+    "polite",
+    "only",
+    "make",
+    "templates",
+    "examples",
+)
+_SLOT = (
+    "kind",
+    "as",
+    "like",
+    "values",
+    "never",
+    "after",
+    "before",
+    "drop",
+    "part",
+    "whole",
+    "joins",
+    "without",
+    "numbered",
+)
+_FIELDS = ("name", "time_zone", "preferences", "wired")
+_SAY = ("no_model", "unreachable", "resting", "no_tool", "failed", "waiting", "near", "later", *_FIELDS)
 _MOODS = ("polite", "questions", "acts", "ends", "tells", "verbs", "past", "here", "general", "requests")
 _TIMES = ("calendar", "at", "on", "joins", "within", "to", "halves", "from_now", "oclock")
 _AGAIN = ("every", "bounds", "recent", "since", "ago")
-_MEETING = ("skips", "nods", "later", "opens", "introduces", "wants", "fetches")
+_MEETING = (
+    "undo",
+    "preferences",
+    "wired",
+    "skips",
+    "nods",
+    "later",
+    "opens",
+    "introduces",
+    "wants",
+    "fetches",
+    "whether",
+    "halts",
+)
 _WORDS = ("ignore", "lead", "wonder", "tail", "negations", "filenames", "mend", "ordinary")
 _LISTS = (*_WORDS, *_MOODS, *_TIMES, *_AGAIN, *_MEETING)
 _NUMERIC = ("numbers", "units", "offsets", "hours")
@@ -32,8 +77,11 @@ _TABLES = (*_NUMERIC, "expand", "days", "parts", "measures", "repeats")
 class Intent(NamedTuple):
     """One thing a sentence can mean. Without a tool its answer is said as it stands.
 
-    `acts`: it moves something, so only a whole sentence means it; `only`: where its tool is offered; `make`: arguments
-    that are made of slots, each by the first of its patterns whose slots are all there.
+    `acts`: it switches, changes or removes something, so only a whole sentence that is an order means it; `adds`: it
+    adds something, so no example and no question means it; `exact` is a sentence that does mean it, `asks` the question
+    where a yes is needed; not `polite`: "could you ...?" does not mean it. `last`: counts where no other template fits;
+    `only`: where its tool is offered; `make`: arguments that are made of slots, each by the first of its patterns whose
+    slots are all there.
     """
 
     name: str
@@ -46,8 +94,18 @@ class Intent(NamedTuple):
     slots: dict[str, Slot]
     examples: list[str]
     acts: bool = False
+    adds: bool = False
+    last: bool = False
+    exact: str = ""
+    asks: str = ""
+    polite: bool = True
     only: bool = False
     make: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+    @property
+    def kind(self) -> str:
+        """Which of these it is, '' for one that reads or talks."""
+        return "acts" if self.acts else "adds" if self.adds else "last" if self.last else ""
 
 
 class Book:
@@ -129,7 +187,7 @@ class Book:
         for phrase, meaning in value.items():
             good = isinstance(meaning, int | float) if name in _NUMERIC else isinstance(meaning, str)
             if name == "parts":
-                good = isinstance(meaning, list) and len(meaning) == 2 and meaning[0] in {"am", "pm"}
+                good = isinstance(meaning, list) and len(meaning) == 2 and meaning[0] in {"am", "pm", "night"}
             if not good:
                 raise self._wrong(key, f"'{phrase}' has a wrong value", "compare it with the shipped file")
         return dict(value)
@@ -155,8 +213,10 @@ class Book:
                 self._add_concept(name, spoken)
         lists = {
             part: frozenset(self._split(f"{key}.{part}", value.get(part, "")))
-            for part in ("never", "after", "before", "drop")
+            for part in ("never", "after", "before", "drop", "without", "numbered")
         }
+        for other in [word for word in lists["never"] if word.startswith("@")]:  # all that another slot reads
+            lists["never"] |= self._slots[other[1:]].values.keys() if other[1:] in self._slots else set()
         self._slots[name] = Slot(
             name=value.get("as", old.name),
             kind=kind,
@@ -167,6 +227,9 @@ class Book:
             drop=old.drop | lists["drop"],
             part=value.get("part", old.part),
             whole=value.get("whole", old.whole) is True,
+            joins=value.get("joins", old.joins or like.joins) is True,
+            without=old.without | lists["without"],
+            numbered=old.numbered | lists["numbered"],
         )
 
     def _add_intent(self, key: str, name: str, value: Any) -> None:
@@ -186,11 +249,18 @@ class Book:
             examples=old.examples
             + [line.lower() for line in self._lines(f"{key}.examples", value.get("examples", ""))],
             acts=value.get("acts", old.acts) is True,
+            adds=value.get("adds", old.adds) is True,
+            last=value.get("last", old.last) is True,
+            exact=value.get("exact", old.exact),
+            asks=value.get("asks", old.asks),
+            polite=value.get("polite", old.polite) is True,
             only=value.get("only", old.only) is True,
             make={**old.make, **{part: self._lines(f"{key}.make.{part}", text) for part, text in makes.items()}},
         )
         self._expect(f"{key}.tool", intent.tool, str)
         self._expect(f"{key}.answer", intent.answer, str)
+        self._expect(f"{key}.exact", intent.exact, str)
+        self._expect(f"{key}.asks", intent.asks, str)
         if intent.tool and "{result}" not in intent.answer:
             raise self._wrong(key, "the answer leaves out the tool's result", "put {result} into it")
         self.intents[name] = intent

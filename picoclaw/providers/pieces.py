@@ -25,7 +25,7 @@ _SIGN = re.compile(
 )
 """A line by which a server keeps a connection: a comment, an empty one, an event named ping."""
 
-_SIGNS = re.compile(rb"(?:" + _SIGN.pattern + rb")*+")
+_SIGNS = re.compile(rb"(?:" + _SIGN.pattern + rb")*")
 
 
 def unpacked(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:

@@ -26,6 +26,7 @@ _VALUE = pattern(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
 _DATE = pattern(r"\d{4}-\d\d-\d\d", re.ASCII)
 _LONGEST_TIME = 14  # words
 _MINUS = frozenset("-−")
+_DASHES = frozenset("-−–—")
 _LABEL = pattern(r"[a-z0-9][a-z0-9_-]*")
 _JOINTS = frozenset({"and", "&", "plus"})
 _CLAUSE = frozenset(",.;:!?")
@@ -34,7 +35,11 @@ _TRIM = " \t\r\n.,;:?\"'“”"
 
 
 class Slot(NamedTuple):
-    """A part of a sentence that becomes an argument; `kind` says how it is read."""
+    """A part of a sentence that becomes an argument; `kind` says how it is read.
+
+    `joins`: two readings in one sentence name one thing together; `without`: phrases that no text of it has;
+    `numbered`: words that a text does not follow when it begins with a number, as in "reminder 3".
+    """
 
     name: str
     kind: str
@@ -45,6 +50,9 @@ class Slot(NamedTuple):
     drop: frozenset[str] = frozenset()
     part: str = ""
     whole: bool = False
+    joins: bool = False
+    without: frozenset[str] = frozenset()
+    numbered: frozenset[str] = frozenset()
 
 
 class Sentence:
@@ -120,13 +128,27 @@ class Reader:
         reader: Callable[[Slot, Sentence, int], Iterator[Hit]] = getattr(self, f"_{slot.kind}")
         return reader(slot, s, i) if i < len(s.words) else iter(())
 
-    @staticmethod
-    def _text(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _text(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         first = i
         while first < len(s.words) - 1 and s.words[first] in slot.drop:
             first += 1
+        if s.words[first] in slot.never or self._is_of_number(slot, s, i):
+            return
         for end in range(first + 1, len(s.words) + 1):
+            if slot.without and self._is_condition(slot, s, end - 1):
+                return
             yield s.text(first, end), end
+
+    def _is_of_number(self, slot: Slot, s: Sentence, i: int) -> bool:
+        """Whether word `i` is a number that tells which one: "reminder 3" is no reminder of "3"."""
+        before = s.words[i - 1] if i else ""
+        word = s.words[i].lstrip("#")
+        return before in slot.numbered and (word.isdecimal() or isinstance(self._words["numbers"].get(word), int))
+
+    def _is_condition(self, slot: Slot, s: Sentence, i: int) -> bool:
+        """Whether a phrase that the slot must do without stands at word `i`; "check if" is no condition."""
+        found = any(" ".join(s.words[i:end]) in slot.without for end in range(i + 1, min(i + 4, len(s.words)) + 1))
+        return found and not (s.words[i] == "if" and i > 0 and s.words[i - 1] in self._words["whether"])
 
     @staticmethod
     def _choice(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
@@ -184,6 +206,9 @@ class Reader:
 
     def _number(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         word = s.words[i].lstrip("#")
+        gap = s.raw[: s.starts[i] + 1].rstrip(word).rstrip() if i else ""
+        if word in slot.never or s.raw[s.starts[i]] in _MINUS or (gap and gap[-1] in _DASHES):
+            return
         value = int(word) if _DIGITS.fullmatch(word) else self._words["numbers"].get(word)
         if isinstance(value, int):
             yield value, i + 1
@@ -193,9 +218,19 @@ class Reader:
     def _time(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
         if i and s.words[i - 1] in self._words["every"]:
             return  # once is not every time
+        if self._is_one_of_several(slot, s, i):
+            return
         for value, count in self._times.once(s.words[i : i + _LONGEST_TIME], slot.part):
             if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
                 yield value, i + count
+
+    def _is_one_of_several(self, slot: Slot, s: Sentence, i: int) -> bool:
+        """Whether more than one time of day is named in a row, this one among them: "at 8, 12 and 18"."""
+        for at in range(max(0, i - _LONGEST_TIME), i + 1):
+            end = self._times.several(s.words[at : at + _LONGEST_TIME], slot.part)
+            if end and at + end > i:
+                return True
+        return False
 
     def _apart(self, s: Sentence, first: int, end: int) -> bool:
         """Whether a day stands alone here and a time of day elsewhere: which is meant cannot be told."""
@@ -217,7 +252,8 @@ class Reader:
 
     def _repeated(self, slot: Slot, s: Sentence, i: int) -> Iterator[tuple[Repeat, int]]:
         for repeat, count in self._times.repeated(s.words[i : i + _LONGEST_TIME], slot.part):
-            if not self._otherwise(s, i, i + count) and not s.holds(self._words["bounds"]):
+            within = any(self._times.range(s.words[at : at + _LONGEST_TIME]) for at in range(len(s.words)))
+            if not within and not self._otherwise(s, i, i + count) and not s.holds(self._words["bounds"]):
                 yield repeat, i + count
 
     def _otherwise(self, s: Sentence, first: int, end: int) -> bool:

@@ -11,6 +11,8 @@ Words = Mapping[str, Mapping[str, Any]]
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _DAY_S = 86_400
+NEXT = " o'clock"
+"""Behind a time of day: the next time that a clock with twelve hours shows it."""
 
 
 class Repeat(NamedTuple):
@@ -49,10 +51,21 @@ class Times:
         if near[0] not in self._timely and not near[0][0].isdigit():
             return
         tail = " ".join(near)
-        for read in (self._duration, self._clock):
-            value, end = read(tail, part)
+        for value, end in (self._duration(tail, part), self._clock(tail, part, once=True)):
             if value:
                 yield value, _count(tail, end)
+
+    def several(self, near: Sequence[str], part: str) -> int:
+        """How many words name more than one time of day in a row, as in "at 7 and at 19"; 0 where they do not."""
+        if near[0] not in self._timely and not near[0][0].isdigit():
+            return 0
+        tail = " ".join(near)
+        times, end = self._clocks(tail, part)
+        return _count(tail, end) if len(times) > 1 else 0
+
+    def range(self, near: Sequence[str]) -> bool:
+        """Whether the words are "from" one time of day to another."""
+        return len(near) > 1 and near[0] == "from" and self._clocks("at " + " ".join(near[1:]), "")[0][1:] != ()
 
     def names_a_day(self, words: Sequence[str]) -> bool:
         """Whether words name a day and nothing else: "on friday"."""
@@ -86,7 +99,9 @@ class Times:
         if (found := self._recent.match(tail)) and (span := self._span.match(tail, found.end())):
             yield f"last {length(self._seconds(span))}", _count(tail, span.end())
         if (span := self._span.match(tail)) and (ago := self._ago.match(tail, span.end())):
-            yield f"{self._seconds(span) / _DAY_S:g} days ago", _count(tail, ago.end())
+            seconds = self._seconds(span)
+            days = f"{seconds / _DAY_S:g} days" if seconds % _DAY_S == 0 else length(seconds)
+            yield f"{days} ago", _count(tail, ago.end())
 
     def _interval(self, tail: str, part: str) -> tuple[Repeat | None, int]:
         found = self._every.match(tail)
@@ -135,9 +150,7 @@ class Times:
         times: list[str] = []
         end = 0
         while True:
-            start = end
-            if times and not (start := self._and(tail, end)):
-                break
+            start = self._and.match(tail, end).end() if times else end  # type: ignore[union-attr]  # it may be empty
             value, more = self._clock(tail[start:], part, bare=bool(times))
             if not value:
                 break
@@ -145,9 +158,10 @@ class Times:
             end = start + more
         return tuple(times), end
 
-    @staticmethod
-    def _and(tail: str, end: int) -> int:
-        return end + 4 if tail.startswith("and ", end) else 0
+    @cached_property
+    def _and(self) -> re.Pattern[str]:
+        """What may stand between two times of day, besides a comma."""
+        return re.compile(r"(?:(?:and|or|then|also|plus|&|to|till|until|through|-|–) )*")
 
     @cached_property
     def _timely(self) -> frozenset[str]:
@@ -231,7 +245,7 @@ class Times:
             re.ASCII,
         )
 
-    def _clock(self, tail: str, part: str, *, bare: bool = False) -> tuple[dict[str, Any], int]:
+    def _clock(self, tail: str, part: str, *, bare: bool = False, once: bool = False) -> tuple[dict[str, Any], int]:
         """A time of day: "18:30", "tomorrow 07:30" or "2026-12-01 08:00"."""
         found: dict[str, str] = {}
         end = 0
@@ -241,16 +255,19 @@ class Times:
             if (alone and not bare) or (found.keys() & new.keys()) - {"at", "oclock"}:
                 break
             found, end = found | new, piece.end()
-        when = self._resolve(found, part) if end else ""
+        when = self._resolve(found, part, once=once) if end else ""
         return ({"at": when} if when else {}), end
 
-    def _resolve(self, found: dict[str, str], part: str) -> str:
+    def _resolve(self, found: dict[str, str], part: str, *, once: bool = False) -> str:
+        """The time as a job is told it; one of `once` that may be in either half of the day is the next that comes."""
         half, clock = self._words["parts"].get(found.get("part", part), ("", "09:00"))
         hour = self._words["hours"].get(found.get("fixed", ""))
+        either = False
+        if part == "same" and not found.keys() & {"fixed", "hour", "part"}:
+            clock = ""
         if hour is None and "hour" in found:
-            hour = _of_day(
-                int(amount(found["hour"], self._words["numbers"])), half, exact="minute" in found or part == "any"
-            )
+            hour = _of_day(int(amount(found["hour"], self._words["numbers"])), half)
+            either = once and not half and "minute" not in found and not found.get("day") and 1 <= hour < 12
         if hour is not None:
             minutes = hour * 60 + int(found.get("minute", ":0")[1:])
             minutes += self._words["offsets"].get(found.get("past", "").strip(), 0)
@@ -258,7 +275,7 @@ class Times:
                 return ""
             clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
-        return f"{day} {clock}".strip()
+        return f"{day} {clock}{NEXT if either else ''}".strip()
 
 
 def _count(tail: str, end: int) -> int:
@@ -277,14 +294,11 @@ def length(seconds: float) -> str:
     return f"{seconds:g} seconds"
 
 
-def _of_day(hour: int, half: str, *, exact: bool) -> int:
-    """The hour of 24. "half past six" is 18:30 unless "morning" or waking is in it: one to six without "am" is the
-    afternoon, as few people mean to be reminded at night. "6:30" in digits is taken as it stands.
-    """
-    if half == "am":
-        return 0 if hour == 12 else hour
-    afternoon = half == "pm" or (not half and not exact and 1 <= hour <= 6)
-    return hour + 12 if afternoon and hour < 12 else hour
+def _of_day(hour: int, half: str) -> int:
+    """The hour of 24: as it stands, unless a part of the day is named; the night has early hours and late ones."""
+    if half == "am" or (half == "night" and hour in {1, 2, 3, 4, 12}):
+        return hour % 12 if hour == 12 else hour
+    return hour + 12 if half and hour < 12 else hour
 
 
 def _either(table: Mapping[str, Any]) -> str:

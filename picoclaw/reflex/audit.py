@@ -13,7 +13,19 @@ from picoclaw.reflex.rules import Spell
 from picoclaw.trust import chain
 from picoclaw.trust.chain import content
 
-__all__ = ["KEPT", "NAME", "History", "content", "files", "records", "replay", "verify", "write"]
+__all__ = [
+    "KEPT",
+    "NAME",
+    "History",
+    "add",
+    "content",
+    "files",
+    "record",
+    "records",
+    "replay",
+    "verify",
+    "write",
+]
 
 NAME = "outputs.audit"
 LONGEST = 1_000_000
@@ -28,17 +40,22 @@ def write(home: Path, act: str, history: Mapping[str, Sequence[Spell]] | None = 
     A torn last line, which a power cut leaves, is taken out of the chain and kept in a record of its own.
     Raises OSError (also when another process holds the lock for too long); then nothing was added.
     """
+    add(home, [record(act, **more)], history)
+
+
+def add(home: Path, made: Sequence[Mapping[str, Any]], history: Mapping[str, Sequence[Spell]] | None = None) -> None:
+    """Append records that `record` made, all or none, with one sync; otherwise as `write`."""
     with chain.held(home / NAME) as end:
-        acts = [_record("torn", {"why": end.torn})] if end.torn else []
-        acts.append(_record(act, more))
+        acts = [*([record("torn", why=end.torn)] if end.torn else []), *made]
         if history is not None and end.size > LONGEST:
-            first = _record("rotated", {"history": {n: list(map(list, s)) for n, s in history.items()}})
+            first = record("rotated", history={n: list(map(list, s)) for n, s in history.items()})
             end.go_on([first, *acts], KEPT)
         else:
             end.add(acts)
 
 
-def _record(act: str, more: Mapping[str, Any]) -> dict[str, Any]:
+def record(act: str, **more: Any) -> dict[str, Any]:
+    """Make the record of an act that happens now; it may be written later."""
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     return {"at": at, "boot": boot_id(), "t": round(boottime(), 3), "act": act, **more}
 
@@ -79,7 +96,7 @@ def replay(home: Path) -> History:
     for boot, acts in boots:
         asked = _boot(history, acts)
         if boot != boot_id():
-            _end_boot(history, asked, float(acts[-1]["t"]))
+            _end_boot(history, asked, max(float(said["t"]) for said in acts))
     return history
 
 
@@ -90,18 +107,21 @@ def _is_moment(t: object) -> bool:
 def _boot(history: History, acts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Add the records of one boot; returns how long each open spell may have lasted."""
     asked: dict[str, float] = {}
-    for record in acts:
-        act, name, t = record.get("act"), str(record.get("name", "")), float(record["t"])
+    for said in acts:
+        act, name, t = said.get("act"), str(said.get("name", "")), float(said["t"])
         if act == "rotated":
             history.clear()
-            history.update(_kept(record.get("history")))
+            history.update(_kept(said.get("history")))
         elif act in {"on", "renew"}:
-            asked[name] = float(record.get("seconds", 0))
+            asked[name] = float(said.get("seconds", 0))
             spells = history.setdefault(name, [])
             if not spells or spells[-1].ended is not None:
                 spells.append(Spell(t))
         elif act in {"off", "safe"}:
             _close(history.get(name, []), t)
+        elif act == "cancelled":  # it was written down, and not switched on then
+            if name in history and history[name] and history[name][-1].ended is None:
+                history[name].pop()
         elif act in {"start", "rescue"}:
             for spells in history.values():
                 _close(spells, t)

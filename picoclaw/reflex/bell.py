@@ -13,13 +13,13 @@ _PREFIX = "bell-"
 class Bell:
     """Something to sleep on until it rings. A context manager."""
 
-    def __init__(self, home: Path) -> None:
-        """Hang it up in the home folder, and take down those of the dead.
+    def __init__(self, home: Path, suffix: str = "") -> None:
+        """Hang it up in the home folder, and take down those of the dead; a process has one for each suffix.
 
         Where the disk takes no name for it, only this process can ring it. Raises OSError if it cannot be made.
         """
         ring(home)
-        self._path = home / f"{_PREFIX}{os.getpid()}"
+        self._path = home / f"{_PREFIX}{os.getpid()}{suffix}"
         try:
             self._path.unlink(missing_ok=True)
             os.mkfifo(self._path, 0o600)
@@ -36,6 +36,10 @@ class Bell:
         if self._pipe in select.select(files, [], [], seconds)[0]:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._pipe, 4096)
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when it has rung."""
+        return self._pipe
 
     def ring(self) -> None:
         """Wake whoever waits on this one; may be called from any thread, also when it is taken down already."""

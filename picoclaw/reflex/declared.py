@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from picoclaw.config import fitted
 from picoclaw.config.files import read_toml
-from picoclaw.disk import explain, write_atomic
+from picoclaw.disk import explain, read_file, write_atomic
 from picoclaw.errors import ConfigError
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.schema import Span, nearest
@@ -238,7 +238,7 @@ def _clashes(outputs: Mapping[str, Output], declared: Mapping[str, Any], path: P
 def armed(home: Path) -> dict[str, str]:
     """Return the digests of the armed declarations by name; a file that cannot be read arms nothing."""
     try:
-        kept = json.loads((home / "outputs.armed").read_bytes())
+        kept = json.loads(read_file(home / "outputs.armed"))
     except (OSError, ValueError, RecursionError):
         return {}
     return {k: v for k, v in kept.items() if isinstance(v, str)} if isinstance(kept, dict) else {}

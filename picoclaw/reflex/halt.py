@@ -1,31 +1,49 @@
-"""Brings everything to its safe level: by asking the keeper, by ending one that hangs, or alone. Imports little."""
+"""Brings everything to its safe level: by asking the keeper, by ending one that hangs, or alone. Imports little.
+
+`look_after` does that for what a keeper has left on, in a thread of whoever has to notice it. Source: pidfd_open(2).
+"""
 
 import contextlib
 import os
+import select
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from socket import socket
+from typing import Any
 
-from picoclaw.errors import ConfigError, HardwareError
+from picoclaw.errors import ConfigError, HardwareError, PicoclawError
+from picoclaw.reflex.clock import boottime
 from picoclaw.reflex.keeper import place
 
 _ANSWER_S = 0.1
 _NOTICE_S = 0.05
 _YIELD_S = 1.0
 _MEND_S = 2.0
+"""How long a keeper may take to answer before it is ended, when something is on that it may not look after."""
+_LATE_S, _AGAIN_S = 1.0, 1.0
+_PROCESSES = 2
 
 
 def halt(home: Path, board: Callable[[], str], who: str, *, stop: bool = True) -> str:
     """Bring everything to its safe level, with the keeper's help, or against its will, or without one.
 
     `stop` keeps it there until a person resumes; that is on the disk first, so that a keeper that is just beginning
-    switches nothing on. Raises HardwareError naming what could not be made safe.
+    switches nothing on; but a disk that takes nothing is not waited for. Raises HardwareError naming what could not be
+    made safe.
     """
     if stop:
-        with contextlib.suppress(OSError):
-            (home / place.STOP).touch(mode=0o600)
+        keeping = threading.Thread(target=_keep_stop, args=(home,), daemon=True)
+        keeping.start()
+        keeping.join(_ANSWER_S)
     return _asked(home, who, stop=stop) or _halt_alone(home, board, who, stop=stop)
+
+
+def _keep_stop(home: Path) -> None:
+    with contextlib.suppress(OSError):
+        (home / place.STOP).touch(mode=0o600)
 
 
 def _asked(home: Path, who: str, *, stop: bool) -> str:
@@ -40,7 +58,7 @@ def _asked(home: Path, who: str, *, stop: bool) -> str:
 def _halt_alone(home: Path, board: Callable[[], str], who: str, *, stop: bool) -> str:
     from picoclaw.reflex.keeper.rescue import rescue, undriven
 
-    lock = _oust(home)
+    lock = _oust(home, gently=stop)
     try:
         problems = rescue(home, place.holder(home).board or _named(board), f"asked by {who}", stop=stop)
     finally:
@@ -56,20 +74,134 @@ def _halt_alone(home: Path, board: Callable[[], str], who: str, *, stop: bool) -
 
 
 def mended(home: Path, board: Callable[[], str]) -> bool:
-    """Make safe what was left on when both of a keeper's processes were killed; tells whether nothing is left to do.
+    """Make safe what was left on by a keeper that was killed or hangs; tells whether nothing is left to do.
 
-    The watch holds the lock for as long as it lives, and so does the next keeper: either does it then. Raises OSError.
+    A keeper that answers does it itself. One that holds the lock and does not answer is ended. Raises OSError.
     """
+    return _mend(home, board, time.monotonic() + _MEND_S) is not False
+
+
+def _mend(home: Path, board: Callable[[], str], until: float) -> bool | None:
+    """Do it; returns whether everything is safe now, None where there is nothing to do."""
     from picoclaw.reflex.keeper.rescue import rescue
 
-    lock = place.take_lock(home, _MEND_S)
-    if lock < 0:
-        return True
+    why, lock = "its keeper was killed", -1
+    while lock < 0:
+        if not (home / place.LIVE).exists():
+            return None
+        lock = place.take_lock(home, _NOTICE_S)
+        if lock < 0 and _listed(home, max(_NOTICE_S, until - time.monotonic())) is not None:
+            return None
+        if lock < 0 and time.monotonic() >= until:
+            why, lock = "its keeper did not answer", _oust(home, gently=False)
+            if lock < 0:
+                return False
     try:
-        left = (home / place.LIVE).exists()
-        return not left or not rescue(home, place.holder(home).board or _named(board), "its keeper was killed")
+        if not (home / place.LIVE).exists():
+            return None
+        return not rescue(home, place.holder(home).board or _named(board), why)
     finally:
         os.close(lock)
+
+
+def _listed(home: Path, seconds: float) -> Sequence[Any] | None:
+    """Ask the keeper for its outputs; None when none answers."""
+    if connection := place.connect(home, seconds):
+        with connection, contextlib.suppress(OSError, ValueError):
+            found = place.exchange(connection, {"do": "list"}, seconds).get("outputs")
+            return found if isinstance(found, list) else None
+    return None
+
+
+def look_after(
+    home: Path,
+    board: Callable[[], str],
+    wake: int,
+    is_over: Callable[[], bool],
+    *,
+    line: socket | None = None,
+    due: Callable[[], float] = lambda: 0.0,
+    say: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Until `is_over()`, make safe what is on and no keeper looks after any more; `say` is told of it.
+
+    Sleeps until `wake` has something or its other end is closed, until `line`, a connection to the keeper, or one of
+    the keeper's processes ends, or until a lease should have: at `due()` by boottime, or when the keeper says. Without
+    a `line` any more it ends when nothing is on.
+    """
+    said, is_cut = "", False
+    while not is_over():
+        with _processes(home) as ends:
+            wait, wrong = _looked(home, board, len(ends), due())
+            if wrong and wrong != said:
+                say(wrong)
+            said = wrong
+            if is_cut and wait is None:
+                return
+            poller = select.poll()
+            poller.register(wake, select.POLLIN)
+            for end in ends:
+                poller.register(end, select.POLLIN)
+            if line and not is_cut:
+                poller.register(line, select.POLLRDHUP)
+            happened = {file for file, _ in poller.poll(None if wait is None else wait * 1000 + 1)}
+        if line and line.fileno() in happened:
+            is_cut = True
+        if wake in happened and not os.read(wake, 4096):
+            return
+
+
+def _looked(home: Path, board: Callable[[], str], processes: int, due: float) -> tuple[float | None, str]:
+    """Look once whether a keeper looks after what is on; returns when to look again, and what is to be told."""
+    if not (home / place.LIVE).exists():
+        return None, ""
+    if processes == _PROCESSES and (early := due + _LATE_S - boottime()) > 0:
+        return early, ""
+    until = time.monotonic() + _MEND_S
+    if processes == _PROCESSES and (found := _listed(home, _MEND_S)) is not None:
+        left = [row["left"] for row in found if row["left"] is not None]
+        return min(left) + _LATE_S if left else _AGAIN_S, ""
+    try:
+        is_safe, why = _mend(home, board, until), "see `picoclaw outputs audit`"
+    except (PicoclawError, OSError) as error:
+        is_safe, why = False, str(error)
+    if is_safe is None:
+        return _AGAIN_S, ""
+    if not is_safe:
+        return _AGAIN_S, f"what a keeper left on is not safe ({why}): cut the power of the loads"
+    return None, "outputs were left on by a keeper that was killed or hung; they were brought to their safe level"
+
+
+@contextlib.contextmanager
+def _processes(home: Path) -> Iterator[list[int]]:
+    """Open a descriptor for each process of the keeper that lives; it becomes readable when that ends."""
+    files: list[int] = []
+    try:
+        for pid in place.holder(home)[:2] if (home / place.LIVE).exists() else ():
+            with contextlib.suppress(OSError):
+                if pid > 0:
+                    files.append(os.pidfd_open(pid))
+                    if not _is_keeper(pid):  # the number is another process's by now
+                        os.close(files.pop())
+        yield files
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def recover(home: Path, board: Callable[[], str]) -> str:
+    """Make safe what a keeper that was killed has left on; returns what is wrong, nothing when all is well.
+
+    Needs neither outputs.toml nor a configuration that can be read: what may be on is in the marker.
+    """
+    if not (home / place.LIVE).exists():
+        return ""
+    try:
+        if mended(home, board):
+            return ""
+        return f"what was left on is not safe, see `picoclaw outputs audit`: cut the power of the loads ({home})"
+    except (PicoclawError, OSError) as error:
+        return f"what was left on is not safe: {error}"
 
 
 def _named(board: Callable[[], str]) -> str:
@@ -80,11 +212,12 @@ def _named(board: Callable[[], str]) -> str:
         return "linux"
 
 
-def _oust(home: Path) -> int:
-    """End a keeper that lives and does not answer: by its watch, which ends the hands, and soon both at once.
+def _oust(home: Path, *, gently: bool) -> int:
+    """End a keeper that lives and does not answer: both processes at once, or `gently` by its watch at first.
 
-    One that is just beginning changes its processes, so that they are looked up again each time. Returns the
-    descriptor of its lock, -1 when that cannot be had.
+    A watch that is told so ends the hands, and keeps everything stopped. One that is just beginning changes its
+    processes, so that they are looked up again each time. Returns the descriptor of its lock, -1 when that cannot be
+    had.
     """
     begun = time.monotonic()
     while (waited := time.monotonic() - begun) < _YIELD_S:
@@ -95,7 +228,9 @@ def _oust(home: Path) -> int:
         if lock >= 0:
             return lock
         holder = place.holder(home)
-        number, pids = (signal.SIGKILL, holder[:2]) if waited >= _NOTICE_S else (signal.SIGUSR1, holder[:1])
+        number, pids = (
+            (signal.SIGKILL, holder[:2]) if waited >= _NOTICE_S or not gently else (signal.SIGUSR1, holder[:1])
+        )
         for pid in filter(_is_keeper, pids):
             with contextlib.suppress(OSError):
                 os.kill(pid, number)

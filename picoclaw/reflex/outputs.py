@@ -3,7 +3,9 @@
 Sources: posix_spawn(3), unix(7).
 """
 
+import atexit
 import contextlib
+import math
 import os
 import select
 import socket
@@ -16,14 +18,16 @@ from typing import Any
 from picoclaw.disk import explain
 from picoclaw.errors import HardwareError, PicoclawError, ToolError
 from picoclaw.reflex import declared
-from picoclaw.reflex.halt import halt, mended
+from picoclaw.reflex.clock import boottime
+from picoclaw.reflex.halt import halt, look_after, mended
 from picoclaw.reflex.keeper import place
 from picoclaw.reflex.keeper.place import exchange
 from picoclaw.workspace import outputs_file
 
 _START_S = 10.0
-_ANSWER_S = 10.0
-_TRIES, _RESCUES = 5, 10
+_ANSWER_S, _OFF_S = 10.0, 2.0
+_RELEASE_S = 0.5
+_TRIES, _RELEASES = 5, 3
 _LOG, _LONGEST_LOG = "outputs.log", 65_536
 Answer = dict[str, Any]
 _DECLARED = {"web": "owner", "guest": "user"}
@@ -45,6 +49,8 @@ class Outputs:
         self._connection: socket.socket | None = None
         self._left = threading.Event()
         self._guarded: socket.socket | None = None
+        self._wake: socket.socket | None = None
+        self._due = 0.0
         self._lock = threading.Lock()
 
     def list(self) -> Answer:
@@ -56,12 +62,22 @@ class Outputs:
         declared_as = _DECLARED.get(who, who)
         answer = self._ask({"do": "set", "name": name, "level": level, "seconds": seconds, "who": declared_as})
         if "seconds" in answer:
+            now = boottime()
+            self._due = min(now + answer["seconds"], self._due if self._due > now else math.inf)
             self._guard()
         return str(answer["text"])
 
     def off(self, name: str, who: str) -> str:
-        """Bring an output to its safe level; never refused."""
-        return str(self._ask({"do": "off", "name": name, "who": who})["text"])
+        """Bring an output to its safe level; never refused, and never behind a `set` that waits for its answer."""
+        request = {"do": "off", "name": name, "who": who}
+        if connection := place.connect(self._home, _OFF_S):
+            with connection:
+                try:
+                    return str(_granted(exchange(connection, request, _OFF_S))["text"])
+                except (OSError, ValueError):
+                    with contextlib.suppress(PicoclawError, OSError):
+                        mended(self._home, self._board)  # ends one that does not answer
+        return str(self._ask(request)["text"])
 
     def stop(self, who: str) -> str:
         """Bring everything to its safe level, and keep it there until a person resumes."""
@@ -99,12 +115,37 @@ class Outputs:
         if self._connection is not None:
             with contextlib.suppress(HardwareError):
                 self._ask({"do": "leave"})
+                self._guarded = None
         self.close()
 
     def close(self) -> None:
-        """End; what was switched on goes off. May be called twice."""
+        """End; what was switched on goes off. May be called twice.
+
+        Hanging up is enough for a keeper that lives. That both of its processes have just been killed shows only in an
+        answer that does not come; then we are the last who can do it.
+        """
+        atexit.unregister(self.close)
+        left_on = self._guarded is not None and not self._released()
+        self._guarded = None
         self._left.set()
         self._drop()
+        self._end_watch()
+        for _ in range(_RELEASES if left_on else 0):
+            with contextlib.suppress(PicoclawError, OSError):
+                if mended(self._home, self._board):
+                    return
+
+    def _released(self) -> bool:
+        """Have what is on for us switched off; False when no keeper says that it has done that."""
+        if self._connection is None or not self._lock.acquire(timeout=_RELEASE_S):
+            return False  # a request is under way: a keeper that lives notices that we hang up
+        try:
+            exchange(self._connection, {"do": "release"}, _RELEASE_S)
+        except (OSError, ValueError):
+            return False
+        finally:
+            self._lock.release()
+        return True
 
     def _drop(self) -> None:
         """Hang up; the thread that watches the connection has a copy of it, which is shut down as well."""
@@ -115,20 +156,29 @@ class Outputs:
             self._connection = None
 
     def _guard(self) -> None:
-        """While something of ours may be on, a thread notices that both of the keeper's processes are gone."""
+        """While something of ours may be on, a thread notices that the keeper's processes are gone or hang."""
         if self._connection is not None and self._guarded is not self._connection:
             self._guarded = self._connection
             self._left = threading.Event()
-            given = (self._connection.dup(), self._left, self._home, self._board)
+            self._end_watch()
+            self._wake, wakes = socket.socketpair()
+            given = (self._connection.dup(), wakes, self._left, self._home, self._board, lambda: self._due)
             threading.Thread(target=_rescued, args=given, name="outputs", daemon=True).start()
+            atexit.unregister(self.close)
+            atexit.register(self.close)  # a program may end without saying so
+        elif self._wake is not None:  # it ends at another time now
+            with contextlib.suppress(OSError):
+                self._wake.send(b"!", socket.MSG_DONTWAIT)
+
+    def _end_watch(self) -> None:
+        """Have the thread end that watches a connection which is not ours any more."""
+        if self._wake is not None:
+            self._wake.close()
+            self._wake = None
 
     def _ask(self, request: Answer) -> Answer:
         with self._lock:
-            answer = self._exchanged(request | {"board": self._kind()})
-        if not answer.get("ok"):
-            kind = HardwareError if answer.get("rule") == "hardware" else OutputRefused
-            raise kind(str(answer.get("text", "the keeper of the outputs gave no reason")))
-        return answer
+            return _granted(self._exchanged(request | {"board": self._kind()}))
 
     def _kind(self) -> str:
         """Name the board once: the keeper refuses to switch anything for a client that means another one."""
@@ -163,19 +213,25 @@ class Outputs:
         return answer
 
 
-def _rescued(line: socket.socket, left: threading.Event, home: Path, board: Callable[[], str]) -> None:
-    """Wait for the end of a connection; if it was not we who ended it, look that nothing is left on."""
-    with line:
-        poller = select.poll()
-        poller.register(line, select.POLLRDHUP)
-        poller.poll()
-    for _ in range(_RESCUES):
-        if left.is_set():
-            return
-        with contextlib.suppress(PicoclawError, OSError):
-            if mended(home, board):
-                return
-        left.wait(1)
+def _granted(answer: Answer) -> Answer:
+    """Return an answer that is a yes; raises OutputRefused or HardwareError for a no."""
+    if not answer.get("ok"):
+        kind = HardwareError if answer.get("rule") == "hardware" else OutputRefused
+        raise kind(str(answer.get("text", "the keeper of the outputs gave no reason")))
+    return answer
+
+
+def _rescued(
+    line: socket.socket,
+    wake: socket.socket,
+    left: threading.Event,
+    home: Path,
+    board: Callable[[], str],
+    due: Callable[[], float],
+) -> None:
+    """Look that nothing is left on, until it is we who end the connection."""
+    with line, wake:
+        look_after(home, board, wake.fileno(), left.is_set, line=line, due=due)
 
 
 def reached(home: Path, board: Callable[[], str]) -> socket.socket:
@@ -187,6 +243,9 @@ def reached(home: Path, board: Callable[[], str]) -> socket.socket:
         said = _started(home, board())
         if said not in {"ready", "busy"}:
             break
+        if said == "busy":
+            with contextlib.suppress(OSError):
+                mended(home, board)  # ends one that left something on and does not answer
     if connection := place.connect(home, _ANSWER_S):
         return connection
     why = {"": f"see {home / _LOG}", "busy": "another one holds the lock and does not answer: `picoclaw outputs safe`"}

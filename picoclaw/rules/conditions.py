@@ -97,17 +97,18 @@ _GATE = re.compile(
     rf"(?P<what>.+?) (?P<figure>{'|'.join(_FIGURES)}) (?:of |in )?(?P<when>.+?) (?P<beyond>{_BEYOND}) ?{_NUMBER}"
 )
 _EVERY = re.compile(
-    r"(?:(?P<daily>daily)|every (?P<days>[a-z, ]+?)s?|(?:on )?(?P<plural>[a-z]+days))"
+    r"(?:(?P<daily>daily)|every (?P<days>[a-z, ]+?)s?|(?:on )?(?P<plural>[a-z]+days|weekends))"
     r"(?: at)? (?P<times>(?:\d|noon|midnight).*)"
 )
-_OFTEN = re.compile(r"every (\d{1,2}) (minute|hour)s")
+_OFTEN = re.compile(r"every (?:(\d{1,2}) )?(minute|hour)s?")
+_TIMED = re.compile(rf"(?:every|daily|hourly|cron|on|weekdays|weekends|(?:{'|'.join(_DAYS)})s?)\b|@", re.IGNORECASE)
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(am|pm)?")
 _DEGREES = {"°c": "°C", "c": "°C", "degrees": "°C", "degree": "°C", "celsius": "°C", "percent": "%", "lux": "lx"}
 
 
 def condition(text: str, zone: str = "") -> Condition:
     """Read the words of a condition; `zone` names the owner's time zone. Raises ValueError saying what to write."""
-    words = _plain(text)
+    words = plain(text)
     if match := _CHANGE.fullmatch(words):
         series = series_named(match["what"])
         by = _number(match, series)
@@ -119,14 +120,14 @@ def condition(text: str, zone: str = "") -> Condition:
         return Threshold(series, _op(match), _number(match, series), _hold(match))
     if match := _MISSING.fullmatch(words):
         return Missing(series_named(match["what"]), _hold(match))
-    if words.startswith(("every ", "daily", "cron ", "on ", *_DAYS)):
+    if _TIMED.match(words):
         return Calendar(words, calendar(words, zone))
     raise ValueError(f"{_cut(text)!r} is no condition picoclaw knows; write it like {FORMS}")
 
 
 def gate(text: str, now: datetime) -> Gate:
     """Read the words of something that was so, such as 'greenhouse.temperature max yesterday > 37'."""
-    match = _GATE.fullmatch(_plain(text))
+    match = _GATE.fullmatch(plain(text))
     if match is None:
         raise ValueError(f"{_cut(text)!r} is no comparison with the past; write it like {GATES}")
     series = series_named(match["what"])
@@ -134,7 +135,7 @@ def gate(text: str, now: datetime) -> Gate:
     return Gate(series, _FIGURES[match["figure"]], match["when"], _op(match), _number(match, series))
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Without what carries no meaning; the case of a sensor's name is kept."""
     words = re.sub(r"\b(?:[Tt]he|[Ii]f|[Ww]hen)\b", " ", text.replace("≥", ">=").replace("≤", "<="))
     return " ".join(words.split()).rstrip(".")
@@ -194,15 +195,20 @@ def series_named(text: str) -> Series:
     )
 
 
+def bare_quantity(text: str) -> str:
+    """Return the quantity that a condition begins with where it names no sensor, as in "humidity above 80"; else ''."""
+    words = plain(text)
+    found = next((match for form in (_CHANGE, _LIMIT, _MISSING) if (match := form.fullmatch(words))), None)
+    return found["what"] if found and found["what"] in QUANTITIES else ""
+
+
 def calendar(words: str, zone: str) -> Plan:
-    """Plan "every day at 6:00", "every monday and friday at 7:30", "every hour" or "cron 0 6 * * 1"."""
+    """Plan "every day at 6:00", "every monday and friday at 7:30", "hourly", "every 10 minutes" or "cron 0 6 * * 1"."""
     text = words.lower()
-    if text.startswith("cron "):
+    if text.startswith(("cron ", "@")):
         return slots.cron(text.removeprefix("cron "), zone, _EPOCH)
-    if text in {"every hour", "hourly"}:
-        return slots.cron("0 * * * *", zone, _EPOCH)
-    if match := _OFTEN.fullmatch(text):
-        return slots.cron(_often(int(match[1]), match[2]), zone, _EPOCH)
+    if match := _OFTEN.fullmatch("every hour" if text == "hourly" else text):
+        return slots.cron(_often(int(match[1] or 1), match[2]), zone, _EPOCH)
     match = _EVERY.fullmatch(text)
     if match is None:
         raise ValueError(f"{_cut(words)!r} is no time picoclaw knows; write it like {FORMS}")
@@ -218,7 +224,8 @@ def _often(count: int, unit_name: str) -> str:
     of = 60 if unit_name == "minute" else 24
     if not 0 < count < of or of % count:
         raise ValueError(f"every {count} {unit_name}s do not fit into {'an hour' if of == 60 else 'a day'} evenly")
-    return f"*/{count} * * * *" if of == 60 else f"0 */{count} * * *"
+    step = f"*/{count}" if count > 1 else "*"
+    return f"{step} * * * *" if of == 60 else f"0 {step} * * *"
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)

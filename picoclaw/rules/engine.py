@@ -1,6 +1,7 @@
 """Follows the rules: hands each what was measured, writes down what fires, and has it done. No model, no network."""
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from picoclaw import ranges
 from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
+from picoclaw.pattern import pattern
 from picoclaw.rules.book import Book
 from picoclaw.rules.conditions import Calendar, Gate, amount, beyond
 from picoclaw.rules.evaluate import Firing, Sample, State, due_in, loaded, step
@@ -16,15 +18,18 @@ from picoclaw.store.firings import Firings
 from picoclaw.store.points import Moment, Series, Span
 
 _UNTRUSTED_LOOK_S = 60.0
+TOLD = "told"
+_TOLD_BY = pattern(r"\btold by letter ([0-9]{1,18}(?:, [0-9]{1,18})*)")
 
 
 class Hands(NamedTuple):
     """What a rule can do. Each raises PicoclawError saying why it could not be done.
 
-    `tell(text)` reaches the owner, `switch(output, level, seconds)` asks the arbiter, `ask(text, rule)` the model.
+    `tell(text)` reaches the owner and may return how, see `told_by`,
+    `switch(output, level, seconds)` asks the arbiter, `ask(text, rule)` the model.
     """
 
-    tell: Callable[[str], None]
+    tell: Callable[[str], str | None]
     switch: Callable[[str, str, float | None], str]
     ask: Callable[[str, str], str]
 
@@ -141,7 +146,8 @@ class Engine:
         number = self._begin(rule, why, _acts(rule, seconds), now)
         outcome = f"not done: {firing.skipped}" if firing.skipped else self._done(rule, why, seconds)
         if firing.skipped or outcome.startswith("failed"):
-            self._try(lambda: self._told(f"Rule {rule.name} ({why}): {outcome}"))
+            told = self._try(lambda: self._told(f"Rule {rule.name} ({why}): {outcome}"))
+            outcome = outcome if told == TOLD else f"{outcome}; {told}"
         self._settle(number, outcome)
 
     def _done(self, rule: Rule, why: str, seconds: float | None) -> str:
@@ -157,8 +163,7 @@ class Engine:
         return "; ".join([*bad, *(outcome for outcome in outcomes if outcome not in bad)])
 
     def _told(self, text: str) -> str:
-        self._hands.tell(text)
-        return "told"
+        return self._hands.tell(text) or TOLD
 
     @staticmethod
     def _try(act: Callable[[], str]) -> str:
@@ -189,6 +194,21 @@ class Engine:
         if text not in self._said:
             self._said.add(text)
             self._try(lambda: self._told(text))
+
+
+def told_by(letters: Iterable[int]) -> str:
+    """Say in an outcome by which letters the owner is told; `outcome_now` reads it again."""
+    return f"{TOLD} by letter {', '.join(map(str, letters))}"
+
+
+def outcome_now(outcome: str, waiting: Container[int]) -> str:
+    """Word an outcome for the log: told, or waiting as long as all the letters that tell it are `waiting`."""
+
+    def worded(found: re.Match[str]) -> str:
+        letters = map(int, found[1].split(", "))
+        return "waiting: nobody could be told yet" if all(number in waiting for number in letters) else TOLD
+
+    return _TOLD_BY.sub(worded, outcome)
 
 
 def _sample(reading: Reading) -> Sample:

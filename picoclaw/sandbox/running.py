@@ -119,6 +119,8 @@ class Running:
         self._life, self._pipe, self.feed, self._held = life, pipe, feed, held
         self.output, self.code, self._lock = Output(), 0, threading.Lock()
         os.set_blocking(pipe, False)
+        self.changes = False
+        """Whether it may write or use the network."""
         running.add(self)
 
     def collect(self, deadline: float) -> bool:
@@ -194,7 +196,9 @@ def start(wish: Wish, ground: Ground, variables: Mapping[str, str], given: str |
                 os.close(feed)
             release(held)
             raise
-    return Running(life, pipe, feed, held)
+    begun = Running(life, pipe, feed, held)
+    begun.changes = wish.write or wish.network
+    return begun
 
 
 def _given(text: str | None, stack: contextlib.ExitStack) -> tuple[int, int]:

@@ -5,7 +5,7 @@ alone something can be changed, and only by a command that asked for it.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,10 +109,11 @@ def families(wish: Wish) -> tuple[int, ...]:
     return (INET, INET6, NETLINK, UNIX) if wish.network else (INET, INET6, NETLINK)
 
 
-def environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """Make the environment of commands; of ours it takes how people write and what time it is."""
+def environment(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
+    """Make the environment of commands; of ours it takes how people write, what time it is, and what is named."""
+    given = {name: ours[name] for name in names if ours.get(name)}
     kept = {name: ours[name] for name in ("LANG", "LC_ALL", "TZ") if ours.get(name)}
-    return {"PATH": PATH, "HOME": HOME, "TERM": "dumb"} | kept
+    return given | {"PATH": PATH, "HOME": HOME, "TERM": "dumb"} | kept
 
 
 def walls(

@@ -19,7 +19,7 @@ _DEEPEST = 20
 _TABS = re.compile(r"^\t+", re.MULTILINE)
 _STRUCTURED = ("requires", "metadata", "triggers", "tools")
 # A value on the lines of its key, which is neither a block scalar nor quoted from end to end.
-_VALUE = re.compile(r"^([A-Za-z_][\w-]*+):[ \t]++(?![|>]|(\"|').*\2[ \t]*+$)(\S.*+(?:\n[ \t]++\S.*+)*+)", re.MULTILINE)
+_VALUE = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+(?![|>]|(\"|').*\2[ \t]*$)(\S.*(?:\n[ \t]+\S.*)*)", re.MULTILINE)
 
 
 def read(text: str) -> tuple[dict[str, Any], list[str]]:

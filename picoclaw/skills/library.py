@@ -92,6 +92,7 @@ class Library:
         if self._known is None:
             self._known = parsed.load(self._cache) if self._cache else {}
         search = _Search(self._known)
+        search.reserved = frozenset(name for tier, root in self._tiers if tier == BUILT_IN for name in _names(root))
         for tier, root in self._tiers:
             search.walk(tier, root)
         if search.read and self._cache:
@@ -144,21 +145,28 @@ class _Search:
     shadowed: list[Skill] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     looked: int = 0
+    reserved: frozenset[str] = frozenset()
     read: bool = False
 
     def walk(self, tier: str, root: Path) -> None:
-        """Take the skills of a tier, as far as there is room."""
+        """Take the skills of a tier, as far as there is room; some is `reserved` for those that ship.
+
+        Those of the same name come first, since they are used instead.
+        """
         try:
-            folders = sorted(_folders(root))
+            folders = sorted(_folders(root), key=lambda folder: (folder[0] not in self.reserved, folder))
         except FileNotFoundError:
             return
         except OSError as error:
             self.notes.append(f"the {tier} skills in {root} cannot be read: {explain(error)}")
             return
         for i, (name, linked) in enumerate(folders):
-            if len(self.skills) >= MOST_SKILLS or self.looked >= MOST_FOLDERS:
+            kept = 0 if tier == BUILT_IN else len(self.reserved)
+            if len(self.skills) >= MOST_SKILLS - kept or self.looked >= MOST_FOLDERS - kept:
                 rest = f"{len(folders) - i} of the {len(folders)} folders in {root}"
-                self.notes.append(f"{rest} are not looked at: at most {MOST_SKILLS} skills are used")
+                replaced = ", ".join(name for name, _ in folders[i:] if name in self.reserved)
+                instead = f"; the built-in one is used instead of {replaced}" if replaced and tier != BUILT_IN else ""
+                self.notes.append(f"{rest} are not looked at: at most {MOST_SKILLS} skills are used{instead}")
                 return
             self._take(tier, root, root / name, linked=linked)
 
@@ -216,6 +224,14 @@ def _missing(folder: Path, *, linked: bool) -> str:
 def _escaped(name: str) -> str:
     """Write a folder's name so that nothing in it is hidden and none of it drives a terminal."""
     return name if name.isprintable() and seen(name) == name else ascii(name)[1:-1]
+
+
+def _names(root: Path) -> list[str]:
+    """List the names of the folders of a tier; one that cannot be read has none."""
+    try:
+        return [name for name, _ in _folders(root)]
+    except OSError:
+        return []
 
 
 def _folders(root: Path) -> Iterator[tuple[str, bool]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw import __version__
-from picoclaw.disk import write_atomic
+from picoclaw.disk import read_file, write_atomic
 from picoclaw.skills.skill import Needs, Skill
 
 Stamp = tuple[int, int, int]
@@ -23,7 +23,7 @@ _FORMAT = 2
 def load(path: Path) -> dict[str, Known]:
     """Read what is known, by the paths of the files."""
     try:
-        head, _, rows = path.read_bytes().partition(b"\n")
+        head, _, rows = read_file(path).partition(b"\n")
         if head != _head(rows):
             return {}
         return {file: (_stamp(stamp), _unpacked(record)) for file, stamp, record in json.loads(rows)}

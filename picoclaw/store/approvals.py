@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, NamedTuple, cast
 
 import apsw
@@ -117,12 +118,13 @@ class Approvals:
                 return int(str(found))
             _check_room(connection, caller.session, exact, now)
             expires = now + minutes * 60
+            until = datetime.fromtimestamp(expires, caller.now.tzinfo)
             values = _row(asked, caller, decision, exact)
             connection.execute(
                 _INSERT, (os.urandom(12).hex(), storable(chat), storable(question), now, expires, *values)
             )
             number = connection.last_insert_rowid()
-            outbox.put(connection, chat, question_of(number, question, decision, expires), now, number)
+            outbox.put(connection, chat, question_of(number, question, decision, until), now, number)
             connection.execute("DELETE FROM approvals WHERE at < ? AND state != 'waiting'", (now - _KEPT_S,))
             return number
 
@@ -245,11 +247,10 @@ ENDED: Mapping[State, str] = {
 """How a question stands that waits no more, as the end of a sentence that begins with its number."""
 
 
-def question_of(number: int, question: str, decision: Decision, expires: float) -> str:
+def question_of(number: int, question: str, decision: Decision, until: datetime) -> str:
     """Word the letter that asks for a yes: the call whole, why it has to be asked about, and how to answer."""
-    until = time.strftime("%H:%M", time.localtime(expires))
     return (
-        f"number {number} waits for your yes until {until}:\n{question}\n({decision.why})\n"
+        f"number {number} waits for your yes until {until:%H:%M}:\n{question}\n({decision.why})\n"
         f"/yes {number}, /no {number}, or /always {number} to allow exactly this for good"
     )
 
@@ -264,7 +265,9 @@ def _check_room(connection: apsw.Connection, session: str, exact: str, now: floa
     """Raise Denied where asking once more would only weary the owner."""
     no = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'refused' AND answered > ?"
     if found := connection.execute(no, (storable(session), exact, now - _NO_HOLDS_S)).get:
-        raise Denied(f"the owner has just said no to exactly this (number {found}); do not ask for it again")
+        raise Denied(
+            f"the answer to exactly this was no a moment ago (number {found}), so it is not asked about again so soon"
+        )
     waits = "SELECT count(*), coalesce(sum(session = ?), 0) FROM approvals WHERE state = 'waiting'"
     everywhere, here = map(int, connection.execute(waits, (storable(session),)).fetchone() or (0, 0))
     if here >= MOST_WAITING or everywhere >= MOST_OF_ALL:

@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 import apsw
 
-from picoclaw.disk import create, explain, remove, sync_folder
+from picoclaw.disk import check_regular, create, explain, remove, sync_folder
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.store.migrations import MIGRATIONS
 
@@ -51,7 +51,9 @@ class Database:
         with self._explained():
             if not path.exists():
                 _make(path)
-            if path.stat().st_size == 0:
+            about = path.stat()
+            check_regular(path, about.st_mode)
+            if about.st_size == 0:
                 raise StoreDamaged(f"{path} is empty, which a finished database never is; {SET_ASIDE}")
             mark = path.with_name(path.name + SUSPECT)
             unclean = mark.exists() or (path.with_name(path.name + "-wal").exists() and not _is_open(path))

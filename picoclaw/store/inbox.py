@@ -12,7 +12,7 @@ from typing import NamedTuple, cast, get_args
 import apsw
 
 from picoclaw.messages import Origin
-from picoclaw.store import outbox
+from picoclaw.store import foreign, outbox
 from picoclaw.store.database import Database, storable
 from picoclaw.store.history import alive, process_identity
 
@@ -22,6 +22,10 @@ _COLUMNS = "id, key, text, who, origin, external, attachments, foreign_parts, pr
 _REPLY = """
     SELECT text FROM messages WHERE role = 'assistant' AND turn = (SELECT max(id) FROM turns WHERE inbox = ?)
     ORDER BY id DESC LIMIT 1
+"""
+_OPEN = """
+    SELECT text, at FROM inbox WHERE key = ? AND NOT done AND external NOT GLOB 'answer *'
+    AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.inbox = inbox.id) ORDER BY id
 """
 _ACTS = "SELECT count(*) FROM acts WHERE session = ? AND process = ?"
 
@@ -84,12 +88,22 @@ class Inbox:
                 return None
             number = connection.last_insert_rowid()
             connection.execute("DELETE FROM inbox WHERE done AND id <= ?", (number - _KEPT,))
+            if arrived.foreign or arrived.origin == "guest":
+                workspace = self._database.path.parent.resolve() / "workspace"
+                for name in arrived.attachments:
+                    foreign.add(connection, str(workspace / name), (f"a message by {arrived.who}", *arrived.foreign))
             return arrived._replace(number=number)
 
     def waiting(self) -> list[Arrived]:
         """List what nobody has begun to answer, the oldest first."""
         with self._database.reading() as connection:
             return [arrived for arrived, process, _ in _rows(connection) if not process]
+
+    def open_texts(self, key: str) -> list[tuple[str, float]]:
+        """Give what a chat has said that no kept turn answers yet, with when; without the buttons that were pressed."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_OPEN, (storable(key),)).fetchall()
+        return [(str(text), float(str(at))) for text, at in rows]
 
     def begin(self, numbers: Sequence[int], within: int = 0) -> None:
         """Write down that this process is about to answer them; `within` is the number whose turn hears them."""

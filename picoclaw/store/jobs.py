@@ -24,6 +24,7 @@ class Job(NamedTuple):
 
     With `boot`, it is due when the clock of that boot which nobody can set shows `mono`. Slots up to `after` are
     decided on, those within `done` were done. `claimed` is the process that runs it, `told` marks what was last told.
+    A command may change the workspace with `write`, and use the network with `network`.
     """
 
     number: int
@@ -46,6 +47,8 @@ class Job(NamedTuple):
     failures: int = 0
     told: str = ""
     claimed: str = ""
+    write: bool = False
+    network: bool = False
 
 
 class Decision(NamedTuple):
@@ -59,7 +62,7 @@ class Decision(NamedTuple):
 
 _COLUMNS = (
     "session, message, plan, spec, zone, due, kind, catch_up, deliver, enabled, boot, mono, after, done, rounds,"
-    " last_slot, last_run, last_status, last_error, failures, told, claimed"
+    " last_slot, last_run, last_status, last_error, failures, told, claimed, may_write, may_network"
 )
 _PLACES = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
@@ -160,7 +163,7 @@ def _values(job: Job) -> tuple[Any, ...]:
         json.dumps(job.done),
         *(job.rounds, job.last_slot, job.last_run, job.last_status),
         storable(job.last_error),
-        *(job.failures, job.told, job.claimed),
+        *(job.failures, job.told, job.claimed, int(job.write), int(job.network)),
     )
 
 
@@ -173,4 +176,5 @@ def _job(number: int, session: str, payload: str, *rest: Any) -> Job:
     kind, spec, zone, due, *rest_ = rest
     job = Job(number, session, payload, Plan(kind, spec, zone, due), *rest_)
     spans = tuple((float(first), float(last)) for first, last in json.loads(str(job.done)))
+    job = job._replace(write=bool(job.write), network=bool(job.network))
     return job._replace(enabled=bool(job.enabled), done=spans)

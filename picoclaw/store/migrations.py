@@ -7,7 +7,15 @@ from collections.abc import Callable
 
 import apsw
 
-from picoclaw.store.newer_tables import m010_inbox, m011_approvals, m012_heard, m013_foreign, m014_ledger
+from picoclaw.store.newer_tables import (
+    m010_inbox,
+    m011_approvals,
+    m012_heard,
+    m013_foreign,
+    m014_ledger,
+    m016_rights,
+    m017_foreign_files,
+)
 
 
 def m001_conversations(connection: apsw.Connection) -> None:
@@ -278,6 +286,11 @@ def m009_tasks(connection: apsw.Connection) -> None:
     """)
 
 
+def m015_pulse_priority(connection: apsw.Connection) -> None:
+    """Turn the priorities of tasks round: 1 is the most urgent now, as everywhere else; the usual 5 stays."""
+    connection.execute("UPDATE pulse SET priority = max(1, 10 - priority)")
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -293,4 +306,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m012_heard,
     m013_foreign,
     m014_ledger,
+    m015_pulse_priority,
+    m016_rights,
+    m017_foreign_files,
 ]

@@ -127,3 +127,22 @@ def m014_ledger(connection: apsw.Connection) -> None:
                 UNION ALL SELECT day, key, provider, 0, prompt_tokens, completion_tokens FROM spent
             ) WHERE prompt + completion > 0 GROUP BY 1, 2, 3, 4;
     """)
+
+
+def m016_rights(connection: apsw.Connection) -> None:
+    """What a planned command may do; one that was planned before had both rights, and keeps them."""
+    for column in ("may_write", "may_network"):
+        connection.execute(f"ALTER TABLE jobs ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0")
+    connection.execute("UPDATE jobs SET may_write = 1, may_network = 1 WHERE kind = 'command'")
+
+
+def m017_foreign_files(connection: apsw.Connection) -> None:
+    """Files that turns have written which had read others' words, by their paths; `heard` is a JSON list."""
+    connection.execute("""
+        CREATE TABLE foreign_files (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            path TEXT NOT NULL UNIQUE,
+            heard TEXT NOT NULL,
+            at REAL NOT NULL
+        ) STRICT;
+    """)

@@ -53,6 +53,16 @@ class Outbox:
         with self._database.transaction() as connection:
             return put(connection, session, text, at)
 
+    def readdress(self, letter: Letter, session: str) -> None:
+        """Have a letter wait for another chat, by the same number."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE outbox SET session = ?, begun = '' WHERE id = ?", (session, letter.number))
+
+    def numbers(self) -> frozenset[int]:
+        """The numbers of all letters that nobody has been told, also of those that are being told."""
+        with self._database.reading() as connection:
+            return frozenset(int(str(number)) for (number,) in connection.execute("SELECT id FROM outbox"))
+
     def waiting(self) -> list[Letter]:
         """List the letters that no process is telling, the oldest first."""
         with self._database.reading() as connection:

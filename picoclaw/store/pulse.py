@@ -21,7 +21,10 @@ _MOST_NAMED = 20
 
 
 class Item(NamedTuple):
-    """An open task. `priority` 10 is the most urgent, `source` what it is from when it is not the owner's word."""
+    """An open task. `priority` 1 is the most urgent, 10 the least.
+
+    `source` is what it is from when it is not the owner's word.
+    """
 
     number: int
     text: str
@@ -120,7 +123,7 @@ def _stamp(connection: apsw.Connection) -> tuple[int, datetime | None]:
 
 def _open(connection: apsw.Connection) -> list[Item]:
     rows = connection.execute(
-        "SELECT id, text, priority, session, source, since FROM pulse WHERE done = '' ORDER BY priority DESC, id"
+        "SELECT id, text, priority, session, source, since FROM pulse WHERE done = '' ORDER BY priority, id"
     )
     return [
         Item(int(str(number)), str(text), int(str(priority)), str(session), str(source), str(since))
@@ -135,7 +138,7 @@ def _apply(connection: apsw.Connection, change: Change, by: By) -> Item:
         known = next((item for item in items if folded(item.text) == folded(text)), None)
         if known is None:
             return _added(connection, text, change.priority or USUAL_PRIORITY, by, len(items))
-        return _updated(connection, known, "", max(known.priority, change.priority), by)
+        return _updated(connection, known, "", min(known.priority, change.priority or known.priority), by)
     item = next((item for item in items if item.number == change.number), None)
     if item is None:
         raise StoreError(_missing(connection, change.number, items))

@@ -40,6 +40,10 @@ class Unkept:
         """Return what is owed of a conversation, the oldest first."""
         return [owed.turn.messages for owed in self._owed if owed.session == session]
 
+    def heard(self, session: str) -> frozenset[str]:
+        """Name what the turns that are owed of a conversation rest on that is nobody's word in it."""
+        return frozenset(name for owed in self._owed if owed.session == session for name in owed.turn.heard)
+
     def keep(self, owed: Owed) -> str:
         """Keep a turn, and before it what is owed already; returns what History.keep does.
 

@@ -148,7 +148,7 @@ class Approving:
     def _void(self, taken: Approval) -> str:
         """Why a call is not the one any more that the yes was given to, '' when it is."""
         try:
-            asked = self.toolset().asked(taken.call)
+            asked = self.toolset().asked(taken.call, whole=bool(taken.means or taken.bound))
         except PicoclawError as error:
             return str(error)
         if digest(asked) != taken.digest:

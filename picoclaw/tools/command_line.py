@@ -10,7 +10,7 @@ from picoclaw.pattern import pattern
 from picoclaw.sandbox.walls import PATH
 
 _QUOTED = pattern(r"'[^']*'|\"(?:\\.|[^\"\\$`])*\"|\\.", re.DOTALL)
-_SYNTAX = pattern(r"[|&;<>()$`\n\"'*]|\[|(?<!\S)[#~!]|\{[^{}\s,.]*+[,.][^{}\s]*+\}|(?<![:/\w])\?|^\s*\w+=")
+_SYNTAX = pattern(r"[|&;<>()$`\n\"'*]|\[|(?<!\S)[#~!]|\{[^{}\s,.]*[,.][^{}\s]*\}|(?<![:/\w])\?|^\s*\w+=")
 _SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"}
 _WANTS_SHELL = "a line of shell is run with shell = true under [tools] in config.toml, the owner's to set"
 _INSTEAD = "give argv, a program and its arguments; several commands are several calls"

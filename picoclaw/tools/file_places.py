@@ -5,13 +5,14 @@ Names are compared as disks do that know no small letters, and files by what the
 
 import os
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from picoclaw import rooted
 from picoclaw.errors import ToolError
 from picoclaw.memory.index.files import FOLDER, ROOT_FILE
 from picoclaw.rooted import Identity, Place
+from picoclaw.sandbox.running import running
 from picoclaw.trust.policy import Effect
 
 CHECKLIST = "HEARTBEAT.md"
@@ -95,19 +96,29 @@ class Places:
 
     def effect(self, place: Place) -> Effect:
         """Tell what it does to write there."""
-        kinds: Mapping[Effect, Sequence[Path]] = {
-            "instruct": [*self._told(), *self._hidden(place)],
-            "remember": [Path(self.workspace, name) for name in _PAGES],
-        }
-        on_the_way = [Path(place.root, *place.parts[:end]) for end in range(1, len(place.parts) + 1)]
-        known = rooted.identities(on_the_way)
-        spelt = {_folded(str(path)) for path in on_the_way}
-        for effect, meant in kinds.items():
-            named = {_folded(name) for path in meant for name in (str(path), os.path.realpath(path))}
-            if not spelt.isdisjoint(named) or not known.isdisjoint(rooted.identities(meant)):
-                return effect
+        if self._is_among(place, [*self._told(), *self._hidden(place)]):
+            return "instruct"
+        pages = [Path(self.workspace, name) for name in _PAGES]
+        if self._is_among(place, pages) or self.remembered(place) or self.is_checklist(place):
+            return "remember"
         ran = {_folded(word.rpartition("/")[2]) for word in self._run()}
-        return "exec" if _folded(place.path.name) in ran else "write"
+        busy = any(one.changes for one in list(running))  # a command that may run what is written now
+        return "exec" if busy or _folded(place.path.name) in ran else "write"
+
+    def is_page(self, place: Place) -> bool:
+        """Tell whether a place is a page, a note or a skill: what no turn changes that has read others' words."""
+        if not self.holds(place) or self.remembered(place) or self.is_checklist(place):
+            return True
+        whole = Place("/", place.path.parts[1:])
+        return self._is_among(whole, [*self._told(), *(Path(self.workspace, name) for name in _PAGES)])
+
+    @staticmethod
+    def _is_among(place: Place, meant: Sequence[Path]) -> bool:
+        """Tell whether a place is one of some files or lies in one of some folders, however either is spelt."""
+        on_the_way = [Path(place.root, *place.parts[:end]) for end in range(1, len(place.parts) + 1)]
+        named = {_folded(name) for path in meant for name in (str(path), os.path.realpath(path))}
+        spelt = {_folded(str(path)) for path in on_the_way}
+        return not (spelt.isdisjoint(named) and rooted.identities(on_the_way).isdisjoint(rooted.identities(meant)))
 
     def _hidden(self, place: Place) -> list[Path]:
         """What programs take their orders from: in the folders of others .bashrc, .ssh, .config/systemd; any .git."""

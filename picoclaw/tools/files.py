@@ -12,25 +12,28 @@ from typing import Annotated, Any, BinaryIO, cast
 
 from picoclaw import rooted
 from picoclaw.disk import add, explain, write_atomic
-from picoclaw.errors import ToolError
+from picoclaw.errors import StoreError, ToolError
+from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.memory.notes.entries import FOREIGN
 from picoclaw.messages import Caller, is_owner
 from picoclaw.rooted import Place
 from picoclaw.schema import Span
 from picoclaw.skills.library import FILE, Library
+from picoclaw.store.foreign import ForeignFiles
 from picoclaw.tools import file_text
 from picoclaw.tools.file_places import Places
 from picoclaw.tools.skills import standing
 from picoclaw.tools.toolset import tool
 from picoclaw.trust.policy import Effect
+from picoclaw.untrusted import is_known, is_plain_name
 from picoclaw.workspace.seeds import MEETING
 
 _LARGEST_WRITTEN = 4_000_000
 _LARGEST_GROWN = 64_000_000
 _LONGEST_LISTING = 500
 _MOST_LISTED = 100_000
-_LONGEST_NAME = 100  # what is heard is named by so many characters at most
-_OWN_PAGE = re.compile(r"read_file (?:HEARTBEAT|MEMORY|memory/[^ ]+)\.md \d+ \d+")
+_SIZE = re.compile(r"(?:/|  \d+| -> \(link\))$")
+_OUR_ROW = re.compile(r"\[(?:more than )?\d+ more not shown: list a folder below\]")
 
 
 class Files:
@@ -44,13 +47,16 @@ class Files:
         library: Library | None = None,
         instructions: Callable[[], Sequence[Path]] = tuple,
         run: Callable[[], Collection[str]] = tuple,
+        foreign: Callable[[], ForeignFiles] | None = None,
     ) -> None:
         """Relative paths start at `workspace`.
 
         The files of a skill of the `library` are read as `skills/NAME/FILE` wherever they lie. `instructions` names the
         files, and folders of files, that are told to later turns just now: they are only written with a person's yes.
-        `run` gives the words of the commands that run by themselves.
+        `run` gives the words of the commands that run by themselves. `foreign()` remembers what is written by a turn
+        that has read others' words.
         """
+        self._foreign = foreign
         self._places = Places(workspace, extra, instructions, run)
         self._library = library or Library(())
 
@@ -70,13 +76,20 @@ class Files:
         _fitting(arguments["content"])
         return self._places.effect(place)
 
-    @tool(effect="read", opens=("skill_update",), brings=True, later=("max_lines",))
+    def _brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+        """Tell whether a file may be somebody's text: no page or note of the owner's, and nothing new."""
+        if not good:
+            return False  # words of ours
+        if self._places.is_page(self._readable(arguments["path"])[0]):
+            return FOREIGN in result
+        return not is_known(result, (), caller.written, QUANTITIES.__contains__, units=UNITS)
+
+    @tool(effect="read", opens=("skill_update",), brings=_brings, later=("max_lines",), private=True)
     def read_file(
         self,
         path: str,
         start_line: Annotated[int, Span(1, 10_000_000)] = 1,
         max_lines: Annotated[int, Span(1, 2000)] = 200,
-        caller: Caller | None = None,
     ) -> str:
         """Read a text file as numbered lines."""
         with _explained(path), self._opened(path) as file:
@@ -92,11 +105,9 @@ class Files:
             )
         if not lines:
             return f"[{path} is empty]" if start_line == 1 else f"[{path} ends before line {start_line}]"
-        if caller:
-            self._mark(caller, path, f"read_file {path} {start_line} {max_lines}", lines)
         numbered = "\n".join(f"{start_line + i}\t{line}" for i, line in enumerate(lines))
         last = start_line + len(lines) - 1
-        return numbered + (f"\n[more follows: read on with start_line={last + 1}]" if more else "")
+        return numbered + (f"\n[more follows, from line {last + 1}]" if more else "")
 
     def _replaced(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         """Bind what is replaced: a yes to that is none to what the owner writes there meanwhile."""
@@ -119,13 +130,19 @@ class Files:
         """Write a new file; an existing one only with overwrite."""
         place = self._new(path, overwrite=overwrite)
         self._owners_word(place, path, caller)
-        return f"wrote {path}: {_put(place, path, content, self._places)} bytes{self._standing(place)}"
+        self._remember(place, caller)
+        size = _put(place, path, content, self._places)
+        if self._foreign and not _is_led(caller):
+            with suppress(StoreError):  # then it is asked about once more
+                self._foreign().replaced(str(place.path))
+        return f"wrote {path}: {size} bytes{self._standing(place)}"
 
-    @tool(effect=_editing)
+    @tool(effect=_editing, private=True)
     def edit_file(self, path: str, old_text: str, new_text: str, caller: Caller | None = None) -> str:
         """Replace text that occurs exactly once in a file."""
         place, before, after = self._found(path, old_text)
         self._owners_word(place, path, caller)
+        self._remember(place, caller)
         _put(place, path, before + new_text + after, self._places)
         return f"edited {path} at line {before.count(chr(10)) + 1}{self._standing(place)}"
 
@@ -134,6 +151,7 @@ class Files:
         """Add lines to the end of a file."""
         place, there = self._own(path)
         self._owners_word(place, path, caller)
+        self._remember(place, caller)
         if not there:
             return f"wrote {path}: {_put(place, path, content, self._places)} bytes{self._standing(place)}"
         data = _fitting(content)
@@ -143,7 +161,14 @@ class Files:
             add(file.fileno(), file_text.missing_newline(file.fileno()) + data)
         return f"added {len(data)} bytes to {path}{self._standing(place)}"
 
-    @tool(effect="read", brings=True)
+    def _lists(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+        """Tell whether a listing has a name in which somebody may have written what the conversation does not know."""
+        rows = result.split("\n") if good and result != f"[{arguments['path']} is empty]" else []
+        said = "\n".join([*caller.said, *caller.written])
+        names = (_SIZE.sub("", row) for row in rows if not _OUR_ROW.fullmatch(row))
+        return not all(is_plain_name(name) or (name and name in said) for name in names)
+
+    @tool(effect="read", brings=_lists, private=True)
     def list_dir(self, path: str = ".") -> str:
         """List a folder, with sizes in bytes."""
         place, _ = self._readable(path)
@@ -156,18 +181,17 @@ class Files:
             rows.append(f"[{count} more not shown: list a folder below]")
         return "\n".join(rows) or f"[{path} is empty]"
 
-    def _mark(self, caller: Caller, path: str, heard: str, lines: Sequence[str]) -> None:
-        """Know a note that says it is nobody's word, and a skill that lies where no tool writes: shipped, or given."""
-        place, skill = self._readable(path)
-        if any(FOREIGN in line for line in lines):
-            caller.heard.add(f"{path[:_LONGEST_NAME]} ({FOREIGN})")
-        elif skill and not self._places.holds(place) and len(heard) < _LONGEST_NAME:
-            caller.heard.discard(heard)
+    def _remember(self, place: Place, caller: Caller | None) -> None:
+        """Remember that what is written there next may be others' words; not remembered, it is not written."""
+        if self._foreign and caller and _is_led(caller):
+            try:
+                self._foreign().add(str(place.path), caller.heard)
+            except StoreError as error:
+                raise ToolError(f"nothing was written, since it cannot be remembered what led to it: {error}") from None
 
     def _owners_word(self, place: Place, path: str, caller: Caller | None) -> None:
         """Refuse to write what is not the word of whoever asks where it has no mark: the memory, and the checklist."""
-        heard = [name for name in (caller.heard if caller else ()) if not _own_page(name)]
-        if not heard and not (caller and not is_owner(caller.origin)):
+        if caller is None or (is_owner(caller.origin) and not caller.heard):
             return
         if self._places.remembered(place):
             raise ToolError(f"{path} is read as the owner's word; memory_store notes this and says where it is from")
@@ -250,9 +274,9 @@ class Files:
         return f"; {said}" if said else ""
 
 
-def _own_page(heard: str) -> bool:
-    """Tell whether what a turn has heard is a page of the memory, or the checklist, and surely nothing else."""
-    return ".." not in heard and len(heard) < _LONGEST_NAME and bool(_OWN_PAGE.fullmatch(heard))
+def _is_led(caller: Caller | None) -> bool:
+    """Tell whether what a turn writes may be others' words."""
+    return bool(caller and (caller.heard or caller.origin == "guest"))
 
 
 def _put(place: Place, path: str, content: str, places: Places) -> int:

@@ -21,7 +21,9 @@ from picoclaw.markdown import seen
 from picoclaw.markdown.comments import gone
 from picoclaw.messages import Caller
 from picoclaw.rooted import Place
-from picoclaw.schedule import zone_named
+from picoclaw.schedule import zone_named, zone_of
+from picoclaw.store.jobs import Jobs
+from picoclaw.tools.job_times import move_to_zone
 from picoclaw.tools.toolset import tool
 from picoclaw.trust.policy import Effect
 from picoclaw.workspace.seeds import first_meeting
@@ -32,13 +34,18 @@ QUESTIONS = {
     "Preferences": "is there anything I should keep to, such as celsius or short answers?",
     "Wired": "which parts are connected to this board?",
 }
-_BEGIN = 'A few questions; "skip" leaves one out, "done" ends them.'
+_BEGIN = 'A few questions; "skip" leaves one out, "undo" takes an answer back, "done" ends them.'
 _CHANGED = 'Is any of that different now? Say so, as in "call me Ada" or "I live in Berlin"; "done" ends this.'
-_OVER = "The first meeting is over, and BOOTSTRAP.md is gone; what was noted is in USER.md."
+_OVER = (
+    "The first meeting is over, and BOOTSTRAP.md is gone; what was noted is in USER.md, and can be changed there."
+    " `picoclaw init --first-meeting` asks again."
+)
 
 _LONGEST = 200
 _LARGEST_PAGE = 1_000_000
 _SKIPPED = {"skip", "skipped", "-"}
+_UNDO = "undo"
+"""In the place of a value: what is noted is taken out again."""
 _NOT_SAID = {"", "none", "null", "n/a", "unknown"}
 """What small models put where they know nothing."""
 
@@ -49,15 +56,20 @@ _JOINERS = "\u200c\u200d"  # parts of words in Persian, and of emoji
 class FirstRun:
     """The first meeting of one home, for as long as it is open."""
 
-    def __init__(self, home: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        """`clock` tells the moment, to compare the board's zone with the owner's."""
-        self._home, self._clock = home, clock
+    def __init__(
+        self,
+        home: Path,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        jobs: Callable[[], Jobs] | None = None,
+    ) -> None:
+        """`clock` tells the moment, to compare the board's zone with the owner's; `jobs` follow to the owner's zone."""
+        self._home, self._clock, self._jobs = home, clock, jobs
         self._workspace = home / "workspace"
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         return "remember" if any(arguments.values()) else "read"
 
-    @tool(effect=_effect)
+    @tool(effect=_effect, private=True)
     def first_run(
         self,
         caller: Caller,
@@ -82,19 +94,25 @@ class FirstRun:
     def _noted(self, given: Mapping[str, str], agent_name: str, *, done: bool) -> str:
         page = self._read("USER.md")
         values = {label: _said(label, text) for label, text in given.items()}
-        new = {label: text for label, text in values.items() if text and not (text == "-" and _value(page, label))}
+        undone = {label: _value(page, label) for label, text in values.items() if text == _UNDO}
+        new = {label: text for label, text in values.items() if text and label not in undone}
+        new = {label: text for label, text in new.items() if not (text == "-" and _value(page, label))}
         remarks = self._settle_zone(new)
         agent = {"Name": text} if (text := _said("agent_name", agent_name)) not in {"", "-"} else {}
+        agent = {"Name": ""} if text == _UNDO else agent
         own_page = self._read("IDENTITY.md") if agent else b""
-        self._write("USER.md", page, new)
+        self._write("USER.md", page, dict.fromkeys(undone, "") | new)
         self._write("IDENTITY.md", own_page, agent)
+        remarks += self._move_jobs(page)
         noted = [f"{label} {'left out' if text == '-' else text}" for label, text in new.items()]
-        noted += [f"my name is {text}" for text in agent.values()]
+        noted += [f"my name is {text}" if text else "my name is picoclaw again" for text in agent.values()]
         lines = [f"Noted: {'; '.join(noted)}."] if noted else []
-        known = {label: _value(page, label) for label in QUESTIONS}
+        back = [f"{label} {'left out' if text == '-' else text}" for label, text in undone.items() if text]
+        lines += [f"Taken back: {'; '.join(back)}."] if back else []
+        known = {label: "" if label in undone else _value(page, label) for label in QUESTIONS}
         if done or ("" in known.values() and all({**known, **new}.values())):
             return "\n".join([*lines, *remarks, *self._end()])
-        return "\n".join([*lines, *remarks, *_next({**known, **new}, begun=bool(noted))])
+        return "\n".join([*lines, *remarks, *_next({**known, **new}, begun=bool(lines))])
 
     def _end(self) -> list[str]:
         remove(self._workspace / "BOOTSTRAP.md")
@@ -111,6 +129,13 @@ class FirstRun:
             raise ToolError(f"time_zone: {error}; nothing was noted") from None
         new["Time zone"] = str(zone)
         return _differs(zone, self._clock())
+
+    def _move_jobs(self, before: bytes) -> list[str]:
+        """Let jobs follow when the zone is known for the first time, or is taken back; a later one is a journey."""
+        old, new = zone_in(before), zone_in(self._read("USER.md"))
+        if self._jobs is None or old == new or (old and new):
+            return []
+        return move_to_zone(self._jobs(), old, new, self._clock())
 
     def _read(self, name: str) -> bytes:
         """A page's bytes, none when it is not there yet."""
@@ -160,10 +185,16 @@ def with_field(page: bytes, label: str, text: str) -> bytes:
     """Set the line `- Label: text` of a page, or add it at the end; every other byte stays as it is."""
     if found := _field(page, label):
         rest = page[found.end() :]
-        return page[: found.end(1)] + f" {text}".encode() + (b" " if rest.startswith(b"<!--") else b"") + rest
+        gap = b" " if rest.startswith(b"<!--") else b""
+        return page[: found.end(1)] + (f" {text}" if text else "").encode() + gap + rest
     newline = b"\r\n" if b"\r\n" in page else b"\n"
     gap = newline if page and not page.endswith(b"\n") else b""
     return page + gap + f"- {label}: {text}".encode() + newline
+
+
+def zone_in(page: bytes) -> tzinfo | None:
+    """The owner's zone by their page, None for the board's own."""
+    return zone_of({"Time zone": _value(page, "Time zone")})[0]
 
 
 def _value(page: bytes, label: str) -> str:
@@ -173,8 +204,8 @@ def _value(page: bytes, label: str) -> str:
 
 def _field(page: bytes, label: str) -> re.Match[bytes] | None:
     """The first line of a field that is not within a comment, up to a comment behind it."""
-    head = rb"[ \t]*+[-*+][ \t]++(?:\*\*)?%s(?:\*\*)?[ \t]*+:(?:\*\*)?" % re.escape(label.encode())
-    lines = re.finditer(rb"^(%s)((?:(?!<!--)[^\r\n])*+)" % head, page, re.IGNORECASE | re.MULTILINE)
+    head = rb"[ \t]*[-*+][ \t]+(?:\*\*)?%s(?:\*\*)?[ \t]*:(?:\*\*)?" % re.escape(label.encode())
+    lines = re.finditer(rb"^(%s)((?:(?!<!--)[^\r\n])*)" % head, page, re.IGNORECASE | re.MULTILINE)
     plain = page.replace(b"\r\n", b" \n").decode("latin-1")  # a character a byte
     hidden = gone(plain, trusting=True)
     behind = [comment.start for comment in hidden]
@@ -190,8 +221,8 @@ def _refuse_invented(said: Sequence[str], *values: str) -> None:
     words = {word for text in said for word in _WORD.findall(text.casefold())}
     for value in values if said else ():
         told = _WORD.findall(value.casefold())
-        if told and words.isdisjoint(told) and value.lower().strip(".") not in _SKIPPED | _NOT_SAID:
-            raise ToolError(f"the owner has not said {value!r}; ask, and note what they answer; nothing was noted")
+        if told and words.isdisjoint(told) and value.lower().strip(".") not in _SKIPPED | _NOT_SAID | {_UNDO}:
+            raise ToolError(f"{value!r} is not what was said; nothing was noted")
 
 
 def _said(label: str, text: str) -> str:

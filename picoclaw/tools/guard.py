@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from picoclaw.errors import Denied, Pending
+from picoclaw.errors import MEANS, NOT_YET, Denied, Pending
 from picoclaw.messages import Caller, is_owner
 from picoclaw.pattern import pattern
 from picoclaw.trust.policy import Asked, Decision, Policy, decide
@@ -34,24 +34,27 @@ class Guard:
         """
         self._policy, self._ask, self._keep, self._note = policy, ask, keep, note
 
-    def __call__(self, asked: Asked, caller: Caller) -> None:
-        """Return when the call may run; raises Denied, naming the rule, when it may not, Pending when it is kept."""
-        decision = decide(self._policy(), asked, caller.origin, caller.heard)
+    def __call__(self, asked: Asked, caller: Caller) -> bool:
+        """Return when the call may run, and whether a person has just said yes to it.
+
+        Raises Denied, naming the rule, when it may not, Pending when it is kept.
+        """
+        decision = decide(self._policy(), asked, caller.origin, caller.heard, planned=caller.planned)
         outcome = self._outcome(asked, caller, decision)
         if asked.effect != "read" or outcome != "allowed":
             self._note(asked, caller, decision, outcome)
         if outcome == "allowed":
-            return
+            return decision.verdict == "ask"
         name = asked.call.name
         if outcome.startswith("kept"):
             number = outcome.rpartition(" ")[2]
+            means = f"{MEANS}{asked.means}" if asked.means else ""
             raise Pending(
-                f"{name} was not done yet: it waits for the owner's yes as number {number} (`/yes {number}`, or"
-                f" `picoclaw approvals`; rule {decision.rule}: {decision.why}) and is done when that comes, so it is"
-                " not to be called again"
+                f"{name}{NOT_YET}the owner's yes as number {number} (`/yes {number}`, or"
+                f" `picoclaw approvals`; rule {decision.rule}: {decision.why}); it is done when that comes{means}"
             )
         if outcome == "no":
-            raise Denied(f"{name} was refused by the owner")
+            raise Denied(f"{name} was refused: the answer was no")
         if outcome == "nobody":
             raise Denied(
                 f"{name} was refused: rule {decision.rule} ({decision.why}) needs the owner's yes, and nobody can be"
@@ -69,9 +72,9 @@ class Guard:
 
 
 def question(asked: Asked) -> str:
-    """Show a call as a person can judge it: what is written to instruct later turns as it will stand there."""
+    """Show a call as a person can judge it: what instructs later turns, or is deleted, as it stands in its file."""
     more = ({"which means": asked.means} if asked.means else {}) | dict(asked.bound)
-    return in_lines(asked, more) if asked.effect == "instruct" else exact(asked, more)
+    return in_lines(asked, more) if asked.effect in {"instruct", "erase"} else exact(asked, more)
 
 
 def in_lines(asked: Asked, more: dict[str, Any]) -> str:

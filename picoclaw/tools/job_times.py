@@ -1,16 +1,21 @@
 """From the time that a job was given to its plan, and from a job to the words that say when it is due."""
 
+import re
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from picoclaw import schedule, slots
 from picoclaw.errors import ToolError
+from picoclaw.pattern import pattern
 from picoclaw.reflex.clockwatch import plausible
 from picoclaw.slots import Plan
-from picoclaw.store.jobs import Job
+from picoclaw.store.jobs import Job, Jobs
 
 LONGEST_S = int(schedule.LONGEST.total_seconds())
 _SHOWN = 3
+_MOST_TOLD = 5
+_TIME_OF_DAY = pattern(r"\d?\d:\d\d")
+_DAY = pattern(r"(?:on )?[a-z]+day|tomorrow|\d{4}-\d\d-\d\d", re.IGNORECASE)
 
 
 class When(NamedTuple):
@@ -51,6 +56,69 @@ def _by_expression(job: Job, when: When, zone: str, now: datetime) -> Job:
     return job._replace(plan=plan, after=now.timestamp() if plausible(now.timestamp()) else 0.0)
 
 
+def moved(job: Job, when: When, now: datetime) -> When:
+    """The time a job is moved to: a day alone keeps its time, a time of day alone keeps its day or its days.
+
+    Raises ToolError for a time that would end the repeating of a job.
+    """
+    clock = when.at.removesuffix(" o'clock")
+    if job.plan.kind == "at":
+        due = _moment(job.plan.anchor, now)
+        if _DAY.fullmatch(when.at):
+            return when._replace(at=f"{when.at} {due:%H:%M}")
+        own_day = _TIME_OF_DAY.fullmatch(clock) and not when.every_seconds and due.date() > now.date()
+        return when._replace(at=f"{due:%Y-%m-%d} {clock.zfill(5)}") if own_day else when
+    if when.cron_expr or when.every_seconds:
+        return when
+    if _TIME_OF_DAY.fullmatch(clock) and (expression := slots.at_time(job.plan, clock)):
+        return When(cron_expr=expression, tz=when.tz or job.plan.zone)
+    raise ToolError(
+        f"job {job.number} repeats, {slots.described(job.plan)}, and was left as it is; say how often it is to come"
+        f" instead, as in: move reminder {job.number} to every day at 8"
+    )
+
+
+def later(job: Job, seconds: float, now: datetime, mono: float, boot: str) -> Job:
+    """The same job, due once, so much later than it is due, or than now if that is past; raises ToolError."""
+    anchor = job.plan.anchor + seconds
+    if job.plan.anchor <= now.timestamp():
+        return timed(job, When(at_seconds=seconds), now, mono, boot)
+    _checked(_moment(anchor, now), now)
+    return job._replace(plan=job.plan._replace(anchor=anchor), mono=job.mono + seconds if job.boot else 0.0)
+
+
+def in_zone(job: Job, old: tzinfo | None, new: tzinfo | None, now: datetime) -> Job:
+    """The same job at the same time of day in another zone, None for the board's own.
+
+    One that goes by intervals, or by a zone of its own, stays as it is. A moment that would be past is a day later.
+    """
+    if job.plan.kind == "cron" and job.plan.zone in ({str(old)} if old else {"", _zone_name(now.astimezone().tzinfo)}):
+        plan = job.plan._replace(zone=_zone_name(new))
+        return job._replace(plan=plan, after=now.timestamp() if plausible(now.timestamp()) else job.after, done=())
+    if job.plan.kind == "at" and not job.boot and job.plan.anchor > now.timestamp():
+        wall = datetime.fromtimestamp(job.plan.anchor, old or slots.BoardZone()).replace(tzinfo=None)
+        zone = new or slots.BoardZone()
+        due = slots.shown(wall, zone)
+        due = due if due.timestamp() > now.timestamp() else slots.shown(wall + timedelta(days=1), zone)
+        return job._replace(plan=job.plan._replace(anchor=due.timestamp()))
+    return job
+
+
+def move_to_zone(jobs: Jobs, old: tzinfo | None, new: tzinfo | None, now: datetime) -> list[str]:
+    """Let what was planned by the clock keep its time of day in the zone that is now known; say what, in a line."""
+    told = []
+    for job in jobs.all():
+        if job.claimed or in_zone(job, old, new, now) == job:
+            continue
+        if moved_ := jobs.change(job.session, job.number, lambda job: in_zone(job, old, new, now)):
+            due = datetime.fromtimestamp(moved_.plan.anchor, new or slots.BoardZone())
+            when = f"{due:%a %Y-%m-%d %H:%M}" if moved_.plan.kind == "at" else slots.described(moved_.plan)
+            told.append(f"{job.number} {when}")
+    more = f" and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+    where = new or "the board's own zone"
+    return [f"What was planned keeps its time of day in {where}: {'; '.join(told[:_MOST_TOLD])}{more}."] if told else []
+
+
 def renewed(job: Job, now: datetime, mono: float, boot: str) -> Job:
     """Begin a job's plan anew from now."""
     fresh = job._replace(enabled=True, failures=0, last_error="")
@@ -62,6 +130,8 @@ def renewed(job: Job, now: datetime, mono: float, boot: str) -> Job:
 
 def _zone_name(zone: tzinfo | None) -> str:
     """The name to find a zone by again, '' for the board's own."""
+    if zone is None:
+        return ""
     name = str(getattr(zone, "key", None) or zone)
     try:
         return str(schedule.zone_named(name)) if hasattr(zone, "key") or name.startswith("UTC") else ""
@@ -116,17 +186,30 @@ def shortly(due: datetime, now: datetime) -> str:
     return due.strftime("%H:%M") if due.date() == today else due.strftime("%a %Y-%m-%d %H:%M")
 
 
+def _next(job: Job, now: datetime, most: int) -> list[datetime]:
+    """The next moments in the owner's zone, whatever zone the job was planned in: a list is read by one clock."""
+    name = _zone_name(now.tzinfo)
+    zone = schedule.zone_named(name) if name else slots.BoardZone()
+    return [due.astimezone(zone) for due in upcoming(job, now, most)]
+
+
 def row(job: Job, now: datetime) -> str:
     """One line that says what a job is, when it is due, and how it went."""
     try:
-        due = upcoming(job, now, 1)
+        due = _next(job, now, 1)
         next_ = when_words(due[0], now) if due else "never again"
     except ValueError as error:
         next_ = f"waits: {error}"
     plan = "" if job.plan.kind == "at" else f"{slots.described(job.plan)}, next "
-    kind = "" if job.kind == "reminder" else f"{job.kind}: "
+    kind = "" if job.kind == "reminder" else f"{job.kind}{shown_rights(job)}: "
     stands = "now" if job.claimed else next_ if job.enabled else "off"
     return f"{job.number}: {plan}{stands} {kind}{job.payload}{_went(job)}"
+
+
+def shown_rights(job: Job) -> str:
+    """Say what a command may do besides looking, '' for nothing."""
+    given = [name for name in ("write", "network") if getattr(job, name)]
+    return f" ({', '.join(given)})" if job.kind == "command" and given else ""
 
 
 def _went(job: Job) -> str:
@@ -141,7 +224,7 @@ def _went(job: Job) -> str:
 def details(job: Job, now: datetime) -> str:
     """All that there is to know of a job."""
     try:
-        following = ", ".join(shortly(due, now) for due in upcoming(job, now, _SHOWN))
+        following = ", ".join(shortly(due, now) for due in _next(job, now, _SHOWN))
     except ValueError as error:
         following = str(error)
     last = datetime.fromtimestamp(job.last_run, now.tzinfo).strftime("%Y-%m-%d %H:%M") if job.last_run else "never"

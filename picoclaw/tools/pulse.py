@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from picoclaw.errors import ToolError
 from picoclaw.memory.notes.entries import FOREIGN, tainted
 from picoclaw.messages import Caller
-from picoclaw.ranking import folded
+from picoclaw.ranking import asked, words
 from picoclaw.schema import Span
 from picoclaw.store.pulse import By, Change, Pulse, line
 from picoclaw.tools import own_words
@@ -30,31 +30,39 @@ class PulseTool:
         return "read" if arguments["action"] == "list" else "remember"
 
     def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        """Whether the owner's own message says what is noted, and names the task that is changed."""
+        """Whether the owner's own message says what is noted, or orders just this of the task it names."""
         action, text, task = arguments["action"], arguments["text"], arguments["task"]
         if action == "list":
             return False
-        if action != "add":
-            words = "" if _NUMBER.fullmatch(task.strip()) else (action == "complete" and text) or task
-            number = self._meant(task, text if action == "complete" else "")
-            known = [f"{number}", words, *(item.text for item in self._pulse().items() if item.number == number)]
-            if not any(own_words.named(name, caller) for name in known):
-                return False
-        return action == "complete" or (own_words.said(text, caller) if text else action == "update")
+        if action == "add":
+            return own_words.is_task(text, caller)
+        words = "" if _NUMBER.fullmatch(task.strip()) else (action == "complete" and text) or task
+        number = self._meant(task, text if action == "complete" else "")
+        known = [words, *(item.text for item in self._pulse().items() if item.number == number)]
+        new = own_words.ordered(action, "task", number, known, caller)
+        if action == "complete":
+            return new is not None
+        if text:
+            return bool(new) and own_words.is_text(text, new or ()) and not arguments["priority"]
+        weighed = own_words.ordered("weigh", "task", number, known, caller) is not None
+        return weighed or str(arguments["priority"]) in (new or ())
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
         number = _NUMBER.fullmatch(arguments["task"].strip()) if arguments["action"] != "add" else None
         known = (item for item in self._pulse().items() if number and item.number == int(number[1]))
         return next((f"task {item.number} is now: {item.text}" for item in known), "")
 
-    @tool(effect=_effect, means=_means, vouched=_vouched)
+    def _is_private(self, arguments: Mapping[str, Any]) -> bool:
+        return bool(arguments.get("action") != "add")
+
+    @tool(effect=_effect, means=_means, vouched=_vouched, private=_is_private)
     def pulse(
         self,
         action: Literal["add", "complete", "update", "list"],
         caller: Caller,
         text: str = "",
         task: Annotated[str, "number"] = "",
-        priority: Annotated[int, Span(0, 10), "10: urgent"] = 0,
+        priority: Annotated[int, Span(0, 10), "1: urgent"] = 0,
     ) -> str:
         """Keep the list of open tasks."""
         store = self._pulse()
@@ -69,7 +77,7 @@ class PulseTool:
             raise ToolError("nothing to update: give text or priority")
         known = {item.number for item in store.items()}
         change = Change(action, number, words, priority)
-        whose = replace(caller, heard=set()) if own_words.said(words, caller) else caller
+        whose = replace(caller, heard=set()) if own_words.is_task(words, caller) else caller
         heard = source(whose).partition(f"{FOREIGN}: ")[2]
         (item,) = store.apply([change], By(caller.session, caller.now, heard))
         if action == "add" and item.number in known:
@@ -79,11 +87,11 @@ class PulseTool:
     def _meant(self, task: str, text: str) -> int:
         """The number that was given; a small model may repeat the task's words instead."""
         number = _NUMBER.fullmatch(task.strip())
-        wanted = folded(" ".join((text or task).split()))
+        wanted = set(asked(text or task))
         items = self._pulse().items()
         if number and int(number[1]):
             return int(number[1])
-        alike = [item.number for item in items if wanted and wanted in folded(item.text)]
+        alike = [item.number for item in items if wanted and wanted <= set(words(item.text))]
         if len(alike) == 1:
             return alike[0]
         known = "; ".join(map(line, items[:5]))

@@ -20,6 +20,7 @@ from picoclaw.messages import DEFAULT_SESSION, Caller, is_owner
 from picoclaw.schema import Span, nearest
 from picoclaw.tools import own_words
 from picoclaw.tools.toolset import tool
+from picoclaw.trust.policy import Effect
 
 STEP = 0.25
 _OLDEST_YEAR = 2026  # before it, a clock has never been set
@@ -38,19 +39,19 @@ class Recall:
         self._past = past
 
     def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        return own_words.said(arguments["text"], caller, fact=True)
+        return own_words.is_fact(arguments["text"], caller)
 
     @tool(effect="remember", opens=("memory_update", "memory_forget"), vouched=_vouched)
     def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
         """Note a fact that the user tells you."""
-        whose = replace(caller, heard=set()) if own_words.said(text, caller, fact=True) else caller
+        whose = replace(caller, heard=set()) if own_words.is_fact(text, caller) else caller
         noted = notes.add(self._workspace, text, caller.now, source(whose), lasting=lasting)
         if noted.known:
             return f"known already: {noted.path} line {noted.line}: {noted.text}"
         unset = f"; the clock is not set, so this is the day of {caller.now:%Y-%m-%d}"
         return f"noted in {noted.path} line {noted.line}{unset if caller.now.year < _OLDEST_YEAR else ''}"
 
-    @tool(effect="read", opens=_OPENED)
+    @tool(effect="read", opens=_OPENED, private=True)
     def memory_search(self, query: str, caller: Caller) -> str:
         """Find what was noted, by its words."""
         if not query.strip():
@@ -64,7 +65,7 @@ class Recall:
         asked = query if len(query) <= _LONGEST_NAME else f"{query[:_LONGEST_NAME]}…"
         return f"no note says anything about {asked!r} ({count} file{'' if count == 1 else 's'} searched)"
 
-    @tool(effect="read")
+    @tool(effect="read", private=True)
     def memory_get(
         self,
         path: str,
@@ -90,11 +91,12 @@ class Recall:
     def _updated(self, arguments: Mapping[str, Any]) -> str:
         return changes.meant(self._workspace, arguments["old"])
 
-    @tool(effect="remember", means=_updated)
+    @tool(effect="remember", means=_updated, private=True)
     def memory_update(self, old: str, new: str, caller: Caller) -> str:
-        """Correct a note; old: its words or path:line, new: what it is to say."""
+        """Correct a note; old: its words, or path:line and the wrong words; new: what it is to say instead."""
         try:
-            done = changes.replace(self._workspace, _named(old), new, caller.now.date(), source(caller))
+            home = self._recollection.home
+            done = changes.replace(home, self._workspace, _named(old), new, caller.now, source(caller))
         except changes.Unknown as error:
             raise self._with_nearest(error, old, caller) from None
         return f"changed {_where(done.places)}: {_quoted(done.places[0].entry.body)} is now {_quoted(done.text)}"
@@ -102,7 +104,13 @@ class Recall:
     def _forgotten(self, arguments: Mapping[str, Any]) -> str:
         return changes.meant(self._workspace, arguments["text"])
 
-    @tool(effect="remember", means=_forgotten)
+    def _forgetting(self, arguments: Mapping[str, Any]) -> Effect:
+        """A note that is not named by all its words is shown to a person before it is gone for good."""
+        text = arguments["text"]
+        found = changes.meant(self._workspace, text)
+        return "erase" if found and not changes.names_whole(self._workspace, text) else "remember"
+
+    @tool(effect=_forgetting, means=_forgotten, private=True)
     def memory_forget(self, text: str, caller: Caller) -> str:
         """Delete one note for ever; text: its words or path:line."""
         try:
@@ -119,12 +127,12 @@ class Recall:
             said += f"; past messages still hold it: {', '.join(held[:_MOST_HEARD])}" if held else ""
         return said
 
-    @tool(effect="write")
+    @tool(effect="write", private=True)
     def memory_reinforce(self, id: str) -> str:  # noqa: A002 - as search results name it
         """Rank a found note higher."""
         return self._boost(id, STEP)
 
-    @tool(effect="write")
+    @tool(effect="write", private=True)
     def memory_demote(self, id: str) -> str:  # noqa: A002
         """Rank a found note lower."""
         return self._boost(id, -STEP)

@@ -35,7 +35,7 @@ class WholeResults:
         except StoreError:
             return 0
 
-    @tool(effect="read", opens=(READ_ON,), brings=True)
+    @tool(effect="read", opens=(READ_ON,), brings=True, private=True)
     def read_result(self, number: int, caller: Caller, start: int = 0) -> str:
         """Read on in a result that was cut."""
         text = self._store().read(caller.session, number)

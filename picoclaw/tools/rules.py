@@ -52,10 +52,14 @@ class Rules:
             name = self._known(arguments["name"])
             gone = self._found(now).rules.get(name)
             return f"no longer: {rule.explained(gone)}" if gone else f"{name}, which is not followed, goes"
-        made = rule.made(self._new(arguments["name"], _table(arguments)), _table(arguments), now, self._zone())
+        table = self._table(arguments)
+        made = rule.made(self._new(arguments["name"], table), table, now, self._zone())
         return "\nbut ".join([rule.explained(made), *ruling.doubts_of(made, self._home, self._measured())])
 
-    @tool(effect=_effect, means=_means)
+    def _is_private(self, arguments: Mapping[str, Any]) -> bool:
+        return bool(arguments.get("action", "list") == "list")
+
+    @tool(effect=_effect, means=_means, private=_is_private)
     def rule(
         self,
         action: Literal["list", "add", "remove"],
@@ -70,7 +74,6 @@ class Rules:
         from picoclaw.rules import book, rule
         from picoclaw.tools import ruling
 
-        table = _table({"when": when, "notify": notify, "output": output, "options": options})
         if action == "list":
             return "\n".join(ruling.numbered(self._found(caller.now))) or "no rules"
         try:
@@ -79,7 +82,9 @@ class Rules:
                 book.remove(self._home, name)
                 ring(self._home)
                 return f"rule {name} is removed"
+            table = self._table({"when": when, "notify": notify, "output": output, "options": options})
             name = self._new(name, table)
+            ruling.refuse_unmeasured(rule.made(name, table, caller.now, self._zone()), self._measured())
             made = book.add(self._home, name, table, caller.now, self._zone())
         except ConfigError as error:
             raise ToolError(str(error)) from None
@@ -89,12 +94,23 @@ class Rules:
 
     def _made(self, arguments: Mapping[str, Any], now: datetime) -> None:
         from picoclaw.rules import rule
+        from picoclaw.tools import ruling
 
-        table = _table(arguments)
+        table = self._table(arguments)
         name = self._new(arguments["name"], table)
-        rule.made(name, table, now, self._zone())
+        ruling.refuse_unmeasured(rule.made(name, table, now, self._zone()), self._measured())
         if name in self._names():
             raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
+
+    def _table(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What is written of a call: the keys that say something; a quantity alone gets its only sensor."""
+        from picoclaw.tools import ruling
+
+        every = {key: given[key] for key in ("when", "notify", "output")} | (given["options"] or {})
+        table = {key: value for key, value in every.items() if value is not None and value != ""}
+        if isinstance(table.get("when"), str):
+            table["when"] = ruling.with_sensor(table["when"], self._measured)
+        return table
 
     def _new(self, name: str, table: Mapping[str, Any]) -> str:
         """The name that a rule is to have, made up where none is given."""
@@ -119,9 +135,3 @@ class Rules:
         from picoclaw.rules import book
 
         return book.load(self._home, now, self._zone())
-
-
-def _table(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written of a call: the keys that say something."""
-    whole = {key: given[key] for key in ("when", "notify", "output")} | (given["options"] or {})
-    return {key: value for key, value in whole.items() if value is not None and value != ""}

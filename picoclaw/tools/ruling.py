@@ -1,21 +1,24 @@
 """What the `rule` tool and `picoclaw rules` say of rules: in plain words, and what keeps them from working."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
+from picoclaw.errors import ToolError
 from picoclaw.hw import parts, survey
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Wired
 from picoclaw.reflex import declared
-from picoclaw.rules import book, rule
+from picoclaw.rules import book, conditions, rule
 from picoclaw.schema import nearest
 from picoclaw.store.points import Series
 from picoclaw.workspace import outputs_file
 
 _BEYOND = re.compile(r" (?:[<>]|is|above|below|over|under|at|rises|falls|more|less|higher|lower)\b|[<>]")
 _LONGEST_STEM = 24
+_OF_BOARD = frozenset({"cpu"})
+"""Sensors of the board itself, which nobody means who names no place."""
 
 
 def listed(found: book.Book) -> Iterator[str]:
@@ -57,7 +60,7 @@ def new_name(table: Mapping[str, object], names: Collection[str]) -> str:
 
 def doubts_of(made: rule.Rule, home: Path, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Say what keeps a rule from doing what it says: a sensor or an output that is not there, or not allowed."""
-    yield from (doubt for series in made.series if (doubt := _unmeasured(series, measured)))
+    yield from _unmeasured_of(made, measured)
     if not made.written.output:
         return
     outputs = declared.load(outputs_file(home)).outputs
@@ -68,6 +71,44 @@ def doubts_of(made: rule.Rule, home: Path, measured: Mapping[str, Sequence[str]]
         yield f'rules may not switch {name}: its declaration needs who = ["owner", "rule"]'
     elif declared.armed(home).get(name) != outputs[name].digest:
         yield f"{name} is not armed, so it will not be driven: `picoclaw outputs arm {name}`"
+
+
+def refuse_unmeasured(made: rule.Rule, measured: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a rule on what nothing measures: it would wait for ever. Raises ToolError naming what is measured."""
+    if problem := next(_unmeasured_of(made, measured), ""):
+        raise ToolError(f"{problem.partition('; known:')[0]}; {_all_of(measured)}".replace("?; ", "? "))
+
+
+def with_sensor(when: str, measured: Callable[[], Mapping[str, Sequence[str]]]) -> str:
+    """Complete "humidity above 80": the sensor is the only one that measures it, besides the board's own.
+
+    Raises ToolError naming the sensors where there is none, or several.
+    """
+    quantity = conditions.bare_quantity(when)
+    if not quantity:
+        return when
+    there = measured()
+    found = [
+        sensor for sensor, quantities in there.items() if quantity in {each.partition(" ")[0] for each in quantities}
+    ]
+    fits = [sensor for sensor in found if sensor not in _OF_BOARD] or found
+    if len(fits) == 1:
+        return f"{fits[0]}.{conditions.plain(when)}"
+    if not fits:
+        raise ToolError(f"no sensor here measures {quantity}; {_all_of(there)}")
+    raise ToolError(
+        f"which sensor? {quantity} is measured by {', '.join(fits)}; name one, as in: tell me when the {fits[0]}"
+        f" {quantity} is above 30"
+    )
+
+
+def _all_of(measured: Mapping[str, Sequence[str]]) -> str:
+    there = ", ".join(f"{sensor} ({', '.join(quantities)})" for sensor, quantities in measured.items())
+    return f"measured are: {there}" if there else "no sensor is set up"
+
+
+def _unmeasured_of(made: rule.Rule, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    return (problem for series in made.series if (problem := _unmeasured(series, measured)))
 
 
 def _unmeasured(series: Series, measured: Mapping[str, Sequence[str]]) -> str:

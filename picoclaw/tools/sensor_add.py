@@ -121,7 +121,7 @@ class SensorAdd:
             )
         raise ToolError(
             f"{where} answers, but may be {' or '.join(choices)}, which cannot be told apart safely:"
-            " ask the person what is printed on it, and give part"
+            " say which part it is, by what is printed on it"
         )
 
     def _verified(self, name: str, wired: Wired) -> str:

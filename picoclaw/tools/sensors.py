@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from picoclaw.errors import ToolError
 from picoclaw.hw import health, parts, survey
@@ -35,7 +35,16 @@ class Sensors:
         rows = [f"{s.name}: {'' if s.part else s.kernel[0].quantity + ' '}{_placed(s)}" for s in found]
         return "\n".join(rows) or _NO_SENSOR
 
-    @tool(effect="read")
+    def _reading(self, arguments: Mapping[str, Any]) -> Literal["read"]:
+        """Refuse a reading of what is not there at once: one that is planned would fail each time it is due."""
+        asked = _wanted(arguments["quantity"])
+        name, wanted = self._meant(arguments["sensor"] or self._named(arguments["quantity"], asked), asked)
+        measured = [self._measures(found) for found in self._found(name)]
+        if not any(not wanted or not each or wanted & each for each in measured):
+            raise ToolError(self._nothing(name, wanted))
+        return "read"
+
+    @tool(effect=_reading)
     def sensor_read(
         self,
         sensor: Annotated[str, "a name from sensor_list, empty: all"] = "",
@@ -81,10 +90,20 @@ class Sensors:
             raise ToolError(self._nothing(" ".join(strange), wanted))
         return " ".join(others)
 
-    def _readings(self, name: str, wanted: frozenset[str]) -> Iterable[Reading]:
+    def _found(self, name: str) -> list[survey.Found]:
+        """The sensors that a name means."""
         known = survey.sensors(self._board, self._wired)
         meant = [found for found in known if found.name == name] or [found for found in known if _is_in(name, found)]
-        for found in meant or [found for found in known if all(_is_in(word, found) for word in _words(name))]:
+        return meant or [found for found in known if all(_is_in(word, found) for word in _words(name))]
+
+    def _measures(self, found: survey.Found) -> frozenset[str]:
+        """What a sensor measures, nothing where that is not known before it is read."""
+        if found.kernel:
+            return frozenset(known.quantity for known in found.kernel)
+        return frozenset(self._drivers.quantities(found.part)) if found.part else frozenset()
+
+    def _readings(self, name: str, wanted: frozenset[str]) -> Iterable[Reading]:
+        for found in self._found(name):
             ours = self._drivers.quantities(found.part) if found.part and not found.kernel else []
             if not wanted or not ours or wanted.intersection(ours):  # what cannot answer need not be woken
                 asked = min(wanted.intersection(ours) or wanted, default="temperature")
@@ -171,7 +190,9 @@ def _lines(readings: Iterable[Reading], now: float) -> Iterable[str]:
     for name, group in by_sensor.items():
         values = ", ".join(worded(r) if r.value is not None else f"{r.what} not available: {r.problem}" for r in group)
         doubts = "; ".join(dict.fromkeys(r.doubt for r in group if r.quality == "doubtful"))
-        yield f"{name}: {values} ({group[0].source}{_age(group, now)}{f'; doubtful: {doubts}' if doubts else ''})"
+        notes = "".join(f"; {note}" for note in dict.fromkeys(r.note for r in group if r.value is not None and r.note))
+        doubtful = f"; doubtful: {doubts}" if doubts else ""
+        yield f"{name}: {values} ({group[0].source}{_age(group, now)}{doubtful}{notes})"
 
 
 def _age(group: Iterable[Reading], now: float) -> str:

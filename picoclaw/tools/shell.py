@@ -1,6 +1,7 @@
 """The `exec` tool: runs a program within walls of the kernel's own, with a time limit that takes everything along."""
 
 import contextlib
+import errno
 import os
 import re
 import shlex
@@ -8,20 +9,28 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from picoclaw.disk import explain
 from picoclaw.errors import ToolError
+from picoclaw.hw.reading import UNITS
 from picoclaw.messages import Caller, Stop
+from picoclaw.sandbox.looks import is_systems_own, loads_nothing
 from picoclaw.sandbox.running import LOST, Running, SandboxMissing, end_all, start
 from picoclaw.sandbox.walls import Ground, Wish, environment
 from picoclaw.schema import Span
 from picoclaw.tools import background as commands
+from picoclaw.tools import own_words
 from picoclaw.tools.background import Process, Processes
 from picoclaw.tools.command_line import words_of
 from picoclaw.tools.toolset import Effects, tool
 from picoclaw.trust.policy import Effect
+from picoclaw.untrusted import is_known, is_plain_name
+
+if TYPE_CHECKING:
+    from picoclaw.store.foreign import ForeignFile
 
 _LONGEST_S, _LONGEST_BEHIND_S = 600, 86_400
 _IN_PERSON = frozenset({"owner", "web", "guest"})
@@ -31,6 +40,42 @@ _HINTS = (
     ("network", "Network is unreachable", "it had no network: network=true gives it one"),
     ("network", "ould not resolve host", "it had no network: network=true gives it one"),
 )
+_ERRORS = tuple(map(os.strerror, errno.errorcode))
+_PHRASES = {
+    program: tuple(phrase.strip() for phrase in phrases.replace("\n", " / ").split(" / "))
+    for program, phrases in {
+        "": "total / cannot access / cannot create directory / cannot remove / cannot stat / missing operand / execvp",
+        "git": """
+        On branch main / On branch master / main (root-commit) / master (root-commit) / main / master / HEAD
+        No commits yet / nothing to commit, working tree clean / no changes added to commit
+        Switched to a new branch / Switched to branch / create mode / delete mode / mode change
+        nothing added to commit but untracked files present (use "git add" to track) / Untracked files:
+        no changes added to commit (use "git add" and/or "git commit -a")
+        Changes to be committed: / Changes not staged for commit:
+        (use "git add <file>..." to update what will be committed)
+        (use "git add <file>..." to include in what will be committed) / (use "git rm --cached <file>..." to unstage)
+        (use "git restore <file>..." to discard changes in working directory)
+        (use "git restore --staged <file>..." to unstage)
+        new file: / modified: / deleted: / renamed: / file changed / files changed / insertions(+) / deletions(-)
+        insertion(+) / deletion(-)""",
+        "python": """
+        Traceback (most recent call last): / File / line / in <module> / AssertionError: / NameError: name
+        is not defined / passed in / failed in / Ran tests in / OK""",
+    }.items()
+}
+"""What usual programs say themselves, beside numbers and the names that they are given; '' for all programs."""
+
+_SHOWS_FILES = frozenset({"show", "diff", "log", "grep", "blame", "cat-file", "whatchanged", "reflog", "stash"})
+"""What of git prints what is in files, and what others have written of them."""
+_MODE = re.compile(r"[bcdlps-][rwxsStT-]{9}[.+]?")
+_MONTHS = frozenset(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
+_LONG_LISTING = re.compile(r"^[bcdlps-][rwx-]{9}", re.MULTILINE)
+_DIGESTS = frozenset({"sha1sum", "sha224sum", "sha256sum", "sha512sum", "md5sum", "b2sum"})
+_DIGEST = re.compile(r"[0-9a-f]{7,128}")
+_STATES = frozenset({"A", "M", "D", "R", "AM", "AD", "MM", "MD", "RM", "??"})
+_STARTERS = frozenset({"execvp", "bwrap", "prlimit", "env", "sh", "/bin/sh"})
+_MOST_NAMES, _LONGEST_PATH = 2000, 1000
+_MOST_NAMED = 20
 _DEVICES = "no device is shown to commands, whether it is there or not"
 
 
@@ -44,17 +89,21 @@ class Shell:
         *,
         folders: Sequence[str] = (),
         shell: bool = False,
+        environ: Sequence[str] = (),
         kept: Callable[[], Iterable[Path]] = lambda: (),
+        foreign: Callable[[], Sequence["ForeignFile"]] = tuple,
     ) -> None:
         """`ours` is our environment, of which next to nothing is passed on; the workspace lies in picoclaw's home.
 
-        `folders` are further ones that may be worked in; `shell`: whether a line of shell may be run; `kept()` are
-        the pages of the workspace that no command changes.
+        `environ` names what is passed on besides, such as a key that a skill's program needs. `folders` are further
+        ones that may be worked in; `shell`: whether a line of shell may be run; `kept()` are
+        the pages of the workspace that no command changes, `foreign()` the files that were written after others' words
+        were read.
         """
         extra = tuple(Path(folder).expanduser() for folder in folders)
         self._ground = Ground(workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
-        self._environment = environment(ours)
-        self._shell = shell
+        self._environment, self._given = environment(ours, environ), frozenset(environ)
+        self._shell, self._foreign = shell, foreign
         self._processes = Processes()
 
     def _wish(self, arguments: Mapping[str, Any]) -> Wish:
@@ -83,26 +132,94 @@ class Shell:
         line = ", as a line of shell" if wish.argv[:2] == ("/bin/sh", "-c") else ""
         return f"run {wish.argv[0]} in {wish.cwd}{line}; it may {' and '.join(rights)}, for {wish.seconds:g} s at most"
 
+    def _brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+        """Tell whether the output may be somebody's text: not what a program can only have of the system or of us."""
+        if not good or arguments["background"]:
+            return False  # words of ours
+        wish, output = self._wish(arguments), result.rpartition("[")[0]
+        return not (is_systems_own(wish.argv) or self._is_known(wish, output, caller.written))
+
+    def _is_known(self, wish: Wish, output: str, written: Sequence[str]) -> bool:
+        """Tell whether an output says only what the model has written, names of files, and what programs say."""
+        program, *rest = wish.argv
+        is_git = program == "git" and ("--stat" in rest or _SHOWS_FILES.isdisjoint(rest))
+        kind = "git" if is_git else "python" if program.startswith("py") else ""
+        names = set(islice(_names(wish.cwd), _MOST_NAMES))
+        owners = _users() if _LONG_LISTING.search(output) else ()
+
+        def is_word(text: str) -> bool:
+            if _MODE.fullmatch(text) or text in _MONTHS or text in owners:
+                return True
+            if is_git and text in _STATES:
+                return True
+            return bool((is_git or program in _DIGESTS) and _DIGEST.fullmatch(text))
+
+        def is_name(text: str) -> bool:
+            return text in names or any(_is_file(root, text) for root in (wish.cwd, self._ground.workspace))
+
+        phrases = [*_ERRORS, *_PHRASES[""], *_PHRASES[kind], *(rest if is_git else ())]
+        lines = (line for line in output.splitlines() if not _is_error(line, wish.argv))
+        return is_known("\n".join(lines), phrases, written, is_word, is_name, UNITS)
+
+    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+        """Tell whether the owner's newest message orders just this command, word for word."""
+        plain = not (arguments["network"] or arguments["stdin"] or arguments["background"] or arguments["cwd"])
+        return plain and own_words.ordered_command(self._wish(arguments).argv, caller)
+
+    def _is_private(self, arguments: Mapping[str, Any]) -> bool:
+        """What a command only looks at, nobody is asked about; the owner sees one with more rights first."""
+        return not (arguments.get("write") or arguments.get("network"))
+
+    def _shown(self) -> list[str]:
+        """The environment as a person sees it: of what the owner passes on, the names."""
+        return [name if name in self._given else f"{name}={value}" for name, value in self._environment.items()]
+
     def _binds(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         """Bind where it runs, with which variables, and what is in the files that it names."""
         wish = self._wish(arguments)
-        bound = {"in": str(wish.cwd), "environment": shlex.join(f"{k}={v}" for k, v in self._environment.items())}
+        bound = {"in": str(wish.cwd), "environment": shlex.join(self._shown())}
         for word in wish.argv:
             for part in {word, word.rpartition("=")[2]}:
                 path = Path(os.path.realpath(wish.cwd / part))  # Path.resolve() fails for a ring of links
                 if self._ground.works_in(path) and os.path.isfile(path):  # noqa: PTH113 - and is_file() for a long word
                     bound[f"sha256 of {path}"] = _checksum(path)
-        return bound
+        return bound | foreign_bound(self._seen(wish))
+
+    def _seen(self, wish: Wish | None = None) -> "list[ForeignFile]":
+        """List the files that a command can see and run, and that a turn has written which had read others' words.
+
+        Of those that it does not name, one that loads no code runs none; git runs such of its own folders.
+        """
+        seen = [one for one in self._foreign() if os.path.lexists(one.path) and self._ground.shows(Path(one.path))]
+        if not seen or wish is None or not loads_nothing(wish.argv):
+            return seen
+        named = [Path(os.path.realpath(wish.cwd / word)) for word in wish.argv[1:]]
+        is_git = wish.argv[0] == "git"
+        return [
+            one
+            for one in seen
+            if any(_is_named(Path(one.path), path, inside=not is_git) for path in named)
+            or (is_git and _is_code(Path(one.path)))
+        ]
+
+    def _sees(self, arguments: Mapping[str, Any]) -> list[str]:
+        return [_named(one) for one in self._seen(self._wish(arguments))]
+
+    def _process_sees(self, _arguments: Mapping[str, Any]) -> list[str]:
+        return [_named(one) for one in self._seen()]
 
     @tool(
         effect=_effect,
-        brings=True,
+        brings=_brings,
         means=_means,
         binds=_binds,
+        vouched=_vouched,
+        private=_is_private,
+        sees=_sees,
         opens=("process",),
         later=("timeout", "cwd", "stdin", "background", "command"),
     )
-    def exec(  # noqa: PLR0913 - a model names those that it needs
+    def exec(
         self,
         argv: list[str] | None = None,
         *,
@@ -153,9 +270,17 @@ class Shell:
         return self._processes.effects(arguments["number"]) if arguments["action"] == "write" else ("read",)
 
     def _written_to(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        return self._processes.bound(arguments["number"])
+        return self._processes.bound(arguments["number"]) | foreign_bound(self._seen())
 
-    @tool(effect=_process_effect, brings=True, binds=_written_to)
+    def _process_brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+        """Tell whether a look at a command shows what may be somebody's text."""
+        if not good or arguments["action"] != "poll":
+            return False  # words of ours
+        line = self._processes.get(caller.session, arguments["number"]).shown
+        wish = Wish(tuple(shlex.split(line)), self._ground.workspace, 0, write=False, network=False)
+        return not self._is_known(wish, result.rpartition("[")[0], caller.written)
+
+    @tool(effect=_process_effect, brings=_process_brings, binds=_written_to, sees=_process_sees, private=True)
     def process(
         self,
         action: Literal["list", "poll", "write", "kill"],
@@ -178,10 +303,77 @@ class Shell:
         return commands.look(one, wait, caller.stop)
 
 
+_TEXTS = frozenset({".md", ".txt", ".csv", ".tsv", ".log", ".json"})
+_LOADED = frozenset({"cmakelists.txt", "requirements.txt", "package.json"})
+
+
+def _is_code(path: Path) -> bool:
+    """Tell whether some program may run or follow a file without being given its name."""
+    inside = any(part.startswith(".git") for part in path.parts)
+    return inside or path.suffix.lower() not in _TEXTS or path.name.lower() in _LOADED
+
+
+def _is_named(path: Path, named: Path, *, inside: bool) -> bool:
+    """Tell whether a command that names a path names a file: just that, or with `inside` a folder that it lies in."""
+    real = Path(os.path.realpath(path))
+    return real == named or (inside and real.is_relative_to(named))
+
+
+def _named(one: "ForeignFile") -> str:
+    return f"{one.path} (written after {', '.join(one.heard[:2]) or 'a guest had spoken'})"
+
+
+def foreign_bound(seen: Sequence["ForeignFile"]) -> dict[str, str]:
+    """Bind to a yes the files that others' words have led to: what is in them, the first by name, very many as one."""
+    sums = {_named(one): _checksum(Path(one.path)) for one in seen}
+    bound = {f"a yes also takes for yours {name}, sha256": sums[name] for name in list(sums)[:_MOST_NAMED]}
+    if more := list(sums.items())[_MOST_NAMED:]:
+        import hashlib
+
+        bound[f"and {len(more)} more such files, sha256 of all"] = hashlib.sha256(repr(more).encode()).hexdigest()
+    return bound
+
+
 def _does(wish: Wish) -> Effects:
-    found: list[Effect] = ["network"] * wish.network
+    found: list[Effect] = ["network", "exec_network"] if wish.network else []
     found += ["exec"] * wish.write
     return tuple(found) or ("read",)
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """Name the files of a folder that have plain names."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        yield from (entry.name for entry in entries if is_plain_name(entry.name))
+
+
+def _users() -> set[str]:
+    """Name the users and groups that files of ours belong to, as a listing does."""
+    import grp
+    import pwd
+
+    found = {"root", "nobody", "nogroup"}
+    with contextlib.suppress(KeyError):
+        found |= {pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name}
+    return found
+
+
+def _is_error(line: str, argv: Sequence[str]) -> bool:
+    """Tell whether a line is the system's error about just a word of the command: `ls: cannot access 'x': ...`."""
+    begin, _, why = line.rpartition(": ")
+    of, _, what = begin.partition(": ")
+    words = what.replace("execvp ", "").replace("'", " ").replace("\u2018", " ").replace("\u2019", " ").split()
+    plain = all(word in argv or word in {"cannot", "access", "create", "directory", "remove", "stat"} for word in words)
+    return why in _ERRORS and of in {argv[0], *_STARTERS} and plain and all(map(is_plain_name, set(argv) & set(words)))
+
+
+def _is_file(root: Path, text: str) -> bool:
+    """Tell whether a text is the path of a file below a folder, all of whose names are plain."""
+    if len(text) > _LONGEST_PATH or ".." in text or "\0" in text:
+        return False
+    path = root / text
+    if not path.is_relative_to(root) or not all(map(is_plain_name, path.relative_to(root).parts)):
+        return False
+    return os.path.lexists(path)
 
 
 def end_commands() -> None:
@@ -189,15 +381,17 @@ def end_commands() -> None:
     end_all()
 
 
-def passed_on(ours: Mapping[str, str]) -> dict[str, str]:
+def passed_on(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
     """Make of our environment what a command has as its own."""
-    return environment(ours)
+    return environment(ours, names)
 
 
 def _checksum(path: Path) -> str:
     import hashlib
 
     try:
+        if not path.is_file():
+            return "no regular file"
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:

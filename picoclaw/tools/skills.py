@@ -45,7 +45,7 @@ class SkillTools:
         self._workspace = workspace
         self._asked: _Plan | None = None
 
-    @tool(effect="read")
+    @tool(effect="read", private=True)
     def skill_search(self, query: str) -> str:
         """Find skills by what they are about."""
         self._library.look()
@@ -79,7 +79,7 @@ class SkillTools:
         plan = self._updated(**arguments)
         return {f"sha256 of {plan.target.path} before": hashlib.sha256(plan.found or b"").hexdigest()}
 
-    @tool(effect=_updating, binds=_bound)
+    @tool(effect=_updating, binds=_bound, private=True)
     def skill_update(self, name: str, text: str, description: str = "", triggers: str = "") -> str:
         """Rewrite a skill."""
         plan = self._unchanged(self._updated(name, text, description, triggers))

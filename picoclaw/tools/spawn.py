@@ -52,7 +52,7 @@ class Spawn:
         self._clock = clock
 
     @tool(effect="write", opens=("spawn_status", "spawn_cancel"), later=_LATER)
-    def spawn(  # noqa: PLR0913, PLR0917 - a model names those that it needs
+    def spawn(
         self,
         task: str,
         caller: Caller,
@@ -88,7 +88,7 @@ class Spawn:
         return f"given to helper{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}; {_TOLD}"
 
     @tool(effect="write", brings=True, later=_BESIDES)
-    def subagent(  # noqa: PLR0913, PLR0917
+    def subagent(
         self,
         task: str,
         caller: Caller,
@@ -109,7 +109,7 @@ class Spawn:
         ended = self._do(added, caller.stop) if self._do else added
         return report.answer(ended)
 
-    @tool(effect="read", brings=True)
+    @tool(effect="read", brings=True, private=True)
     def spawn_status(self, caller: Caller, number: Annotated[int, Span(0, _MOST)] = 0) -> str:
         """Show how far a helper is, with its report; without a number all of them in a line each."""
         if number:
@@ -135,7 +135,7 @@ class Spawn:
         if self._do is None:
             raise ToolError("a helper needs a model, and none is configured")
         if caller.depth >= workflow.DEEPEST:
-            raise ToolError(f"helpers of helpers end at depth {workflow.DEEPEST}: do it yourself")
+            raise ToolError(f"helpers of helpers end at depth {workflow.DEEPEST}")
         asker = self._tasks().get(caller.task) if caller.task else None
         return Task(
             0,
@@ -163,7 +163,7 @@ class Spawn:
         left = HEARTBEAT_LIMITS.tokens - tasks.of_heartbeats(caller.now.timestamp())
         share = min(settings.tokens, left // (number + 1))  # something stays for the next that it asks for
         if share < _LEAST_TOKENS:
-            raise ToolError("the helpers of this heartbeat may take no more tokens; do it yourself, or tell the user")
+            raise ToolError("the helpers of this heartbeat may take no more tokens")
         return Used(settings.steps, settings.seconds, share)
 
     def _chat(self, caller: Caller) -> str:
@@ -200,4 +200,4 @@ class Spawn:
         return found
 
 
-_TOLD = "the report goes to the user by itself, do not wait for it"
+_TOLD = "the report comes into the chat by itself"

@@ -4,23 +4,24 @@ A tool is a method marked `@tool`; its name, schema and help come from its signa
 named `caller` is handed in and never shown to the model. Every failure becomes a result the model can act on.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from picoclaw.errors import PicoclawError, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.redact import Redactor
 from picoclaw.schema import Parameter, Unfit, check, json_schema, nearest, parameters
 from picoclaw.tools.describing import Descriptions, openers
-from picoclaw.trust.policy import Asked, Effect
+from picoclaw.trust.policy import Asked, Effect, Policy
 from picoclaw.untrusted import shown, source
 from picoclaw.window import READ_ON, cut, unmarked
 
 Effects = tuple[Effect, ...]
 EffectOf = Callable[[Mapping[str, Any]], Effects]
 EffectMethod = Callable[[Any, Mapping[str, Any]], Effect | Effects]
+BringsMethod = Callable[[Any, Mapping[str, Any], str, "Caller", bool], bool]
 Method = TypeVar("Method", bound=Callable[..., str])
 
 _KEEPS = frozenset({"write", "remember", "plan"})
@@ -31,8 +32,8 @@ class Tool(NamedTuple):
     """A callable tool. `effects` is what a call with given arguments does to the world, the one that names it first.
 
     `opens` are tools that make sense once this one was called, `later` its own parameters, and words for them, that do;
-    `brings` says that its result is text from outside; `means` says in plain words what a person is asked to agree to,
-    `binds` what else that yes holds for.
+    `brings` tells whether a result is text from outside; `means` says in plain words what a person is asked to agree
+    to, `binds` what else that yes holds for. `is_private` tells whether a call shows what the owner keeps.
     """
 
     name: str
@@ -43,11 +44,13 @@ class Tool(NamedTuple):
     wants_caller: bool
     only_reads: bool = False
     opens: frozenset[str] = frozenset()
-    brings: bool = False
+    brings: Callable[[Mapping[str, Any], str, Caller, bool], bool] | None = None
     later: frozenset[str] = frozenset()
     means: Callable[[Mapping[str, Any]], str] | None = None
     binds: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
     vouched: Callable[[Mapping[str, Any], Caller], bool] | None = None
+    is_private: Callable[[Mapping[str, Any]], bool] | None = None
+    sees: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
 
     def effect(self, arguments: Mapping[str, Any]) -> Effect:
         """Tell the first effect of a call with these arguments, by which it is known."""
@@ -66,11 +69,13 @@ def tool(
     effect: Effect | EffectMethod,
     *,
     opens: Collection[str] = (),
-    brings: bool = False,
+    brings: bool | BringsMethod = False,
     later: Collection[str] = (),
     means: Callable[[Any, Mapping[str, Any]], str] | None = None,
     binds: Callable[[Any, Mapping[str, Any]], Mapping[str, str]] | None = None,
     vouched: Callable[[Any, Mapping[str, Any], Caller], bool] | None = None,
+    private: bool | Callable[[Any, Mapping[str, Any]], bool] = False,
+    sees: Callable[[Any, Mapping[str, Any]], Sequence[str]] | None = None,
 ) -> Callable[[Method], Method]:
     """Mark a method as a tool; `effect` feeds the guard, and may be a method that looks at the arguments.
 
@@ -79,14 +84,18 @@ def tool(
     Such a method raises ToolError for a call that could not be done, so that nobody is asked about it. The tools that
     this one `opens` are offered only once it was called in the conversation: what is done with a result costs no bytes
     before there is one; its own parameters and choices named in `later` are understood always, and described then.
-    `brings`: its result is text that nobody in the chat has said. `means` is a method that says in plain words what a
+    `brings`: its result is text that nobody in the chat has said, or a method that tells so of the arguments, a result,
+    the caller, and whether the call went well. `means` is a method that says in plain words what a
     call would have done, for the person who is asked; `binds` one that gives what else their yes holds for, by name,
     such as the folder it works in, or the checksum of a file that it runs. `vouched` is one that tells whether a word
-    of whoever asks leads there, so that a tainted turn is asked no more than another.
+    of whoever asks leads there, so that a tainted turn is asked no more than another. `private`: it shows, or tells by
+    its errors, what the owner keeps (effect `private`), or a method that tells so of the arguments and raises nothing.
+    `sees` names the files that it may run and that others' words have led to.
     """
 
     def mark(method: Method) -> Method:
-        method.__dict__["picoclaw_tool"] = effect, frozenset(opens), brings, frozenset(later), means, binds, vouched
+        marks = effect, frozenset(opens), brings, frozenset(later), private, means, binds, vouched, sees
+        method.__dict__["picoclaw_tool"] = marks
         return method
 
     return mark
@@ -97,14 +106,15 @@ def tools_of(group: object) -> Iterable[Tool]:
     for name, method in vars(type(group)).items():
         marks = getattr(method, "picoclaw_tool", None)
         if marks is not None:
-            effect, opens, brings, later, *methods = marks
+            effect, opens, brings, later, private, *methods = marks
             given = partial(effect, group) if callable(effect) else _always(effect)
             found = _tool(name, getattr(group, name), partial(_each, given))
-            said, bound, vouched = (partial(one, group) if one else None for one in methods)
-            reads = effect == "read"
-            yield found._replace(
-                only_reads=reads, opens=opens, brings=brings, later=later, means=said, binds=bound, vouched=vouched
-            )
+            said, bound, vouched, sees = (partial(one, group) if one else None for one in methods)
+            reads = effect == "read" or getattr(effect, "__annotations__", {}).get("return") == Literal["read"]
+            outside = partial(brings, group) if callable(brings) else (lambda *_: True) if brings else None
+            shows = partial(private, group) if callable(private) else (lambda _: True) if private else None
+            found = found._replace(only_reads=reads, opens=opens, brings=outside, later=later, is_private=shows)
+            yield found._replace(means=said, binds=bound, vouched=vouched, sees=sees)
 
 
 def _tool(name: str, function: Callable[..., str], effects: EffectOf) -> Tool:
@@ -128,6 +138,14 @@ def _each(effect: Callable[[Mapping[str, Any]], Effect | Effects], arguments: Ma
     return found if isinstance(found, tuple) else (found,)
 
 
+def texts_of(call: ToolCall) -> Iterator[str]:
+    """Give the texts among the arguments of a call."""
+    for value in call.arguments.values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and text:
+                yield text
+
+
 class Toolset:
     """The tools of this board and configuration, and the one way to call them."""
 
@@ -135,7 +153,7 @@ class Toolset:
         self,
         groups: Iterable[object],
         *,
-        guard: Callable[[Asked, Caller], None],
+        guard: Callable[[Asked, Caller], object],
         journal: Callable[[ToolCall, Caller], None],
         longest_result: int,
         secrets: tuple[str, ...] = (),
@@ -144,8 +162,9 @@ class Toolset:
     ) -> None:
         """Collect the groups' tools.
 
-        `guard(asked, caller)` raises Denied to stop a call; `journal(call, caller)` writes down an act
-        durably before it is done; `longest_result` is in characters; `secrets` never appear in a result;
+        `guard(asked, caller)` raises Denied to stop a call, and is true when a person has just said yes to it;
+        `journal(call, caller)` writes down an act durably before it is done; `longest_result` is in characters;
+        `secrets` never appear in a result;
         `wording(name)` is the owner's own description of a tool, if there is one; `keep_whole(tool, result, caller)`
         keeps a result that is shown cut and returns its number, 0 when it cannot.
         """
@@ -155,6 +174,8 @@ class Toolset:
         self._guard = guard
         self.ended: Callable[[Asked, Caller, str], None] = lambda *_: None
         """Is told what came of an act, '' when it went well."""
+        self.accepted: Callable[[Asked], None] = lambda _: None
+        """Is told what a person has said yes to, before it is done."""
         self._journal = journal
         self._longest_result = longest_result
         self._redact = Redactor(secrets)
@@ -163,6 +184,17 @@ class Toolset:
     def names(self) -> frozenset[str]:
         """The names of all tools, also of those that are only offered at times."""
         return frozenset(self._tools)
+
+    def shown_to_guests(self, policy: Policy) -> frozenset[str] | None:
+        """Name the tools that a guest's turn is offered; None where nothing is private by these rules."""
+        if policy.verdict("private", "", "guest")[0] == "allow":
+            return None
+        private = {t.name for t in self._tools.values() if t.is_private and t.is_private({})}
+        return frozenset(
+            name
+            for name in self._tools
+            if name not in private or policy.verdict("private", name, "guest")[0] != "refuse"
+        )
 
     @property
     def only_reading(self) -> tuple[str, ...]:
@@ -180,6 +212,11 @@ class Toolset:
         named = self.names if offered is None else offered
         wording = {name: self._wording(name) for name in self._tools}
         return self._descriptions.of(self._tools.values(), named, called, most, wording)
+
+    @property
+    def private(self) -> frozenset[str]:
+        """The names of the tools that show what the owner keeps."""
+        return frozenset(t.name for t in self._tools.values() if t.is_private and t.is_private({}))
 
     def opened(self, names: Collection[str]) -> frozenset[str]:
         """Name the tools that some open."""
@@ -213,30 +250,44 @@ class Toolset:
 
     def run_approved(self, asked: Asked, caller: Caller) -> tuple[bool, str]:
         """Run a call that the owner has said yes to; whoever calls this has made sure that it is still the same."""
-        agreed = replace(caller, heard=set())  # what is written is the word of the owner, who has seen it
-        good, text = self._run(asked.call, agreed, lambda *_: self._begin(asked, caller))
-        caller.heard.update(agreed.heard)
-        return good, text
+        return self._run(asked.call, caller, lambda *_: (self._begin(asked, caller), True))
 
     def _run(
-        self, call: ToolCall, caller: Caller, admit: Callable[[Tool, ToolCall, dict[str, Any], Caller], Asked]
+        self,
+        call: ToolCall,
+        caller: Caller,
+        admit: Callable[[Tool, ToolCall, dict[str, Any], Caller], tuple[Asked, bool]],
     ) -> tuple[bool, str]:
-        good, asked = False, None
+        good, asked, maker = False, None, caller
         try:
             found = self._find(call)
             arguments = self._checked(found, call)
-            asked = admit(found, call, arguments, caller)
-            extra = {"caller": caller} if found.wants_caller else {}
-            if found.brings:
-                caller.heard.add(source(ToolCall("", call.name, self._redact.values(arguments))))
+            asked, agreed = admit(found, call, arguments, caller)
+            if agreed:
+                maker = replace(caller, heard=set())  # what is written is the word of the owner, who has seen it
+                self.accepted(asked)
+            extra = {"caller": maker} if found.wants_caller else {}
             result, good = found.function(**arguments, **extra), True
         except PicoclawError as error:
             result = str(error)
         except Exception as error:  # noqa: BLE001 - a tool must not end the turn
             result = f"{call.name} failed unexpectedly: {type(error).__name__}: {error}"
+        caller.heard.update(maker.heard)
+        if good and call.name in self.private:
+            caller.private.add(call.name)
+        if asked:
+            self._note_source(asked.call, result, caller, good=good)
         if asked and asked.effect != "read":
             self.ended(asked, caller, "" if good else result)
         return good, self._presentable(call.name, result, caller)
+
+    def _note_source(self, call: ToolCall, result: str, caller: Caller, *, good: bool) -> None:
+        """Note for the turn what a call has brought in; else what the model has written, as long as that is its own."""
+        brings = self._tools[call.name].brings
+        if brings and brings(call.arguments, result, caller, good):
+            caller.heard.add(source(ToolCall("", call.name, self._redact.values(call.arguments))))
+        if not caller.heard:
+            caller.written.extend(texts_of(call))
 
     def _find(self, call: ToolCall) -> Tool:
         if call.name not in self._tools:
@@ -253,34 +304,46 @@ class Toolset:
         except Unfit as error:
             raise ToolError(f"argument {error}") from None
 
-    def _admit(self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller) -> Asked:
-        asked = self._asked(found, call, arguments, caller)
-        self._guard(asked, caller)
-        return self._begin(asked, caller)
+    def _admit(self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller) -> tuple[Asked, bool]:
+        """Have a call decided on; returns it, and whether a person has just said yes to it."""
+        try:
+            asked = self._asked(found, call, arguments, caller)
+        except PicoclawError:
+            if found.is_private and found.is_private(arguments):  # what is wrong with it tells of what is there
+                self._guard(Asked("read", ToolCall(call.id, call.name, arguments), also=("private",)), caller)
+            raise
+        agreed = bool(self._guard(asked, caller))
+        return self._begin(asked, caller), agreed
 
     def _begin(self, asked: Asked, caller: Caller) -> Asked:
         try:
-            if asked.effect != "read":
+            if asked.effect not in {"read", "safe"}:  # what goes to safety waits for no disk, and may be done twice
                 self._journal(asked.call, caller)
         except StoreError as error:
             raise ToolError(f"nothing was done, since it cannot be written down first: {error}") from None
         return asked
 
-    def asked(self, call: ToolCall, caller: Caller | None = None) -> Asked:
+    def asked(self, call: ToolCall, caller: Caller | None = None, *, whole: bool = False) -> Asked:
         """Tell what a call would do, and what a yes to it holds for; raises ToolError for one that cannot be made.
 
-        With a `caller` also whether a word of theirs leads there.
+        With a `caller` also whether a word of theirs leads there; `whole` also for one that only looks.
         """
         found = self._find(call)
-        return self._asked(found, call, self._checked(found, call), caller)
+        return self._asked(found, call, self._checked(found, call), caller, whole=whole)
 
-    def _asked(self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller | None) -> Asked:
+    def _asked(
+        self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller | None, *, whole: bool = False
+    ) -> Asked:
         (effect, *also), exact = found.effects(arguments), ToolCall(call.id, call.name, arguments)
-        if effect == "read":
-            return Asked(effect, exact)
+        if found.is_private and found.is_private(arguments):
+            also.append("private")
+        if effect == "read" and not (whole or (caller and caller.planned)):
+            return Asked(effect, exact, also=tuple(also))
         means = found.means(arguments) if found.means else ""
         vouched = bool(found.vouched and caller and found.vouched(arguments, caller))
-        return Asked(effect, exact, means, found.binds(arguments) if found.binds else {}, vouched, tuple(also))
+        sees = tuple(found.sees(arguments)) if found.sees else ()
+        bound = found.binds(arguments) if found.binds else {}
+        return Asked(effect, exact, means, bound, vouched, tuple(also), sees)
 
     def _presentable(self, name: str, result: str, caller: Caller) -> str:
         """Without secrets, without what no eye sees, and with its middle cut out."""

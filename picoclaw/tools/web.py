@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from picoclaw.errors import ToolError
 from picoclaw.hw.claims import words
 from picoclaw.messages import Caller
+from picoclaw.tools import own_words
 from picoclaw.tools.toolset import tool
 from picoclaw.untrusted import OTHERS
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from picoclaw.web.known import Known
 
 _LONGEST_QUERY = 400
+_PUBLIC = ("web_fetch ", "web_search ")
 
 
 class WebPages:
@@ -24,20 +26,29 @@ class WebPages:
         self._environment, self._seconds = environment, seconds
         self._web = web
         self._known: Known | None = None
+        self._linked: Known | None = None
 
     def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Tell an address that somebody's word leads to from one that a model has made up.
 
-        What a message begins with, such as notes and helpers' reports, is not the person's own word.
+        What a message begins with, such as notes and helpers' reports, is not the person's own word. Nor is the link of
+        a page followed by itself once the conversation has read what is the owner's: of ten links, the one that is
+        chosen tells the page's owner a digit.
         """
         from picoclaw.web.known import spelt, written
 
         url = spelt(arguments["url"])
-        if any(self.known.has(session, url) for session in (caller.session, caller.reply_to)):
+        chats = (caller.session, caller.reply_to)
+        linked = not _has_read_private(caller) and any(self.linked.has(chat, url) for chat in chats)
+        if linked or any(self.known.has(chat, url) for chat in chats):
             return True
         mixed = any(name.startswith(OTHERS) for name in caller.heard)  # who said what before is not kept
         said = caller.said[-1:] if mixed else caller.said
-        return caller.origin != "helper" and url in written(map(words, said))
+        vouched = False
+        for text in map(words, said) if caller.origin != "helper" else ():
+            for sentence, may in own_words.by_meaning(text):
+                vouched = may if url in written([sentence]) else vouched
+        return vouched
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
         from picoclaw.web.address import target
@@ -54,7 +65,7 @@ class WebPages:
         page = self.web.get(spelt(url), caller.stop)
         text, found = _text(page, links=links)
         host = page.place.host
-        self.known.add(caller.session, [page.place.url, *(one for one in found if _host(one) == host)])
+        self.linked.add(caller.session, [page.place.url, *(one for one in found if _host(one) == host)])
         more = " The page is longer; the rest was not read." if page.cut else ""
         return f"{page.place.url}{more}\n\n{text}"
 
@@ -67,8 +78,16 @@ class WebPages:
         return self._web
 
     @property
+    def linked(self) -> "Known":
+        """Where pages that were read lead."""
+        from picoclaw.web.known import Known
+
+        self._linked = self._linked or Known()
+        return self._linked
+
+    @property
     def known(self) -> "Known":
-        """Where somebody's word leads."""
+        """Where a search leads."""
         from picoclaw.web.known import Known
 
         self._known = self._known or Known()
@@ -111,6 +130,11 @@ def _text(page: "Page", *, links: bool) -> tuple[str, tuple[str, ...]]:
 
     title, text, found = readable(page.text, page.place.url, links=links)
     return (f"{title}\n\n{text}" if title and not text.startswith(f"# {title}") else text), found
+
+
+def _has_read_private(caller: Caller) -> bool:
+    """Tell whether a conversation has read more than the web."""
+    return bool(caller.private) or not all(name.startswith(_PUBLIC) for name in caller.heard)
 
 
 def _host(url: str) -> str:

@@ -8,6 +8,7 @@ noted elsewhere (the service writes it to the system's journal) still tells.
 import contextlib
 import json
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,8 @@ NAME, HEAD, RULES = "audit.log", "audit.head", "policy.toml"
 LONGEST, KEPT = 1_000_000, 8
 _LONGEST_SHOWN, _MOST_HEARD, _SHORT = 400, 5, 80
 _NONE = "-" * 64
-_LONGEST_TEXT: Mapping[Effect, int] = {"remember": 0, "write": _SHORT, "instruct": _SHORT}
+_PATIENCE_S = 0.2
+_LONGEST_TEXT: Mapping[Effect, int] = {"remember": 0, "erase": 0, "write": _SHORT, "instruct": _SHORT}
 """Texts over this are not repeated: they lie where their owner can delete them, and the sum tells which they were."""
 
 
@@ -49,14 +51,20 @@ class Audit:
     def note(self, asked: Asked, caller: Caller, decision: Decision, outcome: str) -> None:
         """Write down what was decided on a call, durably, before it is made; what only looks is left out.
 
-        Raises StoreError, save for what brings an output to safety: that is done in any case.
+        Raises StoreError, save for what brings an output to safety: that is done in any case, and does not wait for a
+        disk that takes nothing.
         """
         if asked.effect == "read" and outcome == "allowed":
             return
         arguments = json.dumps(self._redact.values(_told(asked)), ensure_ascii=False)
         more = {"effect": asked.effect, "arguments": arguments, "rule": decision.rule, "outcome": outcome}
-        write = self.mention if asked.effect == "safe" else self.write
-        write("call", tool=asked.call.name, sum=digest(asked)[:16], **more, **self._by(caller))
+        more = {"tool": asked.call.name, "sum": digest(asked)[:16], **more, **self._by(caller)}
+        if asked.effect == "safe":
+            writing = threading.Thread(target=self.mention, args=("call",), kwargs=more)
+            writing.start()
+            writing.join(_PATIENCE_S)
+        else:
+            self.write("call", **more)
 
     def ended(self, asked: Asked, caller: Caller, problem: str) -> None:
         """Write down what came of a call, '' when it went well, as far as the disk lets us: done it is."""

@@ -10,13 +10,31 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from picoclaw.messages import Origin, ToolCall
 
-Effect = Literal["read", "safe", "write", "remember", "plan", "instruct", "exec", "network", "actuate", "switch"]
+Effect = Literal[
+    "read",
+    "private",
+    "safe",
+    "write",
+    "remember",
+    "erase",
+    "plan",
+    "instruct",
+    "exec",
+    "exec_network",
+    "exec_planned",
+    "network",
+    "actuate",
+    "switch",
+]
 """What a call does to the world.
 
-read: nothing is changed; safe: an output goes to its safe level; write: a file that nobody takes for the owner's word;
-remember: notes and tasks, which are; plan: what is done later, unasked; instruct: what tells later turns how to work;
-exec: a command that may change files; network: another host is asked; actuate: a bus or line is written; switch: an
-output that its owner declared to need no yes leaves its safe level.
+read: nothing is changed; private: the call shows what the owner keeps, such as notes, files, tasks and the output of
+commands; safe: an output goes to its safe level; write: a file that nobody takes for the owner's word; remember: notes
+and tasks, which are; erase: a note is deleted for good that the call does not name by all its words; plan: what is done
+later, unasked; instruct: what tells later turns how to work; exec: a command that may change files; exec_network: a
+command that may use the network; exec_planned: a command is planned, or is due (`unattended`); network: another host is
+asked; actuate: a bus or line is written; switch: an output that its owner declared to need no yes leaves its safe
+level.
 """
 
 Verdict = Literal["allow", "ask", "refuse"]
@@ -46,12 +64,16 @@ class Row(NamedTuple):
 
 DEFAULTS: Mapping[Effect, Row] = {
     "read": Row("allow", "allow", "allow", "allow"),
+    "private": Row("allow", "refuse", "allow", "allow"),
     "safe": Row("allow", "allow", "allow", "allow"),
     "write": Row("allow", "ask", "allow", "allow"),
     "remember": Row("allow", "ask", "allow", "ask"),
+    "erase": Row("ask", "ask", "ask", "ask"),
     "plan": Row("allow", "allow", "allow", "ask"),  # the tool lets nobody but the owner plan more than reminders
     "instruct": Row("ask", "ask", "ask", "ask"),
     "exec": Row("allow", "ask", "allow", "ask"),
+    "exec_network": Row("ask", "ask", "ask", "ask"),
+    "exec_planned": Row("ask", "ask", "allow", "ask"),
     "network": Row("allow", "ask", "allow", "ask"),
     "actuate": Row("ask", "ask", "ask", "ask"),
     "switch": Row("allow", "ask", "allow", "ask"),
@@ -63,7 +85,8 @@ class Asked(NamedTuple):
 
     `means` says in plain words what it does. `bound` is what else a yes holds for: the folder, the environment, the
     checksum of a script. `vouched`: somebody's own word leads there, so that a tainted turn need not ask about it,
-    unless the owner wants that of this very tool. `also` are further effects, of which each has its say.
+    unless the owner wants that of this very tool. `also` are further effects, of which each has its say. `sees`
+    names files that a command can see, and may run, which a turn has written that had read others' words.
     """
 
     effect: Effect
@@ -72,6 +95,7 @@ class Asked(NamedTuple):
     bound: Mapping[str, str] = {}
     vouched: bool = False
     also: tuple[Effect, ...] = ()
+    sees: tuple[str, ...] = ()
 
 
 class Decision(NamedTuple):
@@ -107,10 +131,14 @@ def changed(*effects: Mapping[Effect, Verdict]) -> Policy:
     return Policy({name: dict.fromkeys(Row._fields, verdict) for one in effects for name, verdict in one.items()})
 
 
-def decide(policy: Policy, asked: Asked, origin: Origin, taint: Collection[str]) -> Decision:
-    """Decide on a call by the strictest of its effects; `taint` names what the turn has read that is nobody's word."""
+def decide(policy: Policy, asked: Asked, origin: Origin, taint: Collection[str], *, planned: bool = False) -> Decision:
+    """Decide on a call by the strictest of its effects; `taint` names what the turn has read that is nobody's word.
+
+    `planned`: a command that is due. Whether it may have its network was asked when it was planned.
+    """
+    effects = (asked.effect, *asked.also, *(["exec_planned"] if planned else ()))
     verdict, rule, why = max(
-        (_ruled(policy, effect, asked, origin, taint) for effect in (asked.effect, *asked.also)),
+        (_ruled(policy, effect, asked, origin, taint, planned=planned) for effect in effects),
         key=lambda one: VERDICTS.index(one[0]),
     )
     if verdict == "ask" and (number := policy.always.get(digest(asked))):
@@ -118,16 +146,22 @@ def decide(policy: Policy, asked: Asked, origin: Origin, taint: Collection[str])
     return Decision(verdict, f"{rule} = {verdict}", why)
 
 
-def _ruled(policy: Policy, effect: Effect, asked: Asked, origin: Origin, taint: Collection[str]) -> Decision:
+def _ruled(
+    policy: Policy, effect: Effect, asked: Asked, origin: Origin, taint: Collection[str], *, planned: bool
+) -> Decision:
     """Apply the rules on one effect of a call; the name of the rule is without its verdict."""
     verdict, rule = policy.verdict(effect, asked.call.name, _WHO[origin])
+    if planned and effect == "exec_network" and verdict == "ask" and not rule.startswith("tools."):
+        verdict = "allow"
     why = f"{effect}, asked for by {_named(origin)}"
-    if taint:
-        stricter, tainted_rule = policy.verdict(effect, asked.call.name, "tainted")
-        lifted = asked.vouched and stricter == "ask" and not tainted_rule.startswith("tools.")
-        if VERDICTS.index(stricter) > VERDICTS.index(verdict) and not lifted:
-            verdict, rule = stricter, tainted_rule
+    stricter, tainted_rule = policy.verdict(effect, asked.call.name, "tainted")
+    lifted = asked.vouched and stricter == "ask" and not tainted_rule.startswith("tools.")
+    if VERDICTS.index(stricter) > VERDICTS.index(verdict) and ((taint and not lifted) or asked.sees):
+        verdict, rule = stricter, tainted_rule
+        if taint and not lifted:
             why += f", in a turn that has read {_few(taint)}"
+    if asked.sees:
+        why += f", where it can see what others' words have led to: {_few(asked.sees, 200)}"
     return Decision(verdict, rule, why)
 
 
@@ -145,6 +179,6 @@ def _named(origin: Origin) -> str:
     return names.get(origin, f"a {origin}" if origin != "cron" else "a job")
 
 
-def _few(taint: Collection[str]) -> str:
+def _few(taint: Collection[str], longest: int = 60) -> str:
     first = sorted(taint)
-    return ", ".join(name[:60] for name in first[:3]) + (f" and {len(first) - 3} more" if len(first) > 3 else "")
+    return ", ".join(name[:longest] for name in first[:3]) + (f" and {len(first) - 3} more" if len(first) > 3 else "")

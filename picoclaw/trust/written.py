@@ -7,7 +7,7 @@ from picoclaw.schema import nearest
 from picoclaw.trust.policy import DEFAULTS, EFFECTS, VERDICTS, Effect, Policy, Row, Verdict
 
 _TABLES = ("effects", "tools")
-_NEVER_ASKED: frozenset[Effect] = frozenset({"read", "safe"})
+_NEVER_ASKED: frozenset[Effect] = frozenset({"read", "private", "safe"})
 
 
 class Written(NamedTuple):
@@ -36,7 +36,7 @@ def understood(tables: Mapping[str, Any]) -> Written:
 
 def careful(policy: Policy) -> Policy:
     """Have asked whatever would be allowed and changes something, whoever wants it; what is stricter stays."""
-    effects = {
+    effects: dict[Effect, Mapping[str, Verdict]] = {
         effect: {column: stricter(policy.verdict(effect, "", column)[0], "ask") for column in Row._fields}
         for effect in EFFECTS
         if effect not in _NEVER_ASKED
@@ -45,7 +45,8 @@ def careful(policy: Policy) -> Policy:
         name: {column: verdict for column, verdict in row.items() if verdict != "allow"}
         for name, row in policy.tools.items()
     }
-    return Policy({name: row for name, row in policy.effects.items() if name in _NEVER_ASKED} | effects, tools)
+    kept = {name: policy.effects[name] for name in _NEVER_ASKED - {"private"} if name in policy.effects}
+    return Policy(kept | effects, tools)
 
 
 def stricter(one: Verdict, other: Verdict) -> Verdict:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.disk import create, explain, make_folder
-from picoclaw.errors import ConfigError
+from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.resources import shipped
 from picoclaw.workspace.pages import PAGES, Pages
 from picoclaw.workspace.prompts import Prompts
@@ -118,7 +118,7 @@ def intent_tables(home: Path) -> dict[str, dict[str, Any]]:
         try:
             tables[str(path)] = tomllib.loads((raw(path, _LARGEST_TABLE) or b"").decode())
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from None
+            raise ConfigError(f"{path} cannot be read: {explain_syntax(error)}") from None
     return tables
 
 

@@ -1,14 +1,20 @@
 """The owner's pages as a model is shown them: without comments, without what was never filled in."""
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
+from picoclaw.disk import explain
 from picoclaw.errors import ConfigError
-from picoclaw.markdown import visible
+from picoclaw.markdown import blanked, hidden, seen, visible
+from picoclaw.markdown.comments import gone
 from picoclaw.pattern import pattern
 from picoclaw.prompt import Page
 from picoclaw.resources import shipped
+from picoclaw.schedule import zone_of
+from picoclaw.workspace import reading
 from picoclaw.workspace.reading import Texts
 from picoclaw.workspace.seeds import LARGEST, MEETING, SEEDS, Seeds, open_meeting
 
@@ -17,12 +23,13 @@ PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.m
 
 LONGEST_VALUE = 200
 
-_PLACES = {"MEMORY.md": ("memory/MEMORY.md", "MEMORY.md")}
+_PLACES = {"MEMORY.md": ("memory/MEMORY.md", "MEMORY.md", "memory.md")}
 _HEADING = pattern(r" {0,3}(#{1,6})(?:\s|$)")
 _FENCE = pattern(r" {0,3}(```|~~~)")
-_FIELD = pattern(r"[-*+] ++(?:\*\*)?+([^:*\n]{1,60}+)(?:\*\*)?:(?:\*\*)?(.*)")
+_FIELD = pattern(r"[-*+] +(?! )(?:\*\*)?([^:*\n]{1,60})(?:\*\*)?:(?:\*\*)?(.*)")
 _UNSAID = {"", "-"}
-_TEXT = 99
+_TEXT = 7  # below every heading
+_UNFILLED = pattern(r"^[ \t]*[-*+] [^\n]*:(?:\*\*)?[ \t]*-?[ \t]*$", re.MULTILINE)
 
 
 class Pages:
@@ -33,8 +40,9 @@ class Pages:
         workspace, source = home / "workspace", templates or shipped("templates") / "workspace"
         self._home, self._source = home, source
         self._seeds = Seeds(home, source)
-        self._own = Texts(workspace, LARGEST, workspace, cleaned)
-        self._templates = Texts(source, LARGEST, clean=cleaned)
+        self._workspace = workspace
+        self._own = Texts(workspace, LARGEST, workspace, self._clean)
+        self._templates = Texts(source, LARGEST, clean=self._clean)
         self._problems: dict[str, str] = {}
 
     @property
@@ -60,6 +68,31 @@ class Pages:
             self._problems[MEETING] = str(error)
             return ""
 
+    def left_out(self, names: Sequence[str] = PAGES) -> list[str]:
+        """Say what of the pages is not shown: comments, unseen characters, and fields that are not filled in."""
+        found: list[str] = []
+        places = [place for name in names for place in _PLACES.get(name, (name,))]
+        for name in places:
+            try:
+                text = reading.text(self._workspace / name, LARGEST, self._workspace)
+            except ConfigError:
+                continue  # which `problems` says
+            found += [f"{name} {what}" for what in _left_out(text or "", self._fields(name, text or ""))]
+        return found
+
+    def _clean(self, name: str, text: str) -> str:
+        return cleaned(text, self._fields(name, text))
+
+    def _fields(self, name: str, text: str) -> frozenset[str]:
+        """The fields of a page's template that its owner is to fill in; read only where one seems to be empty."""
+        if name not in SEEDS or not _UNFILLED.search(visible(text, trusting=True)):
+            return frozenset()
+        try:
+            lines = (self._source / name).read_text(encoding="utf-8").split("\n")
+        except OSError as error:
+            raise ConfigError(f"{self._source / name} cannot be read: {explain(error)}; reinstall picoclaw") from None
+        return frozenset(field[1].rstrip() for line in lines if (field := _FIELD.fullmatch(line.strip())))
+
     def _text(self, name: str) -> str:
         self._problems.pop(name, None)
         try:
@@ -83,40 +116,76 @@ def fields(text: str) -> dict[str, str]:
     return found
 
 
-def cleaned(text: str) -> str:
-    """Leave out comments, fields that are empty or '-', headings with nothing under them, and blank lines in a row."""
+def owner_time(home: Path, at: float | None = None) -> datetime:
+    """A moment in seconds since 1970, or now, in the time zone that USER.md names, else in the board's."""
+    zone = zone_of(fields("\n".join(page.text for page in Pages(home).pages(["USER.md"]))))[0]
+    return (datetime.now() if at is None else datetime.fromtimestamp(at)).astimezone(zone)  # noqa: DTZ005, DTZ006
+
+
+def cleaned(text: str, template: Collection[str] = ()) -> str:
+    """Leave out comments, blank lines in a row, and of the fields of the `template` those that are empty or '-'."""
     lines = visible(text, trusting=True).split("\n")
-    kept: list[str] = []
-    below = _Line(0, 0)
-    for line, in_code in zip(reversed(lines), reversed(_code(lines)), strict=True):
+    return _joined(lines, set(_unfilled(lines, template)))
+
+
+def without_empty(text: str) -> str:
+    """Leave out comments, blank lines in a row, every empty field, and the headings with nothing under them."""
+    lines = visible(text, trusting=True).split("\n")
+    empty, code, below = set(_unfilled(lines, None)), _code(lines), 0
+    for number in range(len(lines) - 1, -1, -1):
+        heading = None if code[number] else _HEADING.match(lines[number])
+        if heading and below <= len(heading[1]):
+            empty.add(number)
+        elif lines[number].strip() and number not in empty:
+            below = len(heading[1]) if heading else _TEXT
+    return _joined(lines, empty)
+
+
+def _joined(lines: Sequence[str], left_out: Collection[int]) -> str:
+    code, kept = _code(lines), list[str]()
+    for number, line in enumerate(lines):
         blank = not line.strip()
-        here = _Line(_TEXT if in_code else _depth(line), len(line) - len(line.lstrip()), in_code)
-        if not in_code and (kept[-1:] in ([], [""]) if blank else _says_nothing(line, here, below)):
-            continue
-        kept.append("" if blank else line)
-        below = below if blank else here
-    return "\n".join(reversed(kept)).strip("\n")
+        if number not in left_out and (code[number] or not blank or kept[-1:] not in ([], [""])):
+            kept.append("" if blank else line)
+    return "\n".join(kept).strip("\n")
 
 
-class _Line(NamedTuple):
-    """How deep in the page a line stands, as a heading's level, and in a list, as its indent; whether it is code."""
-
-    depth: int
-    indent: int
-    in_code: bool = False
-
-
-def _says_nothing(line: str, here: _Line, below: _Line) -> bool:
-    """Whether it is a heading or a field that wants something behind it, and has nothing."""
-    if here.depth < _TEXT:
-        return below.depth <= here.depth
-    field = _FIELD.fullmatch(line.strip())
-    return field is not None and field[2].strip() in _UNSAID and below.indent <= here.indent and not below.in_code
+def _unfilled(lines: Sequence[str], template: Collection[str] | None) -> Iterator[int]:
+    """Find the fields of a template, None for all, that have no value, also none in the lines that follow."""
+    code = _code(lines)
+    below = len(lines)
+    for number in range(len(lines) - 1, -1, -1):
+        line = lines[number]
+        field = None if code[number] else _FIELD.fullmatch(line.strip())
+        empty = field and field[2].strip() in _UNSAID and _is_of(field, template)
+        if empty and (below == len(lines) or (not code[below] and _ends_field(line, lines[below], template))):
+            yield number
+        if line.strip():
+            below = number
 
 
-def _depth(line: str) -> int:
-    found = _HEADING.match(line)
-    return len(found[1]) if found else _TEXT
+def _is_of(field: re.Match[str], template: Collection[str] | None) -> bool:
+    return template is None or field[1].rstrip() in template
+
+
+def _ends_field(line: str, below: str, template: Collection[str] | None) -> bool:
+    """Whether the next line that says something is a heading or a field of the template, and no value of this one."""
+    if _HEADING.match(below):
+        return True
+    field = _FIELD.fullmatch(below.strip())
+    indents = [len(text) - len(text.lstrip()) for text in (line, below)]
+    return field is not None and _is_of(field, template) and indents[1] <= indents[0]
+
+
+def _left_out(text: str, template: Collection[str]) -> Iterator[str]:
+    """Say what `cleaned` leaves out of a text, and in which lines."""
+    ends = [number for number, char in enumerate(text) if char == "\n"]
+    for start, end, what in gone(text, trusting=True):
+        first, last = (bisect_left(ends, at) + 1 for at in (start, end - 1))
+        yield f"line {first}: {what}" if first == last else f"lines {first}-{last}: {what}"
+    lines = seen(blanked(text)).split("\n")
+    yield from (f"line {n + 1}: not filled in: {lines[n].strip()}" for n in sorted(_unfilled(lines, template)))
+    yield from (what for what in hidden(text, trusting=True) if "invisible" in what)
 
 
 def _code(lines: Sequence[str]) -> list[bool]:

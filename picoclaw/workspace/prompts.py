@@ -75,5 +75,5 @@ class Prompts:
         ]
 
 
-def _wording(text: str) -> str:
+def _wording(_: str, text: str) -> str:
     return visible(text, trusting=True).strip("\n")

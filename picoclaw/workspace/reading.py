@@ -29,11 +29,15 @@ class Texts:
     """The texts of the files below one folder, each read again when its file has changed.
 
     Files larger than `largest` bytes are refused, and links that lead out of `inside` if that is given. `clean` makes
-    of a file's text what is kept.
+    of a file's name and text what is kept.
     """
 
     def __init__(
-        self, folder: Path, largest: int, inside: Path | None = None, clean: Callable[[str], str] = str
+        self,
+        folder: Path,
+        largest: int,
+        inside: Path | None = None,
+        clean: Callable[[str, str], str] = lambda _, text: text,
     ) -> None:
         """Reads nothing yet."""
         self._folder = folder
@@ -53,14 +57,14 @@ class Texts:
         marks = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
         kept = self._kept.get(name)
         if kept is None or kept.marks != marks:
-            kept = self._kept[name] = self._read(path, marks)
+            kept = self._kept[name] = self._read(name, path, marks)
         if kept.problem:
             raise ConfigError(kept.problem)
         return kept.text
 
-    def _read(self, path: Path, marks: Marks) -> _Kept:
+    def _read(self, name: str, path: Path, marks: Marks) -> _Kept:
         try:
-            return _Kept(marks, self._clean(text(path, self._largest, self._inside) or ""), "")
+            return _Kept(marks, self._clean(name, text(path, self._largest, self._inside) or ""), "")
         except ConfigError as error:
             return _Kept(marks, "", str(error))
 

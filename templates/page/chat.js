@@ -3,7 +3,20 @@ import { element } from "/board.js";
 
 const find = (id) => document.getElementById(id);
 const box = find("said"), text = find("text");
+const UNSENT = "picoclaw.unsent";
 let live = null, tell = async () => null;
+const sending = new Set();
+
+// What was typed and is not kept on the board yet outlives a reload: by its number, which the board takes once.
+function unsent() {
+  try { return JSON.parse(localStorage.getItem(UNSENT)) ?? []; } catch { return []; }
+}
+
+function keepUnsent(messages) {
+  try { localStorage.setItem(UNSENT, JSON.stringify(messages)); } catch { /* it is kept on this page alone then */ }
+}
+
+export const forget = () => keepUnsent([]);
 
 const random = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -24,7 +37,7 @@ function clock(at) {
 
 function line(role, said, at, ...classes) {
   const node = element("div", { class: ["line-of", role, ...classes].join(" ") },
-    element("span", { class: "unseen" }, role === "user" ? "You: " : "picoclaw: "), ...words(said));
+    element("span", { class: "unseen" }, role === "user" ? "You: " : "picoclaw: "), ...(role === "outcome" ? [said] : words(said)));
   if (at) node.append(element("time", {}, clock(at)));
   return node;
 }
@@ -68,19 +81,20 @@ function end(said) {
   if (said?.problem && said.problem !== said.text) add(element("p", { class: "bad" }, said.problem));
 }
 
-// A call that needs a yes: shown whole, with buttons while it is open, and afterwards with how it has ended.
+// A call that needs a yes: shown whole, with buttons while it is open; how it has ended stands in the conversation.
 function ask(question) {
-  const shown = find("questions"), name = `question-${question.number}`;
-  const rest = question.outcome
-    ? [element("p", { role: "status" }, question.outcome),
-      element("p", { class: "pair" }, element("button", { type: "button", onclick: () => card.remove() }, "Close"))]
-    : [element("p", { class: "none" }, `Number ${question.number}, asked in ${question.chat}; until ${clock(question.until)}`),
-      element("p", { class: "pair" }, ...[["yes", "Yes, exactly this"], ["no", "No"], ["always", "Always this"]].map(([word, says]) =>
-        element("button", { type: "button", class: word === "yes" ? "main" : "plain", onclick: () => answer(question, word, card) }, says)))];
+  const shown = find("questions"), name = `question-${question.number}`, old = find(name);
+  if (question.outcome) {
+    old?.remove();
+    add(line("outcome", `${question.call.split("\n").join(" ").slice(0, 100)}\n${question.outcome}`, Date.now() / 1000));
+    return;
+  }
   const card = element("div", { class: "card question", id: name },
-    element("h3", {}, question.outcome ? "What picoclaw has asked" : "May picoclaw do this?"),
-    element("pre", { tabindex: "0" }, question.call), ...rest);
-  const old = find(name);
+    element("h3", {}, "May picoclaw do this?"),
+    element("pre", { tabindex: "0" }, question.call),
+    element("p", { class: "none" }, `Number ${question.number}, asked in ${question.chat}; until ${clock(question.until)}`),
+    element("p", { class: "pair" }, ...[["yes", "Yes, exactly this"], ["no", "No"], ["always", "Always this"]].map(([word, says]) =>
+      element("button", { type: "button", class: word === "yes" ? "main" : "plain", onclick: () => answer(question, word, card) }, says))));
   if (old) old.replaceWith(card);
   else shown.append(card);
   box.scrollTop = box.scrollHeight;
@@ -92,14 +106,63 @@ async function answer(question, word, card) {
   if (!await tell("answer", { id: question.id, word })) for (const button of buttons) button.disabled = false;
 }
 
+const nodeOf = (id) => document.querySelector(`[data-id="${CSS.escape(id)}"]`);
+
+// Take a message for kept; tells whether it is shown here.
+function sent(id) {
+  keepUnsent(unsent().filter((one) => one.id !== id));
+  const node = nodeOf(id);
+  node?.querySelectorAll("button").forEach((button) => button.remove());
+  node?.classList.remove("waiting", "failed");
+  return node;
+}
+
+async function send(one) {
+  if (sending.has(one.id)) return false;
+  sending.add(one.id);
+  const node = nodeOf(one.id);
+  node?.querySelectorAll("button").forEach((button) => button.remove());
+  node?.classList.remove("failed");
+  node?.classList.add("waiting");
+  const done = await tell("say", { text: one.text, id: one.id });
+  sending.delete(one.id);
+  if (done) sent(one.id);
+  else failed(one);
+  return Boolean(done);
+}
+
+function failed(one) {
+  const node = nodeOf(one.id);
+  if (!node || node.querySelector("button")) return;
+  node.classList.remove("waiting");
+  node.classList.add("failed");
+  node.append(
+    element("button", { type: "button", onclick: () => send(one) }, "Send again"),
+    element("button", { type: "button", onclick: () => { sent(one.id); node.remove(); } }, "Discard"));
+}
+
+function type(one) {
+  const node = line("user", one.text, one.at);
+  node.dataset.id = one.id;
+  return add(node);
+}
+
+// Send what the board has not got yet; tells whether it took any of it.
+export async function resend() {
+  let took = false;
+  for (const one of unsent()) {
+    if (!await send(one)) break;
+    took = true;
+  }
+  return took;
+}
+
 export const heard = {
   begun: begin,
   text: (data) => grow(data.text),
   tool: (data) => add(element("details", { class: "tool" }, element("summary", {}, `used ${data.name}`), `${data.arguments} → ${data.result}`)),
   said: (data) => {
-    const known = data.id && document.querySelector(`[data-id="${CSS.escape(data.id)}"]`);
-    known?.querySelector("button")?.remove();
-    if (known) return known.classList.remove("waiting", "failed");
+    if (data.id && sent(data.id)) return;
     const node = add(line(data.role, data.text, data.at));
     if (data.id) node.dataset.id = data.id;
   },
@@ -114,32 +177,24 @@ export function show(state) {
   if (!state.said.length) add(element("p", { class: "none" }, "Ask for a reading, a reminder, or what the board can do."));
   if (state.live) { begin(); if (state.live.text) grow(state.live.text); } else end();
   find("questions").replaceChildren();
-  (state.questions ?? []).forEach(ask);
+  (state.questions ?? []).filter((one) => !one.outcome).forEach(ask);
+  for (const one of unsent()) { type(one); failed(one); }
   box.scrollTop = box.scrollHeight;
 }
 
 export function begins(call) {
   tell = call;
   const fit = () => { text.style.height = "auto"; text.style.height = `${text.scrollHeight + 2}px`; };
-  async function send(said, number, node) {
-    node.classList.add("waiting");
-    node.classList.remove("failed");
-    if (await call("say", { text: said, id: number })) return;
-    node.classList.replace("waiting", "failed");
-    const again = element("button", { type: "button", onclick: () => { again.remove(); send(said, number, node); } }, "Send again");
-    node.append(again);
-  }
   find("ask").addEventListener("submit", (event) => {
     event.preventDefault();
     const said = text.value.trim();
     if (!said) return;
-    const number = random();
-    const node = line("user", said, Date.now() / 1000);
-    node.dataset.id = number;
-    add(node);
+    const one = { id: random(), text: said, at: Date.now() / 1000 };
+    keepUnsent([...unsent(), one]);
+    type(one);
     text.value = "";
     fit();
-    send(said, number, node);
+    send(one);
   });
   text.addEventListener("input", fit);
   text.addEventListener("keydown", (event) => {

@@ -50,11 +50,12 @@ function door() {
 }
 
 async function enter() {
-  const state = await call("state");
+  let state = await call("state");
   if (!state) {
     if (find("door").hidden) setTimeout(enter, 3000);
     return;
   }
+  if (await chat.resend()) state = await call("state") ?? state;
   find("door").hidden = true;
   find("house").hidden = false;
   find("name").textContent = state.name;
@@ -70,7 +71,7 @@ async function enter() {
 function listen(seen) {
   line?.close();
   line = new EventSource(`/api/events?after=${seen}`);
-  line.onopen = () => up(true);
+  line.onopen = () => { up(true); chat.resend(); };
   line.onerror = () => {
     up(false);
     if (line?.readyState === EventSource.CLOSED) setTimeout(enter, 3000);
@@ -114,7 +115,7 @@ find("login").addEventListener("submit", async (event) => {
 });
 
 find("stop").addEventListener("click", () => call("stop", {}));
-find("logout").addEventListener("click", async () => { if (await call("logout", {})) door(); });
+find("logout").addEventListener("click", async () => { if (await call("logout", {})) { chat.forget(); door(); } });
 document.addEventListener("visibilitychange", () => {
   if (document.visibilityState === "visible" && !line && !find("house").hidden) enter();
 });

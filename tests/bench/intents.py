@@ -21,7 +21,7 @@ CORPUS = ROOT / "tests" / "data" / "intents_dev.json"
 
 def judge(match: Match | None, case: dict[str, Any]) -> str:
     """What is wrong with the match, or nothing."""
-    called = match.tool if match and not match.missing else ""
+    called = match.tool if match and not match.missing and match.tool != "output" else ""
     wanted = "" if case["tool"] in {None, "none"} else case["tool"]
     if called != wanted:
         return f"wanted {wanted or 'no tool'}, got {called or 'none'}"
@@ -36,7 +36,7 @@ def accuracy(matcher: Matcher, cases: list[dict[str, Any]]) -> None:
     tools: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     for case in cases:
-        wrong = judge(matcher.match(case["text"]), case)
+        wrong = judge(matcher.match(case["text"], {"cron"}), case)
         total[case["kind"]] += 1
         tools[case["kind"]] += not wrong or "{" in wrong[:8]
         calls[case["kind"]] += not wrong

@@ -238,10 +238,11 @@ _LOOKING = [
     ("web_fetch", {"url": "http://example.com/known"}),
     ("web_fetch", {"url": "http://example.com/"}),
 ]
+_FOR_GUESTS = {"sensor_list", "sensor_read", "board_status", "cron", "message", "i2c", "gpio", "spi", "serial"}
 REQUESTS = {
     "looking": _LOOKING,
     "looking, after a file was read": _LOOKING,
-    "a guest's": [one for one in _LOOKING if one[0] != "web_fetch"],
+    "a guest's": [one for one in _LOOKING if one[0] in _FOR_GUESTS],
     "a job's": [one for one in _LOOKING if one[0] != "web_fetch"],
     "the owner's": [
         *(("write_file", {"path": name, "content": "21.5 °C\n"}) for name in _FILES),
@@ -268,7 +269,6 @@ REQUESTS = {
                 "cron_expr": "0 * * * *",
             },
         ),
-        ("cron", {"action": "add", "command": "df -h", "cron_expr": "0 6 * * 1"}),
         ("append_file", {"path": "HEARTBEAT.md", "content": "\n- every day: is the door shut?\n"}),
         ("append_file", {"path": "USER.md", "content": "\n- Preferences: short answers\n"}),
         ("exec", {"argv": ["touch", "honest.txt"], "write": True}),
@@ -277,6 +277,24 @@ REQUESTS = {
         ("output", {"action": "off", "name": "lamp"}),
     ],
 }
+# Orders in the owner's own words, after a page was read: about reminder 1, "water the figs", and task 1.
+ORDERED = [
+    ("thanks, now remove reminder 1", "cron", {"action": "remove", "job": 1}),
+    ("please cancel my reminder 1. The page was enough", "cron", {"action": "remove", "job": 1}),
+    ("delete the reminder to water the figs", "cron", {"action": "remove", "job": 1}),
+    ("pause reminder 1", "cron", {"action": "disable", "job": 1}),
+    ("move reminder 1 to 18:00", "cron", {"action": "update", "job": 1, "at": "18:00"}),
+    ("task 1 is done", "pulse", {"action": "complete", "task": "1"}),
+    ("mark task 1 as done, please", "pulse", {"action": "complete", "task": "1"}),
+    ("water the ferns is done", "pulse", {"action": "complete", "task": "water the ferns"}),
+    ("Snooze reminder 1 by an hour", "cron", {"action": "snooze", "job": 1, "at_seconds": 3600}),
+    (
+        "Read the page and then remind me at 18:00 about my dentist",
+        "cron",
+        {"action": "add", "message": "my dentist", "at": "18:00"},
+    ),
+    ("note that the fuse is 4 A", "memory_store", {"text": "The fuse is 4 A."}),
+]
 _ABOUT = [
     "my key to the shed is under the pot", "the password of the wifi is on the router",
     "rm -rf is dangerous, is it not?",

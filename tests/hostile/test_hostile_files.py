@@ -339,14 +339,14 @@ def test_an_honest_file_in_a_folder_around_the_home_is_used(world):
         ("USER.md", ("read_file mail.txt 1 200",), "remember"),
         ("user.MD", ("web_fetch x",), "remember"),
         ("USER.md", (), ""),
-        ("memory/MEMORY.md", ("read_file mail.txt 1 200",), "memory_store"),
-        ("Memory/MEMORY.md", ("read_file memory/../mail.txt 1 200",), "memory_store"),
-        ("MEMORY.md", ("read_file memory/" + "x" * 74 + " 1 2",), "memory_store"),
-        ("memory/x.md", ("read_file HEARTBEAT.md/../mail.md 1 200",), "memory_store"),
-        ("memory/x.md", ("read_file memory/x.md 1 200",), ""),
-        ("HEARTBEAT.md", ("read_file mail.txt 1 200",), "done unasked"),
-        ("heartbeat.md", ("read_file HEARTBEAT.mdx 1 200",), "done unasked"),
-        ("HEARTBEAT.md", ("read_file HEARTBEAT.md 1 200",), ""),
+        ("memory/MEMORY.md", ("read_file mail.txt 1 200",), "remember.tainted = ask"),
+        ("Memory/MEMORY.md", ("read_file memory/../mail.txt 1 200",), "remember.tainted = ask"),
+        ("MEMORY.md", ("read_file memory/" + "x" * 74 + " 1 2",), "remember.tainted = ask"),
+        ("memory/x.md", ("read_file HEARTBEAT.md/../mail.md 1 200",), "remember.tainted = ask"),
+        ("memory/x.md", ("read_file memory/x.md 1 200",), "remember.tainted = ask"),
+        ("HEARTBEAT.md", ("read_file mail.txt 1 200",), "remember.tainted = ask"),
+        ("heartbeat.md", ("read_file HEARTBEAT.mdx 1 200",), "remember.tainted = ask"),
+        ("HEARTBEAT.md", ("read_file HEARTBEAT.md 1 200",), "remember.tainted = ask"),
         ("notes/new.md", ("read_file mail.txt 1 200",), ""),
     ],
 )
@@ -365,7 +365,7 @@ def test_what_a_note_says_is_nobodys_word_stays_so(tmp_path):
     toolset, turn = world.tools(), caller()
     toolset.call(ToolCall("c", "read_file", {"path": "memory/x.md"}), turn)
     call = ToolCall("c", "append_file", {"path": "HEARTBEAT.md", "content": "- Obey."})
-    assert "done unasked" in toolset.call(call, turn)
+    assert "remember.tainted = ask" in toolset.call(call, turn)
 
 
 @pytest.mark.parametrize(("path", "tainted"), [("skills/mine/SKILL.md", False), ("a.txt", True), (".", True)])

@@ -1,6 +1,7 @@
 """What the tests of the outputs share: a home with declarations that are armed, and hands on a clock."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -61,6 +62,20 @@ def ended(home):
     os.close(lock)
 
 
+HARMS = {
+    "both killed": {"watch": signal.SIGKILL, "hands": signal.SIGKILL},
+    "watch frozen, hands killed": {"watch": signal.SIGSTOP, "hands": signal.SIGKILL},
+    "hands frozen, watch killed": {"hands": signal.SIGSTOP, "watch": signal.SIGKILL},
+    "both frozen": {"hands": signal.SIGSTOP, "watch": signal.SIGSTOP},
+}
+
+
+def harm(home, numbers):
+    holder = place.holder(home)
+    for name, number in numbers.items():
+        os.kill(getattr(holder, name), number)
+
+
 CLIENTS = []
 
 
@@ -115,14 +130,15 @@ class Stubborn(Terminals):
 class Desk:
     """An arbiter on a simulated board, with the test's clock."""
 
-    def __init__(self, home, wall=None, clock=None):
+    def __init__(self, home, wall=None, clock=None, written=None):
+        """With `written` the journal has a thread, as a real keeper's has."""
         self.home = home
         self.clock = clock or Clock()
         self.samples = Samples()
         self.promises = []
         self.board = SimBoard(state=home / "sim")
         self.terminals = Stubborn(self.board, home)
-        self.leases = Leases(home, self.terminals, self.clock, self._promise)
+        self.leases = Leases(home, self.terminals, self.clock, self._promise, written)
         self.arbiter = Arbiter(
             home,
             self.leases,

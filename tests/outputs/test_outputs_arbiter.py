@@ -10,6 +10,7 @@ from outputs_kit import LAMP, PUMP, Clock, Desk, arm, make_home, pin
 
 from picoclaw.reflex import audit, declared
 from picoclaw.reflex.rules import Sample
+from picoclaw.trust import chain
 
 NEEDY = PUMP + 'needs = { sensor = "porch", quantity = "temperature", fresh_s = 60, low = 0, high = 30 }\n'
 
@@ -512,3 +513,51 @@ def test_a_part_that_is_only_on_or_off_is_asked_for_nothing_else(tmp_path):
     other = PUMP.replace('line = "GPIO17"', 'part = "pcf8574"\naddress = 0x20\nsafe = "50"')
     (desk.home / "outputs.toml").write_text(other)
     assert "safe is 50, but a pcf8574 is only on or off" in desk.on()["text"]
+
+
+def test_on_is_refused_when_the_disk_takes_nothing_for_too_long(tmp_path):
+    desk = Desk(make_home(tmp_path / "home"), written=lambda: None)
+    desk.leases.journal.drain(5)
+    given = {"do": "set", "name": "pump", "level": "on", "seconds": 60, "who": "owner"}
+    asked_at = desk.clock.now
+    with chain.held(desk.home / audit.NAME):
+        assert desk.arbiter.request(given, 1, asked_at) is None
+        desk.clock.now += 7.9
+        assert desk.arbiter.request(given, 1, asked_at) is None
+        desk.clock.now += 0.2
+        answer = desk.arbiter.request(given, 1, asked_at)
+    assert (answer["rule"], pin(desk.home)) == ("audit", 0)
+    assert "the disk took nothing for 8 s" in answer["text"]
+    assert not desk.leases.intents
+
+
+def test_two_that_exclude_each_other_and_are_written_down_together(tmp_path):
+    toml = PUMP + 'excludes = ["lamp"]\n' + LAMP
+    desk = Desk(make_home(tmp_path / "home", toml), written=lambda: None)
+    desk.leases.journal.drain(5)
+    given = [{"do": "set", "name": name, "level": "on", "seconds": 60, "who": "owner"} for name in ("pump", "lamp")]
+    with chain.held(desk.home / audit.NAME):
+        assert [desk.arbiter.request(one, n, desk.clock.now) for n, one in enumerate(given)] == [None, None]
+    desk.leases.journal.drain(5)
+    answers = [desk.arbiter.request(one, n, desk.clock.now) for n, one in enumerate(given)]
+    assert [answer.get("rule") for answer in answers] == [None, "exclusion"]
+    assert (pin(desk.home), pin(desk.home, 27)) == (1, 0)
+
+
+def test_a_renewal_for_all_that_is_left_is_not_refused_for_the_time_of_writing_it(tmp_path):
+    desk = Desk(make_home(tmp_path / "home"), written=lambda: None)
+    given = {"do": "set", "name": "pump", "level": "on", "seconds": 600, "who": "owner"}
+    for wait, answer in ((0.5, None), (0, "pump is on for 600 s")):
+        said = desk.arbiter.request(given, 1, desk.clock.now)
+        assert (said and said["text"]) == answer
+        desk.leases.journal.drain(5)
+        desk.clock.now += wait
+    ends = desk.arbiter.due(critical=True)
+    assert ends == desk.clock.now + 600
+    desk.clock.now += 100
+    given["seconds"] = 500
+    assert desk.arbiter.request(given, 1, desk.clock.now) is None
+    desk.leases.journal.drain(5)
+    desk.clock.now += 0.5
+    assert desk.arbiter.request(given, 1, desk.clock.now)["text"] == "pump is on for 500 s"
+    assert desk.arbiter.due(critical=True) == ends

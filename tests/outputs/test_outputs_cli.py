@@ -3,13 +3,14 @@
 import os
 import signal
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from outputs_kit import LAMP, PUMP, client, close_clients, ended, make_home, pin
+from outputs_kit import HARMS, LAMP, PUMP, client, close_clients, ended, harm, make_home, pin
 
-from picoclaw.errors import Denied, ToolError
+from picoclaw.errors import Denied, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.reflex import audit, declared
 from picoclaw.reflex.keeper import place
@@ -17,9 +18,12 @@ from picoclaw.reflex.outputs import OutputRefused
 from picoclaw.tools.guard import Guard
 from picoclaw.tools.outputs import Outputs
 from picoclaw.tools.toolset import Toolset, tools_of
+from picoclaw.trust import chain
+from picoclaw.trust.audit import Audit
 from picoclaw.trust.policy import Policy
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import daemon_kit
 from person import Person, picoclaw
 
 
@@ -193,7 +197,7 @@ def test_the_tool(home):
     assert "name is missing" in call(action="off")
     assert "stopped" in call(action="stop")
     assert pin(home, 27) == 0
-    assert journal == ["set", "set", "off", "set", "set", "off", "stop"]
+    assert journal == ["set", "set", "set", "set"], "what goes to safety waits for no disk"
 
 
 def test_the_tool_costs_few_bytes():
@@ -233,3 +237,99 @@ def test_an_empty_outputs_toml_and_no_lines_of_the_audit(tmp_path, home):
 
 def test_what_is_not_armed_has_no_level(tmp_path, home):
     assert "pump (pump, gpio GPIO17): not driven, dry run" in picoclaw(tmp_path, "outputs", "--board", "sim").stdout
+
+
+def test_off_and_stop_wait_for_no_disk(home, tmp_path):
+    """On one that is full nothing can be written down first; one that hangs has audit.log locked for a while."""
+    declared.keep_armed(home, {n: o.digest for n, o in declared.load(home / "outputs.toml").outputs.items()})
+
+    def full(*_):
+        raise StoreError("the disk is full")
+
+    guard = Guard(Policy, lambda _: True, note=Audit(tmp_path).note)
+    made = Outputs(client(home))
+    toolset = Toolset([made], guard=guard, journal=lambda *_: None, longest_result=4000)
+    on = ToolCall("1", "output", {"action": "set", "name": "pump", "level": "on", "seconds": 60})
+    for action in ("off", "stop"):
+        assert toolset.run(on, caller("owner")) == (True, "pump is on for 60 s")
+        toolset._journal = full
+        with chain.held(tmp_path / "audit.log"):
+            began = time.monotonic()
+            good, _ = toolset.run(ToolCall("2", "output", {"action": action, "name": "pump"}), caller("owner"))
+            assert (good, pin(home), time.monotonic() - began < 0.45) == (True, 0, True)
+        assert "the disk is full" in toolset.run(on, caller("owner"))[1]
+        toolset._journal = lambda *_: None
+
+
+def left_on(home):
+    """Switch the pump on, and kill all that could switch it off again."""
+    pid = os.fork()
+    if pid == 0:
+        client(home).set("pump", "on", 600, "owner")
+        for each in (*place.holder(home)[:2], os.getpid()):
+            os.kill(each, signal.SIGSTOP if each != os.getpid() else signal.SIGKILL)
+    os.waitpid(pid, 0)
+    for each in place.holder(home)[:2]:
+        os.kill(each, signal.SIGKILL)
+    ended(home)
+    assert pin(home) == 1
+
+
+SPOILT = {
+    "nothing": lambda home: None,
+    "outputs.toml is gone": lambda home: (home / "outputs.toml").unlink(),
+    "outputs.toml is wrong": lambda home: (home / "outputs.toml").write_text("[["),
+    "config.toml is wrong": lambda home: (home / "config.toml").write_text("[["),
+    "state.db is wrong": lambda home: (home / "state.db").mkdir(),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_the_next_start_of_the_daemon_makes_safe_what_was_left_on(tmp_path, spoil):
+    home = make_home(tmp_path / "picoclaw", PUMP)
+    left_on(home)
+    spoil(home)
+    with daemon_kit.Daemon(tmp_path) as daemon:
+        daemon_kit.until(lambda: pin(home) == 0 and not (home / place.LIVE).exists())
+        daemon.process.terminate()
+        daemon.ends()
+
+
+def test_what_was_left_on_is_said(tmp_path):
+    home = make_home(tmp_path / "picoclaw", PUMP)
+    left_on(home)
+    said = picoclaw(tmp_path, "status")
+    assert "something may have been left on" in said.stdout
+    assert "outputs safe" in said.stdout
+    assert "brought to its safe level" not in said.stdout
+    picoclaw(tmp_path, "outputs", "--board", "sim", "safe")
+    assert "left on" not in picoclaw(tmp_path, "status").stdout
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("seconds", [30, 2])
+@pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
+def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, seconds):
+    home = daemon_kit.furnished(tmp_path, "", daemon_kit.PUMP)
+    with daemon_kit.Daemon(tmp_path).ready() as daemon:
+        assert picoclaw(tmp_path, "outputs", "--board", "sim", "set", "pump", "on", str(seconds)).returncode == 0
+        assert pin(home) == 1
+        harm(home, numbers)
+        if seconds == 30:
+            daemon.process.terminate()  # or it is just ending
+            daemon.ends(15)
+            assert pin(home) == 0
+            return
+        daemon_kit.until(lambda: pin(home) == 0 and not (home / place.LIVE).exists(), 10)
+        assert "left on by a keeper" in daemon.says("left on")
+        assert "left on by a keeper" in picoclaw(tmp_path, "status").stdout
+        daemon.process.terminate()
+        daemon.ends()
+
+
+def test_where_an_output_is_armed_it_is_said_what_can_leave_it_on(tmp_path, home):
+    with Person(tmp_path, "outputs", "--board", "sim", "arm", "pump", columns=400) as person:
+        person.sees("are killed at the same moment, it stays as it is until `picoclaw outputs safe`")
+        person.sees("Type the name, pump, to arm it: ")
+        person.types("no\n")
+        person.leaves()

@@ -10,11 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from outputs_kit import LAMP, PUMP, alive, client, close_clients, ended, make_home, pin, until
+from outputs_kit import HARMS, LAMP, PUMP, alive, client, close_clients, ended, harm, make_home, pin, until
 
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
 from picoclaw.hw.reading import Reading
@@ -140,6 +141,7 @@ def test_both_are_killed_while_the_client_lives(home):
     until(lambda: not (home / place.LIVE).exists())
     ended(home)
     assert acts(home, "why")[-1] == ("rescue", "its keeper was killed"), "its client noticed"
+    assert acts(home, "left")[-1] == ("rescue", ["pump", "lamp"]), "those that may have been driven"
 
 
 def test_both_and_the_client_are_killed_and_the_next_one_makes_it_safe(home):
@@ -154,6 +156,67 @@ def test_both_and_the_client_are_killed_and_the_next_one_makes_it_safe(home):
     assert (home / place.LIVE).exists()
     client(home).recover()
     assert pin(home) == 0
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("how", ["close", "leave"])
+@pytest.mark.parametrize("after_ms", [0, 2, 5, 10, 20, 50])
+def test_both_are_killed_and_the_client_ends_in_an_orderly_way(home, how, after_ms):
+    pid = os.fork()
+    if pid == 0:
+        one = Outputs(home, lambda: "sim")
+        one.set("pump", "on", 60, "owner")
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for each in place.holder(home)[:2]:
+                os.kill(each, number)
+        time.sleep(after_ms / 1000)
+        getattr(one, how)()
+        os._exit(pin(home))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "off when its client ends"
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
+def test_a_client_notices_that_nobody_ends_its_lease(home, numbers):
+    one = client(home)
+    one.set("lamp", "on", 0.05, "owner")
+    one.set("pump", "on", 0.5, "owner")  # the same connection, and another end
+    harm(home, numbers)
+    until(lambda: pin(home) == 0, 6)
+    until(lambda: not (home / place.LIVE).exists())
+    ended(home)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
+def test_off_works_also_when_the_keeper_does_not(home, numbers):
+    one = client(home)
+    one.set("pump", "on", 60, "owner")
+    one.leave()
+    harm(home, numbers)
+    assert client(home).off("pump", "owner") == "pump is at its safe level, off"
+    assert pin(home) == 0
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
+@pytest.mark.parametrize("last", ["", "one.close()", "one.leave()"])
+def test_a_program_that_ends_leaves_nothing_on(home, numbers, last):
+    """Also where it does not say that it ends."""
+    words = f"""
+import os, sys
+from pathlib import Path
+from picoclaw.reflex.keeper import place
+from picoclaw.reflex.outputs import Outputs
+one = Outputs(Path(sys.argv[1]), lambda: "sim")
+one.set("pump", "on", 30, "owner")
+holder = place.holder(Path(sys.argv[1]))
+for name, number in {[(name, int(number)) for name, number in numbers.items()]}:
+    os.kill(getattr(holder, name), number)
+{last}
+"""
+    subprocess.run([sys.executable, "-c", words, home], check=True, timeout=20, cwd=ROOT)
+    until(lambda: pin(home) == 0, 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -675,6 +738,30 @@ def test_a_required_sensor_is_really_measured(tmp_path):
     ended(home)
 
 
+ALWAYS_NOTED = {
+    "scd4x": ('part = "scd4x"\naddress = 0x62\nvalues = { co2 = 800 }', "co2"),
+    "aht10": ('part = "aht10"\naddress = 0x38\noptions = { crc = 0 }', "temperature"),
+    "darkness": ('part = "bh1750"\naddress = 0x23\nvalues = { light = 0 }', "light"),
+}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", ALWAYS_NOTED)
+def test_a_required_sensor_whose_values_are_never_exact_counts(tmp_path, name):
+    text, quantity = ALWAYS_NOTED[name]
+    needs = f'needs = {{ sensor = "air", quantity = "{quantity}", fresh_s = 60 }}\n'
+    home = make_home(tmp_path / "home", PUMP + needs)
+    (home / "sim.toml").write_text("[parts.air]\n" + text.replace("aht10", "aht20") + "\n")
+    one = client(home)
+    deadline = time.monotonic() + 12
+    while pin(home) != 1 and time.monotonic() < deadline:  # the first measurement of an SCD4x takes 6 s
+        with contextlib.suppress(OutputRefused):
+            one.set("pump", "on", 60, "owner")
+    assert pin(home) == 1
+    one.close()
+    ended(home)
+
+
 def test_a_required_sensor_that_hangs_ends_it(bench):
     one = bench(NEEDY)
     stuck, _ = os.pipe()
@@ -735,6 +822,134 @@ def test_kills():
     assert done.returncode == 0, done.stdout + done.stderr
     assert "left on: 0" in done.stdout
     assert int(re.search(r"in (\d+) the pump was on", done.stdout)[1]) >= 5, "it hit something"
+
+
+SLOW_DISK = """
+import os, sys, time
+slow, sync = sys.argv.pop(1), os.fsync
+
+def fsync(file):
+    time.sleep(float(open(slow).read() or 0) if os.path.exists(slow) else 0)
+    while os.path.exists(slow + ".stall"):
+        time.sleep(0.01)
+    sync(file)
+
+os.fsync = fsync
+from picoclaw.reflex.keeper.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def slow(home, tmp_path):
+    """A keeper on a disk that is as slow as the file says, and takes nothing while there is one named .stall."""
+    path = tmp_path / "slow"
+    words = [sys.executable, "-c", SLOW_DISK, str(path), str(home), "sim"]
+    subprocess.run(words, stdout=subprocess.PIPE, check=True, timeout=20)
+    yield path
+    path.with_suffix(".stall").unlink(missing_ok=True)
+
+
+class Stall:
+    """The disk takes nothing for so long."""
+
+    def __init__(self, path, home):
+        self.file, self.home = path.with_suffix(".stall"), home
+
+    def __enter__(self):
+        self.file.touch()
+        return self
+
+    def __exit__(self, *_):
+        self.file.unlink()
+
+
+def begun(action):
+    """Do something in a thread; returns it, and the list that the answer comes into."""
+    said = []
+
+    def run():
+        try:
+            said.append(action())
+        except PicoclawError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, said
+
+
+@pytest.mark.alone
+def test_a_lease_is_counted_from_when_it_is_driven(home, slow):
+    slow.write_text("0.3")
+    one = client(home)
+    assert one.set("pump", "on", 0.5, "owner") == "pump is on for 0.5 s"
+    on = (home / "sim/line17").stat().st_mtime
+    until(lambda: pin(home) == 0)
+    assert 0.45 < (home / "sim/line17").stat().st_mtime - on < 0.7
+
+
+@pytest.mark.alone
+def test_a_disk_that_takes_nothing_delays_no_end_of_a_lease(home, slow):
+    one, other = client(home), client(home)
+    one.set("lamp", "on", 60, "owner")
+    one.set("pump", "on", 0.6, "owner")
+    began = time.monotonic()
+    with Stall(slow, home):
+        with pytest.raises(OutputRefused, match="longest_on"):
+            other.set("pump", "on", 9999, "owner")
+        assert time.monotonic() - began < 0.5, "a refusal waits for nothing"
+        until(lambda: pin(home) == 0, 2)
+        assert 0.5 < time.monotonic() - began < 1.1
+        assert pin(home, 27) == 1, "nobody was killed for it"
+    one.off("lamp", "owner")
+    until(lambda: ("safe", "its time is over") in acts(home, "why"))
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (lambda home, one: halt(home, lambda: "sim", "owner"), "stop"),
+        (lambda home, one: client(home).off("pump", "owner"), "pump stays at its safe level; meanwhile: off"),
+        (lambda home, one: one.off("pump", "owner"), "pump stays at its safe level; meanwhile: off"),
+        (lambda home, one: (home / "outputs.toml").write_text(PUMP), "meanwhile: outputs.toml was changed"),
+    ],
+    ids=["stop", "off of another", "off of the same", "other declarations"],
+)
+def test_what_waits_for_the_disk_is_not_switched_on_when_it_is_ended_meanwhile(home, slow, end, said):
+    one = client(home)
+    one.list()
+    with Stall(slow, home):
+        thread, answers = begun(lambda: one.set("pump", "on", 60, "owner"))
+        thread.join(0.3)
+        assert (answers, pin(home)) == ([], 0), "it is written down first"
+        began = time.monotonic()
+        end(home, one)
+        assert time.monotonic() - began < 0.3
+        client(home).list()
+    thread.join(5)
+    assert said in answers[0]
+    assert pin(home) == 0
+    until(lambda: "cancelled" in [act for (act,) in acts(home)])
+    assert [spell.ended for spell in audit.replay(home).get("pump", ())] == []
+
+
+@pytest.mark.alone
+def test_what_a_client_that_has_gone_asked_for_is_not_done_when_the_disk_is_back(home, slow):
+    one = client(home)
+    one.list()
+    with Stall(slow, home):
+        asks = raw(home)
+        asks.sendall(
+            json.dumps({"do": "set", "name": "pump", "level": "on", "seconds": 60, "who": "owner"}).encode() + b"\n"
+        )
+        time.sleep(0.2)
+        asks.close()
+        time.sleep(0.1)
+    until(lambda: "cancelled" in [act for (act,) in acts(home)])
+    assert one.list()["outputs"][0]["level"] == 0
+    assert pin(home) == 0
 
 
 def test_nobody_elses_socket(home):

@@ -1,11 +1,12 @@
 """Each kind of output is driven, read back and held against what was wanted."""
 
+import time
 from pathlib import Path
 
 import pytest
 from outputs_kit import pin
 
-from picoclaw.errors import BusFault, DeviceMissing
+from picoclaw.errors import BusFault, DeviceMissing, NoPermission
 from picoclaw.hw.lines import find
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.reading import Wired
@@ -139,6 +140,45 @@ def test_a_pwm_channel_is_exported(tmp_path, pwm):
     problem = Terminals(LinuxBoard(tmp_path), tmp_path).drive(fan, 50)
     assert (pwm / "export").read_text() == "1"
     assert "pwm1/period does not exist" in problem, "plain files make no channel of it"
+
+
+@pytest.mark.parametrize("active", ["high", "low"])
+@pytest.mark.parametrize("polarity", ["normal", "inversed"])
+@pytest.mark.parametrize("level", [0, 25, 100])
+def test_a_pwm_of_either_polarity_has_the_level_at_the_pin(tmp_path, pwm, active, polarity, level):
+    """Documentation/driver-api/pwm.rst: of an inversed one the pin is low for the duty, and high for the rest."""
+    channel(pwm, period=1_000_000, duty=900_000)
+    (pwm / "pwm1/polarity").write_text(f"{polarity}\n")
+    fan = output(name="fan", pwm="pwmchip0/1", period_us=40, active=active)
+    terminals = Terminals(Kernel(tmp_path), tmp_path)
+    assert terminals.drive(fan, level) == ""
+    period, duty, enabled = state(pwm)
+    high = 100 * (duty if polarity == "normal" else period - duty) / period
+    assert (high if active == "high" else 100 - high, enabled) == (level, 1)
+    assert terminals.read(fan) == level
+
+
+class Udev(Kernel):
+    """A kernel whose new channels belong to root until udev has run, which takes a moment."""
+
+    def put(self, path, text):
+        if path.endswith("/export"):
+            folder = Path(self._root + path).parent
+            channel(folder)
+            self.ready = time.monotonic() + 0.2
+        elif time.monotonic() < self.ready:
+            raise NoPermission(f"{path} may not be opened by this user")
+        else:
+            super().put(path, text)
+
+    def may_open(self, path):
+        return time.monotonic() >= self.ready
+
+
+def test_a_new_channel_is_used_when_udev_has_given_the_rights(tmp_path, pwm):
+    fan = output(name="fan", pwm="pwmchip0/1")
+    assert Terminals(Udev(tmp_path), tmp_path).drive(fan, 50) == ""
+    assert state(pwm) == [20_000_000, 10_000_000, 1]
 
 
 @pytest.mark.parametrize("there", [True, False])

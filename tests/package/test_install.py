@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import zipfile
 
 import pytest
 from test_package import ROOT, built  # noqa: F401 - a fixture
@@ -54,8 +55,19 @@ def test_installed_updated_taken_back_and_removed(built, owner):  # noqa: F811
     assert versions(owner) == [first]
 
     done = run(owner, "picoclaw", "update", "--watch", "0")
+    assert (done.returncode, done.stdout) == (0, f"{wheel} holds what is in use already; nothing was changed\n")
+    assert (versions(owner), (owner / "root/previous").is_symlink()) == ([first], False)
+    assert install(owner, "--from", wheel).returncode == 0
+    assert not (owner / "root/previous").is_symlink()
+    assert run(owner, "picoclaw", "update", "--back").returncode == 1
+    first = (owner / "root/current").readlink().name
+    newer = owner / wheel.name
+    newer.write_bytes(wheel.read_bytes())
+    with zipfile.ZipFile(newer, "a") as archive:
+        archive.writestr("picoclaw/newer.txt", "newer")
+    done = run(owner, "picoclaw", "update", "--watch", "0", newer)
     assert done.returncode == 0, done.stderr
-    assert len(versions(owner)) == 2
+    assert {path.name for path in (owner / "root").glob("versions/*")} >= {first}
     assert (owner / "root/current").readlink().name != first
     assert run(owner, "picoclaw", "service", "print", "--user").stdout == unit
     assert not list((owner / ".picoclaw").glob(".backup-*"))

@@ -6,8 +6,12 @@ import pytest
 from part_bench import MORNING, driver
 from wire_bench import Says, serial, spoilt
 
+from picoclaw.config import SensorConfig
 from picoclaw.errors import HardwareError
+from picoclaw.hw import parts
+from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts.nmea import SimGPS
+from picoclaw.resources import shipped
 
 gps = driver("gps")
 
@@ -249,3 +253,66 @@ def test_after_a_long_silence_the_model_sends_the_last_seconds_only():
     part = serial(SimGPS)
     part.sleep(86_400)
     assert 0 < len(part.port._peer.pending()) < 4096
+
+
+class Receiver(SimBoard):
+    """A board with a receiver at one speed; at any other one its bytes are garbage."""
+
+    def __init__(self, baud, says=GGA + RMC):
+        super().__init__(sleep=lambda _: None)
+        self.baud, self.says, self.opened, self.is_open = baud, says, [], False
+
+    def serial(self, name, settings):
+        assert not self.is_open
+        self.opened.append(settings.baud)
+        self.is_open = True
+        return Port(self, settings.baud)
+
+
+class Port:
+    def __init__(self, board, baud):
+        self.board, self.baud, self.path = board, baud, "/dev/ttyS0"
+
+    def read(self, most, seconds):
+        if self.baud == self.board.baud or not self.board.says:
+            return self.board.says
+        return b"\x9e\x00\xf6\x1c" * 20
+
+    def flush(self):
+        pass
+
+    def close(self):
+        self.board.is_open = False
+
+
+def measured(board, drivers=None, **options):
+    wired = parts.wire(SensorConfig("gps", port="/dev/ttyS0", options=options), [shipped("tools/hw")])
+    drivers = drivers or parts.Drivers(board, lambda part: gps)
+    return drivers, {reading.what: reading.value or reading.problem for reading in drivers.measure("gps", wired)}
+
+
+@pytest.mark.parametrize("baud", [4800, 9600, 38_400, 57_600, 115_200])
+def test_the_speed_of_a_receiver_is_found_out_once(baud):
+    board = Receiver(baud)
+    drivers, found = measured(board)
+    assert found["altitude"] == 499.6
+    board.opened.clear()
+    measured(board, drivers)
+    assert (board.opened, board.is_open) == (list(dict.fromkeys([9600, baud])), False)
+
+
+def test_a_speed_that_is_said_is_the_only_one_that_is_tried():
+    board = Receiver(460_800)
+    assert measured(board, baud=460_800)[1]["altitude"] == 499.6
+    assert board.opened == [9600, 460_800]
+    (problem,) = measured(Receiver(9600), baud=38_400)[1].values()
+    assert "at 38400 baud is expected" in problem
+
+
+def test_a_receiver_at_no_known_speed_and_one_that_is_silent():
+    board = Receiver(300)
+    (problem,) = measured(board)[1].values()
+    assert "NMEA 0183 at 9600, 38400, 115200, 4800, 57600 or 19200 baud is expected" in problem
+    board = Receiver(9600, b"")
+    (problem,) = measured(board)[1].values()
+    assert ("sends nothing" in problem, board.opened) == (True, [9600])

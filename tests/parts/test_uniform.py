@@ -56,6 +56,7 @@ STATES = [
 
 # Driver, what was sent before the answer (hex), the answer's byte, why such an answer can be true.
 LEGAL = [
+    ("bh1750", "2[01]", 0x00, "0 lx: it is dark, and it is said what it could be besides"),
     ("ads1115", "00", 0x00, "0 V; the configuration before and after it was checked"),
     ("ads1115", "00", 0xFF, "one step below 0 V, which an offset of a grounded input gives"),
     ("ina219", "01", 0x00, "no current"),

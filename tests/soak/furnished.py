@@ -99,6 +99,8 @@ def furnish(folder, model, telegram, token, idle):
     (home / "secrets.toml").chmod(0o600)
     (home / "sim.toml").write_text(SIM)
     (home / "rules.toml").write_text(RULES)
+    # The chats have read pages and reports, after which a reminder would ask; the soak tries the clock, not the guard.
+    (home / "policy.toml").write_text('[effects]\nplan = { tainted = "allow" }\n')
     (home / "outputs.toml").write_text(OUTPUTS)
     found = declared.load(home / "outputs.toml").outputs
     declared.keep_armed(home, {name: output.digest for name, output in found.items()})

@@ -190,7 +190,8 @@ class Soak:
         yield judge.most(
             "waterings that failed, and said so", len(bad), self.trouble.kills + self.given.full + BAD_A_DAY
         )
-        yield judge.about("the rule that says it is hot", judge.times(told, "soak: it is hot"), spent / PERIOD_S, apart)
+        hot = judge.times(told, "soak: it is hot") / 2  # told in the owner's chat and in the one that was used last
+        yield judge.about("the rule that says it is hot", hot, spent / PERIOD_S, apart)
         for words, every in (("soak drips", 900), ("soak strikes", 1200)):
             yield judge.about(f"job: {words}", judge.times(told, words), spent / every, apart)
         ticks = judge.times(told, "soak ticks")

@@ -107,7 +107,7 @@ threading.Event().wait(5), time.sleep(5), select.select([os.pipe()[0]], [], [], 
 try:
     queue.SimpleQueue().get(timeout=5)
 except queue.Empty:
-    print(time.monotonic() - begun, time.time() - date, (datetime.now() - shown).total_seconds(), date)
+    print(time.monotonic() - begun, time.time() - date, (datetime.now() - shown).total_seconds(), date, flush=True)
 os.posix_spawn("/bin/date", ["date", "+%s"], {})
 """
     done = subprocess.run(

@@ -37,8 +37,8 @@ def read(part: I2CPart) -> dict[str, float]:
     """Measure up to twice and return lx by quantity; the part powers down by itself, at its usual measuring time.
 
     The part can neither be identified nor asked for its mode, so one that measured continuously stops.
-    Raises ValueError when it is too bright, or two results contradict each other. Nothing but zeros is a doubtful
-    reading: it may be dark.
+    Raises ValueError when it is too bright, or two results contradict each other. Nothing but zeros is darkness,
+    and is said to be what a line that is held low gives as well.
     """
     raw = _measure(part, ONCE, USUAL_TIME)
     if raw == FULL:
@@ -49,7 +49,7 @@ def read(part: I2CPart) -> dict[str, float]:
     if raw == FULL:
         raise ValueError("two results contradict each other (dim, 0xffff): the light changed, or check SDA")
     if not raw:
-        part.doubt("no light at all: it is dark, or SDA is held low, or this is not a BH1750")
+        part.note("no light at all: it is dark, or SDA is held low, or this is not a BH1750")
     return {"light": decode(raw, fine=True)}
 
 

@@ -48,17 +48,17 @@ def decode(data: bytes) -> dict[str, float]:
     return {"time": at.timestamp(), "temperature": within(quarters / 4, -45, 90, "°C")}
 
 
-def read(part: I2CPart) -> dict[str, float]:
+def read(part: I2CPart) -> dict[str, float | ValueError]:
     """Return UTC in seconds since 1970 and °C by quantity, all of one moment (section Clock and Calendar).
 
-    The time is doubtful when the clock has stopped since it was set. Raises ValueError when the part is no DS3231.
+    There is no time when the clock has stopped since it was set. Raises ValueError when the part is no DS3231.
     """
     data = part.registers(0x00, LENGTH)
-    values = decode(data)
+    values: dict[str, float | ValueError] = {**decode(data)}
     if data[STATUS] & STATUS_UNUSED:
         raise ValueError(f"the part is not a DS3231: its status register (0x0F) reads 0x{data[STATUS]:02x}")
     if data[STATUS] & STOPPED:
-        part.doubt("the clock stopped since it was set (OSF): its time is wrong; set it, and check its battery")
+        values["time"] = ValueError("the clock stopped since it was set (OSF): set it, and check its battery")
     return values
 
 

@@ -1,7 +1,8 @@
 """A satellite receiver (GPS, Galileo, GLONASS, BeiDou) that speaks NMEA 0183 over a serial port.
 
 Source: NMEA 0183 sentences GGA, RMC and GSV as in the u-blox 8 / M8 receiver description (UBX-13003221), chapter
-"NMEA Protocol". A GGA and an RMC of the same moment make one reading; nothing is sent to the receiver.
+"NMEA Protocol". A GGA and an RMC of the same moment make one reading; nothing is sent to the receiver. Its speed is
+found out, which takes up to 8 s the first time, unless the option `baud` says it.
 Run `python3 tools/hw/gps.py --help` to read one on the bench.
 """
 
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
     from picoclaw.hw.handles import SerialPart
 
 SERIAL = {"baud": 9600}
+OPTIONS = {"baud": (0.0, 0.0, 921_600.0)}
+# What receivers are sold with, the usual first: most; newer u-blox; fast modules; plain NMEA 0183; others.
+BAUDS = (9600, 38_400, 115_200, 4800, 57_600, 19_200)
 QUANTITIES = ("latitude", "longitude", "altitude", "speed", "satellites", "time")
 
 SENTENCE = re.compile(rb"\$((?:G[A-Z]|BD)(?:GGA|RMC|GSV),[ -#%-)+-~]*)\*([0-9A-Fa-f]{2})")
 # 4 s or 5120 bytes at most; receivers send once a second, and a second at 9600 baud has 960 bytes.
 CHUNKS, CHUNK, CHUNK_S = 40, 128, 0.1
+FIRST_CHUNKS = 13  # at a wrong speed something comes, but no sentence within 1.3 s
 KNOT = 1852 / 3600
 # GGA's quality indicator: no position, and positions that no satellite gave.
 NO_FIX = {"", "0"}
@@ -92,27 +97,42 @@ def _time(date: str, time: str) -> float:
 
 
 def _malformed(text: str, wanted: str) -> ValueError:
-    return ValueError(f"the receiver sent {text!r} where {wanted} belongs: check that it speaks NMEA 0183 at 9600 baud")
+    return ValueError(
+        f"the receiver sent {text!r} where {wanted} belongs: check the cable, and that it speaks NMEA 0183"
+    )
 
 
 def read(part: SerialPart) -> dict[str, float]:
     """Wait for the next position and return it; what was received before is too old.
 
-    Raises ValueError when there is no fix, or no NMEA sentence in 4 seconds.
+    Raises ValueError when there is no fix, or no NMEA sentence in 4 seconds, or at any speed.
     """
-    part.flush()
-    received = b""
-    for _ in range(CHUNKS):
-        received += part.read(CHUNK, CHUNK_S)
-        found = sentences(received)
-        if pair := _pair(found):
-            gga, rmc = pair
-            if gga[5] in GUESSED:
-                part.doubt(GUESSED[gga[5]])
-            return decode(gga, rmc)
-        if sum(sentence.kind == "RMC" for sentence in found) > 2:
+    wanted = int(part.options.get("baud", 0))
+    known = part.memory.get("baud", BAUDS[0])
+    bauds = sorted(BAUDS, key=lambda baud: baud != known) if part.can_set_baud else [SERIAL["baud"]]
+    bauds = [wanted] if wanted else bauds
+    received, tried = b"", []
+    for baud in bauds:
+        part.set_baud(baud)
+        tried.append(baud)
+        part.flush()
+        received = b""
+        for chunk in range(CHUNKS):
+            received += part.read(CHUNK, CHUNK_S)
+            found = sentences(received)
+            if pair := _pair(found):
+                gga, rmc = pair
+                if gga[5] in GUESSED:
+                    part.doubt(GUESSED[gga[5]])
+                part.memory["baud"] = baud
+                return decode(gga, rmc)
+            if sum(sentence.kind == "RMC" for sentence in found) > 2:
+                break
+            if received and not found and chunk >= FIRST_CHUNKS and baud != bauds[-1]:
+                break
+        if not received or sentences(received):
             break
-    raise ValueError(_why(received, sentences(received)))
+    raise ValueError(_why(received, sentences(received), tried))
 
 
 def _pair(found: Sequence[Sentence]) -> tuple[Sequence[str], Sequence[str]] | None:
@@ -127,12 +147,13 @@ def _pair(found: Sequence[Sentence]) -> tuple[Sequence[str], Sequence[str]] | No
     return None
 
 
-def _why(received: bytes, found: Sequence[Sentence]) -> str:
+def _why(received: bytes, found: Sequence[Sentence], tried: Sequence[int]) -> str:
     if not received:
         return "the receiver sends nothing: check its supply, and its TX on our RX"
     kinds = {sentence.kind for sentence in found}
+    at = tried[-1] if found or len(tried) == 1 else f"{', '.join(map(str, tried[:-1]))} or {tried[-1]}"
     if missing := [kind for kind in ("GGA", "RMC") if kind not in kinds]:
-        return f"no {' and no '.join(missing)} sentence in {len(received)} bytes: NMEA 0183 at 9600 baud is expected"
+        return f"no {' and no '.join(missing)} sentence in {len(received)} bytes: NMEA 0183 at {at} baud is expected"
     return f"no fix yet, {_in_view(found)} satellites in view: the antenna needs a free view of the sky"
 
 

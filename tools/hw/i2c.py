@@ -15,8 +15,9 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.errors import HardwareError, ToolError
-from picoclaw.hw import smbus, steps
+from picoclaw.hw import parts, smbus, steps
 from picoclaw.hw.board import Board, I2CBus, Read, Write
+from picoclaw.hw.reading import Wired
 from picoclaw.schema import Span
 from picoclaw.tools.toolset import tool
 from picoclaw.trust.policy import Effect
@@ -101,7 +102,7 @@ class I2C:
         return "actuate" if arguments["action"] in {"write", "run"} or (points and not known) else "read"
 
     @tool(effect=_effect, later=("form", "pec", "wide"))
-    def i2c(  # noqa: PLR0913, PLR0917 - the arguments of a tool, each with its own name for the model
+    def i2c(
         self,
         action: Action,
         bus: Annotated[int, Span(0, 255)] = 1,
@@ -128,11 +129,12 @@ class I2C:
                 f"0x{address:02x} on i2c-{bus} is the declared output {self._owned[bus, address]}, which takes what is"
                 " written for its level: use output"
             )
-        if action == "read":
-            return self._read(bus, address, at, length)
         if action == "run":
             return self._run(bus, address, steps.parse(script))
-        return self._write(bus, address, at, data or [])
+        with parts.turn(self._board, Wired("", bus, address)):
+            return (
+                self._read(bus, address, at, length) if action == "read" else self._write(bus, address, at, data or [])
+            )
 
     def _detect(self) -> str:
         rows = [
@@ -188,16 +190,20 @@ class I2C:
         waits = [step.milliseconds / 1000 for step in script if isinstance(step, steps.Wait)]
         busy = 0.0
         answers: list[bytes] = []
-        for transaction, wait in zip(steps.transactions(script), [*waits, 0.0], strict=True):
-            if busy > LONGEST_CALL_S:
-                raise ToolError(f"the transfers took longer than {LONGEST_CALL_S:g} s and were ended; {_done(answers)}")
-            began = self._clock()
-            try:
-                answers += bus.transfer(address, transaction) if transaction else []
-            except HardwareError as error:
-                raise ToolError(f"{error}; {_done(answers)}") from None
-            busy += self._clock() - began
-            self._sleep(wait)
+        with parts.turn(self._board, Wired("", number, address)) as turn:
+            sleep = turn.pausing(self._sleep)
+            for transaction, wait in zip(steps.transactions(script), [*waits, 0.0], strict=True):
+                if busy > LONGEST_CALL_S:
+                    raise ToolError(
+                        f"the transfers took longer than {LONGEST_CALL_S:g} s and were ended; {_done(answers)}"
+                    )
+                began = self._clock()
+                try:
+                    answers += bus.transfer(address, transaction) if transaction else []
+                except HardwareError as error:
+                    raise ToolError(f"{error}; {_done(answers)}") from None
+                busy += self._clock() - began
+                sleep(wait)
         return f"0x{address:02x} on i2c-{number}: {_done(answers)}"
 
     def _bus(self, number: int) -> I2CBus:

@@ -52,7 +52,7 @@ def read(part: I2CPart) -> dict[str, float | ValueError]:
     if not bus:  # a result comes with READY, until the power register is read
         part.doubt("the bus voltage register reads 0x0000, without its mark of a finished conversion")
     if bus & OVERFLOW:
-        part.doubt("the part's own current and power overflowed (OVF): its calibration does not suit the current")
+        part.note("the part's own current and power overflowed (OVF): its calibration does not suit the current")
     values: dict[str, float | ValueError] = {**decode(shunt, bus, part.options["shunt_ohms"])}
     if abs(shunt - 0x10000 * (shunt >> 15)) >= SMALLEST_RANGE << (configuration >> 11 & 0b11):
         problem = ValueError("the shunt voltage is at the end of its range: the current is too high for this shunt")

@@ -81,7 +81,7 @@ def _measure_once(part: I2CPart, configuration: int) -> tuple[int, int]:
             part.sleep(longest(configuration))
             flags = part.word(MASK)
             if flags & OVERFLOW:
-                part.doubt("the part's own current and power overflowed (OVF): its calibration does not suit them")
+                part.note("the part's own current and power overflowed (OVF): its calibration does not suit them")
             if flags & READY:
                 return part.word(SHUNT), part.word(BUS)
     finally:

@@ -82,7 +82,7 @@ def _values(part: I2CPart) -> dict[str, float]:
         raise ValueError("the part has not measured: all of its results are zero; power-cycle it")
     words = struct.unpack(">7h", data)
     if any(word in ENDS for word in (*words[:3], *words[4:])):
-        part.doubt("an axis is at the end of its range: the true value may be larger")
+        part.note("an axis is at the end of its range: the true value may be larger")
     return decode(data, gyro >> 3 & 0b11, acceleration >> 3 & 0b11)
 
 

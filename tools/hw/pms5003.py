@@ -63,7 +63,7 @@ def read(part: SerialPart) -> dict[str, float]:
 
 def _judged(part: SerialPart, values: dict[str, float]) -> dict[str, float]:
     if max(values.values()) > EFFECTIVE:
-        part.doubt(f"above the {EFFECTIVE} µg/m³ that the part is specified for")
+        part.note(f"above the {EFFECTIVE} µg/m³ that the part is specified for")
     return values
 
 

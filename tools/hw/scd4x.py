@@ -1,7 +1,8 @@
 """Sensirion SCD40, SCD41 and SCD43: CO2, temperature and relative humidity over I2C.
 
 Source: Sensirion, Datasheet SCD4x, version 1.3; the sections named below are of that datasheet.
-Run `python3 tools/hw/scd4x.py --help` to read one on the bench. No setting of the part is changed or stored.
+Run `python3 tools/hw/scd4x.py --help` to read one on the bench. No setting of the part is changed or stored, but one
+that is idle is left measuring continuously, as the datasheet intends.
 """
 
 import sys
@@ -21,6 +22,7 @@ START, MEASUREMENT, STOP, DATA_READY, SERIAL_NUMBER = 0x21B1, 0xEC05, 0x3F86, 0x
 COMMAND_S, STOP_S = 0.001, 0.5
 READY = 0x07FF  # of the status word: none of these bits is set while there is no measurement
 STEP_S, LONGEST_S, LONGEST_LOW_POWER_S = 0.5, 6.0, 31.0
+PERIOD_S, SETTLED_S = 5.5, 60.0
 
 
 def decode(co2: int, temperature: int, humidity: int) -> dict[str, float]:
@@ -51,24 +53,42 @@ def identify(part: I2CPart) -> str:
 def read(part: I2CPart) -> dict[str, float]:
     """Return ppm, °C and %.
 
-    A part that measures continuously is only read, after at most 31 s; an idle one is started, read and stopped,
-    which takes 6 s and gives doubtful values. Raises BusFault when a checksum does not fit, ValueError when there is
-    no measurement.
+    A part that measures continuously, every 5 or 30 s, is only read; until it has something new, what this process
+    read last is the newest there is. An idle one is started first, which takes 6 s once. Raises BusFault when a
+    checksum does not fit, ValueError when there is no measurement.
     """
-    if _ready(part):
-        return _measurement(part)
-    if not _idle(part):
-        _wait(part, LONGEST_LOW_POWER_S, "did not answer twice when asked for its serial number, and ")
-        return _measurement(part)
+    if not _ready(part):
+        last = part.memory.get("last")
+        if last and part.clock() - last[0] < PERIOD_S:
+            return _noted(part, last[1])
+        if _idle(part):
+            _start(part)
+        else:
+            _wait(part, LONGEST_LOW_POWER_S, "did not answer twice when asked for its serial number, and ")
+    values = decode(*part.words(MEASUREMENT, 3, COMMAND_S))
+    part.memory["last"] = part.clock(), values
+    return _noted(part, values)
+
+
+def _noted(part: I2CPart, values: dict[str, float]) -> dict[str, float]:
+    # Table 1: 63 % of a change of CO2 shows after 60 s, and the part's own heat is compensated for when it is settled.
+    started = part.memory.get("started")
+    if started is not None and part.clock() - started < SETTLED_S:
+        part.note("started within the last minute: it is more accurate later")
+    return dict(values)
+
+
+def _start(part: I2CPart) -> None:
+    """Have it measure continuously from now on, and wait for the first time; one that does not is stopped again."""
     part.words(START, 0)
+    part.memory["started"] = part.clock()
+    is_measuring = False
     try:
         _wait(part, LONGEST_S)
-        values = _measurement(part)
+        is_measuring = True
     finally:
-        _asked(part, STOP, 0, STOP_S)
-    # Table 1: 63 % of a change of CO2 shows after 60 s, and the part's own heat is compensated for when it is settled.
-    part.doubt("the first measurement after a start: left measuring continuously, the part is more accurate")
-    return values
+        if not is_measuring:
+            _asked(part, STOP, 0, STOP_S)
 
 
 def _idle(part: I2CPart) -> bool:
@@ -98,10 +118,6 @@ def _wait(part: I2CPart, longest: float, before: str = "") -> None:
             return
     cause = "check the wiring" if before else "its supply may be too weak"
     raise ValueError(f"the part {before}gave no measurement within {longest:g} s: power-cycle it; {cause}")
-
-
-def _measurement(part: I2CPart) -> dict[str, float]:
-    return decode(*part.words(MEASUREMENT, 3, COMMAND_S))
 
 
 if __name__ == "__main__":

@@ -17,9 +17,12 @@ if __name__ == "__main__":
 
 from picoclaw.errors import DeviceMissing, ToolError
 from picoclaw.hw.board import Board, Port, SerialPort, SerialSettings
+from picoclaw.hw.reading import QUANTITIES, UNITS
+from picoclaw.messages import Caller
 from picoclaw.schema import Span
 from picoclaw.tools.toolset import tool
 from picoclaw.trust.policy import Effect
+from picoclaw.untrusted import is_known
 
 MOST, LONGEST_MARK, MOST_OPEN = 4096, 64, 4
 _FRAME = re.compile(r"([5-8])([NEO])([12])")
@@ -60,8 +63,16 @@ class Serial:
         """Whatever is sent may move something, and naming a part does not change that."""
         return "actuate" if arguments["action"] in {"write", "ask"} else "read"
 
-    @tool(effect=_effect, brings=True)
-    def serial(  # noqa: PLR0913, PLR0917 - the arguments of a tool, each with its own name for the model
+    def _brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+        """Tell whether what was received may be somebody's text; readings, numbers with their names, are none."""
+        if arguments["action"] in {"open", "close"}:
+            return not good
+        lines = result.replace(r"\r", "").replace(r"\n", "\n")
+        ours = (f"{arguments['port']}: received", "bytes", "nothing received")
+        return not is_known(lines, ours, caller.written, QUANTITIES.__contains__, units=UNITS)
+
+    @tool(effect=_effect, brings=_brings)
+    def serial(
         self,
         action: Action,
         port: str = "",

@@ -2,7 +2,7 @@
 
 Source: Sensirion, Datasheet SGP30; the sections named below are of that datasheet.
 `co2` is what the part estimates from hydrogen, not a measurement of CO2. Its algorithm wants one measurement per second
-from its start on, so values that are asked for now and then are marked as doubtful.
+from its start on, so values that are asked for now and then are less exact, which is said with them.
 Run `python3 tools/hw/sgp30.py --help` to read one on the bench.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from picoclaw.errors import BusFault
+from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x58,)
@@ -23,7 +23,7 @@ START, MEASURE, FEATURES = 0x2003, 0x2008, 0x202F
 START_S, MEASURE_S = 0.010, 0.012
 # Section "Air quality signals": one measurement per second; for 15 s after the start it answers 400 ppm and 0 ppb.
 WARMING_S, PERIOD_S = 15.0, 1.5
-SGP30 = 0
+SGP30, IDLE = 0, [400, 0]
 
 
 def decode(co2: int, tvoc: int) -> dict[str, float]:
@@ -47,7 +47,7 @@ def identify(part: I2CPart) -> str:
 
 
 def read(part: I2CPart) -> dict[str, float]:
-    """Measure once and return ppm and ppb; the first reading of a process starts the part's algorithm.
+    """Measure once and return ppm and ppb; the first reading of a process starts the part's algorithm, unless it runs.
 
     Raises BusFault when a checksum does not fit, ValueError when the part is no SGP30.
     """
@@ -55,17 +55,30 @@ def read(part: I2CPart) -> dict[str, float]:
     if started is None:
         if not identify(part):
             raise ValueError("the part's feature set (command 0x202f) is not that of an SGP30")
-        part.words(START, 0, START_S)
-        started = last = part.clock()
+        if _is_running(part):  # by another process; to start it anew would throw its baseline away
+            part.sleep(MEASURE_S)
+            started = part.clock() - WARMING_S - PERIOD_S
+        else:
+            part.words(START, 0, START_S)
+            started = part.clock()
+        last = part.clock()
     values = decode(*part.words(MEASURE, 2, MEASURE_S))
     now = part.clock()
     if now - started <= WARMING_S:
         part.doubt("warming up: for 15 s after its start the part answers 400 ppm and 0 ppb")
     if now - last > PERIOD_S:
-        part.doubt("the part is read less often than once per second, so its baseline is not kept")
+        part.note("the part is read less often than once per second, so its baseline is not kept")
     # Forgotten above until now: a part that failed may have lost power, and is started anew.
     part.memory.update(started=started, last=now)
     return values
+
+
+def _is_running(part: I2CPart) -> bool:
+    """Tell whether it measures: one that was not started, or has just been, refuses or answers 400 ppm and 0 ppb."""
+    try:
+        return part.words(MEASURE, 2, MEASURE_S) != IDLE
+    except DeviceMissing:
+        return False
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Spi:
         return "read" if arguments["action"] == "list" else "actuate"
 
     @tool(effect=_effect)
-    def spi(  # noqa: PLR0913, PLR0917 - the arguments of a tool, each with its own name for the model
+    def spi(
         self,
         action: Action,
         bus: Annotated[int, Span(0, 255)] = 0,

@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 class Said(NamedTuple):
-    """Something of the conversation: `role` is "user" or "assistant", `at` seconds since 1970."""
+    """Something of the conversation: `role` is "user", "assistant" or "outcome", `at` seconds since 1970."""
 
     role: str
     text: str
@@ -124,7 +124,10 @@ class House(Protocol):
         """Give the figures of the board and of the daemon."""
 
     def said(self, session: str, most: int) -> list[Said]:
-        """Give the end of a conversation."""
+        """Give the end of a conversation, with what waits for its answer."""
+
+    def outcomes(self, most: int) -> list[Said]:
+        """Give how the last calls have ended that needed a yes, in whatever chat."""
 
     def questions(self) -> list[Question]:
         """Give the calls that wait for a yes, in whatever chat, behind those that have ended lately."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from picoclaw.disk import explain, remove, write_atomic
+from picoclaw.disk import explain, read_file, remove, write_atomic
 from picoclaw.errors import ChannelError
 from picoclaw.trust.audit import Audit
 
@@ -141,7 +141,7 @@ def _digest(secret: str) -> str:
 def _load(path: Path) -> dict[str, Any]:
     """Read a file of ours; one that is torn or strange says nothing."""
     try:
-        kept = json.loads(path.read_bytes())
+        kept = json.loads(read_file(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return kept if isinstance(kept, dict) else {}

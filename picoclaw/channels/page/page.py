@@ -4,18 +4,18 @@ import ipaddress
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from picoclaw.around import Around
 from picoclaw.channels.channel import Approval, ChannelStatus, Post
 from picoclaw.channels.page.feed import Feed
 from picoclaw.channels.page.gate import names_of
-from picoclaw.channels.page.house import House, shown
+from picoclaw.channels.page.house import House, Said, shown
 from picoclaw.channels.page.letters import Letters
 from picoclaw.channels.page.login import Logins
 from picoclaw.channels.page.serve import Server
-from picoclaw.channels.page.site import SESSION, Site
+from picoclaw.channels.page.site import SESSION, Front, Site
 from picoclaw.channels.page.talk import Talk
 from picoclaw.errors import ChannelError
 from picoclaw.messages import Turn
@@ -28,13 +28,29 @@ class Page:
 
     name = "page"
 
-    def __init__(self, house: House, home: Path, host: str, port: int, names: Sequence[str] = ()) -> None:
-        """Listen at `host`, an address, and `port`; `names` are further ones that the board has in the network."""
-        self._house, self._home, self._host, self._port = house, home, host, port
-        self._names = names_of(socket.gethostname(), names)
+    def __init__(
+        self,
+        house: House,
+        home: Path,
+        host: str,
+        port: int,
+        names: Sequence[str] = (),
+        *,
+        origins: Sequence[str] = (),
+        proxies: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Listen at `host`, an address, and `port`; `names` are further ones that the board has in the network.
+
+        `origins` and `proxies`: see Front. `clock()` gives seconds that never go back.
+        """
+        self._house, self._host, self._port = house, host, port
+        public = frozenset(origin.strip().rstrip("/").lower() for origin in origins)
+        self._front = Front(names_of(socket.gethostname(), names, public), public, frozenset(proxies))
+        self._clock = clock
         self._feed = Feed()
         self._talk = Talk(self._feed)
-        self._letters = Letters(home)
+        self._letters, self._logins = Letters(home), Logins(home)
         self._server: Server | None = None
         self._thread: threading.Thread | None = None
         self._since, self._contact, self._error = time.time(), 0.0, ""
@@ -51,21 +67,27 @@ class Page:
             self._contact = time.time()
             post(Arrived(SESSION, text, who, "web", number))
 
-        site = Site(self._house, Logins(self._home), self._feed, self._talk, self._letters, posted, self._names)
+        inside = self._feed, self._talk, self._letters
+        site = Site(self._house, self._logins, *inside, posted, self._front, self._clock)
         try:
-            ipaddress.ip_address(self._host)
+            self._check_addresses()
             self._server = Server(site, self._host, self._port)
-        except ValueError:
-            self._error = (
-                f"[page]: host {self._host!r} is no address: write 127.0.0.1, or 0.0.0.0 for the whole network"
-            )
-            raise ChannelError(self._error) from None
         except ChannelError as error:
             self._error = str(error)
             raise
         self._error, self._since = "", time.time()
         self._thread = threading.Thread(target=self._server.run, name="page", daemon=True)
         self._thread.start()
+
+    def _check_addresses(self) -> None:
+        """Raise ChannelError for a name where only an address will do."""
+        wanted = [("host", self._host, "127.0.0.1, or 0.0.0.0 for the whole network")]
+        wanted += [("proxies", proxy, "such as 127.0.0.1") for proxy in self._front.proxies]
+        for key, value, example in wanted:
+            try:
+                ipaddress.ip_address(value)
+            except ValueError:
+                raise ChannelError(f"[page]: {key} {value!r} is no address: write {example}") from None
 
     def send(self, letter: Letter) -> None:
         """See Channel.send; what is told stays on the page, also when no browser is there. A question has its card."""
@@ -84,9 +106,18 @@ class Page:
         if approval.state != "running":
             self._feed.publish("question", shown(approval)._asdict())
 
-    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:  # noqa: ARG002
-        """See Channel.answered."""
-        return self._talk.end(reply, turn.notice.text if turn.notice.failed else "") > 0
+    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:
+        """See Channel.answered. What the conversation does not keep is kept here; a pressed button has its outcome."""
+        seen = self._talk.end(reply, turn.unsaid_notice if turn.notice.failed else "") > 0
+        if seen and (not turn.steps or turn.stopped == "error") and not arrived.external.startswith("answer "):
+            now = time.time()
+            asked = [] if turn.steps else [Said("user", arrived.text, now)]
+            self._letters.note(*asked, Said("assistant", reply or turn.notice.text, now))
+        return seen
+
+    def owner_chat(self) -> str:
+        """See Channel.owner_chat; a page that nobody has ever come to reaches nobody."""
+        return SESSION if self._logins.listed() else ""
 
     def status(self) -> ChannelStatus:
         """See Channel.status."""

@@ -97,6 +97,7 @@ class Server:
             inbuf_overflow=2 * LONGEST_BODY,
             asyncore_loop_timeout=_ASLEEP_S,
             asyncore_use_poll=True,
+            clear_untrusted_proxy_headers=False,  # the site believes those of the owner's own proxies, see client_of
         )
         self._map: dict[int, Any] = {}
         self._ending = False

@@ -1,9 +1,10 @@
 """The page's addresses: what each gives and takes, and who may. Bottle finds the way, the house does the work."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import bottle  # type: ignore[import-untyped]
 
@@ -11,7 +12,7 @@ from picoclaw.channels.channel import Word
 from picoclaw.channels.page import answers, gate
 from picoclaw.channels.page.answers import FILES, body_of, cookie, file, header, query_of, refuse, word, worded
 from picoclaw.channels.page.feed import Feed
-from picoclaw.channels.page.house import House
+from picoclaw.channels.page.house import House, Said
 from picoclaw.channels.page.letters import Letters, merged
 from picoclaw.channels.page.login import KEPT_S, Logins
 from picoclaw.channels.page.talk import Talk
@@ -21,9 +22,21 @@ COOKIE, SESSION = "picoclaw", "page:home"
 LONGEST_TEXT = 16_000
 _SHOWN = 60
 _LIVE_S, _PLANS_S = 10.0, 60.0
+_HEALTH_S = 10.0
 _MOST_POINTS, _SPARK_POINTS = 200, 48
 Posted = Callable[[str, str, str], None]
 """Takes a text, the browser's own number of it and the person's name, and has it answered; raises PicoclawError."""
+
+
+class Front(NamedTuple):
+    """How browsers reach the page: the `names` of its host, and, behind a proxy, its public `origins`.
+
+    `proxies` are the addresses of those whose word counts on whom they pass on.
+    """
+
+    names: frozenset[str]
+    origins: frozenset[str] = frozenset()
+    proxies: frozenset[str] = frozenset()
 
 
 class Site:
@@ -37,11 +50,13 @@ class Site:
         talk: Talk,
         letters: Letters,
         post: Posted,
-        names: frozenset[str],
+        front: Front,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`names` are those that the board may be called by in a browser."""
+        """`clock()` gives seconds that never go back."""
         self._house, self._logins, self._feed, self._talk, self._letters = house, logins, feed, talk, letters
-        self._post, self._names = post, names
+        self._post, self._front, self._clock = post, front, clock
+        self._health_lock, self._health_until, self._is_healthy = threading.Lock(), 0.0, False
         self._tries = gate.Allowance(6, 0.1)
         self._calls = gate.Allowance(60, 10)
         self._writes = gate.Allowance(10, 1)
@@ -69,11 +84,11 @@ class Site:
         return cast("Iterable[bytes]", self._app(environ, begin))
 
     def _stopped_at_the_gate(self, environ: Mapping[str, str]) -> tuple[int, str] | None:
-        if not gate.meant(environ.get("HTTP_HOST", ""), self._names):
+        if not gate.meant(environ.get("HTTP_HOST", ""), self._front.names):
             return 421, "this is not the host that was asked for; add its name to names in [page] of config.toml"
         if not environ.get("PATH_INFO", "").isascii():  # of which a router might read less than is there
             return 404, "there is nothing here"
-        if why := gate.foreign(environ):
+        if why := gate.foreign(environ, self._front.origins):
             return 403, why
         return None
 
@@ -101,19 +116,25 @@ class Site:
         return answered
 
     def _health(self) -> str:
-        """Whether all is well, for a monitor; anybody may ask, and is told no more than that."""
+        """Whether all is well, for a monitor; anybody may ask, and is told no more than that.
+
+        It is looked into at most once in ten seconds, however often and by however many it is asked.
+        """
         bottle.response.set_header("Cache-Control", "no-store")
         bottle.response.content_type = "text/plain; charset=utf-8"
-        try:
-            good = self._house.healthy()
-        except PicoclawError:
-            good = False
+        with self._health_lock:
+            if self._clock() >= self._health_until:
+                try:
+                    self._is_healthy = self._house.healthy()
+                except PicoclawError:
+                    self._is_healthy = False
+                self._health_until = self._clock() + _HEALTH_S
+            good = self._is_healthy
         bottle.response.status = 200 if good else 503
         return "ok\n" if good else "not ok\n"
 
     def _login(self) -> Any:
-        request = bottle.request
-        address = str(request.environ.get("REMOTE_ADDR", ""))
+        address = gate.client_of(bottle.request.environ, self._front.proxies)
         if wait := self._tries.take(address, time.monotonic()):
             refuse(429, f"too many tries; try again in {wait:.0f} s")
         code = word(body_of(), "code", 40)
@@ -123,7 +144,9 @@ class Site:
             return refuse(503, str(error))
         if not secret:
             return refuse(403, "this code is wrong or too old; `picoclaw page code` prints a new one")
-        bottle.response.set_cookie(COOKIE, secret, path="/", httponly=True, samesite="strict", maxage=KEPT_S)
+        encrypted = header("Origin").lower().startswith("https:")
+        attributes = {"path": "/", "httponly": True, "samesite": "strict", "maxage": KEPT_S, "secure": encrypted}
+        bottle.response.set_cookie(COOKIE, secret, **attributes)
         bottle.response.set_header("Cache-Control", "no-store")
         return {}
 
@@ -139,10 +162,17 @@ class Site:
             said = self._house.said(SESSION, _SHOWN)
         except PicoclawError as error:  # then what is on the board can be seen all the same
             problem = str(error)
-        lines = [line._asdict() for line in merged(said, self._letters.all(), self._house.mark)]
+        told = [*self._letters.all(), *self._outcomes()]
+        lines = [line._asdict() for line in merged(said, told, self._house.mark, _SHOWN)]
         own = {"name": self._house.name, "mark": self._house.mark, "said": lines, "problem": problem, "seen": mark}
         asked = _tried(questions=self._house.questions)
         return own | asked | self._talk.now() | self._board() | self._plans()
+
+    def _outcomes(self) -> list[Said]:
+        try:
+            return self._house.outcomes(_SHOWN)
+        except PicoclawError:  # the conversation says what is wrong
+            return []
 
     def _board(self) -> dict[str, Any]:
         return _tried(readings=self._house.readings) | _outputs(self._house)
@@ -173,6 +203,7 @@ class Site:
     def _events(self) -> Iterator[str]:
         """Stream what happens, and every few seconds what the board says, if that has changed."""
         bottle.response.content_type = "text/event-stream; charset=utf-8"
+        bottle.response.set_header("X-Accel-Buffering", "no")  # nginx would hold back what is not over
         secret = cookie(COOKIE)
         after = header("Last-Event-ID") or bottle.request.query.get("after", "")
         return self._streamed(secret, after)

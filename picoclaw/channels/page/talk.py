@@ -6,6 +6,7 @@ from typing import Any
 
 from picoclaw.channels.page.feed import Feed
 from picoclaw.messages import Event, Text, ToolRun
+from picoclaw.window import without_hints
 
 _LONGEST_RESULT = 300
 
@@ -39,7 +40,7 @@ class Talk:
                 self._said.append(event.text)
             self._feed.publish("text", {"text": event.text})
         elif isinstance(event, ToolRun):
-            result = " ".join(event.result.split())
+            result = " ".join(without_hints(event.result).split())
             cut = result if len(result) <= _LONGEST_RESULT else f"{result[:_LONGEST_RESULT]}…"
             self._feed.publish("tool", {"name": event.name, "arguments": str(event.arguments), "result": cut})
 

@@ -24,7 +24,9 @@ from picoclaw.rooted import Place
 
 _LARGEST_ANSWER = 4_000_000  # bytes; 40 updates of the longest kind
 _MOST_HANGING = 4
-_CONNECT_S, _QUIET_S = 10.0, 60.0
+_CONNECT_S, _QUIET_S, _STALLED_S = 10.0, 60.0, 20.0
+_KEPT_S, _MOST_KEPT = 30.0, 2
+"""How long a connection is used again, less than servers keep it, and how many wait for that."""
 _BROKEN = 500
 _TOKEN = re.compile(r"\d{1,20}:[A-Za-z0-9_-]{10,200}")
 
@@ -78,45 +80,53 @@ class _Answer(NamedTuple):
     date: str
 
 
+class _Connection:
+    """A client with one connection, and the stream below it once it is connected."""
+
+    def __init__(self, client: Client) -> None:
+        """It connects with its first call."""
+        self.client = client
+        self.stream: Any = None
+
+
 class _Pending:
     """A call that is being made, for those who wait for it and those who end it."""
 
-    def __init__(self, stream: Any) -> None:
-        """`stream` is the connection that is there already, if there is one."""
+    def __init__(self, connection: _Connection | None) -> None:
+        """`connection` is one that is there already, if there is one."""
         self.done = threading.Event()
         self.sent = False
         self.answer: _Answer | ChannelError | None = None
-        self.stream = stream
+        self.connection = connection
         self.ended = False
 
     def trace(self, event: str, told: Mapping[str, Any]) -> None:
         """Hear how far the request is."""
         self.sent = self.sent or event.endswith(".send_request_body.complete")
-        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            self.stream = told["return_value"]
+        if self.connection and event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            self.connection.stream = told["return_value"]
             if self.ended:
                 self.cut()
 
     def cut(self) -> None:
         """Wake the thread that reads, now or as soon as it is connected."""
         self.ended = True
-        if self.stream:
+        if self.connection and (stream := self.connection.stream):
             with suppress(OSError):
-                socket.socket.shutdown(self.stream.get_extra_info("socket"), socket.SHUT_RDWR)
+                socket.socket.shutdown(stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
 
 class Api:
     """Calls one bot's methods; any thread may. What an error says never holds the token."""
 
-    def __init__(self, token: str, base: str = "https://api.telegram.org", *, keep: bool = False) -> None:
-        """Connect to nothing yet. `keep` one connection, for one call at a time; else each has its own, to be cut."""
-        self._keep = keep
-        self._stream: Any = None
+    def __init__(self, token: str, base: str = "https://api.telegram.org") -> None:
+        """Connect to nothing yet. Calls that follow one another share a connection, those at once have their own."""
         self._token, self._base = token, base.rstrip("/")
         self._guard = threading.Lock()
         self._pending: set[_Pending] = set()
         self._closed = False
-        self._client: Client | None = None
+        self._idle: list[_Connection] = []
+        self._era = 0
         self.date = ""
         """The date that Telegram sent with its last answer, as HTTP writes it."""
 
@@ -145,9 +155,10 @@ class Api:
     def rebuild(self) -> None:
         """Leave every connection and begin with new ones."""
         with self._guard:
-            old, self._client, self._stream = self._client, None, None
-        if old:
-            old.close()
+            idle, self._idle = self._idle, []
+            self._era += 1
+        for one in idle:
+            one.client.close()
 
     def close(self) -> None:
         """End whatever is being waited for; may be called twice."""
@@ -159,9 +170,9 @@ class Api:
             one.done.set()
         self.rebuild()
 
-    def _made(self) -> Client:
+    def _made(self) -> _Connection:
         try:
-            return Client({"Content-Type": "application/json"})
+            return _Connection(Client({"Content-Type": "application/json"}, kept_s=_KEPT_S))
         except ValueError as error:
             raise Unreachable(f"Telegram cannot be called: a proxy variable is of no use: {error}") from None
 
@@ -174,9 +185,9 @@ class Api:
                 raise Unreachable("Telegram was left")
             if len(self._pending) >= _MOST_HANGING:
                 raise Unreachable("Telegram's name cannot be looked up: the calls before still wait for that")
-            pending = _Pending(self._stream)
+            pending, era = _Pending(self._idle.pop() if self._idle else None), self._era
             self._pending.add(pending)
-        work = partial(self._work, pending, lambda: self._request(pending, path, fields, wait, upload, most))
+        work = partial(self._work, pending, era, lambda: self._request(pending, path, fields, wait, upload, most))
         threading.Thread(target=work, name="telegram-call", daemon=True).start()
         pending.done.wait(wait)
         if pending.answer is None:
@@ -186,41 +197,39 @@ class Api:
             raise pending.answer
         return pending.answer
 
-    def _work(self, pending: _Pending, request: Callable[[], _Answer]) -> None:
+    def _work(self, pending: _Pending, era: int, request: Callable[[], _Answer]) -> None:
         try:
             with _explained(pending, self._token):
                 pending.answer = request()
         except ChannelError as error:
             pending.answer = error
         finally:
+            used, good = pending.connection, isinstance(pending.answer, _Answer) and not pending.ended
             with self._guard:
                 self._pending.discard(pending)
-                self._stream = pending.stream if self._keep and not pending.ended else None
+                if used and good and era == self._era and not self._closed and len(self._idle) < _MOST_KEPT:
+                    self._idle.append(used)
+                    used = None
+            if used:
+                used.client.close()
             pending.done.set()
 
     def _request(
         self, pending: _Pending, path: str, fields: dict[str, Any] | None, wait: float, upload: Upload | None, most: int
     ) -> _Answer:
-        quiet = min(_QUIET_S, wait) if upload else wait  # a large file may take long, each piece of it may not
+        # a large file may take long, each piece of it may not
+        quiet = wait if fields is not None and not upload else min(_QUIET_S if upload else _STALLED_S, wait)
         told: dict[str, Any] = {
             "timeout": Timeout(quiet, min(_CONNECT_S, quiet)),
             "trace": pending.trace,
         }
         how, url = "GET" if fields is None else "POST", f"{self._base}{path}"
-        with self._lent() as http, _body(fields, upload) as body, http.stream(how, url, **told, **body) as response:
+        if pending.connection is None:
+            pending.connection = self._made()
+        http = pending.connection.client
+        with _body(fields, upload) as body, http.stream(how, url, **told, **body) as response:
             data = _bounded(response.iter_bytes(), most)
             return _Answer(response.status_code, data, response.headers.get("date", ""))
-
-    @contextmanager
-    def _lent(self) -> Iterator[Client]:
-        """Give the client that is kept, or one for this call alone."""
-        if self._keep:
-            with self._guard:
-                http = self._client = self._client or self._made()
-            yield http
-        else:
-            with self._made() as http:
-                yield http
 
 
 @contextmanager

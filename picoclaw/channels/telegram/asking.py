@@ -72,7 +72,9 @@ class Asking:
         approval = self._kept(int(found[2])) if found else None
         if not found or approval is None or approval.nonce != found[3] or approval.state != "waiting":
             return Answer(OVER)
-        if approval.chat.split(":")[:2] != ["telegram", str(button.chat)]:
+        with self._guard:
+            shown = self._open().get(approval.number)
+        if approval.chat.split(":")[:2] != ["telegram", str(button.chat)] and (not shown or shown.chat != button.chat):
             return Answer(OVER)
         word = _WORDS[found[1]]
         return Answer(_TAKEN[word], approval, word)

@@ -19,14 +19,14 @@ from picoclaw.channels.telegram.poll import Poll
 from picoclaw.channels.telegram.sender import Place, Sender, parts_of, place_of
 from picoclaw.channels.telegram.updates import File, Nothing, Pressed, Said, Update
 from picoclaw.config import Config
-from picoclaw.errors import ChannelDown, ChannelError
+from picoclaw.errors import ChannelError, StoreDamaged, StoreError
 from picoclaw.messages import Origin, Turn
 from picoclaw.prompt import Templates, fill
 from picoclaw.schedule import duration
 
 _LATE_S = 600
 _TYPING_S, _LONGEST_TYPING_S = 4.5, 600.0
-_STRANGERS, _TRIES = 20, 3
+_STRANGERS = 20
 _SHORT_WAIT_S = 5.0
 _FETCH_WAITS = 6
 
@@ -54,17 +54,18 @@ class Telegram:
         self._workspace = config.workspace
         self._ending = threading.Event()
         bot = (config.telegram_token, config.telegram.api_url)
-        self._ears, self._api = Api(*bot, keep=True), Api(*bot)
-        self._link, self._timing = Link(timing, note=note), timing
+        self._ears, self._api, self._files = Api(*bot), Api(*bot), Api(*bot)
+        self._link, self._timing, self._note = Link(timing, note=note), timing, note
         self._pairing = Pairing(config.home, config.telegram.allow, config.telegram.owner)
         self._sender = Sender(self._api, partial(parts_of, workspace=self._workspace), self._ending, timing)
         self._asking = Asking(self._sender, self._pairing, kept, note)
-        self._poll = Poll((self._ears, self._api), self._link, self._receive, self._ending, timing)
+        self._downloads = files.Downloads(self._pairing, self._fetch, self._post_said, self._ending, timing.first)
+        receive = (self._receive, self._is_urgent)
+        self._poll = Poll((self._ears, self._api), self._link, *receive, self._ending, timing)
         self._thread = threading.Thread(target=self._poll.run, name="telegram", daemon=True)
         self._post: Post = lambda _: None
         self._typing: dict[str, threading.Event] = {}
         self._strangers: set[int] = set()
-        self._tries: dict[int, int] = {}
 
     def start(self, post: Post) -> None:
         """See Channel."""
@@ -74,6 +75,10 @@ class Telegram:
         except ChannelError as error:
             self._link.failed(error)
             raise
+        try:
+            self._downloads.begin()
+        except StoreError as error:
+            self._note(f"telegram: messages whose files were being fetched cannot be read: {error}")
         self._thread.start()
 
     def stop(self) -> None:
@@ -81,11 +86,16 @@ class Telegram:
         self._ending.set()
         for typing in list(self._typing.values()):
             typing.set()
-        self._ears.close()
-        self._api.close()
+        for api in (self._ears, self._api, self._files):
+            api.close()
         if self._thread.is_alive():
             self._thread.join(1.5)
         self._pairing.close()
+
+    def owner_chat(self) -> str:
+        """See Channel: a person's private chat has their number."""
+        owner = self._pairing.owner()
+        return Place(owner).key if owner else ""
 
     def status(self) -> ChannelStatus:
         """See Channel."""
@@ -150,16 +160,41 @@ class Telegram:
         if found := answer.approval:
             who, number = f"telegram:{button.user}", f"button {button.id}"
             self._post(Arrived(found.chat, answer_to(found, answer.word), who, external=number))
-        with suppress(ChannelError):
-            told = {"callback_query_id": button.id, "text": answer.text}
-            self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S)
+        told = {"callback_query_id": button.id, "text": answer.text}
+        self._beside(lambda: self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S))
+
+    def _is_urgent(self, update: Update) -> bool:
+        """Tell whether an update ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
+        if not isinstance(update, Said) or not update.addressed or update.strange:
+            return False
+        return self._stops_all(update) or update.text.lower() == "/stop"
+
+    def _stops_all(self, said: Said) -> bool:
+        return " ".join(said.text.lower().strip(" \t\r\n!.").split()) in self._stops
 
     def _said(self, said: Said) -> None:
-        place = Place(said.chat, said.thread)
         if not self._pairing.allows(said.user):
-            self._meet(said, place)
-            return
-        attached, problems = self._fetched(said)
+            self._meet(said, Place(said.chat, said.thread))
+        elif self._is_urgent(said):
+            left = "I did not take what came with that: send it again." if said.files else ""
+            self._post_said(said, (), [left] if left else [])
+        elif not said.files and not self._downloads.has(said):
+            self._post_said(said, (), [])
+        elif problem := self._not_fetched(said):
+            self._post_said(said, (), [f"I could not take what came with this: {problem}"] if said.files else [])
+
+    def _not_fetched(self, said: Said) -> str:
+        """Have the files of a message fetched; returns why that cannot be, '' when it is begun. Raises StoreDamaged."""
+        try:
+            return "" if self._downloads.add(said) else "too many files wait to be fetched"
+        except StoreDamaged:
+            raise
+        except StoreError as error:
+            return str(error)
+
+    def _post_said(self, said: Said, attached: tuple[str, ...], problems: list[str]) -> None:
+        """Post a message with its files. Raises StoreError when it could not be kept."""
+        place = Place(said.chat, said.thread)
         if problems:
             self._tell(place, "\n".join(problems))
         if said.text or attached:
@@ -184,36 +219,25 @@ class Telegram:
     def _tell(self, place: Place, text: str) -> None:
         """Say something without keeping the poll waiting: the next message may be the order to stop."""
 
-        def tell() -> None:
+        self._beside(lambda: self._sender.say(place, text))
+
+    @staticmethod
+    def _beside(act: Callable[[], object]) -> None:
+        """Do what may fail without keeping the poll waiting."""
+
+        def tried() -> None:
             with suppress(ChannelError):
-                self._sender.say(place, text)
+                act()
 
-        threading.Thread(target=tell, name="telegram-telling", daemon=True).start()
-
-    def _fetched(self, said: Said) -> tuple[tuple[str, ...], list[str]]:
-        """Fetch a message's files; returns where they are, and what is wrong with those that could not be had.
-
-        Raises ChannelDown when the network is to blame: then the message is taken again later, a few times.
-        """
-        kept: list[str] = []
-        problems: list[str] = []
-        self._tries = {said.update: self._tries.get(said.update, 0) + 1}
-        for number, file in enumerate(said.files):
-            try:
-                kept.append(self._fetch(said, file, number))
-            except ChannelError as error:
-                if isinstance(error, ChannelDown) and self._tries[said.update] < _TRIES:
-                    raise
-                problems.append(f"I could not take {file.name or f'the {file.kind}'}: {error}")
-        return tuple(kept), problems
+        threading.Thread(target=tried, name="telegram-telling", daemon=True).start()
 
     def _fetch(self, said: Said, file: File, number: int) -> str:
         files.check_room(self._workspace, file.size)
-        told = self._api.call("getFile", {"file_id": file.id}, self._timing.wait)
+        told = self._files.call("getFile", {"file_id": file.id}, self._timing.wait)
         path = told.get("file_path") if isinstance(told, dict) else None
         if not isinstance(path, str) or not path:
             raise ChannelError("Telegram does not say where it is")
-        data = self._api.fetch(path, files.LARGEST_TAKEN, _FETCH_WAITS * self._timing.wait)
+        data = self._files.fetch(path, files.LARGEST_TAKEN, _FETCH_WAITS * self._timing.wait)
         files.check_room(self._workspace, len(data))
         name = file.name or path.rpartition("/")[2]
         stored = files.stored_name(said.chat, said.message, file.kind, f"{number}_{name}" if number else name)
@@ -229,7 +253,7 @@ class Telegram:
         notes += said.notes
         if (late := _since(said.date, self._ears.date)) > _LATE_S:
             notes.append(f"sent {duration(late)} ago")
-        bare = text.startswith("/") or " ".join(text.lower().strip(" \t\r\n!.").split()) in self._stops
+        bare = text.startswith("/") or self._stops_all(said)
         if (bare or not said.quotes) and not said.strange:
             return (text if bare else self._noted(notes, text)), ()
         template = self._wording["untrusted"]

@@ -26,16 +26,18 @@ class Poll:
         apis: tuple[Api, Api],
         link: Link,
         receive: Callable[[Update], None],
+        is_urgent: Callable[[Update], bool],
         ending: threading.Event,
         timing: Timing,
     ) -> None:
         """`apis`: the poll's own, which is begun anew when something goes wrong, and one to ask beside it.
 
-        `receive` keeps an update durably, or raises StoreError.
+        `receive` keeps an update durably, or raises StoreError; one that `is_urgent` comes before all others.
         """
         (self._api, self._other), self._link, self._receive, self._ending = apis, link, receive, ending
-        self._timing = timing
+        self._timing, self._is_urgent = timing, is_urgent
         self._offset = 0
+        self._heeded: set[int] = set()
         self._empty = 0
         self._waits = False
         self.me: Me | None = None
@@ -58,9 +60,11 @@ class Poll:
         """Take what is there; the first time, and after a failure, without waiting for more."""
         me = self.me = self.me or who(self._api, self._timing.wait)
         raws = self._waiting(self._timing.hold if self._waits else 0)
+        self._heed(raws, me)
         if raws and isinstance(last := read(raws[-1], me), Said) and last.album:
             self._ending.wait(self._timing.album)  # a poll ends with the first of its files
             raws = self._waiting(0)
+            self._heed(raws, me)
         self._take(raws, me)
         self._waits = True
         self._link.heard()
@@ -82,8 +86,17 @@ class Poll:
         if raws and not updates:
             raise Unreachable("Telegram's updates have no numbers")
         for update in together(updates):
-            self._receive(update)
+            if update.update not in self._heeded:
+                self._receive(update)
             self._offset = update.update + 1
+        self._heeded = {number for number in self._heeded if number >= self._offset}
+
+    def _heed(self, raws: list[Any], me: Me) -> None:
+        """Receive at once what may not wait for the updates before it, of which one may not be kept."""
+        for update in (read(raw, me) for raw in raws):
+            if update and update.update not in self._heeded and self._is_urgent(update):
+                self._receive(update)
+                self._heeded.add(update.update)
 
     def _probe(self) -> None:
         """Raise Unreachable when messages wait at Telegram, and the poll is not given them."""

@@ -169,6 +169,11 @@ class LinuxBoard:
         """See Board.line_out."""
         return gpio.request_output(chip, offset, level, self._root)
 
+    def lock_path(self, part: Wired) -> str:
+        """See Board.lock_path: the device file itself; of a serial port and of 1-Wire the kernel takes care."""
+        nodes = {"i2c": f"/dev/i2c-{part.bus}", "spi": f"/dev/spidev{part.bus}.{part.chip}"}
+        return self._root + nodes[part.route] if part.route in nodes else ""
+
     def wired(self) -> Mapping[str, Wired]:
         """See Board.wired: a real board cannot know."""
         return {}

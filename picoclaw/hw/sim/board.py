@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -64,6 +65,7 @@ class SimBoard:
         self._peers: dict[str, SerialPeer | None] = dict.fromkeys(script.empty)
         self._open_ports: set[str] = set()
         self._lines = SimLines(script.lines, state)
+        self._state = state
         self._files: dict[str, Callable[[], str]] = {
             "/proc/device-tree/model": lambda: "Simulated board (no hardware is attached)",
             "/proc/meminfo": lambda: "MemTotal: 437500 kB\nMemAvailable: 262144 kB",
@@ -173,6 +175,15 @@ class SimBoard:
     def line_out(self, chip: str, offset: int, level: int) -> LineHandle:
         """See Board.line_out."""
         return self._lines.request_output(chip, offset, level)
+
+    def lock_path(self, part: Wired) -> str:
+        """See Board.lock_path: a file beside those of the lines, where there are any."""
+        if self._state is None or not self._state.is_dir() or part.route not in {"i2c", "spi"}:
+            return ""
+        path = self._state / f"{part.route}-{part.bus}"
+        with suppress(OSError):
+            path.touch(mode=0o600)
+        return str(path)
 
     def wired(self) -> Mapping[str, Wired]:
         """See Board.wired."""

@@ -12,27 +12,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw import rooted
-from picoclaw.disk import explain, write_atomic
+from picoclaw.disk import explain, read_file, write_atomic
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.markdown import visible
 from picoclaw.memory.dream import loss, overlong, page, versions
 from picoclaw.memory.dream.direct import CAUTIOUS, Answer, Model
 from picoclaw.memory.dream.overlap import overlaps
 from picoclaw.memory.dream.review import Review, Step
-from picoclaw.memory.notes import notes
+from picoclaw.memory.notes import changes, notes
 from picoclaw.pattern import pattern
 from picoclaw.prompt import Page, Templates, estimated_tokens, fill, size
 from picoclaw.skills.skill import Skill
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse
-from picoclaw.workspace.pages import cleaned
+from picoclaw.workspace.pages import without_empty
 
 DAYS, LATELY = 31, 3
 """How many days of notes a dream, and a review, looks at."""
 
 _TAKEN, _WRITING = "dream.memory", "dream.writing"
 _TAG = pattern(r"</?file\b[^>\n]*>")
-_MOST_INVENTED = 0.25
 
 
 class _Taken(NamedTuple):
@@ -75,10 +74,11 @@ class Dream:
         answer = model.ask(_asked(template, found.shown, shown))
         later = {note.name for note in new} - {note.name for note in shown}
         known = {note.name: stamp(note.text) for note in recent if note.name not in later}
-        text, problem = judged(found.shown, shown, answer)
+        text, back, problem = judged(found.shown, shown, answer)
         said = problem and f"MEMORY.md stays as it is: {problem}"
         if not problem:
             said = self._written(found, text, known, now)
+            said += f"; put back: {loss.named(back)}" if said and back else ""
         return Step(said, answer.usage)
 
     def tasks(self, model: Model, now: datetime) -> Step:
@@ -135,9 +135,7 @@ class Dream:
         if not replace(self.home, self.workspace, found, whole.encode("utf-8", "replace"), now):
             return f"{name} was changed meanwhile and is left alone"
         self.marks.set(_TAKEN, after)
-        left = loss.lost(found.shown, text)
-        gone = f"; dropped: {loss.named(left)}" if left else ""
-        return f"{name} written anew, {len(found.shown)} characters became {len(text)}{gone}"
+        return f"{name} written anew, {len(found.shown)} characters became {len(text)}"
 
 
 def _fitting(pages: Sequence[Page], room: int) -> list[Page]:
@@ -157,18 +155,28 @@ def _asked(template: str, memory: str, shown: Sequence[Page]) -> str:
     return fill(template, values)
 
 
-def judged(old: str, shown: Sequence[Page], answer: Answer) -> tuple[str, str]:
-    """Make of an answer the text that may take the place of the old one; or say why there is none."""
+def judged(old: str, shown: Sequence[Page], answer: Answer) -> tuple[str, list[str], str]:
+    """Make of an answer the text that may take the place of the old one, with what it lacked; or say why there is none.
+
+    Returns the text, the entries that were put back, and what is wrong, '' for nothing.
+    """
     if answer.cut:
-        return "", "the model's answer was cut off"
-    new = cleaned(visible(_TAG.sub("", answer.text)))
+        return "", [], "the model's answer was cut off"
+    new = without_empty(visible(_TAG.sub("", answer.text)))
     known = loss.source([old, *(note.text for note in shown), *(_day(note) for note in shown)])
     strange = loss.invented(new, known)
-    if strange and len(strange) > _MOST_INVENTED * len([line for line in new.split("\n") if line.strip()]):
-        return "", f"the model wrote what nobody said: {loss.named(strange)}"
-    new = cleaned("\n".join(line for line in new.split("\n") if line not in strange))
-    problem = loss.fault(old, new, overlong.MEMORY) if new != old else ""
-    return ("", f"the model's text is not used: {problem}") if problem else (new, "")
+    new = without_empty("\n".join(line for line in new.split("\n") if line not in strange))
+    if strange and not loss.entries(new):
+        return "", [], f"the model wrote what nobody said: {loss.named(strange)}"
+    if new == old:
+        return new, [], ""
+    problem = loss.fault(old, new, overlong.MEMORY)
+    new, back = ("", []) if problem else loss.kept(old, new, "\n".join(note.text for note in shown))
+    if not problem and (left := loss.lost(old, new)):
+        problem = f"{len(left)} of {len(loss.entries(old))} entries would be lost: {loss.named(left)}"
+    if not problem and len(new) > max(overlong.MEMORY, len(old)):
+        problem = f"with what it left out it has {len(new)} characters of at most {max(overlong.MEMORY, len(old))}"
+    return ("", [], f"the model's text is not used: {problem}") if problem else (new, back, "")
 
 
 def _day(note: Page) -> str:
@@ -194,11 +202,19 @@ def replace(home: Path, workspace: Path, found: page.Memory, data: bytes, now: d
 
 
 def restore(home: Path, workspace: Path, marks: Marks, number: int, now: datetime) -> Path:
-    """Put an earlier version back, 1 for the newest, the present one kept; returns it. Raises StoreError.
+    """Take the newest change back, or an earlier one by its number; returns where it was kept. Raises StoreError.
 
-    No dream comes of it: the notes that went into what was not wanted are not taken in again.
+    What is there now is kept. No dream comes of an earlier MEMORY.md: the notes that went into what was not wanted are
+    not taken in again.
     """
-    path, data = versions.numbered(home, number)
+    path = versions.numbered(home, number)
+    if path.suffix == ".json":
+        changes.restore(home, workspace, versions.read_correction(path), now)
+        return path
+    try:
+        data = read_file(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {explain(error)}") from None
     try:
         found = page.read(workspace)
     except ConfigError as error:

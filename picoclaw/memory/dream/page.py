@@ -16,7 +16,7 @@ from picoclaw.memory.notes.notes import lasting_file
 from picoclaw.pattern import pattern
 from picoclaw.ranking import words
 from picoclaw.workspace import reading
-from picoclaw.workspace.pages import cleaned
+from picoclaw.workspace.pages import without_empty
 
 _MARK = f"({FOREIGN}"
 _LARGEST = 200_000
@@ -82,8 +82,8 @@ def parts(text: str) -> list[Part]:
 def trusted(text: str) -> str:
     """Leave out the entries that are not the owner's word, and the headings that then have nothing under them."""
     if _MARK not in text.casefold():
-        return cleaned(text)
-    return cleaned("\n".join(part.text for part in parts(text) if _MARK not in part.text.casefold()))
+        return without_empty(text)
+    return without_empty("\n".join(part.text for part in parts(text) if _MARK not in part.text.casefold()))
 
 
 def rewritten(text: str, new: str) -> str:
@@ -95,7 +95,7 @@ def rewritten(text: str, new: str) -> str:
     for part in reversed([part for part in every if _MARK in part.text.casefold()]):
         at = _below(lines, part.heading)
         lines[at:at] = part.text.split("\n")
-    told = {line.strip() for line in cleaned(visible(body, trusting=True)).split("\n")} | {
+    told = {line.strip() for line in without_empty(visible(body, trusting=True)).split("\n")} | {
         line.strip() for line in lines
     }
     empty = [part.text for part in every if part.text.strip() not in told and "\n" not in part.text]

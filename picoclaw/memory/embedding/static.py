@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.disk import explain
-from picoclaw.errors import ProviderError
+from picoclaw.errors import ProviderError, explain_syntax
 from picoclaw.memory.embedding.embed import need_numpy, unit
 from picoclaw.memory.embedding.wordpiece import WordPiece
 
@@ -41,7 +41,7 @@ class StaticTable:
         except OSError as error:
             raise self._unusable(f"{Path(error.filename or folder).name}: {explain(error)}") from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._unusable(f"they are damaged ({error})") from None
+            raise self._unusable(f"they are damaged ({explain_syntax(error)})") from None
         self.pieces = WordPiece(vocabulary)
 
     def embed(self, texts: Sequence[str], weights: Callable[[int], float] | None = None) -> "Vectors":

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from picoclaw.disk import set_aside, write_atomic
+from picoclaw.disk import read_file, set_aside, write_atomic
 from picoclaw.errors import StoreError
 
 FARTHEST = 1.0
@@ -34,8 +34,7 @@ def loaded(path: Path) -> dict[str, float]:
     """Read the boosts. Raises OSError, and StoreError when the file is damaged."""
     damaged = f"{path} is damaged"
     try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(_LARGEST))
+        found = json.loads(read_file(path, _LARGEST))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError):

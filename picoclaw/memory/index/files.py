@@ -21,6 +21,11 @@ LARGEST = 4_000_000
 """Bytes; of a larger file only its head is read."""
 
 ROOT_FILE, FOLDER = "MEMORY.md", "memory"
+ROOT_FILES = (ROOT_FILE, "memory.md")
+"""Beside the other pages; the second is what other projects call it."""
+
+_NOT_NOTES = frozenset({"node_modules", "site-packages", "venv", "__pycache__"})
+"""Folders of programs, whose texts are no notes."""
 
 _MOST_PROBLEMS = 20
 _YOUNG_NS = 2_000_000_000  # two writes so near to each other may have the same time
@@ -76,8 +81,8 @@ class Files:
 
         Take the files of a folder before the next: only then is it known which folders it holds.
         """
-        top = self.source(ROOT_FILE)
-        yield "", iter([top] if top else [])
+        top = {found.inode: found for path in reversed(ROOT_FILES) if (found := self.source(path))}
+        yield "", iter(top.values())  # one only where a file system takes both names for the same
         waiting = [FOLDER] if self._inside(FOLDER) else []
         while waiting:
             folder = waiting.pop()
@@ -97,7 +102,7 @@ class Files:
 
     def _seen(self, folder: str, waiting: list[str], entry: "os.DirEntry[str]") -> Source | None:
         is_folder = entry.is_dir(follow_symlinks=False)  # links to folders are not followed: they may go in circles
-        if not (is_folder or entry.name.endswith(".md")) or entry.name.startswith("."):
+        if not (is_folder or entry.name.endswith(".md")) or entry.name.startswith(".") or entry.name in _NOT_NOTES:
             return None
         path = f"{folder}/{entry.name}"
         if not self._speakable(path):
@@ -111,7 +116,7 @@ class Files:
         """Look at one file; None when there is none that belongs to the memory."""
         if document := self.documents.get(path):
             return Source(path, document.stamp & _INT63, 0, 0)
-        if path != ROOT_FILE and not path.startswith(f"{FOLDER}/"):
+        if path not in ROOT_FILES and not path.startswith(f"{FOLDER}/"):
             return None
         try:
             about = os.lstat(f"{self.root}/{path}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from picoclaw.disk import create, explain, make_folder
+from picoclaw.disk import check_regular, create, explain, make_folder
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.pattern import pattern
 from picoclaw.store.database import WORDS
@@ -91,6 +91,7 @@ def connected(path: Path, *, renew: bool = False) -> apsw.Connection:
     """
     make_folder(path.parent)
     create(path, b"")
+    check_regular(path, path.stat().st_mode)
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.set_busy_timeout(_BUSY_MS)
@@ -107,8 +108,9 @@ def connected(path: Path, *, renew: bool = False) -> apsw.Connection:
 def frozen(path: Path) -> apsw.Connection:
     """Open the index as it is on a disk that takes nothing: with its log, or if that cannot be, as it was before it.
 
-    Raises apsw.Error, and StoreDamaged when it is no index of this version.
+    Raises apsw.Error, OSError, and StoreDamaged when it is no index of this version.
     """
+    check_regular(path, path.stat().st_mode)
     for how in ("mode=ro", "mode=ro&immutable=1"):
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = apsw.Connection(f"{path.absolute().as_uri()}?{how}", flags=flags)

@@ -6,6 +6,7 @@ well, so that nothing in it can look like the end of it.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import date
 from typing import NamedTuple
@@ -23,6 +24,7 @@ LONGEST = 700
 _BULLET = r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)"
 _ITEM = pattern(_BULLET)
 _FENCE = pattern(rf"(?:{_BULLET})?\s*(`{{3,}}|~{{3,}})")
+_ONLY_FENCE = pattern(r"\s*(?:`{3,}|~{3,})\s*")
 _NO_ENTRY = pattern(r" {0,3}(?:#{1,6}(?:\s|$)|(?:(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|(?:\*[ \t]*){3,}|=+[ \t]*)$)")
 _PARTS = pattern(
     rf"(?P<bullet>{_BULLET})?(?P<stamp>\d\d:\d\d |\d{{4}}-\d\d-\d\d: )?"
@@ -60,13 +62,27 @@ def lines_of(text: str) -> list[str]:
 def entries(text: str) -> list[Entry]:
     """Find the entries of a Markdown text; headings, front matter and what a viewer hides are none."""
     lines = _visible_lines(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
-    found = [_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _spans(lines)]
-    return [entry._replace(below=_below(found[i:])) for i, entry in enumerate(found)]
+    found = [_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _Spans(lines).all()]
+    return [entry._replace(below=below) if below else entry for entry, below in zip(found, _below(found), strict=True)]
 
 
 def tainted(text: str) -> bool:
     """Tell whether anything in a text is marked as the word of another, or as made of what nobody has said."""
     return FOREIGN in text and bool(_TAINTED.search(text))
+
+
+def without_tainted(text: str) -> str:
+    """Leave out the entries that are tainted, with those below them; nothing is left where that is not all of it."""
+    if not tainted(text):
+        return text
+    original, found = lines_of(text), entries(text)
+    lines = list(original)
+    for number, entry in enumerate(found):
+        if tainted("".join(original[entry.first - 1 : entry.last])):
+            last = max(each.last for each in found[number : number + 1 + entry.below])
+            lines[entry.first - 1 : last] = [""] * (last - entry.first + 1)
+    rest = "".join(lines)
+    return "" if tainted(rest) else rest
 
 
 def plain(text: str) -> str:
@@ -106,36 +122,45 @@ def _visible_lines(text: str) -> list[str]:
     return lines
 
 
-def _spans(lines: list[str]) -> Iterator[tuple[int, int, bool]]:
-    """The first and last line of each entry, and whether it is code."""
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        end = _code_end(lines, at) if _FENCE.match(line) else 0
-        if end:
-            yield at + 1, end, True
-        elif line.strip() and _HIDDEN not in line and not _NO_ENTRY.match(line):
-            end = at + 1
-            while end < len(lines) and _goes_on(lines, end):
-                end += 1
-            yield at + 1, end, False
-        at = max(end, at + 1)
+class _Spans:
+    """Finds the lines of each entry, in time in proportion to their number."""
 
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._fences = [at for at, line in enumerate(lines) if _ONLY_FENCE.fullmatch(line)]
+        self._ends: dict[str, list[int]] = {}
 
-def _code_end(lines: list[str], at: int) -> int:
-    """The line that a block of code ends in, 0 if it never does: then it is taken for text."""
-    fence = _FENCE.match(lines[at])
-    assert fence
-    for number, line in enumerate(lines[at + 1 :], at + 2):
-        if line.strip().startswith(fence[1]) and not line.strip().strip(fence[1][0]):
-            return number
-    return 0
+    def all(self) -> Iterator[tuple[int, int, bool]]:
+        """The first and last line of each entry, and whether it is code."""
+        lines, at = self._lines, 0
+        while at < len(lines):
+            line = lines[at]
+            end = self._code_end(at)
+            if end:
+                yield at + 1, end, True
+            elif line.strip() and _HIDDEN not in line and not _NO_ENTRY.match(line):
+                end = at + 1
+                while end < len(lines) and self._goes_on(end):
+                    end += 1
+                yield at + 1, end, False
+            at = max(end, at + 1)
 
+    def _code_end(self, at: int) -> int:
+        """The line that a block of code ends in which begins here; 0 where none begins, or it never ends."""
+        fence = _FENCE.match(self._lines[at])
+        if not fence:
+            return 0
+        mark = fence[1]
+        if mark not in self._ends:
+            self._ends[mark] = [i for i in self._fences if self._lines[i].strip().startswith(mark)]
+        ends = self._ends[mark]
+        following = bisect_right(ends, at)
+        return ends[following] + 1 if following < len(ends) else 0
 
-def _goes_on(lines: list[str], at: int) -> bool:
-    line = lines[at]
-    opens = _ITEM.match(line) or _NO_ENTRY.match(line) or (_FENCE.match(line) and _code_end(lines, at))
-    return bool(line.strip()) and _HIDDEN not in line and not opens
+    def _goes_on(self, at: int) -> bool:
+        line = self._lines[at]
+        opens = _ITEM.match(line) or _NO_ENTRY.match(line) or self._code_end(at)
+        return bool(line.strip()) and _HIDDEN not in line and not opens
 
 
 def _entry(first: int, last: int, lines: list[str], *, code: bool) -> Entry:
@@ -150,8 +175,13 @@ def _entry(first: int, last: int, lines: list[str], *, code: bool) -> Entry:
     return Entry(first, last, indent, parts["bullet"] or "", parts["stamp"] or "", source, body)
 
 
-def _below(found: list[Entry]) -> int:
-    """How many of the entries behind the first belong to it, if it is an item."""
-    if not found[0].bullet:
-        return 0
-    return next((i for i, other in enumerate(found[1:]) if other.indent <= found[0].indent), len(found) - 1)
+def _below(found: list[Entry]) -> list[int]:
+    """How many of the entries behind each belong to it, if it is an item."""
+    counts, ends = [0] * len(found), list[int]()  # `ends` are entries behind, each indented less than the one before
+    for at in range(len(found) - 1, -1, -1):
+        while ends and found[ends[-1]].indent > found[at].indent:
+            ends.pop()
+        if found[at].bullet:
+            counts[at] = (ends[-1] if ends else len(found)) - at - 1
+        ends.append(at)
+    return counts

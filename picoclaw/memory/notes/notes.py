@@ -13,12 +13,12 @@ from picoclaw.disk import add as add_to
 from picoclaw.disk import create, explain, write_atomic
 from picoclaw.errors import StoreError
 from picoclaw.markdown import visible
-from picoclaw.memory.index.files import FOLDER, ROOT_FILE, Files
+from picoclaw.memory.index.files import FOLDER, ROOT_FILES, Files
 from picoclaw.memory.notes.entries import FOREIGN, LONGEST, Entry, entries, key, lines_of, plain, written
 from picoclaw.prompt import Page
 from picoclaw.rooted import Place
 from picoclaw.workspace import reading
-from picoclaw.workspace.pages import cleaned
+from picoclaw.workspace.pages import without_empty
 
 LASTING = f"{FOLDER}/MEMORY.md"
 LARGEST = reading.WHOLE
@@ -69,7 +69,7 @@ def recent(workspace: Path, today: date, days: int = 3) -> list[Page]:
     """Return the notes of the last days that say something, the newest first; of a very long one only its end."""
     files = Files.of(workspace)
     found = ((day_file(day), files.read(day_file(day))) for day in _days(today, days))
-    texts = ((path, cleaned(_end(content.text))) for path, content in found if content)
+    texts = ((path, without_empty(_end(content.text))) for path, content in found if content)
     return [Page(path, text) for path, text in texts if text]
 
 
@@ -84,7 +84,7 @@ def lasting_file(workspace: Path) -> str:
     return there[0] if there else LASTING
 
 
-_LASTING = (LASTING, ROOT_FILE)
+_LASTING = (LASTING, *ROOT_FILES)
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def place(workspace: Path, path: str) -> Place:
     """Return where a file of the memory really lies. Raises StoreError when a link leads out of the memory."""
     root = os.path.realpath(workspace)
     found = rooted.settled(root, f"{root}/{path}")
-    if found is None or (found.parts[:1] != (FOLDER,) and found.parts != (ROOT_FILE,)):
+    if found is None or (found.parts[:1] != (FOLDER,) and "/".join(found.parts) not in ROOT_FILES):
         raise StoreError(f"{path} leads out of the memory: a symbolic link is in its way; put a copy in its place")
     return found
 

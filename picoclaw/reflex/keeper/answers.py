@@ -8,7 +8,7 @@ from picoclaw.reflex.keeper.leases import Lease
 from picoclaw.reflex.rules import Ask, Refusal
 
 Answer = dict[str, Any]
-_ANY_BOARD = {"stop", "safe", "off", "leave"}  # they can only make something safe
+_ANY_BOARD = {"stop", "safe", "off", "leave", "release"}  # they can only make something safe
 
 
 def ask(given: dict[str, Any]) -> Ask | Refusal:

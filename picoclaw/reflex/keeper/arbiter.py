@@ -1,6 +1,5 @@
 """Answers requests: who may do what with which output, and until when. Waits for nothing; clocks are handed in."""
 
-import contextlib
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -11,13 +10,16 @@ from picoclaw.reflex.declared import Declared, Needs, Output, shown
 from picoclaw.reflex.keeper import answers
 from picoclaw.reflex.keeper.answers import Answer, every, no, yes
 from picoclaw.reflex.keeper.button import Button
-from picoclaw.reflex.keeper.leases import Lease, Leases, unwritable
+from picoclaw.reflex.keeper.leases import Leases, unwritable
 from picoclaw.reflex.keeper.place import STOP
 from picoclaw.reflex.keeper.plan import Plan
 from picoclaw.reflex.keeper.wiring import Wiring
 from picoclaw.reflex.rules import Ask, Moment, Refusal, Sample, asked_seconds, judge, unwell
 
-SAMPLE_S, LOOK_S, _SHOWN = 5.0, 1.0, 60
+SAMPLE_S, WRITE_S = 5.0, 8.0
+"""How long a request may wait for a measurement, and in all when the disk is slow as well."""
+
+LOOK_S, _SHOWN = 1.0, 60
 
 
 class Samples(Protocol):
@@ -64,8 +66,8 @@ class Arbiter:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is away from its safe level, and nothing is known only here."""
-        return self.all_is_safe and (not self._stopped or (self._home / STOP).exists())
+        """Whether nothing is or goes away from its safe level, and nothing is known only here."""
+        return self.all_is_safe and not self._leases.intents and (not self._stopped or (self._home / STOP).exists())
 
     @property
     def all_is_safe(self) -> bool:
@@ -83,9 +85,9 @@ class Arbiter:
         return {lease.client for lease in self._leases.running.values()}
 
     def request(self, given: dict[str, Any], client: int, asked_at: float) -> Answer | None:
-        """Answer one request; None when a sample has to come first: ask again when it may have come.
+        """Answer one request; None when a sample or the disk has to come first: ask again when it may have come.
 
-        `asked_at` is when the request came; SAMPLE_S after that there is an answer in any case.
+        `asked_at` is when the request came; WRITE_S after that there is an answer in any case.
         """
         self._reload()
         self._heed_button()
@@ -95,13 +97,17 @@ class Arbiter:
             "off": lambda: self._off(str(given.get("name", "")), who),
             "stop": lambda: self.stop(who),
             "safe": lambda: self._all_off(who),
-            "resume": lambda: self._resume(who),
+            "resume": lambda: self._resume(who, client, asked_at),
             "list": self._list,
             "leave": lambda: self._leave(client),
+            "release": lambda: self._release(client),
         }
         if not isinstance(do, str) or do not in does:
             return no("request", f"a request needs do: {', '.join(map(str, does))}")
-        return answers.other_board(given, self._leases.kind) or does[do]()
+        answer = answers.other_board(given, self._leases.kind) or does[do]()
+        if answer is not None:
+            self._leases.forget(client)
+        return answer
 
     def _set(self, given: dict[str, Any], client: int, asked_at: float) -> Answer | None:
         name = str(given.get("name", ""))
@@ -114,6 +120,11 @@ class Arbiter:
         needed = output.needed if output else None
         sample = self._samples.latest(needed) if needed else None
         moment = self._moment(name, sample)
+        intent = self._leases.intents.get(client)
+        if intent and intent.cancelled:
+            return no("safe", f"{name[:_SHOWN]} stays at its safe level; meanwhile: {intent.cancelled}")
+        if intent and intent.renews and ask.seconds is not None:  # limits go by when it ends, which is as it was then
+            ask = ask._replace(seconds=ask.seconds - (moment.now - intent.at))
         refusal = judge(name, ask, moment)
         if refusal and refusal.rule == "sensor" and needed and self._may_wait(sample, asked_at):
             self._samples.want(needed)
@@ -121,7 +132,7 @@ class Arbiter:
         if refusal or output is None:
             return self._refused(name, given, refusal or Refusal("unknown output", name))
         ask = ask._replace(seconds=asked_seconds(output, ask, moment))
-        return self._away(output, ask, client) if name in self._plan.usable() else self._dry(output, ask)
+        return self._away(output, ask, client, asked_at) if name in self._plan.usable() else self._dry(output, ask)
 
     def _may_wait(self, sample: Sample | None, asked_at: float) -> bool:
         return self._clock() < asked_at + SAMPLE_S and (sample is None or sample.at < asked_at)
@@ -149,19 +160,27 @@ class Arbiter:
             dry=True,
         )
 
-    def _away(self, output: Output, ask: Ask, client: int) -> Answer:
-        seconds = ask.seconds or 0.0
-        lease = Lease(output, ask.level, self._clock() + seconds, client)
-        try:
-            problem = self._leases.grant(lease, seconds, ask.who, self._plan.usable().values())
-        except OSError as error:
-            return no("audit", f"{output.name} was refused: {Refusal('audit', unwritable(error))}")
-        if problem:
+    def _away(self, output: Output, ask: Ask, client: int, asked_at: float) -> Answer | None:
+        intent = self._leases.intents.get(client)
+        if intent is None:
+            written = self._leases.write_down(client, output, ask, self._plan.usable().values())
+            if isinstance(written, str):
+                return no("hardware", written)
+            intent = written
+        if not intent.is_done:
+            return None if self._clock() < asked_at + WRITE_S else self._too_slow(f"{output.name} was refused")
+        if intent.error:
+            return no("audit", f"{output.name} was refused: {Refusal('audit', unwritable(intent.error))}")
+        if problem := self._leases.grant(client, output, ask):
             return no("hardware", problem)
         if self.stopped:
             self._leases.safe(output, "safe", "stop")
             return no("stop", f"{output.name} is at its safe level again: everything was stopped meanwhile")
-        return yes(f"{output.name} is {shown(ask.level)} for {seconds:g} s", seconds=seconds)
+        return yes(f"{output.name} is {shown(ask.level)} for {intent.seconds:g} s", seconds=intent.seconds)
+
+    def _too_slow(self, what: str) -> Answer:
+        why = f"the disk took nothing for {WRITE_S:g} s, and it has to be written down first: try again (see dmesg)"
+        return no("audit", f"{what}: {Refusal('audit', why)}")
 
     def _off(self, name: str, who: str) -> Answer:
         lease, armed, known = self._leases.running.get(name), self._plan.armed(), self._plan.declared.outputs
@@ -178,8 +197,7 @@ class Arbiter:
         """Everything off, and nothing on until a person resumes."""
         self._stopped = f"by {who or 'somebody'}"
         problems = self._leases.safe_all([*self._plan.usable().values()], "stop")
-        with contextlib.suppress(OSError):
-            (self._home / STOP).touch(mode=0o600)
+        self._leases.journal.change(lambda: (self._home / STOP).touch(mode=0o600))
         self._leases.later("stop", who=who)
         dry = self._plan.undriven()
         return every(problems, f"stopped: everything is at its safe level{dry}; `picoclaw outputs resume` ends that")
@@ -188,13 +206,17 @@ class Arbiter:
         problems = self._leases.safe_all([*self._plan.usable().values()], f"asked by {who}")
         return every(problems, f"everything is at its safe level{self._plan.undriven()}")
 
-    def _resume(self, who: str) -> Answer:
+    def _resume(self, who: str, client: int, asked_at: float) -> Answer | None:
         if who != "owner":
             return no("who", f"{who or 'nobody'} may not resume; a person does that with `picoclaw outputs resume`")
-        try:
-            (self._home / STOP).unlink(missing_ok=True)
-        except OSError as error:
-            return no("stop", f"{self._home / STOP} cannot be removed: {explain(error)}")
+        file = self._home / STOP
+        intent = self._leases.intents.get(client) or self._leases.change(client, lambda: file.unlink(missing_ok=True))
+        if not intent.is_done:
+            return None if self._clock() < asked_at + WRITE_S else self._too_slow("everything stays stopped")
+        if intent.error:
+            return no("stop", f"{file} cannot be removed: {explain(intent.error)}")
+        if intent.cancelled:
+            return no("stop", f"everything stays stopped; meanwhile: {intent.cancelled}")
         self._stopped = ""
         self._leases.note("resume", who=who)
         return yes("resumed: outputs may be switched on again")
@@ -202,6 +224,10 @@ class Arbiter:
     def _leave(self, client: int) -> Answer:
         self._leases.leave(client)
         return yes("left")
+
+    def _release(self, client: int) -> Answer:
+        self.gone(client)
+        return yes("released")
 
     def _list(self) -> Answer:
         now, armed, running = self._clock(), self._plan.armed(), self._leases.running
@@ -219,6 +245,7 @@ class Arbiter:
 
     def gone(self, client: int) -> None:
         """A client is gone without a word: what it had switched on goes off."""
+        self._leases.forget(client)
         for lease in [lease for lease in self._leases.running.values() if lease.client == client]:
             self._leases.safe(lease.output, "safe", "its client is gone")
 
@@ -227,8 +254,13 @@ class Arbiter:
         self._leases.safe_all(why=why)
 
     def flush(self) -> None:
-        """Write down what `tick`, `gone` and the like have done; to be called before sleeping."""
+        """Have written down what `tick`, `gone` and the like have done; to be called before sleeping."""
         self._leases.flush()
+
+    def close(self, seconds: float) -> None:
+        """Wait until everything is written down, at most so long."""
+        self._leases.flush()
+        self._leases.journal.drain(seconds)
 
     def tick(self) -> None:
         """Do what is due: leases that end, sensors that fail, outputs that would not go safe."""
@@ -282,7 +314,7 @@ class Arbiter:
         if lost := self._plan.lost:
             self.lost = lost
             self.all_safe(self.lost)
-            self._leases.disown()
+            self._leases.journal.disown()
             return
         self._reload()
         if self.stopped:

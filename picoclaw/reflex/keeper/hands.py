@@ -18,7 +18,7 @@ from picoclaw.hw.board import Board
 from picoclaw.reflex import clock
 from picoclaw.reflex.keeper import wiring
 from picoclaw.reflex.keeper.answers import no
-from picoclaw.reflex.keeper.arbiter import SAMPLE_S, Arbiter
+from picoclaw.reflex.keeper.arbiter import SAMPLE_S, WRITE_S, Arbiter
 from picoclaw.reflex.keeper.button import Button
 from picoclaw.reflex.keeper.clients import Client, parsed
 from picoclaw.reflex.keeper.leases import Leases
@@ -29,6 +29,7 @@ from picoclaw.reflex.keeper.trust import trusted_wall
 
 _GRACE_S = 5.0
 _BEGIN_S = 10.0
+_CLOSE_S = 10.0
 _ALONE = "the watch is gone"
 _DEAF = "the watch does not listen"
 _TRIES = 60
@@ -58,7 +59,7 @@ class Hands:
         terminals = Terminals(board, home)
         self.arbiter = Arbiter(
             home,
-            Leases(home, terminals, clock.boottime, self._promise),
+            Leases(home, terminals, clock.boottime, self._promise, self._interrupt),
             samples,
             clock.boottime,
             lambda: trusted_wall(board, home),
@@ -68,6 +69,9 @@ class Hands:
         self._hear(listener, self._accept)
         self._hear(watch, lambda: self.end(_ALONE))
         self._hear(self._wake[0], lambda: self._drain(self._wake[0]))
+
+    def _interrupt(self) -> None:
+        os.write(self._wake[1], b"\0")
 
     def _pressed(self) -> None:
         self.arbiter.stop("the stop button")
@@ -120,10 +124,9 @@ class Hands:
                 break
             time.sleep(1)
             self.arbiter.tick()
-        self.arbiter.flush()
         for client in list(self._clients.values()):
             self._close(client)
-        self.arbiter.flush()
+        self.arbiter.close(_CLOSE_S)
         return self.arbiter.all_is_safe
 
     def turn(self, longest: float | None = None) -> None:
@@ -153,7 +156,8 @@ class Hands:
         if any(client.ready for client in self._clients.values()):
             return 0.0
         now = clock.boottime()
-        moments = [client.waiting[1] + SAMPLE_S for client in self._clients.values() if client.waiting]
+        asked = [client.waiting[1] for client in self._clients.values() if client.waiting]
+        moments = [at + wait for at in asked for wait in (SAMPLE_S, WRITE_S) if at + wait > now or wait == WRITE_S]
         moments += [moment for moment in (self.arbiter.due(), self.arbiter.looks, self._grace) if moment is not None]
         limits = [moment - now for moment in moments] + ([] if longest is None else [longest])
         return max(0.0, min(limits)) if limits else None

@@ -1,25 +1,31 @@
 """The outputs that are away from their safe level: granted, written down, driven, and brought back.
 
-On the way out: the watch is told the end, the marker and the intent are on the disk, then the output moves. On the
-way back: the output moves first.
+On the way out: the marker and the intent are on the disk, the watch is told the end, then the output moves. On the
+way back: the output moves first. All writing is the journal's, in a thread of its own: a card that takes nothing for
+ten seconds keeps an `on` waiting, and delays neither the end of a lease nor a stop.
 """
 
-import contextlib
+import errno
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from picoclaw.disk import explain, write_atomic
-from picoclaw.reflex import audit, declared
+from picoclaw.reflex import audit, bell, declared
 from picoclaw.reflex.declared import Output
 from picoclaw.reflex.keeper.lines import Terminals
 from picoclaw.reflex.keeper.place import LIVE
-from picoclaw.reflex.rules import Spell, pruned
+from picoclaw.reflex.rules import Ask, Spell, pruned
 
 _RETRY_S = 1.0
 _UNWRITTEN = 100
+_NOT_REPLAYED = {"refused", "dry", "read", "stop", "resume", "reload"}
+"""Acts that are not written down when that many records wait already: `audit.replay` can do without them."""
 
 
 class Lease(NamedTuple):
@@ -31,6 +37,150 @@ class Lease(NamedTuple):
     client: int | None
 
 
+@dataclass(eq=False)
+class Intent:
+    """What a client has asked for and what has to be on the disk first: `is_done` when it is, or cannot be (`error`).
+
+    `at` is when it was asked for, `cancelled` why it is not to be done any more.
+    """
+
+    at: float
+    name: str = ""
+    seconds: float = 0.0
+    renews: bool = False
+    outputs: Sequence[Output] = ()
+    is_done: bool = False
+    error: OSError | None = None
+    cancelled: str = ""
+
+
+@dataclass(eq=False)
+class _Entry:
+    """One thing for the journal to do: append a record, or make a change to a file of the home."""
+
+    record: Mapping[str, Any] | None = None
+    change: Callable[[], object] | None = None
+    intent: Intent | None = None
+
+
+class Journal:
+    """Writes the audit and the other files of a keeper, in the order in which that was asked for.
+
+    A thread of its own does, and begins with the first wish. Records that the disk did not take are tried again
+    before the next ones.
+    """
+
+    def __init__(self, home: Path, kind: str, history: audit.History, written: Callable[[], None] | None) -> None:
+        """`written` is called, in the thread, when an intent is done; with None the caller does the writing itself."""
+        self._home = home
+        self._kind = kind
+        self._history = history
+        self._written = written
+        self._entries: deque[_Entry] = deque()
+        self._failed: list[Mapping[str, Any]] = []
+        self._turn = threading.Condition()
+        self._asked = self._answered = 0
+        self._thread: threading.Thread | None = None
+        self.is_ours = True
+
+    def record(self, act: str, intent: Intent | None = None, **more: Any) -> None:
+        """Append a record with the next `flush`; with an intent, the marker is on the disk before it."""
+        if act in _NOT_REPLAYED and len(self._entries) + len(self._failed) >= _UNWRITTEN:
+            return
+        kept = {key: value for key, value in more.items() if value not in ("", None)}
+        self._entries.append(_Entry(audit.record(act, **kept), intent=intent))
+
+    def change(self, change: Callable[[], object], intent: Intent | None = None) -> None:
+        """Make a change to a file with the next `flush`; an OSError becomes the intent's, or is passed over."""
+        self._entries.append(_Entry(change=change, intent=intent))
+
+    def flush(self) -> None:
+        """Have everything written soon; without a thread, at once."""
+        if not (self._entries or self._failed):
+            return
+        if self._written is None:
+            self._write()
+            return
+        with self._turn:
+            self._asked += 1
+            self._turn.notify_all()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+            self._thread.start()
+
+    def drain(self, seconds: float) -> None:
+        """Wait until everything was written, or could not be."""
+        self.flush()
+        with self._turn:
+            wanted = self._asked
+            self._turn.wait_for(lambda: self._answered >= wanted, seconds)
+
+    def disown(self) -> None:
+        """From now on write nothing: what has our names in the home is no longer ours."""
+        self.is_ours = False
+
+    def _run(self) -> None:
+        while True:
+            with self._turn:
+                self._turn.wait_for(lambda: self._asked > self._answered)
+                asked = self._asked
+            self._write()
+            with self._turn:
+                self._answered = asked
+                self._turn.notify_all()
+
+    def _write(self) -> None:
+        again = bool(self._failed)
+        while self._entries or again:
+            again, entries = False, list(self._entries)
+            until = next((n for n, entry in enumerate(entries) if entry.change), len(entries)) or 1
+            for _ in entries[:until]:
+                self._entries.popleft()
+            self._do(entries[:until])
+
+    def _do(self, entries: Sequence[_Entry]) -> None:
+        """Make one change, or append records, with one sync; an intent that cannot be written down is not kept."""
+        error = None
+        wanted = [entry.intent for entry in entries if entry.intent]
+        try:
+            if not self.is_ours:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._home))
+            if entries and entries[0].change:
+                entries[0].change()
+            else:
+                self._append(entries)
+        except OSError as caught:
+            error = caught
+        for intent in wanted:
+            intent.error, intent.is_done = error, True
+        if wanted and self._written:
+            self._written()
+
+    def _append(self, entries: Sequence[_Entry]) -> None:
+        kept = [*self._failed, *(entry.record for entry in entries if entry.record and not entry.intent)]
+        records = [*self._failed, *(entry.record for entry in entries if entry.record)]
+        try:
+            for entry in entries:
+                if entry.intent:
+                    self._mark(entry.intent.outputs)
+            if records:
+                audit.add(self._home, records, {name: list(spells) for name, spells in dict(self._history).items()})
+        except OSError:
+            self._failed = kept[:_UNWRITTEN]
+            raise
+        self._failed = []
+
+    def _mark(self, outputs: Iterable[Output]) -> None:
+        if not (self._home / LIVE).exists():
+            kept = {"board": self._kind, "outputs": [asdict(output) for output in outputs]}
+            write_atomic(self._home / LIVE, json.dumps(kept).encode())
+        bell.ring(self._home)  # a daemon looks after what is on from now on
+
+    def unmark(self) -> None:
+        """Take the marker away with the next `flush`."""
+        self.change(lambda: (self._home / LIVE).unlink(missing_ok=True))
+
+
 class Leases:
     """The leases of one home, and what has happened before them."""
 
@@ -40,21 +190,23 @@ class Leases:
         terminals: Terminals,
         clock: Callable[[], float],
         promise: Callable[[float | None], bool],
+        written: Callable[[], None] | None = None,
     ) -> None:
         """`clock` gives boottime; `promise(moment)` tells the watch when it hears of us again at the latest.
 
-        It returns False when there is no watch that hears it.
+        It returns False when there is no watch that hears it. `written` is the Journal's.
         """
         self._home = home
         self.kind = terminals.kind
-        self.ours = True
         self._terminals = terminals
         self._clock = clock
         self._promise = promise
-        self._unwritten: list[tuple[str, dict[str, Any]]] = []
+        self._is_marked = True
         self.running: dict[str, Lease] = {}
         self.unsafe: dict[str, tuple[Output, float]] = {}
         self.history: audit.History = {}
+        self.intents: dict[int, Intent] = {}
+        self.journal = Journal(home, self.kind, self.history, written)
 
     def begin(self, armed: Iterable[Output]) -> str:
         """Bring all of them to their safe level, and those that a keeper had left on; returns what is wrong."""
@@ -65,37 +217,65 @@ class Leases:
         self.safe_all(outputs)
         problem = ""
         try:
-            self.history = audit.replay(self._home)
+            self.history.update(audit.replay(self._home))
         except (OSError, ValueError, TypeError, KeyError, ArithmeticError) as error:
             problem = f"{self._home / audit.NAME} cannot be read back: {error}; move it aside"
         if not problem and not audit.files(self._home):
-            self.history = {output.name: [_just_ended(output, self._clock())] for output in outputs}
+            self.history.update({output.name: [_just_ended(output, self._clock())] for output in outputs})
         for spells in self.history.values():
             spells[:] = [s if s.ended is not None else Spell(s.began, self._clock()) for s in spells]
         self.note("start", left=[output.name for output in left])
-        self._unmark()
         return problem
 
-    def grant(self, lease: Lease, seconds: float, who: str, armed: Iterable[Output]) -> str:
-        """Write it down and drive; returns what is wrong, and then it is at its safe level again.
-
-        Raises OSError when it cannot be written down; then nothing has moved.
-        """
-        name, output, now = lease.output.name, lease.output, self._clock()
-        before = self.running.get(name)
-        heard = self._promise(min([lease.ends, *(other.ends for other in self.running.values())]))
-        if problem := self._terminals.ready(output) if heard else "the keeper's watch does not hear it":
-            self.note("refused", name=name, rule="hardware", why=problem, who=who)
+    def write_down(self, client: int, output: Output, ask: Ask, armed: Iterable[Output]) -> Intent | str:
+        """Have what a client asks for written down, which `grant` does then; returns what is wrong with the output."""
+        if problem := self._terminals.ready(output):
+            self.note("refused", name=output.name, rule="hardware", why=problem, who=ask.who)
             return problem
-        try:
-            self._mark(armed)
-            self._write("renew" if before else "on", name=name, level=lease.level, seconds=seconds, who=who)
-        except OSError:
-            self._unmark()
-            raise
-        self.running[name] = lease
-        if not before:
+        name, renews, seconds = output.name, output.name in self.running, ask.seconds or 0.0
+        intent = self.intents[client] = Intent(self._clock(), name, seconds, renews, tuple(armed))
+        self._is_marked = True
+        act = "renew" if renews else "on"
+        self.journal.record(act, intent, name=name, level=ask.level, seconds=seconds, who=ask.who)
+        self.flush()
+        return intent
+
+    def change(self, client: int, change: Callable[[], object]) -> Intent:
+        """Have a file of the home changed for a client."""
+        intent = self.intents[client] = Intent(self._clock())
+        self.journal.change(change, intent)
+        self.flush()
+        return intent
+
+    def cancel(self, why: str, name: str = "") -> None:
+        """Do nothing of what is being written down, of one output or of all; those who asked are told why."""
+        for intent in self.intents.values():
+            if name in {"", intent.name}:
+                intent.cancelled = intent.cancelled or why
+
+    def forget(self, client: int) -> None:
+        """A client has its answer: what was written down for it and was not done is cancelled."""
+        intent = self.intents.pop(client, None)
+        if intent is None or intent.error or intent.renews or intent.name in {"", *self.running}:
+            return
+        if all(other.name != intent.name for other in self.intents.values()):
+            self.later("cancelled", name=intent.name, why=intent.cancelled)
+
+    def grant(self, client: int, output: Output, ask: Ask) -> str:
+        """Drive what was written down, for its seconds from now on; returns what is wrong.
+
+        Then it is at its safe level, or as it was before.
+        """
+        name, seconds, now = output.name, ask.seconds or 0.0, self._clock()
+        lease = Lease(output, ask.level, now + seconds, client)
+        if not self._promise(min([lease.ends, *(other.ends for other in self.running.values())])):
+            problem = "the keeper's watch does not hear it"
+            self.note("refused", name=name, rule="hardware", why=problem, who=ask.who)
+            return problem
+        if name not in self.running:
             self.history[name] = [*pruned(self.history.get(name, ()), output, now), Spell(now)]
+        self.running[name] = lease
+        del self.intents[client]
         if problem := self._terminals.drive(output, lease.level):
             self.safe(output, "safe", f"it could not be driven: {problem}")
             return problem
@@ -107,11 +287,9 @@ class Leases:
         self.running = {n: x._replace(client=None) if x.client == client else x for n, x in self.running.items()}
 
     def safe(self, output: Output, act: str, why: str = "", who: str = "") -> str:
-        """Bring one output to its safe level; returns what is wrong, and tries again later then.
-
-        It is written down by `flush`, because a slow disk must not keep the next output, or the answer, waiting.
-        """
+        """Bring one output to its safe level; returns what is wrong, and tries again later then."""
         name = output.name
+        self.cancel(why or act, name)
         problem = self._terminals.drive(output, output.safe_level)
         lease = self.running.pop(name, None)
         known = name in self.unsafe
@@ -132,13 +310,10 @@ class Leases:
 
     def safe_all(self, others: Sequence[Output] = (), why: str = "") -> list[str]:
         """Bring back everything that is away, and drive the others safe as well; returns what is wrong."""
+        self.cancel(why)
         away = [lease.output for lease in self.running.values()] + [output for output, _ in self.unsafe.values()]
         outputs = {output.name: output for output in [*others, *away]}
         return [problem for output in outputs.values() if (problem := self.safe(output, "safe", why))]
-
-    def disown(self) -> None:
-        """From now on nothing is written: what has our names in the home is no longer ours."""
-        self.ours = False
 
     def release(self) -> None:
         """Let go of what is at its safe level, because its declaration may change."""
@@ -151,51 +326,20 @@ class Leases:
                 self.safe(output, "safe", "tried again")
 
     def note(self, act: str, **more: Any) -> None:
-        """Write an act down now if the disk lets us; else it is kept for the next time."""
+        """Have an act written down."""
         self.later(act, **more)
         self.flush()
 
     def flush(self) -> None:
-        """Write down what has been done."""
-        if not self.ours:
-            return
-        with contextlib.suppress(OSError):
-            self._write_all()
-        del self._unwritten[_UNWRITTEN:]
-        self._unmark()
+        """Have what was done written down, and the marker taken away when nothing is or goes away from its level."""
+        if self._is_marked and not (self.running or self.unsafe or self.intents):
+            self._is_marked = False
+            self.journal.unmark()
+        self.journal.flush()
 
     def later(self, act: str, **more: Any) -> None:
-        """Write an act down with the next `flush`."""
-        self._unwritten.append((act, {key: value for key, value in more.items() if value not in ("", None)}))
-
-    def _write(self, act: str, **more: Any) -> None:
-        """Write down what is to be done, and not keep it when that fails: it will not be done."""
-        self.later(act, **more)
-        try:
-            self._write_all()
-        except OSError:
-            self._unwritten.pop()
-            raise
-
-    def _write_all(self) -> None:
-        done = 0
-        try:
-            for what, with_more in self._unwritten:
-                audit.write(self._home, what, self.history, **with_more)
-                done += 1
-        finally:
-            del self._unwritten[:done]
-
-    def _mark(self, armed: Iterable[Output]) -> None:
-        if not (self._home / LIVE).exists():
-            kept = {"board": self.kind, "outputs": [asdict(output) for output in armed]}
-            write_atomic(self._home / LIVE, json.dumps(kept).encode())
-
-    def _unmark(self) -> None:
-        """Nobody needs to be told when nothing is away."""
-        if self.ours and not self.running and not self.unsafe:
-            with contextlib.suppress(OSError):
-                (self._home / LIVE).unlink(missing_ok=True)
+        """Have an act written down with the next `flush`."""
+        self.journal.record(act, **more)
 
 
 def _just_ended(output: Output, now: float) -> Spell:

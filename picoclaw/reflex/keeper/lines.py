@@ -5,6 +5,7 @@ with the sysfs interface").
 """
 
 import contextlib
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from picoclaw.hw.board import Board, LineHandle
 from picoclaw.hw.lines import find
 from picoclaw.reflex.declared import OFF, ON, Output, shown
 
+_RIGHTS_S, _RIGHTS_STEP_S = 1.0, 0.01
 _STEP = 1.0  # percent; a PWM chip of 8 bits, the coarsest there is, has steps of 0.4
 
 
@@ -136,7 +138,11 @@ class GpioLine:
 
 
 class SysfsPwm:
-    """A channel of `/sys/class/pwm`; an active-low load is inverted here, because not every chip can."""
+    """A channel of `/sys/class/pwm`; an active-low load is inverted here, because not every chip can.
+
+    The polarity that the channel has already is left, and counted with: `inversed` means that the pin is low for the
+    duty, and it could be changed only by disabling the channel, which leaves the pin at whatever level.
+    """
 
     def __init__(self, board: Board, output: Output) -> None:
         """Export the channel where it is not yet; raises HardwareError."""
@@ -147,22 +153,41 @@ class SysfsPwm:
         self._folder = f"/sys/class/pwm/{chip}/pwm{channel}"
         if not board.glob(f"{self._folder}/enable"):
             board.put(f"/sys/class/pwm/{chip}/export", channel)
+            self._await_rights()
+
+    def _await_rights(self) -> None:
+        """The files of a new channel belong to root until udev has run its rule; what is wrong after that is said."""
+        until = time.monotonic() + _RIGHTS_S
+        while time.monotonic() < until:
+            if all(self._board.may_open(f"{self._folder}/{name}") for name in ("period", "duty_cycle", "enable")):
+                return
+            time.sleep(_RIGHTS_STEP_S)
 
     def drive(self, level: float) -> None:
-        """See Terminal.drive; the kernel refuses a period that is shorter than the duty, so that goes to 0 first."""
-        share = ON - level if self._low else level
+        """See Terminal.drive; the kernel refuses a period that is shorter than the duty, so a long duty goes first."""
+        share = ON - level if self._low != self._is_inversed() else level
+        duty = round(self._period * share / ON)
         if self._number("period") != self._period:
             if self._number("duty_cycle") > self._period:
-                self._put("duty_cycle", 0)
+                self._put("duty_cycle", duty)
             self._put("period", self._period)
-        self._put("duty_cycle", round(self._period * share / ON))
+        self._put("duty_cycle", duty)
         self._put("enable", 1)
 
     def level(self) -> float:
         """See Terminal.level."""
         period, enabled = self._number("period"), self._number("enable")
-        share = ON * self._number("duty_cycle") / period if period and enabled else OFF
+        share = OFF
+        if period and enabled:
+            share = ON * self._number("duty_cycle") / period
+            share = ON - share if self._is_inversed() else share
         return ON - share if self._low else share
+
+    def _is_inversed(self) -> bool:
+        """Whether the pin is low for the duty; a chip that cannot do that may have no file for it."""
+        return bool(self._board.glob(f"{self._folder}/polarity")) and (
+            self._board.text(f"{self._folder}/polarity") == "inversed"
+        )
 
     def close(self) -> None:
         """See Terminal.close: the kernel goes on with it."""
@@ -201,12 +226,12 @@ class Channel:
     def drive(self, level: float) -> None:
         """See Terminal.drive."""
         share = (ON - level if self._low else level) / ON
-        with self._drivers.opened(self._wired, self._chip) as part:
+        with self._drivers.opened(self._wired, self._chip, urgent=True) as part:
             self._chip.drive(part, self._channel, share)
 
     def level(self) -> float:
         """See Terminal.level."""
-        with self._drivers.opened(self._wired, self._chip) as part:
+        with self._drivers.opened(self._wired, self._chip, urgent=True) as part:
             share = float(self._chip.level(part, self._channel)) * ON
         return ON - share if self._low else share
 

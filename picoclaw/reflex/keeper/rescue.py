@@ -51,7 +51,8 @@ def rescue(home: Path, kind: str, why: str, *, stop: bool = False) -> dict[str, 
         with contextlib.suppress(OSError):
             (home / STOP).touch(mode=0o600)
     with contextlib.suppress(OSError):
-        audit.write(home, "unsafe" if problems else "rescue", why=why, problems=[*problems.values()])
+        names = [output.name for output in left.outputs]  # those that may have been driven
+        audit.write(home, "unsafe" if problems else "rescue", why=why, left=names, problems=[*problems.values()])
     if not problems:
         with contextlib.suppress(OSError):
             (home / LIVE).unlink(missing_ok=True)

@@ -41,6 +41,8 @@ def model(service) -> Iterator[ModelServer]:
         HOME / "secrets.toml": f'api_key = "{SECRET}"\n',
         Path("/etc/picoclaw/environment"): f"TOKEN={VARIABLE}\n",
         Path("/etc/credstore/picoclaw.api_key"): f"{CREDENTIAL}\n",
+        # what is tried is the sandbox, not the question before it
+        HOME / "policy.toml": '[effects]\nexec_network = { owner = "allow" }\n',
     }
     before = {path: path.read_text() for path in files if path.exists()}
     for path, text in files.items():

@@ -1,0 +1,110 @@
+"""Alarms, and reminders of a terminal, reach the owner where they are; the log says when they have."""
+
+import socket
+import time
+from contextlib import closing
+
+import pytest
+import telegram_server as tg
+from daemon_kit import Daemon, furnished, until
+from page_house import Client
+from person import Person, picoclaw
+from telegram_server import OWNER, TOKEN, TelegramServer
+
+from picoclaw.store.database import Database
+from picoclaw.store.outbox import Outbox
+
+RULES = """
+[rules.warm]
+when = "greenhouse.temperature > -50"
+cooldown = "12 hours"
+notify = "It is warm"
+"""
+
+
+@pytest.fixture
+def server():
+    with TelegramServer() as running:
+        yield running
+
+
+def house(tmp_path, server, more="", rules=RULES):
+    settings = f'[telegram]\nowner = {OWNER}\napi_url = "{server.url}"\n[history]\nevery_seconds = 1\n{more}'
+    folder = furnished(tmp_path, settings)
+    (folder / "rules.toml").write_text(rules)
+    (folder / "secrets.toml").write_text(f'telegram_token = "{TOKEN}"\n')
+    (folder / "secrets.toml").chmod(0o600)
+    return folder
+
+
+def log(tmp_path):
+    return picoclaw(tmp_path, "rules", "log").stdout
+
+
+def waiting(folder):
+    with closing(Database(folder / "state.db")) as database:
+        return Outbox(database).waiting()
+
+
+def test_an_alarm_reaches_an_owner_who_has_only_used_terminals(tmp_path, server):
+    folder = house(tmp_path, server)
+    server.fail("sendMessage", *[tg.BAD_GATEWAY] * 2)
+    picoclaw(tmp_path, "chat", "-m", "hello")
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        until(lambda: "waiting: nobody could be told yet" in log(tmp_path))
+        server.wait(lambda: any("It is warm (warm: " in text for text in server.texts()), 20)
+        until(lambda: log(tmp_path).rstrip().endswith("; tell: told"))
+        assert waiting(folder) == []
+
+
+def test_an_alarm_that_telegram_refuses_waits_for_a_terminal_and_the_log_says_so(tmp_path, server):
+    house(tmp_path, server)
+    server.fail("sendMessage", *[tg.error(403, "Forbidden: bot was blocked by the user")] * 9)
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        daemon.says("which waits for a terminal: Telegram refused")
+        assert log(tmp_path).rstrip().endswith("; tell: waiting: nobody could be told yet")
+        with Person(tmp_path, "chat") as person:
+            person.sees("It is warm (warm: ")
+            until(lambda: log(tmp_path).rstrip().endswith("; tell: told"))
+
+
+def test_an_alarm_goes_to_the_page_and_to_telegram(tmp_path, server):
+    port = free_port()
+    folder = house(tmp_path, server, f"[page]\nenabled = true\nport = {port}\n", rules="")
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        browser = Client(Place(port), folder, None, [])
+        browser.login()
+        (folder / "rules.toml").write_text(RULES)
+        server.wait(lambda: any("It is warm" in text for text in server.texts()), 20)
+        until(lambda: any("It is warm" in one["text"] for one in browser.told("/api/state")["said"]))
+
+
+def test_a_reminder_from_the_command_line_reaches_telegram_when_no_terminal_is_open(tmp_path, server):
+    house(tmp_path, server, rules="")
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        assert picoclaw(tmp_path, "cron", "add", "water the figs", "--in", "1").returncode == 0
+        server.wait(server.texts, 15)
+        assert server.texts() == ["For chat 'terminal': Reminder: water the figs"]
+        with Person(tmp_path, "chat") as person:
+            person.sees("> ")
+            picoclaw(tmp_path, "cron", "add", "look at the tank", "--in", "1")
+            person.sees("Reminder: look at the tank", seconds=10)
+        time.sleep(0.5)
+        assert len(server.texts()) == 1
+
+
+class Place:
+    """What a client has to know of a page."""
+
+    def __init__(self, port):
+        self.port = port
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]

@@ -1,0 +1,165 @@
+"""Regular expressions: none that Python 3.11.2 matches wrongly, and none that takes a long text's square in time."""
+
+import ast
+import re
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from timing import least_seconds
+
+from picoclaw.errors import SkillError, ToolError
+from picoclaw.heartbeat.checklist import parse
+from picoclaw.heartbeat.due import files
+from picoclaw.heartbeat.silence import is_ok
+from picoclaw.markdown import visible
+from picoclaw.memory.notes.entries import entries
+from picoclaw.providers.inline import InlineCalls
+from picoclaw.providers.pieces import bounded
+from picoclaw.redact import Redactor
+from picoclaw.skills import front
+from picoclaw.tools.command_line import words_of
+from picoclaw.tools.first_run import with_field
+from picoclaw.web.readable import readable
+from picoclaw.workspace.pages import cleaned
+
+ROOT = Path(__file__).resolve().parents[1]
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_NO_EXPRESSION = re.compile(r"\b[Ccg]\+\+|\(\)\*\+")  # a language, and characters in the order of ASCII
+_CLASS = re.compile(r"\[\^?\]?[^]]*\]")
+_POSSESSIVE = re.compile(r"[^(|^+](?:[*+?]|\{\d*,?\d*\})\+(?!\+)|\(\?>")
+
+
+def has_possessive(text: str) -> bool:
+    """Whether a text, read as a regular expression, has a possessive quantifier or an atomic group."""
+    plain = _CLASS.sub("x", _ESCAPED.sub("x", _NO_EXPRESSION.sub("x", text)))
+    return bool(_POSSESSIVE.search(plain))
+
+
+def literals(source: str) -> list[tuple[int, str]]:
+    """The texts in a module, with their lines; docstrings are prose."""
+    tree = ast.parse(source)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in prose:
+            text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+            found.append((node.lineno, text))
+        elif isinstance(node, ast.JoinedStr):
+            found.append((node.lineno, "".join(str(getattr(part, "value", "x")) for part in node.values)))
+    return found
+
+
+def texts_within(value: object) -> list[str]:
+    if isinstance(value, dict | list):
+        return [text for one in (value.values() if isinstance(value, dict) else value) for text in texts_within(one)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_no_expression_is_possessive_or_atomic():
+    """Before Python 3.11.5 both are matched wrongly around groups (python/cpython#106052), and Debian 12 has 3.11.2."""
+    modules = [path for folder in ("picoclaw", "tools", "tests") for path in (ROOT / folder).rglob("*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in modules
+        if path != Path(__file__)
+        for line, text in literals(path.read_text())
+        if has_possessive(text)
+    ]
+    for path in (ROOT / "templates").rglob("*.toml"):
+        found += [
+            f"{path.name}: {text}" for text in texts_within(tomllib.loads(path.read_text())) if has_possessive(text)
+        ]
+    assert found == []
+    assert len(modules) > 300
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"a*+", True),
+        (r"(?:ab)++c", True),
+        (r"[^\]]?+", True),
+        (r"x{3,}+", True),
+        (r"x{,3}+", True),
+        (r"\.{2}+", True),
+        (r"(?>ab)", True),
+        (r")*+", True),
+        (r"[*+]+", False),
+        (r"[]*+]", False),
+        (r"\*+", False),
+        (r"\++", False),
+        (r"a+(?:\+b)", False),
+        (r"(?:+)", False),
+    ],
+)
+def test_what_is_possessive(text, found):
+    assert has_possessive(text) is found
+
+
+KEY = "-----BEGIN PRIVATE KEY-----"
+
+
+def inline(text: str) -> None:
+    calls = InlineCalls(frozenset({"exec"}))
+    calls.feed(text)
+    calls.end(cut=False)
+
+
+def command(text: str) -> None:
+    with pytest.raises(ToolError):
+        words_of((), f"ls {text} |", shell=False)
+
+
+def skill(text: str) -> None:
+    with suppress(SkillError):  # most are refused, after everything was read
+        front.read(f"---\nname: x\ndescription: y\n{text[: len(text) // 7]}\n---\n")  # 16,384 characters are allowed
+
+
+def checklist(text: str) -> None:
+    for item in parse(text).items:
+        files(item)
+
+
+def server(text: str) -> None:
+    list(bounded(iter([text.encode() + b"x"]), deadline=1e12, patience=1e9, streamed=False))
+
+
+LONG = [
+    (skill, ["k: \"' \n", "k: a: b\n", "key: '" + "x " * 40 + "\n"]),
+    (
+        visible,
+        ["`", "```\n", "[a", "[a]:", "[a]:\n> ", '[a]: x "', "[a]: x\n", "- ", "<!--", "[a]: x (\n(", "``` ", "1. "],
+    ),
+    (
+        visible,
+        ['[a]: x "y\n', "\t", "[a]: x" + " " * 40, "~~~ a b\n", "`a``b", "[\\]", '[a]: x "\\"', "[a]:\n> <", ">"],
+    ),
+    (lambda s: readable(f"<body><pre>x{s}</pre>y", "http://a.example/"), [" ", "<br> ", "<p>x  </p>", "\v "]),
+    (cleaned, ["- ", "- a", "- **a", " ", "- a:\n"]),
+    (command, ["{", "{a,", "{a", " {", "a="]),
+    (server, ["\n", ": x\n", "\r", "data: ", "event: ping\n", " "]),
+    (
+        lambda s: with_field(s.encode(), "Name", "Ada"),
+        [" ", "- ", "- **Name", "- Name: <", "- Name: <!-- x -->", "\n  - "],
+    ),
+    (Redactor(), [KEY, f"{KEY}\n", f"a: {KEY}", f"{KEY}a: b\n", KEY + "A" * 20, f"{KEY}-----END ", "\\n", "a: "]),
+    (lambda s: Redactor()(KEY + s), ["a: ", "a: b ", " ", "A", "\\n", "A" * 16 + " ", "A \n", "a: a: "]),
+    (entries, ["- a\n", "  - a\n", "- ```` x\n", "````` x\n```\n", "- a\n  - b\n", "~~~\n", "x\n```\n"]),
+    (checklist, ["- see a.b\n", "-", "\n", "- [ ] ", "when: "]),
+    (is_ok, ["\n", " \n", "```\n", "heartbeat ok\n"]),
+    (Redactor(), ["token ", 'secret = "', "bearer a", "://a:", "eyJa.", "passpass=", "password: %a"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("read", "part"),
+    [pytest.param(read, part, id=f"{number} {part!r}") for number, (read, parts) in enumerate(LONG) for part in parts],
+)
+def test_four_times_the_text_is_about_four_times_the_work(read, part):
+    """The square of it would be sixteen times."""
+    long = part * (100_000 // len(part))
+    short = long[: len(long) // 4]
+    once = least_seconds(lambda: read(short), 2)
+    assert least_seconds(lambda: read(long), 2) < 9 * max(once, 0.003)

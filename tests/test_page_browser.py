@@ -1,0 +1,120 @@
+"""The page in a real Chromium, where there is one: what is sent while the board is away, and how questions end."""
+
+import shutil
+import time
+
+import pytest
+from browser import Browser
+from page_house import PaperHouse
+
+from picoclaw.channels.page.house import Said, shown
+from picoclaw.channels.page.login import new_code
+from picoclaw.channels.page.page import Page
+from picoclaw.messages import ToolCall
+from picoclaw.store.approvals import Approval
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(
+        not (shutil.which("chromium") or shutil.which("chromium-browser")), reason="there is no Chromium here"
+    ),
+]
+CALL = ToolCall("1", "exec", {"argv": ["reboot"]})
+ASKED = ("page:home", "page:home", "web", "page:1", CALL, "exec", "exec.tainted = ask", "it is told to", "", {}, "", ())
+KEPT = Approval(3, "a1b2c3d4e5f6", *ASKED, "exec\n  command: reboot", 1.0, 2e9)
+SAID = "document.querySelector('#said')?.textContent"
+LIVE = "document.querySelector('#line')?.textContent == 'live'"
+
+
+class Board:
+    """A page that can go away and come back at its port, with a browser in front of it."""
+
+    def __init__(self, home, browser):
+        self.home, self.browser, self.house, self.posted, self.port = home, browser, PaperHouse(), [], 0
+        self.back()
+
+    def back(self):
+        self.page = Page(self.house, self.home, "127.0.0.1", self.port)
+        self.page.start(self._post)
+        self.port = self.page.port
+
+    def _post(self, arrived):
+        if arrived.external not in {one.external for one in self.posted}:
+            self.posted.append(arrived)
+            self.house.lines.append(Said("user", arrived.text, time.time()))
+
+    def enter(self):
+        self.browser.do("Page.navigate", url=f"http://localhost:{self.port}/")
+        self.browser.until("document.activeElement?.id == 'code'")
+        self.browser.write(new_code(self.home))
+        self.browser.press("Enter", 13)
+        self.browser.until(LIVE)
+
+    def types(self, text):
+        self.browser.click("#text")
+        self.browser.write(text)
+        self.browser.click("#send")
+
+    def texts(self):
+        return [one.text for one in self.posted]
+
+
+@pytest.fixture
+def board(tmp_path):
+    browser = Browser(tmp_path / "profile")
+    made = Board(tmp_path, browser)
+    try:
+        made.enter()
+        yield made
+    finally:
+        made.page.stop()
+        browser.close()
+
+
+@pytest.mark.parametrize("reloads", [False, True])
+def test_a_message_that_was_sent_while_the_board_was_away_arrives_once(board, reloads):
+    browser = board.browser
+    board.types("before")
+    browser.until(f"{SAID}.includes('before')")
+    board.page.stop()
+    browser.until("document.querySelector('#line')?.textContent.startsWith('no connection')")
+    board.types("water the figs")
+    browser.until("document.querySelector('.failed button')?.textContent == 'Send again'")
+    board.back()
+    if reloads:
+        browser.do("Page.reload")
+    browser.until(f"{LIVE} && !document.querySelector('.failed')", 20)
+    assert board.texts() == ["before", "water the figs"]
+    browser.do("Page.reload")
+    browser.until(LIVE)
+    assert browser.js(f"{SAID}.split('water the figs').length") == 2
+    assert board.texts() == ["before", "water the figs"]
+
+
+def test_a_message_that_the_board_refuses_stays_until_it_is_sent_or_discarded(board):
+    browser = board.browser
+    board.page.stop()
+    browser.until("document.querySelector('#line')?.textContent.startsWith('no connection')")
+    board.types("never mind")
+    browser.until("document.querySelectorAll('.failed button').length == 2")
+    browser.click(".failed button:last-of-type")
+    browser.until("!document.querySelector('.failed')")
+    board.back()
+    browser.until(LIVE, 20)
+    assert board.texts() == []
+
+
+def test_a_question_that_was_answered_stands_in_the_conversation_and_comes_up_no_more(board):
+    browser = board.browser
+    board.house.asked = [shown(KEPT)]
+    board.page.changed(KEPT)
+    browser.until("document.querySelector('.question')")
+    done = KEPT._replace(state="done", answered_by="telegram:7")
+    board.house.asked = [shown(done)]
+    board.page.changed(done)
+    for _ in range(2):
+        browser.until("!document.querySelector('.question')")
+        browser.until("document.querySelector('.outcome')?.textContent.includes('Number 3: done')")
+        browser.do("Page.reload")
+        browser.until(LIVE)
+    assert browser.js("document.querySelectorAll('.outcome').length") == 1
