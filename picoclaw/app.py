@@ -168,7 +168,7 @@ class App:
     def _metered(self, model: ModelConfig, key: str) -> Provider:
         from picoclaw.ledger.metered import Metered
 
-        return Metered(made(model, key), lambda: self.stores.book)
+        return Metered(made(model, key, self.briefing.zone), lambda: self.stores.book)
 
     def led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""

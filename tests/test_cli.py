@@ -649,6 +649,23 @@ def test_prompts_and_intents_are_out_of_the_models_reach(tmp_path):
     assert chat(tmp_path, "how warm is it?").returncode == 0
 
 
+def test_a_conversation_of_a_name_that_is_new_is_said_to_be(tmp_path):
+    def told(*words):
+        done = picoclaw(tmp_path, *words)
+        assert done.returncode == 0
+        return [line for line in done.stderr.splitlines() if "new conversation" in line]
+
+    hello = ["chat", "--board", "sim", "-m", "hello"]
+    prompt = ["prompt", "--board", "sim"]
+    assert told(*prompt, "--session", "shed") == ["picoclaw: 'shed' is a new conversation; there are: terminal"]
+    assert not (tmp_path / "picoclaw/state.db").exists()
+    assert told(*prompt) == told(*hello) == []
+    assert told(*hello, "--session", "shed") == ["picoclaw: 'shed' is a new conversation; there are: terminal"]
+    assert told(*hello, "--session", "shed") == told(*prompt, "--session", "shed") == []
+    for words in (prompt, hello):
+        assert told(*words, "--session", "zzz") == ["picoclaw: 'zzz' is a new conversation; there are: shed, terminal"]
+
+
 def test_the_owners_prompts_and_intents_count(tmp_path):
     for folder in ("workspace/prompts", "intents"):
         (tmp_path / "picoclaw" / folder).mkdir(parents=True)

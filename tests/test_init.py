@@ -8,13 +8,15 @@ import re
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from person import PICOCLAW, environment, picoclaw
+from person import PICOCLAW, Person, environment, picoclaw
 from rights import ordinary_user
 
 from picoclaw import cli
+from picoclaw.config import load
 from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
 from picoclaw.workspace import keep, newer, prepare
@@ -247,6 +249,35 @@ def test_where_nothing_can_be_written_init_says_so_and_chat_goes_on(tmp_path, mo
     assert made.out.startswith("note: not made yet, so that the shipped text serves: AGENTS.md, ")
     assert "°C" in said.out
     assert list(workspace.iterdir()) == []
+
+
+ANSWERS = {
+    "Model: none, ollama": ("other", lambda config: True),
+    "Its address": ("http://127.0.0.1:1/v1", lambda config: config.model.base_url == "http://127.0.0.1:1/v1"),
+    "The model's name": ("qwen", lambda config: config.model.name == "qwen"),
+    "API key [none]": ("sk-0123456789abcdef", lambda config: config.api_key == "sk-0123456789abcdef"),
+    "Time zone": ("tokyo", lambda config: "Asia/Tokyo" in (config.home / "workspace/USER.md").read_text()),
+    "Telegram bot's token": ("123456:abcdefghijklmnopqrstuvwxyz", lambda config: config.telegram_token[:6] == "123456"),
+    "Page in a browser": ("local", None),
+}
+
+
+@pytest.mark.parametrize("left", range(len(ANSWERS)))
+def test_a_person_who_is_interrupted_keeps_what_was_answered(tmp_path, left):
+    with Person(tmp_path, "init") as person:
+        for question, (answer, _) in list(ANSWERS.items())[:left]:
+            person.sees(question)
+            person.types(f"{answer}\n")
+        person.sees(list(ANSWERS)[left])
+        for seconds in (5, 5, 60):  # one that comes between the question and the reading of the answer waits for more
+            person.types("\x03")
+            with suppress(AssertionError):
+                person.sees("what is written so far stays, `picoclaw init --ask` asks again", seconds)
+                break
+        assert person.leaves() == 1
+    config = load({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
+    kept = [is_kept(config) for _, is_kept in list(ANSWERS.values())[:-1]]
+    assert kept == [number < max(left, 1) for number in range(len(ANSWERS) - 1)]
 
 
 def test_a_page_that_is_not_shown_is_named(tmp_path):

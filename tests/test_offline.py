@@ -7,10 +7,13 @@ import threading
 import time
 from collections import Counter
 from contextlib import closing, contextmanager, suppress
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import network
 import pytest
 from model_server import ModelServer, page, raw, refusal, reply, silence, status
+from person import picoclaw
 from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 
 from picoclaw.agent import Agent
@@ -123,6 +126,19 @@ def test_since_when_is_right_on_a_board_that_learns_the_date_meanwhile():
     wall[0] = 1_800_000_000.0
     with pytest.raises(KnownDown, match=time.strftime("%H:%M", time.localtime(wall[0]))):
         outage.heed()
+
+
+def test_since_when_is_said_in_the_owners_zone(tmp_path):
+    user = tmp_path / "picoclaw/workspace/USER.md"
+    user.parent.mkdir(parents=True)
+    user.write_text("- Time zone: Asia/Kolkata\n")  # no machine of a test is 5:30 from Greenwich
+    with silent() as (url, _):
+        (tmp_path / "picoclaw/config.toml").write_text(f'[model]\nbase_url = "{url}"\nidle_seconds = 1\n')
+        begun = time.time()
+        asked = "how warm is it?\nhow humid is it?\n"
+        said = picoclaw(tmp_path, "chat", "--board", "sim", stdin=asked, TZ="UTC").stderr
+    moments = [datetime.fromtimestamp(at, ZoneInfo("Asia/Kolkata")) for at in range(int(begun), int(time.time()) + 1)]
+    assert any(f"no answer since {at:%H:%M}" in said for at in moments), said
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from picoclaw.app import SIMULATED, App
 from picoclaw.around import Around
 from picoclaw.channels import described
-from picoclaw.cli.common import board_option, check_chat, json_text, mended, opened, printable
+from picoclaw.cli.common import board_option, check_conversation, json_text, mended, opened, printable
 from picoclaw.cli.keys import heed_no_signals, listen_to_signals, uninterrupted
 from picoclaw.config import home_folder
 from picoclaw.desk import BY_COMMAND, clean
@@ -32,8 +32,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Answer; exit code 1 when a question had no answer."""
-    if ":" in clean(given.session):  # only chats of channels have one
-        _check_channel_chat(given)
+    if given.session != DEFAULT_SESSION:
+        mended(partial(_check_conversation, given))
     if given.message is None:
         if given.json:
             print("picoclaw chat: --json needs -m", file=sys.stderr)
@@ -55,10 +55,10 @@ def run(given: argparse.Namespace) -> int:
     return mended(partial(_alone, given))
 
 
-def _check_channel_chat(given: argparse.Namespace) -> None:
-    """Raise ConfigError for a chat of a channel that is not there: nobody would read the answer."""
+def _check_conversation(given: argparse.Namespace) -> int:
     with opened(given, make=False) as app:
-        check_chat(app, clean(given.session))
+        check_conversation(app, clean(given.session))
+    return 0
 
 
 def _alone(given: argparse.Namespace) -> int:

@@ -110,6 +110,22 @@ def check_chat(app: "App", key: str) -> None:
         raise ConfigError(f"there is no chat {key!r}; there are: {', '.join(chats)}")
 
 
+def check_conversation(app: "App", key: str) -> None:
+    """Say on stderr that a conversation is a new one; raises ConfigError for a chat of a channel that is not there.
+
+    Raises StoreError.
+    """
+    from picoclaw.messages import DEFAULT_SESSION
+
+    if ":" in key:  # only chats of channels have one; nobody would read the answer
+        check_chat(app, key)
+    elif key != DEFAULT_SESSION:
+        chats = known_chats(app) if (app.config.home / "state.db").exists() else (DEFAULT_SESSION,)
+        if key not in chats:
+            text = f"{key!r} is a new conversation; there are: {', '.join(chats)}"
+            print(f"picoclaw: {printable(text)}", file=sys.stderr, flush=True)
+
+
 def mended(act: Callable[[], int]) -> int:
     """Do what begins with looking into `state.db`, and once more when that was damaged and could be mended."""
     try:

@@ -5,6 +5,7 @@ On a terminal it asks for the few settings that a new home wants; every question
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from picoclaw import workspace
@@ -48,10 +49,12 @@ def _made(home: Path, given: argparse.Namespace, wanted: settings.Wanted | None)
         print(printable(f"note: {what}\n      → {mend}" if mend else f"note: {what}"))
     if problem:
         raise ConfigError(problem)
+    answers: Iterable[settings.Wanted] = [wanted] if wanted else []
     if _may_ask(given, home / "config.toml" in made) and not wanted:  # a chat may have made the home before
-        wanted = settings.asked(load())
-    for line in settings.write(home, wanted):
-        print(printable(line))
+        answers = settings.asked(load())
+    for answer in answers:
+        for line in settings.write(home, answer):
+            print(printable(line))
     print(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.")
     return 0
 

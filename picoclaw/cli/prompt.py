@@ -10,7 +10,7 @@ from typing import Any
 from picoclaw.app import App
 from picoclaw.briefing import Told
 from picoclaw.chat_markup import neutral
-from picoclaw.cli.common import board_option, check_chat, json_text, opened, printable
+from picoclaw.cli.common import board_option, check_conversation, json_text, opened, printable
 from picoclaw.desk import clean
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
 from picoclaw.prompt import BYTES_A_TOKEN, MODES, estimated_tokens, size
@@ -36,8 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print the request that `chat -m TEXT` would make first."""
     with opened(given, make=False) as app:
-        if ":" in clean(given.session):
-            check_chat(app, clean(given.session))
+        check_conversation(app, clean(given.session))
         if given.mode:
             app.config = replace(app.config, prompt=replace(app.config.prompt, mode=given.mode))
         if not given.message.strip():

@@ -92,10 +92,8 @@ def _zone(text: str) -> str:
         raise ConfigError(f"--zone: {error}") from None
 
 
-def write(home: Path, wanted: Wanted | None) -> Iterator[str]:
+def write(home: Path, wanted: Wanted) -> Iterator[str]:
     """Write what is wanted and say what was set; a setting that does not fit leaves the files as they were."""
-    if wanted is None:
-        return
     tables: list[tuple[str, str, Any]] = [("model", "base_url", wanted.url), ("model", "name", wanted.model)]
     tables += [("telegram", "allow", list(wanted.allow))]
     if wanted.page:
@@ -151,9 +149,10 @@ def _written(path: Path, data: bytes | None) -> None:
 
 
 def _said(wanted: Wanted) -> Iterator[str]:
+    model = load().model
     told = {
         "model: none": wanted.alone,
-        f"model: {wanted.model or 'as before'} at {load().model.shown_url}": wanted.url or wanted.model,
+        f"model: {model.name or 'the usual one'} at {model.shown_url}": wanted.url or wanted.model,
         "API key: in secrets.toml, which only you can read": wanted.key,
         f"time zone: {wanted.zone}": wanted.zone,
         "Telegram: the token is in secrets.toml; `picoclaw telegram pair` lets you in once picoclaw runs": wanted.token,
@@ -164,27 +163,31 @@ def _said(wanted: Wanted) -> Iterator[str]:
     yield from (text for text, so in told.items() if so)
 
 
-def asked(before: Config) -> Wanted:
-    """Ask a person on the terminal; Enter takes what is proposed. Raises ConfigError at the end of the input."""
+def asked(before: Config) -> Iterator[Wanted]:
+    """Ask a person on the terminal, and give each answer to be written before the next question.
+
+    Enter takes what is proposed. Raises ConfigError where the person leaves.
+    """
     kept = "network" if before.page.host != _HOSTS["local"] else "local"
     shown = kept if before.page.enabled else "off"
     print("\nA few questions; Enter takes what stands in [brackets].")
     try:
-        url, model, key, alone = _model(before.model.shown_url)
-        zone = _asked_zone()
+        yield from _model(before.model.shown_url)
+        yield Wanted(zone=_asked_zone())
         token = getpass(f"Telegram bot's token [{'as before' if before.telegram_token else 'none'}]: ").strip()
+        yield Wanted(token=token)
         page = _one_of("Page in a browser: off, local (this machine) or network", ("off", *_HOSTS), shown)
-    except EOFError:
+        yield Wanted(page=page if page != shown else "")
+    except (EOFError, KeyboardInterrupt):
         raise ConfigError(
             "the questions were left; what is written so far stays, `picoclaw init --ask` asks again"
         ) from None
     for line in _found():
         print(line)
-    return Wanted(url, model, key, zone, token, (), page if page != shown else "", alone)
 
 
-def _model(before: str) -> tuple[str, str, str, bool]:
-    """Ask for address, name, key, and whether there shall be none any more; `before` is the address until now."""
+def _model(before: str) -> Iterator[Wanted]:
+    """Ask for address, name and key, or for no model any more; `before` is the address until now."""
     running = {name: models for name, url in _LOCAL.items() if (models := models_at(url)) is not None}
     kinds = (
         *(("keep",) if before else ()),
@@ -197,20 +200,21 @@ def _model(before: str) -> tuple[str, str, str, bool]:
     proposed = "keep" if before else next((name.lower() for name in running), "none")
     kind = _one_of(f"Model{f' (now {before})' if before else ''}: {', '.join(kinds)}", kinds, proposed)
     if kind == "keep":
-        return "", "", "", False
+        return
     if kind == "none":
         print(
             "  Then the built-in matcher answers about sensors, reminders and notes; `init --ask` adds a model later."
         )
-        return "", "", "", bool(before)
+        yield Wanted(alone=bool(before))
+        return
     known = {name.lower(): url for name, url in _LOCAL.items()} | {"openrouter": OPENROUTER, "openai": OPENAI}
-    url = known.get(kind) or _address()
+    yield Wanted(url=known.get(kind) or _address())
     models = next((found for name, found in running.items() if name.lower() == kind), None) or []
     if models:
         print(f"  It has: {', '.join(models[:_SHOWN_MODELS])}")
-    model = _line("  The model's name", models[0] if models else "")
-    key = "" if kind in {name.lower() for name in _LOCAL} else getpass("  API key [none]: ").strip()
-    return url, model, key, False
+    yield Wanted(model=_line("  The model's name", models[0] if models else ""))
+    if kind not in {name.lower() for name in _LOCAL}:
+        yield Wanted(key=getpass("  API key [none]: ").strip())
 
 
 def _address() -> str:

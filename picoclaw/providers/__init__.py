@@ -1,6 +1,7 @@
 """The door to a model: ask with a Request, get events back. What stands behind it may be no model at all."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import tzinfo
 from typing import Protocol
 
 from picoclaw.config import ModelConfig
@@ -43,12 +44,16 @@ BUILT_IN = "intents"
 """The name of the matcher, which answers without a model."""
 
 
-def made(model: ModelConfig, key: str) -> Provider:
+Zone = Callable[[], tzinfo | None]
+"""Gives the owner's time zone, None for the board's own."""
+
+
+def made(model: ModelConfig, key: str, zone: Zone = lambda: None) -> Provider:
     """Make the provider that speaks what a model's server does. Raises Refused for a key or a proxy that is no use."""
     if model.api == "anthropic":
         from picoclaw.providers.anthropic import Anthropic
 
-        return Anthropic(model, key)
+        return Anthropic(model, key, zone)
     from picoclaw.providers.openai import OpenAI
 
-    return OpenAI(model, key)
+    return OpenAI(model, key, zone)

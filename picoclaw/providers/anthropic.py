@@ -8,7 +8,7 @@ from typing import Any
 
 from picoclaw.config import ModelConfig
 from picoclaw.messages import Request
-from picoclaw.providers import messages_wire
+from picoclaw.providers import Zone, messages_wire
 from picoclaw.providers.server import Server
 
 _VERSION = "2023-06-01"
@@ -17,9 +17,9 @@ _VERSION = "2023-06-01"
 class Anthropic(Server):
     """A provider that asks such a server."""
 
-    def __init__(self, model: ModelConfig, key: str = "") -> None:
+    def __init__(self, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
         """See Server."""
-        super().__init__(Messages(), model, key)
+        super().__init__(Messages(), model, key, zone)
 
 
 class Messages:

@@ -5,7 +5,7 @@ from typing import Any
 
 from picoclaw.config import ModelConfig
 from picoclaw.messages import Request
-from picoclaw.providers import wire
+from picoclaw.providers import Zone, wire
 from picoclaw.providers.server import Server
 from picoclaw.providers.written import REASONING, THOUGHTLESS, WANTS
 
@@ -13,9 +13,9 @@ from picoclaw.providers.written import REASONING, THOUGHTLESS, WANTS
 class OpenAI(Server):
     """A provider that asks such a server."""
 
-    def __init__(self, model: ModelConfig, key: str = "") -> None:
+    def __init__(self, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
         """See Server."""
-        super().__init__(Completions(), model, key)
+        super().__init__(Completions(), model, key, zone)
 
 
 class Completions:

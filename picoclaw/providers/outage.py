@@ -8,8 +8,10 @@ not now, is let alone for as long as that takes.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from picoclaw.errors import KnownDown, NotAsked, OverBudget, ProviderError, Unavailable
+from picoclaw.providers import Zone
 from picoclaw.providers.verdict import LONGEST_HOLD_S, verdict
 
 KNOCK_S = 3.0
@@ -30,9 +32,10 @@ class Outage:
         knock: Callable[[], str],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        zone: Zone = lambda: None,
     ) -> None:
         """`knock` says what is wrong, '' when somebody answers; `clock` and `wall` give seconds."""
-        self._knock, self._clock, self._wall = knock, clock, wall
+        self._knock, self._clock, self._wall, self._zone = knock, clock, wall, zone
         self._since: float | None = None
         self._again = 0.0
         self._error = ""
@@ -66,7 +69,8 @@ class Outage:
     def _moment(self, since: float) -> str:
         """Word when it began, by the clock as it is now: it may have been set meanwhile."""
         age = self._clock() - since
-        return time.strftime("%H:%M" if age < _DAY_S else "%d %b %H:%M", time.localtime(self._wall() - age))
+        at = datetime.fromtimestamp(self._wall() - age, UTC).astimezone(self._zone())
+        return f"{at:%H:%M}" if age < _DAY_S else f"{at:%d %b %H:%M}"
 
 
 @dataclass(slots=True)

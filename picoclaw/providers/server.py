@@ -12,7 +12,7 @@ from picoclaw.errors import KnownDown, ProviderError, Refused, Unavailable
 from picoclaw.measure import request_bytes
 from picoclaw.messages import End, Event, Image, Message, Notice, Request, Usage
 from picoclaw.prompt import estimated_tokens
-from picoclaw.providers import http, sse, wire
+from picoclaw.providers import Zone, http, sse, wire
 from picoclaw.providers.inline import asked
 from picoclaw.providers.line import Line
 from picoclaw.providers.mask import Mask
@@ -56,8 +56,8 @@ class Format(Protocol):
 class Server:
     """A provider over HTTP, in one format."""
 
-    def __init__(self, form: Format, model: ModelConfig, key: str = "") -> None:
-        """`key` may be empty."""
+    def __init__(self, form: Format, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
+        """`key` may be empty; times that a person reads are in the `zone`, None for the board's."""
         self.name = f"{form.kind}:{model.name or 'default'}"
         self._form = form
         self._model = model
@@ -67,7 +67,7 @@ class Server:
         self._unseen: tuple[Image, ...] = ()
         self._client = http.client(key, form.headers(key))
         self._line = Line()
-        self._outage = Outage(partial(http.knocked, self._client, model.base_url, self._line, KNOCK_S))
+        self._outage = Outage(partial(http.knocked, self._client, model.base_url, self._line, KNOCK_S), zone=zone)
 
     def close(self) -> None:
         """See Provider.close."""
