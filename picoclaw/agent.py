@@ -230,6 +230,7 @@ class _Running:
 
     def _run(self, calls: Sequence[ToolCall]) -> None:
         """Make the calls of an answer, until the person says something that they do not take into account."""
+        self.calls.announce(calls, self.caller)
         for call in calls:
             self._check_stop()
             if self._heed():

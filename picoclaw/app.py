@@ -95,16 +95,17 @@ class App:
         """The tools of this board and configuration; those of absent hardware are left out."""
         whole = WholeResults(lambda: self.stores.results, self.room.result)
         do_now = partial(do, self) if self.config.model.base_url else None
+        guard = Guard(self.rights.policy, self.ask, self.approving.keep, self.audit.note)
         made = Toolset(
             groups(self, whole, self.briefing.zone, do_now),
-            guard=Guard(self.rights.policy, self.ask, self.approving.keep, self.audit.note),
+            guard=guard,
             journal=self.stores.begin_act,
             longest_result=self.room.result,
             secrets=keys_of(self.config, os.environ),
             wording=lambda name: self.prompts.get(f"tool_{name}"),
             keep_whole=whole.keep,
         )
-        made.ended, made.accepted = self.audit.ended, self._accept
+        made.ended, made.accepted, made.ask_ahead = self.audit.ended, self._accept, guard.ask_ahead
         return made
 
     def _accept(self, asked: Asked) -> None:

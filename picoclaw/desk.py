@@ -96,11 +96,12 @@ class Desk:
 
         Without a model, or in another chat, they are told the result plainly.
         """
-        plainly = f"{said}\n{made.outcome}"
+        plainly = "\n".join([said, *(one.outcome for one in made.each)])
         here, modelled = made.home == clean(inbound.session), bool(self.stores.config.model.base_url)
         if modelled:
             number = inbound.inbox if here else 0
-            text = fill(self.prompts["approved"], {"number": str(made.number)}, "number")
+            numbers = " and ".join(str(one.number) for one in made.each)
+            text = fill(self.prompts["approved"], {"number": numbers}, "number")
             asked = Inbound(made.home, text, _who_goes_on(made), inbox=number, who=made.asked_by)
             turn = self._turn(asked, around if here else Around(stop=around.stop, shield=around.shield), made)
             if here:
@@ -108,7 +109,7 @@ class Desk:
             self.approving.tell(made.home, plainly if turn.stopped == "error" else turn.reply)
         elif not here:
             self.approving.tell(made.home, plainly)
-        return _said(inbound, made.state == "done", plainly, by=BY_COMMAND)
+        return _said(inbound, all(one.state == "done" for one in made.each), plainly, by=BY_COMMAND)
 
     def _turn(self, inbound: Inbound, around: Around, made: Approval | None = None) -> Turn:
         now = self.now()
@@ -126,7 +127,17 @@ class Desk:
         heard = {*told.heard, *inbound.foreign, *self.stores.taint(inbound.session, inbound.origin)}
         who, key, cause = inbound.who, inbound.session, inbound.cause
         caller = Caller(
-            key, inbound.origin, now, around.say, heard, said=said, reply_to=home, may=may, who=who, cause=cause
+            key,
+            inbound.origin,
+            now,
+            around.say,
+            heard,
+            said=said,
+            reply_to=home,
+            may=may,
+            who=who,
+            cause=cause,
+            asks=[],
         )
         tools = self.agent(inbound.origin).toolset
         caller.private.update(call.name for turn in earlier for message in turn for call in message.calls)
@@ -142,9 +153,13 @@ class Desk:
         heard.update(shown.names)  # what is written on a picture is nobody's word
         so_far = [Message("user", brief.text, images=shown.images)]
         if made:
-            heard.update(made.heard, () if made.home == made.session else [f"what a {made.origin} has asked for"])
+            heard.update(
+                *(one.heard for one in made.each),
+                () if made.home == made.session else [f"what a {made.origin} has asked for"],
+            )
             so_far += _as_made(made)
-        turn = self.agent(inbound.origin).resume(brief, earlier, caller, around, so_far)
+        with self.approving.gathered(caller):
+            turn = self.agent(inbound.origin).resume(brief, earlier, caller, around, so_far)
         turn = self.stores.presentable(turn, heard, inbound)
         with around.shield():
             if turn.usage.total:  # the matcher counts nothing
@@ -213,10 +228,11 @@ def _spoken(turn: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _as_made(made: Approval) -> list[Message]:
-    """Show a model the call that has waited as its own, with the result: none of that is anybody's word."""
-    call = replace(made.call, id=f"yes{made.number:06d}")
-    result = made.outcome if made.state == "done" else f"error: {made.outcome}"
-    return [Message("assistant", "", (call,)), Message("tool", result, call_id=call.id)]
+    """Show a model the calls that have waited as its own, with the results: none of that is anybody's word."""
+    calls = tuple(replace(one.call, id=f"yes{one.number:06d}") for one in made.each)
+    results = (one.outcome if one.state == "done" else f"error: {one.outcome}" for one in made.each)
+    shown = [Message("tool", text, call_id=call.id) for call, text in zip(calls, results, strict=True)]
+    return [Message("assistant", "", calls), *shown]
 
 
 def _who_goes_on(made: Approval) -> Origin:

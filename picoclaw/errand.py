@@ -26,6 +26,7 @@ from picoclaw.store.database import Database
 from picoclaw.store.task import OPEN, Status, Task, Used
 from picoclaw.store.tasks import Tasks
 from picoclaw.stores import Stores
+from picoclaw.tools.approving import Approving
 from picoclaw.untrusted import heard_in, shown
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import Prompts
@@ -63,6 +64,10 @@ class House(Protocol):
     @property
     def helpers(self) -> Tasks:
         """The tasks."""
+
+    @property
+    def approving(self) -> Approving:
+        """What becomes of a call that needs a yes."""
 
     def now(self) -> datetime:
         """The time, in the owner's zone."""
@@ -165,12 +170,13 @@ def _turn(house: House, task: Task, track: _Track, stop: Stop) -> Turn:
     so_far = house.helpers.messages(task) or [Message("user", brief.text)]
     so_far += _awaited(house, task, so_far, stop)
     heard = {*task.taint, *told.heard, *heard_in(so_far)}
-    caller = Caller(task.key, "helper", now, _nobody, heard, reply_to=task.session, may=may)
+    caller = Caller(task.key, "helper", now, _nobody, heard, reply_to=task.session, may=may, asks=[])
     caller = replace(caller, depth=task.depth, task=task.number)
     known = house.light_agent.toolset.private
     caller.private.update(call.name for message in so_far for call in message.calls if call.name in known)
     around = Around(listen=track.hear, stop=stop, keep=track.keep)
-    return agent.resume(brief, (), caller, around, so_far)
+    with house.approving.gathered(caller):
+        return agent.resume(brief, (), caller, around, so_far)
 
 
 def _awaited(house: House, task: Task, so_far: Sequence[Message], stop: Stop) -> list[Message]:

@@ -219,7 +219,8 @@ class Caller:
     tools that it may call, None for all. `stop` ends the turn, and what a tool of it waits for. `cause` names for the
     accounts what asks, where the origin does not. `planned`: it is a command that was planned, and is due.
     `private` names the tools by which the conversation has read what is the owner's: files, notes, the output of
-    commands.
+    commands. `asks` gathers the numbers of the calls that were kept for a yes, for one question at the turn's end; None
+    has each asked about at once. `agreed` is what a person has said to calls that are about to be made, by digest.
     """
 
     session: str
@@ -238,6 +239,8 @@ class Caller:
     written: list[str] = field(default_factory=list, compare=False)
     planned: bool = False
     private: set[str] = field(default_factory=set, compare=False)
+    asks: list[int] | None = field(default=None, compare=False)
+    agreed: dict[str, bool] = field(default_factory=dict, compare=False)
 
     @property
     def purpose(self) -> Purpose:

@@ -118,8 +118,18 @@ def test_an_answer_counts_once(kept, yes):
     number = kept.open()
     taken = kept.approvals.answer(number, OWNER, yes=yes)
     assert (taken.state, taken.answered_by) == ("running" if yes else "refused", OWNER)
-    for again in (True, False):
-        assert isinstance(kept.approvals.answer(number, OWNER, yes=again), str)
+    nonce = kept.approvals.get(number).nonce
+    for again, sign in [(False, None), (False, nonce), (True, nonce), *([(True, None)] if yes else [])]:
+        assert isinstance(kept.approvals.answer(number, OWNER, yes=again, nonce=sign), str)
+
+
+@pytest.mark.parametrize(("later", "taken"), [(0, True), (899, True), (900, False), (-61, False)])
+def test_a_mind_may_be_changed_while_the_question_has_time(kept, later, taken):
+    number = kept.open()
+    kept.approvals.answer(number, OWNER, yes=False)
+    kept.wall += later
+    assert isinstance(kept.approvals.answer(number, OWNER, yes=True), str) is not taken
+    assert isinstance(kept.approvals.answer(number, OWNER, yes=True), str), "once"
 
 
 def test_of_many_who_answer_at_once_one_gets_the_call(kept):
@@ -472,13 +482,177 @@ def test_an_answer_without_a_number_is_only_taken_where_one_question_waits(desk)
     assert "/always takes the number" in desk("/always")
     desk.turn("write the plan")
     desk.app.approving.keep(asked(), caller(session=DEFAULT_SESSION), WHY)
-    assert "several wait, so it takes a number" in desk("/no")
+    assert "several questions wait, so it takes a number" in desk("/no")
     assert "is no number of a question" in desk("/no one")
     assert desk("/no 2") == "Number 2 is not done."
     assert desk("/approvals").startswith("1  write_file")
     assert "water the figs" in desk("/approvals 1")
     assert desk("/no") == "Number 1 is not done."
     assert desk("/approvals") == "Nothing waits for your yes."
+
+
+def write(name, text="x"):
+    return call("write_file", {"path": name, "content": text}, id=name)
+
+
+BOTH = {
+    "one message": [reply("", write("a.md"), write("b.md")), reply("They wait.")],
+    "one after the other": [reply("", write("a.md")), reply("", write("b.md")), reply("They wait.")],
+}
+LISTED = """numbers 1 and 2 wait for your yes until {until}:
+2 calls, one answer for all of them:
+number 1: write_file {{"path": "a.md", "content": "x"{more}}}
+({why})
+number 2: write_file {{"path": "b.md", "content": "x"{more}}}
+({why})
+/yes or /no for all of them, or with a number for one, such as /yes 1; /always 1 allows one for good"""
+
+
+class Listing(Desk):
+    """A desk at which a turn has asked for two files; the words that answer them, and what becomes of them."""
+
+    def states(self):
+        approvals = self.app.stores.approvals
+        return [approvals.get(n).state for n in range(1, 9) if approvals.get(n)]
+
+    def files(self):
+        return sorted(one.name for one in (self.app.config.home / "workspace").glob("[a-d].md"))
+
+    def restart(self):
+        self.app.close()
+        self.app = type(self.app)(self.app.config, self.app.board)
+
+    def nonce(self, number):
+        return self.app.stores.approvals.get(number).nonce
+
+
+@pytest.fixture(params=BOTH)
+def listing(request, tmp_path):
+    script = [*BOTH[request.param], *(reply(f"went on {n}") for n in range(9))]
+    with ModelServer(script) as server, Listing(tmp_path / "home", server) as desk:
+        desk.turn("write both")
+        yield desk
+
+
+def test_the_calls_of_a_turn_are_asked_about_in_one_question(listing):
+    one = listing.app.stores.approvals.get(1)
+    (letter,) = listing.letters()
+    until = datetime.fromtimestamp(one.expires, listing.app.now().tzinfo)
+    more = one.question.partition('"content": "x"')[2].rstrip("}")
+    assert letter == LISTED.format(until=f"{until:%H:%M}", why=one.why, more=more)
+    assert listing.files() == []
+
+
+W = DEFAULT_SESSION
+ANSWERS = [  # what is said in which chat, with `{1}` for the sign of number 1, and the files there are then
+    ([("/yes", W)], "ab"),
+    ([("/yes 1 {1}", W)], "ab"),
+    ([("/yes 1 {1}", "page")], "ab"),
+    ([("/always 1 {1}", W)], "ab"),
+    ([("restart", W), ("/yes", W)], "ab"),
+    ([("/yes", "page"), ("/no", "telegram:1")], ""),
+    ([("/yes 2", W)], "b"),
+    ([("/yes 1", W), ("/yes", W)], "ab"),
+    ([("/yes 2 {2}", W)], ""),
+    ([("/yes 1 {2}", W)], ""),
+    ([("/no", W), ("/yes", W)], ""),
+    ([("/no 1 {1}", W), ("/yes 1 {1}", W)], ""),
+    ([("/no", W), ("/yes 2", W)], "b"),
+    ([("/no 1", W), ("/yes", W)], "b"),
+    ([("/no 1", W), ("/yes 1", W)], "a"),
+    ([("later", W), ("/yes", W)], ""),
+]
+
+
+@pytest.mark.parametrize(("said", "files"), ANSWERS)
+def test_one_answer_is_for_what_was_listed(listing, said, files):
+    for text, chat in said:
+        if text == "restart":
+            listing.restart()
+        elif text == "later":
+            with listing.app.stores.database.transaction() as connection:
+                connection.execute("UPDATE approvals SET at = at - 1000, expires = expires - 1000")
+        else:
+            listing.turn(text.format("", listing.nonce(1), listing.nonce(2)), chat)
+    assert listing.files() == [f"{name}.md" for name in files]
+    made = [one for one in listing.states() if one == "done"]
+    assert len(made) == len(files)
+    for text in ("/yes", f"/yes 1 {listing.nonce(1)}", "/always 1"):  # again
+        for name in files:
+            (listing.app.config.home / f"workspace/{name}.md").unlink(missing_ok=True)
+        listing.turn(text)
+        assert not set(listing.files()) & {f"{name}.md" for name in files}, "each is made once"
+
+
+def test_the_conversation_goes_on_after_all_of_them(listing):
+    turn = listing.turn("/yes")
+    assert (turn.reply, turn.notice.text) == ("went on 0", "Number 1 was done. Number 2 was done.")
+    body = listing.server.requests[-1].body
+    check_body(body)
+    said, made, *results = body["messages"][-4:]
+    assert "said yes to number 1 and 2" in said["content"]
+    assert [one["function"]["name"] for one in made["tool_calls"]] == ["write_file", "write_file"]
+    assert all("wrote" in result["content"] for result in results)
+
+
+def test_a_yes_is_never_for_what_was_asked_later(tmp_path):
+    script = [*BOTH["one message"], reply("", write("c.md")), reply("It waits too."), *[reply("on")] * 5]
+    with ModelServer(script) as server, Listing(tmp_path / "home", server) as desk:
+        desk.turn("write both")
+        desk.turn("write c")
+        refused = desk("/yes")
+        assert refused.startswith(
+            "error: Nothing was done: several questions wait, so it takes a number.\n1  write_file"
+        )
+        desk.turn(f"/yes 1 {desk.nonce(1)}")
+        assert (desk.files(), desk.states()) == (["a.md", "b.md"], ["done", "done", "waiting"])
+        desk.turn("/yes")
+        assert desk.files() == ["a.md", "b.md", "c.md"]
+
+
+AGAIN = call("write_file", {"path": "a.md", "content": "y", "overwrite": True})
+
+
+def test_the_same_with_other_words_asks_anew(tmp_path):
+    script = [*BOTH["one message"], reply("", AGAIN), reply("It waits."), *[reply("on")] * 5]
+    with ModelServer(script) as server, Listing(tmp_path / "home", server) as desk:
+        desk.turn("write both")
+        desk.turn("/yes")
+        assert desk.states() == ["done", "done", "waiting"]
+        assert (desk.app.config.home / "workspace/a.md").read_text() == "x"
+
+
+def test_behind_one_that_fails_nothing_is_done_and_the_rest_waits(listing):
+    (listing.app.config.home / "workspace/a.md").mkdir()
+    turn = listing.turn("/yes")
+    assert "Not done, and still waiting for your yes: 2." in turn.notice.text + turn.reply
+    assert listing.states()[1:] == ["waiting"]
+    listing.turn("/yes")
+    assert "b.md" in listing.files()
+
+
+def test_what_a_process_has_not_asked_about_any_more_the_next_one_asks(kept):
+    script = DIES.replace("sys.argv[1]", f"__import__('pathlib').Path({str(kept.path)!r})").replace(
+        'answer(1, "telegram:1", yes=True)',
+        'open(Asked("exec", ToolCall("c1", "valve", {})), Caller("home", "owner", datetime.now(UTC), print, asks=[]),'
+        ' Decision("ask", "", ""), "home", "the question", 15)',
+    )
+    imports = "from datetime import UTC, datetime\nfrom picoclaw.messages import Caller, ToolCall\n"
+    imports += "from picoclaw.trust.policy import Asked, Decision\n"
+    kept.wall = time.time()
+    subprocess.run([sys.executable, "-c", imports + script])
+    assert (kept.letters(), kept.approvals.next_expiry(), kept.approvals.left()) == ([], None, [[1]])
+    asked = kept.approvals.ask([1], UTC)
+    assert [asked.number in (one.number for one in kept.approvals.waiting()), len(kept.letters())] == [True, 1]
+    assert (kept.approvals.ask([1], UTC), kept.approvals.left()) == (None, [])
+
+
+def test_a_turn_may_take_longer_than_a_question(kept):
+    number = kept.open(who=caller(asks=[]))
+    kept.wall += 5000
+    assert (kept.approvals.expired(), kept.approvals.next_expiry()) == ([], None)
+    kept.approvals.ask([number], UTC)
+    assert kept.approvals.next_expiry() == kept.wall + 900
 
 
 def test_without_a_model_the_result_is_told_plainly(tmp_path):

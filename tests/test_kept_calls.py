@@ -4,13 +4,14 @@ import json
 import re
 import socket
 import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
 from daemon_kit import Daemon, events_until, furnished, until
+from model_server import ModelServer, call, reply
 from page_house import Client
-from person import Person
+from person import Person, picoclaw
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
 from picoclaw.channels.channel import Letter
@@ -282,3 +283,99 @@ def test_at_an_attached_terminal_the_question_follows_the_turn(tmp_path, typed, 
         person.types("\x04")
         assert person.leaves() == 0
     assert switched(folder) == often
+
+
+WRITES = [call("write_file", {"path": f"{name}.md", "content": "x"}, name) for name in "ab"]
+
+
+@contextmanager
+def wishing(tmp_path, settings="", then=()):
+    """A home where the owner is asked about files, and a model that wants to write two in one message."""
+    folder = furnished(tmp_path, settings)
+    (folder / "policy.toml").write_text('[effects]\nwrite = "ask"\n')
+    (folder / "policy.toml").chmod(0o600)
+    with ModelServer([reply("", *WRITES), *then, *[reply("Went on.")] * 5]) as model:
+        with (folder / "config.toml").open("a") as file:
+            file.write(f'[model]\nbase_url = "{model.url}"\nname = "qwen"\n')
+        yield folder
+
+
+def written(folder):
+    return sorted(path.name for path in (folder / "workspace").glob("[a-c].md"))
+
+
+@pytest.mark.parametrize(("typed", "files"), [("y", ["a.md", "b.md"]), ("n", [])])
+@pytest.mark.parametrize("attached", [True, False])
+def test_at_a_terminal_one_letter_answers_all_that_is_listed(tmp_path, attached, typed, files):
+    with wishing(tmp_path, then=[reply("They wait.")] if attached else []) as folder, ExitStack() as stack:
+        if attached:
+            stack.enter_context(begun(tmp_path))
+        person = stack.enter_context(Person(tmp_path, "chat", *([] if attached else ["--board", "sim"])))
+        person.sees("> ")
+        person.types("write both\n")
+        shown = person.sees("[y/N] ")
+        assert "Allow these calls? 2 calls, one answer for all of them:" in shown
+        assert shown.partition("Allow these")[2].count('write_file {"path"') == 2
+        person.types(f"{typed}\n")
+        person.sees("Number 2" if attached else "Went on.")
+        person.sees("> ")
+        person.types("\x04")
+        assert person.leaves() == 0
+        assert written(folder) == files
+
+
+def test_a_call_that_was_not_listed_asks_anew_at_the_terminal(tmp_path):
+    other = call("write_file", {"path": "c.md", "content": "x"})
+    with wishing(tmp_path, then=[reply("", other)]) as folder, Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("> ")
+        person.types("write both\n")
+        person.sees("[y/N] ")
+        person.types("y\n")
+        assert "Allow this call? write_file" in person.sees("[y/N] ")
+        person.types("n\n")
+        person.sees("Went on.")
+        assert written(folder) == ["a.md", "b.md"]
+
+
+@pytest.mark.parametrize(("word", "files"), [("", ["a.md", "b.md"]), (" 2", ["b.md"])])
+@pytest.mark.parametrize("attached", [True, False])
+def test_after_one_question_of_a_shell_a_yes_is_for_all_of_it(tmp_path, attached, word, files):
+    board = () if attached else ("--board", "sim")
+    with wishing(tmp_path, then=[reply("They wait.")]) as folder, begun(tmp_path) if attached else nullcontext():
+        asked = picoclaw(tmp_path, "chat", "-m", "write both", *board)
+        assert (asked.returncode, asked.stdout.count('write_file {"path"')) == (0, 2)
+        assert "(it waits: /yes or /no for all of them, or with a number for one" in asked.stdout
+        said = picoclaw(tmp_path, "chat", "-m", f"/yes{word}", *board)
+        assert (said.returncode, "it waits" in said.stdout) == (0, False)
+        assert written(folder) == files
+        again = picoclaw(tmp_path, "chat", "-m", "/yes 2", *board)
+        assert (again.returncode, "was answered already: it was done" in again.stderr) == (1, True)
+
+
+def test_one_button_answers_all_that_is_listed_on_telegram_or_the_page(tmp_path, server):
+    port = free_port()
+    settings = f'[telegram]\nowner = {OWNER}\napi_url = "{server.url}"\n[page]\nenabled = true\nport = {port}\n'
+    with wishing(tmp_path, settings, [reply("They wait.")]) as folder:
+        (folder / "secrets.toml").write_text(f'telegram_token = "{TOKEN}"\n')
+        (folder / "secrets.toml").chmod(0o600)
+        with begun(tmp_path):
+            server.says(OWNER, "write both")
+            asked = server.wait(lambda: next((one for one in server.sent if one.keys), None), 15)
+            assert (asked.text.count('write_file {"path"'), len(waiting(folder))) == (2, 2)
+        with begun(tmp_path):
+            browser = Client(SimpleNamespace(port=port), folder, None, [])
+            browser.login()
+            (card,) = browser.told("/api/state")["questions"]
+            assert (card["call"].count('write_file {"path"'), card["outcome"]) == (2, "")
+            server.presses(OWNER, next(key["callback_data"] for key in asked.keys if key["callback_data"][0] == "y"))
+            until(lambda: len(ended(folder)) == 2)
+            server.wait(
+                lambda: any(
+                    not one.keys
+                    and "Number 1: done (answered by telegram" in one.text
+                    and "\nNumber 2: done" in one.text
+                    for one in server.sent
+                )
+            )
+            assert browser.ask("/api/answer", {"id": card["id"], "word": "yes"})[0] == 409
+        assert written(folder) == ["a.md", "b.md"]

@@ -33,7 +33,7 @@ class ChannelStatus(NamedTuple):
 
 
 Kept = Callable[[int], Approval | None]
-"""Looks up a call that needs a yes, by its number. Raises StoreError."""
+"""Looks up the question of a call that needs a yes, by the call's number. Raises StoreError."""
 
 Word = Literal["yes", "no", "always"]
 
@@ -44,7 +44,10 @@ def answer_to(approval: Approval, word: Word) -> str:
 
 
 def outcome(approval: Approval) -> str:
-    """Say in a line how a question has ended, '' while it has not."""
+    """Say in a line for each call how a question has ended, '' while it has not."""
+    if approval.several:
+        ended = [] if approval.state in {"waiting", "running"} else map(outcome, approval.several)
+        return "\n".join(ended)
     words = _OUTCOMES.get(approval.state, "")
     by = f" (answered by {approval.answered_by})" if words and approval.answered_by else ""
     return f"Number {approval.number}: {words}{by}." if words else ""

@@ -50,7 +50,7 @@ class Client:
         """It has opened no chat yet; `who` is a name that no other has, also after the next start."""
         self.line = Line(connection)
         self.who = who
-        self.session = ""
+        self.session = self.said_in = ""
         self.has_chat = False
         self.once = False
         self.last_heard = time.monotonic()
@@ -139,7 +139,7 @@ class SocketChannel:
         """See Channel: the terminals of the chat are asked, and those that were asked hear of another's answer."""
         told = outcome(approval)
         for client in list(self._clients.values()):
-            if approval.state == "waiting" and client.session == approval.chat:
+            if approval.is_new and approval.chat in {client.session, client.said_in}:
                 self._ask(client, approval)
             elif told and approval.number in client.asked and approval.answered_by not in {"", client.who}:
                 self._tell(client, {"letter": told})
@@ -149,8 +149,9 @@ class SocketChannel:
         if approval.number in client.asked:
             return True
         client.asked.add(approval.number)
-        text = f"{whose}number {approval.number}: {approval.question}\n({approval.why})"
-        return self._tell(client, {"question": {"number": approval.number, "id": approval.nonce, "text": text}})
+        text = f"{whose}{approval.numbered}"
+        named = {"number": approval.number, "id": approval.nonce, "text": text, "answers": approval.answers}
+        return self._tell(client, {"question": named})
 
     def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:
         """Tell the terminal how its turn ended; False when it is gone."""
@@ -254,7 +255,7 @@ class SocketChannel:
             return
         if word == "chat":
             number = str(words.get("id") or "")
-            client.once = words.get("once") is True
+            client.once, client.said_in = words.get("once") is True, session
             self._chat(client, Arrived(session, str(words.get("text", "")), client.who, external=number))
         elif word == "end":
             self._chat(client, Arrived(session, "/stop", client.who))

@@ -20,7 +20,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     words.add_parser("list", help="what waits, and what became of the newest others (the default)")
     for act, purpose in _ACTS.items():
         word = words.add_parser(act, help=purpose)
-        word.add_argument("number", type=int, metavar="N")
+        if act in {"yes", "no"}:
+            word.add_argument("number", type=int, metavar="N", nargs="?", help="without it, all of the one question")
+        else:
+            word.add_argument("number", type=int, metavar="N")
         if act != "show":
             board_option(word)
 
@@ -68,7 +71,8 @@ def _answer(given: argparse.Namespace) -> int:
     from picoclaw.cli import attached
     from picoclaw.cli.chat import report
 
-    text, home = f"/{given.act} {given.number}", home_folder(os.environ)
+    home = home_folder(os.environ)
+    text = f"/{given.act} {'' if given.number is None else given.number}".rstrip()
     running = not given.board and (home / "run.sock").exists()
     if running and (line := connect(home)):
         return attached.once(line, argparse.Namespace(session=DEFAULT_SESSION, message=text, json=False))

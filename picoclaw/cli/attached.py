@@ -10,7 +10,7 @@ from picoclaw.channels.line import Line
 from picoclaw.cli.chat import report
 from picoclaw.cli.common import json_text, opened, printable
 from picoclaw.cli.keys import heed_no_signals, listen_to_signals
-from picoclaw.cli.remote import Remote, Words, new_numbers, turn_of
+from picoclaw.cli.remote import Remote, Words, how_to_answer, new_numbers, turn_of
 from picoclaw.cli.screen import Screen
 from picoclaw.cli.terminal import helped_at, line_history
 from picoclaw.errors import PicoclawError
@@ -78,6 +78,8 @@ def _said(words: Words, say: Callable[[str], None]) -> None:
     """Deal with what comes ahead of an answer where nobody is there to be asked."""
     if "say" in words:
         say(str(words["say"]))
+    elif question := words.get("question"):
+        say(f"{question['text']}\n{how_to_answer(question)}")
     elif "error" in words:
         raise PicoclawError(str(words["error"]))
 

@@ -84,6 +84,7 @@ def _daemon(given: argparse.Namespace) -> "Line | None":
 def _once(app: App, given: argparse.Namespace, leaving: Event) -> int:
     said: list[str] = []
     say = said.append if given.json else lambda text: print(printable(text), flush=True)
+    app.changed = lambda asked: say(f"{asked.numbered}\n(it waits: {asked.answers})") if asked.is_new else None
     turn = app.answer(Inbound(given.session, given.message), Around(say, shield=uninterrupted, once=True))
     mark = [SIMULATED] if simulated(app, turn) else []
     if given.json:

@@ -249,9 +249,9 @@ class Household:
                     postman.add_unkept(Letter(0, chat, text, time.time()))
 
     def _kept(self, number: int) -> Approval | None:
-        """Look up a call that needs a yes; from any thread. Raises StoreError."""
+        """Look up the question of a call that needs a yes; from any thread. Raises StoreError."""
         with self._boxes.lock:
-            return Approvals(self._database).get(number)
+            return Approvals(self._database).question(number)
 
     def _changed(self, approval: Approval) -> None:
         """Have the channels show what is new of a call that needs a yes; from any thread."""

@@ -132,7 +132,7 @@ class Remote(Screen):
     def _tell_meanwhile(self, words: Words) -> None:
         """Show what comes while the person types; a question takes a whole command then, which is typed on purpose."""
         if question := words.get("question"):
-            self.remind(f"{question['text']}\n{_how_to_answer(question)}")
+            self.remind(f"{question['text']}\n{how_to_answer(question)}")
         elif text := words.get("letter") or words.get("say") or words.get("end", {}).get("spoken"):
             self.remind(str(text))
 
@@ -207,7 +207,7 @@ class Remote(Screen):
             try:
                 word = "yes" if self.ask(str(question["text"])) else "no"
             except KeyboardInterrupt:
-                print(f"\n{_how_to_answer(question)}")
+                print(f"\n{how_to_answer(question)}")
                 continue
             self._ask_for(f"/{word} {question['number']} {question['id']}")
             return True
@@ -253,9 +253,9 @@ class Remote(Screen):
         report(turn._replace(stopped=turn.stopped.replace("stopped", "")))
 
 
-def _how_to_answer(question: Words) -> str:
-    number = question["number"]
-    return f"(it waits: /yes {number}, /no {number}, or /always {number} to allow exactly this for good)"
+def how_to_answer(question: Words) -> str:
+    """Say how a question is answered by typing."""
+    return f"(it waits: {question['answers']})"
 
 
 def turn_of(end: Words) -> Turn:

@@ -15,6 +15,7 @@ from picoclaw.cli.common import printable
 from picoclaw.cli.keys import Ending, Typing, uninterrupted
 from picoclaw.messages import Event as Happening
 from picoclaw.messages import Notice, Text, ToolCall, ToolRun, Turn
+from picoclaw.trust.policy import TOGETHER
 from picoclaw.window import without_hints
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
@@ -182,7 +183,8 @@ class Screen:
         """Ask the person for a yes to exactly this call."""
         self._break()
         with self._typing.paused():
-            print(f"Allow this call? {printable(call)}", flush=True)
+            several = call.partition("\n")[0].endswith(TOGETHER)
+            print(f"Allow {'these calls' if several else 'this call'}? {printable(call)}", flush=True)
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
             try:
                 answer = input("[y/N] ").strip().lower()

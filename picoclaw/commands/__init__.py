@@ -49,7 +49,7 @@ COMMANDS = {
     "model": _Command("[NAME]", "the model of this conversation; choose another", model),
     "tasks": _Command("[cancel N]", "what helpers were given to do; cancel one", tasks),
     "approvals": _Command("[N]", "what waits for your yes; show number N whole", approvals),
-    "yes": _Command("[N]", "have it done", yes),
+    "yes": _Command("[N]", "have done what was asked about, all of it or number N", yes),
     "no": _Command("[N]", "leave it", no),
     "always": _Command("N", "have it done, also whenever exactly the same is wanted again", always),
     "stop": _Command("", "end the turn that is running", _stop),

@@ -20,7 +20,7 @@ def approvals(chat: Chat, rest: str) -> Answer:
 
 
 def yes(chat: Chat, rest: str) -> Answer:
-    """Have a call made that waits."""
+    """Have a call made that waits, or all of the one question that does."""
     return _answered(chat, rest, yes=True)
 
 
@@ -43,11 +43,12 @@ def _answered(chat: Chat, rest: str, *, yes: bool, always: bool = False) -> Answ
     number = int(given[1]) if given else 0
     if not number:
         here = [one for one in chat.approving.approvals.waiting() if one.chat == chat.key]
-        if len(here) != 1:
-            why = "several wait, so it takes a number" if here else "nothing waits for your yes in this chat"
+        asked = {one.listed for one in here}
+        if len(asked) != 1 or 0 in asked:
+            why = "several questions wait, so it takes a number" if here else "nothing waits for your yes in this chat"
             return Answer("\n".join([f"Nothing was done: {why}.", *(row(one, chat.key) for one in here)]), good=False)
-        number = here[0].number
-    said = Said(number, yes, chat.who, chat.origin, given[2] if given else None, always)
+        number = here[0].listed
+    said = Said(number, yes, chat.who, chat.origin, given[2] if given else None, always, whole=not given)
     outcome = chat.approving.say(said, chat.stop)
     return Answer(outcome.text, outcome.good, made=outcome.made)
 

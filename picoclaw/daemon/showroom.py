@@ -176,8 +176,8 @@ class Showroom:
         """See House.questions."""
         with self._stores:
             approvals, since = Approvals(self._state), time.time() - _ENDED_S
-            ended = [one for one in approvals.ended(_MOST_ENDED) if one.at > since]
-            return [shown(one) for one in [*reversed(ended), *approvals.waiting()]]
+            asked = approvals.questions(_MOST_ENDED)
+            return [shown(one) for one in asked if one.at > since or one.state == "waiting"]
 
     def healthy(self) -> bool:
         """See House.healthy."""

@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any, Literal, NamedTuple, cast
 
 import apsw
@@ -18,26 +18,27 @@ from picoclaw.messages import Caller, Origin, ToolCall
 from picoclaw.store import outbox
 from picoclaw.store.database import Database, fits, storable
 from picoclaw.store.history import alive, process_identity
-from picoclaw.trust.policy import Asked, Decision, Effect, digest
+from picoclaw.trust.policy import Asked, Decision, Effect, digest, together
 
 State = Literal["waiting", "running", "done", "failed", "refused", "expired", "void", "unknown"]
 """refused: the owner said no; void: what it would do had changed by the time of the yes; unknown: cut off in it."""
 
 MOST_WAITING, MOST_OF_ALL = 20, 100
+_OPEN: tuple[State, ...] = ("waiting", "running")
 _NO_HOLDS_S = 600.0
 _SET_BACK_S = 60.0  # a clock that was set back by more must not lengthen the life of a question
 _KEPT_S = 30 * 86400.0
 _SHORT = 100
 _COLUMNS = (
     "id, nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound, digest, heard, question, at,"
-    " expires, state, answered_by, outcome"
+    " expires, state, answered_by, outcome, listed"
 )
 
 
 _INSERT = """
     INSERT INTO approvals (nonce, chat, question, at, expires, session, origin, asked_by, call, effect, rule, why,
-    means, bound, digest, heard, state, answered_by, outcome)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', '', '')
+    means, bound, digest, heard, process, state, answered_by, outcome)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', '', '')
 """
 
 
@@ -46,7 +47,9 @@ class Approval(NamedTuple):
 
     `number` names it for a person and is never used again; `nonce` is what a button carries. `question` is the whole
     text that a yes is given to, `heard` what the turn had read; `at` and `expires` are seconds since 1970.
-    `answered_by` is who has answered, `outcome` the result of the call, or why there is none.
+    `answered_by` is who has answered, `outcome` the result of the call, or why there is none. `listed` is the number of
+    the first call of the question that shows it, 0 before it was asked. One that stands for a question, or an answer,
+    of several calls has them in `several`.
     """
 
     number: int
@@ -69,6 +72,40 @@ class Approval(NamedTuple):
     state: State = "waiting"
     answered_by: str = ""
     outcome: str = ""
+    listed: int = 0
+    several: tuple["Approval", ...] = ()
+
+    @property
+    def each(self) -> tuple["Approval", ...]:
+        """The calls of the question."""
+        return self.several or (self,)
+
+    @property
+    def shown(self) -> str:
+        """What a person is shown, and gives the yes to, each call whole."""
+        if not self.several:
+            return f"{self.question}\n({self.why})"
+        return together(one.numbered for one in self.several)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether none of its calls was answered yet."""
+        return all(one.state == "waiting" for one in self.each)
+
+    @property
+    def numbered(self) -> str:
+        """The same, each with its number."""
+        return self.shown if self.several else f"number {self.number}: {self.shown}"
+
+    @property
+    def answers(self) -> str:
+        """How it is answered by typing."""
+        n = self.number
+        if not self.several:
+            return f"/yes {n}, /no {n}, or /always {n} to allow exactly this for good"
+        return (
+            f"/yes or /no for all of them, or with a number for one, such as /yes {n}; /always {n} allows one for good"
+        )
 
     @property
     def shortly(self) -> str:
@@ -107,8 +144,9 @@ class Approvals:
     def open(self, asked: Asked, caller: Caller, decision: Decision, chat: str, question: str, minutes: float) -> int:
         """Keep a call, and put a letter with the `question` into `chat`; returns its number.
 
-        The same call that waits in that conversation already keeps its number, and is not asked about again. Raises
-        Denied when too many wait, or the owner has just said no to it.
+        It is only kept, for `ask`, where its turn gathers what it asks (`caller.asks`). The same call that waits in
+        that conversation already keeps its number, and is not asked about again. Raises Denied when too many wait, or
+        the owner has just said no to it.
         """
         now, exact = self._wall(), digest(asked)
         with self._database.transaction() as connection:
@@ -117,16 +155,73 @@ class Approvals:
             if found := connection.execute(same, (storable(caller.session), exact)).get:
                 return int(str(found))
             _check_room(connection, caller.session, exact, now)
-            expires = now + minutes * 60
-            until = datetime.fromtimestamp(expires, caller.now.tzinfo)
             values = _row(asked, caller, decision, exact)
             connection.execute(
-                _INSERT, (os.urandom(12).hex(), storable(chat), storable(question), now, expires, *values)
+                _INSERT, (os.urandom(12).hex(), storable(chat), storable(question), now, now + minutes * 60, *values)
             )
             number = connection.last_insert_rowid()
-            outbox.put(connection, chat, question_of(number, question, decision, until), now, number)
+            if caller.asks is None:
+                self._ask(connection, [number], caller.now.tzinfo)
             connection.execute("DELETE FROM approvals WHERE at < ? AND state != 'waiting'", (now - _KEPT_S,))
             return number
+
+    def ask(self, numbers: Sequence[int], zone: tzinfo | None) -> Approval | None:
+        """Ask about calls that were only kept, by one letter; returns the question, None when none of them waits.
+
+        What it lists stays as it is from here on. Their time begins now.
+        """
+        with self._database.transaction() as connection:
+            return self._ask(connection, numbers, zone)
+
+    def _ask(self, connection: apsw.Connection, numbers: Sequence[int], zone: tzinfo | None) -> Approval | None:
+        found = filter(None, map(self.get, numbers))
+        new = [one.number for one in found if one.state == "waiting" and not one.listed]
+        for number in new:
+            connection.execute("UPDATE approvals SET listed = ? WHERE id = ?", (new[0], number))
+        if not new:
+            return None
+        self._renew(connection, new[0])
+        if asked := self.question(new[0]):
+            until = datetime.fromtimestamp(asked.expires, zone)
+            outbox.put(connection, asked.chat, question_of(asked, until), self._wall(), asked.number)
+        return asked
+
+    def renew(self, listed: int) -> None:
+        """Let what still waits of a question wait for its whole time again: it is being done, one call by one."""
+        with self._database.transaction() as connection:
+            self._expire(connection, self._wall())
+            self._renew(connection, listed)
+
+    def _renew(self, connection: apsw.Connection, listed: int) -> None:
+        renew = "UPDATE approvals SET expires = ?1 + expires - at, at = ?1 WHERE listed = ?2 AND state = 'waiting'"
+        connection.execute(renew, (self._wall(), listed))
+
+    def question(self, number: int) -> Approval | None:
+        """Return the question that shows a call: it waits as long as one of its calls does."""
+        one = self.get(number)
+        every = self._where("listed = ?", (one.listed,)) if one and one.listed else []
+        if len(every) <= 1:
+            return one
+        states, by = {call.state for call in every}, [call.answered_by for call in every if call.answered_by]
+        state = next((state for state in _OPEN if state in states), every[0].state)
+        return every[0]._replace(state=state, answered_by=by[-1] if by else "", several=tuple(every))
+
+    def questions(self, ended: int) -> list[Approval]:
+        """List the questions that wait, behind those of the newest calls that have ended; the oldest first."""
+        calls = [*reversed(self.ended(ended)), *self._where("state = 'running'"), *self.waiting()]
+        leads = dict.fromkeys(call.listed for call in calls if call.listed)
+        return [found for number in leads if (found := self.question(number))]
+
+    def left(self) -> list[list[int]]:
+        """List the calls that dead processes have kept and not asked about, those of a conversation together."""
+        with self._database.reading() as connection:
+            sql = "SELECT session, id, process FROM approvals WHERE state = 'waiting' AND listed = 0 ORDER BY id"
+            rows = connection.execute(sql).fetchall()
+        found: dict[str, list[int]] = {}
+        for session, number, process in rows:
+            if not alive(str(process)):
+                found.setdefault(str(session), []).append(int(str(number)))
+        return list(found.values())
 
     def get(self, number: int) -> Approval | None:
         """Return one, None when there is none of that number."""
@@ -141,7 +236,8 @@ class Approvals:
     def waiting(self) -> list[Approval]:
         """List what waits for an answer, the oldest first; what has expired by now is not among it."""
         now = self._wall()
-        return [one for one in self._where("state = 'waiting'") if not _is_late(one.at, one.expires, now)]
+        rows = self._where("state = 'waiting'")
+        return [one for one in rows if not (one.listed and _is_late(one.at, one.expires, now))]
 
     def ended(self, most: int = 20) -> list[Approval]:
         """List what was answered or has expired, the newest first."""
@@ -151,7 +247,8 @@ class Approvals:
         """Take an answer: a yes makes it `running`, durably, and whoever gets it returned has to make the call.
 
         Returns why not where it waits no more, which is so for all but one of several answers. `nonce` is checked
-        where a button was pressed; `by` names the person.
+        where a button was pressed; `by` names the person. Without one, a yes may also follow a no while it could still
+        be given: the person has changed their mind.
         """
         now = self._wall()
         with self._database.transaction() as connection:
@@ -159,14 +256,16 @@ class Approvals:
             found = self.get(number)
             if found is None or (nonce is not None and nonce != found.nonce):
                 return f"there is no question number {number}" + (" with that button" if found else "")
-            if found.state != "waiting":
+            late = _is_late(found.at, found.expires, now)
+            again = found.state == "refused" and yes and nonce is None and not late
+            if found.state != "waiting" and not again:
                 return f"number {number} {ENDED[found.state]}"
             state = "running" if yes else "refused"
             connection.execute(
                 "UPDATE approvals SET state = ?, answered_by = ?, outcome = ?, process = ?, answered = ? WHERE id = ?",
                 (state, storable(by), "" if yes else "the owner said no", process_identity(), now, number),
             )
-            return found._replace(state=cast("State", state), answered_by=by)
+            return found._replace(state=cast("State", state), answered_by=by, outcome="")
 
     def settle(self, number: int, state: State, outcome: str, heard: Sequence[str]) -> None:
         """Keep how a call that was running has ended."""
@@ -182,7 +281,8 @@ class Approvals:
     def next_expiry(self) -> float | None:
         """When the next question ends unanswered, in seconds since 1970; None when nothing waits."""
         with self._database.reading() as connection:
-            found = connection.execute("SELECT min(expires) FROM approvals WHERE state = 'waiting'").get
+            sql = "SELECT min(expires) FROM approvals WHERE state = 'waiting' AND listed"
+            found = connection.execute(sql).get
         return None if found is None else float(str(found))
 
     def cut_off(self) -> list[Approval]:
@@ -216,7 +316,7 @@ class Approvals:
             return connection.changes() > 0
 
     def _expire(self, connection: apsw.Connection, now: float) -> list[int]:
-        rows = self._where("state = 'waiting'")
+        rows = self._where("state = 'waiting' AND listed")  # the time of the others begins when they are asked about
         late = [one.number for one in rows if _is_late(one.at, one.expires, now)]
         for number in late:
             self._end(connection, number, "expired", "nobody answered in time, and it was not done")
@@ -247,18 +347,17 @@ ENDED: Mapping[State, str] = {
 """How a question stands that waits no more, as the end of a sentence that begins with its number."""
 
 
-def question_of(number: int, question: str, decision: Decision, until: datetime) -> str:
-    """Word the letter that asks for a yes: the call whole, why it has to be asked about, and how to answer."""
-    return (
-        f"number {number} waits for your yes until {until:%H:%M}:\n{question}\n({decision.why})\n"
-        f"/yes {number}, /no {number}, or /always {number} to allow exactly this for good"
-    )
+def question_of(asked: Approval, until: datetime) -> str:
+    """Word the letter that asks for a yes: each call whole, why it has to be asked about, and how to answer."""
+    numbers = " and ".join(str(one.number) for one in asked.each)
+    wait = "numbers {} wait" if asked.several else "number {} waits"
+    return f"{wait.format(numbers)} for your yes until {until:%H:%M}:\n{asked.shown}\n{asked.answers}"
 
 
 def _row(asked: Asked, caller: Caller, decision: Decision, exact: str) -> tuple[str, ...]:
     call = _json([asked.call.id, asked.call.name, asked.call.arguments])
     texts = caller.session, caller.origin, caller.who, call, asked.effect, decision.rule, decision.why, asked.means
-    return (*map(storable, texts), _json(dict(asked.bound)), exact, _json(sorted(caller.heard)))
+    return (*map(storable, texts), _json(dict(asked.bound)), exact, _json(sorted(caller.heard)), process_identity())
 
 
 def _check_room(connection: apsw.Connection, session: str, exact: str, now: float) -> None:
@@ -266,7 +365,8 @@ def _check_room(connection: apsw.Connection, session: str, exact: str, now: floa
     no = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'refused' AND answered > ?"
     if found := connection.execute(no, (storable(session), exact, now - _NO_HOLDS_S)).get:
         raise Denied(
-            f"the answer to exactly this was no a moment ago (number {found}), so it is not asked about again so soon"
+            f"the answer to exactly this was no a moment ago (number {found}), so it is not asked about again so soon;"
+            f" the owner can still allow it by `/yes {found}`"
         )
     waits = "SELECT count(*), coalesce(sum(session = ?), 0) FROM approvals WHERE state = 'waiting'"
     everywhere, here = map(int, connection.execute(waits, (storable(session),)).fetchone() or (0, 0))
@@ -286,9 +386,9 @@ def _json(value: object) -> str:
 
 def _read(row: Sequence[Any]) -> Approval:
     number, nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound, exact, heard, *rest = row
-    question, at, expires, state, answered_by, outcome = rest
+    question, at, expires, state, answered_by, outcome, listed = rest
     return Approval(
         *(int(number), nonce, session, chat, origin, asked_by, ToolCall(*json.loads(call)), effect, rule, why, means),
         *(json.loads(bound), exact, tuple(json.loads(heard)), question, float(at), float(expires), state),
-        *(answered_by, outcome),
+        *(answered_by, outcome, int(listed)),
     )

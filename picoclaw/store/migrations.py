@@ -15,6 +15,7 @@ from picoclaw.store.newer_tables import (
     m014_ledger,
     m016_rights,
     m017_foreign_files,
+    m018_lists,
 )
 
 
@@ -309,4 +310,5 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m015_pulse_priority,
     m016_rights,
     m017_foreign_files,
+    m018_lists,
 ]

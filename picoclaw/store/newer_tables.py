@@ -136,6 +136,12 @@ def m016_rights(connection: apsw.Connection) -> None:
     connection.execute("UPDATE jobs SET may_write = 1, may_network = 1 WHERE kind = 'command'")
 
 
+def m018_lists(connection: apsw.Connection) -> None:
+    """The question that a kept call is shown by: the number of its first call, 0 before it was asked."""
+    connection.execute("ALTER TABLE approvals ADD COLUMN listed INTEGER NOT NULL DEFAULT 0")
+    connection.execute("UPDATE approvals SET listed = id")
+
+
 def m017_foreign_files(connection: apsw.Connection) -> None:
     """Files that turns have written which had read others' words, by their paths; `heard` is a JSON list."""
     connection.execute("""

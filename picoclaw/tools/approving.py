@@ -5,7 +5,8 @@ their name, or `/no` or `/always`, as if they had typed it. No text that anybody
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -26,7 +27,10 @@ LONGEST_QUESTION = 60_000
 
 
 class Said(NamedTuple):
-    """What a person has said to a kept call: `who` says it, `origin` what they are, `nonce` the button's, if any."""
+    """What a person has said to a kept call: `who` says it, `origin` what they are, `nonce` the button's, if any.
+
+    A button, and whoever gives no number (`whole`), answers all that the question of this call has listed.
+    """
 
     number: int
     yes: bool
@@ -34,6 +38,7 @@ class Said(NamedTuple):
     origin: Origin
     nonce: str | None = None
     always: bool = False
+    whole: bool = False
 
 
 class Outcome(NamedTuple):
@@ -74,6 +79,7 @@ class Approving:
     minutes: float
     changed: Callable[[Approval], None] = lambda _: None
     note: Note = field(default=not_noted)
+    _unasked: list[int] = field(default_factory=list)
 
     @property
     def approvals(self) -> Approvals:
@@ -89,23 +95,90 @@ class Approving:
                 f" {LONGEST_QUESTION} are asked about, so do it in parts"
             )
         number = self.approvals.open(asked, caller, decision, self._chat(caller), shown, self.minutes)
-        if kept := self.approvals.get(number):
+        if caller.asks is not None:
+            caller.asks.append(number)
+        elif kept := self.approvals.question(number):
             self.changed(kept)
         return number
+
+    @contextmanager
+    def gathered(self, caller: Caller) -> Iterator[None]:
+        """Ask about the calls that a turn keeps when it ends; what the disk does not take then, at the next end."""
+        try:
+            yield
+        finally:
+            self._unasked += caller.asks or ()
+            with suppress(StoreError):
+                self.ask(self._unasked)
+                self._unasked.clear()
+
+    def ask(self, numbers: Sequence[int]) -> None:
+        """Ask about calls that a turn has kept, in one question, unless that would be too long. Raises StoreError."""
+        listed: list[int] = []
+        length = 0
+        for number in dict.fromkeys(numbers):
+            one = self.approvals.get(number)
+            length += len(one.shown) if one else 0
+            if listed and length > LONGEST_QUESTION:
+                self._ask(listed)
+                listed, length = [], len(one.shown) if one else 0
+            listed.append(number)
+        if listed:
+            self._ask(listed)
+
+    def ask_left(self) -> None:
+        """Ask about what processes have kept that ended before they asked. Raises StoreError."""
+        for numbers in self.approvals.left():
+            self.ask(numbers)
+
+    def _ask(self, numbers: Sequence[int]) -> None:
+        if asked := self.approvals.ask(numbers, self.now().tzinfo):
+            self.changed(asked)
 
     def say(self, said: Said, stop: Stop | None = None) -> Outcome:
         """Take an answer, and make the call if it is a yes; `stop` ends that. Raises StoreError."""
         if not is_owner(said.origin):
             return Outcome("Only the owner can answer that, in person.", good=False)
+        asked = self.approvals.question(said.number) if said.whole or said.nonce is not None else None
+        if asked is None or not asked.several:
+            return self._say(said, stop or Stop())
+        if said.nonce not in {None, asked.nonce}:
+            return Outcome(f"Nothing was done: there is no question number {said.number} with that button.", good=False)
+        waiting = [one for one in asked.several if one.state == "waiting"]
+        if not waiting:
+            return Outcome("Nothing was done: all of that was answered already.", good=False)
+        if said.yes:
+            self.approvals.renew(asked.listed)
+        return self._say_all(waiting, said, stop or Stop())
+
+    def _say_all(self, waiting: Sequence[Approval], said: Said, stop: Stop) -> Outcome:
+        """Take an answer to several calls, one by one; those behind one that fails, or a stop, go on waiting."""
+        outcomes: list[Outcome] = []
+        for one in waiting:
+            outcomes.append(self._say(said._replace(number=one.number, nonce=one.nonce), stop))
+            if stop or not outcomes[-1].good:
+                break
+        made = [outcome.made for outcome in outcomes if outcome.made]
+        texts = [outcome.text for outcome in outcomes]
+        if left := [f"{one.number}" for one in waiting[len(outcomes) :]]:
+            texts.append(f"Not done, and still waiting for your yes: {', '.join(left)}.")
+        together = made[0]._replace(several=tuple(made)) if len(made) > 1 else made[0] if made else None
+        return Outcome(" ".join(texts), all(outcome.good for outcome in outcomes), together)
+
+    def _say(self, said: Said, stop: Stop) -> Outcome:
         taken = self.approvals.answer(said.number, said.who, yes=said.yes, nonce=said.nonce)
         if isinstance(taken, str):
             return Outcome(f"Nothing was done: {taken}.", good=False)
         self._noted(taken, f"{'yes' if said.yes else 'no'} to number {taken.number} by {said.who or 'the owner'}")
-        self.changed(taken)
+        self._show(taken)
         if said.yes:
-            return self._made(taken, said, stop or Stop())
+            return self._made(taken, said, stop)
         self._tell(taken, "the owner said no")
         return Outcome(f"Number {taken.number} is not done.")
+
+    def _show(self, one: Approval) -> None:
+        """Have the channels show how the question of a call stands."""
+        self.changed(self.approvals.question(one.number) or one)
 
     def tell(self, session: str, text: str) -> None:
         """Put a letter into a chat. Raises StoreError."""
@@ -143,7 +216,7 @@ class Approving:
         self.approvals.settle(ended.number, ended.state, ended.outcome, ended.heard)
         self.stores.settle(ended.session)
         self._noted(ended, f"number {ended.number}: {ended.state}")
-        self.changed(ended)
+        self._show(ended)
 
     def _void(self, taken: Approval) -> str:
         """Why a call is not the one any more that the yes was given to, '' when it is."""

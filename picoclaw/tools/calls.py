@@ -1,6 +1,6 @@
 """The calls of one turn: which are made, which are refused, and what they gave."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from picoclaw.hw.claims import ERROR
@@ -35,6 +35,12 @@ class Calls:
     def acts(self, call: ToolCall) -> bool:
         """Tell whether a call may change something, so that it must not be made twice by mistake."""
         return call.name not in self.toolset.only_reading
+
+    def announce(self, calls: Sequence[ToolCall], caller: Caller) -> None:
+        """Tell of calls that are about to be made."""
+        caller.agreed.clear()
+        if len(calls) > 1:
+            self.toolset.announce([call for call in calls if self.only is None or call.name in self.only], caller)
 
     def make(self, call: ToolCall, caller: Caller) -> ToolRun:
         """Make a call, or refuse it."""

@@ -1,13 +1,13 @@
 """The one place that says allow, ask a person, or refuse; nothing that a model says can change it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from picoclaw.errors import MEANS, NOT_YET, Denied, Pending
 from picoclaw.messages import Caller, is_owner
 from picoclaw.pattern import pattern
-from picoclaw.trust.policy import Asked, Decision, Policy, decide
+from picoclaw.trust.policy import Asked, Decision, Policy, decide, digest, together
 
 # Besides what Unicode calls not printable: fillers, and marks that change nothing that is seen.
 _FILLERS = pattern("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
@@ -62,11 +62,25 @@ class Guard:
             )
         raise Denied(f"{name} was refused: rule {decision.rule} ({decision.why})")
 
+    def ask_ahead(self, calls: Sequence[Asked], caller: Caller) -> None:
+        """Ask the person who sits there about those of some calls that need a yes, in one question.
+
+        What they say counts once for each, as it was shown; it is in `caller.agreed` until the call is made.
+        """
+        if self._ask and is_owner(caller.origin):
+            policy = self._policy()
+            verdicts = (decide(policy, one, caller.origin, caller.heard, planned=caller.planned) for one in calls)
+            need = [one for one, decision in zip(calls, verdicts, strict=True) if decision.verdict == "ask"]
+            if len(need) > 1:
+                yes = self._ask(together(map(question, need)))
+                caller.agreed.update((digest(one), yes) for one in need)
+
     def _outcome(self, asked: Asked, caller: Caller, decision: Decision) -> str:
         if decision.verdict != "ask":
             return "allowed" if decision.verdict == "allow" else "refused"
         if self._ask and is_owner(caller.origin):
-            return "allowed" if self._ask(question(asked)) else "no"
+            agreed = caller.agreed.pop(digest(asked), None) if caller.agreed else None
+            return "allowed" if (self._ask(question(asked)) if agreed is None else agreed) else "no"
         number = self._keep(asked, caller, decision) if self._keep else 0
         return f"kept as number {number}" if number else "nobody"
 

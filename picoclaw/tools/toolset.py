@@ -5,6 +5,7 @@ named `caller` is handed in and never shown to the model. Every failure becomes 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -176,6 +177,8 @@ class Toolset:
         """Is told what came of an act, '' when it went well."""
         self.accepted: Callable[[Asked], None] = lambda _: None
         """Is told what a person has said yes to, before it is done."""
+        self.ask_ahead: Callable[[Sequence[Asked], Caller], None] = lambda *_: None
+        """Is told which calls are about to be made, one behind the other."""
         self._journal = journal
         self._longest_result = longest_result
         self._redact = Redactor(secrets)
@@ -235,6 +238,14 @@ class Toolset:
         """Run one call and return its result for a model; what went wrong begins with `error:`."""
         good, text = self.run(call, caller)
         return text if good else f"error: {text}"
+
+    def announce(self, calls: Iterable[ToolCall], caller: Caller) -> None:
+        """Tell of calls that are about to be made: a person can be asked about all of them at once."""
+        asked = []
+        for call in calls:
+            with suppress(PicoclawError):  # said when it is made
+                asked.append(self.asked(call, caller))
+        self.ask_ahead(asked, caller)
 
     def writes(self, call: ToolCall) -> bool:
         """Tell whether a call would write to files, reminders or notes; no when it is not known."""

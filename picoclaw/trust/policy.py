@@ -4,7 +4,7 @@ A turn is tainted once it has read what is nobody's word in the chat: a page, a 
 helper's report. What it may do then is the stricter of two rules.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -172,6 +172,15 @@ def digest(asked: Asked) -> str:
 
     exact: Any = [asked.effect, asked.call.name, asked.call.arguments, asked.means, dict(asked.bound)]
     return hashlib.sha256(json.dumps(exact, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def together(calls: Iterable[str]) -> str:
+    """Show several calls that one answer is given to."""
+    shown = list(calls)
+    return "\n".join([f"{len(shown)} {TOGETHER}", *shown])
+
+
+TOGETHER = "calls, one answer for all of them:"
 
 
 def _named(origin: Origin) -> str:

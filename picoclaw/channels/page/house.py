@@ -77,9 +77,8 @@ class Question(NamedTuple):
 
 
 def shown(approval: Approval) -> Question:
-    """Show a kept call as the page does."""
-    call = f"{approval.question}\n({approval.why})"
-    return Question(approval.number, approval.nonce, call, approval.chat, approval.expires, outcome(approval))
+    """Show a question as the page does."""
+    return Question(approval.number, approval.nonce, approval.shown, approval.chat, approval.expires, outcome(approval))
 
 
 class House(Protocol):
