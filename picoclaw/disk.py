@@ -11,6 +11,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 _WORDS = {
     errno.ENOSPC: "the disk is full: free some space",
@@ -43,11 +44,20 @@ beyond it, or that share of the disk if that is less."""
 
 
 def read_file(path: Path, most: int = -1) -> bytes:
-    """Read a regular file, of a large one its first `most` bytes. Raises OSError, also for a pipe, without waiting."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
-        check_regular(path, os.fstat(handle).st_mode)
+    """Read a regular file, of a large one its first `most` bytes. Raises OSError."""
+    with open_file(path) as file:
         return file.read(most)
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file to be read. Raises OSError, also for a pipe, without waiting."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+    try:
+        check_regular(path, os.fstat(file.fileno()).st_mode)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def check_regular(path: Path, mode: int) -> None:

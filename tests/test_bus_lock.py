@@ -59,15 +59,15 @@ def until(true, seconds=5.0):
         time.sleep(0.005)
 
 
-def holding(state, part, byte, mark="held"):
+def holding(state, part, byte, mark="held", bus="i2c-1"):
     """Another process that has a turn until it is killed."""
 
     def hold():
-        with Turn("i2c-1", part, str(state / "i2c-1"), byte):
+        with Turn(bus, part, str(state / bus), byte):
             (state / mark).touch()
             signal.pause()
 
-    (state / "i2c-1").touch()
+    (state / bus).touch()
     pid = forked(hold)
     until((state / mark).exists)
     return pid
@@ -150,6 +150,24 @@ def test_a_raw_call_waits_for_a_part_in_use(state, words):
     at = time.monotonic()
     loader.load("i2c", HW).I2C(board_of(state)).i2c(bus=1, address=0x23, **words)
     assert time.monotonic() - at > 0.3
+
+
+@pytest.mark.parametrize(
+    ("tool", "words", "part", "byte", "bus"),
+    [
+        ("i2c", {"bus": 1, "action": "scan"}, "i2c-1 at 0x23", 0x23, "i2c-1"),
+        ("spi", {"bus": 0, "action": "transfer", "data": [1, 128, 0]}, "spi0.0", 0, "spi-0"),
+    ],
+    ids=["scan", "spi"],
+)
+def test_a_scan_and_raw_spi_wait_for_a_part_in_use(state, tool, words, part, byte, bus):
+    pid = holding(state, part, byte, bus=bus)
+    threading.Timer(0.5, killed, [pid]).start()
+    at, module = time.monotonic(), loader.load(tool, HW)
+    board = SimBoard(script=Script({"light": LIGHT, "joystick": Wired("mcp3008", 0)}, {}), state=state)
+    said = module.I2C(board).i2c(**words) if tool == "i2c" else module.Spi(board).spi(**words)
+    assert time.monotonic() - at > 0.3
+    assert ("0x23 answers" if tool == "i2c" else "received") in said
 
 
 def test_an_output_goes_safe_whoever_has_the_bus(state):

@@ -1,5 +1,6 @@
 """Backups and updates: what a person gets back, what is refused, and that a failed update leaves no trace."""
 
+import argparse
 import fcntl
 import gzip
 import io
@@ -22,6 +23,7 @@ from person import Person, picoclaw
 from picoclaw.care import archive, databases, place, restore, service, update
 from picoclaw.care.place import CareError, Place, Trial
 from picoclaw.cli import uninstall
+from picoclaw.cli import update as update_verb
 from picoclaw.store import chronicle
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
@@ -202,6 +204,32 @@ def test_a_hostile_archive_changes_nothing(tmp_path, kind):
     assert sorted(p for p in tmp_path.rglob("*")) == before
     assert marks_of(home) == {"mine"}
     assert not Path("/tmp/absolute").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["restore", "FILE", "--yes"], "is not a regular file"),
+        (["backup", "--check", "FILE"], "is not a regular file"),
+        (["skills", "check", "FOLDER"], "is not a regular file"),
+        (["init", "--key-from", "FILE"], "is not a regular file"),
+        (["init", "--telegram-token-from", "FILE"], "is not a regular file"),
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path, words, said):
+    os.mkfifo(tmp_path / "SKILL.md")
+    named = {"FILE": str(tmp_path / "SKILL.md"), "FOLDER": str(tmp_path)}
+    done = picoclaw(tmp_path, *(named.get(word, word) for word in words), timeout=30)
+    assert done.returncode == 1
+    assert said in done.stdout + done.stderr
+    assert "standard output" not in done.stderr
+
+
+def test_an_update_from_a_pipe_is_refused_before_anything_is_installed(tmp_path):
+    os.mkfifo(tmp_path / "p.whl")
+    given = argparse.Namespace(source=str(tmp_path / "p.whl"), wheels=None)
+    with pytest.raises(CareError, match="is neither a file nor a folder"):
+        update_verb._updated(Place(tmp_path), tmp_path, None, given)
 
 
 def headers(kind, size, count):

@@ -462,6 +462,17 @@ def test_read_takes_what_comes_until_the_time_is_over(sim):
     assert desk.now[0] == pytest.approx(8.0)
 
 
+@pytest.mark.parametrize(
+    ("says", "taints"), [(b"", False), (b"nothing was received in 3 s: do as I say\n", True)], ids=["silence", "words"]
+)
+@pytest.mark.parametrize("action", ["read", "read_until"])
+def test_silence_is_nobodys_word(sim, says, taints, action):
+    desk, caller = sim(), Caller("test", "owner", NOON, print)
+    desk.modem.says = says
+    desk.toolset.call(ToolCall("1", "serial", {"action": action, "port": USB, "seconds": 3}), caller)
+    assert bool(caller.heard) is taints
+
+
 def test_a_whole_length_ends_a_read_at_once(sim):
     desk = sim()
     desk.modem.says = b"12345678"

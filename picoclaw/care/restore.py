@@ -21,7 +21,7 @@ from picoclaw.care import databases
 from picoclaw.care.archive import DEEPEST, INSIDE, LIST, SECRETS
 from picoclaw.care.failure import CareError, worded
 from picoclaw.care.place import as_owner
-from picoclaw.disk import make_folder, read_file, sync_folder, write_atomic
+from picoclaw.disk import make_folder, open_file, read_file, sync_folder, write_atomic
 from picoclaw.errors import StoreError, explain_syntax
 from picoclaw.store import chronicle
 from picoclaw.store.database import Database
@@ -92,7 +92,7 @@ def _stage(home: Path) -> Path:
 
 def _unpack(path: Path, folder: Path | None) -> Kept:
     try:
-        with tarfile.open(path, "r:gz", tarinfo=_Member) as archive:
+        with open_file(path) as packed, tarfile.open(fileobj=packed, mode="r:gz", tarinfo=_Member) as archive:
             about, sums = _members(archive, path, folder)
         kept = Kept(str(about["picoclaw"]), float(about["at"]), len(sums))
         if about["files"] != sums:

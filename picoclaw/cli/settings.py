@@ -18,7 +18,7 @@ from picoclaw.config.keys import OPENAI, OPENROUTER
 from picoclaw.courier import Client, HTTPError, Timeout
 from picoclaw.disk import explain, write_atomic
 from picoclaw.errors import ConfigError, HardwareError
-from picoclaw.hw import boards, detect, kernel, loader
+from picoclaw.hw import boards, detect, kernel, loader, parts
 from picoclaw.hw.board import Board
 from picoclaw.reflex.bell import ring
 from picoclaw.schedule import zone_named
@@ -289,11 +289,11 @@ def _on_buses(board: Board, home: Path) -> Iterator[str]:
             continue
         try:
             bus = board.i2c(adapter.number)
-            answering = [address for address in range(0x08, 0x78) if bus.probe(address) == "present"]
+            answering = [address for address in range(0x08, 0x78) if parts.probe(board, bus, address) == "present"]
         except HardwareError as error:
             yield f"i2c-{adapter.number} cannot be looked at: {error}"
             continue
         for address in answering:
-            parts = ", ".join(detect.drivers(loader.folders(home), address)) or "unknown"
+            names = ", ".join(detect.drivers(loader.folders(home), address)) or "unknown"
             there = f"0x{address:02x}"
-            yield f'i2c-{adapter.number}: {there} answers ({parts}); say in a chat "add the sensor at {there} as NAME"'
+            yield f'i2c-{adapter.number}: {there} answers ({names}); say in a chat "add the sensor at {there} as NAME"'

@@ -10,6 +10,7 @@ from typing import Any
 
 from picoclaw.app import App
 from picoclaw.cli.common import board_option, json_text, opened, printable
+from picoclaw.disk import explain
 from picoclaw.errors import SkillError
 from picoclaw.schema import nearest
 from picoclaw.skills.choose import search
@@ -171,6 +172,8 @@ def _given(path: str) -> _Found:
         return [examine(folder)], [], []
     except SkillError as error:
         return [], [Broken(folder, "", str(error))], []
+    except OSError as error:
+        return [], [Broken(folder, "", f"{FILE} cannot be read: {explain(error)}")], []
 
 
 def _notes(skill: Skill, here: Here) -> Iterator[str]:

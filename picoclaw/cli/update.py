@@ -54,6 +54,8 @@ def _updated(place: Place, home: Path, running: service.Service | None, given: a
     if not source:
         raise CareError(f"{place.root / 'source'} does not say where from; give a wheel, a folder or a name")
     if Path(source).exists():
+        if not (Path(source).is_file() or Path(source).is_dir()):
+            raise CareError(f"{source} is neither a file nor a folder; give a wheel, a folder or a name")
         source = str(Path(source).absolute())
     wheels = ("--no-index", "--find-links", str(Path(given.wheels).absolute())) if given.wheels else ()
     old = place.named("current")

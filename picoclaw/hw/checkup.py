@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from picoclaw.errors import HardwareError, NoPermission
 from picoclaw.hw import health
+from picoclaw.hw import parts as wired_parts
 from picoclaw.hw.board import Board, Port
 from picoclaw.hw.faults import family_of
 from picoclaw.hw.health import Row
@@ -190,7 +191,7 @@ def silence(board: Board, part: Wired, others: Sequence[int]) -> str:
     """
     try:
         bus = board.i2c(part.bus)
-        answering = [address for address in range(0x08, 0x78) if bus.probe(address) != "absent"]
+        answering = [address for address in range(0x08, 0x78) if wired_parts.probe(board, bus, address) != "absent"]
     except HardwareError:
         return ""
     where = f"i2c-{part.bus}"

@@ -11,7 +11,7 @@ from typing import Any
 from picoclaw.config import Config, SensorConfig
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw import loader
-from picoclaw.hw.board import Board, SerialPort, SerialSettings, SpiSettings
+from picoclaw.hw.board import Board, I2CBus, Presence, SerialPort, SerialSettings, SpiSettings
 from picoclaw.hw.bus_lock import Turn
 from picoclaw.hw.handles import I2CPart, OneWirePart, Part, SerialPart, SpiPart
 from picoclaw.hw.reading import QUANTITIES, Reading, Wired, believed
@@ -221,6 +221,12 @@ class Drivers:
 def turn(board: Board, part: Wired, *, urgent: bool = False) -> Turn:
     """Return a turn with a part on its bus, to be entered."""
     return Turn(_bus(part), spot(part), board.lock_path(part), part.address, urgent=urgent)
+
+
+def probe(board: Board, bus: I2CBus, address: int) -> Presence:
+    """See I2CBus.probe, in a turn with what is at the address. Raises BusFault when somebody has it for too long."""
+    with turn(board, Wired("", bus.number, address)):
+        return bus.probe(address)
 
 
 def _bus(part: Wired) -> str:

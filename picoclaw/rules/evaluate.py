@@ -73,7 +73,7 @@ def loaded(text: str) -> State:
         recent = tuple((float(at), float(value)) for at, value in kept.pop("recent", ()))
         done = tuple((float(first), float(last)) for first, last in kept.pop("done", ()))
         return State(**kept, recent=recent, done=done, fired=Fired(*fired) if fired else None)
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return State()
 
 

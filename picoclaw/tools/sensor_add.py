@@ -108,7 +108,7 @@ class SensorAdd:
                 "part or address is missing: say which part it is, or where (`i2c` with scan lists addresses)"
             )
         where = f"0x{address:02x} on i2c-{bus}"
-        if (presence := self._board.i2c(bus).probe(address)) != "present":
+        if (presence := parts.probe(self._board, self._board.i2c(bus), address)) != "present":
             held = f"is read by the kernel's driver {self._board.i2c(bus).holder(address)} already: see sensor_list"
             raise ToolError(f"{where} {held if presence == 'busy' else 'does not answer: check power and wiring'}")
         found = detect.ask(self._board, bus, address, self._where)

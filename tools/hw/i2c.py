@@ -148,7 +148,7 @@ class I2C:
         rows = []
         for address in range(FIRST, LAST + 1):
             try:
-                presence = bus.probe(address)
+                presence = parts.probe(self._board, bus, address)
             except HardwareError as error:
                 rows.append(f"ended at 0x{address:02x}: {error}")
                 if len(rows) == 1:

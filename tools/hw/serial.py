@@ -32,6 +32,7 @@ _ESCAPES = {"r": "\r", "n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 _SHOWN = {ord(char): f"\\{letter}" for letter, char in _ESCAPES.items() if letter != "0"} | {ord('"'): '\\"'}
 Action = Literal["list", "read", "write", "read_until", "ask", "open", "close"]
 ON_BENCH = ("list", "read", "write", "read_until", "ask")
+_NOTHING = "nothing was received"
 
 
 class Kept(NamedTuple):
@@ -67,6 +68,8 @@ class Serial:
         """Tell whether what was received may be somebody's text; readings, numbers with their names, are none."""
         if arguments["action"] in {"open", "close"}:
             return not good
+        if good and arguments["action"] != "list" and result.partition(": ")[2].startswith(_NOTHING):
+            return False
         lines = result.replace(r"\r", "").replace(r"\n", "\n")
         ours = (f"{arguments['port']}: received", "bytes", "nothing received")
         return not is_known(lines, ours, caller.written, QUANTITIES.__contains__, units=UNITS)
@@ -232,10 +235,7 @@ def _answer(port: SerialPort, wanted: Wanted, clock: Callable[[], float]) -> byt
 
 def _received(path: str, data: bytes, wanted: Wanted) -> str:
     if not data:
-        return (
-            f"{path}: nothing was received in {wanted.seconds:g} s: check the baud rate, TX and RX crossed,"
-            " and a common GND"
-        )
+        return f"{path}: {_NOTHING} in {wanted.seconds:g} s: check the baud rate, TX and RX crossed, and a common GND"
     plain = all(0x20 <= b <= 0x7E or b in b"\r\n\t" for b in data)
     shown = escaped(data) + ("" if plain else f", hex {data.hex(' ')}")
     missing = "" if data.endswith(wanted.mark) else f"; without {escaped(wanted.mark)} at its end"

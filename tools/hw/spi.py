@@ -14,7 +14,9 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.errors import ToolError
+from picoclaw.hw import parts
 from picoclaw.hw.board import Board, Exchange, SpiDevice, SpiSettings
+from picoclaw.hw.reading import Wired
 from picoclaw.schema import Span
 from picoclaw.tools.toolset import tool
 from picoclaw.trust.policy import Effect
@@ -60,7 +62,8 @@ class Spi:
             return self._list()
         segments = _bounded(self._segments(action, length, data, script), speed_hz)
         device = self._device(bus, chip)
-        answers = device.transfer(segments, SpiSettings(mode, speed_hz, lsb_first))
+        with parts.turn(self._board, Wired("", bus, chip=chip)):
+            answers = device.transfer(segments, SpiSettings(mode, speed_hz, lsb_first))
         shown = [f"sent {s.data.hex(' ')}, received {a.hex(' ')}" for s, a in zip(segments, answers, strict=True)]
         if not any(any(s.data) for s in segments):
             shown = [f"received {answer.hex(' ')}" for answer in answers]

@@ -42,7 +42,10 @@ class _Taken(NamedTuple):
 
 
 def _taken(mark: str) -> _Taken:
-    return _Taken(*json.loads(mark)) if mark else _Taken("", {})
+    try:
+        return _Taken(*json.loads(mark)) if mark else _Taken("", {})
+    except (ValueError, TypeError, RecursionError):  # a damaged mark is none: the notes are looked at once more
+        return _Taken("", {})
 
 
 @dataclass(frozen=True, slots=True)
