@@ -47,6 +47,9 @@ _PLAIN_NAME = pattern(r"[\w .,+@()&#~-]{1,80}")
 _ENDING = pattern(r"(?:\.tar)?\.[A-Za-z0-9]{1,5}$")
 _MOST_WORDS, _MOST_LETTERS = 2, 24
 _MOST_MARKS, _MOST_SINGLE, _MOST_PIECES, _MOST_NAMES, _MOST_WRITTEN, _LONGEST_UNIT = 6, 2, 4, 2, 100, 40
+_LONGEST_KNOWN = 131_072
+"""Characters of a text that is looked at, more than a command's output has: nobody can stop the look."""
+_MOST_LOOKS = 1_000_000
 _QUOTED = pattern(r"\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'")
 _QUOTES = "\"'‘’`.,:;()[]<>"
 _NOT_IN_A_NAME = pattern(r'[<>"`{}\[\]|]+')
@@ -139,7 +142,7 @@ def is_known(
 
 
 class _Known:
-    """What is known of a text that is read; takes a time in proportion to its length."""
+    """What is known of a text that is read; takes a time in proportion to its length, and not long in any case."""
 
     def __init__(
         self,
@@ -156,17 +159,18 @@ class _Known:
         self._marks: set[str] = set()
         self._single: set[str] = set()
         self._left = _MOST_WRITTEN
+        self._looks = _MOST_LOOKS
 
     def fits(self, text: str) -> bool:
-        return all(map(self._fits_line, text.splitlines()))
+        return len(text) <= _LONGEST_KNOWN and all(map(self._fits_line, text.splitlines()))
 
     def _fits_line(self, line: str) -> bool:
         tokens, at, pieces, names, written = line.split(), 0, 0, 0, 0
         words = [token.strip(_QUOTES) for token in tokens]
         while at < len(tokens):
-            if count := _longest(self._phrases, words, at):
+            if count := self._longest(self._phrases, words, at):
                 at, pieces = at + count, pieces + 1
-            elif count := _longest(self._written, words, at):
+            elif count := self._longest(self._written, words, at):
                 at, pieces = at + count, pieces + (1 if count > 1 else _MOST_PIECES)
                 written, self._left = written + 1, self._left - count
             elif self._is_plain(tokens[at], words[at]):
@@ -179,9 +183,16 @@ class _Known:
                 return False
             if pieces > _MOST_PIECES or names > _MOST_NAMES or written > 1:
                 return False
-            if self._left < 0:
+            if self._left < 0 or self._looks < 0:
                 return False
         return len(self._marks) <= _MOST_MARKS and len(self._single) <= _MOST_SINGLE
+
+    def _longest(self, units: Mapping[str, Mapping[int, set[tuple[str, ...]]]], words: Sequence[str], at: int) -> int:
+        """Count the words of the longest unit that begins at a place; 0 for none."""
+        by_length = units.get(words[at], {})
+        fitting = [count for count in by_length if count <= len(words) - at]
+        self._looks -= sum(fitting)
+        return max((count for count in fitting if tuple(words[at : at + count]) in by_length[count]), default=0)
 
     def _is_plain(self, token: str, word: str) -> bool:
         """Tell whether a token is a known word, or parts that are numbers with units, single letters or known words."""
@@ -223,12 +234,6 @@ def _by_first_word(units: Iterable[str]) -> dict[str, dict[int, set[tuple[str, .
         if 0 < len(words) <= _LONGEST_UNIT and any(map(str.isalnum, "".join(words))):
             found.setdefault(words[0], {}).setdefault(len(words), set()).add(words)
     return found
-
-
-def _longest(units: Mapping[str, Mapping[int, set[tuple[str, ...]]]], words: Sequence[str], at: int) -> int:
-    """Count the words of the longest unit that begins at a place; 0 for none."""
-    by_length = units.get(words[at], {})
-    return max((count for count in by_length if tuple(words[at : at + count]) in by_length[count]), default=0)
 
 
 def file_name(text: str, most: int = LONGEST_NAME) -> str:

@@ -243,7 +243,22 @@ def test_whether_a_text_is_known_takes_a_time_in_proportion_to_its_length(unit):
         text = unit * (length // len(unit))
         return least_seconds(lambda: is_known(text, ["ok " * 30, "ok"], [text, *WRITTEN], "ok".__eq__))
 
-    assert seconds(200_000) < max(14 * seconds(50_000), 0.6)
+    assert seconds(100_000) < max(14 * seconds(25_000), 0.3)
+
+
+MANY = ["x " * count + "y" for count in range(1, 40)]
+
+
+@pytest.mark.parametrize("unit", ["x ", "x " * 39 + "\n", "x\n", "1 ", "1 1 1\n"])
+def test_the_worst_text_is_looked_at_for_less_than_a_second(unit):
+    for length in (131_072, 4_000_000):
+        text = unit * (length // len(unit))
+        assert least_seconds(lambda text=text: is_known(text, MANY, MANY, "ok".__eq__)) < 1
+
+
+def test_a_long_text_of_numbers_is_known():
+    assert is_known("21.5\n" * 26_000)
+    assert not is_known("21.5\n" * 27_000)
 
 
 @pytest.mark.parametrize(
