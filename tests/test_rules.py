@@ -506,3 +506,8 @@ def test_rules_in_braces_are_read_and_not_added_to(tmp_path):
 )
 def test_a_mistake_in_any_form_names_its_line(text, line, tmp_path):
     assert f"rules.toml, line {line}: [rules.a]: when: 'soon' is no condition" in parsed(text, tmp_path).problems["a"]
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "- " * 4000, "", "1", "null"], ids=range(6))
+def test_a_damaged_state_is_a_rule_that_was_never_looked_at(text):
+    assert loaded(text) == State()
