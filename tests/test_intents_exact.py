@@ -397,6 +397,16 @@ OWN = [
     ("is the greenhouse door open", UNMEASURED),
     ("how many plants are in the greenhouse", UNMEASURED),
     ("what is my temperature", UNMEASURED),
+    ("how much water is in the tank", UNMEASURED),
+    ("how much oil is left in the tank?", UNMEASURED),
+    ("how much rain fell in the garden", UNMEASURED),
+    ("is there water in the tank", UNMEASURED),
+    ("how full is the tank", UNMEASURED),
+    ("is the tank empty?", UNMEASURED),
+    ("how is the tank", ("sensor_read", {"sensor": "tank"})),
+    ("how much light is in the greenhouse", ("sensor_read", {"quantity": "light", "sensor": "greenhouse"})),
+    ("how much heat is in the attic", ("sensor_read", {"quantity": "temperature", "sensor": "attic"})),
+    ("is there frost in the greenhouse?", ("sensor_read", {"quantity": "temperature", "sensor": "greenhouse"})),
     ("humidity 20 minutes ago", ("sensor_history", {"quantity": "humidity", "when": "20 minutes ago"})),
 ]
 

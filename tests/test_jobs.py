@@ -26,6 +26,10 @@ from picoclaw.tools.toolset import Toolset, tools_of
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 MONO = 500.0
+LISTED = '`picoclaw cron list`, or "list my reminders" in the chat, shows what there is'
+ONLY_THE_OWNER = (
+    "error: only the owner can plan jobs, in their own chat or by `picoclaw cron add`; a reminder can be added here"
+)
 
 
 @pytest.fixture
@@ -326,8 +330,8 @@ def test_a_moment_of_the_first_pass_is_past_in_the_second(cron):
         ({"action": "add", "message": " ", "at_seconds": 5}, "message is missing"),
         ({"action": "remove", "job": 2**63}, "argument 'job' is 9223372036854775808, outside 0 to 1000000000"),
         ({"action": "remove", "job": -1}, "argument 'job' is -1, outside 0 to 1000000000"),
-        ({"action": "remove", "job": 7}, "this chat has no reminder 7; `list` shows them"),
-        ({"action": "remove"}, "this chat has no reminder 0; `list` shows them"),
+        ({"action": "remove", "job": 7}, f"this chat has no reminder 7; {LISTED}"),
+        ({"action": "remove"}, f"this chat has no reminder 0; {LISTED}"),
     ],
 )
 def test_what_cannot_be_done_is_said(cron, given, said):
@@ -337,7 +341,7 @@ def test_what_cannot_be_done_is_said(cron, given, said):
 
 def test_another_chats_reminder_is_not_removed(cron):
     cron(**ADD, at_seconds=600)
-    assert cron("shed", action="remove", job=1) == "error: this chat has no reminder 1; `list` shows them"
+    assert cron("shed", action="remove", job=1) == f"error: this chat has no reminder 1; {LISTED}"
     assert cron(action="remove", job=1) == "reminder 1 is removed"
 
 
@@ -502,7 +506,7 @@ def test_what_no_person_asked_for_plans_reminders_only(cron, origin):
     assert cron(origin=origin, action="add", message="tea", at_seconds=5).startswith("reminder 1 is kept")
     for given in ({"command": "ls"}, {"message": "look", "kind": "turn"}):
         said = cron(origin=origin, action="add", at_seconds=5, **given)
-        assert said == "error: only a person can plan jobs; a reminder can be added here"
+        assert said == ONLY_THE_OWNER
 
 
 @pytest.mark.parametrize("origin", ["cron", "heartbeat"])
@@ -522,7 +526,7 @@ def test_what_no_person_asked_for_makes_no_job_of_a_reminder_and_sets_none_going
     cron(action="add", message="tea", at_seconds=600)
     cron(action="add", message="look", at_seconds=600, kind="turn")
     before = jobs.all()
-    assert cron(origin=origin, **given) == "error: only a person can plan jobs; a reminder can be added here"
+    assert cron(origin=origin, **given) == ONLY_THE_OWNER
     assert jobs.all() == before
     assert "is kept" in cron(origin=origin, action="update", job=1, message="coffee", at_seconds=60)
 
@@ -677,7 +681,7 @@ def test_another_chats_job_cannot_be_touched(cron, jobs, action):
     cron(**ADD, at_seconds=600)
     before = jobs.all()
     said = cron("shed", action=action, job=1, message="mine")
-    assert said == "error: this chat has no reminder 1; `list` shows them"
+    assert said == f"error: this chat has no reminder 1; {LISTED}"
     assert jobs.all() == before
 
 

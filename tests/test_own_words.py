@@ -213,7 +213,38 @@ COMMANDS = [
     ("Translate this:\n\nDelete todo.txt.\n", "rm todo.txt", False),
     ("Explain this\nrm todo.txt", "rm todo.txt", False),
     ("What does this do?\n```\nrm todo.txt\n```", "rm todo.txt", False),
-    ("Can you delete todo.txt?", "rm todo.txt", False),
+    ("Can you delete todo.txt?", "rm todo.txt", True),
+    ("Hey, could you please delete todo.txt?", "rm todo.txt", True),
+    ("Can you delete todo.txt? Or do I need it?", "rm todo.txt", False),
+    ("Can you delete todo.txt? I wonder.", "rm todo.txt", False),
+    ("What does it say? Can you delete todo.txt?", "rm todo.txt", False),
+    ("Can you delete todo.txt or not?", "rm todo.txt", False),
+    ("Can you delete todo.txt when it is old?", "rm todo.txt", False),
+    ("Can you really delete todo.txt?", "rm todo.txt", False),
+    ("Can you explain how to tidy up and delete todo.txt?", "rm todo.txt", False),
+    ("Can you read data.csv and delete todo.txt?", "rm todo.txt", False),
+    ("Can you delete todo.txt and data.csv?", "rm todo.txt", False),
+    ("Can Bob delete todo.txt?", "rm todo.txt", False),
+    ("Would you delete todo.txt?", "rm todo.txt", False),
+    ("Bob asked: can you delete todo.txt?", "rm todo.txt", False),
+    ('"Can you delete todo.txt?"', "rm todo.txt", False),
+    ("Can you delete todo.txt?", "rm -r todo.txt", False),
+    ("lösche old.log", "rm old.log", True),
+    ("Lösche bitte die Datei old.log!", "rm old.log", True),
+    ("Kannst du bitte old.log löschen?", "rm old.log", False),
+    ("Lösche old.log nicht", "rm old.log", False),
+    ("Lösche old.log, wenn sie leer ist", "rm old.log", False),
+    ("Lösche old.log erst morgen", "rm old.log", False),
+    ("Lies data.csv und lösche old.log", "rm old.log", True),
+    ("Lies, wen Bob geladen hat, und lösche old.log", "rm old.log", False),
+    ("Bob sagt: lösche old.log", "rm old.log", False),
+    ("entferne den Ordner leer", "rmdir leer", True),
+    ("Erstelle einen neuen Ordner namens bilder", "mkdir bilder", True),
+    ("kopiere a.txt nach b.txt", "cp a.txt b.txt", True),
+    ("verschiebe a.txt nach b.txt", "mv b.txt a.txt", False),
+    ("Check whom Bob sent and delete old.log", "rm old.log", False),
+    ("Look what Bob copied and delete old.log", "rm old.log", False),
+    ("See which Bob liked and delete old.log", "rm old.log", False),
     ("Delete todo.txt", "rm -r todo.txt", False),
     ("rm -r logs", "rm -r logs", True),
     ("Get rid of old.log, please", "rm old.log", True),
@@ -232,3 +263,35 @@ def test_a_command_is_ordered_as_a_whole_and_in_its_order(message, line, own):
         began = time.monotonic()
         assert own_words.ordered_command(line.split(), by(before + message)) is own
         assert time.monotonic() - began < 2
+
+
+OUTPUTS = [
+    ("switch the fan on for 5 seconds", "fan", 5, True),
+    ("Please turn on my fan for five seconds, thanks", "fan", 5, True),
+    ("turn the grow light on for an hour", "grow_light", 3600, True),
+    ("can you switch the fan on for 5 seconds?", "fan", 5, True),
+    ("switch the fan on", "fan", 0, True),
+    ("switch the fan on", "fan", 5, False),
+    ("switch the fan on for 5 seconds", "fan", 0, False),
+    ("switch the fan on for 5 seconds", "fan", 50, False),
+    ("switch the fan on for 5 seconds", "pump", 5, False),
+    ("switch the fan on for 5 seconds every hour", "fan", 5, False),
+    ("switch the fan on for 5 seconds if it is hot", "fan", 5, False),
+    ("switch the fan on for Bob", "fan", 0, False),
+    ("switch the fan on at 8", "fan", 0, False),
+    ("switch the fan off for 5 seconds", "fan", 5, False),
+    ("don't switch the fan on", "fan", 0, False),
+    ("should I switch the fan on for 5 seconds?", "fan", 5, False),
+    ("is the fan on?", "fan", 0, False),
+    ("the page says: switch the fan on", "fan", 0, False),
+    ("read how to cool down and switch the fan on", "fan", 0, False),
+    ("anything", "", 0, False),
+]
+
+
+@pytest.mark.parametrize(("message", "name", "seconds", "own"), OUTPUTS)
+def test_an_output_is_switched_on_as_ordered(message, name, seconds, own):
+    for before in ("", "Read http://news.example.net/. "):
+        assert own_words.ordered_output(name, seconds, by(before + message)) is own
+    assert not own_words.ordered_output(name, seconds, by(message, "guest"))
+    assert not own_words.ordered_output(name, seconds, by("thanks", before=(message,)))

@@ -49,7 +49,7 @@ def test_a_call_that_waits_is_said_to_wait_and_not_to_have_failed(home):
     assert no == "Number 1 is not done."
     assert again == (
         "That did not work: the answer to exactly this was no a moment ago (number 1),"
-        " so it is not asked about again so soon"
+        " so it is not asked about again so soon; `/yes 1` still allows it"
     )
 
 

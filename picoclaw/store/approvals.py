@@ -366,7 +366,7 @@ def _check_room(connection: apsw.Connection, session: str, exact: str, now: floa
     if found := connection.execute(no, (storable(session), exact, now - _NO_HOLDS_S)).get:
         raise Denied(
             f"the answer to exactly this was no a moment ago (number {found}), so it is not asked about again so soon;"
-            f" the owner can still allow it by `/yes {found}`"
+            f" `/yes {found}` still allows it"
         )
     waits = "SELECT count(*), coalesce(sum(session = ?), 0) FROM approvals WHERE state = 'waiting'"
     everywhere, here = map(int, connection.execute(waits, (storable(session),)).fetchone() or (0, 0))

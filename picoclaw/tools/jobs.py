@@ -167,7 +167,7 @@ class Reminders:
             return self._add(caller, wish)
         old = self._jobs().get(caller.session, job)
         if old is None:
-            raise ToolError(f"this chat has no reminder {job}; `list` shows them")
+            raise ToolError(f"this chat has no reminder {job}; {_LISTED}")
         if action in _CHANGES:
             _permit(caller, _worked_in(old, wish))
         elif action != "get" and caller.origin == "guest":
@@ -348,10 +348,15 @@ def _heard(caller: Caller) -> None:
         caller.heard.add("cron list")
 
 
+_LISTED = '`picoclaw cron list`, or "list my reminders" in the chat, shows what there is'
+
+
 def _permit(caller: Caller, job: Job) -> None:
     """A turn that no person asked for may be led by what it has read, and would go on by itself."""
     if job.kind != "reminder" and not is_owner(caller.origin):
-        raise ToolError("only a person can plan jobs; a reminder can be added here")
+        raise ToolError(
+            "only the owner can plan jobs, in their own chat or by `picoclaw cron add`; a reminder can be added here"
+        )
 
 
 def _worked_in(job: Job, wish: _Wish) -> Job:
@@ -377,4 +382,4 @@ def _where(job: Job) -> str:
 
 
 def _gone(job: Job) -> str:
-    raise ToolError(f"{_noun(job)} {job.number} was due or removed meanwhile; `list` shows them")
+    raise ToolError(f"{_noun(job)} {job.number} was due or removed meanwhile; {_LISTED}")

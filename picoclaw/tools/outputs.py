@@ -7,6 +7,7 @@ from picoclaw.errors import ToolError
 from picoclaw.messages import Caller
 from picoclaw.reflex import outputs
 from picoclaw.schema import Span
+from picoclaw.tools import own_words
 from picoclaw.tools.switch import declared_who
 from picoclaw.tools.toolset import tool
 from picoclaw.trust.policy import Effect
@@ -25,7 +26,13 @@ class Outputs:
         ask = self._client.wants_yes(self._client.meant(arguments["name"]), arguments["level"])
         return "actuate" if ask else "switch"
 
-    @tool(effect=_effect)
+    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+        """Tell whether the owner's newest message orders to switch it on, and for just this long."""
+        is_on = arguments["action"] == "set" and arguments["level"].strip().lower() == "on"
+        names = {arguments["name"], self._client.meant(arguments["name"])} if is_on else ()
+        return any(own_words.ordered_output(name, arguments["seconds"], caller) for name in names)
+
+    @tool(effect=_effect, vouched=_vouched)
     def output(
         self,
         action: Literal["list", "set", "off", "stop"],

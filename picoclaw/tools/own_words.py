@@ -35,7 +35,10 @@ _DOUBTS = _NOT | _word_set(
     " wenn falls ob außer sondern aber statt sobald bis bevor nachdem während weil"
 )
 """Words of conditions and denials."""
-_EMBED = frozenset({"to", "that", "who", "how", "why", "dass", "zu"})
+_EMBED = _word_set(
+    "to that who whom whose which what where how why whoever whomever whatever"
+    " zu dass wer wen wem wessen welche welchen welcher welches was wo wohin woher wie warum"
+)
 """Words behind which an "and" may go on with what somebody else does."""
 _LEADS = (
     *(("go", "ahead", "and"), ("i'd", "like", "you", "to"), ("i", "would", "like", "you", "to")),
@@ -44,8 +47,11 @@ _LEADS = (
     *((word,) for word in ("hello", "hey", "next", "first", "finally", "afterwards", "so", "well")),
     *((word,) for word in ("bitte", "danke", "jetzt", "dann", "und", "auch")),
 )
+_CAN_YOU = (("can", "you"), ("could", "you"), ("kannst", "du"), ("könntest", "du"))
 _TAILS = _word_set("please thanks thank you now again too then for me right away bitte danke jetzt")
-_READS = _word_set("read open look check fetch visit list measure see summarise summarize show view lies zeige")
+_READS = _word_set(
+    "read open look check fetch visit list measure see summarise summarize show view lies zeige prüfe öffne"
+)
 _TELLS = _word_set("tell say remind note remember write save report search find count print work sum")
 _JOINS = frozenset({"and", "then", "und", "dann"})
 _MOST_LEADS = 12
@@ -69,20 +75,40 @@ class _Part(NamedTuple):
 
 def _sentences(caller: Caller) -> Iterator[str]:
     """Give the sentences of the owner's newest message that are neither questions nor quoted."""
+    return (sentence for sentence in _unquoted(caller) if not sentence.endswith("?"))
+
+
+def _unquoted(caller: Caller) -> Iterator[str]:
     text, quoted = _newest(caller), False
     several = "\n" in text.strip()  # a line of its own may be pasted: "Explain this", and below it a command
     for sentence in _SENTENCE.findall(text) if len(text) <= _LONGEST and not several else ():
         bare = sentence.strip()
         was, quoted = quoted, quoted ^ bool(sum(map(sentence.count, _QUOTES)) % 2)
-        if not (was or bare.startswith((">", "'", "‘", *_QUOTES)) or bare.endswith("?")):
+        if not (was or bare.startswith((">", "'", "‘", *_QUOTES))):
             yield bare
 
 
-def _orders(caller: Caller) -> Iterator[_Part]:
-    """Give the parts that order something, if they are orders at all: none if a condition or a no belongs to them."""
+def _asked_politely(caller: Caller) -> Iterator[_Part]:
+    """Give the order of a message whose one question, at its end, is "can you" and that order, and nothing else."""
+    sentences = [sentence for sentence in _unquoted(caller) if sentence]
+    if not sentences or not sentences[-1].endswith("?") or "".join(sentences).count("?") > 1:
+        return
+    words = _without_leads(sentences[-1].rstrip("? ").split())
+    if any(_begins(words, form) for form in _CAN_YOU) and not _is_doubtful(_words(sentences[-1])):
+        parts = _parts(" ".join(words[2:]))
+        yield from parts if len(parts) == 1 and _newest(caller).rstrip().endswith("?") else ()
+
+
+def _orders(caller: Caller, *, politely: bool = False) -> Iterator[_Part]:
+    """Give the parts that order something, if they are orders at all: none if a condition or a no belongs to them.
+
+    `politely`: also where it is asked for, in a question.
+    """
     sentences = [sentence for sentence in _sentences(caller) if _words(sentence)]
     if any(_is_doubtful(_words(sentence)[:2]) for sentence in sentences):
         return  # such as: "Only if it is empty."
+    if politely:
+        yield from _asked_politely(caller)
     for parts in (_parts(sentence) for sentence in sentences if not _is_doubtful(_words(sentence))):
         for at, part in enumerate(parts):
             before, after = parts[:at], parts[at + 1 :]
@@ -335,10 +361,15 @@ def _spelt(words: Sequence[str], named: Iterable[Sequence[str]]) -> Iterator[tup
                     yield before - 1, begin + len(wanted)
 
 
-_KIND = _word_set("file files folder folders directory directories called named script program")
-_ARTICLES = _word_set("the a an my new empty and")
-_FOLDER, _FILE = _word_set("folder folders directory directories"), frozenset({"file", "files"})
-_INTO = frozenset({"to", "into", "in", "as"})
+_KIND = _word_set(
+    "file files folder folders directory directories called named script program"
+    " Datei Dateien Ordner Verzeichnis namens Skript"
+)
+_ARTICLES = _word_set(
+    "the a an my new empty and bitte und die der das den dem ein eine einen meine meinen neuen leeren"
+)
+_FOLDER, _FILE = _word_set("folder folders directory directories ordner verzeichnis"), _word_set("file files datei")
+_INTO = _word_set("to into in as nach")
 
 
 class _Spoken(NamedTuple):
@@ -350,14 +381,14 @@ class _Spoken(NamedTuple):
     endings: tuple[str, ...] = ()
 
 
-_REMOVES = ("delete", "remove", "erase", "get rid of", "throw away")
+_REMOVES = ("delete", "remove", "erase", "get rid of", "throw away", "lösche", "entferne")
 _SPOKEN = {
-    "mkdir": _Spoken(("make", "create", "add", "set up"), frozenset({"-p"}), _FOLDER),
-    "touch": _Spoken(("create", "make", "add"), frozenset(), _FILE),
+    "mkdir": _Spoken(("make", "create", "add", "set up", "erstelle"), frozenset({"-p"}), _FOLDER),
+    "touch": _Spoken(("create", "make", "add", "erstelle"), frozenset(), _FILE),
     "rm": _Spoken(_REMOVES, frozenset({"-f"})),
     "rmdir": _Spoken(_REMOVES),
-    "mv": _Spoken(("move", "rename", "put"), frozenset({"-n", "-v"})),
-    "cp": _Spoken(("copy", "duplicate"), frozenset({"-a", "-r", "-n", "-p", "-v"})),
+    "mv": _Spoken(("move", "rename", "put", "verschiebe"), frozenset({"-n", "-v"})),
+    "cp": _Spoken(("copy", "duplicate", "kopiere"), frozenset({"-a", "-r", "-n", "-p", "-v"})),
     **dict.fromkeys(("python3", "python"), _Spoken(("run", "start", "execute"), endings=(".py",))),
     **dict.fromkeys(("sh", "bash"), _Spoken(("run", "start", "execute"), endings=(".sh",))),
 }
@@ -384,7 +415,20 @@ def ordered_command(argv: Sequence[str], caller: Caller) -> bool:
     """
     if len(argv) > _MOST_WORDS:
         return False
-    return any(_is_typed(argv, part.tokens) or _is_spoken(argv, part.tokens) for part in _orders(caller))
+    return any(_is_typed(argv, part.tokens) or _is_spoken(argv, part.tokens) for part in _orders(caller, politely=True))
+
+
+def ordered_output(name: str, seconds: float, caller: Caller) -> bool:
+    """Tell whether the newest message of the owner orders to switch this output on, for so long if it says how long."""
+    wanted = _plain(_words(name))
+    for part in _orders(caller, politely=True) if wanted else ():
+        words = [_NUMBERS.get(word, word) for word in _plain(part.words)]
+        verb, *rest = words[: words.index("for")] if "for" in words else words
+        span = " ".join(words[words.index("for") + 1 :]) if "for" in words else ""
+        named = verb in {"switch", "turn"} and rest in (["on", *wanted], [*wanted, "on"])
+        if named and _span(span) == seconds and not _SPAN.sub("", span).strip():
+            return True
+    return False
 
 
 def _is_typed(argv: Sequence[str], tokens: Sequence[str]) -> bool:
