@@ -197,7 +197,7 @@ def test_nor_for_any_task(house, task, said, done):
 def test_a_guest_ends_reminders_and_no_jobs(house, action):
     house.call("cron", **REMINDER)
     house.call("cron", action="add", message="look at the tank", kind="turn", every_seconds=3600)
-    assert "only a person" in house.call("cron", origin="guest", action=action, job=2)
+    assert "only the owner" in house.call("cron", origin="guest", action=action, job=2)
     assert "error" not in house.call("cron", origin="guest", action=action, job=1)
 
 

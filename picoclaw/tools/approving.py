@@ -126,13 +126,13 @@ class Approving:
         if listed:
             self._ask(listed)
 
-    def ask_left(self) -> None:
+    def ask_left(self, approvals: Approvals) -> None:
         """Ask about what processes have kept that ended before they asked. Raises StoreError."""
-        for numbers in self.approvals.left():
-            self.ask(numbers)
+        for numbers in approvals.left():
+            self._ask(numbers, approvals)
 
-    def _ask(self, numbers: Sequence[int]) -> None:
-        if asked := self.approvals.ask(numbers, self.now().tzinfo):
+    def _ask(self, numbers: Sequence[int], approvals: Approvals | None = None) -> None:
+        if asked := (approvals or self.approvals).ask(numbers, self.now().tzinfo):
             self.changed(asked)
 
     def say(self, said: Said, stop: Stop | None = None) -> Outcome:
