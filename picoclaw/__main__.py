@@ -12,9 +12,9 @@ def main() -> int:
             print(f"picoclaw {__version__}", flush=True)
             return 0
         except OSError as error:
-            from picoclaw.cli import output_failed
+            from picoclaw.cli import handle_output_error
 
-            return output_failed(error)
+            return handle_output_error(error)
     import gc
 
     gc.disable()  # until everything is built: there is no garbage in imports, and looking for it takes 7 % of a start

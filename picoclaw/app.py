@@ -1,51 +1,159 @@
-"""The table of contents: joins every part once, answers what comes in, takes everything apart again."""
+"""Which tools there are on this board and with these settings, and what each of them can reach."""
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from picoclaw.agent import Agent
-from picoclaw.around import ALONE, Around
-from picoclaw.briefing import Briefing
-from picoclaw.config import HEARTBEAT_LIMITS, Config, ModelConfig
-from picoclaw.desk import Desk
-from picoclaw.errand import do, set_heard, tasks_of, untold
+from picoclaw.agent.context import Briefing
+from picoclaw.agent.dispatcher import BY_COMMAND, Desk
+from picoclaw.agent.loop import Agent
+from picoclaw.agent.subagents import do, set_heard, tasks_of, untold
+from picoclaw.automation.wakeup import wake_all
+from picoclaw.config import Config
+from picoclaw.config.tables import HEARTBEAT_LIMITS, ModelConfig
 from picoclaw.hw import health
 from picoclaw.hw.board import Board
-from picoclaw.memory.notes import notes
-from picoclaw.messages import Inbound, Message, Origin, Stop, Turn
+from picoclaw.memory import notes
+from picoclaw.memory.files import FOLDER, ROOT_FILES
+from picoclaw.messages import ALONE, Around, Inbound, Message, Origin, Stop, Turn
 from picoclaw.providers import BUILT_IN, Provider, made
-from picoclaw.redact import Redactor
-from picoclaw.reflex.bell import ring
+from picoclaw.security.approvals import Approving
+from picoclaw.security.audit import Audit
+from picoclaw.security.guard import Guard
+from picoclaw.security.policy import Asked
+from picoclaw.security.redaction import Redactor
+from picoclaw.security.rights import Rights
 from picoclaw.skills.library import Library, tiers_of
 from picoclaw.skills.skill import Here
 from picoclaw.store.approvals import Approval
-from picoclaw.store.tasks import Tasks
+from picoclaw.store.tasks import Task, Tasks
 from picoclaw.stores import Stores, keys_of
-from picoclaw.toolbox import groups
-from picoclaw.tools.approving import Approving
-from picoclaw.tools.guard import Guard
-from picoclaw.tools.results import WholeResults
-from picoclaw.tools.rights import Rights
-from picoclaw.tools.shell import foreign_bound, passed_on
-from picoclaw.tools.toolset import Toolset
-from picoclaw.trust.audit import Audit
-from picoclaw.trust.policy import Asked
+from picoclaw.tools.cron import Reminders, words_run
+from picoclaw.tools.exec import Shell, foreign_bound, passed_on
+from picoclaw.tools.files import CHECKLIST, Files
+from picoclaw.tools.history import SensorHistory
+from picoclaw.tools.memory import Recall
+from picoclaw.tools.onboarding import FirstRun
+from picoclaw.tools.pulse import PulseTool
+from picoclaw.tools.registry import Toolset
+from picoclaw.tools.results import Messages, WholeResults
+from picoclaw.tools.rules import Rules
+from picoclaw.tools.skills import SkillTools
+from picoclaw.tools.subagents import Spawn
+from picoclaw.tools.web import WebPages, WebSearch
 from picoclaw.window import Room, room
 from picoclaw.wiring import Wiring
-from picoclaw.workspace import Prompts, intent_tables
-from picoclaw.workspace.pages import Pages
-from picoclaw.workspace.seeds import usual_meeting
+from picoclaw.workspace import intent_tables
+from picoclaw.workspace.pages import PAGES, Pages
+from picoclaw.workspace.prompts import Prompts
+from picoclaw.workspace.templates import MEETING, first_meeting, usual_meeting
 
 if TYPE_CHECKING:
-    from picoclaw.chores import Chores
-    from picoclaw.compaction import Compaction
+    from picoclaw.agent.compaction import Compaction
+    from picoclaw.intents.provider import Intents
+    from picoclaw.maintenance.jobs import Chores
     from picoclaw.providers.chain import Chain, Link
-    from picoclaw.providers.intents import Intents
+
+
+class House(Protocol):
+    """What tools are made of: an App."""
+
+    config: Config
+
+    @property
+    def stores(self) -> Stores:
+        """What outlasts the process."""
+
+    @property
+    def wiring(self) -> Wiring:
+        """The board and what hangs on it."""
+
+    @property
+    def library(self) -> Library:
+        """The skills."""
+
+    @property
+    def helpers(self) -> Tasks:
+        """The helpers' tasks."""
+
+    @property
+    def toolset(self) -> Toolset:
+        """The tools themselves, for those that look at others."""
+
+    def here(self) -> Here:
+        """What skills may need of this machine."""
+
+
+def groups(
+    house: House, whole: WholeResults, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
+) -> Iterator[object]:
+    """Make the groups of tools, in the order in which a model is shown them; those of absent hardware are left out.
+
+    `whole` keeps long results, `zone` is the owner's, and `do` has a helper's task done, None without a model.
+    """
+    config, home, stores = house.config, house.config.home, house.stores
+    yield house.wiring.sensors()
+    yield Files(
+        *(config.workspace, config.tools.extra_folders),
+        library=house.library,
+        instructions=lambda: _instructions(config),
+        run=lambda: words_run(stores.jobs.all()),
+        foreign=lambda: stores.foreign_files,
+    )
+    yield Recall(config.workspace, stores.memory, past=config.memory.messages)
+    commands, line = config.tools.exec != "off", config.tools.shell
+    yield Reminders(lambda: stores.jobs, lambda: house.toolset.effect, commands=commands, shell=line)
+    yield PulseTool(lambda: stores.pulse)
+    yield Messages()
+    yield Spawn(lambda: house.helpers, lambda: house.toolset.names, config.helpers, do, partial(wake_all, home))
+    yield from _web(config)
+    yield SensorHistory(lambda: stores.samples)
+    yield Rules(home, house.wiring.measured, lambda: str(zone() or ""))
+    yield SkillTools(house.library, house.here, config.workspace)
+    yield FirstRun(home, jobs=lambda: stores.jobs)
+    yield whole
+    if config.tools.exec != "off":
+        kept, tools = (lambda: _untouched(config)), config.tools
+        seen = lambda: stores.foreign_files.all() if (home / "state.db").exists() else ()  # noqa: E731
+        yield Shell(
+            *(config.workspace, os.environ),
+            folders=tools.extra_folders,
+            shell=tools.shell,
+            environ=tools.environment,
+            kept=kept,
+            foreign=seen,
+        )
+    yield from house.wiring.buses()
+
+
+def _web(config: Config) -> Iterator[object]:
+    """Make the tools that reach the web, as far as the owner wants them."""
+    web = config.web
+    if web.enabled:
+        yield (pages := WebPages(os.environ, web.seconds))
+        if web.search != "off":
+            yield WebSearch(pages, web.search, web.searxng_url, config.brave_key)
+
+
+def _instructions(config: Config) -> tuple[Path, ...]:
+    """Name what tells later turns how to work; the pages may be written while the first meeting is open."""
+    names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not first_meeting(config.home) else ()
+    tiers = [folder for _, folder in tiers_of(config.home)]
+    return (config.workspace / "prompts", *tiers, *(config.workspace / name for name in (*names, MEETING)))
+
+
+def _untouched(config: Config) -> tuple[Path, ...]:
+    """Name what no command changes, because later turns are told it."""
+    pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST, MEETING, FOLDER))
+    return (*_instructions(config), *(config.workspace / name for name in pages))
+
+
+# The table of contents: joins every part once, answers what comes in, takes everything apart again.
 
 SIMULATED = "[simulated board, not real values]"
 
@@ -136,7 +244,7 @@ class App:
 
     def _changed(self, approval: Approval) -> None:
         """Wake those who tell what is new of a kept call."""
-        ring(self.config.home)
+        wake_all(self.config.home)
         self.changed(approval)
 
     @cached_property
@@ -144,7 +252,7 @@ class App:
         """The configured model with the built-in matcher behind it, or the matcher alone."""
         if not self.config.model.base_url:
             return self._matcher()
-        from picoclaw.providers.led import Led
+        from picoclaw.intents.provider import Led
 
         return Led(self._chain(self._matcher), self._matcher, self.led, lambda: self.prompts["invitation"])
 
@@ -162,23 +270,23 @@ class App:
     @cached_property
     def links(self) -> "tuple[Link, ...]":
         """The configured models in their order; none of their servers is reached yet."""
-        from picoclaw.providers.reached import links
+        from picoclaw.providers.chain import links
 
         return links(self.config, self._metered)
 
     def _metered(self, model: ModelConfig, key: str) -> Provider:
-        from picoclaw.ledger.metered import Metered
+        from picoclaw.providers.ledger import Metered
 
         return Metered(made(model, key, self.briefing.zone), lambda: self.stores.book)
 
     def led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""
-        from picoclaw.providers.led import dropped
+        from picoclaw.intents.provider import dropped
 
         return bool(self.config.model.base_url) and dropped(turns) and usual_meeting(self.config.home)
 
     def _matcher(self) -> "Intents":
-        from picoclaw.providers.intents import Intents
+        from picoclaw.intents.provider import Intents
 
         tables = intent_tables(self.config.home)
         known = self.config.model.name or self.config.model.shown_url
@@ -228,7 +336,7 @@ class App:
             Pages(self.config.home),
             self.library,
             self.here,
-            health.model(self.board),
+            health.read_model(self.board),
             self.board.simulated,
             partial(notes.recent, self.config.workspace),
             self.stores.tasks,
@@ -276,7 +384,7 @@ class App:
     @cached_property
     def compaction(self) -> "Compaction":
         """What is done with a conversation once its answer was delivered."""
-        from picoclaw.compaction import Compaction
+        from picoclaw.agent.compaction import Compaction
 
         return Compaction(
             self.config, self.prompts, self.stores, lambda: self.light_agent, lambda: self.briefing, self.now
@@ -284,8 +392,8 @@ class App:
 
     def chores(self, stop: Stop | None = None) -> "Chores":
         """What is done unasked in this home, until `stop` says that somebody waits for the model."""
-        from picoclaw.chores import Chores
-        from picoclaw.memory.dream.direct import Model
+        from picoclaw.maintenance.jobs import Chores
+        from picoclaw.memory.dream import Model
 
         window, stores = self.config.model.context_tokens, self.stores
         return Chores(
@@ -308,3 +416,8 @@ class App:
         for part in (self.__dict__.get(name) for name in ("provider", "models", "stores")):
             if part:
                 part.close()
+
+
+def is_simulated(app: App, turn: Turn) -> bool:
+    """Tell whether an answer has to be marked: a command's, or a sign of life, says nothing of the board."""
+    return app.board.simulated and turn.provider != BY_COMMAND

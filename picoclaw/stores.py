@@ -8,39 +8,38 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
-from picoclaw.config.keys import known_secrets
+from picoclaw.config.credentials import known_secrets
 from picoclaw.errors import ConfigError, ProviderError, StoreDamaged, StoreError, StoreNewer
-from picoclaw.memory.dream import overlong
-from picoclaw.memory.embedding.embed import Embedder
+from picoclaw.memory import dream
+from picoclaw.memory.embedding import Embedder
+from picoclaw.memory.files import Document
+from picoclaw.memory.memory import Recollection
 from picoclaw.memory.past import documents
-from picoclaw.memory.recollection import Document, Recollection
 from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, is_owner
-from picoclaw.prompt import BYTES_A_TOKEN
-from picoclaw.redact import Redactor
-from picoclaw.reflex.bell import ring
+from picoclaw.prompts import BYTES_A_TOKEN
+from picoclaw.security.redaction import Redactor
+from picoclaw.security.untrusted import OTHERS, fewer, shown
+from picoclaw.security.untrusted import name as plain_name
 from picoclaw.skills.skill import Skill
-from picoclaw.store import chronicle
+from picoclaw.store import history_migrations
 from picoclaw.store.approvals import Approvals
-from picoclaw.store.beats import LAST_SPOKE
-from picoclaw.store.calibration import Calibration
+from picoclaw.store.conversations import History, Results
 from picoclaw.store.database import Database
 from picoclaw.store.foreign import ForeignFiles
-from picoclaw.store.history import History
+from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.jobs import Jobs
-from picoclaw.store.ledger import Ledger
+from picoclaw.store.ledger import Ledger, TokenCalibration
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse
-from picoclaw.store.results import Results
 from picoclaw.store.samples import Samples
 from picoclaw.store.sessions import Sessions
-from picoclaw.store.unkept import Unkept
-from picoclaw.untrusted import OTHERS, fewer, shown
-from picoclaw.untrusted import name as plain_name
+from picoclaw.store.write_behind import TurnWriteBehind
 from picoclaw.window import room
 
 if TYPE_CHECKING:
-    from picoclaw.ledger.book import Book
+    from picoclaw.providers.ledger import Book
 
 
 def keys_of(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -71,7 +70,7 @@ class Stores:
 
     config: Config
     now: Callable[[], datetime] = lambda: datetime.now().astimezone()
-    _long: list[overlong.Part] | None = field(default=None, init=False)
+    _long: list[dream.Part] | None = field(default=None, init=False)
 
     @cached_property
     def database(self) -> Database:
@@ -91,9 +90,9 @@ class Stores:
         return history
 
     @cached_property
-    def unkept(self) -> Unkept:
+    def unkept(self) -> TurnWriteBehind:
         """The turns that the disk did not take."""
-        return Unkept(self.config.home, lambda: self.history)
+        return TurnWriteBehind(self.config.home, lambda: self.history)
 
     @cached_property
     def sessions(self) -> Sessions:
@@ -133,7 +132,7 @@ class Stores:
     @cached_property
     def chronicle(self) -> Database:
         """The open `history.db`."""
-        return Database(self.config.home / chronicle.NAME, chronicle.MIGRATIONS)
+        return Database(self.config.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
 
     @cached_property
     def samples(self) -> Samples:
@@ -147,14 +146,14 @@ class Stores:
 
     def _embedder(self) -> Embedder | None:
         """What gives texts their vectors; None leaves the words. Raises ProviderError."""
-        from picoclaw.memory.embedding.embedders import choose
+        from picoclaw.memory.embedders import choose
 
         embedder, problem = choose(self.config)
         if problem:
             raise ProviderError(problem)
         if embedder is None or self.config.memory.embeddings != "server":
             return embedder
-        from picoclaw.ledger.vectors import MeteredEmbedder
+        from picoclaw.providers.ledger import MeteredEmbedder
 
         return MeteredEmbedder(embedder, lambda: self.book)
 
@@ -164,9 +163,9 @@ class Stores:
     @cached_property
     def book(self) -> "Book":
         """Where requests to models are entered; what is to be corrected is kept with a turn."""
-        from picoclaw.ledger.book import Book
+        from picoclaw.providers.ledger import Book
 
-        return Book(self.accounts, self.config.costs, self.now, partial(ring, self.config.home))
+        return Book(self.accounts, self.config.costs, self.now, partial(wake_all, self.config.home))
 
     def earlier(self, session: str) -> Earlier:
         """What came before; nothing when the disk fails, because an answer is worth more than its history.
@@ -188,7 +187,7 @@ class Stores:
     def bytes_a_token(self, model: str) -> float:
         """The ratio that tokens are estimated by: what the server's counts say of the model, or the usual one."""
         try:
-            return Calibration(self.database).bytes_a_token(model)
+            return TokenCalibration(self.database).bytes_a_token(model)
         except StoreError:
             return BYTES_A_TOKEN
 
@@ -234,13 +233,13 @@ class Stores:
         """Note which chat the owner uses, as far as the disk lets us, and wake the clockwork if there is reason to."""
         if is_owner(inbound.origin):
             with suppress(StoreError):
-                Marks(self.database).set(LAST_SPOKE, inbound.session)
+                Marks(self.database).set(LAST_CHAT_MARK, inbound.session)
         self.ring()
 
     def ring(self) -> None:
         """Wake the clockwork of this home, if reminders may have changed."""
         if "jobs" in self.__dict__:
-            ring(self.config.home)
+            wake_all(self.config.home)
 
     def tasks(self) -> tuple[str, datetime | None]:
         """The open tasks as the model is shown them, and when the list changed; nothing when the disk fails."""
@@ -255,8 +254,8 @@ class Stores:
     def overlong(self, skills: Iterable[Skill]) -> list[str]:
         """What has grown too long since a model heard of it; nothing when the disk fails."""
         try:
-            self._long = overlong.overlong(self.config.workspace, self.pulse, skills)
-            return [str(part) for part in overlong.news(self._long, Marks(self.database))]
+            self._long = dream.overlong(self.config.workspace, self.pulse, skills)
+            return [str(part) for part in dream.news(self._long, Marks(self.database))]
         except StoreError:
             return []
 
@@ -264,7 +263,7 @@ class Stores:
         """Remember that a model was told what is too long, if that was looked at, as far as the disk lets us."""
         if self._long is not None:
             with suppress(StoreError):
-                overlong.heard(self._long, Marks(self.database))
+                dream.heard(self._long, Marks(self.database))
         self._long = None
 
     def close(self) -> None:

@@ -6,19 +6,20 @@ from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.errors import PicoclawError
-from picoclaw.hw import added, loader, parts, survey
+from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import sensors
 from picoclaw.hw.board import Board
-from picoclaw.hw.reading import Wired
-from picoclaw.reflex.bell import ring
+from picoclaw.hw.reading import WiredPart
 from picoclaw.tools.sensor_add import SensorAdd
 from picoclaw.tools.sensors import Sensors
 from picoclaw.workspace import outputs_file
 
 if TYPE_CHECKING:
-    from picoclaw.reflex.outputs import Outputs
-    from picoclaw.tools.switch import Switch
+    from picoclaw.outputs.client import OutputsClient
+    from picoclaw.tools.outputs import Switch
 
 STOP_WORDS = {
     "stop",
@@ -41,23 +42,23 @@ class Wiring:
     board: Board
 
     @cached_property
-    def wired(self) -> dict[str, Wired]:
+    def wired(self) -> dict[str, WiredPart]:
         """The parts that are there, by name."""
-        return parts.wired(self.config, self.board)
+        return hw_drivers.resolve_parts(self.config, self.board)
 
     @cached_property
-    def drivers(self) -> parts.Drivers:
+    def drivers(self) -> hw_drivers.Drivers:
         """The drivers of tools/hw, and of the owner's own folders."""
-        return parts.Drivers(self.board, self._chip)
+        return hw_drivers.Drivers(self.board, self._chip)
 
     @cached_property
-    def outputs(self) -> "Outputs | None":
+    def outputs(self) -> "OutputsClient | None":
         """The way to the keeper of the declared outputs, if there are any."""
         if not outputs_file(self.config.home).exists():
             return None
-        from picoclaw.reflex.outputs import Outputs
+        from picoclaw.outputs.client import OutputsClient
 
-        return Outputs(self.config.home, lambda: "sim" if self.board.simulated else "linux")
+        return OutputsClient(self.config.home, lambda: "sim" if self.board.simulated else "linux")
 
     def stop(self, text: str, who: str) -> tuple[bool, str] | None:
         """Stop the outputs if that is all that a text says: without a model, the network or the database.
@@ -88,7 +89,7 @@ class Wiring:
 
     def parts(self) -> frozenset[str]:
         """Name the drivers of the parts that can be read here, by ours or by the kernel's."""
-        found = survey.sensors(self.board, self.wired)
+        found = sensors.list_sensors(self.board, self.wired)
         ours = {sensor.part.part for sensor in found if sensor.part}
         theirs = {sensor.name.partition(" ")[0].lower() for sensor in found if not sensor.part}
         family_28 = {"ds18b20" for sensor in found if "/28-" in sensor.source}
@@ -100,26 +101,30 @@ class Wiring:
 
     def measured(self) -> dict[str, list[str]]:
         """Name the sensors and what each measures, without reading any."""
-        from picoclaw.tools.ruling import measured
+        from picoclaw.tools.rules import measured
 
         return measured(self.board, self.wired, self.drivers)
 
     def buses(self) -> Iterator[object]:
         """The tools of the buses that this board has; what is not there costs no memory and no word of the prompt."""
-        where = loader.folders(self.config.home)
+        where = hw_drivers.list_driver_folders(self.config.home)
         board, wired, owned = self.board, self.wired, self.outputs.parts() if self.outputs else {}
         ports = [port for port in board.ports() if not port.used_by]
         if board.adapters() or board.spi_nodes() or ports:
-            kept = partial(added.keep, self.config.home)
-            yield SensorAdd(board, wired, self.drivers, where, kept, owned, partial(ring, self.config.home))
+            kept = partial(hw_drivers.add_sensor, self.config.home)
+            yield SensorAdd(board, wired, self.drivers, where, kept, owned, partial(wake_all, self.config.home))
         if board.adapters():
-            yield loader.load("i2c", where).I2C(board, parts.Addresses(wired, self._chip), owned=owned)
+            yield hw_drivers.load_module("i2c", where).I2C(
+                board, hw_drivers.RegisterAddresses(wired, self._chip), owned=owned
+            )
         if board.spi_nodes():
-            yield loader.load("spi", where).Spi(board)
+            yield hw_drivers.load_module("spi", where).Spi(board)
         if ports:
-            yield loader.load("serial", where).Serial(board, {p.port for p in wired.values() if p.route == "serial"})
+            yield hw_drivers.load_module("serial", where).Serial(
+                board, {p.port for p in wired.values() if p.route == "serial"}
+            )
         if board.gpio_chips():
-            yield loader.load("gpio", where).Gpio(board, self._switch())
+            yield hw_drivers.load_module("gpio", where).Gpio(board, self._switch())
         if self.outputs:
             from picoclaw.tools.outputs import Outputs as OutputTool
 
@@ -128,9 +133,9 @@ class Wiring:
     def _switch(self) -> "Switch | None":
         if self.outputs is None:
             return None
-        from picoclaw.tools.switch import Switch
+        from picoclaw.tools.outputs import Switch
 
         return Switch(self.outputs, self.board, self.config.home)
 
     def _chip(self, part: str) -> ModuleType:
-        return loader.chip(part, loader.folders(self.config.home))
+        return hw_drivers.load_driver(part, hw_drivers.list_driver_folders(self.config.home))

@@ -10,11 +10,11 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from picoclaw.reflex import post
-from picoclaw.reflex.clockwatch import ClockWatch
-from picoclaw.reflex.due import Outcome
-from picoclaw.reflex.scheduler import Scheduler
-from picoclaw.slots import Plan
+from picoclaw.automation import jobs
+from picoclaw.automation.clock import ClockWatch
+from picoclaw.automation.jobs import JobOutcome
+from picoclaw.automation.scheduler import Scheduler
+from picoclaw.occurrences import Plan
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.outbox import Outbox
@@ -51,14 +51,14 @@ class Home:
     def run(self, job):
         with self.ran.open("a") as file:
             file.write(f"{job.payload}\n")
-        return Outcome(True, "")
+        return JobOutcome(True, "")
 
     def live(self, ready=lambda: None):
         """Be the clockwork until nothing is due any more; time passes as fast as it can."""
         wall, mono = map(float, self.clock.read_text().split())
         known = {int(line.split()[0]) for line in self.shown.read_text().splitlines()}
         database = Database(self.path)
-        tell = partial(post.deliver, Outbox(database), partial(self.tell, known))
+        tell = partial(jobs.deliver_messages, Outbox(database), partial(self.tell, known))
         watch = ClockWatch(lambda: True, "one boot")
         scheduler = Scheduler(Jobs(database), watch, self.run, tell, lambda _: None)
         ready()

@@ -3,10 +3,10 @@
 import re
 from functools import partial
 
-from picoclaw.reflex import post
-from picoclaw.reflex.clockwatch import ClockWatch
-from picoclaw.reflex.due import Outcome
-from picoclaw.reflex.scheduler import Scheduler
+from picoclaw.automation import jobs
+from picoclaw.automation.clock import ClockWatch
+from picoclaw.automation.jobs import JobOutcome
+from picoclaw.automation.scheduler import Scheduler
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.outbox import Outbox
@@ -20,7 +20,7 @@ class Board:
     def __init__(self, path, wall, vouched=True):
         self.path, self.wall, self.mono, self.vouched, self.boot = path, wall, 1000.0, vouched, FIRST_BOOT
         self.told, self.ran, self.said, self.steps = [], [], [], 0
-        self.answer = lambda job: Outcome(True, "done")
+        self.answer = lambda job: JobOutcome(True, "done")
         self.start()
 
     def start(self):
@@ -29,7 +29,7 @@ class Board:
         self.database.connection.execute("PRAGMA synchronous = OFF")
         self.jobs, self.outbox = Jobs(self.database), Outbox(self.database)
         watch = ClockWatch(lambda: self.vouched, self.boot)
-        tell = partial(post.deliver, self.outbox, self.told.append)
+        tell = partial(jobs.deliver_messages, self.outbox, self.told.append)
         self.scheduler = Scheduler(self.jobs, watch, self.run, tell, self.said.append)
 
     def reboot(self, off_s, wall=None):

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
-from picoclaw.hw.board import Board, Exchange, Read, SerialSettings, SpiSettings, Write
-from picoclaw.hw.loader import chip
-from picoclaw.hw.parts import Drivers
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.board import Board, I2CRead, I2CWrite, SerialSettings, SpiSettings, SpiTransfer
+from picoclaw.hw.drivers import Drivers, load_driver
+from picoclaw.hw.reading import WiredPart
 from picoclaw.resources import shipped
 
 BME280, NOBODY = 0x76, 0x20
@@ -52,25 +51,25 @@ def i2c_is_one_object(bench):
 
 
 def i2c_reads_a_register_with_a_repeated_start(bench):
-    assert bench.board.i2c(bench.bus).transfer(BME280, [Write(b"\xd0"), Read(1)]) == [b"\x60"]
+    assert bench.board.i2c(bench.bus).transfer(BME280, [I2CWrite(b"\xd0"), I2CRead(1)]) == [b"\x60"]
 
 
 def i2c_answers_each_read_of_a_transaction_in_order(bench):
     bus = bench.board.i2c(bench.bus)
-    once = bus.transfer(BME280, [Write(b"\x88"), Read(24), Write(b"\xd0"), Read(1)])
+    once = bus.transfer(BME280, [I2CWrite(b"\x88"), I2CRead(24), I2CWrite(b"\xd0"), I2CRead(1)])
     assert [len(answer) for answer in once] == [24, 1]
-    assert once == [*bus.transfer(BME280, [Write(b"\x88"), Read(24)]), b"\x60"]
+    assert once == [*bus.transfer(BME280, [I2CWrite(b"\x88"), I2CRead(24)]), b"\x60"]
 
 
 def i2c_keeps_what_is_written(bench):
     bus = bench.board.i2c(bench.bus)
-    bus.transfer(BME280, [Write(b"\xf5\xa0")])
-    assert bus.transfer(BME280, [Write(b"\xf5"), Read(1)]) == [b"\xa0"]
-    bus.transfer(BME280, [Write(b"\xf5\x00")])
+    bus.transfer(BME280, [I2CWrite(b"\xf5\xa0")])
+    assert bus.transfer(BME280, [I2CWrite(b"\xf5"), I2CRead(1)]) == [b"\xa0"]
+    bus.transfer(BME280, [I2CWrite(b"\xf5\x00")])
 
 
 def i2c_names_a_part_that_does_not_answer(bench):
-    said = refusal(DeviceMissing, lambda: bench.board.i2c(bench.bus).transfer(NOBODY, [Read(1)]))
+    said = refusal(DeviceMissing, lambda: bench.board.i2c(bench.bus).transfer(NOBODY, [I2CRead(1)]))
     assert said.startswith(f"0x20 on /dev/i2c-{bench.bus} does not answer: check power")
 
 
@@ -90,7 +89,9 @@ def i2c_is_opened_anew_after_closing(bench):
 
 
 def i2c_serves_a_driver(bench):
-    readings = Drivers(bench.board, lambda part: chip(part, HW)).measure("x", Wired("bme280", bench.bus, BME280))
+    readings = Drivers(bench.board, lambda part: load_driver(part, HW)).measure(
+        "x", WiredPart("bme280", bench.bus, BME280)
+    )
     assert {r.quantity: r.problem for r in readings} == {"temperature": "", "humidity": "", "pressure": ""}
     assert abs(next(r.value for r in readings if r.quantity == "temperature") - 25.0) < 0.02
 
@@ -107,24 +108,24 @@ def spi_lists_the_node(bench):
 
 
 def spi_exchanges_bytes(bench):
-    answer = bench.board.spi(*bench.spi).transfer([Exchange(CHANNEL_0)], ADC)[0]
+    answer = bench.board.spi(*bench.spi).transfer([SpiTransfer(CHANNEL_0)], ADC)[0]
     assert len(answer) == 3
     assert abs(adc(answer) - 512) <= 1
 
 
 def spi_holds_the_chip_select_over_segments(bench):
-    parts = bench.board.spi(*bench.spi).transfer([Exchange(bytes([b]), delay_us=5) for b in CHANNEL_0], ADC)
+    parts = bench.board.spi(*bench.spi).transfer([SpiTransfer(bytes([b]), delay_us=5) for b in CHANNEL_0], ADC)
     assert [len(part) for part in parts] == [1, 1, 1]
     assert abs(adc(b"".join(parts)) - 512) <= 1
 
 
 def spi_starts_anew_after_releasing(bench):
-    twice = [Exchange(CHANNEL_0, release=True), Exchange(CHANNEL_0)]
+    twice = [SpiTransfer(CHANNEL_0, release=True), SpiTransfer(CHANNEL_0)]
     assert [abs(adc(part) - 512) <= 1 for part in bench.board.spi(*bench.spi).transfer(twice, ADC)] == [True, True]
 
 
 def spi_takes_4096_bytes(bench):
-    assert len(bench.board.spi(*bench.spi).transfer([Exchange(bytes(4096))], ADC)[0]) == 4096
+    assert len(bench.board.spi(*bench.spi).transfer([SpiTransfer(bytes(4096))], ADC)[0]) == 4096
 
 
 def spi_names_a_missing_device(bench):

@@ -5,9 +5,9 @@ import time
 
 from person import PICOCLAW, environment
 
-from picoclaw.channels import line
+from picoclaw.channels import ipc
 from picoclaw.config import load
-from picoclaw.reflex import declared
+from picoclaw.outputs import config
 from picoclaw.workspace import prepare
 
 PUMP = """
@@ -35,8 +35,8 @@ def furnished(home, settings="", outputs=""):
     (folder / "config.toml").write_text(settings)
     if outputs:
         (folder / "outputs.toml").write_text(outputs)
-        found = declared.load(folder / "outputs.toml").outputs
-        declared.keep_armed(folder, {name: output.digest for name, output in found.items()})
+        found = config.load_outputs(folder / "outputs.toml").outputs
+        config.save_armed(folder, {name: output.digest for name, output in found.items()})
     return folder
 
 
@@ -67,10 +67,10 @@ class Daemon:
         raise AssertionError(f"it ended without saying {text!r}")
 
     def asked(self, word):
-        return line.asked(self.folder, {"do": word}, 5)
+        return ipc.asked(self.folder, {"do": word}, 5)
 
     def line(self):
-        made = line.connect(self.folder, 10)
+        made = ipc.connect(self.folder, 10)
         assert made
         return made
 

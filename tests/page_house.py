@@ -5,9 +5,9 @@ import socket
 import threading
 from contextlib import contextmanager
 
-from picoclaw.channels.page.house import Row, Said, Switch, Switches, Value
-from picoclaw.channels.page.login import new_code
-from picoclaw.channels.page.page import Page
+from picoclaw.channels.dashboard.backend import Row, Said, Switch, Switches, Value
+from picoclaw.channels.dashboard.channel import Page
+from picoclaw.channels.dashboard.login import new_code
 from picoclaw.errors import HardwareError, StoreError
 
 

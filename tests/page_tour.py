@@ -19,18 +19,18 @@ from browser import Browser
 
 from picoclaw import workspace
 from picoclaw.app import App
-from picoclaw.channels.page.login import new_code
-from picoclaw.channels.page.page import Page
-from picoclaw.config import BoardConfig, load
+from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.channels.dashboard.channel import Page
+from picoclaw.channels.dashboard.login import new_code
+from picoclaw.config import load
+from picoclaw.config.tables import BoardConfig
 from picoclaw.daemon import status
-from picoclaw.daemon.showroom import Showroom
+from picoclaw.daemon.dashboard import DashboardBackend
 from picoclaw.hw import boards
 from picoclaw.messages import Inbound
-from picoclaw.reflex import declared
-from picoclaw.reflex.clock import boot_id, boottime
-from picoclaw.store.outbox import Letter
-from picoclaw.store.points import Block, Moment, Series
-from picoclaw.store.samples import Samples
+from picoclaw.outputs import config as outputs_config
+from picoclaw.store.outbox import OutboxMessage
+from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series
 
 OUTPUTS = """
 [outputs.pump]
@@ -68,10 +68,10 @@ def furnished(home):
     workspace.prepare(home)
     (home / "outputs.toml").write_text(OUTPUTS)
     (home / "rules.toml").write_text(RULES)
-    found = declared.load(home / "outputs.toml").outputs
-    declared.keep_armed(home, {name: found[name].digest for name in ("grow_light", "valve1")})
+    found = outputs_config.load_outputs(home / "outputs.toml").outputs
+    outputs_config.save_armed(home, {name: found[name].digest for name in ("grow_light", "valve1")})
     config = replace(load(), board=BoardConfig("sim"))
-    return App(config, boards.choose("sim", config))
+    return App(config, boards.choose_board("sim", config))
 
 
 def remember(app, values):
@@ -81,8 +81,8 @@ def remember(app, values):
     for number, value in enumerate(values):
         wave = [(n, math.sin(n / 144 * math.tau + number) + 0.12 * math.sin(n * 1.7)) for n in range(-282, 1)]
         points = [(mono + n * 600, value.value + (value.value * 0.05 + 0.2) * (y - wave[-1][1])) for n, y in wave]
-        blocks.append(Block(Series(value.sensor, value.quantity), points))
-    Samples(app.stores.chronicle).keep(Moment(boot_id(), mono, datetime.now().astimezone()), blocks)
+        blocks.append(SampleBlock(Series(value.sensor, value.quantity), points))
+    Samples(app.stores.chronicle).keep(ClockReading(read_boot_id(), mono, datetime.now().astimezone()), blocks)
 
 
 def answering(app, page, posted):
@@ -132,7 +132,7 @@ def talk(browser, page, folder):
         browser.write(text)
         browser.click("#send")
         browser.until(f"{SAID}.includes('{answer}')")
-    page.send(Letter(1, "page:home", "Reminder: look at the tank.", time.time()))
+    page.send(OutboxMessage(1, "page:home", "Reminder: look at the tank.", time.time()))
     browser.until(f"{SAID}.includes('Reminder: ')")
     browser.picture(folder / "chat-phone-light.webp")
     browser.click("#text")
@@ -194,12 +194,14 @@ def main(folder):
         home = Path(place) / "home"
         app = furnished(home)
         app.changed = lambda approval: page.changed(approval)  # noqa: PLW0108 - there is no page yet
-        house = Showroom(
+        house = DashboardBackend(
             app.config,
             app.wiring,
             app.briefing.zone,
             app.mark,
-            lambda: status.joined({}, status.house(app.board, home, app.stores.database, app.now())),
+            lambda: status.merge_status(
+                {}, status.collect_offline_status(app.board, home, app.stores.database, app.now())
+            ),
         )
         remember(app, house.readings())
         app.answer(Inbound("terminal", "remind me in 40 minutes to water the tomatoes"))

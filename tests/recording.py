@@ -6,7 +6,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.buses import Nack, SimI2C
 from picoclaw.hw.sim.script import Script
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.tools.toolset import Toolset
+from picoclaw.tools.registry import Toolset
 
 CALLER = Caller("test", "owner", datetime(2026, 7, 1, 12, 0, tzinfo=UTC), print)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.sandbox.running import lacking
-from picoclaw.tools.shell import Shell
-from picoclaw.tools.toolset import Toolset
+from picoclaw.security.sandbox import lacking
+from picoclaw.tools.exec import Shell
+from picoclaw.tools.registry import Toolset
 
 CALLER = Caller("test", "owner", datetime(2026, 7, 1, tzinfo=UTC), print)
 ENVIRONMENT = {

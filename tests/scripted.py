@@ -6,7 +6,7 @@ from typing import Any
 
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, End, Event, Request, Text, ToolCall, Usage
-from picoclaw.tools.toolset import Toolset, tool
+from picoclaw.tools.registry import Toolset, tool
 
 Step = Event | BaseException | Callable[[], object]
 CALLER = Caller("terminal", "owner", datetime(2026, 3, 1, 12, 0, tzinfo=UTC), lambda _: None)

@@ -27,10 +27,10 @@ from model_server import Answer, ModelServer, reply
 from validity import check_body, check_conversation
 
 from picoclaw.app import App
-from picoclaw.around import Around
-from picoclaw.config import Config, LimitsConfig, ModelConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.messages import Inbound, Message, Stop, Text, Turn
+from picoclaw.messages import Around, Inbound, Message, Stop, Text, Turn
 
 SHAPES = {
     "The connection": CONNECTION,

@@ -8,16 +8,29 @@ import pytest
 from scripted import CALLER, PROMPTS, Clock, Scripted, Step, Toolbox, calls, says, toolset_of
 from validity import check_body, check_conversation
 
-from picoclaw.agent import Agent
-from picoclaw.around import Around
-from picoclaw.config import LimitsConfig
+from picoclaw.agent.loop import Agent
+from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, Refused, TurnStopped, Unavailable
-from picoclaw.messages import Brief, End, Event, Message, Notice, Request, Stop, Text, ToolCall, ToolRun, Turn, Usage
-from picoclaw.prompt import fill
-from picoclaw.providers import wire
-from picoclaw.providers.repetition import REPEATS
-from picoclaw.tools.toolset import tool
-from picoclaw.untrusted import OURS
+from picoclaw.messages import (
+    Around,
+    Brief,
+    End,
+    Event,
+    Message,
+    Notice,
+    Request,
+    Stop,
+    Text,
+    ToolCall,
+    ToolRun,
+    Turn,
+    Usage,
+)
+from picoclaw.prompts import fill
+from picoclaw.providers import openai_wire
+from picoclaw.repetition import REPEATS
+from picoclaw.security.untrusted import OURS
+from picoclaw.tools.registry import tool
 
 MEASURE = ToolCall("a", "measure", {"quantity": "temperature"})
 SWITCH = ToolCall("b", "switch", {"pin": 17, "on": True})
@@ -60,7 +73,7 @@ class Bench:
         assert turn.messages[0] == Message("user", text)
         assert turn.messages[-1].text == turn.reply
         shown = (*(m for one in self.earlier for m in one), *turn.messages, Message("user", "and now?"))
-        check_body(wire.body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
+        check_body(openai_wire.body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
         return turn
 
     def results(self, turn: Turn) -> list[str]:
@@ -162,7 +175,7 @@ def test_duplicate_call_ids_in_one_message() -> None:
     bench = Bench(calls(*twice), says("ok"))
     turn = bench.turn()
     assert bench.results(turn) == ["temperature 21.4", "pin 1 is off"]
-    body = wire.body(bench.provider.requests[1], "m", stream=False)
+    body = openai_wire.body(bench.provider.requests[1], "m", stream=False)
     check_body(body)
     assert [m["content"] for m in body["messages"][-2:]] == ["temperature 21.4", "pin 1 is off"]
 

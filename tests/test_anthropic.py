@@ -28,10 +28,11 @@ from anthropic_server import (
 from model_server import Answer, Json, drip, page, raw, status
 from scripted import CALLER, PROMPTS, TOOLS, Toolbox, calls_of, joined, text_of, toolset_of
 
-from picoclaw.agent import Agent
+from picoclaw.agent.loop import Agent
 from picoclaw.app import App
 from picoclaw.cli import prompt
-from picoclaw.config import LimitsConfig, ModelConfig, load
+from picoclaw.config import load
+from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, KeyRefused, NoCredit, NotServed, ProviderError, Refused, Unavailable
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import (
@@ -49,7 +50,7 @@ from picoclaw.messages import (
     Turn,
     Usage,
 )
-from picoclaw.providers import messages_wire, wire
+from picoclaw.providers import anthropic, openai_wire
 from picoclaw.providers.anthropic import Anthropic, Messages
 
 ASKED = Message("user", "how warm is it?")
@@ -73,15 +74,15 @@ def request_of(*messages: Message, system: str = "Be brief.", tools: Any = TOOLS
 def body_of(*messages: Message, **more: Any) -> Json:
     """A body as it travels, after the server's own judge has seen it."""
     wanted = {name: more.pop(name) for name in ("temperature", "images", "without") if name in more}
-    body = messages_wire.body(request_of(*messages, **more), "m", stream=True, **wanted)
+    body = anthropic.body(request_of(*messages, **more), "m", stream=True, **wanted)
     assert complaints(body) == []
-    return dict(json.loads(wire.encoded(body)))
+    return dict(json.loads(openai_wire.encoded(body)))
 
 
 def heard(*objects: Any) -> list[Event]:
     """What these events come to."""
-    assembler = wire.Assembler(wire.known_tools(request_of()))
-    found = [e for chunk in messages_wire.chunks(iter(objects)) for e in assembler.feed(chunk)]
+    assembler = openai_wire.Assembler(openai_wire.known_tools(request_of()))
+    found = [e for chunk in anthropic.chunks(iter(objects)) for e in assembler.feed(chunk)]
     return joined([*found, *assembler.end()])
 
 
@@ -215,7 +216,7 @@ ANSWERS: dict[str, tuple[Json, ...]] = {
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_a_streamed_answer_gives_the_same_events_as_a_whole_one(name: str, size: int) -> None:
     message = whole(*ANSWERS[name])
-    assert heard(*stream(message, size)) == heard(message, wire.COMPLETE)
+    assert heard(*stream(message, size)) == heard(message, openai_wire.COMPLETE)
 
 
 def test_the_events_of_an_answer() -> None:
@@ -251,7 +252,7 @@ def stream_of(words: str, stop: str = "", **counts: int) -> list[Json]:
 
 def test_what_was_cached_counts_as_sent() -> None:
     counts = {"input_tokens": 7, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 20, "output_tokens": 3}
-    for parts in (stream_of("21.", **counts), [whole(text("21."), usage=counts), wire.COMPLETE]):
+    for parts in (stream_of("21.", **counts), [whole(text("21."), usage=counts), openai_wire.COMPLETE]):
         end = heard(*parts)[-1]
         assert isinstance(end, End)
         assert end.usage == Usage(127, 3)
@@ -259,7 +260,7 @@ def test_what_was_cached_counts_as_sent() -> None:
 
 @pytest.mark.parametrize("usage", [None, [], {"input_tokens": "many"}, {"input_tokens": True}, {"output_tokens": -1}])
 def test_usage_that_says_nothing(usage: Any) -> None:
-    end = heard(whole(text("21.")) | {"usage": usage}, wire.COMPLETE)[-1]
+    end = heard(whole(text("21.")) | {"usage": usage}, openai_wire.COMPLETE)[-1]
     assert isinstance(end, End)
     assert end.usage.total == 0
 
@@ -329,7 +330,7 @@ def test_an_event_that_says_nothing_changes_nothing(odd: Json) -> None:
 )
 def test_what_is_no_answer(parts: list[Any], kind: type[ProviderError]) -> None:
     with pytest.raises(ProviderError) as caught:
-        heard(*parts, wire.COMPLETE)
+        heard(*parts, openai_wire.COMPLETE)
     assert type(caught.value) is kind
 
 

@@ -14,18 +14,18 @@ from person import Person, picoclaw
 from test_commands import Chat
 from validity import check_body
 
-from picoclaw.cli.clockwork import Clockwork
+from picoclaw.daemon.background import BackgroundWorker
 from picoclaw.errors import Denied, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Inbound, ToolCall
-from picoclaw.store.approvals import MOST_WAITING, Approvals
-from picoclaw.store.beats import LAST_SPOKE
+from picoclaw.security.approvals import Approving, Said
+from picoclaw.security.guard import Guard
+from picoclaw.security.policy import Asked, Decision, Policy, changed
+from picoclaw.store.approvals import MAX_WAITING_PER_SESSION, Approvals
 from picoclaw.store.database import Database
+from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.marks import Marks
 from picoclaw.store.outbox import Outbox
-from picoclaw.tools.approving import Approving, Said
-from picoclaw.tools.guard import Guard
-from picoclaw.tools.toolset import Toolset, tool
-from picoclaw.trust.policy import Asked, Decision, Policy, changed
+from picoclaw.tools.registry import Toolset, tool
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 WHY = Decision("ask", "exec.owner = ask", "exec, asked for by the owner")
@@ -94,12 +94,12 @@ def test_a_question_is_put_once_and_the_same_call_elsewhere_is_another(kept):
 
 
 def test_nobody_can_be_flooded_with_questions(kept):
-    for number in range(MOST_WAITING):
+    for number in range(MAX_WAITING_PER_SESSION):
         kept.open(number)
     with pytest.raises(Denied, match="20 calls wait for the owner's yes"):
         kept.open(99)
     assert kept.open(5) == 6
-    assert kept.open(who=caller(session="another")) == MOST_WAITING + 1
+    assert kept.open(who=caller(session="another")) == MAX_WAITING_PER_SESSION + 1
     kept.approvals.answer(1, OWNER, yes=True)
     kept.open(99)
 
@@ -192,7 +192,7 @@ def test_both_the_one_who_asked_and_the_owner_hear_that_it_has_expired(kept):
 DIES = """
 import os, sys
 from picoclaw.store.approvals import Approvals
-from picoclaw.store.beats import LAST_SPOKE
+from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
 Approvals(Database(sys.argv[1])).answer(1, "telegram:1", yes=True)
@@ -385,7 +385,7 @@ class AlwaysOf(dict):
 )
 @pytest.mark.parametrize("spoke", ["", "telegram:1"])
 def test_the_owner_is_asked_where_they_read_it(house, who, chat, spoke):
-    Marks(house.kept.database).set(LAST_SPOKE, spoke)
+    Marks(house.kept.database).set(LAST_CHAT_MARK, spoke)
     chat = chat if who.origin in {"owner", "web"} else spoke or chat
     house.ask(who)
     assert house.kept.approvals.get(1).chat == chat
@@ -638,7 +638,7 @@ def test_what_a_process_has_not_asked_about_any_more_the_next_one_asks(kept):
         ' Decision("ask", "", ""), "home", "the question", 15)',
     )
     imports = "from datetime import UTC, datetime\nfrom picoclaw.messages import Caller, ToolCall\n"
-    imports += "from picoclaw.trust.policy import Asked, Decision\n"
+    imports += "from picoclaw.security.policy import Asked, Decision\n"
     kept.wall = time.time()
     subprocess.run([sys.executable, "-c", imports + script])
     assert (kept.letters(), kept.approvals.next_expiry(), kept.approvals.left()) == ([], None, [[1]])
@@ -683,7 +683,7 @@ def test_what_nobody_answers_is_told_while_picoclaw_runs(tmp_path):
         app, shown, ended = desk.app, [], threading.Event()
         app.approving.minutes = 0.005
         app.changed = lambda approval: approval.state == "expired" and ended.set()
-        with Clockwork(app, DEFAULT_SESSION, shown.append):
+        with BackgroundWorker(app, DEFAULT_SESSION, shown.append):
             app.approving.keep(asked(), caller(session=DEFAULT_SESSION), WHY)
             assert ended.wait(5)
         assert app.stores.approvals.get(1).state == "expired"

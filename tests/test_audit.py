@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 
 import pytest
 
-from picoclaw.channels.page.login import Logins, new_code
+from picoclaw.channels.dashboard.login import Logins, new_code
 from picoclaw.channels.telegram.pairing import Pairing
 from picoclaw.cli import audit as verb
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.redact import Redactor
-from picoclaw.reflex import audit as outputs
-from picoclaw.tools.guard import Guard
-from picoclaw.tools.toolset import Toolset, tool
-from picoclaw.trust import audit as room
-from picoclaw.trust import chain
-from picoclaw.trust.audit import HEAD, KEPT, NAME, RULES, Audit, Head, verify
-from picoclaw.trust.policy import Asked, Decision, changed, digest
+from picoclaw.outputs import audit as outputs
+from picoclaw.security import audit as room
+from picoclaw.security import hash_chain
+from picoclaw.security.audit import HEAD, KEPT, NAME, RULES, Audit, Head, verify
+from picoclaw.security.guard import Guard
+from picoclaw.security.policy import Asked, Decision, changed, digest
+from picoclaw.security.redaction import Redactor
+from picoclaw.tools.registry import Toolset, tool
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 ALLOWED = Decision("allow", "exec.owner = allow", "exec, asked for by the owner")
@@ -302,7 +302,7 @@ def test_a_changed_policy_is_written_once_and_before_what_is_done_by_it(tmp_path
 def test_a_long_file_gets_a_number_and_the_chain_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(room, "LONGEST", 500)
     written(tmp_path, *map(str, range(60)))
-    files = chain.files(tmp_path / NAME, KEPT)
+    files = hash_chain.files(tmp_path / NAME, KEPT)
     assert len(files) == KEPT + 1
     found = verify(tmp_path)
     assert (found.fault, found.head.number) == ("", 61)
@@ -314,7 +314,7 @@ def test_a_long_file_gets_a_number_and_the_chain_goes_on(tmp_path, monkeypatch):
 def test_files_that_were_taken_away_before_they_were_old(tmp_path, monkeypatch):
     monkeypatch.setattr(room, "LONGEST", 500)
     written(tmp_path, *map(str, range(12)))
-    files = chain.files(tmp_path / NAME, KEPT)
+    files = hash_chain.files(tmp_path / NAME, KEPT)
     assert 2 < len(files) < KEPT
     files[0].unlink()
     assert "the files before it are gone" in verify(tmp_path).fault
@@ -327,7 +327,7 @@ def test_a_power_cut_while_a_file_gets_its_number(tmp_path, monkeypatch):
     monkeypatch.setattr(room, "LONGEST", 1)
     audit.write("three")
     assert verify(tmp_path)[::2] == (4, "")
-    assert len(chain.files(tmp_path / NAME, KEPT)) == 2
+    assert len(hash_chain.files(tmp_path / NAME, KEPT)) == 2
 
 
 def test_several_processes_make_one_chain(tmp_path):
@@ -344,7 +344,7 @@ def test_several_processes_make_one_chain(tmp_path):
 
 def test_what_was_said_to_be_written_is_there_after_a_kill(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from picoclaw.trust.audit import Audit\n"
+        "import sys; from pathlib import Path; from picoclaw.security.audit import Audit\n"
         "audit = Audit(Path(sys.argv[1]))\n"
         "while True: audit.write('on', why='x' * 300); print(audit.head().number, flush=True)"
     )
@@ -496,7 +496,7 @@ def test_it_is_shown_since_a_time(home, capsys, monkeypatch):
 
 def test_it_is_verified_with_the_outputs(home, capsys):
     written(home, "one")
-    outputs.write(home, "start")
+    outputs.write_record(home, "start")
     out, code = audited(capsys, "--verify")
     assert code == 0
     newest = Audit(home).head()
@@ -506,7 +506,7 @@ def test_it_is_verified_with_the_outputs(home, capsys):
     ]
     assert audited(capsys, "--verify", "--head", str(newest))[1] == 0
     assert "record 2 is another one" in audited(capsys, "--verify", "--head", f"2:{'0' * 16}")[0]
-    (home / outputs.NAME).write_text("{\n")
+    (home / outputs.AUDIT_FILE).write_text("{\n")
     out, code = audited(capsys, "--verify")
     assert (code, "but: " in out) == (1, True)
     (home / NAME).unlink()

@@ -11,9 +11,9 @@ import pytest
 from rights import ordinary_user
 
 from picoclaw.errors import ConfigError, DeviceMissing
-from picoclaw.hw.board import Read, Write
+from picoclaw.hw.board import I2CRead, I2CWrite
+from picoclaw.hw.drivers import list_drivers, list_modules, load_driver, load_module
 from picoclaw.hw.handles import I2CPart
-from picoclaw.hw.loader import chip, chips, load, names
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.buses import SimI2C
 from picoclaw.hw.sim.parts import bosch
@@ -22,7 +22,7 @@ from picoclaw.hw.sim.scene import Scene
 from picoclaw.resources import shipped
 
 TOOLS = shipped("tools/hw")
-bme280 = load("bme280", [TOOLS])
+bme280 = load_module("bme280", [TOOLS])
 
 # The worked example of Bosch's BMP280 datasheet, BST-BMP280-DS001, section 3.12; humidity values as read from a part.
 T = (27504, 26435, -1000)
@@ -151,13 +151,13 @@ def packed(h, t=T, p=P):
 @pytest.mark.parametrize("h5", [0, 50, 2047, -1, -50, -2048])
 def test_trimming_values_are_taken_apart_with_their_signs(h4, h5):
     h = (255, -370, 255, h4, h5, -128)
-    found = bme280.calibration(*packed(h))
+    found = bme280.parse_calibration(*packed(h))
     assert found == trimmed(h)
 
 
 def test_trimming_values_are_unsigned_where_the_datasheet_says_so():
     t, p = (65535, -32768, 32767), (65535, *[-1] * 8)
-    assert bme280.calibration(packed(H, t, p)[0], None) == bme280.Calibration(t, p, None)
+    assert bme280.parse_calibration(packed(H, t, p)[0], None) == bme280.Calibration(t, p, None)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_another_part_is_refused_before_anything_is_written(identity):
     part = wired(Registers(identity))
     with pytest.raises(ValueError, match="0xD0"):
         bme280.read(part)
-    assert list(part.bus.log) == [(0x76, Write(b"\xd0")), (0x76, Read(1))]
+    assert list(part.bus.log) == [(0x76, I2CWrite(b"\xd0")), (0x76, I2CRead(1))]
 
 
 @pytest.mark.parametrize("identity", [0x56, 0x57, 0x58])
@@ -221,7 +221,7 @@ def test_a_bmp280_gives_temperature_and_pressure(identity):
     chip = Registers(identity, {0x88: packed(H)[0], 0xF7: data})
     part = wired(chip)
     assert bme280.read(part) == {"temperature": 25.08, "pressure": pytest.approx(1006.53, abs=0.01)}
-    assert all(segment.data[0] != 0xF2 for _, segment in part.bus.log if isinstance(segment, Write))
+    assert all(segment.data[0] != 0xF2 for _, segment in part.bus.log if isinstance(segment, I2CWrite))
 
 
 def test_a_measurement_that_never_ends_is_given_up():
@@ -238,7 +238,7 @@ def test_a_part_that_measures_continuously_is_only_read():
     part = wired(Registers(0x60, content), clock)
     assert bme280.read(part)["temperature"] == 25.08
     assert not clock.slept
-    assert all(len(segment.data) == 1 for _, segment in part.bus.log if isinstance(segment, Write))
+    assert all(len(segment.data) == 1 for _, segment in part.bus.log if isinstance(segment, I2CWrite))
 
 
 def test_the_exact_messages_of_one_read():
@@ -247,14 +247,14 @@ def test_the_exact_messages_of_one_read():
     bus = board.i2c(1)
     bme280.read(I2CPart(bus, 0x76, sleep=clock.sleep))
     assert [segment for address, segment in bus.log if address == 0x76] == [
-        *(Write(b"\xd0"), Read(1)),
-        *(Write(b"\x88"), Read(26)),
-        *(Write(b"\xe1"), Read(7)),
-        *(Write(b"\xf4"), Read(1)),
-        Write(b"\xf2\x01"),
-        Write(b"\xf4\x25"),
-        *(Write(b"\xf3"), Read(1)),
-        *(Write(b"\xf7"), Read(8)),
+        *(I2CWrite(b"\xd0"), I2CRead(1)),
+        *(I2CWrite(b"\x88"), I2CRead(26)),
+        *(I2CWrite(b"\xe1"), I2CRead(7)),
+        *(I2CWrite(b"\xf4"), I2CRead(1)),
+        I2CWrite(b"\xf2\x01"),
+        I2CWrite(b"\xf4\x25"),
+        *(I2CWrite(b"\xf3"), I2CRead(1)),
+        *(I2CWrite(b"\xf7"), I2CRead(8)),
     ]
     assert len(bus.log) == 14
     assert clock.slept == [0.0093]
@@ -378,25 +378,25 @@ def test_the_simulated_part_forgets_on_reset_and_protects_its_trimming():
 def test_a_driver_that_cannot_be_loaded_is_named(tmp_path, source, said):
     (tmp_path / "broken.py").write_text(source)
     with pytest.raises(ConfigError, match=f"{re.escape(str(tmp_path))}/broken.py {said}"):
-        load("broken", [tmp_path])
+        load_module("broken", [tmp_path])
 
 
 @pytest.mark.parametrize("name", ["", "../bme280", "BME280", "bme280.py", "a/b", "1wire", "x" * 50, "é"])
 def test_a_drivers_name_is_no_path(name):
     with pytest.raises(ConfigError, match="must be lower-case letters, digits and underscores"):
-        load(name, [TOOLS])
+        load_module(name, [TOOLS])
 
 
 def test_an_unknown_driver_lists_the_known_ones():
-    assert {"bme280", "i2c"} <= set(names([TOOLS]))
+    assert {"bme280", "i2c"} <= set(list_modules([TOOLS]))
     with pytest.raises(ConfigError, match=r"no driver 'bme980'; known: .*bme280"):
-        load("bme980", [TOOLS])
+        load_module("bme980", [TOOLS])
 
 
 def test_the_owners_driver_wins_over_the_shipped_one(tmp_path):
     (tmp_path / "bme280.py").write_text("ADDRESSES = (0x10,)\n")
-    assert load("bme280", [tmp_path, TOOLS]).ADDRESSES == (0x10,)
-    assert load("bme280", [TOOLS]).ADDRESSES == (0x76, 0x77)
+    assert load_module("bme280", [tmp_path, TOOLS]).ADDRESSES == (0x10,)
+    assert load_module("bme280", [TOOLS]).ADDRESSES == (0x76, 0x77)
 
 
 # --- on the bench ---
@@ -500,17 +500,17 @@ def test_a_file_that_is_no_driver_is_named_with_what_is_missing(tmp_path, conten
     path = tmp_path / "odd_part.py"
     path.write_text(content)
     with pytest.raises(ConfigError, match=re.escape(said)) as caught:
-        chip("odd_part", [tmp_path])
+        load_driver("odd_part", [tmp_path])
     assert str(path) in str(caught.value)
 
 
 def test_a_tool_is_no_chip():
     with pytest.raises(ConfigError, match=r"i2c\.py is not the driver of a chip"):
-        chip("i2c", [TOOLS])
-    assert "i2c" in names([TOOLS])
-    assert not {"i2c", "spi", "serial", "gpio"} & set(chips([TOOLS]))
-    assert {"bme280", "mcp3008", "pms5003", "ds18b20"} < set(chips([TOOLS]))
-    assert chip("bme280", [TOOLS]).ADDRESSES == (0x76, 0x77)
+        load_driver("i2c", [TOOLS])
+    assert "i2c" in list_modules([TOOLS])
+    assert not {"i2c", "spi", "serial", "gpio"} & set(list_drivers([TOOLS]))
+    assert {"bme280", "mcp3008", "pms5003", "ds18b20"} < set(list_drivers([TOOLS]))
+    assert load_driver("bme280", [TOOLS]).ADDRESSES == (0x76, 0x77)
 
 
 def test_an_owners_own_driver_on_the_bench_needs_no_docstring(tmp_path):
@@ -533,12 +533,12 @@ def test_a_folder_that_may_not_be_read_is_passed_over(tmp_path, closed):
     (theirs / "secret_part.py").write_text(GOOD)
     (tmp_path / closed).chmod(0)
     with ordinary_user():
-        assert chip("bme280", [theirs, TOOLS]).ADDRESSES == (0x76, 0x77)
-        assert chips([theirs, TOOLS]) == chips([TOOLS])
+        assert load_driver("bme280", [theirs, TOOLS]).ADDRESSES == (0x76, 0x77)
+        assert list_drivers([theirs, TOOLS]) == list_drivers([TOOLS])
         with pytest.raises(
             ConfigError, match=f"there is no driver 'secret_part'; known: .*, bme280, .*; {theirs} may not be"
         ):
-            load("secret_part", [theirs, TOOLS])
+            load_module("secret_part", [theirs, TOOLS])
     (tmp_path / closed).chmod(0o700)
 
 
@@ -546,13 +546,13 @@ def test_a_driver_that_may_not_be_read_is_named(tmp_path):
     (tmp_path / "closed_part.py").write_text(GOOD)
     (tmp_path / "closed_part.py").chmod(0)
     with ordinary_user(), pytest.raises(ConfigError, match=r"closed_part\.py cannot be loaded: PermissionError"):
-        chip("closed_part", [tmp_path])
+        load_driver("closed_part", [tmp_path])
 
 
 def test_a_humidity_that_happens_to_read_as_off_is_measured():
     """The raw value 0x8000 is also what a converter says that is off; the simulated weather came by it."""
-    raw = bosch._invert(lambda code: bosch._celsius(code)[0], 21.0, 20)
-    humidity = bosch._relative(0x8000, bosch._celsius(raw)[1])
+    raw = bosch._find_raw(lambda code: bosch._compensate_bme280_temperature(code)[0], 21.0, 20)
+    humidity = bosch._compensate_bme280_humidity(0x8000, bosch._compensate_bme280_temperature(raw)[1])
     clock = Clock()
     part = SimBME280(Scene(clock, {"temperature": 21.0, "pressure": 1013.25, "humidity": humidity}))
     assert bme280.read(wired(part, clock))["humidity"] == pytest.approx(humidity, abs=0.05)

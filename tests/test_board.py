@@ -8,18 +8,18 @@ from rights import ordinary_user
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw import health, kernel
-from picoclaw.hw.board import Adapter
+from picoclaw.hw.board import I2CAdapter
+from picoclaw.hw.drivers import Drivers, load_driver, load_module
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.hw.loader import chip, load
-from picoclaw.hw.parts import Drivers
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.scene import Scene
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
+from picoclaw.times import duration
+from picoclaw.tools.registry import Toolset
 from picoclaw.tools.sensors import Sensors
-from picoclaw.tools.toolset import Toolset
 
 HW = [shipped("tools/hw")]
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -59,12 +59,12 @@ def tree(tmp_path):
 
 
 def measured(board):
-    return {(s.name, s.quantity): kernel.read(board, s).value for s in kernel.sensors(board)}
+    return {(s.name, s.quantity): kernel.read_kernel_sensor(board, s).value for s in kernel.list_kernel_sensors(board)}
 
 
 def problem(board):
-    (sensor,) = kernel.sensors(board)
-    reading = kernel.read(board, sensor)
+    (sensor,) = kernel.list_kernel_sensors(board)
+    reading = kernel.read_kernel_sensor(board, sensor)
     assert reading.value is None
     return reading.problem
 
@@ -223,9 +223,9 @@ def test_85_degrees_elsewhere_is_a_temperature(tree):
 
 def test_a_sensor_that_was_unplugged_after_it_was_listed(tree, tmp_path):
     board = tree({W1: "21000"})
-    (sensor,) = kernel.sensors(board)
+    (sensor,) = kernel.list_kernel_sensors(board)
     (tmp_path / "root" / W1.lstrip("/")).unlink()
-    assert kernel.read(board, sensor).problem == f"{W1} does not exist"
+    assert kernel.read_kernel_sensor(board, sensor).problem == f"{W1} does not exist"
 
 
 def test_a_file_that_may_not_be_read(tree, tmp_path):
@@ -253,7 +253,7 @@ def test_sensors_of_the_same_name_stay_apart(tree):
 
 @pytest.mark.parametrize("name", ["a\x1b[2Jb\n", "a\nb: 99 °C", "a\x00b", "a\x9b2Jb", "a\u0085b"])
 def test_a_sensors_name_holds_no_control_characters(tree, name):
-    (sensor,) = kernel.sensors(tree({f"{HWMON}0/name": name, f"{HWMON}0/temp1_input": "1"}))
+    (sensor,) = kernel.list_kernel_sensors(tree({f"{HWMON}0/name": name, f"{HWMON}0/temp1_input": "1"}))
     assert not re.search(r"[\x00-\x1f\x7f-\x9f]", sensor.name)
     assert sensor.name.startswith("a ")
 
@@ -283,7 +283,7 @@ CONTRACT = [
     ("space", lambda b: 0 < b.space("/").free <= b.space("/").total, True),
     ("adapters", lambda b: [(a.number, a.path, a.header) for a in b.adapters()], [(1, "/dev/i2c-1", True)]),
     ("missing bus", lambda b: b.i2c(9), DeviceMissing),
-    ("sensors", lambda b: [(s.name, s.quantity) for s in kernel.sensors(b)], [("cpu", "temperature")]),
+    ("sensors", lambda b: [(s.name, s.quantity) for s in kernel.list_kernel_sensors(b)], [("cpu", "temperature")]),
     ("clock", lambda b: b.clock_synchronised() in {True, False}, True),
     ("closed twice", lambda b: [b.close(), b.close()], [None, None]),
 ]
@@ -332,9 +332,9 @@ def test_adapters_are_listed_by_number_with_the_header_marked(tree):
     names = {1: "bcm2835 (i2c@7e804000)", 2: "HDMI A DDC"}
     files |= {f"/sys/class/i2c-dev/i2c-{number}/name": f"{name}\n" for number, name in names.items()}
     assert tree(files).adapters() == [
-        Adapter(1, "/dev/i2c-1", "bcm2835 (i2c@7e804000)", header=True),
-        Adapter(2, "/dev/i2c-2", "HDMI A DDC", header=False, use="an HDMI port"),
-        Adapter(20, "/dev/i2c-20", "unknown adapter", header=False),
+        I2CAdapter(1, "/dev/i2c-1", "bcm2835 (i2c@7e804000)", header=True),
+        I2CAdapter(2, "/dev/i2c-2", "HDMI A DDC", header=False, use="an HDMI port"),
+        I2CAdapter(20, "/dev/i2c-20", "unknown adapter", header=False),
     ]
 
 
@@ -348,7 +348,9 @@ def test_a_display_is_never_taken_for_the_header(tree):
 
 def judged(board, what, now=NOON, home="/"):
     """Mark and words of one thing."""
-    return next(((row.mark, row.how) for row in health.status(board, now, home) if row.what == what), (None, None))
+    return next(
+        ((row.mark, row.how) for row in health.check_health(board, now, home) if row.what == what), (None, None)
+    )
 
 
 def row(board, what, now=NOON):
@@ -436,7 +438,7 @@ def test_an_odd_meminfo_leaves_memory_out(tree, meminfo):
 @pytest.mark.parametrize("file", ["/proc/uptime", "/proc/loadavg", "/proc/meminfo", f"{ZONE}0/temp"])
 def test_garbled_files_of_the_kernel_lose_no_other_row(tree, file, content):
     left_out = {"/proc/uptime": "uptime", "/proc/loadavg": "load", "/proc/meminfo": "memory"}.get(file)
-    rows = [row.what for row in health.status(tree(PI | {file: content}), NOON, "/")]
+    rows = [row.what for row in health.check_health(tree(PI | {file: content}), NOON, "/")]
     assert set(rows) >= {"board", "processor temperature", "uptime", "load", "memory", "clock"} - {left_out}
 
 
@@ -468,7 +470,7 @@ def test_a_clock_of_the_past_is_not_trusted(year, mark, said):
     [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (90_061, "1 d 1 h"), (86_400 * 400, "400 d")],
 )
 def test_time_spans(seconds, said):
-    assert health.duration(seconds) == said
+    assert duration(seconds) == said
 
 
 # --- the sensor tools ---
@@ -481,7 +483,9 @@ def toolset(*groups):
 
 
 def sensors(board, wired=None):
-    return Sensors(board, board.wired() if wired is None else wired, Drivers(board, lambda part: load(part, HW)), "/")
+    return Sensors(
+        board, board.wired() if wired is None else wired, Drivers(board, lambda part: load_module(part, HW)), "/"
+    )
 
 
 def ask(group, tool, /, **arguments):
@@ -540,7 +544,7 @@ def test_the_moisture_of_soil_is_not_the_humidity_of_air(tree):
 
 
 def test_a_sensor_whose_name_is_a_quantity_is_found_by_it(tree):
-    wired = {"light": Wired("bme280", 1, 0x76), **SimBoard().wired()}
+    wired = {"light": WiredPart("bme280", 1, 0x76), **SimBoard().wired()}
     assert ask(sensors(SimBoard(), wired), "sensor_read", sensor="light").startswith("light: temperature ")
 
 
@@ -564,7 +568,7 @@ def test_it_is_an_error_when_all_have_failed(tree):
 
 
 def test_the_list_names_what_is_wired_and_what_the_kernel_reads(tree):
-    answer = ask(sensors(tree(PI | OUTDOOR), {"porch": Wired("bme280", 1, 0x76)}), "sensor_list")
+    answer = ask(sensors(tree(PI | OUTDOOR), {"porch": WiredPart("bme280", 1, 0x76)}), "sensor_list")
     assert answer.splitlines() == [
         "porch: bme280 on i2c-1 at 0x76",
         "cpu: temperature (/sys/class/thermal/thermal_zone0)",
@@ -597,8 +601,8 @@ DRIVERS = {
 @pytest.mark.parametrize("name", DRIVERS)
 def test_a_faulty_driver_loses_no_other_sensor(tmp_path, name):
     (tmp_path / f"faulty_{name}.py").write_text(f"ADDRESSES = (0x76,)\n{DRIVERS[name]}\n")
-    wired = {"attic": Wired(f"faulty_{name}", 1, 0x76), **SimBoard().wired()}
-    group = Sensors(SimBoard(), wired, Drivers(SimBoard(), lambda part: chip(part, [tmp_path, *HW])), "/")
+    wired = {"attic": WiredPart(f"faulty_{name}", 1, 0x76), **SimBoard().wired()}
+    group = Sensors(SimBoard(), wired, Drivers(SimBoard(), lambda part: load_driver(part, [tmp_path, *HW])), "/")
     broken, whole = ask(group, "sensor_read").splitlines()
     assert broken.startswith(f"attic: temperature not available: its driver faulty_{name}.py failed: ")
     assert whole.startswith("greenhouse: temperature ")
@@ -657,8 +661,8 @@ def test_a_part_that_does_not_answer_is_an_error_with_its_reason(quantity):
 @pytest.mark.parametrize(
     ("wired", "said"),
     [
-        (Wired("bme280", 7, 0x76), "/dev/i2c-7 does not exist"),
-        (Wired("no_such_part", 1, 0x76), "there is no driver 'no_such_part'"),
+        (WiredPart("bme280", 7, 0x76), "/dev/i2c-7 does not exist"),
+        (WiredPart("no_such_part", 1, 0x76), "there is no driver 'no_such_part'"),
     ],
 )
 def test_a_part_that_cannot_be_reached_is_an_error_with_its_reason(wired, said):
@@ -676,7 +680,7 @@ def test_board_status_has_a_line_for_each_thing():
 
 
 def i2c(board, /, **arguments):
-    return ask(load("i2c", HW).I2C(board), "i2c", **arguments)
+    return ask(load_module("i2c", HW).I2C(board), "i2c", **arguments)
 
 
 @pytest.mark.parametrize(
@@ -781,7 +785,7 @@ def test_a_board_without_a_bus_says_how_to_turn_it_on(tree):
     ],
 )
 def test_only_what_may_move_something_actuates(action, register, known, effect):
-    (tool,) = toolset(load("i2c", HW).I2C(SimBoard(), {(1, 0x76)} if known else ()))._tools.values()
+    (tool,) = toolset(load_module("i2c", HW).I2C(SimBoard(), {(1, 0x76)} if known else ()))._tools.values()
     assert tool.effect({"action": action, "bus": 1, "address": 0x76, "register": register}) == effect
 
 

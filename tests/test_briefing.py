@@ -8,11 +8,12 @@ import pytest
 from model_server import ModelServer, call, refusal, reply
 
 from picoclaw.app import App
-from picoclaw.config import Config, ModelConfig, PromptConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import ModelConfig, PromptConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Message
-from picoclaw.prompt import size
-from picoclaw.store.pulse import By, Change
+from picoclaw.prompts import size
+from picoclaw.store.pulse import PulseAuthor, PulseChange
 from picoclaw.workspace import prepare
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -295,7 +296,7 @@ def test_tasks_are_told_when_they_have_changed(house):
     assert "order filters" in first
     earlier = [(Message("user", first), Message("assistant", "21 °C"))]
     assert "order filters" not in sent(house, earlier)
-    house.app.stores.pulse.apply([Change("complete", number)], By("terminal", NOW + timedelta(seconds=5)))
+    house.app.stores.pulse.apply([PulseChange("complete", number)], PulseAuthor("terminal", NOW + timedelta(seconds=5)))
     second = sent(house, earlier)
     assert "order filters" not in second
     assert "Open tasks" in second

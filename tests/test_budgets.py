@@ -48,9 +48,7 @@ def _modules_of_status(home):
     import subprocess
     import sys
 
-    code = (
-        "import sys; from picoclaw.cli import status; from picoclaw.daemon import lines; print(*sys.modules, sep='\\n')"
-    )
+    code = "import sys; from picoclaw.cli import status; from picoclaw.daemon import status_text; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
@@ -128,7 +126,7 @@ def talking(tmp_path, counted):
         workspace.prepare(tmp_path)
         (tmp_path / "workspace/BOOTSTRAP.md").unlink()
         (tmp_path / "workspace/note.txt").write_text("The beans want water on Friday.")
-        with closing(App(config, boards.choose("sim", config))) as app:
+        with closing(App(config, boards.choose_board("sim", config))) as app:
             yield app, server, counted
 
 

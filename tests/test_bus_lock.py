@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from picoclaw.errors import BusFault
-from picoclaw.hw import bus_lock, loader
-from picoclaw.hw.board import Read
-from picoclaw.hw.bus_lock import Turn
-from picoclaw.hw.parts import Drivers
-from picoclaw.hw.reading import Wired
+from picoclaw.hw import bus_lock, drivers
+from picoclaw.hw.board import I2CRead
+from picoclaw.hw.bus_lock import BusLock
+from picoclaw.hw.drivers import Drivers
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.script import Script
-from picoclaw.reflex.declared import Output
-from picoclaw.reflex.keeper.lines import make_safe
+from picoclaw.outputs.config import OutputConfig
+from picoclaw.outputs.supervisor.lines import make_safe
 from picoclaw.resources import shipped
 
-LIGHT, AIR = Wired("bh1750", 1, 0x23), Wired("scd4x", 1, 0x62)
-CLIMATE, EXPANDER = Wired("bme280", 1, 0x76), Wired("pcf8574", 1, 0x20)
+LIGHT, AIR = WiredPart("bh1750", 1, 0x23), WiredPart("scd4x", 1, 0x62)
+CLIMATE, EXPANDER = WiredPart("bme280", 1, 0x76), WiredPart("pcf8574", 1, 0x20)
 HW = [shipped("tools/hw")]
 
 
@@ -38,7 +38,7 @@ def board_of(state):
 
 
 def drivers_of(board):
-    return Drivers(board, lambda part: loader.chip(part, HW))
+    return Drivers(board, lambda part: drivers.load_driver(part, HW))
 
 
 def forked(action):
@@ -63,7 +63,7 @@ def holding(state, part, byte, mark="held", bus="i2c-1"):
     """Another process that has a turn until it is killed."""
 
     def hold():
-        with Turn(bus, part, str(state / bus), byte):
+        with BusLock(bus, part, str(state / bus), byte):
             (state / mark).touch()
             signal.pause()
 
@@ -87,7 +87,7 @@ def test_two_processes_read_a_part_one_after_the_other(state):
         bus, transfer = board.i2c(1), board.i2c(1).transfer
 
         def logged(address, segments):
-            ends = b"-\n" if isinstance(segments[-1], Read) else b""
+            ends = b"-\n" if isinstance(segments[-1], I2CRead) else b""
             os.write(log, b"%d\n%b" % (os.getpid(), ends))
             return transfer(address, segments)
 
@@ -109,7 +109,7 @@ def test_two_processes_read_a_part_one_after_the_other(state):
 def test_a_part_that_measures_for_seconds_holds_up_neither_the_bus_nor_another_process(state):
     began, took = threading.Event(), []
     slow_board = board_of(state)
-    slow = Drivers(slow_board, lambda part: loader.chip(part, HW), sleep=lambda s: (began.set(), time.sleep(s)))
+    slow = Drivers(slow_board, lambda part: drivers.load_driver(part, HW), sleep=lambda s: (began.set(), time.sleep(s)))
     thread = threading.Thread(target=lambda: took.extend(slow.measure("air", AIR)))
     thread.start()
     began.wait(5)
@@ -137,7 +137,7 @@ def test_waiting_is_bounded_and_says_for_what(state):
         (reading,) = drivers_of(board_of(state)).measure("climate", CLIMATE)[:1]
         assert (reading.value, reading.problem) == (
             None,
-            f"i2c-1 has been in use by another program or task for {bus_lock.BUS_S:g} s: try again",
+            f"i2c-1 has been in use by another program or task for {bus_lock.BUS_TIMEOUT_S:g} s: try again",
         )
     finally:
         killed(pid)
@@ -148,7 +148,7 @@ def test_a_raw_call_waits_for_a_part_in_use(state, words):
     pid = holding(state, "i2c-1 at 0x23", 0x23)
     threading.Timer(0.5, killed, [pid]).start()
     at = time.monotonic()
-    loader.load("i2c", HW).I2C(board_of(state)).i2c(bus=1, address=0x23, **words)
+    drivers.load_module("i2c", HW).I2C(board_of(state)).i2c(bus=1, address=0x23, **words)
     assert time.monotonic() - at > 0.3
 
 
@@ -163,8 +163,8 @@ def test_a_raw_call_waits_for_a_part_in_use(state, words):
 def test_a_scan_and_raw_spi_wait_for_a_part_in_use(state, tool, words, part, byte, bus):
     pid = holding(state, part, byte, bus=bus)
     threading.Timer(0.5, killed, [pid]).start()
-    at, module = time.monotonic(), loader.load(tool, HW)
-    board = SimBoard(script=Script({"light": LIGHT, "joystick": Wired("mcp3008", 0)}, {}), state=state)
+    at, module = time.monotonic(), drivers.load_module(tool, HW)
+    board = SimBoard(script=Script({"light": LIGHT, "joystick": WiredPart("mcp3008", 0)}, {}), state=state)
     said = module.I2C(board).i2c(**words) if tool == "i2c" else module.Spi(board).spi(**words)
     assert time.monotonic() - at > 0.3
     assert ("0x23 answers" if tool == "i2c" else "received") in said
@@ -172,7 +172,7 @@ def test_a_scan_and_raw_spi_wait_for_a_part_in_use(state, tool, words, part, byt
 
 def test_an_output_goes_safe_whoever_has_the_bus(state):
     pid = holding(state, "i2c-1 at 0x20", 0x20)
-    relay = Output("pump", 60, "relay", part="pcf8574", address=0x20, options={"inputs": 0})
+    relay = OutputConfig("pump", 60, "relay", part="pcf8574", address=0x20, options={"inputs": 0})
     try:
         at = time.monotonic()
         assert make_safe(board_of(state), state, [relay]) == {}
@@ -182,14 +182,14 @@ def test_an_output_goes_safe_whoever_has_the_bus(state):
 
 
 def test_a_bus_that_may_not_be_opened_is_not_waited_for():
-    with Turn("i2c-9", "i2c-9 at 0x23", str(Path("/nowhere/i2c-9")), 0x23):
+    with BusLock("i2c-9", "i2c-9 at 0x23", str(Path("/nowhere/i2c-9")), 0x23):
         pass
 
 
 def test_a_turn_that_cannot_be_had_leaves_nothing_taken(state):
     pid = holding(state, "other", 0x50)
-    with pytest.raises(BusFault, match="i2c-1 has been in use"), Turn("i2c-1", "mine", str(state / "i2c-1"), 0x51):
+    with pytest.raises(BusFault, match="i2c-1 has been in use"), BusLock("i2c-1", "mine", str(state / "i2c-1"), 0x51):
         pass
     killed(pid)
-    with Turn("i2c-1", "mine", str(state / "i2c-1"), 0x51):
+    with BusLock("i2c-1", "mine", str(state / "i2c-1"), 0x51):
         pass

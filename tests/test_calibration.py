@@ -9,16 +9,16 @@ import pytest
 from model_server import ModelServer, reply
 from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 
-from picoclaw.agent import Agent
-from picoclaw.config import LimitsConfig, ModelConfig
-from picoclaw.conversation import Conversation
+from picoclaw.agent.conversation import Conversation
+from picoclaw.agent.loop import Agent
+from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import StoreError
 from picoclaw.messages import Brief, Message, Notice, Turn, Usage
-from picoclaw.providers import wire
+from picoclaw.providers import openai_wire
 from picoclaw.providers.openai import OpenAI
-from picoclaw.store.calibration import Calibration
+from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.store.history import History
+from picoclaw.store.ledger import TokenCalibration
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 Counted = tuple[int, int]
@@ -30,7 +30,7 @@ class Kept:
     def __init__(self, path: Path) -> None:
         self.database = Database(path)
         self.history = History(self.database)
-        self.calibration = Calibration(self.database)
+        self.calibration = TokenCalibration(self.database)
 
     def learn(self, *counted: Counted, model: str = "qwen") -> str:
         return self.history.keep("home", turn_of(*counted), NOON, model=model)
@@ -189,7 +189,7 @@ def test_three_turns_are_enough_to_estimate_another_language(kept: Kept, languag
         )
 
     def tokens(body: Any) -> int:
-        return int(len(wire.encoded(body)) / 2.7)
+        return int(len(openai_wire.encoded(body)) / 2.7)
 
     with ModelServer(lambda body: reply(answered, usage=(tokens(body), 20))) as server:
         provider = OpenAI(ModelConfig(base_url=server.url, name="qwen"))

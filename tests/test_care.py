@@ -20,11 +20,12 @@ from pathlib import Path
 import pytest
 from person import Person, picoclaw
 
-from picoclaw.care import archive, databases, place, restore, service, update
-from picoclaw.care.place import CareError, Place, Trial
 from picoclaw.cli import uninstall
 from picoclaw.cli import update as update_verb
-from picoclaw.store import chronicle
+from picoclaw.maintenance import backup, database_copy, install, service, update
+from picoclaw.maintenance.errors import MaintenanceError
+from picoclaw.maintenance.install import Installation, UpdateTrial
+from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
 from picoclaw.workspace import prepare
@@ -61,7 +62,7 @@ def names_in(path):
 def test_what_is_restored_is_what_was_there(tmp_path):
     home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
     lived_in(home, "before").close()
-    made = archive.write(home, file)
+    made = backup.write_backup(home, file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert names_in(file)[-1] == "backup.json"
     assert not {"home/memory.db", "home/run.lock", "home/workspace/way out"} & set(names_in(file))
@@ -70,7 +71,7 @@ def test_what_is_restored_is_what_was_there(tmp_path):
     after = Database(home / "state.db")
     Marks(after).set("after", "lost")
     after.close()
-    kept, before = restore.restore(file, home)
+    kept, before = backup.restore_backup(file, home)
     assert kept.files == made.files
     assert (home / "workspace/notes.md").read_text() == "the boiler is at 1.2 bar\n"
     assert stat.S_IMODE((home / "secrets.toml").stat().st_mode) == 0o600
@@ -103,13 +104,13 @@ def test_a_home_that_is_written_to_is_backed_up_as_it_was_at_one_moment(tmp_path
     begun.wait(10)
     try:
         for n in range(5):
-            archive.write(home, tmp_path / f"{n}.tar.gz")
+            backup.write_backup(home, tmp_path / f"{n}.tar.gz")
     finally:
         ends.set()
         thread.join()
     seen = []
     for n in range(5):
-        restore.restore(tmp_path / f"{n}.tar.gz", tmp_path / f"home{n}")
+        backup.restore_backup(tmp_path / f"{n}.tar.gz", tmp_path / f"home{n}")
         copy = Database(tmp_path / f"home{n}/state.db")
         with copy.reading() as connection:
             seen.append(connection.execute("SELECT one, other FROM pair").get)
@@ -121,9 +122,9 @@ def test_a_home_that_is_written_to_is_backed_up_as_it_was_at_one_moment(tmp_path
 def test_secrets_that_were_left_out_stay_in_the_home(tmp_path):
     home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
     lived_in(home).close()
-    archive.write(home, file, secrets=False)
+    backup.write_backup(home, file, secrets=False)
     assert "home/secrets.toml" not in names_in(file)
-    restore.restore(file, home)
+    backup.restore_backup(file, home)
     assert "sk-0123456789abcdef" in (home / "secrets.toml").read_text()
 
 
@@ -131,7 +132,7 @@ def test_a_restore_that_is_killed_leaves_a_whole_home(tmp_path):
     """Wherever it is cut, the home is there: what it was, or what it becomes."""
     home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
     lived_in(home, "before").close()
-    archive.write(home, file)
+    backup.write_backup(home, file)
     database = Database(home / "state.db")
     Marks(database).set("after", "kept")
     database.close()
@@ -139,7 +140,7 @@ def test_a_restore_that_is_killed_leaves_a_whole_home(tmp_path):
     for n in range(200):
         pid = os.fork()
         if pid == 0:
-            restore.restore(file, home)
+            backup.restore_backup(file, home)
             os._exit(0)
         time.sleep(n * 0.002)
         os.kill(pid, signal.SIGKILL)
@@ -150,7 +151,7 @@ def test_a_restore_that_is_killed_leaves_a_whole_home(tmp_path):
     before = [path for path in tmp_path.glob("*.before-*") if not (path / ".unfinished").exists()]
     assert {"before", "after"} in map(marks_of, before)
     assert ended[0] == signal.SIGKILL
-    restore.restore(file, home)
+    backup.restore_backup(file, home)
     assert not list(tmp_path.glob("*/.unfinished"))
     assert {"before", "after"} in map(marks_of, before)
 
@@ -199,8 +200,8 @@ def test_a_hostile_archive_changes_nothing(tmp_path, kind):
     lived_in(home, "mine").close()
     file = packed(tmp_path / "b.tar.gz", *HOSTILE[kind])
     before = sorted(p for p in tmp_path.rglob("*"))
-    with pytest.raises(CareError):
-        restore.restore(file, home)
+    with pytest.raises(MaintenanceError):
+        backup.restore_backup(file, home)
     assert sorted(p for p in tmp_path.rglob("*")) == before
     assert marks_of(home) == {"mine"}
     assert not Path("/tmp/absolute").exists()
@@ -228,8 +229,8 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path, w
 def test_an_update_from_a_pipe_is_refused_before_anything_is_installed(tmp_path):
     os.mkfifo(tmp_path / "p.whl")
     given = argparse.Namespace(source=str(tmp_path / "p.whl"), wheels=None)
-    with pytest.raises(CareError, match="is neither a file nor a folder"):
-        update_verb._updated(Place(tmp_path), tmp_path, None, given)
+    with pytest.raises(MaintenanceError, match="is neither a file nor a folder"):
+        update_verb._install_update(Installation(tmp_path), tmp_path, None, given)
 
 
 def headers(kind, size, count):
@@ -250,8 +251,8 @@ def test_headers_of_a_backup_take_no_memory_and_no_stack(tmp_path, kind, size, c
     file.write_bytes(gzip.compress(headers(kind, size, count), 1))
     tracemalloc.start()
     try:
-        with pytest.raises(CareError, match="no whole backup"):
-            restore.check(file)
+        with pytest.raises(MaintenanceError, match="no whole backup"):
+            backup.verify_backup(file)
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
@@ -264,10 +265,10 @@ def test_what_lies_too_deep_is_named_and_not_taken(tmp_path):
         place = home / "workspace" / "/".join("d" * (depth - 1))
         place.mkdir(parents=True, exist_ok=True)
         (place / "a.md").write_text("x")
-    made = archive.write(home, file)
+    made = backup.write_backup(home, file)
     assert [line for line in made.left if "folders deep" in line] == [line for line in made.left if "100 " in line]
     assert sum("folders deep" in line for line in made.left) == 1
-    restore.restore(file, tmp_path / "again")
+    backup.restore_backup(file, tmp_path / "again")
     assert (tmp_path / "again/workspace" / "/".join("d" * 98) / "a.md").exists()
 
 
@@ -284,10 +285,10 @@ def test_what_lies_too_deep_is_named_and_not_taken(tmp_path):
 def test_a_damaged_backup_is_named(tmp_path, damage, said):
     home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
     lived_in(home).close()
-    archive.write(home, file)
+    backup.write_backup(home, file)
     file.write_bytes(damage(file.read_bytes()))
-    for attempt in (lambda: restore.check(file), lambda: restore.restore(file, home)):
-        with pytest.raises(CareError, match=said):
+    for attempt in (lambda: backup.verify_backup(file), lambda: backup.restore_backup(file, home)):
+        with pytest.raises(MaintenanceError, match=said):
             attempt()
     assert (home / "workspace/notes.md").exists()
 
@@ -295,16 +296,16 @@ def test_a_damaged_backup_is_named(tmp_path, damage, said):
 def test_a_backup_is_read_to_its_last_byte(tmp_path):
     home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
     lived_in(home).close()
-    archive.write(home, file)
+    backup.write_backup(home, file)
     file.write_bytes(file.read_bytes()[:-6])
-    with pytest.raises(CareError, match="nothing was changed"):
-        restore.check(file)
+    with pytest.raises(MaintenanceError, match="nothing was changed"):
+        backup.verify_backup(file)
 
 
 def test_a_list_that_names_more_than_there_is_refuses_the_backup(tmp_path):
     file = packed(tmp_path / "b.tar.gz", GOOD, files={"workspace/a.md": "0", "gone.md": "1"})
-    with pytest.raises(CareError, match="is damaged"):
-        restore.check(file)
+    with pytest.raises(MaintenanceError, match="is damaged"):
+        backup.verify_backup(file)
 
 
 def test_a_backup_from_a_newer_picoclaw_is_refused(tmp_path):
@@ -313,9 +314,9 @@ def test_a_backup_from_a_newer_picoclaw_is_refused(tmp_path):
     with database.transaction() as connection:
         connection.execute("INSERT INTO migrations VALUES ('m999_from_the_future', 'now')")
     database.close()
-    archive.write(home, file)
-    with pytest.raises(CareError, match=r"newer picoclaw.*m999_from_the_future"):
-        restore.restore(file, tmp_path / "other")
+    backup.write_backup(home, file)
+    with pytest.raises(MaintenanceError, match=r"newer picoclaw.*m999_from_the_future"):
+        backup.restore_backup(file, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
@@ -325,22 +326,24 @@ def test_a_backup_from_a_newer_picoclaw_is_refused(tmp_path):
 def test_a_home_in_use_is_not_replaced(tmp_path):
     home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
     lived_in(home).close()
-    archive.write(home, file)
-    assert databases.users(home) == []
+    backup.write_backup(home, file)
+    assert database_copy.list_home_users(home) == []
     code = "import sys; from pathlib import Path; from picoclaw.store.database import Database\n"
     code += "d = Database(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code, home / "state.db"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout.readline() == "open\n"
-        with pytest.raises(CareError, match=rf"in use by process {other.pid} \(state.db\)"):
-            restore.restore(file, home)
+        with pytest.raises(MaintenanceError, match=rf"in use by process {other.pid} \(state.db\)"):
+            backup.restore_backup(file, home)
     with (home / "run.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert databases.users(home) == ["the daemon"]
-        with pytest.raises(CareError, match="by the daemon: stop it first, with `sudo picoclaw service stop`, or"):
-            restore.restore(file, home)
-    restore.restore(file, home)
+        assert database_copy.list_home_users(home) == ["the daemon"]
+        with pytest.raises(
+            MaintenanceError, match="by the daemon: stop it first, with `sudo picoclaw service stop`, or"
+        ):
+            backup.restore_backup(file, home)
+    backup.restore_backup(file, home)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has another user's home to care for")
@@ -354,18 +357,18 @@ def test_root_cares_for_a_home_with_the_rights_of_its_owner():
         foreign.mkdir(mode=0o700)
         for path in (above / "users", home, *home.rglob("*")):
             os.chown(path, 12345, 12345, follow_symlinks=False)
-        archive.write(home, file)
+        backup.write_backup(home, file)
         file.chmod(0o644)
-        restore.restore(file, home)
-        update._snapshot(home)
+        backup.restore_backup(file, home)
+        update._snapshot_databases(home)
         found = [p for p in (home, *home.rglob("*")) if p.lstat().st_uid != 12345]
-        assert (found, (home / update.BEFORE / "state.db").exists()) == ([], True)
+        assert (found, (home / update.SNAPSHOT_FOLDER / "state.db").exists()) == ([], True)
         assert os.geteuid() == 0
-        (home / update.BEFORE / "state.db").unlink()
-        (home / update.BEFORE).rmdir()
-        (home / update.BEFORE).symlink_to(foreign)  # where the home's owner must not write
-        with pytest.raises(CareError):
-            update._snapshot(home)
+        (home / update.SNAPSHOT_FOLDER / "state.db").unlink()
+        (home / update.SNAPSHOT_FOLDER).rmdir()
+        (home / update.SNAPSHOT_FOLDER).symlink_to(foreign)  # where the home's owner must not write
+        with pytest.raises(MaintenanceError):
+            update._snapshot_databases(home)
         assert not list(foreign.iterdir())
 
 
@@ -396,7 +399,7 @@ def test_a_backup_leaves_out_no_file_of_the_owners_for_its_name(tmp_path):
     (home / "workspace/mine").mkdir()
     for name in mine:
         (home / "workspace/mine" / name).write_text("mine")
-    archive.write(home, tmp_path / "b.tar.gz")
+    backup.write_backup(home, tmp_path / "b.tar.gz")
     assert {f"home/workspace/mine/{name}" for name in mine} <= set(names_in(tmp_path / "b.tar.gz"))
     assert "home/run.lock" not in names_in(tmp_path / "b.tar.gz")
 
@@ -420,18 +423,18 @@ def test_what_is_deleted_during_a_backup_does_not_end_it(tmp_path):
     (home / "workspace/a.bin").write_bytes(os.urandom(500_000))
     (home / "workspace/z.txt").write_text("soon gone")
     stream = Deleting(home / "workspace/z.txt")
-    archive.pour(home, stream)
+    backup.stream_backup(home, stream)
     assert not stream.path.exists()
     (tmp_path / "b.tar.gz").write_bytes(stream.getvalue())
-    restore.check(tmp_path / "b.tar.gz")
+    backup.verify_backup(tmp_path / "b.tar.gz")
 
 
 def test_a_home_behind_a_link_stays_behind_it(tmp_path):
     home, link = tmp_path / "disk/picoclaw", tmp_path / "picoclaw"
     lived_in(home, "before").close()
     link.symlink_to(home)
-    archive.write(link, tmp_path / "b.tar.gz")
-    _, before = restore.restore(tmp_path / "b.tar.gz", link)
+    backup.write_backup(link, tmp_path / "b.tar.gz")
+    _, before = backup.restore_backup(tmp_path / "b.tar.gz", link)
     assert link.is_symlink()
     assert before.parent == home.parent
     assert marks_of(home) == {"before"}
@@ -455,12 +458,12 @@ def test_a_backup_goes_into_a_pipe(tmp_path):
             cwd="/",
         )
     assert done.returncode == 0
-    assert restore.check(tmp_path / "b.tar.gz").files > 5
+    assert backup.verify_backup(tmp_path / "b.tar.gz").files > 5
 
 
 def test_a_person_is_asked_before_a_home_is_replaced(tmp_path):
     lived_in(tmp_path / "picoclaw").close()
-    archive.write(tmp_path / "picoclaw", tmp_path / "b.tar.gz")
+    backup.write_backup(tmp_path / "picoclaw", tmp_path / "b.tar.gz")
     (tmp_path / "picoclaw/workspace/notes.md").unlink()
     with Person(tmp_path, "restore", str(tmp_path / "b.tar.gz")) as person:
         person.sees("kept beside it. [y/N]")
@@ -521,7 +524,7 @@ def row(what, mark="bad"):
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     """Two versions side by side, the old one in use, and a service that is started and stopped."""
-    where = Place(tmp_path / "root")
+    where = Installation(tmp_path / "root")
 
     def version(name, *, chat=0, rows="[]"):
         python = where.python(name)
@@ -542,7 +545,7 @@ def installed(tmp_path, monkeypatch):
 
 
 def switched(where, home, seconds=0.01):
-    update.switch(where, "new", home, service.active(), seconds, lambda _: None)
+    update.switch_version(where, "new", home, service.find_running_service(), seconds, lambda _: None)
 
 
 def test_a_good_version_is_used_and_the_old_one_kept(tmp_path, installed):
@@ -550,11 +553,11 @@ def test_a_good_version_is_used_and_the_old_one_kept(tmp_path, installed):
     home = tmp_path / "home"
     lived_in(home, "mine").close()
     version("new")
-    assert update.prove(where.python("new"), where.python("old"), home) == "picoclaw new"
+    assert update.try_version(where.python("new"), where.python("old"), home) == "picoclaw new"
     switched(where, home)
     assert (where.named("current"), where.named("previous"), where.trial()) == ("new", "old", None)
     assert not list(home.glob(".backup-*"))
-    assert not (home / update.BEFORE).exists()
+    assert not (home / update.SNAPSHOT_FOLDER).exists()
     acts = [line for line in (tools / "said").read_text().splitlines() if line.startswith("st")]
     assert acts == ["stop old", "start new"]
     version("half-made")
@@ -574,8 +577,8 @@ def test_a_version_that_fails_its_trial_is_never_used(tmp_path, installed, fault
     where, version, _ = installed
     lived_in(tmp_path / "home").close()
     version("new", **faults)
-    with pytest.raises(CareError, match=said):
-        update.prove(where.python("new"), where.python("old"), tmp_path / "home")
+    with pytest.raises(MaintenanceError, match=said):
+        update.try_version(where.python("new"), where.python("old"), tmp_path / "home")
     assert not list((tmp_path / "home").glob(".backup-*"))
 
 
@@ -583,7 +586,7 @@ def test_what_was_wrong_before_is_no_fault_of_the_new_one(tmp_path, installed):
     where, version, _ = installed
     lived_in(tmp_path / "home").close()
     version("new", rows=f"[{row('embeddings')}, {row('rules.toml', 'note')}, {row('disk wear')}]")
-    update.prove(where.python("new"), where.python("old"), tmp_path / "home")
+    update.try_version(where.python("new"), where.python("old"), tmp_path / "home")
 
 
 @pytest.mark.parametrize("fault", ["dies", "refuses"])
@@ -609,7 +612,7 @@ def test_a_service_that_does_not_stay_up_goes_back(tmp_path, installed, fault, m
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service.Service, "do", and_writes)
-        with pytest.raises(CareError, match="went back to old"):
+        with pytest.raises(MaintenanceError, match="went back to old"):
             switched(where, home)
     assert (where.named("current"), where.trial()) == ("old", None)
     assert marks_of(home) == ({"mine"} if migrates else {"mine", "meanwhile"})
@@ -627,29 +630,29 @@ def test_an_update_that_was_cut_off_can_be_taken_back(tmp_path, installed):
     cut = f"""
 import os, sys
 from pathlib import Path
-from picoclaw.care import service, update
-from picoclaw.care.place import Place
-update.switch(Place(Path({str(where.root)!r})), "new", Path({str(home)!r}), service.active(), 9, lambda _: os._exit(9))
+from picoclaw.maintenance import service, update
+from picoclaw.maintenance.install import Installation
+update.switch_version(Installation(Path({str(where.root)!r})), "new", Path({str(home)!r}), service.find_running_service(), 9, lambda _: os._exit(9))
 """
     assert subprocess.run([sys.executable, "-c", cut], timeout=60).returncode == 9
     assert where.named("current") == "new"
-    assert where.trial() == Trial("new", "old", home)
-    update.back(where, where.trial(), service.active())
+    assert where.trial() == UpdateTrial("new", "old", home)
+    update.roll_back(where, where.trial(), service.find_running_service())
     assert (where.named("current"), where.trial()) == ("old", None)
     assert marks_of(home) == {"mine"}
 
 
 def test_only_the_service_of_this_installation_is_touched(installed):
     where, _, _ = installed
-    assert service.of(str(where.root)).home() == "/srv/claw"
-    assert service.of(f"{where.root}/current/bin/picoclaw").runs()
-    assert service.of(str(where.root)[:-1], "") is None
+    assert service.find_service(str(where.root)).home() == "/srv/claw"
+    assert service.find_service(f"{where.root}/current/bin/picoclaw").runs()
+    assert service.find_service(str(where.root)[:-1], "") is None
 
 
 def test_a_version_is_tried_where_there_is_no_home_yet(tmp_path, installed):
     where, version, _ = installed
     version("new")
-    assert update.prove(where.python("new"), where.python("old"), tmp_path / "none") == "picoclaw new"
+    assert update.try_version(where.python("new"), where.python("old"), tmp_path / "none") == "picoclaw new"
     switched(where, tmp_path / "none")
     assert (where.named("current"), (tmp_path / "none").exists()) == ("new", False)
 
@@ -664,12 +667,12 @@ def test_the_same_version_again_is_not_taken_for_a_new_one(installed):
         (folder / "__pycache__/app.pyc").write_text(name)
         (folder.parent / "RECORD").write_text(name)
         (folder.parent / "direct_url.json").write_text(name)
-    assert update.is_same(where, "old", "new")
+    assert update.is_same_version(where, "old", "new")
     (folder / "app.py").write_text("x = 2\n")
-    assert not update.is_same(where, "old", "new")
+    assert not update.is_same_version(where, "old", "new")
     (folder / "app.py").write_text("x = 1\n")
     (folder / "more.py").touch()
-    assert not update.is_same(where, "old", "new")
+    assert not update.is_same_version(where, "old", "new")
 
 
 def test_the_installer_explains_itself():
@@ -686,7 +689,7 @@ def test_the_installer_explains_itself():
 
 def test_only_one_update_at_a_time(tmp_path, installed):
     where, _, _ = installed
-    with where.locked(), pytest.raises(CareError, match="being changed by another"), where.locked():
+    with where.locked(), pytest.raises(MaintenanceError, match="being changed by another"), where.locked():
         pass
     with where.locked():
         pass
@@ -694,17 +697,17 @@ def test_only_one_update_at_a_time(tmp_path, installed):
 
 def test_an_installation_is_known_by_its_folders(tmp_path, installed):
     where, _, _ = installed
-    assert place.find(str(where.versions / "old")).root == where.root
-    assert place.find(sys.prefix) is None
+    assert install.find_installation(str(where.versions / "old")).root == where.root
+    assert install.find_installation(sys.prefix) is None
     (where.root / "current").unlink()
-    assert place.find(str(where.versions / "old")) is None
+    assert install.find_installation(str(where.versions / "old")) is None
 
 
 def test_the_history_is_kept_too(tmp_path):
     home = tmp_path / "picoclaw"
     lived_in(home).close()
-    Database(home / chronicle.NAME, chronicle.MIGRATIONS).close()
-    archive.write(home, tmp_path / "b.tar.gz")
+    Database(home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS).close()
+    backup.write_backup(home, tmp_path / "b.tar.gz")
     assert {"home/state.db", "home/history.db"} <= set(names_in(tmp_path / "b.tar.gz"))
 
 
@@ -716,5 +719,5 @@ def test_another_installations_unit_is_not_uninstalled(tmp_path, installed, monk
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for program, own in ((f"{where.root}/current/bin/picoclaw", True), ("/opt/other/current/bin/picoclaw", False)):
         unit.write_text(f"[Service]\nExecStart={program} run\n")
-        assert (uninstall.own_unit(where) == unit) is own
-    assert uninstall.own_unit(None) == unit
+        assert (uninstall.find_own_unit(where) == unit) is own
+    assert uninstall.find_own_unit(None) == unit

@@ -14,14 +14,12 @@ from scripted import CALLER, PROMPTS, Clock, Scripted, Toolbox, calls, joined, s
 from validity import check_conversation
 
 from picoclaw import errors
-from picoclaw.agent import Agent
+from picoclaw.agent.loop import Agent
 from picoclaw.app import App
-from picoclaw.around import Around
-from picoclaw.config import Config, HeartbeatConfig, LimitsConfig, ModelConfig, load
-from picoclaw.daemon.lines import lines
-from picoclaw.daemon.models import Models
-from picoclaw.doctor import exposed
-from picoclaw.doctor.model import examine
+from picoclaw.config import Config, load
+from picoclaw.config.tables import HeartbeatConfig, LimitsConfig, ModelConfig
+from picoclaw.daemon.status import ModelHealth
+from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import (
     ContextOverflow,
     DeadlinePassed,
@@ -37,13 +35,13 @@ from picoclaw.errors import (
     Unavailable,
 )
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Brief, Inbound, Message, Notice, Request, Stop, Text, ToolCall, Turn, Usage
+from picoclaw.maintenance import doctor
+from picoclaw.maintenance.doctor import examine_models
+from picoclaw.messages import Around, Brief, Inbound, Message, Notice, Request, Stop, Text, ToolCall, Turn, Usage
 from picoclaw.providers import made
-from picoclaw.providers.chain import ATTEMPTS, TRYING_S, Chain, Link
-from picoclaw.providers.fit import fitted, shorter
-from picoclaw.providers.outage import SAME_AGAIN, Breaker
-from picoclaw.providers.reached import Access, Reached, links, told
-from picoclaw.providers.verdict import LONGEST_HOLD_S, LONGEST_WAIT_S, OWNER_S, verdict
+from picoclaw.providers.chain import ATTEMPTS, TRYING_S, Access, Chain, Link, Reached, links, told
+from picoclaw.providers.retry import LONGEST_HOLD_S, LONGEST_WAIT_S, OWNER_S, SAME_AGAIN, Breaker, verdict
+from picoclaw.providers.sanitize import fitted, shorter
 from picoclaw.workspace import prepare
 
 BUSY = Unavailable("the model server cannot answer now (503): busy")
@@ -929,7 +927,7 @@ def test_the_doctor_asks_each_model(tmp_path, clean):
     with ModelServer([reply("ok"), refusal(401, "Incorrect key"), reply("ok")]) as server:
         further = [f"[models.{name}]\nbase_url = '{server.url}'\nname = '{name}-model'" for name in ("lan", "spare")]
         text = f"[model]\nbase_url = '{server.url}'\nname = 'big'\nthen = ['lan']\n" + "\n".join(further)
-        rows = list(examine(write(tmp_path / "home", text)))
+        rows = list(examine_models(write(tmp_path / "home", text)))
     assert [(row.mark, row.what) for row in rows] == [("good", "model"), ("bad", "model lan"), ("good", "model spare")]
     assert "PICOCLAW_API_KEY_LAN or [keys] lan" in rows[1].mend
     assert rows[2].how.endswith("it is asked only where it is chosen ('then' under [model] does not name it)")
@@ -938,7 +936,7 @@ def test_the_doctor_asks_each_model(tmp_path, clean):
 def test_a_key_that_goes_over_an_open_line_is_bad(tmp_path):
     far = ModelConfig(base_url="http://models.example/v1")
     config = Config(tmp_path, models={"lan": far, "keyless": far}, model_keys={"lan": "sk-1", "keyless": ""})
-    rows = list(exposed.examine(SimBoard(), config))
+    rows = list(doctor.examine_exposure(SimBoard(), config))
     assert [(row.mark, row.what) for row in rows] == [("bad", "model lan")]
 
 
@@ -951,7 +949,7 @@ def turn(provider, notice="", stopped="", steps=1):
 
 def test_the_log_has_a_line_when_another_model_answers_and_when_the_first_does_again():
     notes = []
-    models = Models("openai:a", (Link("", first()), link("lan")), lambda text, **_: notes.append(text))
+    models = ModelHealth("openai:a", (Link("", first()), link("lan")), lambda text, **_: notes.append(text))
     away = [
         models.heard(turn(*given))
         for given in [
@@ -1003,7 +1001,7 @@ def test_a_status_has_a_line_for_each_model(tmp_path, clean):
         "problems": [],
         "clock": {"text": "good"},
     }
-    shown = [line for line in lines(status, time.time()) if " at http" in line]
+    shown = [line for line in format_status(status, time.time()) if " at http" in line]
     assert [line.split(" at ")[0] for line in shown] == ["  first: big", "  lan: small", "  spare: tiny"]
     assert "no answer 0 s ago: the model server refused the key (401)" in shown[0]
     assert shown[1].endswith(", answered 0 s ago")

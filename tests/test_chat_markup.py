@@ -3,7 +3,7 @@
 import pytest
 from timing import least_seconds
 
-from picoclaw.chat_markup import neutral
+from picoclaw.text import neutral
 
 TABLE = """
 <|im_start|> <|im_end|> <|im_sep|> <|endoftext|> <|system|> <|user|> <|assistant|> <|end|>

@@ -9,14 +9,13 @@ import pytest
 from person import picoclaw
 from test_mend import backed_up, filled, pages_of, spoil
 
-from picoclaw import check
-from picoclaw.check import databases
 from picoclaw.cli import check as verb
 from picoclaw.errors import StoreError, StoreNewer
-from picoclaw.reflex import audit as outputs
-from picoclaw.store import chronicle
-from picoclaw.store.database import COPIES, Database
-from picoclaw.trust.audit import Audit
+from picoclaw.maintenance import check
+from picoclaw.outputs import audit as outputs
+from picoclaw.security.audit import Audit
+from picoclaw.store import history_migrations
+from picoclaw.store.database import COPIES_FOLDER, Database
 from picoclaw.workspace import prepare
 
 
@@ -25,16 +24,16 @@ def home(tmp_path, monkeypatch):
     folder = tmp_path / "home"
     prepare(folder)
     filled(folder)
-    Database(folder / chronicle.NAME, chronicle.MIGRATIONS).close()
+    Database(folder / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS).close()
     Audit(folder).write("start")
     Audit(folder).write("stop")
-    outputs.write(folder, "start")
+    outputs.write_record(folder, "start")
     monkeypatch.setenv("PICOCLAW_HOME", str(folder))
     return folder
 
 
 def bad(home):
-    return {finding.what: finding.how for finding in check.examine(home) if finding.mark == "bad"}
+    return {finding.what: finding.how for finding in check.check_home(home) if finding.mark == "bad"}
 
 
 def picture(home):
@@ -47,15 +46,15 @@ def picture(home):
 
 def test_a_whole_home_has_nothing_to_mend_and_is_not_changed(home):
     before = picture(home)
-    found = list(check.examine(home))
+    found = list(check.check_home(home))
     assert {finding.mark for finding in found} == {"good"}
     assert {"state.db", "history.db", "audit.log", "outputs.audit", "reminders", "notes"} <= {f.what for f in found}
-    assert check.mend(home) == []
+    assert check.repair_findings(home) == []
     assert picture(home) == before
 
 
 def test_a_home_that_is_not_there_is_no_fault(tmp_path):
-    assert [finding.mark for finding in check.examine(tmp_path / "nowhere")] == ["note"]
+    assert [finding.mark for finding in check.check_home(tmp_path / "nowhere")] == ["note"]
 
 
 def leaf(home):
@@ -79,8 +78,8 @@ def history(home):
 
 
 def copy(home):
-    (home / COPIES).mkdir()
-    (home / COPIES / "state.db").write_bytes(b"\0" * 9000)
+    (home / COPIES_FOLDER).mkdir()
+    (home / COPIES_FOLDER / "state.db").write_bytes(b"\0" * 9000)
 
 
 def memory(home):
@@ -93,8 +92,8 @@ def seeds(home):
 
 def settings(home):
     (home / "config.toml").write_text("[limits]\nsteps = 3\n")
-    (home / COPIES).mkdir()
-    (home / COPIES / "config.toml").write_text("[limits]\nsteps = 3\n")
+    (home / COPIES_FOLDER).mkdir()
+    (home / COPIES_FOLDER / "config.toml").write_text("[limits]\nsteps = 3\n")
     (home / "config.toml").write_bytes(b"\0" * 40)
 
 
@@ -136,7 +135,7 @@ MENDED = {
 def test_what_is_spoilt_is_found_and_mended(home, harm):
     harm(home)
     assert MENDED[harm] in bad(home)
-    done = check.mend(home)
+    done = check.repair_findings(home)
     assert {finding.mark for finding in done} == {"mended"}
     assert MENDED[harm] in {finding.what for finding in done}
     assert bad(home) == {}
@@ -162,7 +161,7 @@ def nobodys_settings(home):
 def test_a_home_that_others_may_list_is_no_fault_and_is_closed_all_the_same(home):
     home.chmod(0o755)
     assert bad(home) == {}
-    assert [(finding.mark, finding.what) for finding in check.mend(home)] == [("mended", "home")]
+    assert [(finding.mark, finding.what) for finding in check.repair_findings(home)] == [("mended", "home")]
     assert home.stat().st_mode & 0o777 == 0o700
 
 
@@ -173,11 +172,11 @@ def test_a_copy_that_cannot_be_looked_at_is_not_taken_away(home, monkeypatch, er
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(databases, "condition", fails)
-    (found,) = (finding for finding in databases.examine(home) if finding.what == "last copy")
+    monkeypatch.setattr(check, "run_quick_check", fails)
+    (found,) = (finding for finding in check.check_databases(home) if finding.what == "last copy")
     assert (found.mark, found.mend) == ("bad", None)
-    check.mend(home)
-    assert (home / COPIES / "state.db").exists()
+    check.repair_findings(home)
+    assert (home / COPIES_FOLDER / "state.db").exists()
 
 
 def test_a_database_that_lies_on_a_disk_that_is_not_there_is_named(home):
@@ -194,7 +193,7 @@ def test_what_only_a_person_can_mend_is_named_and_left(home, harm):
     harm(home)
     before = picture(home)
     assert LEFT[harm] in bad(home)
-    check.mend(home)
+    check.repair_findings(home)
     assert LEFT[harm] in bad(home)
     assert picture(home) == before
 
@@ -207,7 +206,7 @@ def test_what_a_cut_left_half_made_is_swept_when_it_is_old(home):
     old.write_text("x")
     os.utime(old, (1, 1))
     (home / ".keep.me").write_text("x")
-    assert [finding.what for finding in check.mend(home)] == ["leftovers"]
+    assert [finding.what for finding in check.repair_findings(home)] == ["leftovers"]
     assert young.exists()
     assert not old.exists()
     assert not dead.exists()  # whoever wrote it lives no more
@@ -226,7 +225,7 @@ def test_a_database_in_use_is_not_mended_and_that_is_said(home):
         os._exit(0)
     os.read(ready[0], 1)
     try:
-        (done,) = check.mend(home)
+        (done,) = check.repair_findings(home)
         assert done.mark == "bad"
         assert f"process {child} has it open" in done.how
     finally:

@@ -15,20 +15,21 @@ import smbus2  # noqa: F401 - imported late by the board, which then has no fold
 from recording import Recorder
 
 from picoclaw.app import App
-from picoclaw.config import Config, SensorConfig
-from picoclaw.doctor.board import examine as examine_board
+from picoclaw.config import Config
+from picoclaw.config.tables import SensorConfig
 from picoclaw.hw import checkup
 from picoclaw.hw.board import GpioChip
-from picoclaw.hw.faults import explained
-from picoclaw.hw.health import Row
+from picoclaw.hw.faults import translate_os_error
+from picoclaw.hw.health import CheckResult
 from picoclaw.hw.linux import gpio
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.buses import Nack, SimI2C
-from picoclaw.hw.sim.scene import Fault
+from picoclaw.hw.sim.scene import SimFault
 from picoclaw.hw.sim.script import Script
-from picoclaw.reflex import declared
+from picoclaw.maintenance.doctor import examine_board
+from picoclaw.outputs import config
 
 PI_4 = {"/proc/device-tree/model": "Raspberry Pi 4 Model B Rev 1.5\0"}
 PI_5 = {"/proc/device-tree/model": "Raspberry Pi 5 Model B Rev 1.0\0"}
@@ -41,12 +42,12 @@ class Tree(LinuxBoard):
     """A tree of the kernel's files; what no file can stand for, an I2C bus with its ioctls, is simulated."""
 
     def i2c(self, number):
-        with explained(f"/dev/i2c-{number}"):
+        with translate_os_error(f"/dev/i2c-{number}"):
             os.close(os.open(f"{self._root}/dev/i2c-{number}", os.O_RDWR))
         return SimI2C(number, {})
 
     def gpio_chips(self):
-        return [GpioChip(path, "pinctrl", 54) for path in gpio.paths(self._root) if self.may_open(path)]
+        return [GpioChip(path, "pinctrl", 54) for path in gpio.list_chip_paths(self._root) if self.may_open(path)]
 
 
 def grown(root, files):
@@ -85,7 +86,7 @@ def inside(root, look):
         found = file.read()
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77:
         pytest.skip("this user may not give a process another root")
-    return [Row(*row) for row in json.loads(found)]
+    return [CheckResult(*row) for row in json.loads(found)]
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def look(tmp_path):
                 Path("/etc").mkdir(exist_ok=True)
                 Path("/etc/group").write_text(f"{group}:x:{owner}:\n" if group else "")
                 without_rights()
-            return list(checkup.buses(Tree(Path("/"))))
+            return list(checkup.check_buses(Tree(Path("/"))))
 
         return inside(root, ask)
 
@@ -127,26 +128,26 @@ NO_I2C, NO_SPI = (
     "no /dev/i2c-N: the bus is off, or there is none",
     "no /dev/spidevB.C: the bus is off, or there is none",
 )
-NO_GPIO = Row("note", "GPIO", "no /dev/gpiochipN: this kernel shows no GPIO controller")
+NO_GPIO = CheckResult("note", "GPIO", "no /dev/gpiochipN: this kernel shows no GPIO controller")
 
 
 def test_a_pi_with_everything_on(look):
     assert look(PI_4 | I2C_1 | SPI | SERIAL | ONEWIRE | PART | GPIO) == [
-        Row("good", "i2c-1", "bcm2835 (i2c@7e804000) on the pin header"),
-        Row("good", "SPI", "/dev/spidev0.0, /dev/spidev0.1"),
-        Row("good", "serial", "/dev/ttyS0"),
-        Row("good", "1-Wire", "28-0316a2794cff"),
-        Row("good", "GPIO", "/dev/gpiochip0"),
+        CheckResult("good", "i2c-1", "bcm2835 (i2c@7e804000) on the pin header"),
+        CheckResult("good", "SPI", "/dev/spidev0.0, /dev/spidev0.1"),
+        CheckResult("good", "serial", "/dev/ttyS0"),
+        CheckResult("good", "1-Wire", "28-0316a2794cff"),
+        CheckResult("good", "GPIO", "/dev/gpiochip0"),
     ]
 
 
 def off(i2c, spi, serial, onewire):
     """The rows of a board on which everything is off, with these four remedies."""
     return [
-        Row("note", "I2C", NO_I2C, i2c),
-        Row("note", "SPI", NO_SPI, spi),
-        Row("note", "serial", "no serial port", serial),
-        Row("note", "1-Wire", "the kernel has no 1-Wire bus", onewire),
+        CheckResult("note", "I2C", NO_I2C, i2c),
+        CheckResult("note", "SPI", NO_SPI, spi),
+        CheckResult("note", "serial", "no serial port", serial),
+        CheckResult("note", "1-Wire", "the kernel has no 1-Wire bus", onewire),
         NO_GPIO,
     ]
 
@@ -231,32 +232,32 @@ def test_the_buses_of_a_pi_5s_hdmi_ports_are_not_the_headers(look):
     }
     rows = look(PI_5 | hdmi)
     assert of(rows, "I2C") == [
-        Row(
+        CheckResult(
             "note",
             "I2C",
             "the pin header's bus is off; the others belong to the board",
             on_a_pi(CONFIG)[0],
         )
     ]
-    assert of(rows, "i2c-13") == [Row("good", "i2c-13", "107d508200.hdmi, an HDMI port")]
-    assert of(rows, "i2c-14") == [Row("good", "i2c-14", "107d508280.hdmi, an HDMI port")]
+    assert of(rows, "i2c-13") == [CheckResult("good", "i2c-13", "107d508200.hdmi, an HDMI port")]
+    assert of(rows, "i2c-14") == [CheckResult("good", "i2c-14", "107d508280.hdmi, an HDMI port")]
 
 
 def test_a_pcs_own_buses_are_named_and_no_header_is_missed(look):
     rows = look(PC | {"/dev/i2c-0": "", "/sys/class/i2c-dev/i2c-0/name": "SMBus I801 adapter at efa0\n"})
     assert not of(rows, "I2C")
-    assert of(rows, "i2c-0") == [Row("good", "i2c-0", "SMBus I801 adapter at efa0, the mainboard")]
+    assert of(rows, "i2c-0") == [CheckResult("good", "i2c-0", "SMBus I801 adapter at efa0, the mainboard")]
 
 
 def test_a_bus_that_cannot_be_used_says_why(tmp_path):
     grown(tmp_path, I2C_1)  # a plain file, which takes none of the ioctls of a bus
-    (row,) = of(checkup.buses(LinuxBoard(tmp_path)), "i2c-1")
-    assert row == Row("bad", "i2c-1", "/dev/i2c-1 failed: Inappropriate ioctl for device")
+    (row,) = of(checkup.check_buses(LinuxBoard(tmp_path)), "i2c-1")
+    assert row == CheckResult("bad", "i2c-1", "/dev/i2c-1 failed: Inappropriate ioctl for device")
 
 
 def test_a_onewire_bus_without_a_part_says_what_to_check(look):
     assert of(look(PI_4 | ONEWIRE), "1-Wire") == [
-        Row(
+        CheckResult(
             "note",
             "1-Wire",
             "the bus is on and no part answers",
@@ -275,7 +276,7 @@ def test_a_onewire_bus_without_a_part_says_what_to_check(look):
 @pytest.mark.parametrize("console", ["ttyS0", "serial0"])
 def test_the_console_on_a_port(look, board, mend, console):
     rows = look(board | SERIAL | {"/proc/cmdline": f"console={console},115200 console=tty1 root=/dev/sda\n"})
-    assert of(rows, "serial") == [Row("note", "serial", "/dev/ttyS0 is used by the Linux console", mend)]
+    assert of(rows, "serial") == [CheckResult("note", "serial", "/dev/ttyS0 is used by the Linux console", mend)]
 
 
 LOGIN = "/sys/fs/cgroup/system.slice/system-serial\\x2dgetty.slice/serial-getty@ttyS0.service/cgroup.procs"
@@ -283,7 +284,7 @@ LOGIN = "/sys/fs/cgroup/system.slice/system-serial\\x2dgetty.slice/serial-getty@
 
 def test_a_login_prompt_on_a_port_of_a_pi(look):
     assert of(look(PI_4 | SERIAL | {LOGIN: ""}), "serial") == [
-        Row(
+        CheckResult(
             "note",
             "serial",
             "/dev/ttyS0 is used by a login prompt",
@@ -300,7 +301,7 @@ def test_a_login_prompt_is_ended_where_no_kernel_option_began_it(look):
 
 def test_a_link_to_a_chip_is_not_another_chip(look):
     assert of(look(PI_5 | GPIO | {"/dev/gpiochip4 -> gpiochip0": ""}), "GPIO") == [
-        Row("good", "GPIO", "/dev/gpiochip0")
+        CheckResult("good", "GPIO", "/dev/gpiochip0")
     ]
 
 
@@ -311,7 +312,9 @@ def test_the_last_of_two_settings_counts(look):
 
 def test_a_board_with_another_root_is_asked_about_that(tmp_path):
     grown(tmp_path, PI_4 | SPI)
-    assert of(checkup.buses(LinuxBoard(tmp_path)), "SPI") == [Row("good", "SPI", "/dev/spidev0.0, /dev/spidev0.1")]
+    assert of(checkup.check_buses(LinuxBoard(tmp_path)), "SPI") == [
+        CheckResult("good", "SPI", "/dev/spidev0.0, /dev/spidev0.1")
+    ]
 
 
 def test_a_port_beside_the_console_can_be_used(look):
@@ -329,13 +332,13 @@ PERSIST = "/sys/module/pinctrl_bcm2835/parameters/persist_gpio_outputs"
 @pytest.mark.parametrize("word", ["Y", "N", None])
 def test_a_level_that_outlives_its_process_is_said(look, word):
     rows = of(look(PI_4 | GPIO | ({PERSIST: f"{word}\n"} if word else {})), "GPIO")
-    warning = Row(
+    warning = CheckResult(
         "note",
         "GPIO",
         "a line keeps its level after the process that drove it has died (persist_gpio_outputs=Y)",
         "declare outputs in outputs.toml, and let the service end with `picoclaw outputs safe`",
     )
-    assert rows == [Row("good", "GPIO", "/dev/gpiochip0"), *([warning] if word == "Y" else [])]
+    assert rows == [CheckResult("good", "GPIO", "/dev/gpiochip0"), *([warning] if word == "Y" else [])]
 
 
 # --- who may open them ---
@@ -356,8 +359,8 @@ def test_a_closed_device_names_the_group_that_owns_it(look, path, what, usual, g
     mend = f"sudo usermod -aG {owner} $USER   (then log in again)"
     if owner == "root":
         mend = f"only root may open it: give it the group {usual} with a rule in /etc/udev/rules.d"
-    assert rows[0] == Row("bad", what, f"{path} may not be opened by this user", mend)
-    rest = [Row("good", "SPI", "/dev/spidev0.0")] if what == "SPI" else []
+    assert rows[0] == CheckResult("bad", what, f"{path} may not be opened by this user", mend)
+    rest = [CheckResult("good", "SPI", "/dev/spidev0.0")] if what == "SPI" else []
     assert rows[1:] == rest
 
 
@@ -417,12 +420,12 @@ def test_a_gpio_chip_that_refuses_to_be_asked_costs_only_its_tool(tmp_path):
 
 def test_the_simulated_boards_remedy_is_its_script():
     name_one = "name a part for it in sim.toml"
-    assert list(checkup.buses(SimBoard())) == [
-        Row("good", "i2c-1", "simulated adapter on the pin header"),
-        Row("note", "SPI", NO_SPI, name_one),
-        Row("note", "serial", "no serial port", name_one),
-        Row("note", "1-Wire", "the kernel has no 1-Wire bus", name_one),
-        Row("good", "GPIO", "/dev/gpiochip0"),
+    assert list(checkup.check_buses(SimBoard())) == [
+        CheckResult("good", "i2c-1", "simulated adapter on the pin header"),
+        CheckResult("note", "SPI", NO_SPI, name_one),
+        CheckResult("note", "serial", "no serial port", name_one),
+        CheckResult("note", "1-Wire", "the kernel has no 1-Wire bus", name_one),
+        CheckResult("good", "GPIO", "/dev/gpiochip0"),
     ]
 
 
@@ -461,14 +464,16 @@ def test_who_else_answers_says_what_a_silent_part_may_mean(tmp_path, answering, 
     board = SimBoard(script=Script({}, {}))
     board.i2c(1).parts |= {address: Refuser() for address in answering}
     found = list(examine_board(board, Config(home=tmp_path, sensors={"porch": UPPER, **sensors})))
-    assert of(found, "porch") == [Row("bad", "porch", f"temperature not available: 0x77 on /dev/i2c-1 {ABSENT}", mend)]
+    assert of(found, "porch") == [
+        CheckResult("bad", "porch", f"temperature not available: 0x77 on /dev/i2c-1 {ABSENT}", mend)
+    ]
 
 
 def test_a_bus_that_fails_as_it_is_searched_helps_nobody():
     board = SimBoard(script=Script({}, {}))
-    board.wiring.faults.append(Fault("stuck", "i2c-1"))
-    assert checkup.silence(board, Wired("bme280", 1, 0x76), [0x77]) == ""
-    assert checkup.silence(board, Wired("bme280", 7, 0x76), [0x77]) == ""
+    board.wiring.faults.append(SimFault("stuck", "i2c-1"))
+    assert checkup.explain_silence(board, WiredPart("bme280", 1, 0x76), [0x77]) == ""
+    assert checkup.explain_silence(board, WiredPart("bme280", 7, 0x76), [0x77]) == ""
 
 
 def test_a_part_that_is_another_is_not_called_silent(tmp_path):
@@ -498,7 +503,7 @@ def test_a_declaration_that_is_broken(tmp_path):
     bad, dry = outputs(tmp_path)
     assert (bad.mark, bad.mend) == ("bad", f"mend {path}; until then nothing can be switched on")
     assert bad.how.startswith(f"{path}: [outputs.heater]: kind heater needs independent_cutoff = true")
-    assert dry == Row("note", "outputs", "dry run: lamp", "picoclaw outputs arm lamp")
+    assert dry == CheckResult("note", "outputs", "dry run: lamp", "picoclaw outputs arm lamp")
 
 
 def test_a_file_of_outputs_that_is_no_toml(tmp_path):
@@ -511,27 +516,27 @@ def test_a_file_of_outputs_that_is_no_toml(tmp_path):
 @pytest.mark.parametrize(
     ("armed", "rows"),
     [
-        ([], [Row("note", "outputs", "dry run: pump, lamp", "picoclaw outputs arm pump")]),
+        ([], [CheckResult("note", "outputs", "dry run: pump, lamp", "picoclaw outputs arm pump")]),
         (
             ["pump"],
             [
-                Row("note", "outputs", "dry run: lamp", "picoclaw outputs arm lamp"),
-                Row("good", "outputs", "pump can be switched"),
+                CheckResult("note", "outputs", "dry run: lamp", "picoclaw outputs arm lamp"),
+                CheckResult("good", "outputs", "pump can be switched"),
             ],
         ),
-        (["pump", "lamp"], [Row("good", "outputs", "pump, lamp can be switched")]),
+        (["pump", "lamp"], [CheckResult("good", "outputs", "pump, lamp can be switched")]),
     ],
 )
 def test_a_dry_run_is_told_from_what_can_be_switched(tmp_path, armed, rows):
     (tmp_path / "outputs.toml").write_text(PUMP + LAMP)
-    known = declared.load(tmp_path / "outputs.toml").outputs
-    declared.keep_armed(tmp_path, {name: known[name].digest for name in armed})
+    known = config.load_outputs(tmp_path / "outputs.toml").outputs
+    config.save_armed(tmp_path, {name: known[name].digest for name in armed})
     assert outputs(tmp_path) == rows
 
 
 def test_what_was_changed_since_it_was_armed_is_a_dry_run_again(tmp_path):
     path = tmp_path / "outputs.toml"
     path.write_text(PUMP)
-    declared.keep_armed(tmp_path, {"pump": declared.load(path).outputs["pump"].digest})
+    config.save_armed(tmp_path, {"pump": config.load_outputs(path).outputs["pump"].digest})
     path.write_text(PUMP.replace("10", "11"))
     assert [row.mark for row in outputs(tmp_path)] == ["note"]

@@ -15,21 +15,21 @@ from scripted import Scripted, says
 from test_dream import NEW, OLD
 
 from picoclaw.app import App
-from picoclaw.chores import Chores
-from picoclaw.config import Config, MemoryConfig, ModelConfig
-from picoclaw.disk import create
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig, ModelConfig
 from picoclaw.errors import StoreError, TurnStopped, Unavailable
+from picoclaw.files import create
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.memory.dream import versions
-from picoclaw.memory.dream.direct import Model
-from picoclaw.memory.notes import notes
-from picoclaw.memory.recollection import Recollection
+from picoclaw.maintenance.jobs import Chores
+from picoclaw.memory import notes, versions
+from picoclaw.memory.dream import Model
+from picoclaw.memory.memory import Recollection
 from picoclaw.messages import Inbound, Stop
 from picoclaw.providers.openai import OpenAI
 from picoclaw.skills.skill import Skill
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
-from picoclaw.store.pulse import By, Change, Pulse
+from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
 from picoclaw.workspace.prompts import Prompts
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -206,13 +206,13 @@ def test_without_a_model_the_rest_is_done(home):
     home.start()
     home.chores.run(EVENING)
     tasks(home)
-    home.pulse.apply([Change("complete", 1)], By("terminal", EVENING - 40 * DAY))
+    home.pulse.apply([PulseChange("complete", 1)], PulseAuthor("terminal", EVENING - 40 * DAY))
     home.note("the fuse of the pump is 3 A", EVENING)
     home.skills = [Skill(name, "", Path("/nowhere"), "workspace", ("go",)) for name in "ab"]
     said = home.day(EVENING, 30)
     assert said == [("02 03:00", "dream: skills that overlap: a and b have the trigger 'go'")]
     with pytest.raises(StoreError, match="there is no task 1"):
-        home.pulse.apply([Change("complete", 1)], By("terminal", NIGHT))
+        home.pulse.apply([PulseChange("complete", 1)], PulseAuthor("terminal", NIGHT))
     home.script(says(NEW), says("[]"))  # and is made up for when there is one
     assert any("written anew" in line for _, line in home.day(NIGHT + DAY, 3))
 

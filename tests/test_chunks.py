@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from picoclaw.memory.index.chunk import LONGEST_HEADING, Chunk, chunks
+from picoclaw.memory.index import LONGEST_HEADING, Chunk, chunks
 
 
 @pytest.mark.parametrize(

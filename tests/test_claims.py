@@ -2,7 +2,7 @@
 
 import pytest
 
-from picoclaw.hw.claims import claimed, unfounded
+from picoclaw.claims import find_claims, find_unfounded_claims
 from picoclaw.messages import Message
 
 READ = "greenhouse: temperature 17.89 °C, humidity 69.50 %, pressure 1004.06 hPa (bme280, read just now)"
@@ -21,7 +21,7 @@ READ = "greenhouse: temperature 17.89 °C, humidity 69.50 %, pressure 1004.06 hP
     ],
 )
 def test_a_claim_is_found(text, values):
-    assert claimed(text) == values
+    assert find_claims(text) == values
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_claim_is_found(text, values):
     ],
 )
 def test_what_is_said_in_general_claims_nothing(text):
-    assert claimed(text) == []
+    assert find_claims(text) == []
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_is_said_in_general_claims_nothing(text):
     ],
 )
 def test_what_was_not_asked_of_here_and_now_claims_nothing(asked, text):
-    assert claimed(text, asked) == []
+    assert find_claims(text, asked) == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_was_not_asked_of_here_and_now_claims_nothing(asked, text):
     ],
 )
 def test_a_sentence_may_say_itself_that_it_is_so_here_and_now(text, value):
-    assert claimed(text, "well?") == [value]
+    assert find_claims(text, "well?") == [value]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_sentence_may_say_itself_that_it_is_so_here_and_now(text, value):
     ],
 )
 def test_a_word_about_something_else_hides_no_claim(text):
-    assert claimed(text) == ["21.7 °C"]
+    assert find_claims(text) == ["21.7 °C"]
 
 
 CLOCK = "Sunday 2026-11-22 05:50 UTC"
@@ -116,7 +116,9 @@ CLOCK = "Sunday 2026-11-22 05:50 UTC"
 )
 def test_which_numbers_bear_a_value_out(answer, told, beside, missing):
     assert (
-        unfounded(answer, "how warm, how humid, what voltage?", [Message("tool", text) for text in told], beside)
+        find_unfounded_claims(
+            answer, "how warm, how humid, what voltage?", [Message("tool", text) for text in told], beside
+        )
         == missing
     )
 
@@ -135,4 +137,4 @@ def test_which_numbers_bear_a_value_out(answer, told, beside, missing):
     ],
 )
 def test_what_nothing_bears_out(answer, asked, missing):
-    assert unfounded(answer, asked, [Message("tool", READ)]) == missing
+    assert find_unfounded_claims(answer, asked, [Message("tool", READ)]) == missing

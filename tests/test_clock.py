@@ -9,11 +9,11 @@ import pytest
 from clock_kills import killed
 from clock_kit import FIRST_BOOT, Board
 
-from picoclaw.reflex import post
-from picoclaw.reflex.clockwatch import ClockWatch
-from picoclaw.reflex.due import Outcome
-from picoclaw.slots import Plan, every, slots
-from picoclaw.store.outbox import Letter
+from picoclaw.automation import jobs
+from picoclaw.automation.clock import ClockWatch
+from picoclaw.automation.jobs import JobOutcome
+from picoclaw.occurrences import Plan, every, slots
+from picoclaw.store.outbox import OutboxMessage
 
 HOUR, DAY, YEAR = 3600.0, 86_400.0, 365 * 86_400.0
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC).timestamp()
@@ -273,7 +273,7 @@ def test_after_a_restart_nothing_stampedes(board):
         board.add(Plan("at", anchor=NOON + HOUR + number), f"say {number}")
     board.reboot(5 * HOUR)
     began = {}
-    board.answer = lambda job: began.setdefault(job.payload, board.mono) and Outcome(True, "")
+    board.answer = lambda job: began.setdefault(job.payload, board.mono) and JobOutcome(True, "")
     board.live(300)
     apart = [later - earlier for earlier, later in itertools.pairwise(sorted(began.values()))]
     assert len(began) == 30
@@ -291,7 +291,7 @@ def test_a_job_that_still_runs_is_not_begun_again(board):
     board.live(250)
     assert len(board.ran) == 1
     assert board.texts == ["Job 1 (tea) is skipped: it still runs"]
-    board.scheduler.ended(number, Outcome(True, "at last"))
+    board.scheduler.ended(number, JobOutcome(True, "at last"))
     board.live(60)
     assert len(board.ran) == 2
     assert board.texts[-1] == "at last"
@@ -309,7 +309,7 @@ def test_when_an_outcome_is_told(board, deliver, told):
     outcomes = iter(
         [(True, "a"), (True, "a"), (False, "no"), (False, "no"), (False, "never"), (True, "b"), (True, "b")]
     )
-    board.answer = lambda job: Outcome(*next(outcomes))
+    board.answer = lambda job: JobOutcome(*next(outcomes))
     board.add(every(60, NOON + 60), kind="command", deliver=deliver, boot=FIRST_BOOT, mono=board.mono + 60)
     states = []
     for _ in range(7):
@@ -321,7 +321,7 @@ def test_when_an_outcome_is_told(board, deliver, told):
 
 
 def test_what_is_done_once_is_gone_when_it_went_well_and_stays_when_not(board):
-    board.answer = lambda job: Outcome(job.payload == "good", "")
+    board.answer = lambda job: JobOutcome(job.payload == "good", "")
     board.add(Plan("at", anchor=NOON + 60), "good", kind="command")
     board.add(Plan("at", anchor=NOON + 60), "bad", kind="command")
     board.live(120)
@@ -334,8 +334,8 @@ def test_what_is_given_another_time_while_it_runs_is_done_again(board):
     board.live(70)
     again = Plan("at", anchor=NOON + HOUR)
     board.jobs.change("home", number, lambda job: job._replace(plan=again, enabled=True))
-    board.scheduler.ended(number, Outcome(True, "first"))
-    board.answer = lambda job: Outcome(True, "second")
+    board.scheduler.ended(number, JobOutcome(True, "first"))
+    board.answer = lambda job: JobOutcome(True, "second")
     board.live(HOUR)
     assert board.texts == ["first", "second"]
     assert board.jobs.all() == []
@@ -351,7 +351,7 @@ def test_what_is_moved_into_its_own_run_is_skipped_once_and_nobody_waits_for_it(
     board.live(120)
     assert board.steps - before < 6
     assert board.texts == ["Job 1 (tea) is skipped: it still runs"]
-    board.scheduler.ended(number, Outcome(True, "at last"))
+    board.scheduler.ended(number, JobOutcome(True, "at last"))
     board.live(10)
     assert (board.texts[1:], board.jobs.all()) == (["at last"], [])
 
@@ -370,7 +370,7 @@ def test_a_job_that_was_removed_while_it_ran_is_told_nothing_of(board):
     number = board.add(Plan("at", anchor=NOON + 60), kind="command")
     board.live(70)
     board.jobs.remove("home", number)
-    board.scheduler.ended(number, Outcome(True, "late"))
+    board.scheduler.ended(number, JobOutcome(True, "late"))
     board.live(10)
     assert board.texts == []
 
@@ -396,7 +396,7 @@ def test_what_cannot_be_told_is_kept_and_told_later(board):
         raise OSError(5, "the terminal is gone")
 
     board.outbox.put("home", "first", NOON)
-    post.deliver(board.outbox, broken)
+    jobs.deliver_messages(board.outbox, broken)
     assert [letter.text for letter in board.outbox.waiting()] == ["first"]
     board.step()
     assert board.texts == ["first"]
@@ -415,7 +415,7 @@ def test_what_cannot_be_told_is_kept_and_told_later(board):
 def test_how_it_is_worded(board, late, session, words):
     board.outbox.put("home", "Reminder: tea", NOON)
     [letter] = board.outbox.waiting()
-    assert post.worded(letter, session, NOON + late) == words
+    assert jobs.format_message(letter, session, NOON + late) == words
 
 
 def test_what_a_process_was_telling_when_it_died_is_told_again_and_says_so(board):
@@ -425,7 +425,7 @@ def test_what_a_process_was_telling_when_it_died_is_told_again_and_says_so(board
     assert not board.outbox.begin(dead), "another was faster"
     board.step()
     [again] = board.told
-    assert post.worded(again, "home", NOON).endswith("(perhaps told before: picoclaw ended while it told this)")
+    assert jobs.format_message(again, "home", NOON).endswith("(perhaps told before: picoclaw ended while it told this)")
     assert board.outbox.waiting() == []
 
 
@@ -435,7 +435,7 @@ def test_what_another_living_process_tells_is_left_to_it(board):
     assert board.outbox.waiting() == []
     board.step()
     assert board.told == []
-    board.outbox.put_back(Letter(number, "home", "", NOON))
+    board.outbox.put_back(OutboxMessage(number, "home", "", NOON))
     board.step()
     assert board.texts == ["Reminder: tea"]
 

@@ -10,15 +10,16 @@ from model_server import ModelServer, reply, silence
 from sandbox_kit import needs_walls
 
 from picoclaw.app import SIMULATED, App
-from picoclaw.cli import clockwork
-from picoclaw.cli.clockwork import Clockwork, done
-from picoclaw.config import Config, MemoryConfig, ModelConfig, SessionsConfig
+from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.automation.jobs import JobOutcome
+from picoclaw.automation.wakeup import wake_all
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig, ModelConfig, SessionsConfig
+from picoclaw.daemon import background
+from picoclaw.daemon.background import BackgroundWorker, run_job
 from picoclaw.errors import ToolError
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.reflex.bell import ring
-from picoclaw.reflex.clock import boot_id, boottime
-from picoclaw.reflex.due import Outcome
-from picoclaw.slots import Plan
+from picoclaw.occurrences import Plan
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.sessions import Sessions
@@ -55,13 +56,13 @@ def job(payload, kind):
 )
 def test_what_a_simulated_board_said_is_marked(app, payload, kind, good, marked):
     app.config = replace(app.config, tools=replace(app.config.tools, exec="allow"))
-    outcome = done(app, job(payload, kind))
+    outcome = run_job(app, job(payload, kind))
     assert (outcome.good, outcome.text.endswith(f"\n{SIMULATED}")) == (good, marked)
 
 
 def test_a_sensor_that_was_added_meanwhile_is_known_to_a_job(app):
     app.wiring.wired["attic"] = app.wiring.wired["greenhouse"]
-    assert "attic: temperature" in done(app, job("sensor_read {}", "tool")).text
+    assert "attic: temperature" in run_job(app, job("sensor_read {}", "tool")).text
 
 
 def test_an_error_of_ours_costs_one_job_and_no_other(app, monkeypatch):
@@ -71,15 +72,15 @@ def test_an_error_of_ours_costs_one_job_and_no_other(app, monkeypatch):
     def breaks(_, given):
         if given.payload == "bad":
             raise AssertionError("a mistake of ours")
-        return Outcome(True, given.payload)
+        return JobOutcome(True, given.payload)
 
-    monkeypatch.setattr(clockwork, "done", breaks)
+    monkeypatch.setattr(background, "run_job", breaks)
     database = Database(app.config.home / "state.db")
-    with Clockwork(app, "terminal", shown.append):
+    with BackgroundWorker(app, "terminal", shown.append):
         for payload in ("bad", "good", "bad", "better"):
-            now = Job(0, "terminal", payload, Plan("at"), kind="turn", boot=boot_id(), mono=boottime())
+            now = Job(0, "terminal", payload, Plan("at"), kind="turn", boot=read_boot_id(), mono=boottime())
             Jobs(database).add(now)
-        ring(app.config.home)
+        wake_all(app.config.home)
         until(lambda: len(shown) == 4)
         assert [(one.payload, one.last_status, one.claimed) for one in Jobs(database).all()] == [
             ("bad", "failed", ""),
@@ -96,16 +97,16 @@ def test_a_rule_that_asks_in_vain_leaves_one_row_and_says_so_once(tmp_path):
     shown, rows, database = [], [], Database(tmp_path / "state.db")
     jobs, model = Jobs(database), replace(config.model, retries=0, name="x")
     app = App(replace(config, model=replace(model, base_url="http://127.0.0.1:9/v1")), SimBoard())
-    with ModelServer([reply("All is well.")]) as server, Clockwork(app, "terminal", shown.append) as running:
+    with ModelServer([reply("All is well.")]) as server, BackgroundWorker(app, "terminal", shown.append) as running:
         ask = running._watch(database).hands.ask
         for times in range(1, 4):
             assert ask(f"What now? ({times})", "hot") == "asked, for rule hot"
-            ring(tmp_path)
+            wake_all(tmp_path)
             until(lambda times=times: [row.failures for row in jobs.all()] == [times])
             rows += [(row.number, row.enabled, row.last_status) for row in jobs.all()]
         app.config = replace(config, model=replace(model, base_url=server.url))
         ask("What now?", "hot")
-        ring(tmp_path)
+        wake_all(tmp_path)
         until(lambda: len(shown) == 2)
         assert jobs.all() == []
     app.close()
@@ -131,12 +132,12 @@ def test_what_jobs_say_in_a_chat_is_summed_up_too(tmp_path, hangs):
     with ModelServer(answers) as server, closing(Database(tmp_path / "state.db")) as database:
         model, sessions = ModelConfig(base_url=server.url, name="m", retries=0), SessionsConfig(summarise_messages=8)
         config = Config(tmp_path, model, memory=MemoryConfig(dream_hour=-1, review_minutes=0), sessions=sessions)
-        with closing(App(config, SimBoard())) as app, Clockwork(app, "terminal", shown.append):
+        with closing(App(config, SimBoard())) as app, BackgroundWorker(app, "terminal", shown.append):
             for number in range(5):
                 Jobs(database).add(
-                    Job(0, "terminal", f"look {number}", Plan("at"), kind="turn", boot=boot_id(), mono=boottime())
+                    Job(0, "terminal", f"look {number}", Plan("at"), kind="turn", boot=read_boot_id(), mono=boottime())
                 )
-            ring(tmp_path)
+            wake_all(tmp_path)
             until(lambda: len(shown) == 5)
             assert asked.wait(5)
             if not hangs:
@@ -149,7 +150,7 @@ def test_what_jobs_say_in_a_chat_is_summed_up_too(tmp_path, hangs):
 
 def test_a_rule_does_not_ask_while_its_last_question_is_being_answered(app):
     database = Database(app.config.home / "state.db")
-    ask, jobs = Clockwork(app, "terminal", print)._watch(database).hands.ask, Jobs(database)
+    ask, jobs = BackgroundWorker(app, "terminal", print)._watch(database).hands.ask, Jobs(database)
     ask("What now?", "hot")
     jobs.change("terminal", 1, lambda job: job._replace(claimed="this process"))
     with pytest.raises(ToolError, match="still has the last question of this rule"):

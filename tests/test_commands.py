@@ -9,14 +9,14 @@ import pytest
 from model_server import ModelServer, call, refusal, reply
 from validity import check_body
 
-from picoclaw import commands
+from picoclaw.agent import commands
 from picoclaw.app import App
-from picoclaw.around import Around
-from picoclaw.config import Config, ModelConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, ToolCall
+from picoclaw.messages import DEFAULT_SESSION, Around, Inbound, Message, ToolCall
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.task import Task, Used
+from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.workspace import prepare
 
 
@@ -221,14 +221,14 @@ def test_clear_asks_and_then_deletes_for_good(chat, tmp_path):
 
 def test_clear_takes_what_helpers_were_told(chat, tmp_path):
     def task(name, text):
-        return Task(0, DEFAULT_SESSION, name, text, Used(20, 600.0, 1000))
+        return Task(0, DEFAULT_SESSION, name, text, TaskUsage(20, 600.0, 1000))
 
     helpers, stores = chat.app.helpers, chat.app.stores
     chat.turn("hello")
     helpers.add([task("ferns", "the code is xyzzy"), task("moss", "count the moss")], 1.0)
     helpers.add([task("fungi", "count the fungi")], 1.0)
     ferns, moss = helpers.claim(1.0), helpers.claim(1.0)
-    helpers.progress(ferns, [Message("user", "xyzzy again")], Used())
+    helpers.progress(ferns, [Message("user", "xyzzy again")], TaskUsage())
     assert helpers.finish(ferns, "done", "xyzzy it is", 2.0)
     assert helpers.finish(moss, "done", "much", 2.0)
     stores.history.begin_act(DEFAULT_SESSION, ToolCall("c", "exec", {"command": "xyzzy"}), chat.app.now())
@@ -453,7 +453,9 @@ def test_context_changes_nothing_and_needs_no_model(bare):
 def test_usage_by_model_and_chat(chat):
     chat.turn("hello")
     chat.turn("hello", session="telegram:1")
-    chat.app.helpers.add([Task(0, DEFAULT_SESSION, "x", "y", Used(1, 1, 1), used=Used(1, 1.0, 4321))], time.time())
+    chat.app.helpers.add(
+        [Task(0, DEFAULT_SESSION, "x", "y", TaskUsage(1, 1, 1), used=TaskUsage(1, 1.0, 4321))], time.time()
+    )
     assert chat("/usage").splitlines() == [
         "Tokens in + out:",
         "this chat: today 7 + 3, 30 days 7 + 3, ever 7 + 3",
@@ -499,7 +501,7 @@ def test_there_is_no_model_to_choose(bare):
 
 def test_tasks_of_this_chat_are_listed_and_cancelled(chat):
     def task(session, name):
-        return Task(0, session, name, "count the ferns", Used(20, 600.0, 1000))
+        return Task(0, session, name, "count the ferns", TaskUsage(20, 600.0, 1000))
 
     asked = (chat.app.now() - timedelta(minutes=5)).timestamp()
     chat.app.helpers.add([task(DEFAULT_SESSION, "ferns"), task("telegram:1", "moss")], asked)

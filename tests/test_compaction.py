@@ -16,20 +16,18 @@ from person import environment
 from scripted import Scripted, says
 
 from picoclaw import cli
+from picoclaw.agent.compaction import Held, Load, Summariser, carried, may_be_long, near_the_limit, rendered, why
 from picoclaw.app import App
-from picoclaw.cli.idle import IdleThread
-from picoclaw.compaction.carried import carried
-from picoclaw.compaction.due import Held, Load, may_be_long, near_the_limit, why
-from picoclaw.compaction.rendered import cut, rendered
-from picoclaw.compaction.summarise import Summariser
-from picoclaw.config import Config, MemoryConfig, ModelConfig, SessionsConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig, ModelConfig, SessionsConfig
+from picoclaw.daemon.background import IdleThread
 from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.memory.dream.direct import Model
+from picoclaw.memory.dream import Model
 from picoclaw.messages import Inbound, Message, Notice, Stop, ToolCall, Turn, Usage
-from picoclaw.prompt import size
-from picoclaw.store.archive import spoken
-from picoclaw.store.pulse import By, Change
+from picoclaw.prompts import cut, size
+from picoclaw.store.pulse import PulseAuthor, PulseChange
+from picoclaw.store.sessions import strip_context_header
 from picoclaw.workspace.prompts import Prompts
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -298,7 +296,7 @@ class Home:
             self.app.stores.history.keep("terminal", turn, NOON + self.number * timedelta(minutes=1))
 
     def shown(self):
-        return [spoken(turn[0].text) for turn in self.app.stores.history.turns("terminal")]
+        return [strip_context_header(turn[0].text) for turn in self.app.stores.history.turns("terminal")]
 
     @property
     def summary(self):
@@ -308,7 +306,7 @@ class Home:
     def all_said(self):
         with self.app.stores.database.reading() as connection:
             rows = connection.execute("SELECT text FROM messages WHERE role = 'user' ORDER BY id")
-            return [spoken(text) for (text,) in rows]
+            return [strip_context_header(text) for (text,) in rows]
 
     def asked(self):
         return [str(request.body["messages"][-1]["content"]) for request in self.server.requests]
@@ -541,7 +539,7 @@ def test_what_must_outlast_the_conversation_is_noted_before_the_summary(tmp_path
         with app.stores.database.reading() as connection:
             assert connection.execute("SELECT count(*) FROM acts").get == 0
         flush, after, summary = home.server.requests[:3]
-        assert spoken(flush.said) == app.prompts["flush"]
+        assert strip_context_header(flush.said) == app.prompts["flush"]
         assert "Conversation:" in summary.said
         chat = app.briefing.told(Inbound("terminal", "x"), [], (), app.now()).brief
         assert flush.body["messages"][0]["content"] == chat.system  # as in the chat: a server knows it already
@@ -712,7 +710,9 @@ def test_words_of_others_in_pages_notes_and_tasks_are_left_out_and_the_owners_no
     store = call("memory_store", {"text": "the valve opens at 3.5 bar"})
     with home_with(tmp_path, notes_first(store), 8192, messages=0) as home:
         if where == "pulse":
-            home.app.stores.pulse.apply([Change("add", 0, STRANGE, 2)], By("terminal", NOON, "read_file x.txt"))
+            home.app.stores.pulse.apply(
+                [PulseChange("add", 0, STRANGE, 2)], PulseAuthor("terminal", NOON, "read_file x.txt")
+            )
         else:
             page = home.folder / "workspace/memory" / home.app.now().strftime(where)
             page.parent.mkdir(parents=True, exist_ok=True)

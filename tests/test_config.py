@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from rights import ordinary_user
 
-from picoclaw.config import Config, ModelConfig, SensorConfig, home_folder, load, shown_url
-from picoclaw.config.keys import OPENAI, OPENROUTER
+from picoclaw.config import Config, load
+from picoclaw.config.credentials import OPENAI, OPENROUTER
+from picoclaw.config.tables import ModelConfig, SensorConfig, shown_url
 from picoclaw.errors import ConfigError
-from picoclaw.resources import shipped
+from picoclaw.resources import home_folder, shipped
 from picoclaw.workspace import intent_tables, prepare
 
 ELSEWHERE = "https://elsewhere.example/v1"

@@ -3,12 +3,12 @@
 import pytest
 from contract import CONTRACT, Bench
 
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.script import Script, SimLine
 
 SCRIPT = Script(
-    {"air": Wired("bme280", 1, 0x76), "adc": Wired("mcp3008", 0, chip=0)},
+    {"air": WiredPart("bme280", 1, 0x76), "adc": WiredPart("mcp3008", 0, chip=0)},
     {"air": {"temperature": 25.0}, "adc": {"voltage a0": 1.65}},
     lines=tuple(SimLine(n, f"GPIO{n}", pull=int(n == 4)) for n in range(28)),
     empty=("/dev/ttyS1",),

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from picoclaw.courier import (
+from picoclaw.http_client import (
     Client,
     ConnectError,
     InvalidURL,
@@ -144,6 +144,6 @@ def test_nobody_there():
 
 def test_what_nobody_asks_for_is_not_imported_and_stays_importable():
     """httpx's command line, two asynchronous frameworks, and a list of authorities."""
-    code = "import sys, picoclaw.courier; print(*sorted(sys.modules)); import anyio, certifi; certifi.where()"
+    code = "import sys, picoclaw.http_client; print(*sorted(sys.modules)); import anyio, certifi; certifi.where()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {"httpx._main", "anyio", "certifi", "rich", "click", "asyncio"}

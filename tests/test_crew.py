@@ -14,20 +14,20 @@ from model_server import ModelServer, call, refusal, reply, silence
 from person import PICOCLAW, Person, environment, picoclaw
 from sandbox_kit import needs_walls
 
+from picoclaw.agent.worker_pool import Crew
 from picoclaw.app import App
-from picoclaw.around import Around
-from picoclaw.config import Config, HelpersConfig, LimitsConfig, ModelConfig, ToolsConfig
-from picoclaw.crew import Crew
+from picoclaw.config import Config
+from picoclaw.config.tables import HelpersConfig, LimitsConfig, ModelConfig, ToolsConfig
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Inbound, Stop
-from picoclaw.reflex import declared
+from picoclaw.messages import Around, Inbound, Stop
+from picoclaw.outputs import config
 from picoclaw.resources import shipped
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.task import Task, Used
+from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.workspace import prepare
 
 HELPER = "You were given one task"
-MOST = Used(20, 60.0, 100_000)
+MOST = TaskUsage(20, 60.0, 100_000)
 
 
 def said(body):
@@ -419,7 +419,7 @@ def test_a_crew_that_leaves_puts_down_what_it_does(home):
 )
 def test_how_a_task_may_end(home, answers, retries, told):
     with ModelServer(answers) as server, closing(app_of(home, server, retries=retries)) as app:
-        app.helpers.add([Task(0, "terminal", "a", "do a", Used(2, 60.0, 100_000))], time.time())
+        app.helpers.add([Task(0, "terminal", "a", "do a", TaskUsage(2, 60.0, 100_000))], time.time())
         crew, rung = crew_of(app)
         (letter,) = finished(app, crew, rung)
     assert letter.startswith(told)
@@ -428,7 +428,7 @@ def test_how_a_task_may_end(home, answers, retries, told):
 def test_what_was_used_counts_on_after_it_was_put_down(home):
     script = [reply("", call("sensor_list")), reply("", call("board_status")), silence()]
     with ModelServer(script) as server, closing(app_of(home, server)) as app:
-        app.helpers.add([Task(0, "terminal", "a", "do a", Used(3, 60.0, 100_000))], time.time())
+        app.helpers.add([Task(0, "terminal", "a", "do a", TaskUsage(3, 60.0, 100_000))], time.time())
         crew, _ = crew_of(app)
         crew.step(app.helpers, time.time())
         while len(server.requests) < 3:
@@ -616,7 +616,7 @@ def test_limits_of_the_settings_reach_a_helper(home):
     settings = {"helpers": HelpersConfig(steps=3, seconds=30.0, tokens=999), "limits": LimitsConfig()}
     with ModelServer(script) as server, closing(app_of(home, server, **settings)) as app:
         turn(app, "go")
-        assert app.helpers.get(1).limits == Used(3, 30.0, 999)
+        assert app.helpers.get(1).limits == TaskUsage(3, 30.0, 999)
 
 
 def test_a_disk_that_takes_no_report_ends_the_wait(home):
@@ -791,7 +791,7 @@ def test_what_a_helper_has_switched_on_goes_off_with_a_hurried_end(home):
         return reply("", call("output", {"action": "set", "name": "lamp", "seconds": 20}))
 
     results = []
-    declared.keep_armed(home, {"lamp": declared.load(home / "outputs.toml").outputs["lamp"].digest})
+    config.save_armed(home, {"lamp": config.load_outputs(home / "outputs.toml").outputs["lamp"].digest})
     with ModelServer(script) as server:
         process = begun(home, server, "-m", "go")
         until = time.monotonic() + 20

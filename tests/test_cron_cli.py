@@ -12,9 +12,10 @@ from model_server import ModelServer, reply
 from person import Person, environment, picoclaw
 from sandbox_kit import gone, needs_walls
 
-from picoclaw.reflex import thread as thread_module
-from picoclaw.reflex.bell import Bell, ring
-from picoclaw.reflex.thread import ReflexThread
+from picoclaw.automation import clock
+from picoclaw.automation import scheduler as thread_module
+from picoclaw.automation.scheduler import SchedulerThread
+from picoclaw.automation.wakeup import Wakeup, wake_all
 
 
 def cron(home, *words, **more):
@@ -155,10 +156,10 @@ def test_a_chat_that_ends_leaves_no_command_behind_and_says_what_has_not_begun(t
 def test_the_thread_wakes_when_the_date_is_set_though_nothing_is_due(tmp_path, monkeypatch):
     watch, set_date = os.pipe()
     os.set_blocking(watch, False)
-    monkeypatch.setattr(thread_module.clock, "step_watch", lambda: watch)
+    monkeypatch.setattr(clock, "open_clock_watch", lambda: watch)
     steps = [threading.Event(), threading.Event()]
     waiting = iter(steps)
-    thread = ReflexThread(tmp_path, lambda _: [lambda *_: next(waiting, steps[0]).set()], print)
+    thread = SchedulerThread(tmp_path, lambda _: [lambda *_: next(waiting, steps[0]).set()], print)
     thread.start()
     assert steps[0].wait(5)
     assert not steps[1].wait(0.2)
@@ -169,7 +170,7 @@ def test_the_thread_wakes_when_the_date_is_set_though_nothing_is_due(tmp_path, m
 
 
 def test_a_bell_that_was_taken_down_writes_into_nobody_elses_file(tmp_path):
-    bell = Bell(tmp_path)
+    bell = Wakeup(tmp_path)
     bell.close()
     with (tmp_path / "notes").open("wb") as file:  # it has the number now that the bell had
         bell.ring()
@@ -179,7 +180,7 @@ def test_a_bell_that_was_taken_down_writes_into_nobody_elses_file(tmp_path):
 
 def test_a_bell_rings_for_its_own_process_where_the_disk_takes_no_name(tmp_path):
     (tmp_path / "full").touch()
-    bell = Bell(tmp_path / "full")  # no folder: nothing can be made in it
+    bell = Wakeup(tmp_path / "full")  # no folder: nothing can be made in it
     threading.Timer(0.05, bell.ring).start()
     began = time.monotonic()
     bell.wait(20)
@@ -189,14 +190,14 @@ def test_a_bell_rings_for_its_own_process_where_the_disk_takes_no_name(tmp_path)
 
 
 def test_a_thread_that_hangs_keeps_its_bell_and_makes_no_noise(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(thread_module, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(thread_module, "_JOIN_TIMEOUT_S", 0.05)
     go_on, inside = threading.Event(), threading.Event()
 
     def step(wall, mono):
         inside.set()
         go_on.wait(5)
 
-    thread = ReflexThread(tmp_path, lambda _: [step], print)
+    thread = SchedulerThread(tmp_path, lambda _: [step], print)
     thread.start()
     inside.wait(5)
     thread.stop()
@@ -238,13 +239,13 @@ def test_the_thread_sleeps_until_something_is_due_or_the_bell_rings(tmp_path):
         seen.set()
         return 0.05 if len(steps) == 1 else None
 
-    thread = ReflexThread(tmp_path, lambda _: [step], print)
+    thread = SchedulerThread(tmp_path, lambda _: [step], print)
     thread.start()
     time.sleep(0.4)
     assert len(steps) == 2
     assert 0.04 < steps[1] - steps[0] < 0.3
     seen.clear()
-    ring(tmp_path)
+    wake_all(tmp_path)
     assert seen.wait(5)
     thread.stop()
     assert list(tmp_path.glob("bell-*")) == []

@@ -12,27 +12,37 @@ import pytest
 
 from picoclaw import workspace
 from picoclaw.app import App
-from picoclaw.around import Around
-from picoclaw.channels import line
-from picoclaw.channels.channel import Arrived, ChannelStatus
-from picoclaw.cli.household import Household
-from picoclaw.config import BoardConfig, load
-from picoclaw.daemon import crash, later, lock
-from picoclaw.daemon.desk_loop import DeskLoop, Hands, spoken
-from picoclaw.daemon.letters import Boxes, Postman, parcels, together
-from picoclaw.daemon.memory import MEGABYTE, Held, held, leaks, most, resident, usual_limit
-from picoclaw.daemon.notify import Watchdog, notify, watchdog_seconds
-from picoclaw.daemon.progress import Progress
-from picoclaw.daemon.showroom import Showroom
+from picoclaw.channels import ipc
+from picoclaw.channels.channel import ChannelStatus
+from picoclaw.config import load
+from picoclaw.config.tables import BoardConfig
+from picoclaw.daemon import lock, queue, watchdog
+from picoclaw.daemon.dashboard import DashboardBackend
+from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_delivery, merge_messages
+from picoclaw.daemon.queue import MessageQueue, QueueHandlers, format_turn
+from picoclaw.daemon.service import DaemonService
+from picoclaw.daemon.watchdog import (
+    MEGABYTE,
+    ResourceUsage,
+    ThreadDeadlines,
+    Watchdog,
+    get_default_memory_limit,
+    get_resident_bytes,
+    get_resource_limits,
+    get_watchdog_interval,
+    list_exceeded_limits,
+    measure_usage,
+    notify_systemd,
+)
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
 from picoclaw.hw import boards
-from picoclaw.messages import Message, Notice, Stop, ToolCall, Turn, Usage
-from picoclaw.store import history
+from picoclaw.messages import Around, Message, Notice, Stop, ToolCall, Turn, Usage
+from picoclaw.store import conversations
+from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.store.history import History
-from picoclaw.store.inbox import Inbox
-from picoclaw.store.lives import bury
-from picoclaw.store.outbox import Letter, Outbox
+from picoclaw.store.inbox import Inbox, InboxMessage
+from picoclaw.store.outbox import Outbox, OutboxMessage
+from picoclaw.store.tasks import abandon_own_work
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 DEAD = "999999999:1:boot"
@@ -99,13 +109,13 @@ class Desk:
 
     def __init__(self, path, answer=None, **channel):
         self.database = Database(path / "state.db")
-        self.boxes = Boxes(Inbox(self.database), Outbox(self.database), threading.RLock())
+        self.boxes = MessageBoxes(Inbox(self.database), Outbox(self.database), threading.RLock())
         self.history = History(self.database)
         self.wire = Wire(**channel)
         self.stop = Stop()
         self.notes, self.seen, self.halted, self.taken = [], [], [], []
         self.respond = answer or (lambda inbound, around: turn(inbound.text, f"re {inbound.text}"))
-        hands = Hands(
+        hands = QueueHandlers(
             answer=self._answer,
             halt=lambda text, who: self.halted.append(who) or (True, "all safe") if text == "stop" else None,
             text=lambda arrived: arrived.text,
@@ -118,8 +128,8 @@ class Desk:
             letters=lambda: None,
             heard=lambda arrived: self.taken.append(arrived.text),
         )
-        self.progress = Progress()
-        self.loop = DeskLoop(self.boxes, hands, self.progress, self.notes.append)
+        self.progress = ThreadDeadlines()
+        self.loop = MessageQueue(self.boxes, hands, self.progress, self.notes.append)
         self.loop.channels = {"wire": self.wire, "socket": self.wire}
 
     @contextmanager
@@ -133,7 +143,7 @@ class Desk:
         return made
 
     def arrives(self, text, external="", key="wire:1", **more):
-        self.loop.post(Arrived(key, text, external=external, **more))
+        self.loop.post(InboxMessage(key, text, external=external, **more))
 
     def works(self):
         """Answer all that waits."""
@@ -360,8 +370,8 @@ def kept(desk):
 def test_after_a_crash_what_was_begun(tmp_path, monkeypatch, text, how, again, letters):
     desk = Desk(tmp_path)
     desk.respond = how(desk)
-    for module in ("picoclaw.store.inbox", "picoclaw.store.history"):
-        monkeypatch.setattr(f"{module}.process_identity", lambda: DEAD)
+    for module in ("picoclaw.store.inbox", "picoclaw.store.conversations"):
+        monkeypatch.setattr(f"{module}.get_process_identity", lambda: DEAD)
     desk.arrives(text, external="1")
     with pytest.raises(Killed):
         desk.works()
@@ -386,7 +396,7 @@ def test_what_kills_whoever_answers_it_is_tried_once_more_and_then_given_up(tmp_
         desk = Desk(tmp_path, killed)
         desk.arrives("poison", external="1")
         with monkeypatch.context() as dead:
-            dead.setattr("picoclaw.store.inbox.process_identity", lambda: DEAD)
+            dead.setattr("picoclaw.store.inbox.get_process_identity", lambda: DEAD)
             with pytest.raises(Killed):
                 desk.works()
         desk.database.close()
@@ -408,8 +418,8 @@ def test_what_a_killed_turn_had_heard_is_answered_by_itself(tmp_path, monkeypatc
         raise Killed
 
     desk.respond = hears
-    for module in ("picoclaw.store.inbox", "picoclaw.store.history"):
-        monkeypatch.setattr(f"{module}.process_identity", lambda: DEAD)
+    for module in ("picoclaw.store.inbox", "picoclaw.store.conversations"):
+        monkeypatch.setattr(f"{module}.get_process_identity", lambda: DEAD)
     desk.arrives("first", external="1")
     with pytest.raises(Killed):
         desk.works()
@@ -422,8 +432,8 @@ def test_what_a_killed_turn_had_heard_is_answered_by_itself(tmp_path, monkeypatc
 
 
 def test_an_answer_that_a_terminal_may_have_seen_is_told_again_with_a_word_of_that(tmp_path, monkeypatch):
-    for module in ("picoclaw.store.inbox", "picoclaw.store.history"):
-        monkeypatch.setattr(f"{module}.process_identity", lambda: DEAD)
+    for module in ("picoclaw.store.inbox", "picoclaw.store.conversations"):
+        monkeypatch.setattr(f"{module}.get_process_identity", lambda: DEAD)
     desk = Desk(tmp_path)
     for key in ("home", "wire:1"):
         desk.respond = kept(desk)
@@ -465,13 +475,13 @@ def test_what_a_full_disk_does_not_take_is_answered_all_the_same_and_once(desk):
 
 def test_what_a_former_life_of_the_same_process_had_in_hand_is_taken_up_again(desk):
     """Who begins afresh by exec, as to mend a database, keeps the number and the start time it is known by."""
-    arrived = desk.boxes.inbox.put(Arrived("wire:1", "hello", external="1"))
+    arrived = desk.boxes.inbox.put(InboxMessage("wire:1", "hello", external="1"))
     desk.boxes.inbox.begin([arrived.number])
     desk.boxes.outbox.put("wire:1", "a letter", 1.0)
     (letter,) = desk.boxes.outbox.waiting()
     desk.boxes.outbox.begin(letter)
     assert (desk.boxes.inbox.left_behind(), desk.boxes.outbox.waiting()) == ([], [])
-    bury(desk.database)
+    abandon_own_work(desk.database)
     assert [one.text for one in desk.boxes.outbox.waiting() if one.begun] == ["a letter"]
     desk.works()
     assert desk.seen == ["hello"]
@@ -497,7 +507,7 @@ def test_damage_refuses_what_would_be_sent_again_after_the_mending(desk):
     ],
 )
 def test_a_turn_in_words(made, said):
-    assert spoken(made, "[sim]") == said
+    assert format_turn(made, "[sim]") == said
 
 
 def test_what_the_end_of_the_daemon_cuts_off_is_answered_after_the_next_start(tmp_path):
@@ -517,7 +527,7 @@ def test_what_the_end_of_the_daemon_cuts_off_is_answered_after_the_next_start(tm
 
 
 def letters(count, session="wire:1", begun=""):
-    return [Letter(n, session, f"text {n}", 1000.0 + n, begun) for n in range(1, count + 1)]
+    return [OutboxMessage(n, session, f"text {n}", 1000.0 + n, begun) for n in range(1, count + 1)]
 
 
 @pytest.mark.parametrize(
@@ -526,26 +536,26 @@ def letters(count, session="wire:1", begun=""):
         (letters(6), False, [1] * 6),
         (letters(3), True, [1] * 3),
         (letters(6), True, [6]),
-        ([*letters(5), Letter(9, "wire:2", "b", 1.0)], True, [5, 1]),
+        ([*letters(5), OutboxMessage(9, "wire:2", "b", 1.0)], True, [5, 1]),
     ],
 )
 def test_what_is_sent_at_once(waiting, down, sizes):
-    assert [len(parcel) for parcel in parcels(waiting, together=down)] == sizes
+    assert [len(parcel) for parcel in group_for_delivery(waiting, together=down)] == sizes
 
 
 def test_many_letters_become_few_of_which_each_fits_a_message_and_nothing_is_left_out():
     waiting = [letter._replace(text=f"<{letter.number}> {'w' * 500}") for letter in letters(100)]
-    made = [together(parcel, 2000.0).text for parcel in parcels(waiting, together=True)]
+    made = [merge_messages(parcel, 2000.0).text for parcel in group_for_delivery(waiting, together=True)]
     assert len(made) < 25
     assert max(map(len, made)) <= 4096
     assert all(sum(letter.text in text for text in made) == 1 for letter in waiting)
-    (alike,) = parcels([letter._replace(text="no answer") for letter in letters(100)], together=True)
-    assert "100 times" in together(alike, 2000.0).text
+    (alike,) = group_for_delivery([letter._replace(text="no answer") for letter in letters(100)], together=True)
+    assert "100 times" in merge_messages(alike, 2000.0).text
 
 
 def test_a_channel_that_is_down_keeps_its_letters_and_days_become_one(tmp_path):
     desk = Desk(tmp_path)
-    postman = Postman(desk.wire, desk.boxes, lambda session: session.startswith("wire"), desk.notes.append)
+    postman = DeliveryWorker(desk.wire, desk.boxes, lambda session: session.startswith("wire"), desk.notes.append)
     desk.wire.error = ChannelDown("no route to host")
     waits = []
     for n in range(8):
@@ -568,7 +578,7 @@ def test_a_channel_that_is_down_keeps_its_letters_and_days_become_one(tmp_path):
 
 def test_a_chat_that_wants_a_pause_holds_up_no_other(tmp_path):
     desk = Desk(tmp_path)
-    postman = Postman(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
+    postman = DeliveryWorker(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
     tried = []
 
     def send(letter):
@@ -587,7 +597,7 @@ def test_a_chat_that_wants_a_pause_holds_up_no_other(tmp_path):
 
 def test_what_is_cut_off_at_the_end_says_later_that_it_may_have_been_told(tmp_path):
     desk = Desk(tmp_path)
-    postman = Postman(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
+    postman = DeliveryWorker(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
     desk.boxes.outbox.put("wire:1", "hello", 1e10)
     postman.leave()
     desk.wire.error = ChannelDown("it was left")
@@ -595,20 +605,20 @@ def test_what_is_cut_off_at_the_end_says_later_that_it_may_have_been_told(tmp_pa
     with desk.database.transaction() as connection:
         assert connection.execute("SELECT begun FROM outbox").get
         connection.execute("UPDATE outbox SET begun = ?", (DEAD,))  # the process is gone
-    after = Postman(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
+    after = DeliveryWorker(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
     desk.wire.error = ChannelDown("no route to host")
     after.deliver()
     desk.wire.error = None
     after.deliver()
     (told,) = desk.wire.told
     assert told.text.startswith("hello (perhaps told before")
-    assert together(letters(5, begun=DEAD), 2000.0).text.count("perhaps told before") == 5
+    assert merge_messages(letters(5, begun=DEAD), 2000.0).text.count("perhaps told before") == 5
     desk.database.close()
 
 
 def test_a_letter_that_is_refused_for_good_is_given_up_and_noted(tmp_path):
     desk = Desk(tmp_path)
-    postman = Postman(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
+    postman = DeliveryWorker(desk.wire, desk.boxes, lambda _: True, desk.notes.append)
     desk.wire.error = ChannelError("the bot was blocked")
     desk.boxes.outbox.put("wire:1", "hello", 1.0)
     assert postman.deliver() is None
@@ -635,17 +645,17 @@ def test_five_crashes_in_ten_minutes_are_too_many(tmp_path, starts, safe):
     found = False
     for at in starts:
         if at == "end":
-            crash.ended(tmp_path)
+            watchdog.record_clean_end(tmp_path)
         else:
-            found = crash.begun(tmp_path, 1_800_000_000.0 + at)
+            found = watchdog.record_start(tmp_path, 1_800_000_000.0 + at)
     assert found is safe
 
 
 def test_a_list_of_starts_that_is_nonsense_counts_for_nothing(tmp_path):
-    (tmp_path / crash.NAME).write_bytes(b"\xff\x00 12x nan\n-1\n")
-    assert not crash.begun(tmp_path, 1_800_000_000.0)
-    crash.ended(tmp_path)
-    crash.ended(tmp_path)
+    (tmp_path / watchdog.STARTS_FILE).write_bytes(b"\xff\x00 12x nan\n-1\n")
+    assert not watchdog.record_start(tmp_path, 1_800_000_000.0)
+    watchdog.record_clean_end(tmp_path)
+    watchdog.record_clean_end(tmp_path)
 
 
 class Late(Wire):
@@ -665,26 +675,26 @@ class Late(Wire):
 
 def test_a_channel_that_cannot_be_begun_is_begun_as_soon_as_it_can():
     wire, notes = Late(3), []
-    give_up = later.begin(wire, print, notes.append, 0.01)
+    give_up = queue.retry_channel_start(wire, print, notes.append, 0.01)
     assert wire.up.wait(5)
     give_up()
     assert (wire.tries, notes) == (0, ["wire: up now"])
     never = Late(3)
-    later.begin(never, print, notes.append, 60)()
+    queue.retry_channel_start(never, print, notes.append, 60)()
     assert never.tries == 3
 
 
 def test_one_daemon_a_home(tmp_path):
-    held = lock.hold(tmp_path)
-    with pytest.raises(lock.RunsAlready, match=f"process {os.getpid()}"):
-        lock.hold(tmp_path)
+    held = lock.acquire_lock(tmp_path)
+    with pytest.raises(lock.AlreadyRunning, match=f"process {os.getpid()}"):
+        lock.acquire_lock(tmp_path)
     os.close(held)
-    os.close(lock.hold(tmp_path))
+    os.close(lock.acquire_lock(tmp_path))
 
 
 def test_who_keeps_no_promise_is_late():
     now = [100.0]
-    progress = Progress(lambda: now[0])
+    progress = ThreadDeadlines(lambda: now[0])
     progress.expect("desk", None)
     progress.expect("reflex", 60)
     now[0] = 160.0
@@ -719,7 +729,7 @@ def test_a_desk_that_does_not_take_what_was_posted_is_late(desk):
     ],
 )
 def test_how_often_the_manager_wants_to_hear(environment, seconds):
-    assert watchdog_seconds(environment, 42) == seconds
+    assert get_watchdog_interval(environment, 42) == seconds
 
 
 @pytest.fixture
@@ -754,31 +764,31 @@ def test_the_manager_hears_nothing_while_a_thread_is_frozen(manager):
 
 
 def test_nobody_is_told_where_there_is_no_manager(tmp_path):
-    assert not notify({}, "READY=1")
-    assert not notify({"NOTIFY_SOCKET": str(tmp_path / "gone")}, "READY=1")
-    assert not notify({"NOTIFY_SOCKET": "relative"}, "READY=1")
+    assert not notify_systemd({}, "READY=1")
+    assert not notify_systemd({"NOTIFY_SOCKET": str(tmp_path / "gone")}, "READY=1")
+    assert not notify_systemd({"NOTIFY_SOCKET": "relative"}, "READY=1")
 
 
 def test_memory():
-    assert MEGABYTE < resident() < 1 << 40
-    assert usual_limit(512 * MEGABYTE) == 128 * MEGABYTE
-    assert usual_limit(256 * MEGABYTE) == 120 * MEGABYTE
-    assert usual_limit(8192 * MEGABYTE) == 400 * MEGABYTE
-    assert most(1 << 27).memory == 1 << 27
-    assert 100 < most(1).files <= 400
+    assert MEGABYTE < get_resident_bytes() < 1 << 40
+    assert get_default_memory_limit(512 * MEGABYTE) == 128 * MEGABYTE
+    assert get_default_memory_limit(256 * MEGABYTE) == 120 * MEGABYTE
+    assert get_default_memory_limit(8192 * MEGABYTE) == 400 * MEGABYTE
+    assert get_resource_limits(1 << 27).memory == 1 << 27
+    assert 100 < get_resource_limits(1).files <= 400
 
 
 @pytest.mark.parametrize(
     ("now", "age", "said"),
     [
-        (Held(128 * MEGABYTE, 30, 20), 601, []),
-        (Held(129 * MEGABYTE, 30, 20), 601, ["more than 128 MB of memory"]),
-        (Held(129 * MEGABYTE, 31, 21), 599, []),
-        (Held(0, 31, 21), 601, ["more than 30 open files", "more than 20 threads"]),
+        (ResourceUsage(128 * MEGABYTE, 30, 20), 601, []),
+        (ResourceUsage(129 * MEGABYTE, 30, 20), 601, ["more than 128 MB of memory"]),
+        (ResourceUsage(129 * MEGABYTE, 31, 21), 599, []),
+        (ResourceUsage(0, 31, 21), 601, ["more than 30 open files", "more than 20 threads"]),
     ],
 )
 def test_what_leaks_is_named(now, age, said):
-    assert leaks(now, Held(128 * MEGABYTE, 30, 20), age) == said
+    assert list_exceeded_limits(now, ResourceUsage(128 * MEGABYTE, 30, 20), age) == said
 
 
 @pytest.fixture
@@ -786,8 +796,8 @@ def household(tmp_path, monkeypatch):
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "home"))
     workspace.prepare(tmp_path / "home")
     config = replace(load(), board=BoardConfig("sim"))
-    app = App(config, boards.choose("sim", config))
-    made = Household(app, lambda _: None, 1 << 30, safe=False)
+    app = App(config, boards.choose_board("sim", config))
+    made = DaemonService(app, lambda _: None, 1 << 30, safe=False)
     yield made
     made._database.close()
     app.close()
@@ -815,24 +825,24 @@ def test_a_daemon_that_leaks_files_says_so_and_begins_afresh_once(household):
 
 def test_a_daemon_that_can_open_no_file_any_more_is_known_to_leak():
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = held().files + 8
+    limit = measure_usage().files + 8
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, usual[1]))
     opened = []
     try:
         with suppress(OSError):
             while True:
                 opened.append(os.open(os.devnull, os.O_RDONLY))
-        now, limits = held(), most(MEGABYTE)
+        now, limits = measure_usage(), get_resource_limits(MEGABYTE)
     finally:
         for file in opened:
             os.close(file)
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
-    assert f"more than {limits.files} open files" in leaks(now, limits)
+    assert f"more than {limits.files} open files" in list_exceeded_limits(now, limits)
 
 
 def test_health_says_not_ok_while_a_thread_is_late(household):
     app = household._app
-    room = Showroom(app.config, app.wiring, lambda: UTC, "", household.status)
+    room = DashboardBackend(app.config, app.wiring, lambda: UTC, "", household.status)
     assert room.healthy()
     household._progress.expect("reflex", -1)
     assert not room.healthy()
@@ -852,7 +862,7 @@ def test_a_disk_that_takes_nothing_is_a_problem_that_status_names(household):
 
 
 def test_how_it_is_can_be_asked_while_the_disk_hangs(household, monkeypatch):
-    monkeypatch.setattr("picoclaw.cli.household._BUSY_S", 0.05)
+    monkeypatch.setattr("picoclaw.daemon.service._STATUS_LOCK_TIMEOUT_S", 0.05)
     assert household.status()["inbox"] == 0
     taken, let_go = threading.Event(), threading.Event()
 
@@ -876,14 +886,14 @@ def test_how_it_is_can_be_asked_while_the_disk_hangs(household, monkeypatch):
 def test_a_home_that_lies_deep_has_a_socket_for_its_owner_alone(tmp_path):
     home = tmp_path / ("d" * 120)
     home.mkdir()
-    assert line.connect(home) is None
-    listener = line.listen(home)
-    assert (home / line.NAME).stat().st_mode & 0o777 == 0o600
-    client = line.connect(home, 1)
+    assert ipc.connect(home) is None
+    listener = ipc.listen(home)
+    assert (home / ipc.NAME).stat().st_mode & 0o777 == 0o600
+    client = ipc.connect(home, 1)
     server, _ = listener.accept()
-    assert line.trusted(server)
+    assert ipc.trusted(server)
     client.say({"a": "ü\ud800"})
-    assert line.Line(server).next() == {"a": "ü?"}
+    assert ipc.Line(server).next() == {"a": "ü?"}
     server.sendall(b'{"one":1}\nnonsense\n[2]\n{"two"')
     assert [client.next(), client.next(), client.next()] == [{"one": 1}, {}, {}]
     server.sendall(b":2}\n")
@@ -900,5 +910,5 @@ def test_history_names_what_a_turn_answers(tmp_path):
     database = Database(tmp_path / "state.db")
     History(database).keep("s", turn("a", "b"), NOON, inbox=7)
     assert database.connection.execute("SELECT inbox FROM turns").get == 7
-    assert history.alive(history.process_identity())
+    assert conversations.is_process_alive(conversations.get_process_identity())
     database.close()

@@ -14,17 +14,17 @@ from test_commands import Chat
 from test_daemon import Desk
 from test_mend import NOON, filled, letters, pages_of, said, spoil
 
-from picoclaw import check, disk
-from picoclaw.daemon.owed import Owed
+from picoclaw import files
+from picoclaw.daemon.delivery import WriteBehindQueue
 from picoclaw.errors import ChannelDown, StoreDamaged, StoreError
-from picoclaw.store import chronicle
+from picoclaw.maintenance import check
+from picoclaw.store import history_migrations
+from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.store.firings import Firings
-from picoclaw.store.history import History
-from picoclaw.store.points import Block, Moment, Series
-from picoclaw.store.samples import Samples
-from picoclaw.store.unkept import Owed as Turned
-from picoclaw.store.unkept import Unkept
+from picoclaw.store.rule_log import RuleLog
+from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series
+from picoclaw.store.write_behind import TurnWriteBehind
+from picoclaw.store.write_behind import UnsavedTurn as Turned
 
 
 def refuse(database, how):
@@ -73,7 +73,7 @@ def test_a_conversation_goes_on_from_memory_and_is_kept_when_the_disk_takes_it(c
 
 def test_what_is_owed_is_kept_at_the_end(tmp_path):
     database = Database(tmp_path / "state.db")
-    unkept = Unkept(tmp_path, lambda: History(database))
+    unkept = TurnWriteBehind(tmp_path, lambda: History(database))
     refuse(database, "read-only")
     with pytest.raises(StoreError):
         unkept.keep(Turned("home", said(1), NOON))
@@ -91,7 +91,7 @@ def test_a_damaged_database_is_not_remembered_away():
         def keep(self, *_):
             raise StoreDamaged("damaged")
 
-    unkept = Unkept(Path("/"), Damaged)
+    unkept = TurnWriteBehind(Path("/"), Damaged)
     with pytest.raises(StoreDamaged):
         unkept.keep(Turned("home", said(1), NOON))
     assert len(unkept) == 0
@@ -99,7 +99,7 @@ def test_a_damaged_database_is_not_remembered_away():
 
 def test_memory_is_not_for_ever(tmp_path):
     database = Database(tmp_path / "state.db")
-    unkept = Unkept(tmp_path, lambda: History(database))
+    unkept = TurnWriteBehind(tmp_path, lambda: History(database))
     refuse(database, "read-only")
     for number in range(60):
         with pytest.raises(StoreError):
@@ -113,15 +113,15 @@ def nearly_full(monkeypatch, *what):
 
     def spare(wanted, folder):
         if wanted in what:
-            raise disk.NearlyFull(wanted, folder)
+            raise files.NearlyFull(wanted, folder)
 
-    for module in ("store.unkept", "store.samples", "memory.index.sync", "memory.dream.versions"):
+    for module in ("store.write_behind", "store.samples", "memory.index", "memory.versions"):
         monkeypatch.setattr(f"picoclaw.{module}.spare", spare)
 
 
 def test_a_new_conversation_gives_way_and_one_that_goes_on_is_kept(tmp_path, monkeypatch):
     database = Database(tmp_path / "state.db")
-    unkept = Unkept(tmp_path, lambda: History(database))
+    unkept = TurnWriteBehind(tmp_path, lambda: History(database))
     unkept.keep(Turned("old", said(1), NOON))
     nearly_full(monkeypatch, "new conversations")
     unkept.keep(Turned("old", said(2), NOON))
@@ -134,16 +134,16 @@ def test_a_new_conversation_gives_way_and_one_that_goes_on_is_kept(tmp_path, mon
 
 
 def test_measurements_give_way_and_where_the_rules_stand_is_kept(tmp_path, monkeypatch):
-    database = Database(tmp_path / chronicle.NAME, chronicle.MIGRATIONS)
+    database = Database(tmp_path / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
     kept, series = Samples(database), Series("porch", "temperature")
-    moment = Moment("boot", 100.0, NOON, True)
+    moment = ClockReading("boot", 100.0, NOON, True)
     nearly_full(monkeypatch, "measurements")
     with pytest.raises(StoreError, match="nearly full, without room for measurements"):
-        kept.keep(moment, [Block(series, [(90.0, 20.0)])], states={"frost": "{}"})
+        kept.keep(moment, [SampleBlock(series, [(90.0, 20.0)])], states={"frost": "{}"})
     assert kept.known() == {}
-    assert Firings(database).states() == {"frost": "{}"}
+    assert RuleLog(database).states() == {"frost": "{}"}
     monkeypatch.undo()
-    kept.keep(moment, [Block(series, [(90.0, 20.0)])])
+    kept.keep(moment, [SampleBlock(series, [(90.0, 20.0)])])
     assert list(kept.known()) == [series]
     database.close()
 
@@ -255,7 +255,7 @@ def test_what_is_owed_is_written_in_its_order_and_said_once():
 
         return write
 
-    owed = Owed(threading.RLock(), notes.append)
+    owed = WriteBehindQueue(threading.RLock(), notes.append)
     assert [owed.write(act(what)) for what in "abc"] == [False, False, False]
     assert len(notes) == 1
     down[0] = False
@@ -364,5 +364,5 @@ def test_a_daemon_whose_database_is_damaged_while_it_lives_begins_afresh_and_men
         daemon.ready()
         assert daemon.asked("status")["problems"] == []
         asking.close()
-    assert not [found for found in check.examine(folder) if found.mark == "bad"]
+    assert not [found for found in check.check_home(folder) if found.mark == "bad"]
     assert len([text for _, text, _ in letters(folder) if "was damaged" in text]) == 1

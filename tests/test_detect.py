@@ -10,15 +10,16 @@ from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
 
 from picoclaw import config
 from picoclaw.app import App
-from picoclaw.config import SensorConfig
+from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, Denied
-from picoclaw.hw import added, detect, kernel, loader
-from picoclaw.hw.board import Read, Write
+from picoclaw.hw import detect, kernel
+from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw.board import I2CRead, I2CWrite
+from picoclaw.hw.drivers import Drivers
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.hw.parts import Drivers
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.parts.bosch import SimBME280
-from picoclaw.hw.sim.scene import Fault, Scene
+from picoclaw.hw.sim.scene import Scene, SimFault
 from picoclaw.messages import ToolCall
 from picoclaw.resources import shipped
 from picoclaw.tools.sensor_add import SensorAdd
@@ -33,8 +34,8 @@ def asked_gently(bus):
     for _, *segments in bus.transfers:
         assert len(segments) == 2, segments
         assert len(segments[0].data) == 1, segments
-        assert isinstance(segments[1], Read), segments
-    return sum(len(segment.data) for _, segment in bus.log if isinstance(segment, Write))
+        assert isinstance(segments[1], I2CRead), segments
+    return sum(len(segment.data) for _, segment in bus.log if isinstance(segment, I2CWrite))
 
 
 # --- a bus on which nothing can go wrong ---
@@ -43,26 +44,26 @@ def asked_gently(bus):
 @pytest.mark.parametrize(
     ("segments", "allowed"),
     [
-        ([Write(b"\xd0"), Read(1)], True),
-        ([Write(b"\xd0"), Read(256)], True),
-        ([Read(1)], False),
-        ([Write(b"\xd0")], False),
-        ([Write(b""), Read(1)], False),
-        ([Write(b"\xfc\xc9"), Read(6)], False),
-        ([Write(b"\xe0\xb6")], False),
-        ([Write(b"\xd0"), Write(b"\xd1")], False),
-        ([Write(b"\xd0"), Read(1), Write(b"\xd1"), Read(1)], False),
-        ([Read(1), Write(b"\xd0")], False),
+        ([I2CWrite(b"\xd0"), I2CRead(1)], True),
+        ([I2CWrite(b"\xd0"), I2CRead(256)], True),
+        ([I2CRead(1)], False),
+        ([I2CWrite(b"\xd0")], False),
+        ([I2CWrite(b""), I2CRead(1)], False),
+        ([I2CWrite(b"\xfc\xc9"), I2CRead(6)], False),
+        ([I2CWrite(b"\xe0\xb6")], False),
+        ([I2CWrite(b"\xd0"), I2CWrite(b"\xd1")], False),
+        ([I2CWrite(b"\xd0"), I2CRead(1), I2CWrite(b"\xd1"), I2CRead(1)], False),
+        ([I2CRead(1), I2CWrite(b"\xd0")], False),
         ([], False),
     ],
 )
 def test_only_a_registers_number_is_written_to_a_part_that_nobody_has_named(segments, allowed):
     _, bus = bench({0x76: Recorder()})
-    gentle = detect.GentleBus(bus)
+    gentle = detect.ReadOnlyI2CBus(bus)
     if allowed:
         assert gentle.transfer(0x76, segments) == [b"\xff" * segments[1].length]
     else:
-        with pytest.raises(detect.NotAsked, match="writes more than a register's number"):
+        with pytest.raises(detect.IdentificationSkipped, match="writes more than a register's number"):
             gentle.transfer(0x76, segments)
     assert bus.transfers == ([(0x76, *segments)] if allowed else [])
 
@@ -70,7 +71,7 @@ def test_only_a_registers_number_is_written_to_a_part_that_nobody_has_named(segm
 def test_the_gentle_bus_looks_as_the_bus_does():
     _, bus = bench({0x76: Recorder()})
     bus.held[0x40] = "ina2xx"
-    gentle = detect.GentleBus(bus)
+    gentle = detect.ReadOnlyI2CBus(bus)
     assert (gentle.number, gentle.probe(0x76), gentle.probe(0x20)) == (1, "present", "absent")
     assert (gentle.probe(0x40), gentle.holder(0x40), gentle.holder(0x76)) == ("busy", "ina2xx", "")
 
@@ -82,7 +83,7 @@ ALL = range(detect.FIRST_ADDRESS, 0x78)
 
 def outputs():
     """The addresses at which any byte may become an output."""
-    chips = [loader.chip(name, SHIPPED) for name in loader.chips(SHIPPED)]
+    chips = [hw_drivers.load_driver(name, SHIPPED) for name in hw_drivers.list_drivers(SHIPPED)]
     return {a for c in chips if getattr(c, "ANY_BYTE_IS_OUTPUT", False) for a in getattr(c, "ADDRESSES", ())}
 
 
@@ -90,7 +91,7 @@ def outputs():
 def test_a_stranger_is_asked_gently_at_every_address(fill):
     for address in ALL:
         board, bus = bench({address: Recorder(fill=fill)})
-        found = detect.ask(board, 1, address, SHIPPED)
+        found = detect.identify_part(board, 1, address, SHIPPED)
         assert found.identified == {}, hex(address)
         written = asked_gently(bus)
         assert address not in outputs() or written == 0
@@ -104,7 +105,7 @@ def test_the_addresses_of_expanders_are_known_as_such():
 @pytest.mark.parametrize("address", [0x20, 0x21, 0x27, 0x38, 0x39, 0x3F])
 def test_not_one_byte_goes_where_an_expander_may_be(address):
     board, bus = bench({address: Recorder()})
-    assert "pcf8574" in detect.ask(board, 1, address, SHIPPED).possible
+    assert "pcf8574" in detect.identify_part(board, 1, address, SHIPPED).possible
     said = complaint(ask(adder(board), "sensor_add", name="porch", address=address))
     assert "pcf8574" in said
     assert bus.transfers == []
@@ -133,13 +134,13 @@ def test_an_ambiguous_address_is_never_guessed(address, fill):
 )
 def test_a_part_that_says_its_name(address, answers, identified):
     board, bus = bench({address: Recorder(answers)})
-    assert detect.ask(board, 1, address, SHIPPED).identified == identified
+    assert detect.identify_part(board, 1, address, SHIPPED).identified == identified
     assert asked_gently(bus) <= 4
 
 
 def test_a_part_that_refuses_the_question_is_another():
     board, bus = bench({0x76: Recorder(nack=[b"\xd0"])})
-    assert detect.ask(board, 1, 0x76, SHIPPED).identified == {}
+    assert detect.identify_part(board, 1, 0x76, SHIPPED).identified == {}
     assert bus.parts[0x76].written == [b"\xd0"] * len(bus.parts[0x76].written)
 
 
@@ -181,7 +182,7 @@ def own(tmp_path):
 def adder(board, wired=None, where=SHIPPED, kept=None):
     clock = Clock(1e9, step=0.01)
     kept = {} if kept is None else kept
-    drivers = Drivers(board, lambda name: loader.chip(name, where), clock, clock.sleep)
+    drivers = Drivers(board, lambda name: hw_drivers.load_driver(name, where), clock, clock.sleep)
     return SensorAdd(board, {} if wired is None else wired, drivers, where, kept.__setitem__)
 
 
@@ -204,7 +205,7 @@ def adder(board, wired=None, where=SHIPPED, kept=None):
 )
 def test_what_may_be_at_an_address(own, address, answers, identified, possible):
     board, bus = bench({address: Recorder(answers)})
-    found = detect.ask(board, 1, address, own)
+    found = detect.identify_part(board, 1, address, own)
     assert found.identified == identified
     assert set(found.possible) == possible
     written = asked_gently(bus)
@@ -216,7 +217,7 @@ def test_a_driver_that_was_not_allowed_to_ask_stays_possible(own):
     text = f"from picoclaw.errors import BusFault\nADDRESSES = (0x30,)\ndef identify(part):\n{caught}{GAUGE}"
     (own[0] / "catching.py").write_text(text)
     board, _ = bench({0x30: Recorder()})
-    assert detect.ask(board, 1, 0x30, own).possible == ["catching"]
+    assert detect.identify_part(board, 1, 0x30, own).possible == ["catching"]
 
 
 # --- adding ---
@@ -225,21 +226,21 @@ def test_a_driver_that_was_not_allowed_to_ask_stays_possible(own):
 @pytest.mark.parametrize(
     ("arguments", "answers", "wired", "said"),
     [
-        ({"part": "lone"}, {b"\0": b"\x15"}, Wired("lone", 1, 0x50), "at 0x50; it measures temperature 21.00 °C"),
-        ({"part": " LONE "}, {b"\0": b"\x15"}, Wired("lone", 1, 0x50), "added porch: lone on i2c-1"),
-        ({"part": "mute", "address": "0x49"}, {}, Wired("mute", 1, 0x49), "added porch: mute on i2c-1 at 0x49"),
-        ({"address": 0x40}, {b"\xfe": b"\x11"}, Wired("first", 1, 0x40), "added porch: first on i2c-1 at 0x40"),
-        ({"address": 0x43, "bus": "1"}, {b"\x0f": b"\x33"}, Wired("neighbour", 1, 0x43), "added porch: neighbour"),
-        ({"part": "greedy", "address": 0x42}, {}, Wired("greedy", 1, 0x42), "added porch: greedy"),
-        ({"part": "shunt"}, {}, Wired("shunt", 1, 0x4F, options={"ohms": 0.1}), "it measures current 10.00 A"),
+        ({"part": "lone"}, {b"\0": b"\x15"}, WiredPart("lone", 1, 0x50), "at 0x50; it measures temperature 21.00 °C"),
+        ({"part": " LONE "}, {b"\0": b"\x15"}, WiredPart("lone", 1, 0x50), "added porch: lone on i2c-1"),
+        ({"part": "mute", "address": "0x49"}, {}, WiredPart("mute", 1, 0x49), "added porch: mute on i2c-1 at 0x49"),
+        ({"address": 0x40}, {b"\xfe": b"\x11"}, WiredPart("first", 1, 0x40), "added porch: first on i2c-1 at 0x40"),
+        ({"address": 0x43, "bus": "1"}, {b"\x0f": b"\x33"}, WiredPart("neighbour", 1, 0x43), "added porch: neighbour"),
+        ({"part": "greedy", "address": 0x42}, {}, WiredPart("greedy", 1, 0x42), "added porch: greedy"),
+        ({"part": "shunt"}, {}, WiredPart("shunt", 1, 0x4F, options={"ohms": 0.1}), "it measures current 10.00 A"),
         (
             {"part": "shunt", "options": {"ohms": 0.5}},
             {},
-            Wired("shunt", 1, 0x4F, options={"ohms": 0.5}),
+            WiredPart("shunt", 1, 0x4F, options={"ohms": 0.5}),
             "it measures current 2.00 A",
         ),
-        ({"part": "shunt", "options": '{"ohms": 2}'}, {}, Wired("shunt", 1, 0x4F, options={"ohms": 2}), "0.50 A"),
-        ({"part": "doubtful"}, {}, Wired("doubtful", 1, 0x53), "it measures humidity 5.00 %"),
+        ({"part": "shunt", "options": '{"ohms": 2}'}, {}, WiredPart("shunt", 1, 0x4F, options={"ohms": 2}), "0.50 A"),
+        ({"part": "doubtful"}, {}, WiredPart("doubtful", 1, 0x53), "it measures humidity 5.00 %"),
     ],
 )  # fmt: skip
 def test_what_is_added(own, arguments, answers, wired, said):
@@ -358,7 +359,7 @@ def test_a_part_that_the_kernel_reads_is_not_asked(own):
 @pytest.mark.parametrize("kind", ["nack", "stuck", "eio", "unplugged"])
 def test_a_fault_of_the_bus_adds_nothing(own, kind):
     board, _ = bench({0x50: Recorder(), 0x40: Recorder({b"\xfe": b"\x11"})})
-    board.wiring.faults = [Fault(kind, "i2c-1")]
+    board.wiring.faults = [SimFault(kind, "i2c-1")]
     known, kept = {}, {}
     for arguments in (MAIN, {"name": "porch", "address": 0x40}, MAIN | {"part": "first"}):
         complaint(ask(adder(board, known, own, kept), "sensor_add", **arguments))
@@ -375,9 +376,9 @@ def test_a_fault_of_the_bus_adds_nothing(own, kind):
 )
 def test_a_name_and_a_place_are_taken_once(own, arguments, said):
     board, _ = bench({address: Recorder(fill=1) for address in range(128)})
-    known = {"attic": Wired("lone", 1, 0x50)}
+    known = {"attic": WiredPart("lone", 1, 0x50)}
     assert said in ask(adder(board, known, own), "sensor_add", **arguments)
-    assert known["attic"] == Wired("lone", 1, 0x50)
+    assert known["attic"] == WiredPart("lone", 1, 0x50)
 
 
 def test_what_cannot_be_kept_is_not_added(own):
@@ -432,22 +433,22 @@ KEPT = [
 
 @pytest.mark.parametrize(("name", "sensor"), KEPT, ids=lambda v: str(v)[:40])
 def test_what_is_kept_is_read_again(tmp_path, name, sensor):
-    added.keep(tmp_path, name, sensor)
+    hw_drivers.add_sensor(tmp_path, name, sensor)
     assert config.load({"PICOCLAW_HOME": str(tmp_path)}).sensors == {name: sensor}
 
 
 def test_what_is_kept_joins_what_was_there(tmp_path):
     (tmp_path / "sensors.toml").write_text("# mine\n[sensors.cellar]\npart = 'lm75'")
     for name, sensor in (("porch", SensorConfig("bme280")), ("attic", SensorConfig("bme280", 1, 0x77))):
-        added.keep(tmp_path, name, sensor)
+        hw_drivers.add_sensor(tmp_path, name, sensor)
     assert list(config.load({"PICOCLAW_HOME": str(tmp_path)}).sensors) == ["cellar", "porch", "attic"]
     assert (tmp_path / "sensors.toml").read_text().startswith("# mine\n[sensors.cellar]\npart = 'lm75'\n")
 
 
 def test_the_owners_file_wins(tmp_path):
     (tmp_path / "config.toml").write_text("[sensors.porch]\npart = 'bme280'\naddress = 0x77\n")
-    added.keep(tmp_path, "porch", SensorConfig("lm75"))
-    added.keep(tmp_path, "attic", SensorConfig("lm75"))
+    hw_drivers.add_sensor(tmp_path, "porch", SensorConfig("lm75"))
+    hw_drivers.add_sensor(tmp_path, "attic", SensorConfig("lm75"))
     assert config.load({"PICOCLAW_HOME": str(tmp_path)}).sensors == {
         "porch": SensorConfig("bme280", address=0x77),
         "attic": SensorConfig("lm75"),
@@ -561,28 +562,28 @@ FACES = {
 @pytest.mark.parametrize(
     ("part", "found"),
     [
-        (Wired("bme280", 1, 0x76), {"iio:device0"}),
-        (Wired("bme280", 1, 0x77), set()),
-        (Wired("bme280", 0, 0x76), set()),
-        (Wired("bme280", 11, 0x76), set()),
-        (Wired("ina219", 1, 0x40), {"hwmon4"}),
-        (Wired("bme280", 0, chip=1), {"iio:device1"}),
-        (Wired("bme280", 0, chip=0), set()),
-        (Wired("ds18b20", port="28-0316a2794cff"), {"28-0316a2794cff"}),
-        (Wired("ds18b20", port="28-0316a2794cf"), set()),
-        (Wired("mhz19", port="/dev/serial0"), set()),
+        (WiredPart("bme280", 1, 0x76), {"iio:device0"}),
+        (WiredPart("bme280", 1, 0x77), set()),
+        (WiredPart("bme280", 0, 0x76), set()),
+        (WiredPart("bme280", 11, 0x76), set()),
+        (WiredPart("ina219", 1, 0x40), {"hwmon4"}),
+        (WiredPart("bme280", 0, chip=1), {"iio:device1"}),
+        (WiredPart("bme280", 0, chip=0), set()),
+        (WiredPart("ds18b20", port="28-0316a2794cff"), {"28-0316a2794cff"}),
+        (WiredPart("ds18b20", port="28-0316a2794cf"), set()),
+        (WiredPart("mhz19", port="/dev/serial0"), set()),
     ],
 )
 def test_a_part_that_a_kernel_driver_is_bound_to(tree, part, found):
     board = tree(FACES)
-    bound = kernel.bound(board, part, kernel.sensors(board))
+    bound = kernel.find_bound_sensors(board, part, kernel.list_kernel_sensors(board))
     assert {sensor.source.rpartition("/")[2] for sensor in bound} == found
 
 
 def test_a_named_part_is_read_by_the_kernel_and_listed_once(tree):
     board = tree(FACES)
-    wired = {"porch": Wired("bme280", 1, 0x76), "tank": Wired("ds18b20", port="28-0316a2794cff")}
-    group = Sensors(board, wired, Drivers(board, lambda name: loader.chip(name, SHIPPED)), "/")
+    wired = {"porch": WiredPart("bme280", 1, 0x76), "tank": WiredPart("ds18b20", port="28-0316a2794cff")}
+    group = Sensors(board, wired, Drivers(board, lambda name: hw_drivers.load_driver(name, SHIPPED)), "/")
     assert ask(group, "sensor_list").splitlines() == [
         f"porch: bme280 on i2c-1 at 0x76, read by the kernel ({IIO}0)",
         f"tank: ds18b20 on 28-0316a2794cff, read by the kernel ({W1})",
@@ -681,10 +682,10 @@ def test_a_name_that_is_given_in_two_running_picoclaws_is_kept_once(home):
 
 
 def test_what_was_kept_does_not_depend_on_the_locale(tmp_path):
-    added.keep(tmp_path, "Gewächshaus", SensorConfig("bme280"))
+    hw_drivers.add_sensor(tmp_path, "Gewächshaus", SensorConfig("bme280"))
     code = (
-        "import sys; from pathlib import Path; from picoclaw.hw import added; from picoclaw.config import SensorConfig;"
-        "added.keep(Path(sys.argv[1]), 'attic', SensorConfig('lm75'))"
+        "import sys; from pathlib import Path; from picoclaw.hw import drivers; from picoclaw.config.tables import SensorConfig;"
+        "drivers.add_sensor(Path(sys.argv[1]), 'attic', SensorConfig('lm75'))"
     )
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, env=environment)
@@ -737,5 +738,5 @@ def test_a_part_is_not_added_to_sensors_in_braces(tmp_path):
     text = 'sensors = { porch = { part = "lm75" } }\n'
     (tmp_path / "sensors.toml").write_text(text)
     with pytest.raises(ConfigError, match="has its sensors in braces"):
-        added.keep(tmp_path, "attic", SensorConfig("lm75", address=0x49))
+        hw_drivers.add_sensor(tmp_path, "attic", SensorConfig("lm75", address=0x49))
     assert (tmp_path / "sensors.toml").read_text() == text

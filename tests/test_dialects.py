@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from picoclaw.providers.inline import InlineCalls
+from picoclaw.providers.text_calls import InlineCalls
 
 KNOWN = frozenset({"exec", "measure", "write_file"})
 LS = ("exec", {"command": "ls"})

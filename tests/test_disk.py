@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from picoclaw import disk
+from picoclaw import files
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -27,20 +27,20 @@ WRITING_FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 
 MAY = {
     # what is only true while a process lives: a lock, a socket, a pipe, a lead
-    "picoclaw/channels/line.py": "the end of a socket, which a dead process has left",
+    "picoclaw/channels/ipc.py": "the end of a socket, which a dead process has left",
     "picoclaw/channels/socket.py": "the daemon's socket",
     "picoclaw/daemon/lock.py": "the daemon's lock and its number in it",
-    "picoclaw/reflex/bell.py": "a pipe that wakes a thread",
-    "picoclaw/reflex/halt.py": "the keeper's emergency: the mark for it must not wait for a card",
-    "picoclaw/reflex/lead.py": "the lock of whoever watches",
-    "picoclaw/reflex/keeper/__main__.py": "the keeper's socket and its words to its parent",
-    "picoclaw/reflex/keeper/arbiter.py": "the keeper's emergency mark, whose loss is seen in the audit",
-    "picoclaw/reflex/keeper/hands.py": "a pipe between the keeper's processes",
-    "picoclaw/reflex/keeper/leases.py": "takes its mark away again; one that comes back switches off what is off",
-    "picoclaw/reflex/keeper/place.py": "the keeper's lock and socket",
-    "picoclaw/reflex/keeper/rescue.py": "the keeper's emergency: outputs go off before anything waits for a card",
-    "picoclaw/reflex/keeper/sensing.py": "a pipe between threads",
-    "picoclaw/reflex/outputs.py": "the keeper's own log, cut at its start",
+    "picoclaw/automation/wakeup.py": "a pipe that wakes a thread",
+    "picoclaw/outputs/stop.py": "the keeper's emergency: the mark for it must not wait for a card",
+    "picoclaw/automation/scheduler.py": "the lock of whoever watches",
+    "picoclaw/outputs/supervisor/__main__.py": "the keeper's socket and its words to its parent",
+    "picoclaw/outputs/supervisor/requests.py": "the keeper's emergency mark, whose loss is seen in the audit",
+    "picoclaw/outputs/supervisor/worker.py": "a pipe between the keeper's processes",
+    "picoclaw/outputs/supervisor/leases.py": "takes its mark away again; one that comes back switches off what is off",
+    "picoclaw/outputs/supervisor/endpoint.py": "the keeper's lock and socket",
+    "picoclaw/outputs/supervisor/rescue.py": "the keeper's emergency: outputs go off before anything waits for a card",
+    "picoclaw/outputs/supervisor/sensing.py": "a pipe between threads",
+    "picoclaw/outputs/client.py": "the keeper's own log, cut at its start",
     # what the kernel's files are told, which are no disk
     "picoclaw/hw/bus_lock.py": "opens a bus's device file for its locks, and writes nothing",
     "picoclaw/hw/linux/board.py": "files of sysfs",
@@ -51,36 +51,32 @@ MAY = {
     "picoclaw/hw/sim/board.py": "an empty file for the locks of a simulated bus",
     "picoclaw/hw/sim/lines.py": "the simulated GPIO lines, shared by processes of one test or trial",
     # commands within walls, and pipes to them
-    "picoclaw/sandbox/launcher.py": "says on its output why a command was not begun",
-    "picoclaw/sandbox/names.py": "empty names for a command's mounts, which hold nothing",
-    "picoclaw/sandbox/running.py": "what a command is told on its input",
-    "picoclaw/tools/background.py": "the same",
+    "picoclaw/security/sandbox_launcher.py": "says on its output why a command was not begun",
+    "picoclaw/security/sandbox.py": "empty names for a command's mounts, which hold nothing",
+    "picoclaw/tools/exec.py": "the same",
     # what is made beside the home and counts only when it is whole
-    "picoclaw/care/archive.py": "a backup: synced, and renamed when it is whole",
-    "picoclaw/care/place.py": "versions and links of an installation: one rename turns them",
-    "picoclaw/care/restore.py": "a home that is put in place by one rename",
-    "picoclaw/care/update.py": "versions on trial; what is cut off is tidied up by the next update",
+    "picoclaw/maintenance/backup.py": "a backup: synced, and renamed when it is whole",
+    "picoclaw/maintenance/install.py": "versions and links of an installation: one rename turns them",
+    "picoclaw/maintenance/update.py": "versions on trial; what is cut off is tidied up by the next update",
     "picoclaw/cli/service.py": "systemd's unit, written when it is asked for and told so",
     "picoclaw/cli/uninstall.py": "takes all of it away",
     # what is appended to, or marked, by rules of its own that tests/test_audit.py and others hold
-    "picoclaw/trust/audit.py": "the mark of the last record: in place, never synced, and allowed to be behind",
-    "picoclaw/trust/chain.py": "a chain of records: cut back to its last whole line, and numbered anew under a lock",
-    "picoclaw/rooted.py": "opens a file for its caller to add to, by disk.add",
+    "picoclaw/security/audit.py": "the mark of the last record: in place, never synced, and allowed to be behind",
+    "picoclaw/security/hash_chain.py": "a chain of records: cut back to its last whole line, and numbered anew under a lock",
     "picoclaw/tools/files.py": "the same",
     # made under another name first
     "picoclaw/store/database.py": "a database is built under another name, and linked when it is whole",
-    "picoclaw/care/databases.py": "a copy of a database: built by SQLite, synced, then renamed",
-    "picoclaw/check/databases.py": "a copy of a database that is damaged itself",
-    "picoclaw/check/files.py": "leftovers of writing that was cut off",
-    "picoclaw/care/mend.py": "a damaged database gets a second name before the mended one takes its place",
+    "picoclaw/maintenance/database_copy.py": "a copy of a database: built by SQLite, synced, then renamed",
+    "picoclaw/maintenance/check.py": "a copy of a database that is damaged itself",
+    "picoclaw/maintenance/repair.py": "a damaged database gets a second name before the mended one takes its place",
     # what is deleted, where it does no harm if a power cut brings it back
-    "picoclaw/memory/dream/versions.py": "old versions of a note, more than are kept",
-    "picoclaw/workspace/seeds.py": "the first meeting's page, with the folder synced",
+    "picoclaw/memory/versions.py": "old versions of a note, more than are kept",
+    "picoclaw/workspace/templates.py": "the first meeting's page, with the folder synced",
     "picoclaw/cli/__init__.py": "standard streams that were closed, opened on /dev/null",
-    "picoclaw/cli/settings.py": "the editor's copy of the settings",
-    "picoclaw/cli/terminal.py": "the history of what was typed, readline's own",
+    "picoclaw/maintenance/setup.py": "the editor's copy of the settings",
+    "picoclaw/cli/chat.py": "the history of what was typed, readline's own",
 }
-"""Files that write by other means than picoclaw/disk.py and the transactions of a database, and why they may."""
+"""Files that write by other means than picoclaw/files.py and the transactions of a database, and why they may."""
 
 
 def dotted(node):
@@ -160,20 +156,16 @@ def test_what_counts_as_writing(source, expected):
 def test_nothing_writes_by_other_means():
     package = ROOT / "picoclaw"
     found = {str(path.relative_to(ROOT)) for path in package.rglob("*.py") if writers(path)}
-    assert found - {"picoclaw/disk.py"} == set(MAY)
+    assert found - {"picoclaw/files.py"} == set(MAY)
 
 
 SQLITE = {
-    "care/databases.py": "copies, whose content it does not change",
-    "care/last.py": "masks secrets in the copy that it makes",
-    "care/mend.py": "reads a damaged database; writes through Database",
-    "check/databases.py": "looks",
-    "doctor/kept.py": "looks",
-    "ledger/book.py": "puts its rows into the transaction that keeps a turn",
-    "memory/index/index.py": "the index, which is made again",
-    "memory/index/sync.py": "the same",
-    "memory/index/tables.py": "the same",
-    "memory/index/vectors.py": "the same",
+    "maintenance/database_copy.py": "copies, whose content it does not change",
+    "maintenance/repair.py": "masks secrets in the copy that it makes",
+    "maintenance/check.py": "looks",
+    "maintenance/doctor.py": "looks",
+    "providers/ledger.py": "puts its rows into the transaction that keeps a turn",
+    "memory/index.py": "the index, which is made again",
 }
 """Beside the store, whoever knows SQLite: a write elsewhere would not be one of Database's transactions."""
 
@@ -201,7 +193,7 @@ def test_a_torn_line_does_not_swallow_the_next(tmp_path, before, after):
     path = tmp_path / "log"
     if before is not None:
         path.write_bytes(before)
-    disk.append(path, b"new\n")
+    files.append(path, b"new\n")
     assert path.read_bytes() == after
 
 
@@ -220,7 +212,7 @@ def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(tmp_path, before, mo
     real = os.write
     monkeypatch.setattr(os, "write", short)
     with pytest.raises(OSError, match="no"):
-        disk.append(path, b"a longer line\n")
+        files.append(path, b"a longer line\n")
     assert path.read_bytes() == before
 
 
@@ -228,9 +220,9 @@ def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(tmp_path, before, mo
 
 
 def test_what_is_not_there_is_removed_already(tmp_path):
-    disk.remove(tmp_path / "nothing")
+    files.remove(tmp_path / "nothing")
     (tmp_path / "there").write_text("x")
-    disk.remove(tmp_path / "there")
+    files.remove(tmp_path / "there")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -258,20 +250,20 @@ class Full:
 )
 def test_the_order_in_which_things_give_way(tmp_path, monkeypatch, free, given_up):
     monkeypatch.setattr(os, "statvfs", lambda _: Full(free))
-    for what in list(disk.RESERVES)[:given_up]:
-        with pytest.raises(disk.NearlyFull) as caught:
-            disk.spare(what, tmp_path)
-        assert f"nearly full, without room for {what}" in disk.explain(caught.value)
-    for what in list(disk.RESERVES)[given_up:]:
-        disk.spare(what, tmp_path)
+    for what in list(files.RESERVES)[:given_up]:
+        with pytest.raises(files.NearlyFull) as caught:
+            files.spare(what, tmp_path)
+        assert f"nearly full, without room for {what}" in files.explain(caught.value)
+    for what in list(files.RESERVES)[given_up:]:
+        files.spare(what, tmp_path)
 
 
 def test_a_small_disk_keeps_less_back(tmp_path, monkeypatch):
     small = Full(400_000)
     small.f_blocks = 128
     monkeypatch.setattr(os, "statvfs", lambda _: small)
-    for what in disk.RESERVES:
-        disk.spare(what, tmp_path)
+    for what in files.RESERVES:
+        files.spare(what, tmp_path)
 
 
 # --- errors in words ---
@@ -279,6 +271,6 @@ def test_a_small_disk_keeps_less_back(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EMFILE, errno.EDQUOT, errno.EACCES])
 def test_what_the_system_refuses_is_said_with_what_to_try(number):
-    said = disk.explain(OSError(number, os.strerror(number)))
+    said = files.explain(OSError(number, os.strerror(number)))
     assert said != os.strerror(number)
     assert ":" in said

@@ -11,11 +11,11 @@ from recording import Clock
 
 from picoclaw import cli
 from picoclaw.config import load as config_of
-from picoclaw.hw import lines, parts
-from picoclaw.hw.loader import chip, chips
+from picoclaw.hw import drivers, lines
+from picoclaw.hw.drivers import list_drivers, load_driver
 from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.reflex import declared
+from picoclaw.outputs import config
 from picoclaw.resources import shipped
 
 HW = [shipped("tools/hw")]
@@ -38,18 +38,18 @@ def written(folder, name, beginning):
 def rehearsed(tmp_path):
     """The board of the rehearsal's example."""
     clock = Clock(1.78e9)
-    scripted = script.load(written(tmp_path, "sim.toml", "[parts.greenhouse]"), HW)
+    scripted = script.load_script(written(tmp_path, "sim.toml", "[parts.greenhouse]"), HW)
     return SimBoard(clock, scripted, sleep=clock.sleep)
 
 
 def drivers_of(board):
-    return parts.Drivers(board, lambda part: chip(part, HW), board._clock, board._sleep, board._clock)
+    return drivers.Drivers(board, lambda part: load_driver(part, HW), board._clock, board._sleep, board._clock)
 
 
 @pytest.fixture
 def outputs(tmp_path):
     """The declarations of the outputs' example."""
-    return declared.load(written(tmp_path, "outputs.toml", "[outputs.pump]"))
+    return config.load_outputs(written(tmp_path, "outputs.toml", "[outputs.pump]"))
 
 
 def test_every_example_is_loaded_by_a_test_here():
@@ -62,8 +62,8 @@ def test_every_example_is_loaded_by_a_test_here():
 
 def test_the_sensor_of_the_first_five_minutes(tmp_path):
     written(tmp_path, "config.toml", "[sensors.greenhouse]")
-    found = parts.wired(config_of({"PICOCLAW_HOME": str(tmp_path)}), SimBoard())
-    assert parts.place(found["greenhouse"]) == "bme280 on i2c-1 at 0x76"
+    found = drivers.resolve_parts(config_of({"PICOCLAW_HOME": str(tmp_path)}), SimBoard())
+    assert drivers.describe_part(found["greenhouse"]) == "bme280 on i2c-1 at 0x76"
 
 
 def test_the_rehearsal_has_what_is_read_in_it(rehearsed):
@@ -92,7 +92,7 @@ def test_the_outputs_can_be_rehearsed_on_the_simulated_board(outputs, rehearsed)
     named = [(output.line, output.chip) for output in outputs.outputs.values()] + [
         (outputs.stop.line, outputs.stop.chip)
     ]
-    places = [lines.find(rehearsed, line, on) for line, on in named]
+    places = [lines.find_line(rehearsed, line, on) for line, on in named]
     assert [place.line.offset for place in places] == [17, 27, 5]
 
 
@@ -117,7 +117,7 @@ ROWS = {
 
 
 def test_the_table_lists_every_driver_and_no_other():
-    assert list(ROWS) == chips(HW)
+    assert list(ROWS) == list_drivers(HW)
 
 
 def addresses(words):
@@ -134,24 +134,24 @@ ALL_CALL = 0x70  # the footnote of the table takes it out of the PCA9685's
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_part_is_where_its_row_says(name):
-    module = chip(name, HW)
+    module = load_driver(name, HW)
     row = ROWS[name]
-    assert row.where.startswith(KINDS[parts.route(module)])
-    if parts.route(module) == "i2c":
+    assert row.where.startswith(KINDS[drivers.get_bus_kind(module)])
+    if drivers.get_bus_kind(module) == "i2c":
         listed = addresses(row.where) & set(range(0x08, 0x78))
         assert listed - ({ALL_CALL} if name == "pca9685" else set()) == set(module.ADDRESSES)
-    if parts.route(module) == "serial":
+    if drivers.get_bus_kind(module) == "serial":
         assert str(module.SERIAL.get("baud", 9600)) in row.where
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_has_the_drivers_options(name):
-    assert set(re.findall(r"`(\w+)`", ROWS[name].options)) == set(getattr(chip(name, HW), "OPTIONS", {}))
+    assert set(re.findall(r"`(\w+)`", ROWS[name].options)) == set(getattr(load_driver(name, HW), "OPTIONS", {}))
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_names_what_the_driver_measures(name):
-    quantities = {key.partition(" ")[0] for key in chip(name, HW).QUANTITIES}
+    quantities = {key.partition(" ")[0] for key in load_driver(name, HW).QUANTITIES}
     assert not {quantity for quantity in quantities if quantity not in ROWS[name].measures}
 
 
@@ -159,7 +159,7 @@ def test_a_row_names_what_the_driver_measures(name):
     ("file", "said"), [("README.md", r"(\d+) drivers for parts"), ("CHANGELOG.md", r"drivers for (\d+) parts")]
 )
 def test_the_number_of_drivers_is_right(file, said):
-    assert re.findall(said, (ROOT / file).read_text()) == [str(len(chips(HW)))]
+    assert re.findall(said, (ROOT / file).read_text()) == [str(len(list_drivers(HW)))]
 
 
 # --- the commands ---

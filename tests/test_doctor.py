@@ -11,12 +11,13 @@ import pytest
 from model_server import ModelServer, reply
 from person import environment, picoclaw
 
-from picoclaw.config import Config, SensorConfig
-from picoclaw.doctor.board import examine as examine_board
+from picoclaw.config import Config
+from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import StoreDamaged
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.store.database import Database, condition
+from picoclaw.maintenance.doctor import examine_board
+from picoclaw.store.database import Database, run_quick_check
 from picoclaw.store.migrations import MIGRATIONS
 
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
@@ -189,11 +190,11 @@ def test_a_database_is_looked_at_and_left_as_it_is(tmp_path):
     path = tmp_path / "state.db"
     Database(path, MIGRATIONS[:-1]).close()
     before = path.read_bytes()
-    assert condition(path) == "ok"
+    assert run_quick_check(path) == "ok"
     assert path.read_bytes() == before
     path.write_bytes(b"")
     with pytest.raises(StoreDamaged, match="is empty"):
-        condition(path)
+        run_quick_check(path)
     path.write_bytes(before[:5000])
     with pytest.raises(StoreDamaged, match="damaged"):
-        condition(path)
+        run_quick_check(path)

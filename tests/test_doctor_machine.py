@@ -14,11 +14,12 @@ from person import picoclaw
 from rights import ordinary_user
 from telegram_server import TOKEN, TelegramServer
 
-from picoclaw.config import Config, ModelConfig, PageConfig, TelegramConfig
-from picoclaw.doctor import channels, exposed, home, installed, machine, model
-from picoclaw.doctor.exposed import Listener, listeners, loopback, near
+from picoclaw.config import Config
+from picoclaw.config.tables import ModelConfig, PageConfig, TelegramConfig
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.sim.board import SimBoard
+from picoclaw.maintenance import doctor, service
+from picoclaw.maintenance.doctor import TcpListener, is_local_network, is_loopback, list_listeners
 
 MOUNTS = "/dev/mmcblk0p2 / ext4 rw,noatime 0 0\nproc /proc proc rw 0 0\n"
 UP = "/proc/uptime"
@@ -40,7 +41,7 @@ def look(tmp_path):
             path = tmp_path / "root" / name.lstrip("/")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-        rows = machine.examine(LinuxBoard(tmp_path / "root"), tmp_path.__class__(place))
+        rows = doctor.examine_machine(LinuxBoard(tmp_path / "root"), tmp_path.__class__(place))
         return {row.what: row for row in rows if row.what != "disk space"}
 
     return examined
@@ -60,7 +61,7 @@ def test_a_machine_that_is_well_is_passed_over_in_silence(look):
 
 
 def test_the_simulated_board_has_no_troubles_of_a_machine(tmp_path):
-    assert list(machine.examine(SimBoard(), tmp_path)) == []
+    assert list(doctor.examine_machine(SimBoard(), tmp_path)) == []
 
 
 DAY = 86_400
@@ -147,10 +148,10 @@ def test_what_is_no_trouble_or_garbled_is_no_finding(look, files):
 def test_a_machine_without_a_clock_says_so(tmp_path):
     board = LinuxBoard(tmp_path)
     board.clock_synchronised = lambda: False
-    (row,) = machine._clock(board)
+    (row,) = doctor._examine_clock(board)
     assert "no clock with a battery" in row.how
     board.clock_synchronised = lambda: True
-    assert not list(machine._clock(board))
+    assert not list(doctor._examine_clock(board))
 
 
 def test_a_group_that_was_given_after_the_login_is_named(look):
@@ -182,7 +183,7 @@ def test_a_group_that_was_given_after_the_login_is_named(look):
     ],
 )
 def test_how_far_away_a_server_is(host, here, at_home):
-    assert (loopback(host), near(host)) == (here, at_home)
+    assert (is_loopback(host), is_local_network(host)) == (here, at_home)
 
 
 TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -199,7 +200,7 @@ def test_what_listens_is_read_from_the_kernels_table(tmp_path):
     (tmp_path / "proc/net").mkdir(parents=True)
     (tmp_path / "proc/net/tcp").write_text(TCP)
     (tmp_path / "proc/net/tcp6").write_text(TCP6)
-    found = [(str(one.address), one.port) for one in listeners(LinuxBoard(tmp_path))]
+    found = [(str(one.address), one.port) for one in list_listeners(LinuxBoard(tmp_path))]
     assert found == [("127.0.0.1", 11434), ("0.0.0.0", 8080), ("::", 11434)]
 
 
@@ -222,13 +223,15 @@ def test_a_server_that_others_can_use_or_hear(tmp_path, url, key, marks):
     (tmp_path / "proc/net/tcp").write_text(TCP)
     (tmp_path / "proc/net/tcp6").write_text(TCP6)
     config = Config(home=tmp_path, model=ModelConfig(base_url=url), api_key=key)
-    assert [row.mark for row in exposed.examine(LinuxBoard(tmp_path), config)] == marks
+    assert [row.mark for row in doctor.examine_exposure(LinuxBoard(tmp_path), config)] == marks
 
 
 def test_the_real_kernels_table_is_understood():
     with ModelServer([]) as server:
-        assert server.url.rpartition(":")[2].partition("/")[0] in {str(one.port) for one in listeners(LinuxBoard())}
-    assert all(isinstance(one, Listener) for one in listeners(LinuxBoard()))
+        assert server.url.rpartition(":")[2].partition("/")[0] in {
+            str(one.port) for one in list_listeners(LinuxBoard())
+        }
+    assert all(isinstance(one, TcpListener) for one in list_listeners(LinuxBoard()))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +245,7 @@ def test_the_real_kernels_table_is_understood():
     ],
 )
 def test_a_page_that_the_network_sees_is_noted(tmp_path, page, marks):
-    rows = list(channels.examine(Config(home=tmp_path, page=page), offline=True))
+    rows = list(doctor.examine_channels(Config(home=tmp_path, page=page), offline=True))
     assert [row.mark for row in rows if row.what == "page"] == marks
 
 
@@ -257,9 +260,9 @@ def test_a_key_in_the_workspace_is_found(tmp_path):
     (workspace / "memory/MEMORY.md").write_text(f"the key is {KEY}\n")
     (workspace / "big.bin").write_bytes(b"x" * 2_000_000)
     (workspace / "loop").symlink_to(workspace)
-    (row,) = home.leaks((KEY, "", "none"), workspace, ())
+    (row,) = doctor.find_leaked_secrets((KEY, "", "none"), workspace, ())
     assert (row.mark, str(workspace / "memory/MEMORY.md") in row.how, KEY in row.how) == ("bad", True, False)
-    assert not list(home.leaks(("none",), workspace, ()))
+    assert not list(doctor.find_leaked_secrets(("none",), workspace, ()))
 
 
 @pytest.mark.parametrize(
@@ -276,14 +279,14 @@ def test_a_key_that_others_can_read_is_found(tmp_path, text, mode, found):
     path = tmp_path / "environment"
     path.write_text(text)
     path.chmod(mode)
-    rows = list(home.leaks((), tmp_path / "none", (str(path),)))
+    rows = list(doctor.find_leaked_secrets((), tmp_path / "none", (str(path),)))
     assert [(row.mark, row.mend) for row in rows] == ([("bad", f"chmod 600 {path}")] if found else [])
 
 
 def test_a_folder_that_cannot_be_listed_ends_nothing(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o000)
     with ordinary_user():
-        assert not list(home.leaks((KEY,), tmp_path / "closed", ()))
+        assert not list(doctor.find_leaked_secrets((KEY,), tmp_path / "closed", ()))
 
 
 # --- the model, the unit ---
@@ -291,7 +294,7 @@ def test_a_folder_that_cannot_be_listed_ends_nothing(tmp_path):
 
 def test_a_name_that_is_unknown_is_told_from_a_server_that_is_silent(tmp_path):
     config = Config(home=tmp_path, model=ModelConfig(base_url="http://no-such-name.invalid/v1"))
-    (row,) = model.examine(config)
+    (row,) = doctor.examine_models(config)
     assert row.mark == "bad"
     assert "the name no-such-name.invalid is not known here" in row.how
     assert "resolvectl" in row.mend
@@ -299,7 +302,7 @@ def test_a_name_that_is_unknown_is_told_from_a_server_that_is_silent(tmp_path):
 
 def test_a_name_server_that_hangs_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("socket.getaddrinfo", lambda *_: __import__("time").sleep(5))
-    assert model._unresolved("server.example", 0.05) == "no answer from the name server in 0 s"
+    assert doctor._explain_unresolved_host("server.example", 0.05) == "no answer from the name server in 0 s"
 
 
 def test_offline_asks_no_server(tmp_path):
@@ -316,7 +319,7 @@ def test_a_unit_from_another_version_is_noted(tmp_path, text, said):
     (tmp_path / "template").write_text("[Unit]\n")
     if text is not None:
         (tmp_path / "unit").write_text(text)
-    found = installed.stale(tmp_path / "unit", tmp_path / "template")
+    found = doctor.describe_stale_unit(tmp_path / "unit", tmp_path / "template")
     assert said in found
     assert bool(found) == bool(said)
 
@@ -327,7 +330,7 @@ def test_a_unit_from_another_version_is_noted(tmp_path, text, said):
 def of_telegram(tmp_path, url, *, token=TOKEN, allow=(), offline=False):
     telegram = TelegramConfig(allow=list(allow), api_url=url)
     config = Config(home=tmp_path, telegram=telegram, telegram_token=token)
-    return [row for row in channels.examine(config, offline=offline) if row.what == "telegram"]
+    return [row for row in doctor.examine_channels(config, offline=offline) if row.what == "telegram"]
 
 
 def test_a_bot_is_asked_and_its_faults_told_apart(tmp_path):
@@ -366,9 +369,9 @@ def test_a_daemon_is_asked_how_it_is(tmp_path, said, found):
                     peer.sendall(json.dumps(said).encode() + b"\n")
 
         threading.Thread(target=answer, daemon=True).start()
-        rows = channels.examine(Config(home=tmp_path), offline=True)
+        rows = doctor.examine_channels(Config(home=tmp_path), offline=True)
         assert [(row.mark, row.how) for row in rows if row.what == "daemon"] == found
-    absent = channels.examine(Config(home=tmp_path), offline=True)
+    absent = doctor.examine_channels(Config(home=tmp_path), offline=True)
     assert [(row.mark, row.how) for row in absent] == [("note", "picoclaw does not run on this home")]
 
 
@@ -383,7 +386,7 @@ def test_a_daemon_is_asked_how_it_is(tmp_path, said, found):
     ],
 )
 def test_a_service_that_is_down_is_started_where_it_is(monkeypatch, unit, mend):
-    monkeypatch.setattr(installed.service, "installed", lambda: Path(unit))
-    monkeypatch.setattr(installed.service, "active", lambda: None)
-    found = {row.mark: row for row in installed.examine()}
+    monkeypatch.setattr(service, "find_installed_unit", lambda: Path(unit))
+    monkeypatch.setattr(service, "find_running_service", lambda: None)
+    found = {row.mark: row for row in doctor.examine_installation()}
     assert found["bad"].mend.endswith(mend)

@@ -5,8 +5,9 @@ import shutil
 import pytest
 from sandbox_kit import needs_walls
 
-from picoclaw.config import Config, ToolsConfig
-from picoclaw.doctor import walls
+from picoclaw.config import Config
+from picoclaw.config.tables import ToolsConfig
+from picoclaw.maintenance import doctor, service
 from picoclaw.resources import shipped
 
 
@@ -18,28 +19,28 @@ def config(tmp_path):
 
 @needs_walls
 def test_walls_that_can_be_made(config):
-    [row] = walls.examine(config)
+    [row] = doctor.examine_sandbox(config)
     assert (row.mark, row.what) == ("good", "commands")
 
 
 def test_silence_where_commands_are_off(config):
-    assert not list(walls.examine(Config(home=config.home, tools=ToolsConfig(exec="off"))))
+    assert not list(doctor.examine_sandbox(Config(home=config.home, tools=ToolsConfig(exec="off"))))
 
 
 def test_the_program_that_is_missing_is_named_with_what_installs_it(config, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    [row] = walls.examine(config, tmp_path)
+    [row] = doctor.examine_sandbox(config, tmp_path)
     assert (row.mark, row.mend) == ("bad", "sudo apt install bubblewrap")
     assert "bubblewrap is not installed" in row.how
 
 
 @needs_walls
 def test_the_units_of_the_service_are_looked_at(config, monkeypatch, tmp_path):
-    monkeypatch.setattr(walls.service, "installed", lambda: tmp_path / "picoclaw.service")
+    monkeypatch.setattr(service, "find_installed_unit", lambda: tmp_path / "picoclaw.service")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
 
     def told():
-        *rows, (mark, what, _, _) = walls.examine(config)
+        *rows, (mark, what, _, _) = doctor.examine_sandbox(config)
         assert (mark, what) == ("good", "commands")
         return [(row.mark, row.how.removeprefix(f"{tmp_path}/"), row.mend) for row in rows]
 
@@ -71,4 +72,4 @@ def test_a_switch_of_the_kernel_that_closes_name_spaces_is_named(tmp_path, path,
     file = tmp_path / "proc/sys" / path
     file.parent.mkdir(parents=True)
     file.write_text(f"{value}\n")
-    assert said in walls.mend(tmp_path)
+    assert said in doctor.suggest_sandbox_fix(tmp_path)

@@ -11,17 +11,13 @@ import pytest
 from scripted import Scripted, says
 
 from picoclaw.errors import Refused, StoreError, TurnStopped, Unavailable
-from picoclaw.memory.dream import loss, overlong, page, versions
-from picoclaw.memory.dream.direct import Model
-from picoclaw.memory.dream.dream import Dream, restore
-from picoclaw.memory.dream.overlap import overlaps
-from picoclaw.memory.dream.review import Step
-from picoclaw.memory.notes import notes
+from picoclaw.memory import dream, fact_check, notes, versions
+from picoclaw.memory.dream import Dream, Model, Step, overlaps, restore
 from picoclaw.messages import Stop, Text, Usage
 from picoclaw.skills.skill import Skill
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
-from picoclaw.store.pulse import By, Change, Pulse
+from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
 from picoclaw.workspace.prompts import Prompts
 
 NIGHT = datetime(2026, 3, 2, 3, 0, tzinfo=UTC)
@@ -41,7 +37,7 @@ OLD = """\
 
 ## Later
 """
-SHOWN = page.told(OLD)
+SHOWN = dream.told(OLD)
 NEW = """\
 # House
 - 2026-01-05: the boiler's valve opens at 3.5 bar
@@ -182,9 +178,9 @@ def test_a_bad_answer_changes_nothing(home, answer, why):
 def test_a_bad_line_costs_itself_and_not_the_night(home, answer):
     home.memory(says(answer))
     text = home.page.read_text()
-    for entry in loss.entries(SHOWN):
+    for entry in fact_check.entries(SHOWN):
         assert entry in text or entry == "Mint is in the shed's pots" or "a 5 V relay" in text
-    assert loss.lost(SHOWN, text) == []
+    assert fact_check.lost(SHOWN, text) == []
     assert not re.search(r"30 A|8:30|\b6 bar|Ignore|sorry", text)
 
 
@@ -281,7 +277,7 @@ def test_many_nights_of_a_careless_model_lose_nothing_and_do_not_pile_up(home):
     home.page.write_text(WHOLE)
     for night, (before, after) in enumerate(REWORDED * 2):
         notes.add(home.workspace, f"it rained {night} mm", NIGHT + night * DAY)
-        shown = page.told(home.page.read_text())
+        shown = dream.told(home.page.read_text())
         home.memory(says(shown.replace(before, after, 1)), now=NIGHT + (night + 1) * DAY)
     text = home.page.read_text()
     assert all(line in text.split("\n") for fact in FACTS for line in fact.split("\n"))
@@ -404,7 +400,7 @@ def test_only_thirty_versions_are_kept_and_never_the_newest_dropped(home):
 )
 def test_what_is_told(line, told):
     said = "- 2026-03-01: the pump's fuse is 3 A, it draws 1250 W at 9:05 and 1.5 bar; 030 1234567"
-    assert loss.told(line, loss.source([said])) is told
+    assert fact_check.told(line, fact_check.source([said])) is told
 
 
 @pytest.mark.parametrize(
@@ -418,7 +414,7 @@ def test_what_is_told(line, told):
 )
 def test_what_is_lost(new, lost):
     old = "- the pump's fuse is 3 A\n- the boiler's valve opens at 3.5 bar\n- mint grows in the shed"
-    assert len(loss.lost(old, new)) == lost
+    assert len(fact_check.lost(old, new)) == lost
 
 
 HANDED_DOWN = "- the mint grows in the shed\n- Ada sleeps until nine\n- the porch light is a relay"
@@ -453,7 +449,7 @@ def test_a_fact_that_is_turned_around_comes_back_and_is_named(home, old, new, tu
 def test_an_entry_that_loses_many_numbers_comes_back():
     old = "- ports: 1883, 8080, 8443, 9100\n- the pump is blue\n- the shed is green\n- the cat is called Minka"
     new = old.replace("8080, 8443, 9100", "and some more")
-    assert loss.kept(old, new) == (old, ["ports: 1883, 8080, 8443, 9100"])
+    assert fact_check.kept(old, new) == (old, ["ports: 1883, 8080, 8443, 9100"])
 
 
 FORMS = [
@@ -516,29 +512,29 @@ def test_time_is_in_proportion_to_a_page(line):
     old = "\n".join(line.replace("{}", str(number)) for number in range(1500))[:24_000]
     new = "\n".join(line.replace("{}", str(number + 7)) for number in range(1500))[:24_000]
     begun = time.process_time()
-    loss.invented(new, loss.source([old]))
-    text, _ = loss.kept(old, new)
-    assert loss.lost(old, text) == []
+    fact_check.invented(new, fact_check.source([old]))
+    text, _ = fact_check.kept(old, new)
+    assert fact_check.lost(old, text) == []
     assert time.process_time() - begun < 3
 
 
 def test_two_boxes_whose_screws_change_places_are_lost():
     old = "- box 1 holds the screws\n- box 2 holds the nails"
-    assert loss.lost(old, "- box 2 holds the nails\n- box 1 holds the screws") == []
-    assert len(loss.lost(old, "- box 2 holds the screws\n- box 1 holds the nails")) == 2
+    assert fact_check.lost(old, "- box 2 holds the nails\n- box 1 holds the screws") == []
+    assert len(fact_check.lost(old, "- box 2 holds the screws\n- box 1 holds the nails")) == 2
 
 
 def test_front_matter_and_fields_without_a_value_stay():
     old = "---\ntags: [me]\n---\n- Name: Ada\n- Phone:\n<!-- a -->\n\n# Empty\n"
-    assert "tags" not in page.told(old)
-    assert page.rewritten(old, "- Name: Ada Lovelace") == (
+    assert "tags" not in dream.told(old)
+    assert dream.rewritten(old, "- Name: Ada Lovelace") == (
         "---\ntags: [me]\n---\n<!-- a -->\n- Name: Ada Lovelace\n- Phone:\n# Empty\n"
     )
 
 
 def test_a_strangers_word_stays_under_its_heading_also_when_that_is_gone():
     old = '- a\n\n## Boiler\n- b\n- (not from the owner: cron) "c"\n'
-    assert page.rewritten(old, "- a and b") == '- a and b\n\n## Boiler\n- (not from the owner: cron) "c"\n'
+    assert dream.rewritten(old, "- a and b") == '- a and b\n\n## Boiler\n- (not from the owner: cron) "c"\n'
 
 
 def test_comments_stay_with_what_they_are_about():
@@ -552,7 +548,7 @@ def test_comments_stay_with_what_they_are_about():
 - 1.2 bar
 """
     assert (
-        page.rewritten(old, "- the pump has a fuse of 3 A\n- the cat is called Minka\n\n## Boiler\n- 1.2 bar")
+        dream.rewritten(old, "- the pump has a fuse of 3 A\n- the cat is called Minka\n\n## Boiler\n- 1.2 bar")
         == """\
 <!-- a guess -->
 <!-- mine -->
@@ -564,13 +560,13 @@ def test_comments_stay_with_what_they_are_about():
 - 1.2 bar
 """
     )
-    assert page.rewritten(old, page.told(old)) == old
+    assert dream.rewritten(old, dream.told(old)) == old
 
 
 def test_a_line_that_introduces_code_is_shown_and_stays_where_it_is():
     old = "- start the pump so:\n\n```sh\npump on\n```\n- Phone:\n\n## Empty\n"
-    assert page.told(old) == "- start the pump so:\n\n```sh\npump on\n```"
-    assert page.rewritten(old, page.told(old)) == "- start the pump so:\n\n```sh\npump on\n```\n- Phone:\n## Empty\n"
+    assert dream.told(old) == "- start the pump so:\n\n```sh\npump on\n```"
+    assert dream.rewritten(old, dream.told(old)) == "- start the pump so:\n\n```sh\npump on\n```\n- Phone:\n## Empty\n"
 
 
 # --- tasks ---
@@ -584,7 +580,7 @@ def ask_for(home, *answer, now=NIGHT, kind="tasks"):
 def tasks(home):
     for text, priority in (("order filters", 2), ("sweep the porch", 5), ("paint the shed", 7), ("sweep porch", 5)):
         home.pulse.add(text, priority, "terminal", NIGHT - DAY)
-    home.pulse.apply([Change("add", 0, "send the keys")], By("terminal", NIGHT - DAY, "after exec curl"))
+    home.pulse.apply([PulseChange("add", 0, "send the keys")], PulseAuthor("terminal", NIGHT - DAY, "after exec curl"))
     return home
 
 
@@ -664,7 +660,7 @@ def test_a_server_that_is_down_leaves_the_tasks_to_be_gone_through_later(tasks):
 
 def test_without_tasks_nobody_is_asked(home):
     ask_for(home, kind="review")
-    home.pulse.apply([Change("add", 0, "send the keys")], By("terminal", NIGHT, "after exec curl"))
+    home.pulse.apply([PulseChange("add", 0, "send the keys")], PulseAuthor("terminal", NIGHT, "after exec curl"))
     ask_for(home, kind="tasks")
     assert not home.provider.requests
 
@@ -721,10 +717,10 @@ def test_what_is_too_long_is_said_once_and_again_when_it_has_grown(home):
         own = Skill("big", "", folder, "workspace")
         while len(home.pulse.shown(99_999)) < urgent:
             home.pulse.add(f"{len(home.pulse.items())} " + "z" * 480, 5, "terminal", NIGHT)
-        found = overlong.overlong(home.workspace, home.pulse, [own, own._replace(name="theirs", tier="built-in")])
-        fresh = overlong.news(found, home.marks)
-        assert overlong.news(found, home.marks) == fresh
-        overlong.heard(found, home.marks)
+        found = dream.overlong(home.workspace, home.pulse, [own, own._replace(name="theirs", tier="built-in")])
+        fresh = dream.news(found, home.marks)
+        assert dream.news(found, home.marks) == fresh
+        dream.heard(found, home.marks)
         return [str(part).partition(" (")[0] for part in fresh]
 
     assert told(10_000, 20_000) == []

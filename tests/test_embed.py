@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from model_server import Answer, ModelServer, drip, drop, page, raw, refusal, silence, status, truncated_body
 
-from picoclaw.config import Config, MemoryConfig, ModelConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig, ModelConfig
 from picoclaw.errors import KeyRefused, NotServed, ProviderError, Refused, Unavailable
-from picoclaw.memory.embedding.embed import Remote, quantised
-from picoclaw.memory.embedding.embedders import choose
+from picoclaw.memory.embedders import choose
+from picoclaw.memory.embedding import Remote, quantised
 
 KEY = "sk-secret-of-the-owner"
 TEXTS = ["warm", "cold", "ferns"]

@@ -9,18 +9,17 @@ from pathlib import Path
 import pytest
 from timing import least_seconds
 
+from picoclaw.automation.checklist import list_item_files, parse_checklist
+from picoclaw.automation.heartbeat import is_ok
 from picoclaw.errors import SkillError, ToolError
-from picoclaw.heartbeat.checklist import parse
-from picoclaw.heartbeat.due import files
-from picoclaw.heartbeat.silence import is_ok
 from picoclaw.markdown import visible
-from picoclaw.memory.notes.entries import entries
-from picoclaw.providers.inline import InlineCalls
-from picoclaw.providers.pieces import bounded
-from picoclaw.redact import Redactor
-from picoclaw.skills import front
-from picoclaw.tools.command_line import words_of
-from picoclaw.tools.first_run import with_field
+from picoclaw.memory.entries import entries
+from picoclaw.providers.http import bounded
+from picoclaw.providers.text_calls import InlineCalls
+from picoclaw.security.redaction import Redactor
+from picoclaw.skills import frontmatter
+from picoclaw.tools.exec import words_of
+from picoclaw.tools.onboarding import with_field
 from picoclaw.web.readable import readable
 from picoclaw.workspace.pages import cleaned
 
@@ -114,12 +113,14 @@ def command(text: str) -> None:
 
 def skill(text: str) -> None:
     with suppress(SkillError):  # most are refused, after everything was read
-        front.read(f"---\nname: x\ndescription: y\n{text[: len(text) // 7]}\n---\n")  # 16,384 characters are allowed
+        frontmatter.read(
+            f"---\nname: x\ndescription: y\n{text[: len(text) // 7]}\n---\n"
+        )  # 16,384 characters are allowed
 
 
 def checklist(text: str) -> None:
-    for item in parse(text).items:
-        files(item)
+    for item in parse_checklist(text).items:
+        list_item_files(item)
 
 
 def server(text: str) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from picoclaw.disk import make_folder
 from picoclaw.errors import ToolError
+from picoclaw.files import make_folder
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.skills.library import Library
 from picoclaw.tools.files import Files
-from picoclaw.tools.toolset import Toolset
+from picoclaw.tools.registry import Toolset
 
 CALLER = Caller("test", "owner", datetime(2026, 7, 1, tzinfo=UTC), print)
 
@@ -425,8 +425,8 @@ def counted(handle):
 os.fsync = counted
 from datetime import datetime
 from pathlib import Path
-from picoclaw import disk
-from picoclaw.memory.notes import notes
+from picoclaw import files
+from picoclaw.memory import notes
 from picoclaw.tools.files import Files
 here = Path(sys.argv[1])
 eval(sys.argv[2])
@@ -437,14 +437,14 @@ print(*kinds)
 @pytest.mark.parametrize(
     ("done", "synced"),
     [
-        ("disk.write_atomic(here / 'new', b'x')", "file folder"),
-        ("disk.write_atomic(here / 'old', b'x')", "file folder"),
-        ("disk.create(here / 'new', b'x')", "file folder"),
-        ("disk.create(here / 'old', b'x')", ""),
-        ("disk.append(here / 'old', b'x')", "file"),
-        ("disk.make_folder(here / 'a')", "folder"),
-        ("disk.make_folder(here / 'a/b/c')", "folder folder folder"),
-        ("disk.make_folder(here)", ""),
+        ("files.write_atomic(here / 'new', b'x')", "file folder"),
+        ("files.write_atomic(here / 'old', b'x')", "file folder"),
+        ("files.create(here / 'new', b'x')", "file folder"),
+        ("files.create(here / 'old', b'x')", ""),
+        ("files.append(here / 'old', b'x')", "file"),
+        ("files.make_folder(here / 'a')", "folder"),
+        ("files.make_folder(here / 'a/b/c')", "folder folder folder"),
+        ("files.make_folder(here)", ""),
         ("Files(here).write_file('a/b/new', 'x')", "folder folder file folder"),
         ("Files(here).edit_file('old', 'here', 'gone')", "file folder"),
         ("Files(here).append_file('old', 'x')", "file"),

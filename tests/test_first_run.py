@@ -13,12 +13,12 @@ from timing import least_seconds
 from picoclaw import config, workspace
 from picoclaw.app import App
 from picoclaw.hw.sim.board import SimBoard
+from picoclaw.intents.provider import Intents
 from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
-from picoclaw.providers.intents import Intents
 from picoclaw.resources import shipped
-from picoclaw.schedule import at, zone_named, zone_of
-from picoclaw.tools.first_run import QUESTIONS, FirstRun, with_field
-from picoclaw.tools.toolset import Toolset
+from picoclaw.times import at, zone_named, zone_of
+from picoclaw.tools.onboarding import QUESTIONS, FirstRun, with_field
+from picoclaw.tools.registry import Toolset
 from tests.model_server import ModelServer, call, reply
 from tests.person import picoclaw
 from tests.rights import ordinary_user

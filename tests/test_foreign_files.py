@@ -10,14 +10,15 @@ from sandbox_kit import needs_walls
 from test_degrade import refuse, take
 
 from picoclaw.app import App
-from picoclaw.cli.clockwork import done
-from picoclaw.config import Config, ToolsConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import ToolsConfig
+from picoclaw.daemon.background import run_job
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.slots import Plan
-from picoclaw.store.inbox import Arrived, Inbox
+from picoclaw.occurrences import Plan
+from picoclaw.security.approvals import Said
+from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.jobs import Job
-from picoclaw.tools.approving import Said
 from picoclaw.workspace import prepare
 
 pytestmark = needs_walls
@@ -73,7 +74,7 @@ House.close = lambda self: self.app.close()
 
 
 def due(house, line, **rights):
-    return done(house.app, Job(1, "terminal", line, Plan("at"), "command", **rights))
+    return run_job(house.app, Job(1, "terminal", line, Plan("at"), "command", **rights))
 
 
 PLANTED = [
@@ -165,7 +166,7 @@ def test_a_planted_module_is_not_run_by_plan(house):
 def test_a_call_of_exec_that_is_planned_asks_too(house):
     house.plant()
     job = Job(1, "terminal", 'exec {"argv": ["python3", "log.py"]}', Plan("at"), "tool")
-    assert "waits for the owner's yes" in done(house.app, job).text
+    assert "waits for the owner's yes" in run_job(house.app, job).text
 
 
 def test_what_was_allowed_for_good_is_not_allowed_beside_a_planted_file(house):
@@ -245,7 +246,7 @@ def test_what_the_owner_replaces_deletes_or_has_said_yes_to_is_theirs(house):
 def test_a_file_that_somebody_else_has_sent_counts_as_well(house, more, asks):
     (house.work / "inbox").mkdir(exist_ok=True)
     (house.work / "inbox/tool.py").write_text(EVIL)
-    arrived = Arrived("telegram:5", "see this", "telegram:7", attachments=("inbox/tool.py",), external="1", **more)
+    arrived = InboxMessage("telegram:5", "see this", "telegram:7", attachments=("inbox/tool.py",), external="1", **more)
     Inbox(house.app.stores.database).put(arrived)
     house.restart()
     assert ("waits for the owner's yes" in house.call("exec", **CHECK)) is asks

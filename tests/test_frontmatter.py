@@ -10,7 +10,7 @@ import pytest
 from timing import least_seconds
 
 from picoclaw.errors import SkillError
-from picoclaw.skills import fields, front
+from picoclaw.skills import frontmatter
 from picoclaw.skills.library import Library
 from picoclaw.skills.skill import Needs
 
@@ -129,7 +129,7 @@ def test_a_deep_nest_is_left_at_its_beginning(mark):
 
     sys.setprofile(count)
     try:
-        front.read(written("name:\n " + mark * 3000))
+        frontmatter.read(written("name:\n " + mark * 3000))
     except SkillError:
         pass
     finally:
@@ -394,7 +394,7 @@ def test_time_is_in_proportion_to_the_front_matter(shape):
 
     def read(text):
         with contextlib.suppress(SkillError):
-            fields.skill(text, Path("x"))
+            frontmatter.skill(text, Path("x"))
 
     def cost(length):
         return least_seconds(partial(read, written(f"name: x\n{shape(length)}")))

@@ -17,16 +17,16 @@ import pytest
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
 from picoclaw.hw.bench import run_tool
-from picoclaw.hw.board import Edge, GpioChip, Line
+from picoclaw.hw.board import Edge, GpioChip, LineInfo
+from picoclaw.hw.drivers import load_module
 from picoclaw.hw.linux import gpio as door
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.hw.loader import load
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.lines import SimLines
 from picoclaw.hw.sim.script import Script, SimLine
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
-from picoclaw.tools.toolset import Toolset
+from picoclaw.tools.registry import Toolset
 
 LABEL = "pinctrl-sim"
 LINES = (SimLine(0, "BUTTON", pull=1), SimLine(1, "LED"), SimLine(2, "CS0", consumer="spi0 CS0"), SimLine(3))
@@ -230,10 +230,10 @@ def test_chips_and_lines(rig):
     assert board.gpio_chips() == [GpioChip("/dev/gpiochip0", LABEL, 4)]
     assert board.lines(LABEL) == board.lines("/dev/gpiochip0")
     assert board.lines(LABEL) == [
-        Line(LABEL, 0, "BUTTON", "", output=False),
-        Line(LABEL, 1, "LED", "", output=False),
-        Line(LABEL, 2, "CS0", "spi0 CS0", output=False),
-        Line(LABEL, 3, "", "", output=False),
+        LineInfo(LABEL, 0, "BUTTON", "", output=False),
+        LineInfo(LABEL, 1, "LED", "", output=False),
+        LineInfo(LABEL, 2, "CS0", "spi0 CS0", output=False),
+        LineInfo(LABEL, 3, "", "", output=False),
     ]
 
 
@@ -241,13 +241,13 @@ def test_an_output_drives_and_stays_when_it_is_given_back(rig):
     board, _ = rig
     handle = board.line_out(LABEL, 1, 1)
     assert handle.get() == 1
-    assert board.lines(LABEL)[1] == Line(LABEL, 1, "LED", "picoclaw", output=True)
+    assert board.lines(LABEL)[1] == LineInfo(LABEL, 1, "LED", "picoclaw", output=True)
     handle.set(0)
     assert handle.get() == 0
     handle.set(1)
     handle.close()
     handle.close()
-    assert board.lines(LABEL)[1] == Line(LABEL, 1, "LED", "", output=True)
+    assert board.lines(LABEL)[1] == LineInfo(LABEL, 1, "LED", "", output=True)
 
 
 def test_looking_at_an_output_does_not_release_it(rig):
@@ -374,9 +374,9 @@ def test_edges_are_waited_for():
 def test_edges_that_nobody_fetches_are_counted_as_lost():
     lines = SimLines(LINES)
     handle = lines.request_input(LABEL, 0, edges=True)
-    for n in range(door.BUFFER + 10):
+    for n in range(door.EVENT_BUFFER_SIZE + 10):
         lines.pull(0, n % 2)
-    assert len(handle.edges(0)) + handle.lost == door.BUFFER + 10
+    assert len(handle.edges(0)) + handle.lost == door.EVENT_BUFFER_SIZE + 10
     assert handle.lost == 10
 
 
@@ -434,7 +434,7 @@ def holder(tmp_path):
 
 def test_a_line_that_another_process_holds(tmp_path, holder):
     board = SimBoard(state=tmp_path)
-    assert board.lines(LABEL)[17] == Line(LABEL, 17, "GPIO17", "picoclaw", output=True)
+    assert board.lines(LABEL)[17] == LineInfo(LABEL, 17, "GPIO17", "picoclaw", output=True)
     for _ in range(2):
         with pytest.raises(BusFault, match=r"line 17 \(held by picoclaw\) is in use by somebody else"):
             board.line_out(LABEL, 17, 0)
@@ -449,7 +449,7 @@ def test_a_level_outlives_the_process_that_was_killed(tmp_path, holder):
     holder.send_signal(signal.SIGKILL)
     assert holder.wait() == -signal.SIGKILL
     board = SimBoard(state=tmp_path)
-    assert board.lines(LABEL)[17] == Line(LABEL, 17, "GPIO17", "", output=True)
+    assert board.lines(LABEL)[17] == LineInfo(LABEL, 17, "GPIO17", "", output=True)
     assert board.line_in(LABEL, 17).get() == 1
     board.line_in(LABEL, 18)
 
@@ -460,11 +460,11 @@ def test_a_level_outlives_the_process_that_was_killed(tmp_path, holder):
 @pytest.mark.parametrize(
     ("ours", "theirs", "size"),
     [
-        (door.CHIP, ChipInfo, 68),
-        (door.INFO, Info, 256),
-        (door.REQUEST, Request, 592),
-        (door.VALUES, Values, 16),
-        (door.EVENT, Event, 48),
+        (door.CHIP_STRUCT, ChipInfo, 68),
+        (door.INFO_STRUCT, Info, 256),
+        (door.REQUEST_STRUCT, Request, 592),
+        (door.VALUES_STRUCT, Values, 16),
+        (door.EVENT_STRUCT, Event, 48),
         (None, Config, 272),
     ],
 )
@@ -569,7 +569,7 @@ def test_names_hold_no_control_characters_and_a_nameless_holder_is_the_kernel(ke
     assert [(line.name, line.consumer) for line in board.lines("chip")] == [("a [2J b", "c d"), ("é", "")]
     (_, pins) = next(iter(made.chips.values()))
     pins[1].flags = lambda: bits("used", "output", "active-low")
-    assert board.lines("chip")[1] == Line("chip", 1, "é", "kernel", output=True, active_low=True)
+    assert board.lines("chip")[1] == LineInfo("chip", 1, "é", "kernel", output=True, active_low=True)
 
 
 def test_a_file_that_is_no_gpio_chip_is_a_fault(tmp_path):
@@ -610,7 +610,7 @@ class Pressed(SimBoard):
         return handle
 
 
-MODULE = load("gpio", [shipped("tools/hw")])
+MODULE = load_module("gpio", [shipped("tools/hw")])
 CALLER = Caller("s", "owner", datetime(2026, 7, 1, tzinfo=UTC), lambda _: None)
 SCRIPT = Script({}, {}, lines=LINES)
 PUMP = {(LABEL, 1): "pump"}
@@ -781,7 +781,7 @@ class Steady:
 
 
 def test_the_frequency_is_that_of_the_rising_edges():
-    said = MODULE._counted("x", Steady(), 0.002)
+    said = MODULE._count_edges("x", Steady(), 0.002)
     assert said == "x: 11 edges in 0.002 s, 6 of them rising; 50.00 Hz between the first and the last of these"
 
 
@@ -901,12 +901,12 @@ def test_the_description_is_small():
     ],
 )
 def test_the_tool_on_the_bench(capsys, arguments, code, said):
-    assert run_tool(MODULE.Gpio, "gpio", MODULE.ON_BENCH, [*arguments, "--sim"]) == code
+    assert run_tool(MODULE.Gpio, "gpio", MODULE.BENCH_ACTIONS, [*arguments, "--sim"]) == code
     assert said in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("arguments", [["set"], ["watch", "--line", "1", "--seconds", "long"]])
 def test_wrong_usage_on_the_bench(arguments):
     with pytest.raises(SystemExit) as caught:
-        run_tool(MODULE.Gpio, "gpio", MODULE.ON_BENCH, [*arguments, "--sim"])
+        run_tool(MODULE.Gpio, "gpio", MODULE.BENCH_ACTIONS, [*arguments, "--sim"])
     assert caught.value.code == 2

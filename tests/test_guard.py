@@ -8,8 +8,8 @@ import pytest
 
 from picoclaw.errors import Denied, Pending
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.tools.guard import Guard, exact
-from picoclaw.trust.policy import DEFAULTS, EFFECTS, Asked, Policy, changed, decide, digest
+from picoclaw.security.guard import Guard, exact
+from picoclaw.security.policy import DEFAULTS, EFFECTS, Asked, Policy, changed, decide, digest
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 ANSWERS = {"yes": lambda _: True, "no": lambda _: False, "nobody": None}

@@ -6,15 +6,16 @@ import os
 import pytest
 from recording import Clock, RecordedI2C, Recorder, bench
 
-from picoclaw.config import SensorConfig
+from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing, NoPermission, ToolError
-from picoclaw.hw import checks, parts, smbus, steps
-from picoclaw.hw.board import Exchange, Read, SpiNode, SpiSettings, Write
-from picoclaw.hw.faults import explained
+from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import handles, smbus
+from picoclaw.hw.board import I2CRead, I2CWrite, SpiNode, SpiSettings, SpiTransfer
+from picoclaw.hw.faults import translate_os_error
 from picoclaw.hw.handles import I2CPart, OneWirePart, Part, SerialPart, SpiPart
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.buses import SimSerial, SimSpi
-from picoclaw.hw.sim.scene import Fault, Wiring
+from picoclaw.hw.sim.scene import SimFault, SimFaults
 
 # --- checksums ---
 
@@ -26,22 +27,22 @@ NINE = b"123456789"
 @pytest.mark.parametrize(
     ("crc", "data", "code"),
     [
-        (checks.crc8, "be ef", 0x92),
-        (checks.crc8, NINE.hex(), 0xF7),
-        (checks.crc8, "", 0xFF),
-        (checks.crc8_onewire, "02 1c b8 01 00 00 00", 0xA2),
-        (checks.crc8_onewire, "02 1c b8 01 00 00 00 a2", 0),
-        (checks.crc8_onewire, NINE.hex(), 0xA1),
-        (checks.crc8_onewire, "00 00 00 00", 0),
-        (lambda data: checks.crc8(data, 0x07, 0), NINE.hex(), 0xF4),
-        (lambda data: checks.crc8(data, 0x07, 0), "b4 07 b5 d2 3a 30", 0),
+        (handles.crc8, "be ef", 0x92),
+        (handles.crc8, NINE.hex(), 0xF7),
+        (handles.crc8, "", 0xFF),
+        (handles.crc8_onewire, "02 1c b8 01 00 00 00", 0xA2),
+        (handles.crc8_onewire, "02 1c b8 01 00 00 00 a2", 0),
+        (handles.crc8_onewire, NINE.hex(), 0xA1),
+        (handles.crc8_onewire, "00 00 00 00", 0),
+        (lambda data: handles.crc8(data, 0x07, 0), NINE.hex(), 0xF4),
+        (lambda data: handles.crc8(data, 0x07, 0), "b4 07 b5 d2 3a 30", 0),
     ],
 )
 def test_published_checksums(crc, data, code):
     assert crc(bytes.fromhex(data)) == code
 
 
-@pytest.mark.parametrize("crc", [checks.crc8, checks.crc8_onewire, lambda data: checks.crc8(data, 7, 0)])
+@pytest.mark.parametrize("crc", [handles.crc8, handles.crc8_onewire, lambda data: handles.crc8(data, 7, 0)])
 def test_a_checksum_finds_every_single_flipped_bit(crc):
     data = bytes.fromhex("02 1c b8 01")
     flipped = {crc(bytes(b ^ (bit == i and 1 << n) for i, b in enumerate(data))) for bit in range(4) for n in range(8)}
@@ -76,7 +77,7 @@ def test_a_sensirion_command_and_its_words(command, count, sent, words, wait):
     clock = Clock()
     part, bus = part_of({sent: WORDS}, clock)
     assert part.words(command, count, wait) == words
-    assert bus.transfers == [(0x44, Write(sent))] + [(0x44, Read(3 * count))] * bool(count)
+    assert bus.transfers == [(0x44, I2CWrite(sent))] + [(0x44, I2CRead(3 * count))] * bool(count)
     assert clock.slept == [wait] * bool(wait)
 
 
@@ -93,7 +94,7 @@ def test_the_arguments_of_a_sensirion_command_have_checksums():
     """SGP40 datasheet, sgp40_measure_raw_signal: the defaults 0x8000 and 0x6666 have the CRCs 0xA2 and 0x93."""
     part, bus = part_of({})
     assert part.words(0x260F, 0, arguments=[0x8000, 0x6666]) == []
-    assert bus.transfers == [(0x44, Write(bytes.fromhex("26 0f 80 00 a2 66 66 93")))]
+    assert bus.transfers == [(0x44, I2CWrite(bytes.fromhex("26 0f 80 00 a2 66 66 93")))]
 
 
 @pytest.mark.parametrize("value", [-1, 0x10000])
@@ -111,7 +112,7 @@ def test_registers_of_16_bits(order, value):
     part, bus = part_of({b"\x05": b"\x12\x34"})
     assert part.word(5, order) == value
     part.write_word(5, value, order)
-    assert bus.transfers == [(0x44, Write(b"\x05"), Read(2)), (0x44, Write(b"\x05\x12\x34"))]
+    assert bus.transfers == [(0x44, I2CWrite(b"\x05"), I2CRead(2)), (0x44, I2CWrite(b"\x05\x12\x34"))]
 
 
 @pytest.mark.parametrize(
@@ -136,11 +137,11 @@ def test_a_bus_that_is_stuck_gives_no_words(fill):
 @pytest.mark.parametrize(
     ("move", "transfers"),
     [
-        (lambda p: p.write(), [(Write(b""),)]),
-        (lambda p: p.write(0xF4, 0x25), [(Write(b"\xf4\x25"),)]),
-        (lambda p: p.read(3), [(Read(3),)]),
-        (lambda p: p.registers(0, 1), [(Write(b"\0"), Read(1))]),
-        (lambda p: p.registers(0xFF, 8), [(Write(b"\xff"), Read(8))]),
+        (lambda p: p.write(), [(I2CWrite(b""),)]),
+        (lambda p: p.write(0xF4, 0x25), [(I2CWrite(b"\xf4\x25"),)]),
+        (lambda p: p.read(3), [(I2CRead(3),)]),
+        (lambda p: p.registers(0, 1), [(I2CWrite(b"\0"), I2CRead(1))]),
+        (lambda p: p.registers(0xFF, 8), [(I2CWrite(b"\xff"), I2CRead(8))]),
     ],
 )
 def test_the_moves_of_an_i2c_part(move, transfers):
@@ -200,12 +201,12 @@ def test_an_spi_part_sends_one_message_with_its_settings():
     settings = SpiSettings(mode=3, speed_hz=1_000_000)
     assert SpiPart(device, settings).exchange(0x80, 0xFF) == b"\x81\x00"
     assert echo.seen == [(b"\x80\xff", settings)]
-    assert list(device.log) == [((Exchange(b"\x80\xff"),), settings)]
+    assert list(device.log) == [((SpiTransfer(b"\x80\xff"),), settings)]
 
 
 def test_a_serial_part_reads_what_was_sent_and_stops_waiting():
     clock = Clock()
-    part = SerialPart(SimSerial("/dev/ttyS0", Echo(), clock.sleep, Wiring(clock)))
+    part = SerialPart(SimSerial("/dev/ttyS0", Echo(), clock.sleep, SimFaults(clock)))
     part.write(b"hello")
     assert part.read(3, 1.0) == b"hel"
     assert clock.now == 0
@@ -230,21 +231,21 @@ def test_a_1_wire_part_reads_its_own_files_only():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("write 0x24 0x00, wait 15, read 6", [Write(b"\x24\x00"), steps.Wait(15), Read(6)]),
-        ("write 36 0", [Write(b"\x24\x00")]),
-        (" READ  0x06 ;\n\n WaiT 0 ,,", [Read(6), steps.Wait(0)]),
-        ("write 255 0xff 0xFF 0x00ff", [Write(b"\xff\xff\xff\xff")]),
-        ("read 1\nread 256", [Read(1), Read(256)]),
-        ("\twrite\t1\t2\t", [Write(b"\x01\x02")]),
-        ("write " + "7 " * 256, [Write(b"\x07" * 256)]),
-        (", ".join(["wait 2500"] * 2), [steps.Wait(2500)] * 2),
-        (", ".join(["read 1"] * 42), [Read(1)] * 42),
-        ("write 0", [Write(b"\0")]),
-        ("write 00", [Write(b"\0")]),
+        ("write 0x24 0x00, wait 15, read 6", [I2CWrite(b"\x24\x00"), smbus.ScriptWait(15), I2CRead(6)]),
+        ("write 36 0", [I2CWrite(b"\x24\x00")]),
+        (" READ  0x06 ;\n\n WaiT 0 ,,", [I2CRead(6), smbus.ScriptWait(0)]),
+        ("write 255 0xff 0xFF 0x00ff", [I2CWrite(b"\xff\xff\xff\xff")]),
+        ("read 1\nread 256", [I2CRead(1), I2CRead(256)]),
+        ("\twrite\t1\t2\t", [I2CWrite(b"\x01\x02")]),
+        ("write " + "7 " * 256, [I2CWrite(b"\x07" * 256)]),
+        (", ".join(["wait 2500"] * 2), [smbus.ScriptWait(2500)] * 2),
+        (", ".join(["read 1"] * 42), [I2CRead(1)] * 42),
+        ("write 0", [I2CWrite(b"\0")]),
+        ("write 00", [I2CWrite(b"\0")]),
     ],
 )
 def test_steps_in_words(text, found):
-    assert steps.parse(text) == found
+    assert smbus.parse_script(text) == found
 
 
 @pytest.mark.parametrize(
@@ -273,7 +274,7 @@ def test_steps_in_words(text, found):
 )
 def test_a_wrong_step_is_named(text, said):
     with pytest.raises(ToolError) as caught:
-        steps.parse(text)
+        smbus.parse_script(text)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 250
@@ -289,10 +290,10 @@ def test_a_wrong_step_is_named(text, said):
     ],
 )
 def test_smbus_writes(kind, data, segment):
-    assert smbus.write(0x5A, 5, kind, data) == Write(segment)
-    guarded = smbus.write(0x5A, 5, kind, data, pec=True).data
+    assert smbus.make_smbus_write(0x5A, 5, kind, data) == I2CWrite(segment)
+    guarded = smbus.make_smbus_write(0x5A, 5, kind, data, pec=True).data
     assert guarded[:-1] == segment
-    assert checks.crc8(bytes([0x5A << 1]) + guarded, 0x07, 0) == 0
+    assert handles.crc8(bytes([0x5A << 1]) + guarded, 0x07, 0) == 0
 
 
 # --- where parts are ---
@@ -318,33 +319,36 @@ USUAL = {"shunt_ohms": 0.1, "gain": 1}
 @pytest.mark.parametrize(
     ("sensor", "wired", "place"),
     [
-        (SensorConfig("on_i2c"), Wired("on_i2c", 1, 0x40, options=USUAL), "on_i2c on i2c-1 at 0x40"),
-        (SensorConfig("on_i2c", 0, 0x41), Wired("on_i2c", 0, 0x41, options=USUAL), "on_i2c on i2c-0 at 0x41"),
+        (SensorConfig("on_i2c"), WiredPart("on_i2c", 1, 0x40, options=USUAL), "on_i2c on i2c-1 at 0x40"),
+        (SensorConfig("on_i2c", 0, 0x41), WiredPart("on_i2c", 0, 0x41, options=USUAL), "on_i2c on i2c-0 at 0x41"),
         (
             SensorConfig("on_i2c", options={"shunt_ohms": 0.01}),
-            Wired("on_i2c", 1, 0x40, options=USUAL | {"shunt_ohms": 0.01}),
+            WiredPart("on_i2c", 1, 0x40, options=USUAL | {"shunt_ohms": 0.01}),
             "on_i2c on i2c-1 at 0x40",
         ),
-        (SensorConfig("on_spi"), Wired("on_spi", 0), "on_spi on spi0.0"),
-        (SensorConfig("on_spi", 1, chip=2), Wired("on_spi", 1, chip=2), "on_spi on spi1.2"),
+        (SensorConfig("on_spi"), WiredPart("on_spi", 0), "on_spi on spi0.0"),
+        (SensorConfig("on_spi", 1, chip=2), WiredPart("on_spi", 1, chip=2), "on_spi on spi1.2"),
         (
             SensorConfig("on_serial", port="/dev/ttyS0"),
-            Wired("on_serial", port="/dev/ttyS0"),
+            WiredPart("on_serial", port="/dev/ttyS0"),
             "on_serial on /dev/ttyS0",
         ),
-        (SensorConfig("on_onewire", port="28-01"), Wired("on_onewire", port="28-01"), "on_onewire on 28-01"),
+        (SensorConfig("on_onewire", port="28-01"), WiredPart("on_onewire", port="28-01"), "on_onewire on 28-01"),
     ],
 )
 def test_where_a_configured_part_is(folder, sensor, wired, place):
-    found = parts.wire(sensor, [folder])
+    found = hw_drivers.resolve_part(sensor, [folder])
     assert found == wired
-    assert parts.place(found) == place
+    assert hw_drivers.describe_part(found) == place
     assert found.route == sensor.part.removeprefix("on_")
 
 
 @pytest.mark.parametrize("value", [1e-6, 100, 100.0, 0.1])
 def test_an_option_may_be_at_the_end_of_its_range(folder, value):
-    assert parts.wire(SensorConfig("on_i2c", options={"shunt_ohms": value}), [folder]).options["shunt_ohms"] == value
+    assert (
+        hw_drivers.resolve_part(SensorConfig("on_i2c", options={"shunt_ohms": value}), [folder]).options["shunt_ohms"]
+        == value
+    )
 
 
 @pytest.mark.parametrize(
@@ -367,7 +371,7 @@ def test_an_option_may_be_at_the_end_of_its_range(folder, value):
 )
 def test_a_part_that_cannot_be_there_is_said(folder, sensor, said):
     with pytest.raises(ConfigError) as caught:
-        parts.wire(sensor, [folder])
+        hw_drivers.resolve_part(sensor, [folder])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -375,12 +379,12 @@ def test_a_part_that_cannot_be_there_is_said(folder, sensor, said):
 @pytest.mark.parametrize("address", [0x08, 0x20, 0x42, 0x77])
 def test_a_part_is_only_at_an_address_that_it_can_have(folder, address):
     with pytest.raises(ConfigError, match="on_i2c"):
-        parts.wire(SensorConfig("on_i2c", 1, address), [folder])
+        hw_drivers.resolve_part(SensorConfig("on_i2c", 1, address), [folder])
 
 
 def test_a_part_on_i2c_has_no_port(folder):
     with pytest.raises(ConfigError, match="port"):
-        parts.wire(SensorConfig("on_i2c", port="/dev/ttyS0"), [folder])
+        hw_drivers.resolve_part(SensorConfig("on_i2c", port="/dev/ttyS0"), [folder])
 
 
 DRIVER = "ADDRESSES = (0x40,)\nOPTIONS = {'gain': (2.0, 1.0, 8.0)}\ndef read(part):\n"
@@ -400,8 +404,10 @@ BODIES = [
 def test_a_measurement_gives_a_value_or_says_why_not(tmp_path, body, result):
     (tmp_path / "gauge.py").write_text(f"{DRIVER}{body}\n")
     board, _ = bench({0x40: Recorder(fill=1)})
-    drivers = parts.Drivers(board, lambda name: parts.loader.chip(name, [tmp_path]), Clock(5.0), Clock().sleep)
-    (reading,) = drivers.measure("porch", Wired("gauge", 1, 0x40))
+    drivers = hw_drivers.Drivers(
+        board, lambda name: hw_drivers.load_driver(name, [tmp_path]), Clock(5.0), Clock().sleep
+    )
+    (reading,) = drivers.measure("porch", WiredPart("gauge", 1, 0x40))
     value, problem = result
     assert reading.value == value
     assert problem in reading.problem
@@ -413,9 +419,9 @@ def test_a_measurement_gives_a_value_or_says_why_not(tmp_path, body, result):
 def test_a_fault_of_the_bus_becomes_a_reading_without_a_value(tmp_path, kind):
     (tmp_path / "gauge.py").write_text(f"{DRIVER}    return {{'temperature': part.read(1)[0]}}\n")
     board, _ = bench({0x40: Recorder(fill=1)})
-    board.wiring.faults = [Fault(kind, "i2c-1/0x40")]
-    drivers = parts.Drivers(board, lambda name: parts.loader.chip(name, [tmp_path]))
-    (reading,) = drivers.measure("porch", Wired("gauge", 1, 0x40), "humidity")
+    board.wiring.faults = [SimFault(kind, "i2c-1/0x40")]
+    drivers = hw_drivers.Drivers(board, lambda name: hw_drivers.load_driver(name, [tmp_path]))
+    (reading,) = drivers.measure("porch", WiredPart("gauge", 1, 0x40), "humidity")
     assert (reading.value, reading.quantity, reading.quality) == (None, "humidity", "none")
     assert reading.problem.startswith("0x40 on /dev/i2c-1 ")
 
@@ -424,8 +430,8 @@ def test_a_driver_remembers_between_two_readings_of_one_part(tmp_path):
     body = "    part.memory['n'] = part.memory.get('n', 0) + 1\n    return {'raw': part.memory['n']}\n"
     (tmp_path / "gauge.py").write_text(f"{DRIVER}{body}")
     board, _ = bench({0x40: Recorder(), 0x41: Recorder()})
-    drivers = parts.Drivers(board, lambda name: parts.loader.chip(name, [tmp_path]))
-    one, other = Wired("gauge", 1, 0x40), Wired("gauge", 1, 0x41)
+    drivers = hw_drivers.Drivers(board, lambda name: hw_drivers.load_driver(name, [tmp_path]))
+    one, other = WiredPart("gauge", 1, 0x40), WiredPart("gauge", 1, 0x41)
     assert [drivers.measure("x", part)[0].value for part in (one, one, other, one)] == [1, 2, 1, 3]
 
 
@@ -439,8 +445,8 @@ def test_a_serial_port_is_closed_even_when_the_driver_fails(tmp_path):
             closed.append(True)
 
     board.serial = lambda name, settings: Port()
-    drivers = parts.Drivers(board, lambda name: parts.loader.chip(name, [tmp_path]))
-    (reading,) = drivers.measure("gps", Wired("talker", port="/dev/ttyS0"))
+    drivers = hw_drivers.Drivers(board, lambda name: hw_drivers.load_driver(name, [tmp_path]))
+    (reading,) = drivers.measure("gps", WiredPart("talker", port="/dev/ttyS0"))
     assert (reading.problem, closed) == ("silence", [True])
 
 
@@ -481,7 +487,7 @@ I2C, SPI, TTY, GPIO, SYS = "/dev/i2c-1", "/dev/spidev0.0", "/dev/ttyUSB0", "/dev
     ],
 )
 def test_an_errno_in_words(path, address, number, kind, said):
-    with pytest.raises(kind) as caught, explained(path, address):
+    with pytest.raises(kind) as caught, translate_os_error(path, address):
         raise OSError(number, os.strerror(number))
     assert said in str(caught.value)
     assert type(caught.value) is kind
@@ -490,5 +496,5 @@ def test_an_errno_in_words(path, address, number, kind, said):
 
 
 def test_other_errors_are_not_explained_away():
-    with pytest.raises(ZeroDivisionError), explained("/dev/i2c-1"):
+    with pytest.raises(ZeroDivisionError), translate_os_error("/dev/i2c-1"):
         raise ZeroDivisionError

@@ -8,9 +8,9 @@ import pytest
 
 SHOW = """
 import ctypes, threading
-from picoclaw.daemon.heap import share_one
+from picoclaw.daemon.watchdog import limit_malloc_arenas
 if {shared}:
-    assert share_one()
+    assert limit_malloc_arenas()
 meet = threading.Barrier(9)
 def take():
     kept = [bytes(10_000) for _ in range(50)]

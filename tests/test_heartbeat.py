@@ -12,18 +12,23 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from picoclaw.config import HEARTBEAT_LIMITS, HeartbeatConfig
+from picoclaw.automation import heartbeat as heart_thread
+from picoclaw.automation.checklist import PastSample, check_items, parse_checklist
+from picoclaw.automation.heartbeat import (
+    MAX_QUESTION,
+    Heartbeat,
+    HeartbeatThread,
+    HeartbeatTime,
+    Situation,
+    decide_heartbeat,
+    is_quiet,
+)
+from picoclaw.config.tables import HEARTBEAT_LIMITS, HeartbeatConfig
 from picoclaw.errors import ConfigError, DeviceMissing, StoreError
-from picoclaw.heartbeat import thread as heart_thread
-from picoclaw.heartbeat.beat import Heart, Now
-from picoclaw.heartbeat.checklist import parse
-from picoclaw.heartbeat.decide import LONGEST_ASK, Situation, decide, is_quiet
-from picoclaw.heartbeat.due import Sample, findings
-from picoclaw.heartbeat.thread import HeartThread
 from picoclaw.messages import Message, Notice, ToolCall, ToolRun, Turn, Usage
-from picoclaw.store.beats import Beats, Known
+from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.store.history import History
+from picoclaw.store.heartbeats import ChecklistItemState, Heartbeats
 from picoclaw.store.outbox import Outbox
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -129,10 +134,10 @@ def situation(text, since, **more):
     world, now = World(), more.get("now", NOON)
     known = {}
     if since != "never asked":
-        before = findings(parse(text).items, {}, world, now - timedelta(minutes=50))
+        before = check_items(parse_checklist(text).items, {}, world, now - timedelta(minutes=50))
         known = {f.item.key: f.settled for f in before}
-    read = parse(happened(world, since, text))
-    looked = findings(read.items, known, world, now)
+    read = parse_checklist(happened(world, since, text))
+    looked = check_items(read.items, known, world, now)
     return Situation(NOON, looked, read.done, since_s=HOUR, quiet=(time(22), time(7)))._replace(**more)
 
 
@@ -141,7 +146,7 @@ def test_the_decision(file, hours, budget):
     text, since, by_itself = FILES[file]
     (by_hour, then), (by_budget, spent) = HOURS[hours], BUDGET[budget]
     s = situation(text, since, **then, **spent)
-    decision = decide(s)
+    decision = decide_heartbeat(s)
     order = [
         "disabled",
         "nothing to do",
@@ -158,7 +163,7 @@ def test_the_decision(file, hours, budget):
     assert decision.why
     assert bool(decision.ask) == decision.beat
     assert (decision.wait_s is None) == (expected == "disabled")
-    by_hand = decide(s._replace(by_hand=True))
+    by_hand = decide_heartbeat(s._replace(by_hand=True))
     bound = {"nothing to do", "no model", "budget"}
     assert by_hand.beat or by_hand.rule in {*bound, "not due"}
     assert by_hand.beat or by_hand.rule == "not due" or by_hand.rule in {by_itself, by_budget}
@@ -199,19 +204,21 @@ def test_what_is_asked_has_headings_and_what_was_found():
     world, known = World(), {}
     for minutes in (0, 20):
         world.warm(36.2)
-        looked = findings(parse(text).items, known, world, NOON + timedelta(minutes=minutes))
+        looked = check_items(parse_checklist(text).items, known, world, NOON + timedelta(minutes=minutes))
         known = {f.item.key: f.known for f in looked}
-    ask = decide(Situation(NOON, looked)).ask
+    ask = decide_heartbeat(Situation(NOON, looked)).ask
     assert ask == "Shed:\n- water\nGreen:\n- warn me (greenhouse.temperature is 36.2 °C for 20 min)"
 
 
 def test_a_long_list_is_asked_about_in_parts():
     text = "\n".join(f"- {n} {'x' * 1000}" for n in range(20))
-    decision = decide(Situation(NOON, findings(parse(text).items, {}, World(), NOON)))
+    decision = decide_heartbeat(Situation(NOON, check_items(parse_checklist(text).items, {}, World(), NOON)))
     assert len(decision.asked) == 7
-    assert len(decision.ask) <= LONGEST_ASK
-    huge = decide(Situation(NOON, findings(parse("- " + "x" * 100_000).items, {}, World(), NOON)))
-    assert len(huge.ask) < LONGEST_ASK + 10
+    assert len(decision.ask) <= MAX_QUESTION
+    huge = decide_heartbeat(
+        Situation(NOON, check_items(parse_checklist("- " + "x" * 100_000).items, {}, World(), NOON))
+    )
+    assert len(huge.ask) < MAX_QUESTION + 10
 
 
 # --- conditions ---
@@ -222,7 +229,7 @@ def spell(text, *moments, world=None):
     world, known, due = world or World(), {}, []
     for minutes, value in moments:
         world.values["greenhouse"] = None if value is None else {"temperature": value}
-        (found,) = findings(parse(text).items, known, world, NOON + timedelta(minutes=minutes))
+        (found,) = check_items(parse_checklist(text).items, known, world, NOON + timedelta(minutes=minutes))
         known = {found.item.key: found.settled if found.due else found.known}
         due.append(found.due)
     return due
@@ -265,7 +272,7 @@ def test_a_condition_is_asked_about_once_as_long_as_it_holds(text, moments, due)
 )
 def test_the_history_says_how_long_a_condition_has_held(history, due):
     world = World()
-    world.history = [Sample(*sample) for sample in history]
+    world.history = [PastSample(*sample) for sample in history]
     assert spell(f"{HOT} for 10 min", (0, 31), world=world) == [due]
 
 
@@ -278,7 +285,7 @@ def test_the_history_says_how_long_a_condition_has_held(history, due):
     ],
 )
 def test_a_condition_on_what_the_sensor_does_not_measure_is_named(condition, wrong):
-    (found,) = findings(parse(f"- tell me when: greenhouse.{condition}").items, {}, World(), NOON)
+    (found,) = check_items(parse_checklist(f"- tell me when: greenhouse.{condition}").items, {}, World(), NOON)
     assert found.why.startswith(wrong)
     assert "so it counts as plain text" in found.why
     assert found.due
@@ -287,7 +294,7 @@ def test_a_condition_on_what_the_sensor_does_not_measure_is_named(condition, wro
 def test_a_misspelt_sensor_is_asked_about_as_words_and_each_sensor_is_read_once():
     world = World()
     text = "- a when: greenhose.temperature > 30\n- b when: greenhouse.humidity > 90\n- c greenhouse"
-    one, two, three = findings(parse(text).items, {}, world, NOON)
+    one, two, three = check_items(parse_checklist(text).items, {}, world, NOON)
     assert one.due
     assert "there is no sensor 'greenhose' (there are: greenhouse)" in one.why
     assert one.item.text == "a when: greenhose.temperature > 30"
@@ -330,8 +337,10 @@ class Life:
 
     def start(self):
         self.database = Database(self.path)
-        self.beats = Beats(self.database)
-        self.heart = Heart(self.config, self.beats, self._page, self.world, self._answer, True, "[empty]", self._ring)
+        self.beats = Heartbeats(self.database)
+        self.heart = Heartbeat(
+            self.config, self.beats, self._page, self.world, self._answer, True, "[empty]", self._ring
+        )
 
     def restart(self):
         self.database.close()
@@ -356,7 +365,7 @@ class Life:
         self.rung += 1
 
     def step(self):
-        return self.heart.step(Now(self.wall, self.mono, self.boot, self.trusted))
+        return self.heart.step(HeartbeatTime(self.wall, self.mono, self.boot, self.trusted))
 
     def later(self, seconds):
         self.wall = datetime.fromtimestamp(self.wall.timestamp() + seconds, BERLIN)
@@ -431,7 +440,7 @@ def test_never_within_one_interval_however_often_it_is_restarted(life):
 def test_two_processes_ask_once(life):
     one = life("- look")
     two = Life(one.path.parent, "- look")
-    now = Now(one.wall, one.mono, one.boot)
+    now = HeartbeatTime(one.wall, one.mono, one.boot)
     looked = one.heart.look(now), two.heart.look(now)
     assert [look.decision.beat for look in looked] == [True, True]
     assert one.heart.beat(looked[0], now)
@@ -449,7 +458,7 @@ def test_nobody_asks_by_hand_what_is_being_asked(life, seconds, boot, rule):
     with pytest.raises(KeyboardInterrupt):
         one.step()
     one.later(seconds)
-    assert one.heart.look(Now(one.wall, one.mono, boot), by_hand=True).decision.rule == rule
+    assert one.heart.look(HeartbeatTime(one.wall, one.mono, boot), by_hand=True).decision.rule == rule
 
 
 def test_it_is_told_once_in_the_chat_that_was_used_last(life):
@@ -741,7 +750,10 @@ def test_one_that_was_given_up_by_who_left_comes_to_nothing(life):
     one.answers = [turn("The tank leaks.")]
     one.step()
     assert one.told() == []
-    assert (one.beats.today(one.wall).tokens, one.heart.look(Now(one.wall, one.mono, one.boot)).decision.beat) == (
+    assert (
+        one.beats.today(one.wall).tokens,
+        one.heart.look(HeartbeatTime(one.wall, one.mono, one.boot)).decision.beat,
+    ) == (
         7,
         True,
     )
@@ -759,9 +771,9 @@ def test_no_sensor_is_read_in_quiet_hours_and_nothing_is_lost_by_it(life):
     assert (one.world.reads, one.beats.known(), len(one.asked)) == (reads, before, 1)
     one.step()
     assert one.asked[-1][1].count("greenhouse.temperature is 36 °C") == 2
-    asleep = one.heart.look(Now(one.wall.replace(hour=2), one.mono, one.boot))
+    asleep = one.heart.look(HeartbeatTime(one.wall.replace(hour=2), one.mono, one.boot))
     assert [finding.due for finding in asleep.situation.findings] == [False] * 3
-    dry = one.heart.look(Now(one.wall.replace(hour=2), one.mono, one.boot), keep=False)
+    dry = one.heart.look(HeartbeatTime(one.wall.replace(hour=2), one.mono, one.boot), keep=False)
     assert "quiet" not in dry.situation.findings[1].why
 
 
@@ -832,7 +844,7 @@ def test_a_line_without_a_time_is_asked_about_again_a_day_later(life, text):
     one = life(text)
     one.step()
     one.later(1800)
-    looked = one.heart.look(Now(one.wall, one.mono, one.boot))
+    looked = one.heart.look(HeartbeatTime(one.wall, one.mono, one.boot))
     assert "it is asked about again Thu 12:00" in looked.decision.why
     while one.wall < NOON + timedelta(days=3, minutes=1):
         one.later(one.step())
@@ -841,7 +853,7 @@ def test_a_line_without_a_time_is_asked_about_again_a_day_later(life, text):
 
 def test_what_is_remembered_comes_back_as_it_was(life):
     one = life("")
-    lines = {"a": Known(1.5, 2.5, True, {"x.temperature": 21.5, "f": "1 2"}), "b": Known()}
+    lines = {"a": ChecklistItemState(1.5, 2.5, True, {"x.temperature": 21.5, "f": "1 2"}), "b": ChecklistItemState()}
     one.beats.remember(lines)
     assert one.beats.known() == lines
 
@@ -858,8 +870,8 @@ def test_what_goes_wrong_once_ends_no_heart_and_is_said_once(life, monkeypatch):
 
     monkeypatch.setattr(heart_thread, "_RETRY_S", 0.01)
     one.heart.step = look
-    opened = contextlib.nullcontext((one.heart, lambda: Now(NOON, 1.0, "b")))
-    thread = HeartThread(lambda _: opened, said.append, 0.0)
+    opened = contextlib.nullcontext((one.heart, lambda: HeartbeatTime(NOON, 1.0, "b")))
+    thread = HeartbeatThread(lambda _: opened, said.append, 0.0)
     thread.start()
     assert done.wait(20)
     thread.stop()

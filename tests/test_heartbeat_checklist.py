@@ -5,15 +5,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from picoclaw.heartbeat import checklist, timing, when
-from picoclaw.heartbeat.when import FileWhen, SensorWhen
+from picoclaw.automation import checklist
+from picoclaw.automation.checklist import FileCondition, SensorCondition
 from picoclaw.resources import shipped
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def texts(text):
-    return [item.text for item in checklist.parse(text).items]
+    return [item.text for item in checklist.parse_checklist(text).items]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ Add your heartbeat tasks below this line:
     ],
 )
 def test_instructions_are_no_items(text, items, instructions, answer):
-    read = checklist.parse(text)
+    read = checklist.parse_checklist(text)
     said = [line for line in read.instructions.split("\n") if line and not line.endswith(":")]
     assert ([item.text for item in read.items], len(said), read.answer.replace("HEARTBEAT_OK", "")) == (
         items,
@@ -130,15 +130,18 @@ WORK = [
 
 @pytest.mark.parametrize("line", HOW)
 def test_how_to_behave_is_an_instruction_and_no_item(line):
-    read = checklist.parse(f"- {line}\n- look at the tank")
+    read = checklist.parse_checklist(f"- {line}\n- look at the tank")
     assert ([item.text for item in read.items], read.instructions) == (["look at the tank"], f"- {line}")
-    assert checklist.parse(line).instructions == line
-    assert checklist.parse(f"## Shed\n- [ ] {line}\n").instructions == ""  # a box always makes an item
+    assert checklist.parse_checklist(line).instructions == line
+    assert checklist.parse_checklist(f"## Shed\n- [ ] {line}\n").instructions == ""  # a box always makes an item
 
 
 @pytest.mark.parametrize("line", WORK)
 def test_work_that_begins_like_an_instruction_is_an_item(line):
-    assert (len(checklist.parse(f"- {line}").items), checklist.parse(f"- {line}").instructions) == (1, "")
+    assert (len(checklist.parse_checklist(f"- {line}").items), checklist.parse_checklist(f"- {line}").instructions) == (
+        1,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,7 @@ def test_work_that_begins_like_an_instruction_is_an_item(line):
     ],
 )
 def test_no_line_is_lost(text, items, instructions):
-    read = checklist.parse(text)
+    read = checklist.parse_checklist(text)
     assert ([item.text for item in read.items], read.instructions) == (items, instructions)
 
 
@@ -179,7 +182,7 @@ def test_no_line_is_lost(text, items, instructions):
     ],
 )
 def test_the_answer_when_all_is_well_is_found_wherever_it_stands(line, answer):
-    assert checklist.parse(f"- [ ] look\n{line}").answer == answer
+    assert checklist.parse_checklist(f"- [ ] look\n{line}").answer == answer
 
 
 @pytest.mark.parametrize(
@@ -200,7 +203,7 @@ def test_the_answer_when_all_is_well_is_found_wherever_it_stands(line, answer):
     ],
 )
 def test_a_time_without_brackets_or_of_a_heading(text, plan):
-    item = checklist.parse(text).items[-1]
+    item = checklist.parse_checklist(text).items[-1]
     assert (item.text.lower(), item.timing and item.timing[:2]) == ("look at it", plan)
 
 
@@ -208,33 +211,35 @@ def test_a_time_without_brackets_or_of_a_heading(text, plan):
     "text", ["Every pump must be off", "See that each lamp is on", "Tell me if it ran every day this week"]
 )
 def test_what_only_looks_like_a_time_is_words(text):
-    assert checklist.parse(f"- {text}") == checklist.Checklist((checklist.parse(f"- {text}").items[0],))
-    assert (texts(f"- {text}"), checklist.parse(f"- {text}").items[0].timing) == ([text], None)
+    assert checklist.parse_checklist(f"- {text}") == checklist.Checklist(
+        (checklist.parse_checklist(f"- {text}").items[0],)
+    )
+    assert (texts(f"- {text}"), checklist.parse_checklist(f"- {text}").items[0].timing) == ([text], None)
 
 
 @pytest.mark.parametrize(
     "text", ["Every morning and evening look", "look every morning and evening", "Daily 7:30 and 19:30 look"]
 )
 def test_two_times_without_brackets_are_named(text):
-    read = checklist.parse(f"- {text}")
+    read = checklist.parse_checklist(f"- {text}")
     assert "says more than one time or a span" in str(read.problems[0])
     assert read.items[0].text == text
 
 
 def test_lines_keep_their_numbers_and_headings():
-    read = checklist.parse("# Home\n<!--\n\n-->\n- a\n\n## Shed\n- [x] b\n- c\n#\n- d\n")
+    read = checklist.parse_checklist("# Home\n<!--\n\n-->\n- a\n\n## Shed\n- [x] b\n- c\n#\n- d\n")
     assert [(item.line, item.heading) for item in read.items] == [(5, "Home"), (9, "Shed"), (11, "")]
     assert read.done == 1
-    read = checklist.parse("---\na: b\n---\nGarden\n===\n| x |\n- c\n☑ d\n- [x]e\n")
+    read = checklist.parse_checklist("---\na: b\n---\nGarden\n===\n| x |\n- c\n☑ d\n- [x]e\n")
     assert [(item.line, item.heading) for item in read.items] == [(7, "Garden")]
     assert read.done == 2
 
 
 def test_a_line_stays_the_same_wherever_it_goes():
-    one, two = checklist.parse("- a (hourly)\n- b").items
-    moved = checklist.parse("# New\n- b\n\n- [ ] a (hourly)\n").items
+    one, two = checklist.parse_checklist("- a (hourly)\n- b").items
+    moved = checklist.parse_checklist("# New\n- b\n\n- [ ] a (hourly)\n").items
     assert {one.key, two.key} == {item.key for item in moved}
-    assert checklist.parse("- a (daily 7:00)").items[0].key != one.key
+    assert checklist.parse_checklist("- a (daily 7:00)").items[0].key != one.key
 
 
 @pytest.mark.parametrize(
@@ -270,13 +275,13 @@ def test_a_line_stays_the_same_wherever_it_goes():
     ],
 )
 def test_times(words, plan):
-    (item,) = checklist.parse(f"- do it ({words})").items
+    (item,) = checklist.parse_checklist(f"- do it ({words})").items
     assert (item.text, item.timing[:2]) == ("do it", plan)
 
 
 @pytest.mark.parametrize("words", ["the big one", "see below", "2 l", "BME280", "mum's", "second shelf"])
 def test_other_brackets_are_words(words):
-    read = checklist.parse(f"- water it ({words})")
+    read = checklist.parse_checklist(f"- water it ({words})")
     assert (texts(f"- water it ({words})"), read.problems) == ([f"water it ({words})"], ())
 
 
@@ -307,7 +312,7 @@ def test_other_brackets_are_words(words):
     ],
 )
 def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
-    read = checklist.parse(f"# x\n- {line}\n- good (hourly)")
+    read = checklist.parse_checklist(f"# x\n- {line}\n- good (hourly)")
     (found,) = read.problems
     assert str(found).startswith("HEARTBEAT.md line 2: ")
     assert problem in found.what
@@ -319,38 +324,44 @@ def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
 @pytest.mark.parametrize(
     ("words", "condition"),
     [
-        ("greenhouse.temperature > 35", SensorWhen("greenhouse", "temperature", ">", 35)),
-        ("greenhouse.temperature > 35 for 10 min", SensorWhen("greenhouse", "temperature", ">", 35, 600)),
-        ("greenhouse.temperature is above 35 °C for 1.5 hours", SensorWhen("greenhouse", "temperature", ">", 35, 5400)),
-        ("greenhouse.temperature rises above 30", SensorWhen("greenhouse", "temperature", ">", 30)),
-        ("greenhouse.temperature drops below 3 °C", SensorWhen("greenhouse", "temperature", "<", 3)),
-        ("air.dust pm2.5 > 25", SensorWhen("air", "dust pm2.5", ">", 25)),
-        ("greenhouse.Temperature below -5,5C", SensorWhen("greenhouse", "temperature", "<", -5.5)),
-        ("my tank.humidity <= 30 % for 2h", SensorWhen("my tank", "humidity", "<=", 30, 7200)),
-        ("cell.voltage a0 ≥ 3.3 V", SensorWhen("cell", "voltage a0", ">=", 3.3)),
-        ("air.co2 at least 1200 ppm", SensorWhen("air", "co2", ">=", 1200)),
-        ("greenhouse.temperature missing for 30 minutes", SensorWhen("greenhouse", "temperature", "missing", 0, 1800)),
-        ("file inbox.txt changed", FileWhen("inbox.txt", "changed")),
-        ('file "my inbox.txt" is missing', FileWhen("my inbox.txt", "missing")),
-        ("file `/var/log/x` exists.", FileWhen("/var/log/x", "exists")),
+        ("greenhouse.temperature > 35", SensorCondition("greenhouse", "temperature", ">", 35)),
+        ("greenhouse.temperature > 35 for 10 min", SensorCondition("greenhouse", "temperature", ">", 35, 600)),
+        (
+            "greenhouse.temperature is above 35 °C for 1.5 hours",
+            SensorCondition("greenhouse", "temperature", ">", 35, 5400),
+        ),
+        ("greenhouse.temperature rises above 30", SensorCondition("greenhouse", "temperature", ">", 30)),
+        ("greenhouse.temperature drops below 3 °C", SensorCondition("greenhouse", "temperature", "<", 3)),
+        ("air.dust pm2.5 > 25", SensorCondition("air", "dust pm2.5", ">", 25)),
+        ("greenhouse.Temperature below -5,5C", SensorCondition("greenhouse", "temperature", "<", -5.5)),
+        ("my tank.humidity <= 30 % for 2h", SensorCondition("my tank", "humidity", "<=", 30, 7200)),
+        ("cell.voltage a0 ≥ 3.3 V", SensorCondition("cell", "voltage a0", ">=", 3.3)),
+        ("air.co2 at least 1200 ppm", SensorCondition("air", "co2", ">=", 1200)),
+        (
+            "greenhouse.temperature missing for 30 minutes",
+            SensorCondition("greenhouse", "temperature", "missing", 0, 1800),
+        ),
+        ("file inbox.txt changed", FileCondition("inbox.txt", "changed")),
+        ('file "my inbox.txt" is missing', FileCondition("my inbox.txt", "missing")),
+        ("file `/var/log/x` exists.", FileCondition("/var/log/x", "exists")),
     ],
 )
 def test_conditions(words, condition):
-    assert when.parse(words) == condition
-    (item,) = checklist.parse(f"- tell me when: {words}").items
+    assert checklist.parse_when(words) == condition
+    (item,) = checklist.parse_checklist(f"- tell me when: {words}").items
     assert (item.text, item.when) == ("tell me", condition)
 
 
 def test_a_time_and_a_condition_and_no_words_besides():
-    one, two = checklist.parse("- (hourly) x when: a.light > 5 (daily 7:00)\n- when: a.light > 5").items
+    one, two = checklist.parse_checklist("- (hourly) x when: a.light > 5 (daily 7:00)\n- when: a.light > 5").items
     assert (one.text, one.timing.text, one.when.what) == ("(hourly) x", "0 7 * * *", "light")
     assert two.text == "a.light > 5"
 
 
 def test_the_shipped_template_asks_for_nothing_and_its_examples_are_understood():
     text = (shipped("templates") / "workspace/HEARTBEAT.md").read_text()
-    assert checklist.parse(text) == checklist.Checklist()
-    examples = checklist.parse("\n".join(line for line in text.splitlines() if line.startswith("- [")))
+    assert checklist.parse_checklist(text) == checklist.Checklist()
+    examples = checklist.parse_checklist("\n".join(line for line in text.splitlines() if line.startswith("- [")))
     assert (len(examples.items), examples.done, examples.problems) == (4, 1, ())
     assert all(item.timing or item.when for item in examples.items)
 
@@ -366,13 +377,13 @@ def test_the_shipped_template_asks_for_nothing_and_its_examples_are_understood()
     ],
 )
 def test_times_when_clocks_are_put_forward_and_back(words, after, expected):
-    plan = timing.parse(words)
-    found = timing.following(plan, datetime.fromisoformat(after).replace(tzinfo=BERLIN))
+    plan = checklist.parse_timing(words)
+    found = checklist.find_next_due(plan, datetime.fromisoformat(after).replace(tzinfo=BERLIN))
     assert found.isoformat(timespec="minutes") == expected
 
 
 def test_an_arbitrary_file_is_read_in_time_and_raises_nothing():
     for text in ("(" * 50_000, "- [" * 20_000, "when: " * 20_000, "<!--" * 20_000, "- a (every " * 5000, "\0\ud800"):
-        checklist.parse(text)
-    assert len(checklist.parse("- a\n" * 20_000).items) == 20_000
-    assert timing.following(timing.parse("daily 7:00"), datetime(2026, 1, 1, tzinfo=UTC)).hour == 7
+        checklist.parse_checklist(text)
+    assert len(checklist.parse_checklist("- a\n" * 20_000).items) == 20_000
+    assert checklist.find_next_due(checklist.parse_timing("daily 7:00"), datetime(2026, 1, 1, tzinfo=UTC)).hour == 7

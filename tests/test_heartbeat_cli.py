@@ -13,18 +13,18 @@ from sandbox_kit import needs_walls
 
 from picoclaw import cli
 from picoclaw.app import SIMULATED, App
-from picoclaw.cli.heartbeat import _own, beating, heart_of
-from picoclaw.config import HEARTBEAT_LIMITS, BoardConfig, Config, HeartbeatConfig, ModelConfig, ToolsConfig
-from picoclaw.heartbeat.beat import Now
-from picoclaw.heartbeat.past import Past
+from picoclaw.automation.checklist import SampleHistory
+from picoclaw.automation.heartbeat import HeartbeatTime
+from picoclaw.config import Config
+from picoclaw.config.tables import HEARTBEAT_LIMITS, BoardConfig, HeartbeatConfig, ModelConfig, ToolsConfig
+from picoclaw.daemon.heartbeats import _open_own_heartbeat, build_heartbeat, run_heartbeats
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Stop
-from picoclaw.store import chronicle
-from picoclaw.store.beats import Beats
+from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
+from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.points import Block, Moment, Series
-from picoclaw.store.samples import Samples
+from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series
 from picoclaw.workspace import prepare
 
 LIST = (
@@ -88,7 +88,7 @@ def test_a_dry_run_says_what_would_be_and_keeps_nothing(home, model, capsys):
         assert "1 done\ntoday 0 of 50,000 tokens; no heartbeat yet\nasking (due): line 2: it is new" in out
     assert server.requests == []
     with closing(Database(home / "state.db")) as database:
-        assert Beats(database).known() == {}
+        assert Heartbeats(database).known() == {}
 
 
 def test_without_a_model_nothing_is_asked(home, capsys):
@@ -209,9 +209,9 @@ def test_a_heart_over_the_real_briefing_and_a_condition_on_a_real_sensor(home, m
     server = model(reply("It is warm."))
     app = App(Config(home, ModelConfig(base_url=server.url), heartbeat=HeartbeatConfig(quiet="")), SimBoard())
     with closing(app):
-        heart, now = heart_of(app, Past(home)), app.now()
-        heart.step(Now(now, 1.0, "boot"))
-        heart.step(Now(now, 3601.0, "boot"))
+        heart, now = build_heartbeat(app, SampleHistory(home)), app.now()
+        heart.step(HeartbeatTime(now, 1.0, "boot"))
+        heart.step(HeartbeatTime(now, 3601.0, "boot"))
     assert len(server.requests) == 1
     assert "- Warn me (greenhouse.temperature is " in server.requests[0].said
     assert letters(home) == [f"It is warm.\n{SIMULATED}"]
@@ -219,17 +219,17 @@ def test_a_heart_over_the_real_briefing_and_a_condition_on_a_real_sensor(home, m
 
 def test_the_history_tells_the_past(home):
     now = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
-    past = Past(home, now.timestamp)
+    past = SampleHistory(home, now.timestamp)
     assert past("greenhouse", "temperature", 600) == ()
-    with closing(Database(home / chronicle.NAME, chronicle.MIGRATIONS)) as database:
+    with closing(Database(home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)) as database:
         points = [(1000.0, 29.0), (1500.0, 31.0), (1900.0, None)]
         series = Series("greenhouse", "temperature")
-        Samples(database).keep(Moment("boot", 2000.0, now), [Block(series, points)])
+        Samples(database).keep(ClockReading("boot", 2000.0, now), [SampleBlock(series, points)])
     with closing(past):
         found = [(round(age), value) for age, value in past("greenhouse", "temperature", 600)]
         assert found == [(500, 31.0), (100, None)]
         assert past("greenhouse", "humidity", 600) == []
-    (home / chronicle.NAME).write_bytes(b"no database")
+    (home / history_migrations.HISTORY_FILE).write_bytes(b"no database")
     assert past("greenhouse", "temperature", 600) == ()
 
 
@@ -244,7 +244,7 @@ def test_heartbeats_beside_a_chat(home, model):
     model_config = ModelConfig(base_url=server.url)
     config = Config(home, model_config, board=BoardConfig("sim"), heartbeat=HeartbeatConfig(quiet=""))
     complaints = []
-    with beating(App(config, SimBoard()), complaints.append, 0.0):
+    with run_heartbeats(App(config, SimBoard()), complaints.append, 0.0):
         assert asked.wait(20)
         deadline = time.monotonic() + 20
         while not letters(home) and time.monotonic() < deadline:
@@ -276,7 +276,7 @@ def test_a_turn_that_begins_has_the_model_at_once_and_the_heartbeat_is_done_afte
 
     server = model(*[answer] * 3)
     app, complaints = App(config_of(home, server), SimBoard()), []
-    with closing(app), beating(app, complaints.append, 0.0) as resting:
+    with closing(app), run_heartbeats(app, complaints.append, 0.0) as resting:
         until(lambda: begun)
         with resting(), one_slot:
             asked = time.monotonic()
@@ -287,14 +287,14 @@ def test_a_turn_that_begins_has_the_model_at_once_and_the_heartbeat_is_done_afte
         until(lambda: letters(home))
     assert (begun, complaints, took < 5) == ([True, False, True], [], True)
     with closing(Database(home / "state.db")) as database:
-        today = Beats(database).today(app.now())
+        today = Heartbeats(database).today(app.now())
     assert (today.last.outcome, today.failures) == ("said", 0)
 
 
 def test_nobody_is_asked_before_a_while_of_peace(home, model):
     server = model(reply("The tank leaks."))
     app = App(config_of(home, server), SimBoard())
-    with closing(app), beating(app, lambda _: None, 0.6) as resting:
+    with closing(app), run_heartbeats(app, lambda _: None, 0.6) as resting:
         for _ in range(3):
             time.sleep(0.3)
             with resting():
@@ -307,13 +307,13 @@ def test_leaving_waits_for_no_heartbeat_and_counts_none(home, model):
     server = model(hang)
     app = App(config_of(home, server), SimBoard())
     with closing(app):
-        with beating(app, lambda _: None, 0.0):
+        with run_heartbeats(app, lambda _: None, 0.0):
             until(lambda: server.requests)
             left = time.monotonic()
         assert time.monotonic() - left < 0.4
         assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
         with closing(Database(home / "state.db")) as database:
-            today = Beats(database).today(app.now())
+            today = Heartbeats(database).today(app.now())
     assert (today.tokens, today.failures, today.last, today.number) == (0, 0, None, 1)
 
 
@@ -323,7 +323,7 @@ def test_leaving_waits_for_no_tool_of_a_heartbeat(home, model):
     server = model(reply("", call("exec", {"command": "sleep 3"}), usage=(900, 100)), reply("It is told to nobody."))
     config = replace(config_of(home, server), tools=ToolsConfig(exec="allow"))
     with closing(App(config, SimBoard())) as app:
-        with beating(app, lambda _: None, 0.0):
+        with run_heartbeats(app, lambda _: None, 0.0):
             until(lambda: server.requests)
             time.sleep(0.5)
             left = time.monotonic()
@@ -361,7 +361,7 @@ def test_the_last_chat_is_where_the_owner_spoke_last(home, model):
     with closing(App(Config(home, ModelConfig(base_url=server.url)), SimBoard())) as app:
         for session, origin in [("porch", "owner"), ("kitchen", "owner"), ("nightly", "cron")]:
             app.answer(Inbound(session, "hello", origin))
-        assert Beats(app.stores.database).last_chat() == "kitchen"
+        assert Heartbeats(app.stores.database).last_chat() == "kitchen"
 
 
 @pytest.mark.parametrize("mode", ["full", "base", "none"])
@@ -388,7 +388,7 @@ def test_a_sign_of_life_is_one_line_on_a_simulated_board(home, model, capsys):
 def test_what_a_sensor_measures_is_known_without_reading_it(home):
     config = Config(home, board=BoardConfig("sim"))
     with closing(App(config, SimBoard())) as app:
-        senses = heart_of(app, Past(home)).senses
+        senses = build_heartbeat(app, SampleHistory(home)).senses
         (greenhouse,) = (name for name in senses.sensors() if name == "greenhouse")
         assert set(senses.read(greenhouse)) == set(senses.measures(greenhouse))
         assert senses.measures("nothing") == []
@@ -396,7 +396,7 @@ def test_what_a_sensor_measures_is_known_without_reading_it(home):
 
 def test_a_sensor_that_is_added_in_the_chat_is_known_to_the_heart(home):
     app = App(Config(home, board=BoardConfig("sim")), SimBoard())
-    with closing(app), _own(app, Stop()) as (heart, _):
+    with closing(app), _open_own_heartbeat(app, Stop()) as (heart, _):
         assert "pond" not in heart.senses.sensors()
         app.wiring.wired["pond"] = next(iter(app.wiring.wired.values()))
         assert "pond" in heart.senses.sensors()
@@ -438,5 +438,5 @@ def test_no_heart_where_there_can_be_none(home):
         Config(home),
         Config(home, ModelConfig(base_url="http://x"), heartbeat=HeartbeatConfig(enabled=False)),
     ):
-        with beating(App(config, SimBoard()), lambda _: None):
+        with run_heartbeats(App(config, SimBoard()), lambda _: None):
             assert "heartbeat" not in [thread.name for thread in threading.enumerate()]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from picoclaw.heartbeat.check import is_check
-from picoclaw.heartbeat.silence import LONGEST, is_ok
+from picoclaw.automation.heartbeat import MAX_OK_LENGTH, is_check, is_ok
 
 SILENT = [
     "HEARTBEAT_OK",
@@ -114,9 +113,9 @@ def test_what_somebody_would_want_to_be_told(text):
 
 def test_many_words_are_told_even_when_they_are_friendly():
     polite = "all good. " * 40
-    assert len(polite) > LONGEST
+    assert len(polite) > MAX_OK_LENGTH
     assert not is_ok(f"HEARTBEAT_OK {polite}")
-    assert is_ok(f"HEARTBEAT_OK {polite[: LONGEST - 20]}".rpartition(".")[0])
+    assert is_ok(f"HEARTBEAT_OK {polite[: MAX_OK_LENGTH - 20]}".rpartition(".")[0])
 
 
 def test_an_endless_answer_takes_no_time_to_judge():

@@ -31,17 +31,17 @@ from strict_server import (
 )
 from validity import check_body
 
-from picoclaw.agent import Agent
-from picoclaw.chat_markup import neutral
-from picoclaw.config import LimitsConfig, ModelConfig
+from picoclaw.agent.loop import Agent
+from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import Refused
 from picoclaw.messages import Brief, Message, Notice, Request, Text, ToolCall, Turn, Usage
-from picoclaw.providers import wire
-from picoclaw.providers.doctor import BRIDGE, apart, encodable, one_by_one, treated
+from picoclaw.providers import openai_wire
 from picoclaw.providers.openai import OpenAI
-from picoclaw.providers.written import WANTS
+from picoclaw.providers.openai_wire import WANTS
+from picoclaw.providers.sanitize import BRIDGE, apart, encodable, one_by_one, treated
+from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.store.history import History
+from picoclaw.text import neutral
 
 ASKED, ANSWERED = Message("user", "warm?"), Message("assistant", "It is 21.4 °C.")
 READ = ToolCall("c0", "measure", {"quantity": "temperature"})
@@ -57,7 +57,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def body_of(*messages: Message, wants: frozenset[str] = frozenset()) -> Json:
     request = Request("Be brief.", messages, TOOLS, 100, 0.0, lost="lost")
-    return json.loads(wire.encoded(wire.body(request, "m", stream=True, wants=wants)))
+    return json.loads(openai_wire.encoded(openai_wire.body(request, "m", stream=True, wants=wants)))
 
 
 def shown(message: Message) -> str:
@@ -306,7 +306,7 @@ def test_a_sound_conversation_is_changed_in_its_ids_alone() -> None:
 
 def test_what_was_sent_before_is_sent_again_byte_by_byte() -> None:
     requests = (1, 3, 5, 8, 10)  # so many messages each has, after a person's word or the results
-    sent = [wire.encoded(body_of(*SOUND[:count])).removesuffix(b"]}") for count in requests]
+    sent = [openai_wire.encoded(body_of(*SOUND[:count])).removesuffix(b"]}") for count in requests]
     for before, after in itertools.pairwise(sent):
         assert after.startswith(before)
 
@@ -462,7 +462,7 @@ def test_a_thought_is_sent_back_where_the_server_wants_it() -> None:
     answers, sent, refused = turns_at(deepseek)
     assert (answers, refused) == (["Good."] * 2, 1)
     assert [m["reasoning_content"] for m in sent[-1] if m["role"] == "assistant"] == ["", ""]
-    assert "reasoning_content" not in wire.encoded({"messages": sent[0]}).decode()
+    assert "reasoning_content" not in openai_wire.encoded({"messages": sent[0]}).decode()
 
 
 def test_what_was_said_beside_calls_is_said_once() -> None:

@@ -8,27 +8,25 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from picoclaw.app import SIMULATED
+from picoclaw.automation import rules as automation_rules
+from picoclaw.automation.clock import read_boot_id
+from picoclaw.automation.rule_engine import RuleState
+from picoclaw.automation.wakeup import Wakeup
 from picoclaw.cli import run
 from picoclaw.config import Config
 from picoclaw.hw import boards
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.reflex.bell import Bell
-from picoclaw.reflex.clock import boot_id
-from picoclaw.rules import book
-from picoclaw.rules.evaluate import State
-from picoclaw.store import chronicle
+from picoclaw.security.guard import Guard
+from picoclaw.security.policy import Policy
+from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
-from picoclaw.store.firings import Firings
-from picoclaw.store.points import Block, Moment, Series, Trouble
-from picoclaw.store.samples import Samples
-from picoclaw.tools.guard import Guard
-from picoclaw.tools.rules import Rules
-from picoclaw.tools.ruling import measured
-from picoclaw.tools.sensor_history import SensorHistory
-from picoclaw.tools.toolset import Toolset
-from picoclaw.trust.policy import Policy
+from picoclaw.store.rule_log import RuleLog
+from picoclaw.store.samples import ClockReading, SampleBlock, Samples, SensorFailure, Series
+from picoclaw.tools.history import SensorHistory
+from picoclaw.tools.registry import Toolset
+from picoclaw.tools.rules import Rules, measured
 from picoclaw.wiring import Wiring
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -49,7 +47,7 @@ def toolset(*groups, ask=None):
 
 def fill(home, now=NOW, hours=48):
     """Two days: a saw-tooth each day, one degree warmer on the second; some readings fail."""
-    database = Database(home / "history.db", chronicle.MIGRATIONS)
+    database = Database(home / "history.db", history_migrations.HISTORY_MIGRATIONS)
     samples = Samples(database)
     first = now - timedelta(hours=hours)
     for hour in range(hours):
@@ -57,9 +55,12 @@ def fill(home, now=NOW, hours=48):
             (hour * 3600.0 + minute * 60, 10.0 + hour % 24 + hour // 24 if minute else None) for minute in range(60)
         ]
         humid = [(at, 50.0) for at, _ in points]
-        moment = Moment("filled", points[-1][0], first + timedelta(seconds=points[-1][0]))
-        blocks = [Block(Series("greenhouse", "temperature"), points), Block(Series("greenhouse", "humidity"), humid)]
-        samples.keep(moment, blocks, [Trouble("greenhouse", 3600, 7200, 3, "no answer")])
+        moment = ClockReading("filled", points[-1][0], first + timedelta(seconds=points[-1][0]))
+        blocks = [
+            SampleBlock(Series("greenhouse", "temperature"), points),
+            SampleBlock(Series("greenhouse", "humidity"), humid),
+        ]
+        samples.keep(moment, blocks, [SensorFailure("greenhouse", 3600, 7200, 3, "no answer")])
     return database, samples
 
 
@@ -138,7 +139,7 @@ def test_the_definition_is_short():
 @pytest.fixture
 def rules(tmp_path):
     wiring = Wiring(Config(home=tmp_path), SimBoard())
-    wiring.wired["soil"] = Wired("ads1115", 1, 0x48)
+    wiring.wired["soil"] = WiredPart("ads1115", 1, 0x48)
     shown = []
 
     def ask(text):
@@ -164,7 +165,7 @@ def test_a_rule_is_written_with_the_owners_yes_and_explained(rules):
     (shown,) = rules.asked.shown
     assert "when: greenhouse.temperature > 35 for 10 minutes" in shown
     assert "which means: hot: when the temperature of greenhouse is above 35 °C for 10 minutes: tell you" in shown
-    assert list(book.load(rules.home, NOW).rules) == ["hot"]
+    assert list(automation_rules.load_rules(rules.home, NOW).rules) == ["hot"]
     assert call(rules, "rule", action="list").startswith("1. hot: when the temperature")
     assert call(rules, "rule", action="remove", name="hot") == "rule hot is removed"
     assert call(rules, "rule", action="list") == "no rules"
@@ -177,7 +178,11 @@ def test_a_rule_without_a_name_gets_one_and_is_removed_by_its_number(rules):
     for _ in range(2):
         call(rules, "rule", **unnamed)
     call(rules, "rule", action="add", when="every day at 6:00", output="valve 1")
-    assert list(book.load(rules.home, NOW).rules) == ["greenhouse_temperature", "greenhouse_temperature_2", "valve_1"]
+    assert list(automation_rules.load_rules(rules.home, NOW).rules) == [
+        "greenhouse_temperature",
+        "greenhouse_temperature_2",
+        "valve_1",
+    ]
     assert "2. greenhouse_temperature_2: when" in call(rules, "rule", action="list")
     assert call(rules, "rule", action="remove", name="2") == "rule greenhouse_temperature_2 is removed"
     assert call(rules, "rule", action="remove", name="Greenhouse-Temperature") == (
@@ -185,7 +190,7 @@ def test_a_rule_without_a_name_gets_one_and_is_removed_by_its_number(rules):
     )
     for number in ("0", "2", "9" * 5000):
         assert "there is no rule" in call(rules, "rule", action="remove", name=number)
-    assert list(book.load(rules.home, NOW).rules) == ["valve_1"]
+    assert list(automation_rules.load_rules(rules.home, NOW).rules) == ["valve_1"]
 
 
 def test_a_rule_that_is_broken_has_a_number_too(rules):
@@ -322,9 +327,9 @@ def test_history_as_a_picture(filled, capsys):
 
 
 def test_pictures_of_several_sensors_are_files_of_their_own_and_json_stays_json(filled, capsys):
-    database = Database(filled / "history.db", chronicle.MIGRATIONS)
-    moment = Moment("filled", 48 * 3600.0, datetime.now(UTC))
-    blocks = [Block(Series(name, "temperature"), [(48 * 3600.0 - 60, 20.0)]) for name in ("attic", "28-0a1b")]
+    database = Database(filled / "history.db", history_migrations.HISTORY_MIGRATIONS)
+    moment = ClockReading("filled", 48 * 3600.0, datetime.now(UTC))
+    blocks = [SampleBlock(Series(name, "temperature"), [(48 * 3600.0 - 60, 20.0)]) for name in ("attic", "28-0a1b")]
     Samples(database).keep(moment, blocks)
     database.close()
     assert cli("history", "temperature", "last", "3", "days", "--json", "--svg", str(filled / "t.svg")) == 0
@@ -333,9 +338,9 @@ def test_pictures_of_several_sensors_are_files_of_their_own_and_json_stays_json(
 
 
 def test_what_cannot_be_drawn_is_said(filled, capsys):
-    database = Database(filled / "history.db", chronicle.MIGRATIONS)
-    failed = Block(Series("attic", "temperature"), [(48 * 3600.0 - 60, None)])
-    Samples(database).keep(Moment("filled", 48 * 3600.0, datetime.now(UTC)), [failed])
+    database = Database(filled / "history.db", history_migrations.HISTORY_MIGRATIONS)
+    failed = SampleBlock(Series("attic", "temperature"), [(48 * 3600.0 - 60, None)])
+    Samples(database).keep(ClockReading("filled", 48 * 3600.0, datetime.now(UTC)), [failed])
     database.close()
     assert cli("history", "attic", "last", "3", "days", "--svg", str(filled / "t.svg")) == 1
     assert "nothing to draw" in capsys.readouterr().err
@@ -405,10 +410,10 @@ class Unset(SimBoard):
 
 @pytest.mark.parametrize(("believed", "said"), [(False, "waits until the clock is set"), (True, "next ")])
 def test_where_a_rule_stands_heeds_whether_the_date_is_believed(home, capsys, monkeypatch, believed, said):
-    monkeypatch.setattr(boards, "choose", lambda *_: Unset())
+    monkeypatch.setattr(boards, "choose_board", lambda *_: Unset())
     (home / "rules.toml").write_text('[rules.x]\nwhen = "every hour"\nnotify = "x"\n')
-    database = Database(home / "history.db", chronicle.MIGRATIONS)
-    Samples(database).keep(Moment(boot_id(), 5.0, NOW, believed), [], (), {"x": State().dumped()})
+    database = Database(home / "history.db", history_migrations.HISTORY_MIGRATIONS)
+    Samples(database).keep(ClockReading(read_boot_id(), 5.0, NOW, believed), [], (), {"x": RuleState().dumped()})
     database.close()
     assert cli("rules") == 0
     assert f"has not fired yet, {said}" in capsys.readouterr().out
@@ -424,7 +429,7 @@ def test_rules_are_explained_though_the_history_is_damaged(home, capsys):
 
 
 def test_looking_at_the_rules_has_an_open_chat_look_too(home):
-    bell = Bell(home)
+    bell = Wakeup(home)
     assert cli("rules", "check") == 0
     began = time.monotonic()
     bell.wait(20)
@@ -434,9 +439,9 @@ def test_looking_at_the_rules_has_an_open_chat_look_too(home):
 
 def test_the_log_says_what_was_cut_off(home, capsys):
     assert cli("rules", "log") == 0
-    database = Database(home / "history.db", chronicle.MIGRATIONS)
-    firings = Firings(database)
-    now = Moment(boot_id(), 5.0, NOW)
+    database = Database(home / "history.db", history_migrations.HISTORY_MIGRATIONS)
+    firings = RuleLog(database)
+    now = ClockReading(read_boot_id(), 5.0, NOW)
     firings.settle(firings.begin("hot", "greenhouse temperature 36 °C", "tell", now, {}), "told")
     firings.begin("hot", "greenhouse temperature 37 °C", "tell", now._replace(trusted=False), {})
     database.close()

@@ -13,99 +13,30 @@ HARDWARE = sorted((ROOT / "tools/hw").glob("*.py"))
 CODE = PACKAGE + HARDWARE
 
 FLOORS = [
-    {"errors", "messages", "pattern"},
+    {"automation.clock", "chart", "errors", "files", "http_client", "messages", "schema", "text"},
     {
-        "around",
-        "window",
-        "schema",
-        "disk",
-        "prompt",
-        "schedule",
-        "resources",
-        "ranges",
-        "chart",
-        "ranking",
+        "claims",
         "markdown",
-        "chat_markup",
-        "redact",
+        "prompts",
+        "repetition",
+        "resources",
+        "security.hash_chain",
+        "security.policy",
+        "security.redaction",
     },
-    {"rooted", "tls"},
-    {"config", "courier", "workspace", "skills", "slots", "measure", "trust", "untrusted"},
-    {"store", "hw", "providers", "sandbox"},
-    {"conversation", "memory", "ledger", "reflex", "rules", "heartbeat", "helpers", "channels", "care", "web"},
+    {"security.sandbox", "security.sandbox_launcher", "times", "web"},
+    {"config", "occurrences", "security.audit", "security.untrusted", "skills", "window", "workspace"},
+    {"hw", "providers", "store"},
+    {"agent.workflow", "automation", "channels", "intents", "memory", "providers.ledger"},
+    {"outputs", "security", "stores"},
     {"tools"},
-    {"agent", "briefing", "wiring", "summon", "stores", "chores"},
-    {"commands", "compaction", "toolbox"},
-    {"desk", "errand", "daemon", "doctor", "check"},
-    {"app", "watch", "crew"},
+    {"maintenance", "security.approvals", "wiring"},
+    {"agent"},
+    {"app"},
+    {"daemon"},
     {"cli"},
     {"__main__"},
 ]
-
-# Modules that import something inside a function, with what it saves the commands that do without it.
-LATE_IMPORTS = {
-    "picoclaw/__main__.py": "argparse and everything else, for --version",
-    "picoclaw/app.py": "HTTP and the summaries when no model is configured, the chores when somebody asks",
-    "picoclaw/briefing.py": "the checklist's words, but for a heartbeat",
-    "picoclaw/care/last.py": "tomllib, until a setting has changed",
-    "picoclaw/chores.py": "what copies databases until something is copied, and the dream by day",
-    "picoclaw/cli/__init__.py": "the verbs that were not asked for",
-    "picoclaw/cli/approvals.py": "the socket and the chat, unless something is answered",
-    "picoclaw/cli/attached.py": "the crew and the store, when no helper has anything to do",
-    "picoclaw/cli/chat.py": "readline and select for -m; the crew when no helper has anything to do; the socket",
-    "picoclaw/cli/common.py": "the app, for verbs that only print",
-    "picoclaw/cli/household.py": "HTTP and the page when they are not configured",
-    "picoclaw/cli/status.py": "the app, when a daemon answers",
-    "picoclaw/cli/stop.py": "the configuration and the boards, when a keeper answers",
-    "picoclaw/cli/run.py": "the check, unless a cut came before",
-    "picoclaw/cli/screen.py": "readline from a pipe, and the board's name",
-    "picoclaw/cli/terminal.py": "readline from a pipe, and the list of commands",
-    "picoclaw/config/files.py": "tomllib without a config.toml",
-    "picoclaw/daemon/models.py": "the chain of models, when none is configured",
-    "picoclaw/desk.py": "the commands, when none was given",
-    "picoclaw/heartbeat/checklist.py": "hashlib, and OpenSSL with it, until a checklist is read",
-    "picoclaw/hw/boards.py": "the simulation when there is a board",
-    "picoclaw/hw/checkup.py": "grp, for a file that may not be opened",
-    "picoclaw/hw/linux/board.py": "ctypes, for the clock's state only",
-    "picoclaw/hw/linux/i2c.py": "smbus2 without a bus",
-    "picoclaw/hw/linux/serial.py": "pyserial until a port is opened",
-    "picoclaw/reflex/declared.py": "hashlib, until an output is armed",
-    "picoclaw/memory/dream/versions.py": "difflib until MEMORY.md is written anew",
-    "picoclaw/memory/embedding/embed.py": "numpy and HTTP until something is embedded",
-    "picoclaw/memory/embedding/static.py": "numpy until something is embedded",
-    "picoclaw/memory/index/sync.py": "hashlib, until a chunk is read or written",
-    "picoclaw/memory/search/near.py": "numpy until a question is compared",
-    "picoclaw/providers/__init__.py": "HTTP until a model is asked, and the format that it does not speak",
-    "picoclaw/providers/failure.py": "the words for waits, where a server names a number",
-    "picoclaw/providers/http.py": "the words for waits, until a server refuses",
-    "picoclaw/providers/patience.py": "email.utils, for the rarest form of Retry-After",
-    "picoclaw/reflex/clock.py": "ctypes, only while an output is on or something is planned",
-    "picoclaw/reflex/halt.py": "the hardware, when a keeper answers",
-    "picoclaw/reflex/keeper/rescue.py": "the simulation on a real board",
-    "picoclaw/rules/book.py": "tomllib when there are no rules",
-    "picoclaw/hw/added.py": "tomllib until a part is added",
-    "picoclaw/sandbox/launcher.py": "socket, until a command is asked for",
-    "picoclaw/sandbox/running.py": "subprocess and socket until a command is run",
-    "picoclaw/schedule.py": "zoneinfo until a zone is named, difflib for misspelt ones",
-    "picoclaw/schema.py": "difflib, for misspelt names only",
-    "picoclaw/skills/library.py": "yaml, when no skill has changed",
-    "picoclaw/slots.py": "cronsim until something repeats by an expression",
-    "picoclaw/stores.py": "numpy until something is embedded",
-    "picoclaw/tools/rules.py": "the rules' words until a rule is asked for",
-    "picoclaw/tools/sensor_history.py": "ranges and figures until the history is asked for",
-    "picoclaw/tools/shell.py": "hashlib, until a yes is bound to a file",
-    "picoclaw/tools/files.py": "hashlib, until a file is replaced",
-    "picoclaw/tools/skills.py": "hashlib, until a skill is rewritten",
-    "picoclaw/tools/skill_text.py": "yaml until a skill is written",
-    "picoclaw/tools/web.py": "sockets, TLS and the page's parser until a page is read",
-    "picoclaw/trust/chain.py": "hashlib, unless Python lacks a SHA-256 of its own",
-    "picoclaw/trust/policy.py": "hashlib and json, until a call is summed up",
-    "picoclaw/web/address.py": "idna and urllib until an address has letters beyond ASCII",
-    "picoclaw/web/search.py": "lxml, when another engine than DuckDuckGo is asked",
-    "picoclaw/wiring.py": "sockets when no outputs are declared, rules until one is written",
-    "picoclaw/workspace/__init__.py": "tomllib, when the matcher is not asked",
-    "picoclaw/workspace/news.py": "difflib, when no template has changed",
-}
 
 
 def name_of(path):
@@ -117,9 +48,14 @@ def tree_of(path):
 
 
 def floor_of(module):
-    parts = module.split(".")
-    room = parts[1] if len(parts) > 1 else "__init__"
-    return next((i for i, rooms in enumerate(FLOORS) if room in rooms), None), room
+    """The floor of a module by the longest name in FLOORS that is it or holds it, and its package."""
+    parts = module.split(".")[1:]
+    floors = {name: number for number, names in enumerate(FLOORS) for name in names}
+    found = next((floors[n] for n in (".".join(parts[:i]) for i in range(len(parts), 0, -1)) if n in floors), None)
+    return found, parts[0] if parts else "__init__"
+
+
+MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for p in PACKAGE}
 
 
 def imports_of(tree):
@@ -127,10 +63,9 @@ def imports_of(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            if node.module == "picoclaw":
-                yield from (f"picoclaw.{alias.name}" for alias in node.names)
-            else:
-                yield node.module
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in MODULES or node.module == "picoclaw" else node.module
 
 
 @pytest.mark.parametrize(
@@ -154,19 +89,7 @@ def test_broad_except_only_where_a_tool_must_not_end_the_turn():
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ExceptHandler) and (node.type is None or getattr(node.type, "id", "") == "Exception")
     ]
-    assert broad == ["picoclaw/tools/toolset.py"]
-
-
-def test_late_imports_are_listed():
-    late = {
-        name_of(path)
-        for path in CODE
-        for function in ast.walk(tree_of(path))
-        if isinstance(function, ast.FunctionDef)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Import | ast.ImportFrom) and not (path in HARDWARE and function.name == "main")
-    }
-    assert late == set(LATE_IMPORTS)
+    assert broad == ["picoclaw/tools/registry.py"]
 
 
 def modules_of(*arguments):

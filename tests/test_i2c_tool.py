@@ -6,14 +6,14 @@ import pytest
 from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
 
 from picoclaw.errors import Denied
-from picoclaw.hw.board import Read, Write
-from picoclaw.hw.checks import crc8
-from picoclaw.hw.loader import load
-from picoclaw.hw.sim.scene import Fault
+from picoclaw.hw.board import I2CRead, I2CWrite
+from picoclaw.hw.drivers import load_module
+from picoclaw.hw.handles import crc8
+from picoclaw.hw.sim.scene import SimFault
 from picoclaw.messages import ToolCall
 from picoclaw.resources import shipped
 
-i2c_tool = load("i2c", [shipped("tools/hw")])
+i2c_tool = load_module("i2c", [shipped("tools/hw")])
 NAN, INF = math.nan, math.inf
 
 
@@ -30,33 +30,36 @@ RUN = {"action": "run", "address": 0x50, "script": "write 0x24 0x00, wait 15, re
 # --- what goes out ---
 
 MESSAGES = [
-    (READ, [(Read(1),)]),
-    (READ | {"length": 256}, [(Read(256),)]),
-    (READ | {"register": 0}, [(Write(b"\0"), Read(1))]),
-    (READ | {"register": "0xff", "length": 4}, [(Write(b"\xff"), Read(4))]),
-    (READ | {"register": 0, "wide": True}, [(Write(b"\0\0"), Read(1))]),
-    (READ | {"register": 0x1234, "wide": True, "length": 2}, [(Write(b"\x12\x34"), Read(2))]),
-    (READ | {"register": 7, "form": "byte"}, [(Write(b"\x07"), Read(1))]),
-    (READ | {"register": 7, "form": "word"}, [(Write(b"\x07"), Read(2))]),
-    (WRITE, [(Write(b"\x01"),)]),
-    (WRITE | {"data": [0] * 256}, [(Write(bytes(256)),)]),
-    (WRITE | {"data": ["0x10", 2.0, "3"]}, [(Write(b"\x10\x02\x03"),)]),
-    (WRITE | {"register": 0}, [(Write(b"\x00\x01"),)]),
-    (WRITE | {"register": 0x20, "data": [1, 2]}, [(Write(b"\x20\x01\x02"),)]),
-    (WRITE | {"register": 0x20, "wide": True}, [(Write(b"\x00\x20\x01"),)]),
-    (WRITE | {"register": 0xFFFF, "wide": "yes"}, [(Write(b"\xff\xff\x01"),)]),
-    (WRITE | {"register": 5, "form": "byte"}, [(Write(b"\x05\x01"),)]),
-    (WRITE | {"register": 5, "form": "word", "data": [0x34, 0x12]}, [(Write(b"\x05\x34\x12"),)]),
-    (WRITE | {"register": 5, "form": "block", "data": [9]}, [(Write(b"\x05\x01\x09"),)]),
-    (WRITE | {"register": 5, "form": "block", "data": [9] * 32}, [(Write(b"\x05\x20" + b"\x09" * 32),)]),
-    (RUN, [(Write(b"\x24\x00"),), (Read(6),)]),
-    (RUN | {"script": "write 1, read 2"}, [(Write(b"\x01"), Read(2))]),
-    (RUN | {"script": "write 1; read 2\nwrite 3"}, [(Write(b"\x01"), Read(2), Write(b"\x03"))]),
-    (RUN | {"script": "write 1, wait 0, read 2"}, [(Write(b"\x01"),), (Read(2),)]),
-    (RUN | {"script": "wait 1, wait 2, READ 0x10, wait 3"}, [(Read(16),)]),
+    (READ, [(I2CRead(1),)]),
+    (READ | {"length": 256}, [(I2CRead(256),)]),
+    (READ | {"register": 0}, [(I2CWrite(b"\0"), I2CRead(1))]),
+    (READ | {"register": "0xff", "length": 4}, [(I2CWrite(b"\xff"), I2CRead(4))]),
+    (READ | {"register": 0, "wide": True}, [(I2CWrite(b"\0\0"), I2CRead(1))]),
+    (READ | {"register": 0x1234, "wide": True, "length": 2}, [(I2CWrite(b"\x12\x34"), I2CRead(2))]),
+    (READ | {"register": 7, "form": "byte"}, [(I2CWrite(b"\x07"), I2CRead(1))]),
+    (READ | {"register": 7, "form": "word"}, [(I2CWrite(b"\x07"), I2CRead(2))]),
+    (WRITE, [(I2CWrite(b"\x01"),)]),
+    (WRITE | {"data": [0] * 256}, [(I2CWrite(bytes(256)),)]),
+    (WRITE | {"data": ["0x10", 2.0, "3"]}, [(I2CWrite(b"\x10\x02\x03"),)]),
+    (WRITE | {"register": 0}, [(I2CWrite(b"\x00\x01"),)]),
+    (WRITE | {"register": 0x20, "data": [1, 2]}, [(I2CWrite(b"\x20\x01\x02"),)]),
+    (WRITE | {"register": 0x20, "wide": True}, [(I2CWrite(b"\x00\x20\x01"),)]),
+    (WRITE | {"register": 0xFFFF, "wide": "yes"}, [(I2CWrite(b"\xff\xff\x01"),)]),
+    (WRITE | {"register": 5, "form": "byte"}, [(I2CWrite(b"\x05\x01"),)]),
+    (WRITE | {"register": 5, "form": "word", "data": [0x34, 0x12]}, [(I2CWrite(b"\x05\x34\x12"),)]),
+    (WRITE | {"register": 5, "form": "block", "data": [9]}, [(I2CWrite(b"\x05\x01\x09"),)]),
+    (WRITE | {"register": 5, "form": "block", "data": [9] * 32}, [(I2CWrite(b"\x05\x20" + b"\x09" * 32),)]),
+    (RUN, [(I2CWrite(b"\x24\x00"),), (I2CRead(6),)]),
+    (RUN | {"script": "write 1, read 2"}, [(I2CWrite(b"\x01"), I2CRead(2))]),
+    (RUN | {"script": "write 1; read 2\nwrite 3"}, [(I2CWrite(b"\x01"), I2CRead(2), I2CWrite(b"\x03"))]),
+    (RUN | {"script": "write 1, wait 0, read 2"}, [(I2CWrite(b"\x01"),), (I2CRead(2),)]),
+    (RUN | {"script": "wait 1, wait 2, READ 0x10, wait 3"}, [(I2CRead(16),)]),
     (RUN | {"script": "wait 5"}, []),
-    (RUN | {"script": "write 0 255 0xFF 0x0ff"}, [(Write(b"\x00\xff\xff\xff"),)]),
-    (RUN | {"script": "write 1, read 1, wait 1, write 2, read 1"}, [(Write(b"\1"), Read(1)), (Write(b"\2"), Read(1))]),
+    (RUN | {"script": "write 0 255 0xFF 0x0ff"}, [(I2CWrite(b"\x00\xff\xff\xff"),)]),
+    (
+        RUN | {"script": "write 1, read 1, wait 1, write 2, read 1"},
+        [(I2CWrite(b"\1"), I2CRead(1)), (I2CWrite(b"\2"), I2CRead(1))],
+    ),
 ]
 
 
@@ -103,7 +106,7 @@ def test_smbus_transfers_with_a_packet_error_code(arguments, answer, segments, s
         data = data[:-1] + bytes([crc8(sent + data[:-1], 0x07, 0)])
     board, bus = bench({0x5A: Recorder({bytes([arguments["register"]]): data})})
     assert said in i2c(board, **PEC, **arguments)
-    wanted = [Write(s) if isinstance(s, bytes) else Read(s) for s in segments]
+    wanted = [I2CWrite(s) if isinstance(s, bytes) else I2CRead(s) for s in segments]
     assert bus.transfers == [(0x5A, *wanted)]
 
 
@@ -357,7 +360,7 @@ def test_steps_on_a_slow_bus_are_ended():
 )
 def test_a_fault_of_the_wiring_is_said_in_one_line(arguments, kind, said):
     board, bus = bench({0x50: Recorder()})
-    board.wiring.faults = [Fault(kind, "i2c-1")]
+    board.wiring.faults = [SimFault(kind, "i2c-1")]
     assert complaint(i2c(board, **arguments)).startswith(f"error: {said}")
     assert bus.parts[0x50].written == []
 
@@ -457,7 +460,7 @@ def test_what_a_person_denies_is_not_done(arguments):
 
 def test_the_fault_of_one_address_is_none_of_another():
     board, bus = bench({0x50: Recorder(), 0x51: Recorder()})
-    board.wiring.faults = [Fault("nack", "i2c-1/0x50")]
+    board.wiring.faults = [SimFault("nack", "i2c-1/0x50")]
     assert "0x50 on /dev/i2c-1 does not answer" in complaint(i2c(board, **READ))
     assert i2c(board, **READ | {"address": 0x51}) == "0x51 on i2c-1: ff (hex, 1 bytes)"
     assert bus.parts[0x50].written == []

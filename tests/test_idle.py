@@ -7,8 +7,9 @@ import pytest
 from model_server import ModelServer, reply, silence
 
 from picoclaw.app import App
-from picoclaw.cli.idle import IdleThread
-from picoclaw.config import Config, MemoryConfig, ModelConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig, ModelConfig
+from picoclaw.daemon.background import IdleThread
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound
 from picoclaw.store.marks import Marks

@@ -20,7 +20,7 @@ from picoclaw.config import load
 from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
 from picoclaw.workspace import keep, newer, prepare
-from picoclaw.workspace.seeds import MEETING, SEEDS
+from picoclaw.workspace.templates import MEETING, SEEDS
 
 TEMPLATES = shipped("templates") / "workspace"
 

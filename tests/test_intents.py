@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from picoclaw.app import App
-from picoclaw.config import Config, MemoryConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
+from picoclaw.intents.matcher import Matcher
+from picoclaw.intents.provider import Intents
 from picoclaw.messages import End, Inbound, Message, Request, Text, ToolCall, Usage
-from picoclaw.providers.intents import Intents
-from picoclaw.providers.matcher import Matcher
 from picoclaw.workspace import prepare
 
 ROOT = Path(__file__).resolve().parents[1]

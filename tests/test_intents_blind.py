@@ -8,7 +8,7 @@ import json
 import tomllib
 from pathlib import Path
 
-from picoclaw.providers.intents import Intents
+from picoclaw.intents.provider import Intents
 from picoclaw.resources import shipped
 
 ROWS = json.loads((Path(__file__).parent / "data/intents_blind.json").read_text(encoding="utf-8"))

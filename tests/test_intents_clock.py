@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from picoclaw.automation import rules
+from picoclaw.intents.matcher import Matcher
+from picoclaw.intents.provider import Intents
 from picoclaw.messages import Message, Request, ToolCall
-from picoclaw.providers.intents import Intents
-from picoclaw.providers.matcher import Matcher
-from picoclaw.ranges import meant
-from picoclaw.rules import rule
+from picoclaw.times import meant
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = tomllib.loads((ROOT / "templates" / "intents" / "en.toml").read_text("utf-8"))
@@ -99,7 +99,7 @@ def test_a_wish_becomes_a_rule_that_can_be_followed(text, arguments):
     assert found.pop("action") == "add"
     assert arguments.items() <= found.items()
     written = found | found.pop("options", {})
-    assert rule.made("x", written, NOW).condition
+    assert rules.parse_rule("x", written, NOW).condition
 
 
 NAMED = [

@@ -6,10 +6,11 @@ import tomllib
 import pytest
 
 from picoclaw.app import App
-from picoclaw.config import Config, MemoryConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig
 from picoclaw.hw.sim.board import SimBoard
+from picoclaw.intents.provider import Intents
 from picoclaw.messages import Message, Request, ToolCall
-from picoclaw.providers.intents import Intents
 from picoclaw.resources import shipped
 from picoclaw.workspace import prepare
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from picoclaw import schema
+from picoclaw.intents.matcher import Matcher
+from picoclaw.intents.provider import Intents
 from picoclaw.messages import End, Message, Request, Text, ToolCall, Usage
-from picoclaw.providers.intents import Intents
-from picoclaw.providers.matcher import Matcher
-from picoclaw.reflex import declared
+from picoclaw.outputs import config
 from picoclaw.resources import shipped
 from picoclaw.tools.outputs import Outputs
 from picoclaw.tools.sensor_add import SensorAdd
@@ -158,7 +158,7 @@ def test_the_tools_take_the_arguments(text, tool, arguments):
     if "seconds" in arguments:
         assert 0 < taken["seconds"] <= 86_400
     if "level" in arguments and taken["level"] != "140":
-        assert 0 < declared.level(taken["level"]) <= declared.ON
+        assert 0 < config.parse_level(taken["level"]) <= config.ON
 
 
 STILL = """

@@ -10,18 +10,17 @@ from zoneinfo import ZoneInfo
 import apsw
 import pytest
 
+from picoclaw.automation import jobs as automation_jobs
+from picoclaw.automation.clock import read_boot_id
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.reflex import post
-from picoclaw.reflex.clock import boot_id
-from picoclaw.slots import BoardZone, Plan
+from picoclaw.occurrences import BoardZone, Plan
 from picoclaw.store.database import Database
-from picoclaw.store.jobs import Decision, Job, Jobs
+from picoclaw.store.jobs import Job, JobDecision, Jobs
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
-from picoclaw.tools.job_times import move_to_zone
-from picoclaw.tools.jobs import Reminders
-from picoclaw.tools.toolset import Toolset, tools_of
+from picoclaw.tools.cron import Reminders, move_to_zone
+from picoclaw.tools.registry import Toolset, tools_of
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -114,13 +113,13 @@ def test_what_is_decided_is_kept_whole_or_not_at_all(jobs, database):
     def broken(job):
         if job.payload == "b":
             raise ToolError("no")
-        return Decision(None, "said", 5.0)
+        return JobDecision(None, "said", 5.0)
 
     with pytest.raises(ToolError):
         jobs.decide(broken)
     assert len(jobs.all()) == 2
     assert Outbox(database).waiting() == []
-    jobs.decide(lambda job: Decision(None, f"said {job.payload}", 5.0) if job.payload == "a" else None)
+    jobs.decide(lambda job: JobDecision(None, f"said {job.payload}", 5.0) if job.payload == "a" else None)
     assert [job.payload for job in jobs.all()] == ["b"]
     assert [letter[1:4] for letter in Outbox(database).waiting()] == [("home", "said a", 5.0)]
 
@@ -156,7 +155,9 @@ def another_chat(path, session):
 
 def test_a_letter_is_left_to_its_own_chat_where_that_is_open(database, path):
     outbox, told, rung = Outbox(database), [], []
-    with post.attending(outbox, "porch", lambda letter: told.append(letter.text), lambda: rung.append(1)) as deliver:
+    with automation_jobs.open_chat(
+        outbox, "porch", lambda letter: told.append(letter.text), lambda: rung.append(1)
+    ) as deliver:
         outbox.put("kitchen", "nobody is there", 1.0)
         deliver()
         with another_chat(path, "kitchen"):
@@ -177,7 +178,7 @@ def test_a_letter_is_left_to_its_own_chat_where_that_is_open(database, path):
 
 def test_of_two_processes_with_one_chat_each_may_tell(database, path):
     outbox, told = Outbox(database), []
-    with post.attending(outbox, "porch", lambda letter: told.append(letter.text), lambda: None) as deliver:
+    with automation_jobs.open_chat(outbox, "porch", lambda letter: told.append(letter.text), lambda: None) as deliver:
         with another_chat(path, "porch"):
             outbox.put("porch", "tea", 1.0)
             deliver()
@@ -540,7 +541,7 @@ def test_a_time_of_day_means_nothing_before_the_date_is_set(cron, jobs):
 def test_intervals_go_by_the_clock_that_nobody_can_set_and_times_of_day_by_the_date(cron, jobs):
     for given in ({"at_seconds": 60}, {"every_seconds": 60}, {"at": "18:30"}, {"cron_expr": "0 0 * * *"}):
         cron(action="add", message="tea", **given)
-    here = boot_id()
+    here = read_boot_id()
     assert [(job.boot, job.mono) for job in jobs.all()] == [(here, MONO + 60), (here, MONO + 60), ("", 0.0), ("", 0.0)]
 
 
@@ -633,7 +634,7 @@ def test_a_job_is_done_once_more(cron, jobs):
     cron(action="add", command="ls", every_seconds=3600, deliver="failure")
     assert cron(action="run", job=1).startswith("job 1 is due now, as 2 (done while")
     now = jobs.get("home", 2)
-    assert (now.kind, now.payload, now.deliver, now.mono, now.boot) == ("command", "ls", "always", MONO, boot_id())
+    assert (now.kind, now.payload, now.deliver, now.mono, now.boot) == ("command", "ls", "always", MONO, read_boot_id())
 
 
 def test_what_was_planned_by_the_clock_follows_to_the_owners_zone_and_back(jobs):

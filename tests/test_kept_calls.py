@@ -14,14 +14,14 @@ from page_house import Client
 from person import Person, picoclaw
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
-from picoclaw.channels.channel import Letter
-from picoclaw.channels.telegram.asking import NOT_YOURS, OVER
-from picoclaw.channels.telegram.channel import Telegram
-from picoclaw.channels.telegram.link import Timing
-from picoclaw.config import Config, TelegramConfig
+from picoclaw.channels.telegram.channel import NOT_YOURS, OVER, Telegram
+from picoclaw.channels.telegram.connection import Timing
+from picoclaw.config import Config
+from picoclaw.config.tables import TelegramConfig
 from picoclaw.messages import ToolCall
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.database import Database
+from picoclaw.store.outbox import OutboxMessage
 from picoclaw.workspace import prepare
 
 QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0, album=0.3)
@@ -57,7 +57,7 @@ class Bench:
     def asks(self, approval, letter=""):
         self.kept[approval.number] = approval
         text = letter or f"number {approval.number} waits for your yes:\n{approval.question}"
-        self.channel.send(Letter(approval.number, approval.chat, text, time.time(), approval=approval.number))
+        self.channel.send(OutboxMessage(approval.number, approval.chat, text, time.time(), approval=approval.number))
         return {key["text"].split()[1].lower(): key["callback_data"] for key in self.server.sent[-1].keys}
 
     def ends(self, number, **how):
@@ -144,14 +144,14 @@ def test_how_it_ended_is_written_below_the_question_also_after_a_restart(bench, 
         bench.channel.stop()
         bench.kept[3] = bench.kept[3]._replace(**how)
         bench.restart()
-        bench.channel.send(Letter(9, CHAT, "the outcome", time.time()))
+        bench.channel.send(OutboxMessage(9, CHAT, "the outcome", time.time()))
     else:
         bench.ends(3, **how)
     server.wait(lambda: not server.sent[0].keys)
     assert server.sent[0].text.endswith(f"name: valve\n\n{told}")
     edits = len(server.called("editMessageText"))
     bench.ends(3, **how)
-    bench.channel.send(Letter(10, CHAT, "another", time.time()))
+    bench.channel.send(OutboxMessage(10, CHAT, "another", time.time()))
     assert len(server.called("editMessageText")) == edits == 1
 
 
@@ -180,7 +180,7 @@ def test_a_message_that_was_deleted_is_no_trouble(bench, server):
     server.sent.clear()
     bench.ends(3, state="done")
     server.wait(lambda: server.called("editMessageText"))
-    bench.channel.send(Letter(9, CHAT, "more", time.time()))
+    bench.channel.send(OutboxMessage(9, CHAT, "more", time.time()))
     assert len(server.called("editMessageText")) == 1
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from picoclaw.memory.notes.lately import lines, untold
+from picoclaw.memory.notes import lines, untold
 from picoclaw.messages import Message
-from picoclaw.prompt import Page
+from picoclaw.prompts import Page
 
 TODAY = Page("memory/202603/20260302.md", "# 2026-03-02\n\n- 08:10 misted the ferns\n- 09:00 valve 2 drips\n")
 YESTERDAY = Page("memory/202603/20260301.md", "- 23:59 lights off\n")

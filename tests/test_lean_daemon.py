@@ -16,7 +16,7 @@ from person import picoclaw
 from telegram_server import TOKEN, TelegramServer
 from test_run import Daemon
 
-from picoclaw.cli import clockwork
+from picoclaw.daemon import background
 from picoclaw.store.database import Database
 from picoclaw.store.outbox import Outbox
 
@@ -35,22 +35,22 @@ HEAVY = {
     "certifi",
     "lxml",
     "unittest",
-    "picoclaw.compaction",
-    "picoclaw.commands",
-    "picoclaw.skills.front",
-    "picoclaw.summon",
-    "picoclaw.doctor",
-    "picoclaw.care.update",
-    "picoclaw.care.archive",
-    "picoclaw.care.service",
+    "picoclaw.agent.compaction",
+    "picoclaw.agent.commands",
+    "picoclaw.skills.frontmatter",
+    "picoclaw.agent.summon",
+    "picoclaw.maintenance.doctor",
+    "picoclaw.maintenance.update",
+    "picoclaw.maintenance.backup",
+    "picoclaw.maintenance.service",
 }
 NETWORK = {"httpx", "httpcore", "h11", "idna", "urllib.request"}
 WEB = {"bottle", "waitress", "logging"}
 CRYPTO = {"ssl", "hashlib", "_hashlib", "_ssl", "hmac", "email", "http.client"}
 KINDS = {
-    "socket": (NETWORK | WEB | CRYPTO | {"picoclaw.channels.page", "picoclaw.channels.telegram"}, 8),
+    "socket": (NETWORK | WEB | CRYPTO | {"picoclaw.channels.dashboard", "picoclaw.channels.telegram"}, 8),
     "page": (NETWORK | {"picoclaw.channels.telegram"}, 18),
-    "telegram": (WEB - {"logging"} | {"picoclaw.channels.page"}, 12),
+    "telegram": (WEB - {"logging"} | {"picoclaw.channels.dashboard"}, 12),
     "both": (set(), 22),
 }
 """What each kind of daemon must not have imported, besides what none has, and how many threads it has at most."""
@@ -137,7 +137,7 @@ def test_an_idle_daemon_has_only_what_it_needs(kind, tmp_path):
         without, most = KINDS[kind]
         too_much = daemon.imported & (HEAVY | without)
         assert not too_much
-        assert {"picoclaw.cli.household", "threading", "apsw"} <= daemon.imported  # so that this can fail
+        assert {"picoclaw.daemon.service", "threading", "apsw"} <= daemon.imported  # so that this can fail
         assert threads <= most
         assert woken <= 2  # ten a minute are allowed; who polls has more
         assert written == 0
@@ -153,17 +153,16 @@ def test_status_imports_next_to_nothing(tmp_path):
     ours = {name for name in imported if name.startswith("picoclaw.")}
     assert ours == {
         "picoclaw.channels",
-        "picoclaw.channels.line",
+        "picoclaw.channels.ipc",
         "picoclaw.cli",
-        "picoclaw.cli.common",
         "picoclaw.daemon",
-        "picoclaw.daemon.lines",
+        "picoclaw.daemon.status_text",
         "picoclaw.daemon.lock",
-        "picoclaw.disk",
+        "picoclaw.files",
         "picoclaw.errors",
-        "picoclaw.pattern",
+        "picoclaw.text",
         "picoclaw.resources",
-        "picoclaw.schedule",
+        "picoclaw.times",
     }
     assert not imported & {"apsw", "dataclasses", "inspect", "shutil", "subprocess", "tomllib", "ssl", "hashlib"}
 
@@ -185,7 +184,7 @@ def test_what_is_open_here_is_checked_once(tmp_path):
 def test_channels_sleep_until_there_is_a_letter(tmp_path):
     outbox = Outbox(Database(tmp_path / "state.db"))
     woken = []
-    look = clockwork._news(outbox, lambda: woken.append(len(outbox.waiting())))
+    look = background._make_outbox_check(outbox, lambda: woken.append(len(outbox.waiting())))
     for put, expected in [(0, []), (1, [1]), (0, [1]), (2, [1, 3]), (0, [1, 3])]:
         for _ in range(put):
             outbox.put("main", "hello", 1.0)

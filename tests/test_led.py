@@ -3,9 +3,8 @@
 import pytest
 from scripted import TOOLS, Scripted, Step, calls_of, says, text_of
 
+from picoclaw.intents.provider import Intents, Led
 from picoclaw.messages import End, Message, Request, ToolCall, Usage
-from picoclaw.providers.intents import Intents
-from picoclaw.providers.led import Led
 from picoclaw.resources import shipped
 from picoclaw.workspace import intent_tables
 

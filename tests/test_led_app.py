@@ -4,7 +4,8 @@ import pytest
 from model_server import ModelServer, call, reply
 
 from picoclaw.app import App
-from picoclaw.config import Config, ModelConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound
 from picoclaw.resources import shipped

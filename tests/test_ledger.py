@@ -19,41 +19,43 @@ from model_server import ModelServer, call, refusal, reply
 from scripted import Clock, Scripted, says
 from test_heartbeat import World
 
+from picoclaw.agent.subagents import work
 from picoclaw.app import App
+from picoclaw.automation.checklist import SampleHistory, check_items, parse_checklist
+from picoclaw.automation.heartbeat import Situation, decide_heartbeat
 from picoclaw.cli import run as cli
-from picoclaw.cli.clockwork import done
-from picoclaw.cli.heartbeat import _watch, clock, heart_of
-from picoclaw.config import Config, CostsConfig, MemoryConfig, ModelConfig, SessionsConfig, load
-from picoclaw.config.prices import Price
-from picoclaw.daemon.lines import _model
-from picoclaw.daemon.models import Models
-from picoclaw.daemon.status import Live
-from picoclaw.errand import work
+from picoclaw.config import Config, load
+from picoclaw.config.tables import CostsConfig, MemoryConfig, ModelConfig, Price, SessionsConfig
+from picoclaw.daemon.background import run_job
+from picoclaw.daemon.heartbeats import _make_clock_watch, build_heartbeat, read_heartbeat_time
+from picoclaw.daemon.status import DaemonStatus, ModelHealth
+from picoclaw.daemon.status_text import _format_model
 from picoclaw.errors import ConfigError, ContextOverflow, OverBudget, Refused, StoreError, TurnStopped, Unavailable
-from picoclaw.heartbeat.checklist import parse
-from picoclaw.heartbeat.decide import Situation, decide
-from picoclaw.heartbeat.due import findings
-from picoclaw.heartbeat.past import Past
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.ledger import caps, report
-from picoclaw.ledger.book import LEVEL, Book
-from picoclaw.ledger.caps import Day
-from picoclaw.ledger.metered import Metered
-from picoclaw.ledger.vectors import MeteredEmbedder
-from picoclaw.measure import request_bytes
-from picoclaw.memory.notes import notes
+from picoclaw.memory import notes
 from picoclaw.messages import DEFAULT_SESSION, End, Inbound, Message, Purpose, Request, Stop, Text, ToolCall, Usage
-from picoclaw.prompt import estimated_tokens
-from picoclaw.slots import Plan
-from picoclaw.store.beats import LAST_SPOKE
+from picoclaw.occurrences import Plan
+from picoclaw.prompts import estimated_tokens
+from picoclaw.providers import ledger
+from picoclaw.providers.ledger import Book, Day, Metered, MeteredEmbedder
 from picoclaw.store.database import Database
+from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.jobs import Job
-from picoclaw.store.ledger import KEPT_DAYS, Ledger, Place, Taken, add, standing
+from picoclaw.store.ledger import (
+    CAP_LEVEL_MARK,
+    RETENTION_DAYS,
+    Ledger,
+    LedgerKey,
+    LedgerTotals,
+    add_usage,
+    get_day_spending,
+)
 from picoclaw.store.marks import Marks
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.task import Task, Used
+from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.stores import Stores
+from picoclaw.window import request_bytes
 from picoclaw.workspace import prepare
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=ZoneInfo("Europe/Berlin"))
@@ -82,9 +84,9 @@ PRICED = CostsConfig(day_money=1.0, currency="EUR", prices=PRICES)
     ],
 )
 def test_what_nobody_waits_for_stops_first(cause, stops_at):
-    refused = [percent for percent in (79, 80, 89, 90, 99, 100, 130) if caps.refusal(Day(percent * 10), COSTS, cause)]
+    refused = [percent for percent in (79, 80, 89, 90, 99, 100, 130) if ledger.refusal(Day(percent * 10), COSTS, cause)]
     assert refused == [percent for percent in (79, 80, 89, 90, 99, 100, 130) if percent >= stops_at]
-    assert not caps.refusal(Day(10**9, 10**9), CostsConfig(prices=PRICES), cause)
+    assert not ledger.refusal(Day(10**9, 10**9), CostsConfig(prices=PRICES), cause)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_what_nobody_waits_for_stops_first(cause, stops_at):
     ],
 )
 def test_how_far_the_caps_are_used_is_said(used, costs, said):
-    assert caps.worded(used, costs) == said
+    assert ledger.worded(used, costs) == said
 
 
 @pytest.mark.parametrize(
@@ -115,18 +117,18 @@ def test_how_far_the_caps_are_used_is_said(used, costs, said):
 )
 def test_the_price_of_a_model(model, price, known):
     prices = PRICED.by_model
-    assert (caps.price(prices, model), caps.is_priced(prices, model)) == (price, known)
-    assert caps.price({}, model) == Price(0, 0)
-    assert not caps.is_free({}, model)
+    assert (ledger.price(prices, model), ledger.is_priced(prices, model)) == (price, known)
+    assert ledger.price({}, model) == Price(0, 0)
+    assert not ledger.is_free({}, model)
 
 
 def test_the_nearer_cap_counts_and_a_model_that_is_free_counts_for_none():
     costs = CostsConfig(day_tokens=1000, day_money=1.0, prices=PRICES)
     rows = {
-        Place(TODAY, "openai:local", "chat", "terminal"): Taken(1, 10_000, 500, 0, 0.0),
-        Place(TODAY, "openai:big", "chat", "terminal"): Taken(1, 90, 10, 0, 0.95),
+        LedgerKey(TODAY, "openai:local", "chat", "terminal"): LedgerTotals(1, 10_000, 500, 0, 0.0),
+        LedgerKey(TODAY, "openai:big", "chat", "terminal"): LedgerTotals(1, 90, 10, 0, 0.95),
     }
-    used = caps.counted(rows, costs.by_model)
+    used = ledger.counted(rows, costs.by_model)
     assert (used, used.percent(costs)) == (Day(100, 0.95), 95)
 
 
@@ -141,7 +143,7 @@ def test_the_nearer_cap_counts_and_a_model_that_is_free_counts_for_none():
     ids=["noon", "the last second", "the long day", "the short day"],
 )
 def test_a_day_ends_by_the_owners_calendar(now, left):
-    assert caps.seconds_left(now) == left
+    assert ledger.seconds_left(now) == left
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_a_correction_that_is_lost_to_a_cut_leaves_the_estimate_which_says_so(bo
     books.book.end(books.book.begin(CHAT, "openai:big", 100, 50), 90, 5, known=True)
     books.book = books.opened()  # the process is gone, and what it had in mind
     assert books.book.today() == Day(150)
-    assert list(report.today(books.book.accounts.rows(TODAY, TODAY), COSTS)) == [
+    assert list(ledger.today(books.book.accounts.rows(TODAY, TODAY), COSTS)) == [
         "today 150 of 1,000 tokens (15 %): chat 150",
         "150 of these tokens were counted by no server, and are estimated",
     ]
@@ -250,7 +252,7 @@ def test_money_is_counted_at_the_price_of_the_moment(tmp_path):
 
 
 def test_the_owner_is_warned_once_a_day_in_the_chat_they_use(books):
-    Marks(books.database).set(LAST_SPOKE, "telegram:7")
+    Marks(books.database).set(LAST_CHAT_MARK, "telegram:7")
     books.take(799)
     assert (books.letters(), books.rang) == ([], 0)
     books.take(1)
@@ -260,7 +262,7 @@ def test_the_owner_is_warned_once_a_day_in_the_chat_they_use(books):
     for _ in range(3):
         books.take(60)
         books.book = books.opened()
-    assert Marks(books.database).get(LEVEL) == f"{TODAY} 90 90"
+    assert Marks(books.database).get(CAP_LEVEL_MARK) == f"{TODAY} 90 90"
     assert (len(books.letters()), books.rang) == (1, 1)
     books.now += timedelta(days=1)
     books.take(950)
@@ -270,14 +272,14 @@ def test_the_owner_is_warned_once_a_day_in_the_chat_they_use(books):
 def test_a_cap_that_was_raised_is_reached_no_more_and_the_owner_is_warned_once_for_all_that(books):
     books.take(950)
     books.book.settle()
-    assert standing(books.database, TODAY).reached == 90
+    assert get_day_spending(books.database, TODAY).reached == 90
     books.costs = CostsConfig(day_tokens=5000)
     books.book = books.opened()
     books.take(1)
-    assert standing(books.database, TODAY).reached == 0
+    assert get_day_spending(books.database, TODAY).reached == 0
     books.take(3500)
     books.book.settle()
-    assert (standing(books.database, TODAY).reached, len(books.letters())) == (80, 1)
+    assert (get_day_spending(books.database, TODAY).reached, len(books.letters())) == (80, 1)
 
 
 def test_above_a_cap_nothing_is_asked_and_nothing_entered(books):
@@ -356,14 +358,14 @@ def test_a_full_disk_is_no_way_round_a_cap(tmp_path):
 
 
 def test_the_sums_of_days_long_ago_go_but_a_date_that_was_wrong_takes_none_along(books):
-    days = [(NOON - timedelta(days=n)).date().isoformat() for n in range(KEPT_DAYS + 3)]
+    days = [(NOON - timedelta(days=n)).date().isoformat() for n in range(RETENTION_DAYS + 3)]
     with books.database.transaction() as connection:
-        for day in [*days[:KEPT_DAYS], *days[KEPT_DAYS + 1 :]]:
-            add(connection, Place(day, "openai:big", "chat", "terminal"), Taken(1, 10, 1))
-        add(connection, Place("2099-01-01", "openai:big", "chat", "terminal"), Taken(1, 10, 1))
+        for day in [*days[:RETENTION_DAYS], *days[RETENTION_DAYS + 1 :]]:
+            add_usage(connection, LedgerKey(day, "openai:big", "chat", "terminal"), LedgerTotals(1, 10, 1))
+        add_usage(connection, LedgerKey("2099-01-01", "openai:big", "chat", "terminal"), LedgerTotals(1, 10, 1))
     books.book.accounts.prune()
     kept = sorted({row[0] for row in books.seen()})
-    assert (len(kept), kept[-1], kept[-2]) == (KEPT_DAYS, "2099-01-01", TODAY)
+    assert (len(kept), kept[-1], kept[-2]) == (RETENTION_DAYS, "2099-01-01", TODAY)
 
 
 # --- the meter around a server ---
@@ -533,7 +535,7 @@ class House:
     def used(self, tokens):
         """Have the day begin with so many tokens."""
         day = self.app.now().date().isoformat()
-        self.app.stores.accounts.note(Place(day, "openai:qwen", "chat", "terminal"), Taken(1, tokens))
+        self.app.stores.accounts.note(LedgerKey(day, "openai:qwen", "chat", "terminal"), LedgerTotals(1, tokens))
 
 
 def test_a_turn_costs_one_transaction_more_for_each_request(tmp_path):
@@ -555,8 +557,8 @@ def test_causes_and_channels(tmp_path):
         house.say("tell me a joke", "guest", "page")
         house.app.answer(Inbound("heartbeat", "look around", "heartbeat", "telegram:7"))
         plan = Plan("at", "", anchor=0.0)
-        assert done(house.app, Job(3, "telegram:7", "tell me a joke", plan, kind="fresh")).text.startswith("four")
-        done(house.app, Job(4, DEFAULT_SESSION, "tell me a joke", plan._replace(text="rule frost"), kind="turn"))
+        assert run_job(house.app, Job(3, "telegram:7", "tell me a joke", plan, kind="fresh")).text.startswith("four")
+        run_job(house.app, Job(4, DEFAULT_SESSION, "tell me a joke", plan._replace(text="rule frost"), kind="turn"))
         assert house.rows() == {
             ("chat", "telegram"): (1, 10, 0),
             ("chat", "page"): (1, 10, 0),
@@ -575,7 +577,7 @@ def test_what_is_asked_unasked_has_causes_of_its_own(tmp_path):
         app.chores().dreamt(now)
         dreams = len(server.requests)
         assert house.rows() == {("dream", "terminal"): (dreams, 10 * dreams, 0)}  # and corrected already
-        app.helpers.add([Task(0, "telegram:7", "", "count the parts", Used(3, 60.0, 9000))], time.time())
+        app.helpers.add([Task(0, "telegram:7", "", "count the parts", TaskUsage(3, 60.0, 9000))], time.time())
         assert work(app, app.helpers.claim(time.time()), Stop())
         for word in "abcdefghijkl":
             house.say(word)
@@ -608,13 +610,13 @@ def test_at_the_cap_chats_are_answered_without_the_model(tmp_path):
 
 def test_at_the_cap_a_daemon_is_well_and_says_that_the_model_rests(tmp_path):
     with ModelServer([refusal(400, "wrong key")]) as server, House(tmp_path / "home", server, day_tokens=1000) as house:
-        notes, live = [], Live(safe=False, limit=1 << 30, show=lambda _: None)
-        models = Models("openai:big", house.app.links, lambda text, *, trouble: notes.append((text[:12], trouble)))
+        notes, live = [], DaemonStatus(safe=False, limit=1 << 30, show=lambda _: None)
+        models = ModelHealth("openai:big", house.app.links, lambda text, *, trouble: notes.append((text[:12], trouble)))
 
         def told():
             models.heard(house.say("write me a poem"))
             status = live.status({}, models.status(), ())
-            return status["problems"], _model(status["model"], time.time())
+            return status["problems"], _format_model(status["model"], time.time())
 
         (problem,), failing = told()
         assert ("wrong key" in problem, failing.startswith(", not answering")) == (True, True)
@@ -657,9 +659,9 @@ def test_jobs_that_need_the_model_fail_with_the_reason_and_others_go_on(tmp_path
     with ModelServer([reply("never")]) as server, House(tmp_path / "home", server, day_tokens=1000) as house:
         house.used(900)
         house.app.stores.book.settle()
-        outcome = done(house.app, Job(3, DEFAULT_SESSION, "write me a poem", plan, kind="fresh"))
+        outcome = run_job(house.app, Job(3, DEFAULT_SESSION, "write me a poem", plan, kind="fresh"))
         assert (outcome.good, "no model is asked for a cron" in outcome.text) == (False, True)
-        reading = done(
+        reading = run_job(
             house.app, Job(4, DEFAULT_SESSION, '{"tool": "board_status", "arguments": {}}', plan, kind="tool")
         )
         assert "no model" not in reading.text
@@ -668,11 +670,11 @@ def test_jobs_that_need_the_model_fail_with_the_reason_and_others_go_on(tmp_path
 
 def test_heartbeats_rest_from_the_warning_on():
     situation = Situation(NOON, held="800 of 1,000 tokens (80 %) of the day are used")
-    assert decide(situation).rule == "nothing to do"
-    found = findings(parse("- look around").items, {}, World(), NOON)
-    assert decide(situation._replace(findings=found, held="")).rule == "due"
+    assert decide_heartbeat(situation).rule == "nothing to do"
+    found = check_items(parse_checklist("- look around").items, {}, World(), NOON)
+    assert decide_heartbeat(situation._replace(findings=found, held="")).rule == "due"
     for by_hand in (False, True):
-        decision = decide(situation._replace(findings=found, by_hand=by_hand))
+        decision = decide_heartbeat(situation._replace(findings=found, by_hand=by_hand))
         assert (decision.beat, decision.rule, decision.why) == (False, "costs", situation.held)
 
 
@@ -680,9 +682,9 @@ def test_a_heart_beside_the_chat_rests_at_the_cap(tmp_path):
     with ModelServer([]) as server, House(tmp_path / "home", server, day_tokens=1000) as house:
         (house.app.config.workspace / "HEARTBEAT.md").write_text("- look around\n")
         house.used(800)
-        with closing(Past(house.app.config.home)) as past:
-            heart = heart_of(house.app, past)
-            looked = heart.look(clock(house.app, _watch(house.app)), by_hand=True)
+        with closing(SampleHistory(house.app.config.home)) as past:
+            heart = build_heartbeat(house.app, past)
+            looked = heart.look(read_heartbeat_time(house.app, _make_clock_watch(house.app)), by_hand=True)
         assert (looked.decision.beat, looked.decision.rule) == (False, "costs")
 
 
@@ -749,12 +751,12 @@ def home(tmp_path, monkeypatch):
     today = datetime.now(UTC).astimezone().date()
     with closing(Database(folder / "state.db")) as database, database.transaction() as connection:
         for ago, model, cause, channel, taken in (
-            (0, "openai:big", "chat", "telegram", Taken(3, 1000, 200, 0, 0.0036)),
-            (0, "openai:big", "cron 3", "telegram", Taken(1, 500, 100, 600, 0.0018)),
-            (1, "openai:big", "heartbeat", "terminal", Taken(2, 4000, 0, 0, 0.008)),
-            (40, "openai:big", "chat", "terminal", Taken(9, 9000, 0, 0, 0.018)),
+            (0, "openai:big", "chat", "telegram", LedgerTotals(3, 1000, 200, 0, 0.0036)),
+            (0, "openai:big", "cron 3", "telegram", LedgerTotals(1, 500, 100, 600, 0.0018)),
+            (1, "openai:big", "heartbeat", "terminal", LedgerTotals(2, 4000, 0, 0, 0.008)),
+            (40, "openai:big", "chat", "terminal", LedgerTotals(9, 9000, 0, 0, 0.018)),
         ):
-            add(connection, Place((today - timedelta(days=ago)).isoformat(), model, cause, channel), taken)
+            add_usage(connection, LedgerKey((today - timedelta(days=ago)).isoformat(), model, cause, channel), taken)
     return folder
 
 
@@ -800,7 +802,7 @@ def test_a_server_that_was_not_there_is_in_no_table(books):
     books.book.end(books.book.begin(CHAT, "openai:away", 100, 9), 0, 0, known=True)
     books.take(10, model="openai:small")
     rows = books.book.accounts.rows(TODAY, TODAY)
-    shown = "\n".join([*report.table(rows, "model", costs), *report.today(rows, costs)])
+    shown = "\n".join([*ledger.table(rows, "model", costs), *ledger.today(rows, costs)])
     assert ("openai:small" in shown, "away" in shown) == (True, False)
 
 
@@ -856,5 +858,5 @@ def test_the_docs_name_each_cause_and_each_step():
     causes = {word for row in re.findall(r"^\| (`.*?) \|", DOCS, re.MULTILINE) for word in re.findall("`([a-z]+)", row)}
     assert causes == {"chat", "cron", "rule", "heartbeat", "helper", "summary", "dream", "review", "summon", "memory"}
     steps = [int(step) for step in re.findall(r"^\| (\d+) % \|", DOCS, re.MULTILINE)]
-    assert steps == sorted({caps.rests_at(cause) for cause in causes})
-    assert f"last {KEPT_DAYS} days" in DOCS
+    assert steps == sorted({ledger.rests_at(cause) for cause in causes})
+    assert f"last {RETENTION_DAYS} days" in DOCS

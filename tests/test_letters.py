@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from picoclaw.channels.channel import ChannelStatus
-from picoclaw.daemon.letters import Boxes, Postman, together
+from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, merge_messages
 from picoclaw.errors import ChannelDown, StoreError
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
-from picoclaw.store.outbox import Letter, Outbox
+from picoclaw.store.outbox import Outbox, OutboxMessage
 
 
 class Full(Outbox):
@@ -62,7 +62,9 @@ def test_a_letter_on_the_way_while_the_disk_fills_up_is_told_once(tmp_path, down
     with closing(Database(tmp_path / "state.db")) as database:
         outbox = Full(database)
         wire = Wire(outbox)
-        postman = Postman(wire, Boxes(Inbox(database), outbox, threading.RLock()), lambda _: True, lambda _: None)
+        postman = DeliveryWorker(
+            wire, MessageBoxes(Inbox(database), outbox, threading.RLock()), lambda _: True, lambda _: None
+        )
         outbox.put("wire:1", "the tank is empty", time.time())
         wire.down = down
         assert postman.deliver(), "it is to be tried again"
@@ -80,7 +82,9 @@ def test_letters_of_which_only_the_first_could_be_begun_are_told_together_later(
     with closing(Database(tmp_path / "state.db")) as database:
         outbox = Full(database)
         wire = Wire(outbox)
-        postman = Postman(wire, Boxes(Inbox(database), outbox, threading.RLock()), lambda _: True, lambda _: None)
+        postman = DeliveryWorker(
+            wire, MessageBoxes(Inbox(database), outbox, threading.RLock()), lambda _: True, lambda _: None
+        )
         for n in range(5):
             outbox.put("wire:1", f"drop {n}", time.time())
         outbox.room = 2
@@ -94,6 +98,8 @@ def test_letters_of_which_only_the_first_could_be_begun_are_told_together_later(
 
 
 def test_many_letters_at_once_name_the_owners_time():
-    waiting = [Letter(number, "garden", f"{number}", 1_800_000_000.0) for number in (1, 2)]
-    said = [together(waiting, 1_800_000_100.0, ZoneInfo(zone)).text for zone in ("Asia/Tokyo", "America/New_York")]
+    waiting = [OutboxMessage(number, "garden", f"{number}", 1_800_000_000.0) for number in (1, 2)]
+    said = [
+        merge_messages(waiting, 1_800_000_100.0, ZoneInfo(zone)).text for zone in ("Asia/Tokyo", "America/New_York")
+    ]
     assert [text.splitlines()[1] for text in said] == ["15 Jan 17:00: 1", "15 Jan 03:00: 1"]

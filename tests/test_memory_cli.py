@@ -16,7 +16,7 @@ from person import ROOT, Person, environment, picoclaw
 from sandbox_kit import needs_walls
 
 from picoclaw import cli
-from picoclaw.config import MemoryConfig
+from picoclaw.config.tables import MemoryConfig
 
 NOTES = {
     "memory/MEMORY.md": "# Memory\n\n## Pump\n\n- the pump's fuse is 3 A\n- the filter came from Hagen\n",

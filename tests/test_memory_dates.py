@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from picoclaw.memory.search.dates import Days, apart, mentioned
+from picoclaw.memory.dates import Days, apart, mentioned
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
 

@@ -18,9 +18,9 @@ import pytest
 from rights import ordinary_user
 
 from picoclaw.errors import StoreError
-from picoclaw.memory.index import files as memory_files
-from picoclaw.memory.index import tables, vectors
-from picoclaw.memory.index.index import Index, day_of
+from picoclaw.memory import files as memory_files
+from picoclaw.memory import index as memory_index
+from picoclaw.memory.index import Index, day_of
 
 BOILER = "# House\n\n## Boiler\nThe pressure was 1.2 bar when the valve leaked.\n"
 FERNS = "# 2026-03-01\n\n- 09:00 watered the ferns\n- 10:00 the postman brought seeds\n"
@@ -102,9 +102,9 @@ def vector(text, dims=4):
 def all_vectors(index, most=34):
     kept = {}
     for block, there, rows in (row for some in index.vectors(most) for row in some):
-        dims = len(rows) // vectors.SLOTS
-        slots = (slot for slot in range(vectors.SLOTS) if there >> slot & 1)
-        kept |= {block * vectors.SLOTS + slot: rows[slot * dims : (slot + 1) * dims] for slot in slots}
+        dims = len(rows) // memory_index.SLOTS
+        slots = (slot for slot in range(memory_index.SLOTS) if there >> slot & 1)
+        kept |= {block * memory_index.SLOTS + slot: rows[slot * dims : (slot + 1) * dims] for slot in slots}
     return kept
 
 
@@ -682,18 +682,18 @@ def test_the_index_is_private(index, path):
 @contextmanager
 def dying(at):
     """Make this process kill itself before the statement of that number."""
-    real, numbers = tables.connected, count()
+    real, numbers = memory_index.connected, count()
 
     def connected(path, **more):
         connection = real(path, **more)
         connection.exec_trace = lambda *_: next(numbers) != at or os.kill(os.getpid(), signal.SIGKILL)
         return connection
 
-    tables.connected = connected
+    memory_index.connected = connected
     try:
         yield
     finally:
-        tables.connected = real
+        memory_index.connected = real
 
 
 def killed(path, workspace, at):
@@ -757,7 +757,7 @@ def test_kill_9_before_any_statement_of_the_first_sync(tmp_path, workspace, path
 SYNCING = """
 import sys
 from pathlib import Path
-from picoclaw.memory.index.index import Index
+from picoclaw.memory.index import Index
 index = Index(Path(sys.argv[1]), Path(sys.argv[2]))
 print("go", flush=True)
 sys.stdin.readline()
@@ -809,7 +809,7 @@ def test_several_processes_at_once(index, tmp_path, workspace, path):
 def test_another_process_that_holds_the_lock_is_an_error_at_last(index, path, workspace, monkeypatch):
     index.sync()
     index.close()
-    monkeypatch.setattr(tables, "_BUSY_MS", 50)
+    monkeypatch.setattr(memory_index, "_BUSY_MS", 50)
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")
     assert index.sync().read == 0

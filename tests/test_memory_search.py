@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from picoclaw.errors import Unavailable
-from picoclaw.memory.embedding.embed import quantised
-from picoclaw.memory.embedding.static import StaticTable
-from picoclaw.memory.index.index import Index, Row
-from picoclaw.memory.search import fusion
-from picoclaw.memory.search.dates import Days
-from picoclaw.memory.search.search import Hit, search, terms
-from picoclaw.memory.search.snippet import snippet, words_in
+from picoclaw.memory import search
+from picoclaw.memory.dates import Days
+from picoclaw.memory.embedding import quantised
+from picoclaw.memory.index import Index, Row
+from picoclaw.memory.search import Hit, snippet, terms, words_in
+from picoclaw.memory.search import search as search_search
+from picoclaw.memory.word_vectors import StaticTable
 from picoclaw.resources import shipped
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
@@ -148,7 +148,7 @@ def notes(request, tmp_path_factory):
 @pytest.mark.parametrize(("question", "path"), RELATED.items())
 def test_what_the_notes_say_is_found_first(notes, question, path):
     index, embedder = notes
-    hits = search(index, question, embedder, NOW)
+    hits = search_search(index, question, embedder, NOW)
     assert hits[0].path == path
     assert 1 >= hits[0].score >= hits[-1].score >= 0.35
 
@@ -156,12 +156,12 @@ def test_what_the_notes_say_is_found_first(notes, question, path):
 @pytest.mark.parametrize("question", UNRELATED)
 def test_what_has_nothing_to_do_with_the_notes_finds_nothing(notes, question):
     index, embedder = notes
-    assert search(index, question, embedder, NOW) == []
+    assert search_search(index, question, embedder, NOW) == []
 
 
 def test_a_hit_says_where_it_stands(tmp_path):
     index = made(tmp_path, NOTES)
-    hit = search(index, "chimney", None, NOW)[0]
+    hit = search_search(index, "chimney", None, NOW)[0]
     assert hit == Hit(
         hit.id,
         "memory/202610/20261005.md",
@@ -189,7 +189,7 @@ def test_a_hit_says_where_it_stands(tmp_path):
 )
 def test_days_alone_find_the_notes_of_those_days(notes, question, paths):
     index, embedder = notes
-    assert [hit.path for hit in search(index, question, embedder, NOW)] == paths
+    assert [hit.path for hit in search_search(index, question, embedder, NOW)] == paths
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_days_alone_find_the_notes_of_those_days(notes, question, paths):
 )
 def test_days_choose_among_notes_with_the_same_words(notes, question, path):
     index, embedder = notes
-    assert search(index, question, embedder, NOW)[0].path == path
+    assert search_search(index, question, embedder, NOW)[0].path == path
 
 
 UNSAFE = [
@@ -229,20 +229,20 @@ UNSAFE = [
 @pytest.mark.parametrize("question", UNSAFE, ids=range(len(UNSAFE)))
 def test_a_question_is_never_syntax(notes, question):
     index, embedder = notes
-    found = search(index, question, embedder, NOW, least=0)
+    found = search_search(index, question, embedder, NOW, least=0)
     assert any("boiler" in f"{hit.heading} {hit.snippet}".lower() for hit in found)
 
 
 @pytest.mark.parametrize("question", ["🔥", '"', "*", "\0", "\n\t", "\ud800", "''", "AND", "NEAR(", "(" * 10_000])
 def test_a_question_without_a_word_finds_nothing(notes, question):
     index, embedder = notes
-    assert search(index, question, embedder, NOW) == []
+    assert search_search(index, question, embedder, NOW) == []
 
 
 @pytest.mark.parametrize("question", ["天气", "今天天气怎么样", "天气?"])
 def test_scripts_without_spaces(tmp_path, question):
     index = made(tmp_path, {**NOTES, "memory/zh.md": "# 日记\n\n今天天气很好，我们去了公园。\n"})
-    assert search(index, question, None, NOW, least=0.1)[0].path == "memory/zh.md"
+    assert search_search(index, question, None, NOW, least=0.1)[0].path == "memory/zh.md"
 
 
 def test_ten_thousand_characters_take_no_time(notes):
@@ -250,36 +250,38 @@ def test_ten_thousand_characters_take_no_time(notes):
     chance = np.random.default_rng(3)
     question = " ".join("".join(map(chr, chance.integers(97, 123, 5))) for _ in range(1700))
     began = time.process_time()
-    assert search(index, question, embedder, NOW) == []
+    assert search_search(index, question, embedder, NOW) == []
     assert time.process_time() - began < 1
 
 
 def test_a_meaning_without_a_word_in_common(tmp_path):
     embedder = Meanings()
     index = made(tmp_path, {**NOTES, "memory/cat.md": "The cat sleeps.\n"}, embedder)
-    assert search(index, "feline", None, NOW) == []
-    assert search(index, "feline", embedder, NOW)[0].path == "memory/cat.md"
+    assert search_search(index, "feline", None, NOW) == []
+    assert search_search(index, "feline", embedder, NOW)[0].path == "memory/cat.md"
 
 
 def test_a_server_that_is_away_leaves_the_words(tmp_path):
     embedder = Meanings()
     index = made(tmp_path, NOTES, embedder)
     embedder.away = True
-    assert search(index, "the boiler's pressure", embedder, NOW) == search(index, "the boiler's pressure", None, NOW)
+    assert search_search(index, "the boiler's pressure", embedder, NOW) == search_search(
+        index, "the boiler's pressure", None, NOW
+    )
 
 
 def test_a_server_is_asked_once_for_what_is_always_the_same(tmp_path):
     embedder = Meanings()
     index = made(tmp_path, NOTES, embedder)
-    search(index, "boiler", embedder, NOW)
+    search_search(index, "boiler", embedder, NOW)
     embedder.asked.clear()
-    search(index, "printer", embedder, NOW)
+    search_search(index, "printer", embedder, NOW)
     assert embedder.asked == [["printer"]]
 
 
 def test_vectors_of_another_length_leave_the_words(tmp_path):
     index = made(tmp_path, NOTES, Meanings())
-    assert search(index, "boiler", table(), NOW) == search(index, "boiler", None, NOW)
+    assert search_search(index, "boiler", table(), NOW) == search_search(index, "boiler", None, NOW)
 
 
 def test_what_is_not_embedded_yet_is_found_by_its_words(tmp_path):
@@ -287,7 +289,7 @@ def test_what_is_not_embedded_yet_is_found_by_its_words(tmp_path):
     index = made(tmp_path, NOTES, embedder)
     (tmp_path / "memory/new.md").write_text("The attic window is broken.\n")
     index.sync()
-    assert search(index, "the broken attic window", embedder, NOW)[0].path == "memory/new.md"
+    assert search_search(index, "the broken attic window", embedder, NOW)[0].path == "memory/new.md"
 
 
 def test_the_score_does_not_depend_on_the_embedding(tmp_path):
@@ -296,26 +298,26 @@ def test_the_score_does_not_depend_on_the_embedding(tmp_path):
     for least in (0.0, 0.4, 0.8):
         embedder = Squeezed(least)
         index = made(tmp_path / str(least), NOTES, embedder)
-        scores.append([search(index, question, embedder, NOW, least=0)[0].score for question in RELATED])
+        scores.append([search_search(index, question, embedder, NOW, least=0)[0].score for question in RELATED])
     assert np.abs(np.diff(scores, axis=0)).max() < 0.03
 
 
 def test_vectors_never_take_from_what_words_show(tmp_path):
     index = made(tmp_path, NOTES, table())
     for question in RELATED:
-        with_vectors, alone = (search(index, question, who, NOW)[0].score for who in (table(), None))
+        with_vectors, alone = (search_search(index, question, who, NOW)[0].score for who in (table(), None))
         assert with_vectors >= alone - 0.001
 
 
 def test_a_note_that_mentions_a_day_is_about_it(tmp_path):
     index = made(tmp_path, {**NOTES, "memory/lease.md": "The lease began on 2019-04-01.\n"})
-    assert [hit.path for hit in search(index, "1 April 2019", None, NOW)] == ["memory/lease.md"]
+    assert [hit.path for hit in search_search(index, "1 April 2019", None, NOW)] == ["memory/lease.md"]
 
 
 def test_what_is_said_twice_is_found_once(tmp_path):
     same = "The key of the shed hangs behind the door.\n"
     index = made(tmp_path, {**NOTES, "memory/a.md": same, "memory/b.md": same.upper()})
-    assert [hit.path for hit in search(index, "key of the shed", None, NOW)] == ["memory/a.md"]
+    assert [hit.path for hit in search_search(index, "key of the shed", None, NOW)] == ["memory/a.md"]
 
 
 def test_the_owners_opinion_and_the_age_turn_what_is_nearly_even(tmp_path):
@@ -324,40 +326,40 @@ def test_the_owners_opinion_and_the_age_turn_what_is_nearly_even(tmp_path):
     index = made(tmp_path, {**NOTES, older: text.format("white"), newer: text.format("black")})
 
     def order():
-        return [hit.path for hit in search(index, "bird feeder", None, NOW)]
+        return [hit.path for hit in search_search(index, "bird feeder", None, NOW)]
 
     assert order() == [newer, older]
-    index.feedback(search(index, "bird feeder", None, NOW)[1].id, 0.5)
+    index.feedback(search_search(index, "bird feeder", None, NOW)[1].id, 0.5)
     assert order() == [older, newer]
-    assert search(index, "black seeds", None, NOW)[0].path == newer
+    assert search_search(index, "black seeds", None, NOW)[0].path == newer
 
 
 def test_no_more_than_asked_and_nothing_below_the_least(tmp_path):
     index = made(tmp_path, {f"memory/{n}.md": f"Bolt {n} is tight. {'Nuts too. ' * n}\n" for n in range(9)})
-    assert len(search(index, "bolt", None, NOW)) == 6
-    assert len(search(index, "bolt", None, NOW, most=2)) == 2
-    scores = [hit.score for hit in search(index, "bolt", None, NOW, most=9)]
-    assert len(search(index, "bolt", None, NOW, most=9, least=scores[3])) <= 4
-    assert search(index, "bolt", None, NOW, least=1.01) == []
+    assert len(search_search(index, "bolt", None, NOW)) == 6
+    assert len(search_search(index, "bolt", None, NOW, most=2)) == 2
+    scores = [hit.score for hit in search_search(index, "bolt", None, NOW, most=9)]
+    assert len(search_search(index, "bolt", None, NOW, most=9, least=scores[3])) <= 4
+    assert search_search(index, "bolt", None, NOW, least=1.01) == []
 
 
 def test_an_empty_memory(tmp_path):
-    assert search(made(tmp_path, {}), "anything yesterday", table(), NOW) == []
+    assert search_search(made(tmp_path, {}), "anything yesterday", table(), NOW) == []
 
 
 def test_one_note(tmp_path):
     index = made(tmp_path, {"memory/MEMORY.md": "The boiler's pressure is 1.4 bar.\n"}, table())
     for embedder in (None, table()):
-        assert search(index, "what is the boiler pressure supposed to be", embedder, NOW)
-        assert not search(index, "who painted the Mona Lisa", embedder, NOW)
+        assert search_search(index, "what is the boiler pressure supposed to be", embedder, NOW)
+        assert not search_search(index, "who painted the Mona Lisa", embedder, NOW)
 
 
 def test_fusion_weighs_the_sides():
-    deviations = fusion.DEVIATIONS
-    assert fusion.fused({1: 4.0, 2: 2.0}, None, [], [1, 2]) == {1: 1.0, 2: 0.5}
-    assert fusion.fused({}, {1: deviations, 2: 0.0}, [], [1, 2, 3]) == {1: 1.0, 2: 0.0, 3: 0.0}
-    both = fusion.fused({1: 4.0}, {1: 0.0, 2: deviations}, [2], [1, 2])
-    assert both == pytest.approx({1: 0.3, 2: 0.7 + 0.3 * fusion.DATED})
+    deviations = search.DEVIATIONS
+    assert search.fused({1: 4.0, 2: 2.0}, None, [], [1, 2]) == {1: 1.0, 2: 0.5}
+    assert search.fused({}, {1: deviations, 2: 0.0}, [], [1, 2, 3]) == {1: 1.0, 2: 0.0, 3: 0.0}
+    both = search.fused({1: 4.0}, {1: 0.0, 2: deviations}, [2], [1, 2])
+    assert both == pytest.approx({1: 0.3, 2: 0.7 + 0.3 * search.DATED})
 
 
 def test_neighbours_lend_each_other_a_part():
@@ -365,8 +367,8 @@ def test_neighbours_lend_each_other_a_part():
         return Row(number, path, start, end, "", "", "", 0.0)
 
     rows = [row(1, "a", 1, 9), row(2, "a", 11, 20), row(3, "a", 40, 50), row(4, "b", 51, 60)]
-    lent = fusion.with_neighbours({1: 1.0, 2: 0.5, 3: 0.7, 4: -1.0}, rows)
-    assert lent == pytest.approx({1: 1 + 0.5 * fusion.BESIDE, 2: 0.5 + fusion.BESIDE, 3: 0.7, 4: -1.0})
+    lent = search.with_neighbours({1: 1.0, 2: 0.5, 3: 0.7, 4: -1.0}, rows)
+    assert lent == pytest.approx({1: 1 + 0.5 * search.BESIDE, 2: 0.5 + search.BESIDE, 3: 0.7, 4: -1.0})
 
 
 @pytest.mark.parametrize(
@@ -381,7 +383,7 @@ def test_neighbours_lend_each_other_a_part():
 )
 def test_days_as_the_headings_of_notes_have_them(days, words):
     first, last = map(date.fromisoformat, days.split())
-    assert fusion.day_words([Days(first, last)]) == words.split()
+    assert search.day_words([Days(first, last)]) == words.split()
 
 
 DAY = """# 2026-11-21
@@ -447,13 +449,13 @@ def test_a_snippet_says_what_its_line_stands_under():
 
 def test_a_hit_stands_under_the_heading_of_its_line(tmp_path):
     index = made(tmp_path, NOTES)
-    hit = search(index, "printer address", None, NOW)[0]
+    hit = search_search(index, "printer address", None, NOW)[0]
     assert (hit.path, hit.start, hit.line, hit.heading) == ("memory/MEMORY.md", 2, 11, "Network")
 
 
 def test_a_page_of_several_days_has_that_of_the_line(tmp_path):
     index = made(tmp_path, {"memory/log.md": "# 2026-01-02\n\nfuses\n\n# 2026-03-04\n\nthe valve\n"})
-    hit = search(index, "valve", None, NOW)[0]
+    hit = search_search(index, "valve", None, NOW)[0]
     assert (hit.start, hit.line, hit.heading, hit.day) == (1, 7, "2026-03-04", "2026-03-04")
     assert (hit.start, hit.line, hit.heading, hit.day) == (1, 7, "2026-03-04", "2026-03-04")
 
@@ -471,7 +473,7 @@ def test_a_day_answers_where_no_word_does(tmp_path, question, path):
     notes = {f"memory/202611/{day}.md": f"# {day[:4]}-{day[4:6]}-{day[6:]}\n\n{line}\n" for day, line in days.items()}
     notes["memory/MEMORY.md"] = "- paper is collected every second Tuesday\n- the boiler was last serviced by Huber\n"
     index = made(tmp_path, notes, None)
-    assert next(hit.path for hit in search(index, question, None, NOW)) == path
+    assert next(hit.path for hit in search_search(index, question, None, NOW)) == path
 
 
 FORMS = [

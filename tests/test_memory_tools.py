@@ -9,14 +9,14 @@ import pytest
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.memory.dream import versions
-from picoclaw.memory.recollection import Recollection
+from picoclaw.memory import versions
+from picoclaw.memory.memory import Recollection
 from picoclaw.messages import Caller, Inbound, ToolCall
+from picoclaw.security.guard import in_lines
+from picoclaw.security.policy import Policy, decide
 from picoclaw.tools.files import Files
-from picoclaw.tools.guard import in_lines
-from picoclaw.tools.recall import Recall
-from picoclaw.tools.toolset import Toolset
-from picoclaw.trust.policy import Policy, decide
+from picoclaw.tools.memory import Recall
+from picoclaw.tools.registry import Toolset
 from picoclaw.workspace import prepare
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)

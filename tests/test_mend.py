@@ -12,18 +12,19 @@ from pathlib import Path
 import apsw
 import pytest
 
-from picoclaw import disk
-from picoclaw.care import archive, ballast, databases, last, mend
-from picoclaw.daemon import crash
+from picoclaw import files
+from picoclaw.daemon import watchdog
 from picoclaw.errors import StoreDamaged, StoreError
+from picoclaw.maintenance import backup, database_copy, repair
+from picoclaw.maintenance.errors import MaintenanceError
 from picoclaw.messages import Message, Notice, Turn, Usage
-from picoclaw.redact import Redactor
-from picoclaw.slots import Plan
-from picoclaw.store import chronicle
-from picoclaw.store.beats import LAST_SPOKE
-from picoclaw.store.database import COPIES, SUSPECT, Database
-from picoclaw.store.history import History
-from picoclaw.store.inbox import Arrived, Inbox
+from picoclaw.occurrences import Plan
+from picoclaw.security.redaction import Redactor
+from picoclaw.store import history_migrations
+from picoclaw.store.conversations import History
+from picoclaw.store.database import COPIES_FOLDER, SUSPECT_SUFFIX, Database
+from picoclaw.store.heartbeats import LAST_CHAT_MARK
+from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.marks import Marks
 from picoclaw.store.outbox import Outbox
@@ -42,7 +43,7 @@ def filled(home, turns=60):
     database = Database(home / "state.db")
     for number in range(turns):
         History(database).keep("home", said(number), NOON)
-    Marks(database).set(LAST_SPOKE, "telegram:7")
+    Marks(database).set(LAST_CHAT_MARK, "telegram:7")
     Outbox(database).put("telegram:7", "a letter", 1.0)
     database.close()
     return home / "state.db"
@@ -83,13 +84,13 @@ def letters(home):
 
 def backed_up(home):
     """Have a copy of the present `state.db`, which was made yesterday."""
-    (home / COPIES).mkdir(exist_ok=True)
-    databases.copy(home / "state.db", home / COPIES / "state.db")
+    (home / COPIES_FOLDER).mkdir(exist_ok=True)
+    database_copy.copy_database(home / "state.db", home / COPIES_FOLDER / "state.db")
 
 
 def damaged_seen(path):
     """Meet the damage, as a process does that reads everything: the next start looks the file through."""
-    path.with_name(path.name + SUSPECT).touch()
+    path.with_name(path.name + SUSPECT_SUFFIX).touch()
 
 
 @pytest.fixture
@@ -102,13 +103,13 @@ def home(tmp_path):
 def test_a_whole_home_is_left_alone(home):
     path = filled(home)
     before = path.read_bytes()
-    assert mend.whole(home) == []
+    assert repair.repair_home(home) == []
     assert path.read_bytes() == before
     assert [p.name for p in home.iterdir()] == ["state.db"]
 
 
 def test_a_home_that_is_not_there_is_not_made(tmp_path):
-    assert mend.whole(tmp_path / "nowhere") == []
+    assert repair.repair_home(tmp_path / "nowhere") == []
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -117,7 +118,7 @@ def test_a_damaged_index_loses_nothing(home):
     page = next(number for number, kind in pages_of(path, "messages_of_turn") if kind == "leaf")
     spoil(path, page)
     damaged_seen(path)
-    (line,) = mend.whole(home)
+    (line,) = repair.repair_home(home)
     assert "nothing is lost" in line
     assert numbers(path) == [*range(60)]
     assert letters(home)[-1] == ("telegram:7", line, "")
@@ -134,7 +135,7 @@ def test_a_damaged_page_costs_what_was_on_it(home, copied):
     leaves = [number for number, kind in pages_of(path, "messages") if kind == "leaf"]
     spoil(path, leaves[len(leaves) // 2])
     damaged_seen(path)
-    (line,) = mend.whole(home)
+    (line,) = repair.repair_home(home)
     found = numbers(path)
     assert 60 in found if copied else found[-1] == 59
     assert found[0] == 0
@@ -149,7 +150,7 @@ def test_two_damaged_pages_leave_what_lies_between(home):
     leaves = [number for number, kind in pages_of(path, "messages") if kind == "leaf"]
     spoil(path, leaves[5], leaves[-5])
     damaged_seen(path)
-    mend.whole(home)
+    repair.repair_home(home)
     found = numbers(path)
     assert {0, 100, 199} <= set(found)
     assert len(found) > 180
@@ -167,7 +168,7 @@ def test_a_file_that_says_nothing_gives_way_to_the_copy(home, how):
         os.truncate(path, size // 2)
     else:
         spoil(path, 1, with_=random.Random(2).randbytes(PAGE))
-    (line,) = mend.whole(home)
+    (line,) = repair.repair_home(home)
     assert numbers(path) == [*range(60)]
     (aside,) = home.glob("state.db.damaged-*")
     assert aside.name in line
@@ -176,11 +177,11 @@ def test_a_file_that_says_nothing_gives_way_to_the_copy(home, how):
 
 def test_without_a_copy_it_begins_anew_and_says_so(home):
     (home / "state.db").write_bytes(b"not a database at all" * 400)
-    (line,) = mend.whole(home)
+    (line,) = repair.repair_home(home)
     assert "there was no copy" in line
     assert numbers(home / "state.db") == []
     assert [text for _, text, _ in letters(home)] == [line]
-    assert mend.whole(home) == []
+    assert repair.repair_home(home) == []
     assert len(letters(home)) == 1
 
 
@@ -194,7 +195,7 @@ def test_the_newest_which_is_in_the_log_alone_is_not_lost(home):
     os.waitpid(child, 0)
     page = next(number for number, kind in pages_of_readonly(path, "messages") if kind == "leaf")
     spoil(path, page)
-    mend.whole(home)
+    repair.repair_home(home)
     assert numbers(path)[-1] == 60
 
 
@@ -215,7 +216,7 @@ def pages_of_readonly(path, *names):
 def test_what_the_copy_had_begun_is_told_as_doubtful(home):
     path = filled(home)
     database = Database(path)
-    kept = Inbox(database).put(Arrived("telegram:7", "switch it on", external="41"))
+    kept = Inbox(database).put(InboxMessage("telegram:7", "switch it on", external="41"))
     with database.transaction() as connection:
         connection.execute("INSERT INTO always (digest, question, at, by) VALUES ('d', 'q', 1, 'me')")
         connection.execute(
@@ -225,10 +226,10 @@ def test_what_the_copy_had_begun_is_told_as_doubtful(home):
     database.close()
     backed_up(home)
     path.write_bytes(b"\0" * 8192)
-    mend.whole(home)
+    repair.repair_home(home)
     database = Database(path)
     assert Inbox(database).waiting() == []
-    assert Inbox(database).put(Arrived("telegram:7", "switch it on", external="41")) is None
+    assert Inbox(database).put(InboxMessage("telegram:7", "switch it on", external="41")) is None
     with database.reading() as connection:
         assert connection.execute("SELECT message, enabled FROM jobs ORDER BY id").fetchall() == [
             ("once", 0),
@@ -253,7 +254,7 @@ def test_letters_that_were_told_since_the_copy_stay_told(home):
     page = next(number for number, kind in pages_of(path, "messages") if kind == "leaf")
     spoil(path, page)
     damaged_seen(path)
-    (line,) = mend.whole(home)
+    (line,) = repair.repair_home(home)
     assert [text for _, text, _ in letters(home)] == [line]
 
 
@@ -303,9 +304,9 @@ def test_a_cut_anywhere_in_a_mending_loses_nothing_and_tells_once(home, monkeypa
         with monkeypatch.context() as patched:
             left = cut_after(patched, count)
             with suppress(Cut):
-                mend.whole(home)
+                repair.repair_home(home)
             done = left[0] > 0
-        mend.whole(home)
+        repair.repair_home(home)
         assert numbers(path) == [*range(61)], count
         assert [text.partition(" was")[0] for _, text, _ in letters(home)] == ["a letter", "state.db"], count
         assert len([*home.glob("state.db.damaged-*")]) == 1, count
@@ -333,12 +334,12 @@ def test_a_database_that_another_process_has_open_is_not_taken_from_it(home):
     damaged_seen(path)
     try:
         with pytest.raises(StoreError, match=f"process {child} has it open"):
-            mend.whole(home)
+            repair.repair_home(home)
     finally:
         os.write(go[1], b"x")
         os.waitpid(child, 0)
     assert not [*home.glob("*.damaged-*")]
-    assert len(mend.whole(home)) == 1
+    assert len(repair.repair_home(home)) == 1
 
 
 def test_no_room_for_a_mended_file_changes_nothing(home, monkeypatch):
@@ -350,12 +351,12 @@ def test_no_room_for_a_mended_file_changes_nothing(home, monkeypatch):
     def full(*_args):
         raise apsw.FullError("no")
 
-    monkeypatch.setattr(mend, "salvage", full)
+    monkeypatch.setattr(repair, "salvage", full)
     with pytest.raises(StoreError, match="full"):
-        mend.whole(home)
+        repair.repair_home(home)
     assert path.read_bytes() == before
     monkeypatch.undo()
-    assert len(mend.whole(home)) == 1
+    assert len(repair.repair_home(home)) == 1
 
 
 def test_damage_that_is_met_is_looked_for_at_the_next_start(home):
@@ -367,21 +368,21 @@ def test_damage_that_is_met_is_looked_for_at_the_next_start(home):
         History(database).turns("home")
     database.close()
     assert path.with_name("state.db.suspect").exists()
-    assert len(mend.whole(home)) == 1
+    assert len(repair.repair_home(home)) == 1
     assert not path.with_name("state.db.suspect").exists()
 
 
 def test_a_suspicion_without_damage_is_forgotten(home):
     path = filled(home)
     damaged_seen(path)
-    assert mend.whole(home) == []
+    assert repair.repair_home(home) == []
     assert [p.name for p in home.iterdir()] == ["state.db"]
 
 
 def test_the_history_of_the_sensors_is_read_as_far_as_it_goes(home):
     filled(home)
-    path = home / chronicle.NAME
-    database = Database(path, chronicle.MIGRATIONS)
+    path = home / history_migrations.HISTORY_FILE
+    database = Database(path, history_migrations.HISTORY_MIGRATIONS)
     with database.transaction() as connection:
         connection.execute("INSERT INTO series VALUES (1, 'porch', 'temperature')")
         rows = [(60, at * 60, 1, 1, 0, 20.0, 20.0, 20.0) for at in range(5000)]
@@ -390,10 +391,10 @@ def test_the_history_of_the_sensors_is_read_as_far_as_it_goes(home):
     leaves = [number for number, kind in pages_of(path, "spans") if kind == "leaf"]
     spoil(path, leaves[len(leaves) // 2])
     damaged_seen(path)
-    (line,) = mend.whole(home)
+    (line,) = repair.repair_home(home)
     assert line.startswith("history.db was damaged")
     assert [text for _, text, _ in letters(home)] == ["a letter", line]
-    database = Database(path, chronicle.MIGRATIONS)
+    database = Database(path, history_migrations.HISTORY_MIGRATIONS)
     with database.reading() as connection:
         assert 4500 < connection.execute("SELECT count(*) FROM spans").get < 5000
     database.close()
@@ -403,8 +404,8 @@ def test_only_the_newest_damaged_files_are_kept(home):
     for number in range(5):
         (home / "state.db").write_bytes(b"x" * 5000)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(mend.time, "strftime", lambda _, n=number: f"2026010{n}-000000")
-            mend.whole(home)
+            patched.setattr(repair.time, "strftime", lambda _, n=number: f"2026010{n}-000000")
+            repair.repair_home(home)
     assert sorted(p.name for p in home.glob("*.damaged-*")) == [
         f"state.db.damaged-2026010{n}-000000" for n in (2, 3, 4)
     ]
@@ -425,32 +426,32 @@ GOOD = {
 def test_a_damaged_small_file_gives_way_to_its_copy(home, name, damage):
     filled(home)
     (home / name).write_bytes(GOOD[name])
-    last.keep(home)
+    repair.copy_changed_files(home)
     (home / name).write_bytes(damage)
-    (line,) = mend.whole(home)
+    (line,) = repair.repair_home(home)
     assert (home / name).read_bytes() == GOOD[name]
     (aside,) = home.glob(f"{name}.damaged-*")
     assert aside.read_bytes() == damage
     assert aside.name in line
     assert letters(home)[-1][1] == line
-    assert mend.whole(home) == []
+    assert repair.repair_home(home) == []
 
 
 @pytest.mark.parametrize("typo", [b"[limits\nsteps = 3\n", b"steps = = 4", "é = 1".encode()])
 def test_what_its_owner_has_mistyped_is_left_to_them(home, typo):
     (home / "config.toml").write_bytes(GOOD["config.toml"])
-    last.keep(home)
+    repair.copy_changed_files(home)
     (home / "config.toml").write_bytes(typo)
-    last.keep(home)
-    assert mend.whole(home) == []
+    repair.copy_changed_files(home)
+    assert repair.repair_home(home) == []
     assert (home / "config.toml").read_bytes() == typo
-    assert (home / COPIES / "config.toml").read_bytes() == GOOD["config.toml"]
+    assert (home / COPIES_FOLDER / "config.toml").read_bytes() == GOOD["config.toml"]
 
 
 def test_without_a_copy_a_setting_stays_and_what_can_be_made_again_goes(home):
     (home / "config.toml").write_bytes(b"\0\0\0")
     (home / "seeds.json").write_bytes(b"\0\0\0")
-    (line,) = mend.whole(home)
+    (line,) = repair.repair_home(home)
     assert "seeds.json was damaged and begins anew" in line
     assert (home / "config.toml").read_bytes() == b"\0\0\0"
     assert not (home / "seeds.json").exists()
@@ -458,33 +459,33 @@ def test_without_a_copy_a_setting_stays_and_what_can_be_made_again_goes(home):
 
 def test_what_its_owner_deletes_does_not_come_back(home):
     (home / "rules.toml").write_bytes(b"# a rule\n")
-    last.keep(home)
+    repair.copy_changed_files(home)
     (home / "rules.toml").unlink()
-    last.keep(home)
+    repair.copy_changed_files(home)
     (home / "rules.toml").write_bytes(b"")
-    assert mend.whole(home) == []
-    assert not (home / COPIES / "rules.toml").exists()
+    assert repair.repair_home(home) == []
+    assert not (home / COPIES_FOLDER / "rules.toml").exists()
 
 
 def test_who_was_let_in_has_no_copy_and_is_let_in_anew_after_damage(home):
     (home / "page_logins.json").write_text('{"digest": {"seen": 1}}')
-    last.keep(home)
-    assert not (home / COPIES).exists()
+    repair.copy_changed_files(home)
+    assert not (home / COPIES_FOLDER).exists()
     (home / "page_logins.json").write_bytes(b"\0" * 30)
-    (line,) = mend.whole(home)
+    (line,) = repair.repair_home(home)
     assert "page_logins.json was damaged and begins anew" in line
 
 
 def test_the_pages_letters_are_a_list_and_whole(home):
     (home / "page_letters.json").write_text('[["web:1", "The tank is full."]]')
-    assert mend.whole(home) == []
+    assert repair.repair_home(home) == []
     assert (home / "page_letters.json").exists()
 
 
 def test_keys_have_no_copy(home):
     (home / "secrets.toml").write_text('api_key = "k"')
-    last.keep(home)
-    assert not (home / COPIES).exists()
+    repair.copy_changed_files(home)
+    assert not (home / COPIES_FOLDER).exists()
 
 
 # --- the daily copy ---
@@ -493,32 +494,32 @@ def test_keys_have_no_copy(home):
 def test_a_copy_is_made_once_a_day_when_something_has_changed(home):
     path = filled(home)
     now = time.time()
-    assert last.keep_state(home, now) is True
-    assert last.keep_state(home, now + 90_000) is False
+    assert repair.copy_state_database(home, now) is True
+    assert repair.copy_state_database(home, now + 90_000) is False
     os.utime(path, (now + 60, now + 60))
-    assert last.keep_state(home, now + 60) is False
-    assert last.keep_state(home, now + 90_000) is True
-    assert [p.name for p in (home / COPIES).iterdir()] == ["state.db"]
-    assert numbers(home / COPIES / "state.db") == [*range(60)]
+    assert repair.copy_state_database(home, now + 60) is False
+    assert repair.copy_state_database(home, now + 90_000) is True
+    assert [p.name for p in (home / COPIES_FOLDER).iterdir()] == ["state.db"]
+    assert numbers(home / COPIES_FOLDER / "state.db") == [*range(60)]
 
 
 def test_a_large_file_is_copied_less_often(home, monkeypatch):
     path, now = filled(home), time.time()
-    last.keep_state(home, now)
+    repair.copy_state_database(home, now)
     os.utime(path, (now + 60, now + 60))
-    monkeypatch.setattr(last, "_A_DAY", path.stat().st_size / 3)
-    assert last.keep_state(home, now + 2 * 86_400) is False
-    assert last.keep_state(home, now + 3 * 86_400) is True
+    monkeypatch.setattr(repair, "_MAX_BYTES_PER_DAY", path.stat().st_size / 3)
+    assert repair.copy_state_database(home, now + 2 * 86_400) is False
+    assert repair.copy_state_database(home, now + 3 * 86_400) is True
 
 
 def test_what_is_erased_is_not_in_the_copy(home):
     path = filled(home)
-    last.keep_state(home, time.time())
+    repair.copy_state_database(home, time.time())
     database = Database(path)
     with database.erasure() as connection:
         connection.execute("DELETE FROM messages")
     database.close()
-    assert not (home / COPIES / "state.db").exists()
+    assert not (home / COPIES_FOLDER / "state.db").exists()
 
 
 BOT = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1"
@@ -526,8 +527,8 @@ BOT = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1"
 
 def test_secrets_that_wait_in_the_database_are_not_in_its_copy(home):
     database = Database(home / "state.db")
-    Inbox(database).put(Arrived("page:home", f"the bot's token is {BOT}", "page:1", "web", external="1"))
-    Inbox(database).put(Arrived("page:home", "and the key of the heating is Zugspitze2962", "page:1", "web"))
+    Inbox(database).put(InboxMessage("page:home", f"the bot's token is {BOT}", "page:1", "web", external="1"))
+    Inbox(database).put(InboxMessage("page:home", "and the key of the heating is Zugspitze2962", "page:1", "web"))
     Outbox(database).put("page:home", f"Reminder: enter {BOT}", 1.0)
     plan = Plan("at", "in an hour", anchor=time.time() + 3600)
     jobs = Jobs(database)
@@ -535,11 +536,11 @@ def test_secrets_that_wait_in_the_database_are_not_in_its_copy(home):
         jobs.add(Job(0, "terminal", text, plan, kind=kind))
     jobs.add(Job(0, "terminal", "uptime", plan, kind="command"))
     database.close()
-    assert last.keep_state(home, time.time(), Redactor(["Zugspitze2962"]))
+    assert repair.copy_state_database(home, time.time(), Redactor(["Zugspitze2962"]))
     assert BOT.encode() in (home / "state.db").read_bytes()
-    data = (home / COPIES / "state.db").read_bytes()
+    data = (home / COPIES_FOLDER / "state.db").read_bytes()
     assert (BOT.encode() in data, b"Zugspitze2962" in data, b"uptime" in data) == (False, False, True)
-    (home / COPIES / "state.db").rename(home / "state.db")
+    (home / COPIES_FOLDER / "state.db").rename(home / "state.db")
     database = Database(home / "state.db")
     assert [(job.payload[:14], job.enabled, "secret" in job.last_error) for job in Jobs(database).all()] == [
         ("enter [secret]", True, False),
@@ -552,25 +553,25 @@ def test_secrets_that_wait_in_the_database_are_not_in_its_copy(home):
 
 def test_no_copy_is_made_of_a_damaged_file_nor_the_good_one_replaced(home):
     path = filled(home)
-    last.keep_state(home, time.time() - 90_000)
-    os.utime(home / COPIES / "state.db", (1, 1))
+    repair.copy_state_database(home, time.time() - 90_000)
+    os.utime(home / COPIES_FOLDER / "state.db", (1, 1))
     spoil(path, *[number for number, kind in pages_of(path, "messages") if kind == "leaf"])
-    with pytest.raises(last.databases.CareError):
-        last.keep_state(home, time.time())
+    with pytest.raises(MaintenanceError):
+        repair.copy_state_database(home, time.time())
     assert path.with_name("state.db.suspect").exists()
-    assert numbers(home / COPIES / "state.db") == [*range(60)]
+    assert numbers(home / COPIES_FOLDER / "state.db") == [*range(60)]
 
 
 def test_a_nearly_full_disk_has_no_room_for_copies(home, monkeypatch):
     filled(home)
 
     def nearly(what, folder):
-        raise disk.NearlyFull(what, folder)
+        raise files.NearlyFull(what, folder)
 
-    monkeypatch.setattr(last, "spare", nearly)
-    with pytest.raises(disk.NearlyFull):
-        last.keep_state(home, time.time())
-    assert json.loads("[]") == [p.name for p in home.iterdir() if p.name == COPIES]
+    monkeypatch.setattr(repair, "spare", nearly)
+    with pytest.raises(files.NearlyFull):
+        repair.copy_state_database(home, time.time())
+    assert json.loads("[]") == [p.name for p in home.iterdir() if p.name == COPIES_FOLDER]
 
 
 # --- room for a worse day ---
@@ -585,46 +586,46 @@ class Disk:
 
 @pytest.mark.parametrize(("free", "spent"), [(0, True), (200_000, True), (300_000, False), (9_000_000_000, False)])
 def test_the_ballast_goes_when_the_disk_is_full_and_comes_back(home, monkeypatch, free, spent):
-    ballast.lay(home)
-    assert (home / COPIES / ballast.NAME).stat().st_size == ballast.SIZE
+    repair.create_reserve(home)
+    assert (home / COPIES_FOLDER / repair.RESERVE_FILE).stat().st_size == repair.RESERVE_BYTES
     with monkeypatch.context() as patched:
         patched.setattr(os, "statvfs", lambda _: Disk(free))
-        assert ballast.spend(home) is spent
-        assert (home / COPIES / ballast.NAME).exists() is not spent
+        assert repair.release_reserve(home) is spent
+        assert (home / COPIES_FOLDER / repair.RESERVE_FILE).exists() is not spent
         if spent:
-            with pytest.raises(disk.NearlyFull):
-                ballast.lay(home)
-    ballast.lay(home)
-    assert (home / COPIES / ballast.NAME).exists()
+            with pytest.raises(files.NearlyFull):
+                repair.create_reserve(home)
+    repair.create_reserve(home)
+    assert (home / COPIES_FOLDER / repair.RESERVE_FILE).exists()
 
 
 def test_without_ballast_there_is_nothing_to_spend(home):
-    assert ballast.spend(home) is False
-    assert ballast.spend(home / "nowhere") is False
+    assert repair.release_reserve(home) is False
+    assert repair.release_reserve(home / "nowhere") is False
 
 
 # --- clean ends, and backups ---
 
 
 def test_a_clean_end_is_told_from_a_cut(home):
-    assert not crash.unclean(home)
-    for number in range(crash.MOST):
-        assert not crash.often(home, 1000.0 + number)
-        crash.begun(home, 1000.0 + number)
-        assert crash.unclean(home)
-    assert crash.often(home, 1010.0)
-    assert not crash.often(home, 1010.0 + 2 * crash.WITHIN_S)
-    crash.ended(home)
-    assert not crash.unclean(home)
+    assert not watchdog.has_unclean_end(home)
+    for number in range(watchdog.MAX_CRASHES):
+        assert not watchdog.is_crash_loop(home, 1000.0 + number)
+        watchdog.record_start(home, 1000.0 + number)
+        assert watchdog.has_unclean_end(home)
+    assert watchdog.is_crash_loop(home, 1010.0)
+    assert not watchdog.is_crash_loop(home, 1010.0 + 2 * watchdog.CRASH_WINDOW_S)
+    watchdog.record_clean_end(home)
+    assert not watchdog.has_unclean_end(home)
 
 
 def test_a_backup_holds_neither_copies_nor_what_is_damaged(home):
     filled(home)
-    last.keep_state(home, time.time())
-    ballast.lay(home)
+    repair.copy_state_database(home, time.time())
+    repair.create_reserve(home)
     (home / "state.db.damaged-20260101-000000").write_bytes(b"x")
     (home / "state.db.suspect").touch()
     target = home.with_name("backup.tar.gz")
-    archive.write(home, target)
+    backup.write_backup(home, target)
     with tarfile.open(target) as packed:
         assert sorted(packed.getnames()) == ["backup.json", "home/state.db"]

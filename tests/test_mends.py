@@ -12,22 +12,23 @@ from model_server import ModelServer, call, reply
 from person import ROOT, Person, environment
 from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
 
-from picoclaw import config, disk
+from picoclaw import config, files
 from picoclaw.app import App
-from picoclaw.doctor.board import examine as examine_board
 from picoclaw.errors import ConfigError
-from picoclaw.hw import added, kernel, loader, parts
+from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import kernel
+from picoclaw.hw.drivers import Drivers, RegisterAddresses
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.hw.parts import Addresses, Drivers
-from picoclaw.hw.reading import Wired, believed
+from picoclaw.hw.reading import Reading, WiredPart, reject_implausible
 from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts.bosch import SimBME280
-from picoclaw.hw.sim.scene import Fault, Scene
+from picoclaw.hw.sim.scene import Scene, SimFault
+from picoclaw.maintenance.doctor import examine_board
 from picoclaw.messages import Inbound, ToolCall
-from picoclaw.reflex.declared import keep_armed
-from picoclaw.reflex.declared import load as declarations
-from picoclaw.reflex.keeper import place
+from picoclaw.outputs.config import load_outputs as declarations
+from picoclaw.outputs.config import save_armed
+from picoclaw.outputs.supervisor import endpoint
 from picoclaw.resources import shipped
 from picoclaw.tools.sensor_add import SensorAdd
 from picoclaw.tools.sensors import Sensors
@@ -49,7 +50,7 @@ def owners(folder, **drivers):
 
 def drivers_on(board, where, clock=None):
     clock = clock or Clock(1e9)
-    return Drivers(board, lambda part: loader.chip(part, where), clock, clock.sleep, clock)
+    return Drivers(board, lambda part: hw_drivers.load_driver(part, where), clock, clock.sleep, clock)
 
 
 def started(home, board):
@@ -68,7 +69,7 @@ def measured(folder, text):
     """What a driver's readings come to: value by quantity and channel, or what is wrong."""
     where = owners(folder, gauge=f"ADDRESSES = (0x42,)\n{text}\n")
     board, _ = bench({0x42: Recorder()})
-    readings = drivers_on(board, where).measure("tank", Wired("gauge", 1, 0x42))
+    readings = drivers_on(board, where).measure("tank", WiredPart("gauge", 1, 0x42))
     return {r.what: r.problem if r.value is None else r.value for r in readings}
 
 
@@ -98,7 +99,7 @@ def test_one_broken_channel_is_no_reason_to_hide_the_others(tmp_path):
     text = "def read(part):\n    return {'voltage a0': 1.5, 'voltage a1': ValueError('a1 is open')}"
     where = owners(tmp_path, gauge=f"ADDRESSES = (0x42,)\n{text}\n")
     board, _ = bench({0x42: Recorder()})
-    sensors = Sensors(board, {"tank": Wired("gauge", 1, 0x42)}, drivers_on(board, where), "/")
+    sensors = Sensors(board, {"tank": WiredPart("gauge", 1, 0x42)}, drivers_on(board, where), "/")
     line = ask(sensors, "sensor_read", sensor="tank")
     assert line.startswith("tank: voltage a0 1.50 V, voltage a1 not available: a1 is open (gauge on i2c-1 at 0x42")
 
@@ -107,7 +108,7 @@ def test_one_broken_channel_is_no_reason_to_hide_the_others(tmp_path):
 def test_a_faulty_list_of_quantities_loses_no_other_sensor(tmp_path, quantities):
     where = owners(tmp_path, gauge=f"ADDRESSES = (0x42,)\nQUANTITIES = {quantities}\n{READ}")
     board, _ = bench({0x42: Recorder(), 0x43: Recorder()})
-    wired = {"tank": Wired("gauge", 1, 0x42), "porch": Wired("bme280", 1, 0x43)}
+    wired = {"tank": WiredPart("gauge", 1, 0x42), "porch": WiredPart("bme280", 1, 0x43)}
     sensors = Sensors(board, wired, drivers_on(board, where), "/")
     answer = ask(sensors, "sensor_read")
     assert "unexpectedly" not in answer
@@ -142,8 +143,8 @@ def by_config(home, part, port):
 
 def by_tool(home, part, port):
     board, bus = bench({0x76: Recorder()})
-    where = loader.folders(home)
-    group = SensorAdd(board, {}, drivers_on(board, where), where, partial(added.keep, home))
+    where = hw_drivers.list_driver_folders(home)
+    group = SensorAdd(board, {}, drivers_on(board, where), where, partial(hw_drivers.add_sensor, home))
     said = complaint(ask(group, "sensor_add", name="tank", part=part, port=port))
     assert not bus.transfers
     assert not (home / "sensors.toml").exists()
@@ -153,7 +154,7 @@ def by_tool(home, part, port):
 def by_script(home, part, port):
     (home / "sim.toml").write_text(f"[parts.tank]\npart = '{part}'\nport = '{port}'\n")
     with pytest.raises(ConfigError) as refused:
-        script.load(home / "sim.toml", loader.folders(home))
+        script.load_script(home / "sim.toml", hw_drivers.list_driver_folders(home))
     return str(refused.value)
 
 
@@ -201,7 +202,7 @@ def greenhouse(**more):
     """A recorded bus with a BME280 at 0x76, another at 0x77, and what else there is."""
     clock = Clock(1e9, step=0.01)
     scene = Scene(clock, {"temperature": 21.5, "humidity": 55.25, "pressure": 1013.25})
-    wired = {"air": Wired("bme280", 1, 0x76), "airlock": Wired("bme280", 1, 0x77)}
+    wired = {"air": WiredPart("bme280", 1, 0x76), "airlock": WiredPart("bme280", 1, 0x77)}
     board, bus = bench({0x76: SimBME280(scene), 0x77: SimBME280(scene)}, clock)
     wired |= {name: part for name, (part, _) in more.items()}
     bus.parts.update({part.address: stands for part, stands in more.values() if stands})
@@ -245,7 +246,7 @@ def test_a_whole_name_wins_over_a_part_of_one(sensor, names, woken):
     ],
 )
 def test_a_part_that_cannot_answer_is_not_woken(asked, woken):
-    sensors, bus = greenhouse(window=(Wired("bh1750", 1, 0x23), Recorder(fill=0x12)))
+    sensors, bus = greenhouse(window=(WiredPart("bh1750", 1, 0x23), Recorder(fill=0x12)))
     ask(sensors, "sensor_read", **asked)
     assert asked_at(bus) == woken
 
@@ -255,14 +256,14 @@ def test_a_part_that_cannot_answer_is_not_woken(asked, woken):
     [({}, "light"), ({"sensor": "window"}, "light"), ({"quantity": "light"}, "light")],
 )
 def test_a_failure_names_what_the_part_would_have_measured(asked, named):
-    sensors, _ = greenhouse(window=(Wired("bh1750", 1, 0x23), None))
+    sensors, _ = greenhouse(window=(WiredPart("bh1750", 1, 0x23), None))
     answer = ask(sensors, "sensor_read", **asked)
     assert f"window: {named} not available: 0x23 on /dev/i2c-1 does not answer" in answer
 
 
 @pytest.mark.parametrize("asked", ["temperature", "humidity", "pressure"])
 def test_a_failure_names_what_was_asked_for(asked):
-    sensors, _ = greenhouse(porch=(Wired("bme280", 2, 0x76), None))
+    sensors, _ = greenhouse(porch=(WiredPart("bme280", 2, 0x76), None))
     assert f"porch: {asked} not available: /dev/i2c-2" in ask(sensors, "sensor_read", sensor="porch", quantity=asked)
 
 
@@ -270,8 +271,8 @@ def owned(tmp_path, text, clock=time.time):
     """The line of one sensor that a driver of the owner's reads."""
     where = owners(tmp_path, gauge=f"ADDRESSES = (0x42,)\n{text}\n")
     board, _ = bench({0x42: Recorder()})
-    drivers = Drivers(board, lambda part: loader.chip(part, where), clock)
-    return ask(Sensors(board, {"tank": Wired("gauge", 1, 0x42)}, drivers, "/"), "sensor_read", sensor="tank")
+    drivers = Drivers(board, lambda part: hw_drivers.load_driver(part, where), clock)
+    return ask(Sensors(board, {"tank": WiredPart("gauge", 1, 0x42)}, drivers, "/"), "sensor_read", sensor="tank")
 
 
 def test_one_doubt_is_said_once_a_line(tmp_path):
@@ -334,7 +335,7 @@ def adder(home):
     """One of several conversations in one home, which does not know what the others have added."""
     clock = Clock(1e9, step=0.01)
     board, bus = bench({a: SimBME280(Scene(clock, {"temperature": 21.5})) for a in (0x76, 0x77)}, clock)
-    return SensorAdd(board, {}, drivers_on(board, HW, clock), HW, partial(added.keep, home)), bus
+    return SensorAdd(board, {}, drivers_on(board, HW, clock), HW, partial(hw_drivers.add_sensor, home)), bus
 
 
 def test_two_conversations_cannot_add_one_place_twice(tmp_path):
@@ -360,7 +361,7 @@ NAMELESS = "[parts.greenhouse]\npart = 'bme280'\naddress = 0x76\nnamed = {}\nval
 
 def rehearsed(home, named):
     (home / "sim.toml").write_text(NAMELESS.format(named))
-    return started(home, SimBoard(script=script.load(home / "sim.toml", HW)))
+    return started(home, SimBoard(script=script.load_script(home / "sim.toml", HW)))
 
 
 def test_a_part_that_nobody_has_named_is_found_by_adding_it(tmp_path):
@@ -442,12 +443,12 @@ def test_the_pins_of_a_declared_output_can_be_read(declared):
 
 
 NAMED = {
-    "weather": Wired("bme280", 1, 0x76),
-    "levels": Wired("pcf8574", 1, 0x20),
-    "quality": Wired("scd4x", 1, 0x62),
-    "warmth": Wired("lm75", 2, 0x48),
-    "lost": Wired("no_such_part", 1, 0x30),
-    "gone": Wired("max31855", 0, chip=1),
+    "weather": WiredPart("bme280", 1, 0x76),
+    "levels": WiredPart("pcf8574", 1, 0x20),
+    "quality": WiredPart("scd4x", 1, 0x62),
+    "warmth": WiredPart("lm75", 2, 0x48),
+    "lost": WiredPart("no_such_part", 1, 0x30),
+    "gone": WiredPart("max31855", 0, chip=1),
 }
 
 
@@ -470,8 +471,8 @@ NAMED = {
     ],
 )
 def test_a_register_is_read_without_asking_only_where_that_changes_nothing(asked, effect):
-    known = Addresses(NAMED, lambda part: loader.chip(part, HW))
-    (tool,) = toolset(loader.load("i2c", HW).I2C(SimBoard(), known))._tools.values()
+    known = RegisterAddresses(NAMED, lambda part: hw_drivers.load_driver(part, HW))
+    (tool,) = toolset(hw_drivers.load_module("i2c", HW).I2C(SimBoard(), known))._tools.values()
     usual = {"action": "read", "bus": 1, "register": None, "wide": False}
     assert tool.effect(usual | asked) == effect
 
@@ -479,7 +480,7 @@ def test_a_register_is_read_without_asking_only_where_that_changes_nothing(asked
 @pytest.mark.parametrize("flag", ["1", "'yes'", "False", "None"])
 def test_only_a_plain_yes_says_that_registers_may_be_read(tmp_path, flag):
     where = owners(tmp_path, gauge=f"ADDRESSES = (0x42,)\nREGISTERS = {flag}\n{READ}")
-    known = Addresses({"tank": Wired("gauge", 1, 0x42)}, lambda part: loader.chip(part, where))
+    known = RegisterAddresses({"tank": WiredPart("gauge", 1, 0x42)}, lambda part: hw_drivers.load_driver(part, where))
     assert (1, 0x42) not in known
 
 
@@ -498,7 +499,7 @@ def test_only_a_plain_yes_says_that_registers_may_be_read(tmp_path, flag):
 )
 def test_an_argument_that_an_action_would_pass_over_is_refused(action, idle, given, goes):
     board, bus = bench({0x76: Recorder()})
-    said = complaint(ask(loader.load("i2c", HW).I2C(board), "i2c", action=action, address=0x76, **given))
+    said = complaint(ask(hw_drivers.load_module("i2c", HW).I2C(board), "i2c", action=action, address=0x76, **given))
     assert said == f"error: {idle} does not go with {action}; it goes with {goes}"
     assert not bus.transfers
 
@@ -508,26 +509,26 @@ def test_places_that_a_small_model_fills_with_nothing_are_passed_over(action):
     board, _ = bench({0x76: Recorder()})
     filled = {"data": [], "script": "", "pec": False, "wide": False, "form": "bytes"}
     filled |= {"address": 0x76} if action == "read" else {"register": 0}
-    said = ask(loader.load("i2c", HW).I2C(board), "i2c", action=action, **filled)
-    assert said == ask(loader.load("i2c", HW).I2C(board), "i2c", action=action, address=0x76)
+    said = ask(hw_drivers.load_module("i2c", HW).I2C(board), "i2c", action=action, **filled)
+    assert said == ask(hw_drivers.load_module("i2c", HW).I2C(board), "i2c", action=action, address=0x76)
 
 
 def scan(fault, *addresses):
     board, _ = bench({address: Recorder() for address in addresses})
     board.wiring.faults.append(fault)
-    return ask(loader.load("i2c", HW).I2C(board), "i2c", action="scan")
+    return ask(hw_drivers.load_module("i2c", HW).I2C(board), "i2c", action="scan")
 
 
 STUCK = "timed out: SDA or SCL may be held low; check the wiring, then power-cycle the part"
 
 
 def test_a_scan_that_meets_a_stuck_part_says_what_answered_before_it():
-    said = scan(Fault("stuck", "i2c-1/0x40"), 0x20, 0x23, 0x40, 0x76)
+    said = scan(SimFault("stuck", "i2c-1/0x40"), 0x20, 0x23, 0x40, 0x76)
     assert said == f"i2c-1: 0x20 answers; 0x23 answers; ended at 0x40: 0x40 on /dev/i2c-1 {STUCK}"
 
 
 def test_a_scan_of_a_stuck_bus_is_an_error():
-    assert complaint(scan(Fault("stuck", "i2c-1"), 0x20)) == f"error: 0x08 on /dev/i2c-1 {STUCK}"
+    assert complaint(scan(SimFault("stuck", "i2c-1"), 0x20)) == f"error: 0x08 on /dev/i2c-1 {STUCK}"
 
 
 # --- drivers of the kernel that leave its own document ---
@@ -568,7 +569,7 @@ def test_a_drivers_own_way_is_known(tmp_path, name, files, found):
     for file, content in {"name": name, **files}.items():
         (folder / file).write_text(f"{content}\n")
     board = LinuxBoard(tmp_path)
-    read = {(s.name, s.quantity): kernel.read(board, s).value for s in kernel.sensors(board)}
+    read = {(s.name, s.quantity): kernel.read_kernel_sensor(board, s).value for s in kernel.list_kernel_sensors(board)}
     assert read == {key: value if value is None else pytest.approx(value) for key, value in found.items()}
 
 
@@ -594,16 +595,16 @@ def test_the_shunt_of_a_power_monitor_is_not_the_voltage_of_its_supply(tmp_path,
     for file, content in {"name": chip, "in0_input": "5", "in1_input": "12000"}.items():
         (folder / file).write_text(f"{content}\n")
     board = LinuxBoard(tmp_path)
-    volts = {s.name: kernel.read(board, s).value for s in kernel.sensors(board)}
+    volts = {s.name: kernel.read_kernel_sensor(board, s).value for s in kernel.list_kernel_sensors(board)}
     assert volts[named] == pytest.approx(0.005)
     assert pytest.approx(12.0) in volts.values()
 
 
 def test_a_channel_keeps_its_own_limits():
     (sensor,) = [kernel.KernelSensor("oven", "temperature", "/x/y", 1e-3, False, limits=(-270.0, 1800.0))]
-    hot = parts.Reading("oven", "temperature", 1200.0, "/x")
-    assert believed(hot, sensor.limits).value == 1200.0
-    assert believed(hot).value is None
+    hot = Reading("oven", "temperature", 1200.0, "/x")
+    assert reject_implausible(hot, sensor.limits).value == 1200.0
+    assert reject_implausible(hot).value is None
 
 
 # --- the disk ---
@@ -616,13 +617,13 @@ def test_a_short_write_leaves_no_half_line(tmp_path):
     if child == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
         try:
-            disk.append(path, b"half of a line\n")
+            files.append(path, b"half of a line\n")
         except OSError:
             os._exit(7)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert path.read_bytes() == b"whole\n"
-    disk.append(path, b"next\n")
+    files.append(path, b"next\n")
     assert path.read_bytes() == b"whole\nnext\n"
 
 
@@ -635,7 +636,7 @@ PUMP = '[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 600\n'
 def pumping(tmp_path):
     """picoclaw with a pump that is armed, and that somebody has left running."""
     (tmp_path / "outputs.toml").write_text(PUMP)
-    keep_armed(tmp_path, {"pump": declarations(tmp_path / "outputs.toml").outputs["pump"].digest})
+    save_armed(tmp_path, {"pump": declarations(tmp_path / "outputs.toml").outputs["pump"].digest})
     (tmp_path / "sim").mkdir()
     (tmp_path / "sim/line17").write_text("1")
     app = started(tmp_path, SimBoard(state=tmp_path / "sim"))
@@ -646,7 +647,7 @@ def pumping(tmp_path):
 def runs(app):
     """Whether the pump does, and whether it could be switched on."""
     home = app.config.home
-    return (home / "sim/line17").read_text().strip(), (home / place.STOP).exists()
+    return (home / "sim/line17").read_text().strip(), (home / endpoint.STOP_FILE).exists()
 
 
 SAFE = "everything is at its safe level; `picoclaw outputs resume` ends the stop"
@@ -706,4 +707,4 @@ def test_stop_is_an_answer_to_the_question(tmp_path, answer):
             person.sees("i2c was refused: the answer was no")
             person.sees("[stopped by the user]")
         assert len(server.requests) == 1
-    assert (home / place.STOP).exists()
+    assert (home / endpoint.STOP_FILE).exists()

@@ -14,9 +14,8 @@ import pytest
 from rights import ordinary_user
 
 from picoclaw.errors import StoreError
-from picoclaw.memory.dream import versions
-from picoclaw.memory.notes import changes, notes
-from picoclaw.memory.notes.entries import LONGEST, entries
+from picoclaw.memory import notes, versions
+from picoclaw.memory.entries import LONGEST, entries
 from picoclaw.workspace.pages import cleaned
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -130,8 +129,8 @@ def test_what_happens_again_is_noted_again(workspace):
 
 def test_a_file_that_begins_with_a_byte_order_mark_is_changed(workspace):
     put(workspace, "memory/bom.md", "\ufeff- the fuse is 3 A\n- b\n".encode())
-    changes.replace(workspace.parent, workspace, "the fuse is 3 A", "the fuse is 5 A", NOON)
-    changes.forget(workspace, "the fuse is 5 A")
+    notes.replace(workspace.parent, workspace, "the fuse is 3 A", "the fuse is 5 A", NOON)
+    notes.forget(workspace, "the fuse is 5 A")
     assert read(workspace, "memory/bom.md") == "- b\n"
 
 
@@ -376,7 +375,7 @@ FORGOTTEN = [
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=ascii)
 def test_one_entry_is_forgotten_whole_and_nothing_else_changes(workspace, text, gone, end):
     put(workspace, "memory/house.md", HAND.replace("\n", end))
-    changes.forget(workspace, text)
+    notes.forget(workspace, text)
     left = HAND
     for part in gone:
         assert left.count(part) == 1
@@ -411,18 +410,18 @@ REFUSED = [
 def test_what_is_not_meant_for_certain_is_neither_forgotten_nor_changed(workspace, text, why):
     hand(workspace)
     put(workspace, "secret.md", "- secret\n")
-    assert why in refused(changes.forget, workspace, text)
+    assert why in refused(notes.forget, workspace, text)
     if "below" not in why:
-        assert why in refused(changes.replace, workspace.parent, workspace, text, "new", NOON)
+        assert why in refused(notes.replace, workspace.parent, workspace, text, "new", NOON)
     assert read(workspace, "memory/house.md") == HAND
-    assert len(refused(changes.forget, workspace, text)) < 1000
+    assert len(refused(notes.forget, workspace, text)) < 1000
 
 
 def test_a_fact_is_forgotten_wherever_it_stands(workspace):
     notes.add(workspace, "the PIN is 1234", NOON)
     notes.add(workspace, "the PIN is 1234", NOON, lasting=True)
     notes.add(workspace, "the PIN pad is dirty", NOON)
-    assert [place.path for place in changes.forget(workspace, "the pin is 1234").places] == [LASTING, TODAY]
+    assert [place.path for place in notes.forget(workspace, "the pin is 1234").places] == [LASTING, TODAY]
     assert not [p for p in workspace.rglob("*") if p.is_file() and b"1234" in p.read_bytes()]
     assert "dirty" in read(workspace, TODAY)
 
@@ -443,25 +442,23 @@ CHANGED = [
 @pytest.mark.parametrize(("old", "new", "text"), CHANGED)
 def test_an_entry_is_changed_and_keeps_its_time(workspace, old, new, text):
     put(workspace, TODAY, "- 09:15 the fuse is 3 A\n- 09:16 the fan is off\n")
-    changes.replace(workspace.parent, workspace, old, new, datetime(2026, 7, 2, tzinfo=UTC))
+    notes.replace(workspace.parent, workspace, old, new, datetime(2026, 7, 2, tzinfo=UTC))
     assert read(workspace, TODAY) == f"- 09:15 {text} (changed 2026-07-02)\n- 09:16 the fan is off\n"
     again = f"{TODAY}:1 {text}"
-    changes.replace(
-        workspace.parent, workspace, again, "a new one was put in in July", datetime(2026, 7, 3, tzinfo=UTC)
-    )
+    notes.replace(workspace.parent, workspace, again, "a new one was put in in July", datetime(2026, 7, 3, tzinfo=UTC))
     assert read(workspace, TODAY).startswith("- 09:15 a new one was put in in July (changed 2026-07-03)\n- 09:16")
 
 
 def test_a_change_tells_whose_word_it_is(workspace):
     notes.add(workspace, "the valve opens at 9", NOON)
-    changes.replace(workspace.parent, workspace, "valve", "the valve opens at 10", NOON, READ)
+    notes.replace(workspace.parent, workspace, "valve", "the valve opens at 10", NOON, READ)
     marked = f'- 12:00 ({READ}) "the valve opens at 10" (changed 2026-07-01)\n'
     assert read(workspace, TODAY).endswith(marked)
-    changes.replace(
+    notes.replace(
         workspace.parent, workspace, "at 10", "at 11", NOON
     )  # a part of it: the rest is as little the owner's word
     assert read(workspace, TODAY).endswith(marked.replace("10", "11"))
-    changes.replace(workspace.parent, workspace, "valve", "the valve opens at 11", NOON)
+    notes.replace(workspace.parent, workspace, "valve", "the valve opens at 11", NOON)
     assert read(workspace, TODAY).endswith("- 12:00 the valve opens at 11 (changed 2026-07-01)\n")
 
 
@@ -478,7 +475,7 @@ def test_a_change_tells_whose_word_it_is(workspace):
 )
 def test_what_cannot_be_changed_stays(workspace, old, new, why):
     hand(workspace)
-    assert why in refused(changes.replace, workspace.parent, workspace, old, new, NOON)
+    assert why in refused(notes.replace, workspace.parent, workspace, old, new, NOON)
     assert read(workspace, "memory/house.md") == HAND
 
 
@@ -532,11 +529,11 @@ def test_a_correction_changes_what_it_names_and_keeps_the_rest(workspace, old, n
     before = f"- 09:00 {LONG}\n- the fan is off\n- 09:05 {PARTY}\n"
     put(workspace, TODAY, before)
     if not text:
-        assert refused(changes.replace, workspace.parent, workspace, old, new, NOON)
+        assert refused(notes.replace, workspace.parent, workspace, old, new, NOON)
         assert read(workspace, TODAY) == before
         assert versions.corrections(workspace.parent) == []
         return
-    changes.replace(workspace.parent, workspace, old, new, NOON)
+    notes.replace(workspace.parent, workspace, old, new, NOON)
     changed = PARTY if text[:3] in {"Ada", "Eva", "all"} else LONG
     assert read(workspace, TODAY) == before.replace(changed, f"{text} (changed 2026-07-01)")
 
@@ -544,17 +541,17 @@ def test_a_correction_changes_what_it_names_and_keeps_the_rest(workspace, old, n
 def test_what_a_correction_replaced_comes_back_and_that_can_be_taken_back(workspace):
     home = workspace.parent
     path = hand(workspace)
-    changes.replace(home, workspace, "memory/house.md:13", "valve opens at 8 and closes at 11", NOON)
+    notes.replace(home, workspace, "memory/house.md:13", "valve opens at 8 and closes at 11", NOON)
     corrected = read(workspace, path)
     assert "  - valve opens at 8 and closes at 11 (changed 2026-07-01)\n\n" in corrected
     notes.add(workspace, "the fan is off", NOON)
     for expected in (HAND, corrected, HAND):
         newest = versions.restorable(home)[0]
-        changes.restore(home, workspace, versions.read_correction(newest), NOON + timedelta(seconds=1))
+        notes.restore(home, workspace, versions.read_correction(newest), NOON + timedelta(seconds=1))
         assert read(workspace, path) == expected
     put(workspace, path, "- the owner's own\n")
     last = versions.read_correction(versions.restorable(home)[0])
-    assert "what it said before: '  - valve" in refused(changes.restore, home, workspace, last, NOON)
+    assert "what it said before: '  - valve" in refused(notes.restore, home, workspace, last, NOON)
     assert read(workspace, path) == "- the owner's own\n"
 
 
@@ -563,8 +560,8 @@ def test_with_a_note_goes_all_that_it_said_before(workspace):
     notes.add(workspace, "the PIN is 1111", NOON)
     notes.add(workspace, "the fuse is 3 A", NOON)
     for old, new in (("1111", "2222"), ("2222", "3333"), ("3 A", "5 A")):
-        changes.replace(home, workspace, old, new, NOON)
-    changes.forget(workspace, "the PIN is 3333")
+        notes.replace(home, workspace, old, new, NOON)
+    notes.forget(workspace, "the PIN is 3333")
     versions.forget(home, "the PIN is 3333")
     left = b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
     assert not any(pin in left for pin in (b"1111", b"2222", b"3333"))
@@ -577,7 +574,7 @@ def test_corrections_are_bounded_and_a_damaged_one_is_named(workspace):
     notes.add(workspace, "step 0", NOON)
     for number in range(versions.MOST_CORRECTIONS + 5):
         later = NOON + timedelta(seconds=number)
-        changes.replace(workspace.parent, workspace, f"step {number}", f"step {number + 1}", later)
+        notes.replace(workspace.parent, workspace, f"step {number}", f"step {number + 1}", later)
     found = versions.corrections(workspace.parent)
     assert len(found) == versions.MOST_CORRECTIONS
     assert versions.read_correction(found[0]).before.endswith(f"step {number} (changed 2026-07-01)")
@@ -589,13 +586,13 @@ def test_corrections_are_bounded_and_a_damaged_one_is_named(workspace):
 def test_a_full_disk_changes_nothing_that_could_not_be_restored(workspace):
     put(workspace, TODAY, "- the fuse is 3 A\n")
     (workspace.parent / versions.FOLDER).write_text("in the way")
-    assert "cannot be kept" in refused(changes.replace, workspace.parent, workspace, "3 A", "5 A", NOON)
+    assert "cannot be kept" in refused(notes.replace, workspace.parent, workspace, "3 A", "5 A", NOON)
     assert read(workspace, TODAY) == "- the fuse is 3 A\n"
 
 
 def test_bytes_that_are_no_text_survive_a_change(workspace):
     put(workspace, "memory/a.md", b"\xef\xbb\xbf# \xff\xfe\r\n- the fuse is 3 A\r\n- \x80")
-    changes.replace(workspace.parent, workspace, "fuse", "the fuse is 5 A", NOON)
+    notes.replace(workspace.parent, workspace, "fuse", "the fuse is 5 A", NOON)
     assert (workspace / "memory/a.md").read_bytes() == (
         b"\xef\xbb\xbf# \xff\xfe\r\n- the fuse is 5 A (changed 2026-07-01)\r\n- \x80"
     )
@@ -610,8 +607,8 @@ def test_nothing_is_written_through_a_link_that_leads_out(workspace, outside, ta
     note.parent.mkdir(exist_ok=True)
     note.symlink_to(outside / target)
     assert refused(notes.add, workspace, "hello", NOON).startswith(f"{TODAY} leads out of the memory")
-    assert "leads out" in refused(changes.forget, workspace, f"{TODAY}:1")
-    assert "nothing that is remembered" in refused(changes.forget, workspace, "tomato password")
+    assert "leads out" in refused(notes.forget, workspace, f"{TODAY}:1")
+    assert "nothing that is remembered" in refused(notes.forget, workspace, "tomato password")
     assert [p.name for p in outside.iterdir()] == ["secret.md"]
     assert (outside / "secret.md").read_text() == "- the tomato password is 1234\n"
 
@@ -622,7 +619,7 @@ def test_a_memory_that_is_a_link_to_something_else_is_no_memory(workspace, outsi
     (workspace / LASTING).symlink_to(workspace / link)
     before = {p: p.read_bytes() for p in [workspace / "USER.md", outside / "secret.md"]}
     assert refused(notes.add, workspace, "hello", NOON, lasting=True)
-    assert refused(changes.forget, workspace, f"{LASTING}:1")
+    assert refused(notes.forget, workspace, f"{LASTING}:1")
     assert {p: p.read_bytes() for p in before} == before
 
 
@@ -637,7 +634,7 @@ def test_a_link_within_the_memory_stays_a_link(workspace):
     put(workspace, "memory/real.md", "- the fuse is 3 A\n")
     (workspace / "memory/MEMORY.md").symlink_to("real.md")
     notes.add(workspace, "the fan is off", NOON, lasting=True)
-    changes.forget(workspace, f"{LASTING}:1")
+    notes.forget(workspace, f"{LASTING}:1")
     assert (workspace / LASTING).is_symlink()
     assert read(workspace, "memory/real.md") == "- 2026-07-01: the fan is off\n"
 
@@ -684,9 +681,9 @@ def wide(path):
 def test_what_is_no_text_is_not_added_to_and_keeps_no_other_note_from_being_made(workspace, made, why):
     made(workspace / LASTING)
     assert why in refused(notes.add, workspace, "hello", NOON, lasting=True)
-    assert why in refused(changes.forget, workspace, f"{LASTING}:1")
+    assert why in refused(notes.forget, workspace, f"{LASTING}:1")
     assert notes.add(workspace, "hello", NOON).path == TODAY
-    assert changes.forget(workspace, "hello").places[0].path == TODAY
+    assert notes.forget(workspace, "hello").places[0].path == TODAY
 
 
 def test_a_file_that_may_not_be_written_stays(workspace):
@@ -694,8 +691,8 @@ def test_a_file_that_may_not_be_written_stays(workspace):
     (workspace / LASTING).chmod(0o400)
     with ordinary_user():
         assert "no permission" in refused(notes.add, workspace, "hello", NOON, lasting=True)
-        assert "no permission" in refused(changes.forget, workspace, "a fact")
-        assert "no permission" in refused(changes.replace, workspace.parent, workspace, "a fact", "none", NOON)
+        assert "no permission" in refused(notes.forget, workspace, "a fact")
+        assert "no permission" in refused(notes.replace, workspace.parent, workspace, "a fact", "none", NOON)
     assert read(workspace, LASTING) == "- a fact\n"
 
 
@@ -707,7 +704,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(workspace):
     try:
         assert "cannot be written" in refused(notes.add, workspace, "a note that does not fit", NOON)
         assert "cannot be written" in refused(
-            changes.replace, workspace.parent, workspace, "entry 5", "entry 6 " + "x" * 500, NOON
+            notes.replace, workspace.parent, workspace, "entry 5", "entry 6 " + "x" * 500, NOON
         )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard_limit))
@@ -719,7 +716,7 @@ def test_many_at_once_lose_nothing(workspace):
     def work(number):
         for count in range(10):
             notes.add(workspace, f"note {number} {count}", NOON)
-            changes.replace(workspace.parent, workspace, f"note {number} {count}", f"done {number} {count}", NOON)
+            notes.replace(workspace.parent, workspace, f"note {number} {count}", f"done {number} {count}", NOON)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -733,7 +730,7 @@ def test_many_at_once_lose_nothing(workspace):
 
 def test_the_locale_does_not_matter(workspace):
     code = (
-        "import sys; from datetime import datetime; from pathlib import Path; from picoclaw.memory.notes import notes;"
+        "import sys; from datetime import datetime; from pathlib import Path; from picoclaw.memory import notes;"
         "w = Path(sys.argv[1]); notes.add(w, 'gr\\xfcn', datetime(2026, 7, 1, 12, 0));"
         "print(ascii(notes.recent(w, datetime(2026, 7, 1).date())[0].text[-10:]))"
     )
@@ -750,15 +747,15 @@ def test_the_locale_does_not_matter(workspace):
 def test_of_several_equal_lines_of_a_file_it_is_asked_which_and_at_once(workspace):
     page = "# Bed 1\n- dry\n\n# Bed 2\n- dry\n"
     put(workspace, TODAY, page)
-    why = refused(changes.replace, workspace.parent, workspace, "dry", "dry and cold", NOON)
+    why = refused(notes.replace, workspace.parent, workspace, "dry", "dry and cold", NOON)
     assert f"may be any of 2; name one by its path:line\n{TODAY}:2 dry\n{TODAY}:5 dry" in why
-    changes.replace(workspace.parent, workspace, f"{TODAY}:5", "dry and cold", NOON)
+    notes.replace(workspace.parent, workspace, f"{TODAY}:5", "dry and cold", NOON)
     assert read(workspace, TODAY) == page[:-1] + " and cold (changed 2026-07-01)\n"
     put(workspace, LASTING, "  - x\n" * 8000)
     begun = time.process_time()
-    assert "may be any of 8000" in refused(changes.replace, workspace.parent, workspace, "x", "y", NOON)
+    assert "may be any of 8000" in refused(notes.replace, workspace.parent, workspace, "x", "y", NOON)
     assert time.process_time() - begun < 3
-    assert len(changes.forget(workspace, "x").places) == 8000
+    assert len(notes.forget(workspace, "x").places) == 8000
     assert time.process_time() - begun < 6
     assert read(workspace, LASTING) == ""
 
@@ -769,9 +766,9 @@ def test_a_changed_entry_is_an_entry_whatever_it_says(workspace, before, new):
     file = workspace / "memory/pump.md"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(before)
-    changes.replace(workspace.parent, workspace, "the fuse is 3 A", f"{new} fuse A", NOON)
+    notes.replace(workspace.parent, workspace, "the fuse is 3 A", f"{new} fuse A", NOON)
     found = entries(file.read_text())
     assert [entry.code for entry in found] == [False, False]
     assert found[0].body.lstrip("\\") == f"{new} fuse A"
-    changes.forget(workspace, "memory/pump.md:1")
+    notes.forget(workspace, "memory/pump.md:1")
     assert [entry.body for entry in entries(file.read_text())] == [entries(before)[1].body]

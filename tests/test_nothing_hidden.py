@@ -12,7 +12,8 @@ import pytest
 from model_server import ModelServer, call, reply, status
 
 from picoclaw.app import App
-from picoclaw.config import Config, LimitsConfig, ModelConfig, PromptConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import LimitsConfig, ModelConfig, PromptConfig
 from picoclaw.hw import health
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound
@@ -71,7 +72,7 @@ def taken_apart(text):
 def values(home):
     """What may stand in the places of each template, as a pattern: the files' texts and plain facts of this machine."""
     pages = "|".join(re.escape(f"{page.name}¦{page.text}") for page in Pages(home).pages(PAGES))
-    board, arch, python = health.model(SimBoard()), os.uname().machine, ".".join(map(str, sys.version_info[:3]))
+    board, arch, python = health.read_model(SimBoard()), os.uname().machine, ".".join(map(str, sys.version_info[:3]))
     return {
         "identity": "picoclaw",
         "skills": r"(- [\w-]+: [^\n]+\n?)+",
@@ -255,7 +256,7 @@ def test_requests_are_made_in_few_places():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and "Request" in {getattr(node.func, "id", ""), getattr(node.func, "attr", "")}
     }
-    looked_at = {"agent.py", "cli/prompt.py", "doctor/model.py", "summon.py", "memory/dream/direct.py"}
+    looked_at = {"agent/loop.py", "cli/prompt.py", "maintenance/doctor.py", "agent/summon.py", "memory/dream.py"}
     assert makers == {f"picoclaw/{name}" for name in looked_at}
 
 

@@ -16,24 +16,23 @@ from model_server import ModelServer, page, raw, refusal, reply, silence, status
 from person import picoclaw
 from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 
-from picoclaw.agent import Agent
+from picoclaw.agent.loop import Agent
 from picoclaw.channels.channel import ChannelStatus
 from picoclaw.channels.telegram.api import BadToken, Unreachable
-from picoclaw.channels.telegram.link import Link, Timing
-from picoclaw.config import LimitsConfig, ModelConfig
-from picoclaw.courier import Client, ConnectTimeout, ReadTimeout
-from picoclaw.daemon.letters import Boxes, Postman, parcels, together
+from picoclaw.channels.telegram.connection import Link, Timing
+from picoclaw.config.tables import LimitsConfig, ModelConfig
+from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_delivery, merge_messages
 from picoclaw.errors import ChannelDown, DeadlinePassed, KnownDown, Refused, Unavailable
+from picoclaw.http_client import Client, ConnectTimeout, ReadTimeout
 from picoclaw.messages import Brief, End, Message, Request, Text, Usage
-from picoclaw.providers import server
+from picoclaw.providers import http
 from picoclaw.providers.chain import Chain
-from picoclaw.providers.http import _silence, client, knocked
-from picoclaw.providers.line import Line
+from picoclaw.providers.http import Line, _silence, client, knocked
 from picoclaw.providers.openai import OpenAI
-from picoclaw.providers.outage import Outage
+from picoclaw.providers.retry import Outage
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
-from picoclaw.store.outbox import Letter, Outbox
+from picoclaw.store.outbox import Outbox, OutboxMessage
 
 DOWN = Unavailable("pi stayed silent for 120 s")
 
@@ -182,7 +181,7 @@ class Here:
 
 
 def test_a_silent_model_is_waited_for_once(monkeypatch):
-    monkeypatch.setattr(server, "KNOCK_S", 0.2)
+    monkeypatch.setattr(http, "KNOCK_S", 0.2)
     with silent() as (url, methods), closing(OpenAI(ModelConfig(base_url=url, name="qwen", idle_seconds=1.0))) as model:
         agent = Agent(Chain(model, Here, 0), toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
         begun = time.monotonic()
@@ -334,11 +333,11 @@ def test_how_long_a_server_was_silent_is_said_as_it_was(error, wait, took, said)
 
 
 def letters(*texts, session="telegram:7", hour=3600.0):
-    return [Letter(n, session, text, 1_700_000_000.0 + n * hour) for n, text in enumerate(texts, 1)]
+    return [OutboxMessage(n, session, text, 1_700_000_000.0 + n * hour) for n, text in enumerate(texts, 1)]
 
 
 def delivered(waiting):
-    return [together(parcel, 1_701_000_000.0).text for parcel in parcels(waiting, together=True)]
+    return [merge_messages(parcel, 1_701_000_000.0).text for parcel in group_for_delivery(waiting, together=True)]
 
 
 @pytest.mark.parametrize(
@@ -358,7 +357,9 @@ def test_of_days_nothing_is_left_out_and_few_messages_come(waiting, most):
     assert len(said) <= most
     for letter in waiting:
         assert sum(letter.text in text for text in said) == 1
-    assert Counter(n.number for p in parcels(waiting, together=True) for n in p) == Counter(n.number for n in waiting)
+    assert Counter(n.number for p in group_for_delivery(waiting, together=True) for n in p) == Counter(
+        n.number for n in waiting
+    )
     assert all(len(text) < 4000 for text in said if len(max((w.text for w in waiting), key=len)) < 3000)
 
 
@@ -400,8 +401,8 @@ def post(tmp_path):
     """A channel, its postman, an outbox, and what the log says."""
     wire, notes = Wire(), []
     with closing(Database(tmp_path / "state.db")) as database:
-        boxes = Boxes(Inbox(database), Outbox(database), threading.RLock())
-        yield wire, Postman(wire, boxes, lambda _: True, notes.append), boxes.outbox, notes
+        boxes = MessageBoxes(Inbox(database), Outbox(database), threading.RLock())
+        yield wire, DeliveryWorker(wire, boxes, lambda _: True, notes.append), boxes.outbox, notes
 
 
 def test_an_outage_of_days_is_a_line_in_the_log_and_its_end_another(post):

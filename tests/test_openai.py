@@ -39,11 +39,9 @@ from model_server import (
 from scripted import CALLER, PROMPTS, TOOLS, Toolbox, calls_of, joined, text_of, toolset_of
 from validity import check_body, check_conversation
 
-from picoclaw.agent import Agent
-from picoclaw.around import Around
-from picoclaw.config import LimitsConfig, ModelConfig
-from picoclaw.conversation import Conversation
-from picoclaw.courier import ConnectTimeout, ReadTimeout
+from picoclaw.agent.conversation import Conversation
+from picoclaw.agent.loop import Agent
+from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import (
     ContextOverflow,
     DeadlinePassed,
@@ -54,8 +52,10 @@ from picoclaw.errors import (
     TurnStopped,
     Unavailable,
 )
+from picoclaw.http_client import ConnectTimeout, ReadTimeout
 from picoclaw.messages import (
     UNTHOUGHT,
+    Around,
     Brief,
     End,
     Event,
@@ -69,7 +69,7 @@ from picoclaw.messages import (
     ToolRun,
     Usage,
 )
-from picoclaw.providers import wire
+from picoclaw.providers import openai_wire
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.http import _explained
 from picoclaw.providers.openai import OpenAI
@@ -326,7 +326,7 @@ def test_each_request_begins_with_the_one_before() -> None:
         turn = agent.turn(Brief("Be brief.", "measure"), (), CALLER)
         agent.turn(Brief("Be brief.", "and now?"), (turn.messages,), CALLER)
         agent.provider.close()
-    sent = [wire.encoded(request.body) for request in server.requests]
+    sent = [openai_wire.encoded(request.body) for request in server.requests]
     assert [len(data) for data in sent] == [int(request.headers["content-length"]) for request in server.requests]
     for before, after in itertools.pairwise(sent):
         assert after.startswith(before.removesuffix(b"]}"))

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from picoclaw.app import App
-from picoclaw.config import Config, ModelConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.slots import Plan
+from picoclaw.occurrences import Plan, When
+from picoclaw.security import guard
+from picoclaw.security.policy import Asked, Policy, decide
 from picoclaw.store.jobs import Job
-from picoclaw.tools import own_words
-from picoclaw.tools.job_times import When
-from picoclaw.trust.policy import Asked, Policy, decide
 from picoclaw.workspace import prepare
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -51,10 +51,10 @@ REMINDERS = [
 
 @pytest.mark.parametrize(("message", "text", "when", "own"), REMINDERS)
 def test_a_reminder_is_ordered_with_its_words_and_its_time(message, text, when, own):
-    assert own_words.is_reminder(text, When(**when), by(message)) is own
-    assert not own_words.is_reminder(text, When(**when), by(message, "guest"))
-    assert not own_words.is_reminder(text, When(**when), by(message, "cron"))
-    assert not own_words.is_reminder(text, When(**when), by("thanks", before=(message,)))
+    assert guard.is_reminder(text, When(**when), by(message)) is own
+    assert not guard.is_reminder(text, When(**when), by(message, "guest"))
+    assert not guard.is_reminder(text, When(**when), by(message, "cron"))
+    assert not guard.is_reminder(text, When(**when), by("thanks", before=(message,)))
 
 
 CHANGES = [
@@ -178,7 +178,7 @@ def test_a_word_of_the_owners_lifts_the_taint_and_no_rule():
     ],
 )
 def test_a_fact_is_a_sentence_of_the_owners_to_its_end(message, text, own):
-    assert own_words.is_fact(text, by(message)) is own
+    assert guard.is_fact(text, by(message)) is own
 
 
 COMMANDS = [
@@ -261,7 +261,7 @@ COMMANDS = [
 def test_a_command_is_ordered_as_a_whole_and_in_its_order(message, line, own):
     for before in ("", "Read http://news.example.net/. "):
         began = time.monotonic()
-        assert own_words.ordered_command(line.split(), by(before + message)) is own
+        assert guard.ordered_command(line.split(), by(before + message)) is own
         assert time.monotonic() - began < 2
 
 
@@ -292,6 +292,6 @@ OUTPUTS = [
 @pytest.mark.parametrize(("message", "name", "seconds", "own"), OUTPUTS)
 def test_an_output_is_switched_on_as_ordered(message, name, seconds, own):
     for before in ("", "Read http://news.example.net/. "):
-        assert own_words.ordered_output(name, seconds, by(before + message)) is own
-    assert not own_words.ordered_output(name, seconds, by(message, "guest"))
-    assert not own_words.ordered_output(name, seconds, by("thanks", before=(message,)))
+        assert guard.ordered_output(name, seconds, by(before + message)) is own
+    assert not guard.ordered_output(name, seconds, by(message, "guest"))
+    assert not guard.ordered_output(name, seconds, by("thanks", before=(message,)))

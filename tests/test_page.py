@@ -8,19 +8,19 @@ import time
 import pytest
 from page_house import PaperHouse, later, served
 
-from picoclaw.channels.page.house import Said, shown
-from picoclaw.channels.page.letters import NAME as LETTERS
-from picoclaw.channels.page.login import CODE, LOGINS, Logins, new_code
-from picoclaw.channels.page.page import Page
+from picoclaw.channels.dashboard.backend import Said, shown
+from picoclaw.channels.dashboard.channel import Page
+from picoclaw.channels.dashboard.live import NAME as LETTERS
+from picoclaw.channels.dashboard.login import CODE, LOGINS, Logins, new_code
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Message, Notice, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.resources import shipped
 from picoclaw.store.approvals import Approval
-from picoclaw.store.inbox import Arrived
-from picoclaw.store.outbox import Letter
+from picoclaw.store.inbox import InboxMessage
+from picoclaw.store.outbox import OutboxMessage
 
 FILES = sorted((shipped("templates") / "page").iterdir())
-ARRIVED = Arrived("page:home", "how warm is it?", "page:1", "web", external="x")
+ARRIVED = InboxMessage("page:home", "how warm is it?", "page:1", "web", external="x")
 CALL = ToolCall("1", "exec", {"argv": ["reboot"]})
 ASKED = ("page:home", "page:home", "web", "page:1", CALL, "exec", "exec.tainted = ask", "it is told to", "", {}, "", ())
 KEPT = Approval(3, "a1b2c3d4e5f6", *ASKED, "exec\n  command: reboot", 1.0, 2e9)
@@ -135,7 +135,7 @@ def test_a_full_disk_keeps_nobody_out(tmp_path, monkeypatch):
     now = [1e9]
     logins = Logins(tmp_path, lambda: now[0])
     secret = logins.enter(new_code(tmp_path), "first", "::1")
-    monkeypatch.setattr("picoclaw.channels.page.login.write_atomic", full)
+    monkeypatch.setattr("picoclaw.channels.dashboard.login.write_atomic", full)
     now[0] += 2 * 86_400
     assert logins.knows(secret)
 
@@ -147,7 +147,7 @@ def full(*_):
 def test_what_is_said_is_posted_once_with_the_browsers_own_number(client):
     assert client.told("/api/say", {"text": "how warm is it?", "id": "abc"}) == {}
     (arrived,) = client.posted
-    assert arrived == Arrived("page:home", "how warm is it?", arrived.who, "web", "abc")
+    assert arrived == InboxMessage("page:home", "how warm is it?", arrived.who, "web", "abc")
     assert arrived.who == Logins(client.home).name(client.cookie)
 
 
@@ -314,7 +314,7 @@ def test_a_sixth_browser_sends_the_one_away_that_has_listened_longest(client):
 
 
 def test_a_letter_stays_on_the_page_once_also_after_a_restart(client):
-    letter = Letter(7, "page:home", "water the tomatoes", 5.0)
+    letter = OutboxMessage(7, "page:home", "water the tomatoes", 5.0)
     with client.stream() as heard:
         client.page.send(letter)
         assert heard("said")[1] == {"role": "assistant", "text": "water the tomatoes", "at": 5.0}
@@ -331,20 +331,20 @@ def test_a_letter_stays_on_the_page_once_also_after_a_restart(client):
 def test_a_letter_that_the_conversation_has_as_its_answer_is_shown_once(client):
     client.house.hears("hello", 4.0)
     client.house.mark = "[simulated]"
-    client.page.send(Letter(8, "page:home", "heard: hello\n[simulated]", 5.0))
+    client.page.send(OutboxMessage(8, "page:home", "heard: hello\n[simulated]", 5.0))
     assert [line["text"] for line in client.told("/api/state")["said"]] == ["hello", "heard: hello"]
 
 
 def test_a_letter_that_cannot_be_kept_is_told_later(client, monkeypatch):
-    monkeypatch.setattr("picoclaw.channels.page.letters.write_atomic", full)
+    monkeypatch.setattr("picoclaw.channels.dashboard.live.write_atomic", full)
     with pytest.raises(ChannelDown, match="the disk is full"):
-        client.page.send(Letter(9, "page:home", "now", 5.0))
+        client.page.send(OutboxMessage(9, "page:home", "now", 5.0))
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"number": 1}]', "[" * 100_000])
 def test_torn_letters_are_none(tmp_path, text):
     (tmp_path / LETTERS).write_text(text)
-    Page(PaperHouse(), tmp_path, "127.0.0.1", 0).send(Letter(1, "page:home", "now", 5.0))
+    Page(PaperHouse(), tmp_path, "127.0.0.1", 0).send(OutboxMessage(1, "page:home", "now", 5.0))
     assert len(json.loads((tmp_path / LETTERS).read_text())) == 1
 
 
@@ -373,8 +373,8 @@ def test_leave_is_given_by_the_person_for_exactly_that(client, word):
 
 def test_a_question_has_its_card_and_is_no_letter(client):
     client.house.asked = [shown(KEPT)]
-    client.page.send(Letter(1, "page:home", "number 3 waits for your yes", 5.0, approval=3))
-    client.page.send(Letter(2, "page:home", "number 4 is not known any more", 5.0, approval=4))
+    client.page.send(OutboxMessage(1, "page:home", "number 3 waits for your yes", 5.0, approval=3))
+    client.page.send(OutboxMessage(2, "page:home", "number 4 is not known any more", 5.0, approval=4))
     assert [line["text"] for line in client.told("/api/state")["said"]] == ["number 4 is not known any more"]
 
 

@@ -7,9 +7,9 @@ import pytest
 from browser import Browser
 from page_house import PaperHouse
 
-from picoclaw.channels.page.house import Said, shown
-from picoclaw.channels.page.login import new_code
-from picoclaw.channels.page.page import Page
+from picoclaw.channels.dashboard.backend import Said, shown
+from picoclaw.channels.dashboard.channel import Page
+from picoclaw.channels.dashboard.login import new_code
 from picoclaw.messages import ToolCall
 from picoclaw.store.approvals import Approval
 

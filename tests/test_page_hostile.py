@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 from page_house import later, parted, rest, served
 
-from picoclaw.channels.page import gate, serve
-from picoclaw.channels.page.login import new_code
+from picoclaw.channels.dashboard import server
+from picoclaw.channels.dashboard.login import new_code
 from picoclaw.errors import ChannelError
 
 
@@ -182,7 +182,7 @@ def test_guessing_is_slowed_down_and_locks_nobody_out_of_a_login(client):
 
 
 def test_what_many_askers_leave_behind_is_bounded():
-    allowance = gate.Allowance(2, 0.5, most=10)
+    allowance = server.Allowance(2, 0.5, most=10)
     assert [allowance.take("a", 0.0) for _ in range(3)] == [0, 0, 2]
     assert allowance.take("a", 2.1) == 0
     for n in range(1000):
@@ -199,7 +199,7 @@ def test_an_allowance_is_one_for_all_threads_that_take_from_it():
             time.sleep(0.002)
             return str.__hash__(self)
 
-    allowance, granted = gate.Allowance(6, 0.1), []
+    allowance, granted = server.Allowance(6, 0.1), []
     asked = [later(lambda: granted.append(allowance.take(Slow("192.0.2.1"), 1.0) == 0)) for _ in range(30)]
     for thread in asked:
         thread.join()
@@ -269,7 +269,7 @@ def test_a_smuggled_request_is_the_senders_own(client):
 
 
 def test_requests_that_drip_end_and_the_owner_gets_in_meanwhile(tmp_path, monkeypatch):
-    monkeypatch.setattr(serve, "REQUEST_S", 1)
+    monkeypatch.setattr(server, "REQUEST_S", 1)
     with served(tmp_path) as client:
         slow = [client.connection() for _ in range(200)]
         try:

@@ -8,14 +8,15 @@ import pytest
 
 from picoclaw import tools
 from picoclaw.app import App
-from picoclaw.config import Config, MemoryConfig
-from picoclaw.hw import loader
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig
+from picoclaw.hw import drivers
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory.past import documents, holding
 from picoclaw.messages import Inbound, Message, Notice, ToolCall, Turn, Usage
 from picoclaw.resources import shipped
+from picoclaw.security.untrusted import BRING
 from picoclaw.stores import Stores
-from picoclaw.untrusted import BRING
 from picoclaw.workspace import prepare
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -132,7 +133,7 @@ def marked():
     folder = Path(tools.__file__).parent
     modules = [importlib.import_module(f"picoclaw.tools.{path.stem}") for path in folder.glob("[a-z]*.py")]
     where = [shipped("tools/hw")]
-    modules += [loader.load(name, where) for name in loader.names(where)]
+    modules += [drivers.load_module(name, where) for name in drivers.list_modules(where)]
     kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
     methods = [method for kind in kinds for method in vars(kind).items()]
     return {name for name, method in methods if getattr(method, "picoclaw_tool", (0, 0, False))[2]}

@@ -12,14 +12,15 @@ import pytest
 from anthropic_server import AnthropicServer, said
 from model_server import ModelServer, refusal, reply
 
+from picoclaw.agent.conversation import LARGEST, MOST, Pictures, kind_of, pictures
 from picoclaw.app import App
-from picoclaw.config import Config, ModelConfig
-from picoclaw.conversation.pictures import LARGEST, MOST, Pictures, kind_of, pictures
+from picoclaw.config import Config
+from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import Unavailable
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Image, Inbound, Message, Request
-from picoclaw.providers.doctor import treated
 from picoclaw.providers.openai import OpenAI
+from picoclaw.providers.sanitize import treated
 
 JPEG = b"\xff\xd8\xff\xe0 a lamp"
 

@@ -9,11 +9,10 @@ import pytest
 
 from picoclaw.cli import run
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.security.policy import DEFAULTS, EFFECTS, VERDICTS, Asked, Decision, Policy, Row, decide, understood
+from picoclaw.security.rights import Rights
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
-from picoclaw.tools.rights import Rights
-from picoclaw.trust.policy import DEFAULTS, EFFECTS, VERDICTS, Asked, Decision, Policy, Row, decide
-from picoclaw.trust.written import understood
 
 TEMPLATE = Path(__file__).parents[1] / "templates/policy.toml"
 ASK = dict.fromkeys(Row._fields, "ask")

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from picoclaw.prompt import (
+from picoclaw.prompts import (
     MODES,
     Facts,
     Page,

@@ -7,7 +7,7 @@ from person import ROOT
 from test_prompt import ORDER
 
 from picoclaw.resources import shipped
-from picoclaw.workspace.seeds import MEETING, SEEDS
+from picoclaw.workspace.templates import MEETING, SEEDS
 
 PROMPT = (ROOT / "docs/prompt.md").read_text()
 PROMPTS = {path.name: path.read_text() for path in (shipped("templates") / "prompts").glob("*.md")}

@@ -9,15 +9,15 @@ from scripted import CALLER
 
 from picoclaw.errors import StoreError
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.prompt import size
+from picoclaw.prompts import size
 from picoclaw.store.database import Database
 from picoclaw.store.migrations import MIGRATIONS
-from picoclaw.store.pulse import LONGEST, MOST_OPEN, By, Change, Pulse
+from picoclaw.store.pulse import MAX_OPEN, MAX_TEXT_CHARS, Pulse, PulseAuthor, PulseChange
 from picoclaw.tools.pulse import PulseTool
-from picoclaw.tools.toolset import Toolset
+from picoclaw.tools.registry import Toolset
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-ME = By("terminal", NOW)
+ME = PulseAuthor("terminal", NOW)
 AFTER = "; not from the owner: after read_file manual.txt"
 
 
@@ -107,13 +107,13 @@ def test_a_completed_task_leaves_the_list_and_says_when(pulse, say):
 def test_what_is_completed_is_dropped_after_a_month_and_its_number_is_not_used_again(pulse):
     for text in ("old", "young", "open"):
         pulse.add(text, 5, "terminal", NOW)
-    pulse.apply([Change("complete", 1)], ME)
-    pulse.apply([Change("complete", 2)], ME._replace(now=NOW + timedelta(days=20)))
+    pulse.apply([PulseChange("complete", 1)], ME)
+    pulse.apply([PulseChange("complete", 2)], ME._replace(now=NOW + timedelta(days=20)))
     assert pulse.forget(NOW + timedelta(days=31)) == 1
     with pytest.raises(StoreError, match="there is no task 1"):
-        pulse.apply([Change("complete", 1)], ME)
+        pulse.apply([PulseChange("complete", 1)], ME)
     with pytest.raises(StoreError, match="task 2 was completed on 2026-03-21"):
-        pulse.apply([Change("complete", 2)], ME)
+        pulse.apply([PulseChange("complete", 2)], ME)
     assert pulse.add("new", 5, "terminal", NOW) == 4
 
 
@@ -185,14 +185,18 @@ def test_all_changes_or_none(pulse):
     pulse.add("sweep", 5, "terminal", NOW)
     before = pulse.revision(), pulse.items()
     with pytest.raises(StoreError):
-        pulse.apply([Change("add", 0, "paint"), Change("complete", 1), Change("complete", 9)], ME, {"review": "x"})
+        pulse.apply(
+            [PulseChange("add", 0, "paint"), PulseChange("complete", 1), PulseChange("complete", 9)],
+            ME,
+            {"review": "x"},
+        )
     assert (pulse.revision(), pulse.items()) == before
 
 
 def test_the_revision_grows_with_every_change_and_stays_when_the_past_is_dropped(pulse, database):
     seen = [pulse.revision()]
     assert pulse.changed() is None
-    for change in (Change("add", 0, "a"), Change("update", 1, "", 7), Change("complete", 1)):
+    for change in (PulseChange("add", 0, "a"), PulseChange("update", 1, "", 7), PulseChange("complete", 1)):
         pulse.apply([change], ME)
         seen.append(pulse.revision())
     pulse.forget(NOW + timedelta(days=90))
@@ -202,11 +206,11 @@ def test_the_revision_grows_with_every_change_and_stays_when_the_past_is_dropped
 
 
 def test_there_is_an_end_to_it(pulse):
-    pulse.apply([Change("add", 0, f"task {number}") for number in range(MOST_OPEN)], ME)
+    pulse.apply([PulseChange("add", 0, f"task {number}") for number in range(MAX_OPEN)], ME)
     with pytest.raises(StoreError, match="200 tasks are open already; complete some first"):
         pulse.add("one more", 5, "terminal", NOW)
-    assert len(pulse.items()) == MOST_OPEN
-    assert len(pulse.shown(LONGEST)) <= LONGEST
+    assert len(pulse.items()) == MAX_OPEN
+    assert len(pulse.shown(MAX_TEXT_CHARS)) <= MAX_TEXT_CHARS
 
 
 def test_priorities_of_an_older_home_are_turned_round(tmp_path):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from picoclaw.ranking import asked, bm25, folded, vocabulary, words
+from picoclaw.text import asked, bm25, folded, vocabulary, words
 
 
 @pytest.mark.parametrize(

@@ -23,15 +23,14 @@ from rights import ordinary_user
 from test_memory_search import UNSAFE
 
 from picoclaw.errors import ProviderError, StoreError, Unavailable
-from picoclaw.memory import recollection
-from picoclaw.memory.embedding import patient
-from picoclaw.memory.embedding.embed import Remote
-from picoclaw.memory.embedding.static import StaticTable
-from picoclaw.memory.index import files as memory_files
-from picoclaw.memory.index import tables
-from picoclaw.memory.recollection import Document, Recollection
-from picoclaw.memory.search import near
-from picoclaw.memory.search.search import terms
+from picoclaw.memory import embedding, index, search
+from picoclaw.memory import files as memory_files
+from picoclaw.memory import memory as memory_memory
+from picoclaw.memory.embedding import Remote
+from picoclaw.memory.files import Document
+from picoclaw.memory.memory import Recollection
+from picoclaw.memory.search import terms
+from picoclaw.memory.word_vectors import StaticTable
 from picoclaw.resources import shipped
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
@@ -108,18 +107,18 @@ def test_a_note_is_found_as_soon_as_it_is_written(place, embedder):
 @contextmanager
 def statements():
     """Count the statements of connections that are opened meanwhile."""
-    real, seen = tables.connected, Counter()
+    real, seen = index.connected, Counter()
 
     def connected(path, **more):
         connection = real(path, **more)
         connection.exec_trace = lambda _, sql, __: seen.update([sql]) or True
         return connection
 
-    tables.connected = connected
+    index.connected = connected
     try:
         yield seen
     finally:
-        tables.connected = real
+        index.connected = real
 
 
 def written():
@@ -176,8 +175,8 @@ def test_a_refresh_says_what_it_did(place):
 
 
 def test_a_search_embeds_a_part_and_the_rest_another_time(place, monkeypatch):
-    monkeypatch.setattr(recollection, "_SEARCH_S", 0.0)
-    near._probed.clear()
+    monkeypatch.setattr(memory_memory, "_SEARCH_S", 0.0)
+    search._probed.clear()
     for number in range(50):
         write(place, f"memory/{number}.md", f"bolt {number}\n")
     with closing(opened(place, Words())) as memory:
@@ -191,7 +190,7 @@ def test_a_search_embeds_a_part_and_the_rest_another_time(place, monkeypatch):
 
 
 def test_a_slow_embedder_is_asked_for_less(place, monkeypatch):
-    monkeypatch.setattr(patient, "_SLOW_S", -1.0)
+    monkeypatch.setattr(embedding, "_SLOW_S", -1.0)
     for number in range(20):
         write(place, f"memory/{number}.md", f"bolt {number}\n")
     with closing(opened(place, Words())) as memory:
@@ -283,7 +282,7 @@ def resting(seconds, then=None):
 
 
 def test_a_server_that_hangs_is_not_waited_for(place, monkeypatch):
-    monkeypatch.setattr(recollection, "_WAIT_S", 0.3)
+    monkeypatch.setattr(memory_memory, "_WAIT_S", 0.3)
     with served(place, [resting(20)]) as (memory, server):
         began = time.monotonic()
         for _ in range(3):
@@ -294,10 +293,10 @@ def test_a_server_that_hangs_is_not_waited_for(place, monkeypatch):
 
 
 def test_a_server_that_hangs_later_is_not_waited_for_either(place, monkeypatch):
-    near._probed.clear()
+    search._probed.clear()
     hanging = []
     with served(place, lambda body: resting(20) if hanging else sends(3)(body)) as (memory, server):
-        monkeypatch.setattr(recollection, "_WAIT_S", 0.3)
+        monkeypatch.setattr(memory_memory, "_WAIT_S", 0.3)
         assert best(memory, "pump fuse") == [FUSE]
         assert memory.stats()["vectors"] == 1
         hanging.append(True)
@@ -309,8 +308,8 @@ def test_a_server_that_hangs_later_is_not_waited_for_either(place, monkeypatch):
 
 
 def test_a_slow_server_is_asked_about_the_question_only(place, monkeypatch):
-    near._probed.clear()
-    monkeypatch.setattr(recollection, "_QUICK_S", 0.05)
+    search._probed.clear()
+    monkeypatch.setattr(memory_memory, "_QUICK_S", 0.05)
     with served(place, lambda body: resting(0.1, sends(3)(body))) as (memory, server):
         for _ in range(2):
             assert best(memory, "pump fuse") == [FUSE]
@@ -332,8 +331,8 @@ def test_without_numpy_the_words_find(place):
     code = (
         "import sys; sys.modules['numpy'] = None\n"
         "from datetime import datetime, UTC; from pathlib import Path\n"
-        "from picoclaw.memory.recollection import Recollection\n"
-        "from picoclaw.memory.embedding.static import StaticTable\n"
+        "from picoclaw.memory.memory import Recollection\n"
+        "from picoclaw.memory.word_vectors import StaticTable\n"
         "from picoclaw.resources import shipped\n"
         "choose = lambda: StaticTable(shipped('templates') / 'embeddings')\n"
         "memory = Recollection(Path(sys.argv[1]), Path(sys.argv[2]), choose)\n"
@@ -482,11 +481,11 @@ def test_many_notes_are_not_indexed_in_memory(place, monkeypatch):
     """What was indexed before the disk failed still answers."""
     with closing(opened(place)) as memory:
         memory.refresh()
-        monkeypatch.setattr(recollection, "_SMALL", 10)
-        monkeypatch.setattr(tables, "_BUSY_MS", 10)
+        monkeypatch.setattr(memory_memory, "_SMALL", 10)
+        monkeypatch.setattr(index, "_BUSY_MS", 10)
         memory.close()
         write(place, "memory/new.md", "the attic window is broken\n")
-        with closing(tables.connected(place / "home/memory.db")) as other:
+        with closing(index.connected(place / "home/memory.db")) as other:
             other.execute("BEGIN IMMEDIATE")
             assert best(memory, "pump fuse") == [FUSE]
             assert found(memory, "attic window") == []
@@ -498,7 +497,7 @@ def test_many_notes_are_not_indexed_in_memory(place, monkeypatch):
 def test_many_notes_are_found_on_a_disk_that_may_not_be_written(place, monkeypatch, log):
     with closing(opened(place, Words())) as memory:
         memory.refresh()
-        monkeypatch.setattr(recollection, "_SMALL", 10)
+        monkeypatch.setattr(memory_memory, "_SMALL", 10)
         memory.close()
         if not log:
             for end in ("-wal", "-shm"):
@@ -527,7 +526,7 @@ def test_many_notes_are_found_on_a_disk_that_may_not_be_written(place, monkeypat
 
 
 def test_many_notes_without_an_index_on_a_disk_that_may_not_be_written(place, monkeypatch):
-    monkeypatch.setattr(recollection, "_SMALL", 10)
+    monkeypatch.setattr(memory_memory, "_SMALL", 10)
     (place / "home").mkdir()
     (place / "home").chmod(0o500)
     with ordinary_user(), closing(opened(place)) as memory, pytest.raises(StoreError, match=r"memory\.db"):
@@ -568,14 +567,14 @@ def killed(place, at):
     """Search and refresh in a process that is killed before a statement; tells whether there was that many."""
     pid = os.fork()
     if pid == 0:
-        real, numbers = tables.connected, count()
+        real, numbers = index.connected, count()
 
         def connected(path, **more):
             connection = real(path, **more)
             connection.exec_trace = lambda *_: next(numbers) != at or os.kill(os.getpid(), signal.SIGKILL)
             return connection
 
-        tables.connected = connected
+        index.connected = connected
         memory = opened(place, Words())
         memory.search("pump fuse", NOW)
         memory.refresh()

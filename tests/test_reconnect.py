@@ -110,10 +110,10 @@ def test_a_line_that_was_typed_in_vain_is_named_at_the_end(tmp_path):
 
 
 def test_it_tries_for_a_minute_and_then_says_what_to_do(tmp_path, monkeypatch):
-    assert 30 < sum(remote._TRIES_S) < 90
+    assert 30 < sum(remote._RECONNECT_DELAYS_S) < 90
     told, found = [], []
-    monkeypatch.setattr(remote, "_TRIES_S", (0.0, 0.0))
-    screen = remote.Remote(None, "terminal", None, tmp_path)
+    monkeypatch.setattr(remote, "_RECONNECT_DELAYS_S", (0.0, 0.0))
+    screen = remote.RemoteChat(None, "terminal", None, tmp_path)
     screen.remind = told.append
     monkeypatch.setattr(screen, "_reached", lambda: found.pop() if found else None)
     screen._wanted.set()  # by a typed line, which is in vain

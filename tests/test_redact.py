@@ -8,10 +8,10 @@ from person import Person, picoclaw
 from timing import least_seconds
 
 from picoclaw.messages import Message, Notice, Turn, Usage
-from picoclaw.redact import MASK, Redactor
-from picoclaw.slots import Plan
+from picoclaw.occurrences import Plan
+from picoclaw.security.redaction import MASK, Redactor
+from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.store.history import History
 from picoclaw.store.jobs import Job, Jobs
 
 R = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"  # no scanner of repositories is to take a whole key for a real one

@@ -12,10 +12,9 @@ from model_server import Answer, Exchange, Json, ModelServer, call, chunk, chunk
 from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 from validity import check_body, check_conversation
 
-from picoclaw.agent import Agent
-from picoclaw.around import Around
-from picoclaw.config import LimitsConfig, ModelConfig
-from picoclaw.messages import Brief, End, Event, Request, Text, ToolRun, Turn, Usage
+from picoclaw.agent.loop import Agent
+from picoclaw.config.tables import LimitsConfig, ModelConfig
+from picoclaw.messages import Around, Brief, End, Event, Request, Text, ToolRun, Turn, Usage
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.openai import OpenAI
 

@@ -5,12 +5,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from picoclaw.automation import conditions, rules
+from picoclaw.automation.conditions import parse_condition, parse_gate
+from picoclaw.automation.rule_engine import (
+    RuleSample,
+    RuleState,
+    describe_state,
+    evaluate_rule,
+    get_rule_wait,
+    load_state,
+)
+from picoclaw.automation.rules import explain_rule, parse_rule
 from picoclaw.errors import ConfigError
-from picoclaw.rules import book, conditions
-from picoclaw.rules.conditions import Series, condition, gate
-from picoclaw.rules.evaluate import Sample, State, due_in, loaded, standing, step
-from picoclaw.rules.rule import explained, made
-from picoclaw.store.points import Moment
+from picoclaw.store.samples import ClockReading, Series
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=BERLIN)
@@ -42,7 +49,7 @@ WARM = Series("greenhouse", "temperature")
     ],
 )
 def test_what_a_condition_means(text, means):
-    assert conditions.worded(condition(text)).endswith(means)
+    assert conditions.format_condition(parse_condition(text)).endswith(means)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,7 @@ def test_what_a_condition_means(text, means):
     ],
 )
 def test_what_a_time_means(text, expression):
-    assert condition(text).plan.text == expression
+    assert parse_condition(text).plan.text == expression
 
 
 @pytest.mark.parametrize(
@@ -94,23 +101,23 @@ def test_what_a_time_means(text, expression):
 )
 def test_what_is_wrong_with_a_condition(text, says):
     with pytest.raises(ValueError, match=r".") as error:
-        condition(text)
+        parse_condition(text)
     assert says in str(error.value)
 
 
 def test_what_was_so():
-    found = gate("greenhouse.temperature max yesterday was hotter than 37", NOON)
-    assert conditions.gate_worded(found) == "the highest value of greenhouse's temperature yesterday was above 37 °C"
+    found = parse_gate("greenhouse.temperature max yesterday was hotter than 37", NOON)
+    assert conditions.format_gate(found) == "the highest value of greenhouse's temperature yesterday was above 37 °C"
     for bad in ("greenhouse.temperature > 37", "greenhouse.temperature max tomorrow > 37"):
         with pytest.raises(ValueError, match=r"write it like|yet to come"):
-            gate(bad, NOON)
+            parse_gate(bad, NOON)
 
 
 # --- firing ---
 
 
 def rule(when, **more):
-    return made("hot", {"when": when, "notify": "hot", **more}, NOON, "Europe/Berlin")
+    return parse_rule("hot", {"when": when, "notify": "hot", **more}, NOON, "Europe/Berlin")
 
 
 class Bench:
@@ -119,12 +126,12 @@ class Bench:
     def __init__(self, when, every=10.0, **more):
         self.rule, self.every = rule(when, **more), every
         self.mono, self.wall, self.boot, self.trusted = 1000.0, NOON, "first", True
-        self.state = State()
+        self.state = RuleState()
         self.fired = []
 
     @property
     def now(self):
-        return Moment(self.boot, self.mono, self.wall, self.trusted)
+        return ClockReading(self.boot, self.mono, self.wall, self.trusted)
 
     def go(self, seconds):
         self.mono += seconds
@@ -135,13 +142,13 @@ class Bench:
         before = len(self.fired)
         for value in values:
             self.go(self.every)
-            sample = value if isinstance(value, Sample) or value is None else Sample(float(value))
-            self.state, firing = step(self.rule, self.state, sample, self.now, 30)
+            sample = value if isinstance(value, RuleSample) or value is None else RuleSample(float(value))
+            self.state, firing = evaluate_rule(self.rule, self.state, sample, self.now, 30)
             self.fired += [firing] if firing else []
         return len(self.fired) - before
 
 
-GONE = Sample(None, "no answer")
+GONE = RuleSample(None, "no answer")
 
 
 @pytest.mark.parametrize(
@@ -190,9 +197,9 @@ def test_a_firing_names_its_reading():
 def test_a_state_that_was_kept_goes_on_after_a_restart():
     bench = Bench("greenhouse.temperature > 35 for 60 s", cooldown="1 hour")
     bench.look(36, 36, 36)
-    bench.state = loaded(bench.state.dumped())
+    bench.state = load_state(bench.state.dumped())
     assert bench.look(36, 36, 36, 36) == 1
-    bench.state = loaded(bench.state.dumped())
+    bench.state = load_state(bench.state.dumped())
     assert bench.look(34, 36, 36, 36, 36, 36, 36, 36, 36) == 0  # the cool-down survives
     bench.go(3600)
     assert bench.look(36, 36, 36, 36, 36, 36, 36, 36) == 1
@@ -225,7 +232,7 @@ def test_a_condition_that_was_rewritten_begins_anew():
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"since": 3, "nonsense": 1}', '{"fired": [1]}', "null"])
 def test_a_state_that_cannot_be_read_is_a_new_one(text):
-    assert loaded(text) == State()
+    assert load_state(text) == RuleState()
 
 
 # --- times of day ---
@@ -250,7 +257,7 @@ def test_a_time_of_day_fires_once_a_day():
 
 def test_it_fires_at_its_time_not_before():
     bench = at_six()
-    wait = due_in(bench.rule, bench.state, bench.now)
+    wait = get_rule_wait(bench.rule, bench.state, bench.now)
     assert wait == 18 * 3600
     bench.go(wait - 0.5)
     assert bench.look(None) == 0
@@ -304,7 +311,7 @@ def test_a_clock_that_is_not_to_be_trusted_is_waited_for():
     bench = at_six()
     bench.trusted = False
     assert hours(bench, 24) == 0
-    assert standing(bench.rule, bench.state, bench.now) == "has not fired yet, waits until the clock is set"
+    assert describe_state(bench.rule, bench.state, bench.now) == "has not fired yet, waits until the clock is set"
     bench.trusted = True
     assert bench.look(None) == 1
 
@@ -336,13 +343,13 @@ instead = "10 minutes if greenhouse.temperature max yesterday > 37"
 
 def parsed(text, tmp_path):
     (tmp_path / "rules.toml").write_text(text)
-    return book.load(tmp_path, NOON, "Europe/Berlin")
+    return rules.load_rules(tmp_path, NOON, "Europe/Berlin")
 
 
 def test_a_rule_in_plain_words(tmp_path):
     found = parsed(GOOD + WATER, tmp_path)
     assert found.problems == {}
-    hot, water = map(explained, found.rules.values())
+    hot, water = map(explain_rule, found.rules.values())
     assert hot == (
         "hot: when the temperature of greenhouse is above 35 °C for 10 minutes: tell you 'The greenhouse is hot'."
         " Never twice within 10 minutes."
@@ -391,45 +398,45 @@ def test_a_name_that_is_there_twice_is_nobodys(tmp_path):
 @pytest.mark.parametrize("raw", [b"\xff\xfe", b"when = 3\n", b"[outputs.x]\nline = 3\n"])
 def test_what_is_no_file_of_rules_is_said(raw, tmp_path):
     (tmp_path / "rules.toml").write_bytes(raw)
-    found = book.load(tmp_path, NOON)
+    found = rules.load_rules(tmp_path, NOON)
     assert found.rules == {}
     assert len(found.problems) == 1
 
 
 def test_rules_are_added_and_removed_without_touching_the_others(tmp_path):
     (tmp_path / "rules.toml").write_text(GOOD)
-    book.add(tmp_path, "cold", {"when": "greenhouse.temperature < 3", "notify": 'He said "brr" \\ \n'}, NOON)
+    rules.add_rule(tmp_path, "cold", {"when": "greenhouse.temperature < 3", "notify": 'He said "brr" \\ \n'}, NOON)
     text = (tmp_path / "rules.toml").read_text()
     assert text.startswith(GOOD)
-    assert book.load(tmp_path, NOON).rules["cold"].written.notify == 'He said "brr" \\ \n'
+    assert rules.load_rules(tmp_path, NOON).rules["cold"].written.notify == 'He said "brr" \\ \n'
     with pytest.raises(ConfigError, match="already"):
-        book.add(tmp_path, "cold", {"when": "every day at 6", "notify": "x"}, NOON)
-    book.remove(tmp_path, "hot")
-    assert list(book.load(tmp_path, NOON).rules) == ["cold"]
+        rules.add_rule(tmp_path, "cold", {"when": "every day at 6", "notify": "x"}, NOON)
+    rules.remove_rule(tmp_path, "hot")
+    assert list(rules.load_rules(tmp_path, NOON).rules) == ["cold"]
     assert (tmp_path / "rules.toml").read_text().startswith("# mine\n")
     with pytest.raises(ConfigError, match="there are: cold"):
-        book.remove(tmp_path, "hot")
+        rules.remove_rule(tmp_path, "hot")
 
 
 def test_comments_above_the_next_rule_outlive_the_one_before(tmp_path):
     (tmp_path / "rules.toml").write_text(GOOD + "\n# never more than 10 minutes: the tank is small\n" + WATER.lstrip())
-    book.remove(tmp_path, "hot")
+    rules.remove_rule(tmp_path, "hot")
     assert "# never more than 10 minutes: the tank is small\n[rules.water]" in (tmp_path / "rules.toml").read_text()
 
 
 def test_a_mark_at_the_beginning_of_the_file_is_passed_over(tmp_path):
     (tmp_path / "rules.toml").write_bytes(b"\xef\xbb\xbf" + GOOD.lstrip("# mine\n").encode())
-    assert (list(book.load(tmp_path, NOON).rules), book.load(tmp_path, NOON).problems) == (["hot"], {})
-    book.add(tmp_path, "cold", {"when": "every day at 6", "notify": "x"}, NOON)
-    assert list(book.load(tmp_path, NOON).rules) == ["hot", "cold"]
+    assert (list(rules.load_rules(tmp_path, NOON).rules), rules.load_rules(tmp_path, NOON).problems) == (["hot"], {})
+    rules.add_rule(tmp_path, "cold", {"when": "every day at 6", "notify": "x"}, NOON)
+    assert list(rules.load_rules(tmp_path, NOON).rules) == ["hot", "cold"]
 
 
 def test_a_file_of_rules_that_is_a_link_stays_one(tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept/mine.toml").write_text(GOOD)
     (tmp_path / "rules.toml").symlink_to("kept/mine.toml")
-    book.add(tmp_path, "cold", {"when": "every day at 6", "notify": "x"}, NOON)
-    book.remove(tmp_path, "hot")
+    rules.add_rule(tmp_path, "cold", {"when": "every day at 6", "notify": "x"}, NOON)
+    rules.remove_rule(tmp_path, "hot")
     assert (tmp_path / "rules.toml").is_symlink()
     assert "[rules.cold]" in (tmp_path / "kept/mine.toml").read_text()
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine.toml"]
@@ -438,14 +445,14 @@ def test_a_file_of_rules_that_is_a_link_stays_one(tmp_path):
 @pytest.mark.parametrize("end", ["\u2028", "\x85", "\r", "\x0c"])
 def test_what_stands_in_a_text_begins_no_rule(end, tmp_path):
     text = f"a{end}[rules.other]{end}b"
-    book.add(tmp_path, "x", {"when": "every day at 6", "notify": text}, NOON)
-    found = book.load(tmp_path, NOON)
+    rules.add_rule(tmp_path, "x", {"when": "every day at 6", "notify": text}, NOON)
+    found = rules.load_rules(tmp_path, NOON)
     assert ({name: rule.written.notify for name, rule in found.rules.items()}, found.problems) == ({"x": text}, {})
 
 
 def test_a_bad_rule_is_never_written(tmp_path):
     with pytest.raises(ConfigError, match="write it like"):
-        book.add(tmp_path, "x", {"when": "soon", "notify": "x"}, NOON)
+        rules.add_rule(tmp_path, "x", {"when": "soon", "notify": "x"}, NOON)
     assert not (tmp_path / "rules.toml").exists()
 
 
@@ -467,24 +474,24 @@ WRITTEN = {
 @pytest.mark.parametrize(("text", "says"), WRITTEN.values(), ids=WRITTEN)
 def test_whatever_is_valid_toml_is_read_and_changed_without_damage(text, says, tmp_path):
     def told():
-        found = book.load(tmp_path, NOON)
+        found = rules.load_rules(tmp_path, NOON)
         assert found.problems == {}
         return {name: rule.written.notify for name, rule in found.rules.items()}
 
     (tmp_path / "rules.toml").write_text(text)
     assert told() == says
     with pytest.raises(ConfigError, match="has a rule 'a' already"):
-        book.add(tmp_path, "a", {"when": "every day at 6", "notify": "x"}, NOON)
-    book.add(tmp_path, "new", {"when": "every day at 6", "notify": "y"}, NOON)
+        rules.add_rule(tmp_path, "a", {"when": "every day at 6", "notify": "x"}, NOON)
+    rules.add_rule(tmp_path, "new", {"when": "every day at 6", "notify": "y"}, NOON)
     assert told() == {**says, "new": "y"}
     try:
-        book.remove(tmp_path, "a")
+        rules.remove_rule(tmp_path, "a")
     except ConfigError as error:
         assert "take it out by hand" in str(error)  # noqa: PT017 - either outcome is right
         assert told() == {**says, "new": "y"}
     else:
         assert told() == {**{name: text for name, text in says.items() if name != "a"}, "new": "y"}
-    book.remove(tmp_path, "new")
+    rules.remove_rule(tmp_path, "new")
     assert "new" not in told()
 
 
@@ -492,7 +499,7 @@ def test_rules_in_braces_are_read_and_not_added_to(tmp_path):
     text = 'rules = { a = { when = "every day at 6:00", notify = "x" } }\n'
     assert list(parsed(text, tmp_path).rules) == ["a"]
     with pytest.raises(ConfigError, match="has its rules in braces"):
-        book.add(tmp_path, "new", {"when": "every day at 6", "notify": "y"}, NOON)
+        rules.add_rule(tmp_path, "new", {"when": "every day at 6", "notify": "y"}, NOON)
     assert (tmp_path / "rules.toml").read_text() == text
 
 
@@ -510,4 +517,4 @@ def test_a_mistake_in_any_form_names_its_line(text, line, tmp_path):
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "- " * 4000, "", "1", "null"], ids=range(6))
 def test_a_damaged_state_is_a_rule_that_was_never_looked_at(text):
-    assert loaded(text) == State()
+    assert load_state(text) == RuleState()

@@ -16,9 +16,9 @@ from model_server import ModelServer, call, chunk, reply, silence
 from person import PICOCLAW, Person, environment, picoclaw
 from sandbox_kit import needs_walls
 
-from picoclaw.channels import line
+from picoclaw.channels import ipc
 from picoclaw.store.database import Database
-from picoclaw.store.inbox import Arrived, Inbox
+from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.outbox import Outbox
 
 
@@ -51,7 +51,7 @@ def test_whoever_knocks_while_no_file_can_be_opened_is_let_in_as_soon_as_one_can
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocks:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, usual[1]))
         try:
-            knocks.connect(str(shared.folder / line.NAME))
+            knocks.connect(str(shared.folder / ipc.NAME))
             time.sleep(0.2)
         finally:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
@@ -118,7 +118,7 @@ def raw(daemon):
     """A connection that speaks bytes."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(daemon.folder, os.O_RDONLY)
-    connection.connect(f"/proc/self/fd/{folder}/{line.NAME}")
+    connection.connect(f"/proc/self/fd/{folder}/{ipc.NAME}")
     os.close(folder)
     connection.settimeout(5)
     return connection
@@ -152,7 +152,7 @@ def hung_up(connection):
 def test_a_line_without_an_end_is_hung_up_on(shared):
     with raw(shared) as connection:
         with suppress(ConnectionError):
-            connection.sendall(b"x" * (line.LONGEST_LINE + 200_000))
+            connection.sendall(b"x" * (ipc.LONGEST_LINE + 200_000))
         assert hung_up(connection)
     assert shared.asked("status")["running"]
 
@@ -278,7 +278,7 @@ def test_it_ends_cleanly_in_the_middle_of_a_turn(tmp_path, how):
         assert end["turn"]["stopped"] == "stopped"
         assert daemon.ends() == 0
         assert time.monotonic() - began < 4
-        assert not (daemon.folder / line.NAME).exists()
+        assert not (daemon.folder / ipc.NAME).exists()
         assert not (daemon.folder / "run.begun").exists()
     database = Database(tmp_path / "picoclaw/state.db")
     assert database.connection.execute("SELECT stopped, inbox FROM turns").fetchall() == [("stopped", 1)]
@@ -293,8 +293,8 @@ def test_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         daemon.ends()
     database = Database(tmp_path / "picoclaw/state.db")
     inbox = Inbox(database)
-    assert inbox.put(Arrived("terminal", "how warm is it?", external="5"))
-    assert inbox.put(Arrived("terminal", "how warm is it?", external="5")) is None
+    assert inbox.put(InboxMessage("terminal", "how warm is it?", external="5"))
+    assert inbox.put(InboxMessage("terminal", "how warm is it?", external="5")) is None
     with Daemon(tmp_path) as daemon:
         daemon.ready()
         until = time.monotonic() + 10

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from picoclaw.errors import StoreNewer
-from picoclaw.store import chronicle
+from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
-from picoclaw.store.points import Block, Moment, Series, Trouble, packed, unpacked
-from picoclaw.store.samples import Samples
+from picoclaw.store.samples import ClockReading, SampleBlock, Samples, SensorFailure, Series, pack_points, unpack_points
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 WARM, WET = Series("greenhouse", "temperature"), Series("greenhouse", "humidity")
@@ -18,7 +17,7 @@ HOUR, DAY = 3600.0, 86_400.0
 
 @pytest.fixture
 def database(tmp_path):
-    database = Database(tmp_path / "history.db", chronicle.MIGRATIONS)
+    database = Database(tmp_path / "history.db", history_migrations.HISTORY_MIGRATIONS)
     yield database
     database.close()
 
@@ -29,7 +28,7 @@ def samples(database):
 
 
 def moment(mono, wall=NOON, boot="first", trusted=True):
-    return Moment(boot, mono, wall, trusted)
+    return ClockReading(boot, mono, wall, trusted)
 
 
 def at(seconds):
@@ -46,21 +45,21 @@ def values(samples, begin, end, series=WARM, step=1.0):
 
 def test_points_come_back_as_they_were():
     points = [(1000.0, 21.5), (1010.0, None), (1020.1, -3.25), (99_000.0, 7.0)]
-    blocks = list(packed(points))
+    blocks = list(pack_points(points))
     assert len(blocks) == 2  # what tenths of a second do not reach begins a block of its own
-    found = [span for began, data in blocks for span in unpacked(began, data)]
+    found = [span for began, data in blocks for span in unpack_points(began, data)]
     assert [(round(s.at, 1), s.good, s.failed, s.low if s.good else None) for s in found] == [
         (1000.0, 1, 0, 21.5), (1010.0, 0, 1, None), (1020.1, 1, 0, -3.25), (99_000.0, 1, 0, 7.0),
     ]  # fmt: skip
 
 
 def test_a_block_that_was_cut_gives_what_is_whole():
-    ((began, data),) = packed([(0.0, 1.0), (10.0, 2.0)])
-    assert [span.low for span in unpacked(began, data[:-1])] == [1.0]
+    ((began, data),) = pack_points([(0.0, 1.0), (10.0, 2.0)])
+    assert [span.low for span in unpack_points(began, data[:-1])] == [1.0]
 
 
 def test_what_is_kept_can_be_asked_for(samples):
-    samples.keep(moment(100), [Block(WARM, [(40, 20.0), (100, 22.0)]), Block(WET, [(40, 55.0)])])
+    samples.keep(moment(100), [SampleBlock(WARM, [(40, 20.0), (100, 22.0)]), SampleBlock(WET, [(40, 55.0)])])
     assert values(samples, -60, 1) == [(-60, 20.0), (0, 22.0)]
     assert values(samples, -60, 0) == [(-60, 20.0)]
     assert values(samples, -60, 1, WET) == [(-60, 55.0)]
@@ -72,20 +71,20 @@ def test_what_is_kept_can_be_asked_for(samples):
 
 def test_samples_before_the_clock_was_set_move_to_their_date(samples):
     wrong = datetime(1970, 1, 1, tzinfo=UTC)
-    samples.keep(moment(30, wrong, trusted=False), [Block(WARM, [(10, 1.0), (20, 2.0)])])
+    samples.keep(moment(30, wrong, trusted=False), [SampleBlock(WARM, [(10, 1.0), (20, 2.0)])])
     assert values(samples, -100, 100) == []
     assert samples.undated(-1e9, 1e10)
-    samples.keep(moment(100, NOON), [Block(WARM, [(90, 3.0)])])
+    samples.keep(moment(100, NOON), [SampleBlock(WARM, [(90, 3.0)])])
     assert values(samples, -100, 100) == [(-90, 1.0), (-80, 2.0), (-10, 3.0)]
     assert not samples.undated(-1e9, 1e10)
 
 
 @pytest.mark.parametrize("off", [-7200, 315_576_000])
 def test_a_clock_that_is_set_wrongly_for_a_while_spoils_nothing(samples, off):
-    samples.keep(moment(10), [Block(WARM, [(10, 1.0)])])
-    samples.keep(moment(20, at(10 + off)), [Block(WARM, [(20, 2.0)])])
+    samples.keep(moment(10), [SampleBlock(WARM, [(10, 1.0)])])
+    samples.keep(moment(20, at(10 + off)), [SampleBlock(WARM, [(20, 2.0)])])
     samples.fold(moment(20, at(10 + off)))
-    samples.keep(moment(30, at(20)), [Block(WARM, [(30, 3.0)])])
+    samples.keep(moment(30, at(20)), [SampleBlock(WARM, [(30, 3.0)])])
     kept = values(samples, -HOUR, HOUR)
     if off < 0:
         assert kept == [(0, 1.0), (10, 2.0), (20, 3.0)]
@@ -96,14 +95,14 @@ def test_a_clock_that_is_set_wrongly_for_a_while_spoils_nothing(samples, off):
 
 def test_a_boot_without_a_date_lies_between_its_neighbours(samples):
     wrong = datetime(1970, 1, 1, tzinfo=UTC)
-    samples.keep(moment(0), [Block(WARM, [(0, 1.0)])])
-    samples.keep(moment(50, wrong, "second", trusted=False), [Block(WARM, [(10, 2.0), (50, 3.0)])])
-    samples.keep(moment(5, at(600), "third"), [Block(WARM, [(5, 4.0)])])
+    samples.keep(moment(0), [SampleBlock(WARM, [(0, 1.0)])])
+    samples.keep(moment(50, wrong, "second", trusted=False), [SampleBlock(WARM, [(10, 2.0), (50, 3.0)])])
+    samples.keep(moment(5, at(600), "third"), [SampleBlock(WARM, [(5, 4.0)])])
     order = values(samples, -DAY, DAY)
     assert [value for _, value in order] == [1.0, 2.0, 3.0, 4.0]
     far = at(10 * DAY)
-    samples.keep(moment(50, far, "fourth", trusted=False), [Block(WARM, [(50, 5.0)])])
-    samples.keep(moment(5, at(1200), "fifth"), [Block(WARM, [(5, 6.0)])])
+    samples.keep(moment(50, far, "fourth", trusted=False), [SampleBlock(WARM, [(50, 5.0)])])
+    samples.keep(moment(5, at(1200), "fifth"), [SampleBlock(WARM, [(5, 6.0)])])
     assert [value for _, value in values(samples, -DAY, 20 * DAY)] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
 
@@ -114,7 +113,7 @@ def fill(samples, days, every=300.0):
         points.append((mono, 20 + 5 * math.sin(mono * math.tau / DAY) if mono % 3000 else None))
         mono += every
         if mono % HOUR == 0:
-            samples.keep(moment(mono, at(mono)), [Block(WARM, points)])
+            samples.keep(moment(mono, at(mono)), [SampleBlock(WARM, points)])
             samples.fold(moment(mono, at(mono)))
             points = []
     return mono
@@ -139,7 +138,7 @@ def test_old_samples_are_folded_and_none_is_counted_twice(samples, database):
 
 
 def test_what_is_two_years_old_goes(samples, database):
-    samples.keep(moment(0), [Block(WARM, [(0, 1.0)])])
+    samples.keep(moment(0), [SampleBlock(WARM, [(0, 1.0)])])
     for days in (3, 40, 732):
         late = moment(days * DAY, at(days * DAY))
         for _ in range(3):
@@ -156,8 +155,8 @@ def test_folding_again_changes_nothing(samples):
 
 
 def test_a_trouble_that_lasts_is_one(samples):
-    samples.keep(moment(100), [], [Trouble("greenhouse", 40, 100, 7, "no answer")])
-    samples.keep(moment(160, at(60)), [], [Trouble("greenhouse", 40, 160, 13, "no answer")])
+    samples.keep(moment(100), [], [SensorFailure("greenhouse", 40, 100, 7, "no answer")])
+    samples.keep(moment(160, at(60)), [], [SensorFailure("greenhouse", 40, 160, 13, "no answer")])
     (found,) = samples.troubles("greenhouse", 0, 1e11)
     assert (found.began - NOON.timestamp(), found.ended - NOON.timestamp(), found.times) == (-60, 60, 13)
     assert samples.troubles("porch", 0, 1e11) == []
@@ -166,4 +165,4 @@ def test_a_trouble_that_lasts_is_one(samples):
 def test_state_and_history_are_not_taken_for_each_other(tmp_path):
     Database(tmp_path / "state.db").close()
     with pytest.raises(StoreNewer, match="newer picoclaw"):
-        Database(tmp_path / "state.db", chronicle.MIGRATIONS)
+        Database(tmp_path / "state.db", history_migrations.HISTORY_MIGRATIONS)

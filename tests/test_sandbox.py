@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 from sandbox_kit import Bench, gone, needs_walls, running
 
-from picoclaw.sandbox import launcher, seccomp
-from picoclaw.sandbox.looks import Sight, sight
-from picoclaw.sandbox.walls import Ground, Wish, walls
-from picoclaw.workspace.seeds import first_meeting
+from picoclaw.security import sandbox, sandbox_launcher
+from picoclaw.security.sandbox import Ground, Sight, Wish, sight, walls
+from picoclaw.workspace.templates import first_meeting
 
 pytestmark = needs_walls
 HIDDEN = pytest.mark.skipif(os.geteuid() != 0, reason="puts files where only root can")
@@ -262,7 +261,7 @@ def test_calls_that_nobody_needs_are_refused(bench):
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "armv7l", "riscv64"])
 def test_a_filter_is_well_formed(machine):
     """Every jump stays inside, and nothing runs past the end (what the kernel itself checks)."""
-    program = seccomp.rules((1, 2, 10, 16), machine)
+    program = sandbox.rules((1, 2, 10, 16), machine)
     steps = [program[at : at + 8] for at in range(0, len(program), 8)]
     assert bool(steps) == (machine != "riscv64")
     for at, step in enumerate(steps):
@@ -471,7 +470,7 @@ AS_ORDINARY = """
 import os, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2].split(":")
-from picoclaw.tools.shell import Shell
+from picoclaw.tools.exec import Shell
 shell = Shell(Path(sys.argv[1]), {"HOME": "/home/x"})
 print(shell.exec(["id", "-u"]))
 print(shell.exec(["touch", "x"]))
@@ -528,7 +527,7 @@ def door(tmp_path, monkeypatch):
                 connection, _ = listening.accept()
             except OSError:
                 return
-            command = [sys.executable, "-I", "-S", launcher.__file__]
+            command = [sys.executable, "-I", "-S", sandbox_launcher.__file__]
             served.append(subprocess.Popen(command, stdin=connection, start_new_session=True))
             connection.close()
 
@@ -563,7 +562,7 @@ def test_the_service_ends_what_it_began(bench, door):
 DIES = """
 import os, sys
 from pathlib import Path
-from picoclaw.tools.shell import Shell
+from picoclaw.tools.exec import Shell
 Shell(Path(sys.argv[1]), os.environ).exec(["sleep", sys.argv[2]])
 """
 
@@ -581,7 +580,7 @@ def test_the_service_ends_what_nobody_waits_for_any_more(bench, door):
 @pytest.mark.parametrize("sent", [b"", b"garbage!", b"00000009touch\0/x\0", b"99999999", b"00000010bwrap"])
 def test_the_service_starts_nothing_but_walls(tmp_path, sent):
     ours, theirs = socket.socketpair()
-    process = subprocess.Popen([sys.executable, "-I", "-S", launcher.__file__], stdin=theirs)
+    process = subprocess.Popen([sys.executable, "-I", "-S", sandbox_launcher.__file__], stdin=theirs)
     theirs.close()
     with Path(os.devnull).open() as null:
         socket.send_fds(ours, [sent], [null.fileno()] * 3) if sent else None

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from picoclaw.schedule import at, duration, later, seconds_until, zone_named, zone_of
+from picoclaw.times import at, duration, later, seconds_until, zone_named, zone_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=BERLIN)  # a Saturday
@@ -295,10 +295,10 @@ def test_a_spoilt_zone_is_no_traceback(small_database, text):
 def test_a_zone_costs_a_start_a_few_files(text):
     """It is looked up anew at every start: not by opening the six hundred zones that there are."""
     code = """
-import sys, zoneinfo, picoclaw.schedule
+import sys, zoneinfo, picoclaw.times
 opened = []
 sys.addaudithook(lambda name, what: opened.append(what[0]) if name == "open" and "zoneinfo/" in str(what[0]) else None)
-zone = picoclaw.schedule.zone_of({"Time zone": sys.argv[1]})
+zone = picoclaw.times.zone_of({"Time zone": sys.argv[1]})
 print(len(opened))
 """
     done = subprocess.run([sys.executable, "-c", code, text], capture_output=True, text=True, check=True)

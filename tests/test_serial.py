@@ -16,18 +16,18 @@ from rights import ordinary_user
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw.bench import run_tool
-from picoclaw.hw.board import Port, SerialSettings
+from picoclaw.hw.board import SerialPortInfo, SerialSettings
+from picoclaw.hw.drivers import load_module
 from picoclaw.hw.linux import serial
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.hw.loader import load
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import parts
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.scene import Fault
+from picoclaw.hw.sim.scene import SimFault
 from picoclaw.hw.sim.script import Script
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
-from picoclaw.tools.toolset import Toolset, tools_of
+from picoclaw.tools.registry import Toolset, tools_of
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 USB = "/dev/ttyUSB0"
@@ -60,7 +60,7 @@ class Tree:
         self.link(f"/dev/{tty}", target) if target else self.write(f"/dev/{tty}")
 
     def ports(self):
-        return serial.ports(str(self.root))
+        return serial.list_ports(str(self.root))
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_lasting_names_and_what_a_usb_adapter_calls_itself(tree):
     tree.link("/dev/serial/by-path/pci-0-usb-0:1", "../../ttyUSB0")
     tree.link("/dev/serial0", "ttyS9")
     names = ("/dev/serial/by-id/usb-Prolific-if00", "/dev/serial/by-path/pci-0-usb-0:1")
-    assert tree.ports() == [Port(USB, names, "Prolific USB [2J Serial")]
+    assert tree.ports() == [SerialPortInfo(USB, names, "Prolific USB [2J Serial")]
 
 
 def test_a_built_in_port_is_described_by_its_driver(tree):
@@ -138,7 +138,7 @@ def test_a_built_in_port_is_described_by_its_driver(tree):
     tree.link(f"{device}/driver", tree.root / "sys/bus/amba/drivers/uart-pl011")
     tree.link(f"{device}/{device[-15:]}:0/driver", tree.root / "sys/bus/serial-base/drivers/port")
     tree.link("/dev/serial0", "ttyAMA0")
-    assert tree.ports() == [Port("/dev/ttyAMA0", ("/dev/serial0",), "uart-pl011")]
+    assert tree.ports() == [SerialPortInfo("/dev/ttyAMA0", ("/dev/serial0",), "uart-pl011")]
 
 
 LOGIN = "system.slice/system-serial\\x2dgetty.slice/serial-getty@ttyS0.service/cgroup.procs"
@@ -165,7 +165,7 @@ def test_what_the_system_uses_is_said_and_not_opened(tree, line, path, text, use
     tree.link("/dev/serial0", "ttyS0")
     tree.write(path, text)
     assert [p.used_by for p in tree.ports() if p.path == "/dev/ttyS0"] == [used_by]
-    assert serial.holder("ttyS0", str(tree.root)) == used_by
+    assert serial.find_port_user("ttyS0", str(tree.root)) == used_by
 
 
 @pytest.mark.parametrize("name", ["/dev/ttyS0", "/dev/serial0"])
@@ -180,7 +180,7 @@ def test_the_console_is_refused_with_the_way_to_free_it(tree, name):
 
 
 def test_listing_ports_imports_no_pyserial():
-    code = "import sys; from picoclaw.hw.linux.serial import ports; ports(); print('serial' in sys.modules)"
+    code = "import sys; from picoclaw.hw.linux.serial import list_ports; list_ports(); print('serial' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
@@ -336,7 +336,7 @@ def test_a_closed_port_is_a_fault_and_touches_no_other_file(line):
 
 
 def test_a_write_that_nobody_takes_ends(line, monkeypatch):
-    monkeypatch.setattr(serial, "_GRACE_S", 0.02)
+    monkeypatch.setattr(serial, "_WRITE_GRACE_S", 0.02)
     port = line.open(baud=4_000_000)
     with pytest.raises(BusFault, match=rf"^{USB} took only \d+ of 50000 bytes in time"):
         port.write(bytes(50_000))
@@ -346,7 +346,7 @@ def test_a_write_that_the_port_refuses_again_and_again_ends(line, monkeypatch):
     def refuse(*_):
         raise BlockingIOError
 
-    monkeypatch.setattr(serial, "_GRACE_S", 0.02)
+    monkeypatch.setattr(serial, "_WRITE_GRACE_S", 0.02)
     port = line.open()
     monkeypatch.setattr(serial.os, "write", refuse)
     with pytest.raises(BusFault, match="took only 0 of 1 bytes"):
@@ -378,7 +378,7 @@ class Desk:
 
     def __init__(self, board, known=(), clock=time.monotonic):
         self.effects = []
-        self.tool = load("serial", [shipped("tools/hw")]).Serial(board, known, clock)
+        self.tool = load_module("serial", [shipped("tools/hw")]).Serial(board, known, clock)
         self.toolset = Toolset(
             [self.tool],
             guard=lambda asked, caller: self.effects.append(asked.effect),
@@ -398,8 +398,8 @@ def sim(monkeypatch):
     def build(known=(), faults=()):
         now = [1.0]
         modem = Modem()
-        monkeypatch.setattr(parts, "make", lambda *_: modem)
-        script = Script({"modem": Wired("modem", port=USB)}, {}, faults, empty=("/dev/ttyS0",))
+        monkeypatch.setattr(parts, "make_part", lambda *_: modem)
+        script = Script({"modem": WiredPart("modem", port=USB)}, {}, faults, empty=("/dev/ttyS0",))
         board = SimBoard(lambda: now[0], script, sleep=lambda s: now.__setitem__(0, now[0] + s))
         desk = Desk(board, known, lambda: now[0])
         desk.modem, desk.now = modem, now
@@ -557,7 +557,7 @@ def test_a_port_is_known_by_each_of_its_names(tree, line):
 
 @pytest.mark.parametrize("kind", ["unplugged"])
 def test_faults_of_the_wiring(sim, kind):
-    desk = sim(faults=(Fault(kind, USB),))
+    desk = sim(faults=(SimFault(kind, USB),))
     for action, data in [("ask", "x"), ("write", "x"), ("read", "")]:
         assert desk(action, port=USB, data=data).startswith(f"error: {USB} has gone away")
 
@@ -616,10 +616,10 @@ def test_only_so_many_ports_are_kept_open(monkeypatch):
 
 
 def test_what_is_shown_can_be_sent_again(sim):
-    module = load("serial", [shipped("tools/hw")])
+    module = load_module("serial", [shipped("tools/hw")])
     every = bytes(range(256))
-    assert module.unescaped("data", module.escaped(every)[1:-1].replace('\\"', '"')) == every
-    assert module.escaped(every).isprintable()
+    assert module.unescape("data", module.escape(every)[1:-1].replace('\\"', '"')) == every
+    assert module.escape(every).isprintable()
 
 
 def test_the_bench_finds_pyserial_and_not_itself():
@@ -646,9 +646,9 @@ except SystemExit as end:
     ],
 )
 def test_the_bench_says_what_is_wrong(capsys, arguments, code, said):
-    module = load("serial", [shipped("tools/hw")])
+    module = load_module("serial", [shipped("tools/hw")])
     try:
-        ended = run_tool(module.Serial, "serial", module.ON_BENCH, [*arguments, "--sim"])
+        ended = run_tool(module.Serial, "serial", module.BENCH_ACTIONS, [*arguments, "--sim"])
     except SystemExit as end:
         ended = end.code
     assert ended == code

@@ -14,14 +14,13 @@ from broken_server import SOON, WORDS, Shape, never_ends
 from model_server import Answer, ModelServer, events, refusal, reply
 from shape_kit import House, check, every, play, row
 
-from picoclaw.config import ModelConfig
+from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import DeadlinePassed, PicoclawError, Refused, Unavailable
 from picoclaw.messages import Message, Request, Text
-from picoclaw.providers import pieces, sse
+from picoclaw.providers import http
+from picoclaw.providers.http import DONE, LARGEST_BODY, LARGEST_LINE, LARGEST_STREAM, bounded, unpacked
 from picoclaw.providers.openai import OpenAI
-from picoclaw.providers.patience import asked_for, told
-from picoclaw.providers.pieces import LARGEST_BODY, LARGEST_LINE, LARGEST_STREAM, bounded, unpacked
-from picoclaw.providers.sse import DONE
+from picoclaw.providers.retry import asked_for, told
 
 DOCS = (Path(__file__).resolve().parents[1] / "docs/servers.md").read_text()
 NOW = 1_790_000_000.0
@@ -175,7 +174,7 @@ def test_what_was_begun_is_not_said_again_by_the_next_model(house: House) -> Non
 class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(pieces.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(http.time, "monotonic", lambda: self.now)
 
     def fed(self, parts: Iterator[tuple[float, bytes]]) -> Iterator[bytes]:
         for seconds, part in parts:
@@ -309,10 +308,10 @@ def test_a_server_that_does_not_hang_up_keeps_nobody_waiting() -> None:
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_streams_are_read_whatever_their_lines_are_like(sent: bytes, values: list[Any], size: int) -> None:
     parts = (sent[i : i + size] for i in range(0, len(sent), size))
-    assert list(sse.objects(sse.lines(parts))) == values
+    assert list(http.objects(http.lines(parts))) == values
 
 
 @pytest.mark.parametrize("sent", [b"data: {odd\n\ndata: 1\n", b"data: {odd", b"data: {" + b"\ndata: x" * 100_000])
 def test_what_is_not_json_in_a_stream_is_named(sent: bytes) -> None:
     with pytest.raises(Unavailable, match="not JSON"):
-        list(sse.objects(sse.lines(iter([sent]))))
+        list(http.objects(http.lines(iter([sent]))))

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from person import picoclaw
 
-from picoclaw.care import place
-from picoclaw.cli import service, unit
+from picoclaw.cli import service
 from picoclaw.errors import ConfigError
 from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.maintenance import install, service_unit
 from picoclaw.resources import shipped
+from picoclaw.security import sandbox_launcher
 
 SHIPPED = shipped("systemd")
 SYSTEM = (SHIPPED / "picoclaw.service").read_text()
@@ -78,7 +79,9 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setenv("MACHINE", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("SUDO_USER", raising=False)
-    monkeypatch.setattr(unit, "program", lambda: unit.Program(("/opt/picoclaw/bin/picoclaw",), (Path("/usr"),)))
+    monkeypatch.setattr(
+        service_unit, "find_program", lambda: service_unit.Program(("/opt/picoclaw/bin/picoclaw",), (Path("/usr"),))
+    )
     return Machine(tmp_path)
 
 
@@ -99,7 +102,10 @@ def test_install_puts_the_shipped_files_and_what_is_so_here(machine, capsys):
         "ExecStopPost=",
         "ExecStopPost=/opt/picoclaw/bin/picoclaw outputs safe",
     ]
-    for path, name in (("udev/rules.d/60-picoclaw.rules", "udev.rules"), ("sysusers.d/picoclaw.conf", "sysusers.conf")):
+    for path, name in (
+        ("udev/rules.d/60-picoclaw.automation", "udev.rules"),
+        ("sysusers.d/picoclaw.conf", "sysusers.conf"),
+    ):
         assert (machine.root / "etc" / path).read_text() == (SHIPPED / name).read_text()
     assert machine.calls == [
         f"systemd-sysusers {machine.root}/etc/sysusers.d/picoclaw.conf",
@@ -183,7 +189,9 @@ def person(machine, monkeypatch):
 
 def test_as_a_person_it_sees_that_home_and_its_own_program_only(machine, person, monkeypatch, capsys):
     folders = (Path("/home/ada/venv"), Path("/usr"))
-    monkeypatch.setattr(unit, "program", lambda: unit.Program(("/home/ada/venv/bin/picoclaw",), folders))
+    monkeypatch.setattr(
+        service_unit, "find_program", lambda: service_unit.Program(("/home/ada/venv/bin/picoclaw",), folders)
+    )
     machine.do("install", "--as", "ada")
     assert settings(machine.drop_in.read_text())[:6] == [
         "User=ada",
@@ -227,7 +235,11 @@ def test_a_person_who_is_called_picoclaw_is_not_taken_for_the_services_user(mach
 
 
 def test_commands_are_started_by_a_unit_of_their_own(machine, monkeypatch):
-    monkeypatch.setattr(unit, "launched", lambda: ("/opt/picoclaw/current/bin/python", "-I", "-S", "/opt/launcher.py"))
+    monkeypatch.setattr(
+        service_unit,
+        "get_launcher_command",
+        lambda: ("/opt/picoclaw/current/bin/python", "-I", "-S", "/opt/launcher.py"),
+    )
     machine.do("install")
     for name in ("picoclaw-exec.socket", "picoclaw-exec@.service"):
         assert (machine.units / name).read_text() == (SHIPPED / name).read_text()
@@ -256,18 +268,18 @@ def test_a_persons_commands_run_as_that_person(machine, person):
 
 def test_the_launcher_is_named_by_the_folder_that_an_update_moves(tmp_path, monkeypatch):
     version = tmp_path / "versions/1"
-    file = version / "lib/python3/site-packages/picoclaw/sandbox/launcher.py"
+    file = version / "lib/python3/site-packages/picoclaw/security/sandbox_launcher.py"
     for path in (file, version / "bin/python", version / "bin/picoclaw"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o755)
     (tmp_path / "current").symlink_to(version)
     monkeypatch.setattr("sys.prefix", str(version))
-    monkeypatch.setattr(unit.launcher, "__file__", str(file))
-    moved = tmp_path / "current/lib/python3/site-packages/picoclaw/sandbox/launcher.py"
-    assert unit.launched() == (str(tmp_path / "current/bin/python"), "-I", "-S", str(moved))
+    monkeypatch.setattr(sandbox_launcher, "__file__", str(file))
+    moved = tmp_path / "current/lib/python3/site-packages/picoclaw/security/sandbox_launcher.py"
+    assert service_unit.get_launcher_command() == (str(tmp_path / "current/bin/python"), "-I", "-S", str(moved))
     (tmp_path / "current").unlink()
     monkeypatch.setattr("sys.executable", str(version / "bin/python"))
-    assert unit.launched() == (str(version / "bin/python"), "-I", "-S", str(file))
+    assert service_unit.get_launcher_command() == (str(version / "bin/python"), "-I", "-S", str(file))
 
 
 def test_the_commands_unit_has_what_walls_need_and_no_more():
@@ -285,18 +297,20 @@ def test_the_commands_unit_has_what_walls_need_and_no_more():
 
 @pytest.mark.parametrize("folder", ["/home/ada/venv", "/root/picoclaw", "/tmp/w/.venv", "/run/user/1000/x"])
 def test_a_program_that_the_service_cannot_see_is_refused(machine, monkeypatch, folder):
-    monkeypatch.setattr(unit, "program", lambda: unit.Program((f"{folder}/bin/picoclaw",), (Path(folder),)))
+    monkeypatch.setattr(
+        service_unit, "find_program", lambda: service_unit.Program((f"{folder}/bin/picoclaw",), (Path(folder),))
+    )
     with pytest.raises(ConfigError, match=f"lies in {folder}.*--as NAME"):
         machine.do("install")
     assert not machine.calls
 
 
 def test_a_folder_that_others_may_not_enter_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(unit, "_HIDDEN", ())
+    monkeypatch.setattr(service_unit, "_HIDDEN_FOLDERS", ())
     closed = tmp_path / "opt"
     closed.mkdir(mode=0o700)
     with pytest.raises(ConfigError, match="cannot see"):
-        unit.for_itself(unit.Program(("x",), (closed,)), tmp_path)
+        service_unit.render_own_user_drop_in(service_unit.Program(("x",), (closed,)), tmp_path)
 
 
 def test_the_link_that_an_update_moves_is_what_is_started(tmp_path, monkeypatch):
@@ -305,14 +319,14 @@ def test_the_link_that_an_update_moves_is_what_is_started(tmp_path, monkeypatch)
     own.parent.mkdir(parents=True)
     own.touch()
     monkeypatch.setattr("sys.prefix", str(own.parents[1]))
-    monkeypatch.setattr(unit, "find", lambda: place.find(str(own.parents[1])))
-    assert unit.program().command == (str(own),)
+    monkeypatch.setattr(service_unit, "find_installation", lambda: install.find_installation(str(own.parents[1])))
+    assert service_unit.find_program().command == (str(own),)
     (tmp_path / "current").symlink_to("versions/1")
-    assert unit.program().command == (str(tmp_path / "current/bin/picoclaw"),)
-    assert tmp_path in unit.program().folders
-    assert own.parents[1] not in unit.program().folders
+    assert service_unit.find_program().command == (str(tmp_path / "current/bin/picoclaw"),)
+    assert tmp_path in service_unit.find_program().folders
+    assert own.parents[1] not in service_unit.find_program().folders
     own.unlink()
-    assert unit.program().command[1:] == ("-m", "picoclaw")
+    assert service_unit.find_program().command[1:] == ("-m", "picoclaw")
 
 
 @pytest.mark.parametrize(
@@ -326,12 +340,12 @@ def test_the_link_that_an_update_moves_is_what_is_started(tmp_path, monkeypatch)
     ],
 )
 def test_words_are_written_as_systemd_reads_them(word, written):
-    assert unit._quoted(word) == written
+    assert service_unit._quote(word) == written
 
 
 def test_a_line_break_cannot_smuggle_a_setting(machine, person, monkeypatch):
-    odd = unit.Program(("/opt/x\nUser=root",), (Path("/usr"),))
-    monkeypatch.setattr(unit, "program", lambda: odd)
+    odd = service_unit.Program(("/opt/x\nUser=root",), (Path("/usr"),))
+    monkeypatch.setattr(service_unit, "find_program", lambda: odd)
     with pytest.raises(ConfigError, match="line break"):
         machine.do("install")
 
@@ -376,7 +390,7 @@ def test_a_group_of_the_boards_own_is_joined(machine, monkeypatch):
     for name in ("i2c-1", "spidev0.0", "null"):
         (machine.root / "dev" / name).touch()
     names = {(machine.root / "dev/i2c-1").stat().st_gid: "plugdev"}
-    monkeypatch.setattr(unit, "_name", lambda gid: names.get(gid, ""))
+    monkeypatch.setattr(service_unit, "_get_group_name", lambda gid: names.get(gid, ""))
     if 0 in names:
         shutil.chown(machine.root / "dev/i2c-1", group=46)
         names[46] = names.pop(0)
@@ -575,7 +589,7 @@ def test_systemd_understands_every_line(tmp_path, scope):
     """With a drop-in as install writes it, for a program that is there; 252 does not know the steps of the back-off."""
     (tmp_path / "picoclaw.service").write_text(SYSTEM if scope == "--system" else SESSION)
     (tmp_path / "picoclaw.service.d").mkdir()
-    drop_in = unit.for_session(unit.Program(("/bin/true", "a b"), ()))
+    drop_in = service_unit.render_session_drop_in(service_unit.Program(("/bin/true", "a b"), ()))
     (tmp_path / "picoclaw.service.d/10-machine.conf").write_text(drop_in)
     done = subprocess.run(
         ["systemd-analyze", "verify", scope, "--man=no", "picoclaw.service"],

@@ -11,17 +11,18 @@ import apsw
 import pytest
 
 from picoclaw.app import App
-from picoclaw.chores import Chores
-from picoclaw.cli.chat import settle
-from picoclaw.config import Config, SessionsConfig
+from picoclaw.cli.chat import finish_turn
+from picoclaw.config import Config
+from picoclaw.config.tables import SessionsConfig
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.hw.sim.board import SimBoard
+from picoclaw.maintenance.jobs import Chores
 from picoclaw.memory.past import documents
 from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage
 from picoclaw.store import migrations, retention
-from picoclaw.store.archive import spoken
 from picoclaw.store.database import Database
-from picoclaw.store.retention import Pruned, prune
+from picoclaw.store.retention import PruneResult, prune_conversations
+from picoclaw.store.sessions import strip_context_header
 from picoclaw.stores import Earlier, Stores
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -52,11 +53,11 @@ class Home:
             self.stores.history.keep(key, turn(text, **more), self.now)
 
     def shown(self, key="home"):
-        return [spoken(said[0].text) for said in self.stores.history.turns(key)]
+        return [strip_context_header(said[0].text) for said in self.stores.history.turns(key)]
 
     def undo(self, key="home"):
         taken = self.stores.sessions.undo(key)
-        return taken and spoken(taken[0].text)
+        return taken and strip_context_header(taken[0].text)
 
     def rows(self, sql, *values):
         with self.stores.database.reading() as connection:
@@ -67,7 +68,7 @@ class Home:
 
     def all_said(self):
         sql = "SELECT text FROM messages JOIN turns ON turns.id = turn WHERE role = 'user' ORDER BY messages.id"
-        return [spoken(text) for text in self.column(sql)]
+        return [strip_context_header(text) for text in self.column(sql)]
 
     def sound(self):
         """Hold that no row stands for nothing, and that the file is whole."""
@@ -249,7 +250,7 @@ def test_what_is_taken_back_is_shown_to_no_model_and_stays_in_the_database(home)
     assert home.results.read("home", number) == "the secret"
     assert home.undo() == "c"
     assert home.shown() == ["a", "b"]
-    assert [spoken(said[0].text) for _, said in home.sessions.unsummarised("home")] == ["a", "b"]
+    assert [strip_context_header(said[0].text) for _, said in home.sessions.unsummarised("home")] == ["a", "b"]
     assert not any("c" in document.read() for document in documents(home.history))
     assert home.results.read("home", number) is None
     assert [(row.text, row.undone) for row in home.sessions.transcript(1)][-2:] == [
@@ -311,7 +312,7 @@ def test_a_summary_stands_for_the_turns_up_to_it(home):
         lambda home: (home.sessions.erase("home"), home.say(*"wxyz")),
         lambda home: (home.sessions.begin_new("home", NOON), home.say(*"wxyz")),
         lambda home: home.sessions.add_summary("home", "another's", 3, NOON, 2),
-        lambda home: prune(home.database, NOON + 900 * DAY, 1, 1, 0),
+        lambda home: prune_conversations(home.database, NOON + 900 * DAY, 1, 1, 0),
     ],
 )
 def test_a_summary_of_what_is_so_no_more_is_not_kept(home, meanwhile):
@@ -474,7 +475,7 @@ def test_erasing_waits_for_no_reader_and_its_end_lets_the_log_go(home):
 
 def test_what_is_pruned_is_in_no_file_any_more(home):
     fill(home)
-    prune(home.database, NOON + 400 * DAY, 365, 100, 0)
+    prune_conversations(home.database, NOON + 400 * DAY, 365, 100, 0)
     assert SECRET.encode() not in contents(home)
     assert home.sessions.listed() == []
 
@@ -492,7 +493,10 @@ def test_an_erased_conversation_ends_no_earlier_one(home):
 
 def test_a_number_is_never_used_again(home):
     """An index of past messages, or a summary under way, may still mean the turn that had it."""
-    for work in (lambda: home.sessions.erase("home"), lambda: prune(home.database, NOON + 900 * DAY, 365, 100, 0)):
+    for work in (
+        lambda: home.sessions.erase("home"),
+        lambda: prune_conversations(home.database, NOON + 900 * DAY, 365, 100, 0),
+    ):
         home.say("a", "b", at=NOON)
         number = home.results.keep("home", "exec", "long", NOON)
         before = [of for of, _, _ in home.history.kept()]
@@ -523,7 +527,7 @@ def test_usage_is_by_the_owners_calendar(home):
     assert used == [("big", 11, 33, 66), ("small", 2, 2, 2)]
     assert [s.provider for s in home.sessions.usage(late, "shed")] == ["small"]
     assert home.sessions.usage(late, "garage") == []
-    prune(home.database, late, 1, 100, 0)
+    prune_conversations(home.database, late, 1, 100, 0)
     again = [(s.provider, s.today.total, s.month.total, s.ever.total) for s in home.sessions.usage(late)]
     assert again == used
 
@@ -562,12 +566,12 @@ def test_conversations_go_with_their_last_turn(home):
     home.say("e", "f", at=NOON)
     for text, upto, after in (("c", 3, 0), ("c, d", 4, 3), ("c, d, e", 5, 4)):
         home.sessions.add_summary("home", text, upto, NOON, after)
-    assert home.sessions.prune(NOON, 365, 100, 0) == Pruned(1, 4, 8, 1)
+    assert home.sessions.prune(NOON, 365, 100, 0) == PruneResult(1, 4, 8, 1)
     assert [i.number for i in home.sessions.listed()] == [2]
     assert home.sessions.summary("home").text == "c, d, e"
     assert home.column("SELECT text FROM summaries") == ["c, d, e"]
     assert home.shown() == ["f"]
-    assert home.sessions.prune(NOON, 365, 100, 0) == Pruned()
+    assert home.sessions.prune(NOON, 365, 100, 0) == PruneResult()
     home.sound()
 
 
@@ -593,7 +597,7 @@ def test_a_long_result_goes_with_the_turn_that_it_is_of(home):
     for number in range(53):
         home.results.keep("heartbeat", "exec", f"result {number}", home.now)
         home.say(f"beat {number}", key="heartbeat")
-    turns, results = retention.doomed(home.database, home.now, 365, 100)
+    turns, results = retention.select_prunable(home.database, home.now, 365, 100)
     gone = home.sessions.prune(home.now, 365, 100)
     assert (gone.turns, gone.results) == (3, 3) == (len(turns), len(results))
     assert home.column("SELECT text FROM results") == [f"result {number}" for number in range(3, 53)]
@@ -607,7 +611,7 @@ def test_the_oldest_goes_when_it_is_too_much(home):
     said = [int(text.split()[0]) for text in home.all_said()]
     assert said == [*range(31, 40)]  # 9 x 40 kB of 0.375 MB
     assert home.column("SELECT id FROM results") == [*range(35, 41)]  # 6 x 20 kB of 0.125 MB
-    assert home.sessions.prune(home.now, 365, 0.5) == Pruned()
+    assert home.sessions.prune(home.now, 365, 0.5) == PruneResult()
     home.sound()
 
 
@@ -616,7 +620,7 @@ def test_nothing_is_written_when_nothing_goes(home):
     home.sessions.begin_new("home", home.now)
     home.sessions.prune(home.now, 365, 100)
     before = contents(home), [path.stat().st_mtime_ns for path in home.path.parent.glob("state.db*")]
-    assert home.sessions.prune(home.now, 365, 100) == Pruned()
+    assert home.sessions.prune(home.now, 365, 100) == PruneResult()
     assert not retention.shrink(home.database)
     assert (contents(home), [path.stat().st_mtime_ns for path in home.path.parent.glob("state.db*")]) == before
 
@@ -629,7 +633,7 @@ def test_the_file_shrinks_when_that_pays(home):
     home.stores = Stores(Config(home.path.parent))
     large = home.path.stat().st_size
     assert not retention.shrink(home.database)
-    prune(home.database, home.now, 365, 2)
+    prune_conversations(home.database, home.now, 365, 2)
     assert home.path.stat().st_size == large
     assert not retention.shrink(home.database, 1000)
     assert retention.shrink(home.database)
@@ -647,7 +651,9 @@ def test_the_chore_is_done_once_a_day_and_leaves_the_rest(tmp_path):
         chores: Chores = app.chores()
         assert chores.next_due(NOON) == NOON
         assert [line for line in chores.run(NOON) if "conversation" in line] == []
-        assert [spoken(said[0].text) for said in app.stores.history.turns("terminal")] == [str(n) for n in range(25)]
+        assert [strip_context_header(said[0].text) for said in app.stores.history.turns("terminal")] == [
+            str(n) for n in range(25)
+        ]
         assert app.stores.history.turns("job 3 x") == []
         for number in range(20):
             app.stores.history.keep("terminal", turn(f"new {number}"), NOON)
@@ -659,7 +665,7 @@ def test_the_chore_is_done_once_a_day_and_leaves_the_rest(tmp_path):
 
 def test_who_only_answers_and_leaves_lets_go_of_old_conversations_once_a_day(tmp_path, monkeypatch):
     with closing(App(Config(tmp_path), SimBoard())) as app:
-        settle(app, "terminal", turn("now"))
+        finish_turn(app, "terminal", turn("now"))
         assert not (tmp_path / "state.db").exists()
     for day, left in ((0, ["old"]), (7, ["new", "old"]), (9, ["new"])):
         with closing(App(Config(tmp_path), SimBoard())) as app:
@@ -668,12 +674,12 @@ def test_who_only_answers_and_leaves_lets_go_of_old_conversations_once_a_day(tmp
                 app.stores.history.keep(f"job 3 {day}", turn(["old", "new"][day > 0]), NOON + day * DAY)
             else:
                 app.stores.history.turns("terminal")
-            settle(app, "terminal", turn("now"))
+            finish_turn(app, "terminal", turn("now"))
             assert sorted(key for _, key, _ in app.stores.history.kept()) == sorted(
                 f"job 3 {0 if name == 'old' else 7}" for name in left
             )
             before = (tmp_path / "state.db-wal").stat().st_size
-            settle(app, "terminal", turn("now"))
+            finish_turn(app, "terminal", turn("now"))
             assert (tmp_path / "state.db-wal").stat().st_size == before
 
 
@@ -694,7 +700,7 @@ def test_a_chore_that_fails_says_so_once(tmp_path):
 
 
 def test_a_prune_that_is_killed_anywhere_leaves_whole_turns(home, monkeypatch):
-    monkeypatch.setattr(retention, "_AT_ONCE", 3)
+    monkeypatch.setattr(retention, "_BATCH_SIZE", 3)
     call = ToolCall("c", "exec", {})
     for number in range(6):
         home.say(f"{number}", at=NOON - 400 * DAY)
@@ -731,7 +737,7 @@ def assert_pruned(home):
 
 def pruned(path):
     with closing(Database(path)) as database:
-        prune(database, NOON, 365, 100, 0)
+        prune_conversations(database, NOON, 365, 100, 0)
 
 
 def beside(path, *works):
@@ -869,7 +875,7 @@ def large(tmp_path_factory):
         (lambda home: home.sessions.search("no such words anywhere") == [], 2.0),
         (lambda home: next(home.sessions.transcript(1)).text.endswith("the first words"), 0.1),
         (lambda home: home.sessions.usage(NOON)[0].ever.total == 52_000 * 18, 1.0),
-        (lambda home: retention.doomed(home.database, NOON, 365, 1000) == ([], []), 1.0),
+        (lambda home: retention.select_prunable(home.database, NOON, 365, 1000) == ([], []), 1.0),
         (lambda home: home.sessions.summary("home") is None, 0.05),
     ],
 )

@@ -7,10 +7,10 @@ import pytest
 from model_server import ModelServer
 from person import Person, picoclaw
 
-from picoclaw.cli import settings
 from picoclaw.config import load
-from picoclaw.config.edit import put
+from picoclaw.config.files import put
 from picoclaw.errors import ConfigError
+from picoclaw.maintenance import setup
 from picoclaw.resources import shipped
 
 TEMPLATE = (shipped("templates") / "config.toml").read_text()
@@ -200,8 +200,8 @@ def test_a_person_who_leaves_has_lost_nothing(tmp_path):
 
 def test_the_models_of_a_server_here_are_offered():
     with ModelServer([]) as server:
-        assert settings.models_at(server.url) == ["scripted"]
-    assert settings.models_at("http://127.0.0.1:9/v1") is None
+        assert setup.list_server_models(server.url) == ["scripted"]
+    assert setup.list_server_models("http://127.0.0.1:9/v1") is None
 
 
 @pytest.mark.parametrize(
@@ -211,4 +211,4 @@ def test_the_models_of_a_server_here_are_offered():
 def test_the_machines_zone_is_proposed(tmp_path, place, zone):
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/localtime").symlink_to(f"/usr/share/zoneinfo/{place}")
-    assert settings.machine_zone(tmp_path) == zone or not Path("/usr/share/zoneinfo").exists()
+    assert setup.get_machine_zone(tmp_path) == zone or not Path("/usr/share/zoneinfo").exists()

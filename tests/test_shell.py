@@ -15,10 +15,9 @@ import pytest
 from sandbox_kit import CALLER, ENVIRONMENT, Bench, gone, needs_walls, running
 
 from picoclaw.messages import Stop, ToolCall
-from picoclaw.sandbox.walls import PATH
-from picoclaw.tools.command_line import words_of
-from picoclaw.tools.shell import Shell, passed_on
-from picoclaw.tools.toolset import Toolset
+from picoclaw.security.sandbox import PATH
+from picoclaw.tools.exec import Shell, passed_on, words_of
+from picoclaw.tools.registry import Toolset
 
 pytestmark = needs_walls
 
@@ -226,7 +225,7 @@ def test_no_secret_is_in_the_environment(bench):
 PIPED = """
 import os, sys
 from pathlib import Path
-from picoclaw.tools.shell import Shell
+from picoclaw.tools.exec import Shell
 print(Shell(Path(sys.argv[1]), os.environ).exec(["cat"]))
 print(sys.stdin.read())
 """
@@ -361,7 +360,7 @@ def test_the_word_to_stop_ends_it(bench):
 INTERRUPTED = """
 import os, sys
 from pathlib import Path
-from picoclaw.tools.shell import Shell
+from picoclaw.tools.exec import Shell
 try:
     Shell(Path(sys.argv[1]), os.environ).exec(["sleep", sys.argv[2]])
 except KeyboardInterrupt:
@@ -384,7 +383,7 @@ def test_however_we_end_the_command_ends_as_well(bench, number, said):
 HURRIED = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from picoclaw.tools.shell import Shell
+from picoclaw.tools.exec import Shell
 
 class Slow(subprocess.Popen):
     def __init__(self, *given, **more):

@@ -20,17 +20,16 @@ import pytest
 from sandbox_kit import needs_walls
 
 from picoclaw import cli
-from picoclaw.cli.common import opened
+from picoclaw.cli.common import open_app
 from picoclaw.hw import health
-from picoclaw.hw.loader import chip, chips
+from picoclaw.hw.drivers import list_drivers, load_driver
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
-from picoclaw.schedule import at
-from picoclaw.skills.choose import listing, triggered
 from picoclaw.skills.library import BUILT_IN, Library
+from picoclaw.skills.selection import listing, triggered
 from picoclaw.skills.skill import Here, unmet
-from picoclaw.tools.command_line import words_of
-from picoclaw.tools.shell import Shell
+from picoclaw.times import at
+from picoclaw.tools.exec import Shell, words_of
 
 FOLDER = shipped("templates") / "skills"
 NAMES = ["board-care", "greenhouse", "home-automation", "reminders", "wiring", "writing-skills"]
@@ -174,7 +173,7 @@ def app(home):
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "sim.toml").write_text(SIM)
     (home / "outputs.toml").write_text(OUTPUTS)
-    with opened(Namespace(board="sim"), lambda _: True) as made:
+    with open_app(Namespace(board="sim"), lambda _: True) as made:
         made.library.look()
         yield made
 
@@ -584,7 +583,7 @@ def test_the_flags_of_throttling():
     text = TEXTS["board-care"]
     (bits,) = re.findall(r"gives bits: (.*?), all of them now", text, re.DOTALL)
     named = {int(bit, 16): words for bit, words in re.findall(r"(0x\d) ([\w -]+)", bits)}
-    assert {bit: health.throttled(bit)[0] for bit in named} == {
+    assert {bit: health.decode_throttling(bit)[0] for bit in named} == {
         1: "under-voltage now",
         2: "processor frequency capped now",
         4: "throttled now",
@@ -646,8 +645,8 @@ def test_the_addresses_are_the_usual_ones_of_all_drivers():
         told[int(address, 16)] = {name.strip() for name in names.split(",")}
     usual = {}
     where = [shipped("tools/hw")]
-    for name in chips(where):
-        addresses = getattr(chip(name, where), "ADDRESSES", ())
+    for name in list_drivers(where):
+        addresses = getattr(load_driver(name, where), "ADDRESSES", ())
         for address in addresses if len(addresses) == 2 else addresses[:1]:
             usual.setdefault(address, set()).add(name)
     assert told == usual
@@ -659,7 +658,7 @@ def test_the_parts_and_their_buses_are_those_of_the_drivers():
     assert [each["part"] for each in added] == ["bme280", "mcp3008", "pms5003", "ds18b20"]
     assert "0x76 is 118" in TEXTS["wiring"]
     assert added[0]["address"] == 0x76
-    assert 0x77 in chip("bme280", where).ADDRESSES
+    assert 0x77 in load_driver("bme280", where).ADDRESSES
 
 
 @pytest.mark.parametrize(("asked", "seconds"), [("in 20 minutes", 20 * 60), ("in an hour and a half", 90 * 60)])

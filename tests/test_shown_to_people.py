@@ -14,9 +14,9 @@ import pytest
 
 from picoclaw import workspace
 from picoclaw.app import App
-from picoclaw.channels.page.feed import Feed
-from picoclaw.channels.page.talk import Talk
-from picoclaw.config import Config, LimitsConfig, load
+from picoclaw.channels.dashboard.live import Feed, Talk
+from picoclaw.config import Config, load
+from picoclaw.config.tables import LimitsConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, ToolRun
 

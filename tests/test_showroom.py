@@ -11,16 +11,16 @@ import pytest
 
 from picoclaw import cli, workspace
 from picoclaw.app import App
-from picoclaw.channels.page.login import Logins
-from picoclaw.config import BoardConfig, load
-from picoclaw.daemon.showroom import Showroom
+from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.channels.dashboard.login import Logins
+from picoclaw.config import load
+from picoclaw.config.tables import BoardConfig
+from picoclaw.daemon.dashboard import DashboardBackend
 from picoclaw.hw import boards
 from picoclaw.messages import Inbound
-from picoclaw.reflex import declared
-from picoclaw.reflex.clock import boot_id, boottime
-from picoclaw.store.inbox import Arrived, Inbox
-from picoclaw.store.points import Block, Moment, Series, Trouble
-from picoclaw.store.samples import Samples
+from picoclaw.outputs import config
+from picoclaw.store.inbox import Inbox, InboxMessage
+from picoclaw.store.samples import ClockReading, SampleBlock, Samples, SensorFailure, Series
 
 STATUS = {
     "ok": False,
@@ -60,14 +60,14 @@ def app(tmp_path, monkeypatch):
     monkeypatch.setenv("PICOCLAW_HOME", str(home))
     workspace.prepare(home)
     config = replace(load(), board=BoardConfig("sim"))
-    app = App(config, boards.choose("sim", config))
+    app = App(config, boards.choose_board("sim", config))
     yield app
     app.close()
 
 
 @pytest.fixture
 def house(app):
-    house = Showroom(app.config, app.wiring, lambda: UTC, app.mark, lambda: STATUS)
+    house = DashboardBackend(app.config, app.wiring, lambda: UTC, app.mark, lambda: STATUS)
     yield house
     house.close()
     house.close()
@@ -102,9 +102,9 @@ def test_the_first_readings_are_waited_for_by_everybody(house):
 def test_the_past_and_its_troubles(app, house):
     mono, wall = boottime(), datetime.now(UTC)
     points = [(mono - 3600 + n * 60, 20.0 + n % 2) for n in range(60)]
-    trouble = Trouble("greenhouse", mono - 60, mono - 30, 3, "nothing answers")
+    trouble = SensorFailure("greenhouse", mono - 60, mono - 30, 3, "nothing answers")
     Samples(app.stores.chronicle).keep(
-        Moment(boot_id(), mono, wall), [Block(Series("greenhouse", "temperature"), points)], [trouble]
+        ClockReading(read_boot_id(), mono, wall), [SampleBlock(Series("greenhouse", "temperature"), points)], [trouble]
     )
     now = time.time()
     found = house.history("greenhouse", "temperature", now - 7200, now, 60)
@@ -145,9 +145,9 @@ def test_without_outputs_there_is_nothing_to_switch(house):
 def test_outputs_are_shown_with_their_leases_stopped_and_resumed(app):
     home = app.config.home
     (home / "outputs.toml").write_text(OUTPUTS)
-    found = declared.load(home / "outputs.toml").outputs
-    declared.keep_armed(home, {"pump": found["pump"].digest})
-    house = Showroom(app.config, app.wiring, lambda: UTC, "", lambda: STATUS)
+    found = config.load_outputs(home / "outputs.toml").outputs
+    config.save_armed(home, {"pump": found["pump"].digest})
+    house = DashboardBackend(app.config, app.wiring, lambda: UTC, "", lambda: STATUS)
     app.wiring.outputs.set("pump", "on", 60, "owner")
     pump, lamp = house.outputs().rows
     assert (pump.name, pump.level, pump.away, pump.armed) == ("pump", "on", True, True)
@@ -163,10 +163,10 @@ def test_outputs_are_shown_with_their_leases_stopped_and_resumed(app):
 
 def test_what_waits_for_its_answer_is_part_of_what_was_said(app, house):
     inbox = Inbox(app.stores.database)
-    first = inbox.put(Arrived("page:home", "how warm is it?", "page:1", "web", "1"))
-    inbox.put(Arrived("page:home", "and outside?", "page:1", "web", "2"))
-    inbox.put(Arrived("page:home", "/yes 3 abc", "page:1", "web", "answer abc"))
-    inbox.put(Arrived("telegram:7", "hello", "telegram:7", "owner", "3"))
+    first = inbox.put(InboxMessage("page:home", "how warm is it?", "page:1", "web", "1"))
+    inbox.put(InboxMessage("page:home", "and outside?", "page:1", "web", "2"))
+    inbox.put(InboxMessage("page:home", "/yes 3 abc", "page:1", "web", "answer abc"))
+    inbox.put(InboxMessage("telegram:7", "hello", "telegram:7", "owner", "3"))
     assert [line.text for line in house.said("page:home", 60)] == ["how warm is it?", "and outside?"]
     inbox.begin([first.number])
     app.answer(Inbound("page:home", "how warm is it?", inbox=first.number))
@@ -208,7 +208,7 @@ def test_it_says_where_the_page_is_and_who_was_let_in(app, capsys, settings, sai
 
 def test_a_person_gets_a_code_and_forgets_every_browser(app, monkeypatch, capsys):
     home = app.config.home
-    monkeypatch.setattr("picoclaw.cli.page.person", lambda why: None)
+    monkeypatch.setattr("picoclaw.cli.page.require_terminal", lambda why: None)
     assert cli.run(["page", "code"]) == 1
     assert "enabled = true" in capsys.readouterr().err
     (home / "config.toml").write_text("[page]\nenabled = true")

@@ -6,15 +6,15 @@ import pytest
 from recording import Clock, RecordedI2C, Recorder
 
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing
-from picoclaw.hw import loader
-from picoclaw.hw.backoff import Backoff
-from picoclaw.hw.board import Exchange, Read, SerialSettings, SpiNode, SpiSettings, Write
-from picoclaw.hw.parts import Drivers
-from picoclaw.hw.reading import Wired
+from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw.board import I2CRead, I2CWrite, SerialSettings, SpiNode, SpiSettings, SpiTransfer
+from picoclaw.hw.drivers import Drivers
+from picoclaw.hw.faults import Backoff
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.buses import SimI2C, SimSerial, SimSpi
-from picoclaw.hw.sim.scene import GREENHOUSE, Fault, Scene, Wiring
+from picoclaw.hw.sim.scene import GREENHOUSE, Scene, SimFault, SimFaults
 from picoclaw.resources import shipped
 
 HW = [shipped("tools/hw")]
@@ -26,7 +26,7 @@ def read(tmp_path):
 
     def load(text):
         (tmp_path / "sim.toml").write_text(text)
-        return script.load(tmp_path / "sim.toml", HW)
+        return script.load_script(tmp_path / "sim.toml", HW)
 
     return load
 
@@ -38,11 +38,11 @@ BME = "[parts.porch]\npart = 'bme280'\n"
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n"])
 def test_without_a_script_there_is_a_greenhouse(read, text):
-    assert read(text) is script.DEFAULT
+    assert read(text) is script.DEFAULT_SCRIPT
 
 
 def test_without_a_file_there_is_a_greenhouse(tmp_path):
-    assert script.load(tmp_path / "sim.toml", HW) is script.DEFAULT
+    assert script.load_script(tmp_path / "sim.toml", HW) is script.DEFAULT_SCRIPT
 
 
 @pytest.mark.parametrize(
@@ -50,20 +50,20 @@ def test_without_a_file_there_is_a_greenhouse(tmp_path):
     [
         ("[parts]\n", {}),
         ("ports = []\n", {}),
-        (BME, {"porch": Wired("bme280", 1, 0x76)}),
-        (BME + "address = 0x77\n", {"porch": Wired("bme280", 1, 0x77)}),
-        (BME + "bus = 3\naddress = '0x77'\n", {"porch": Wired("bme280", 3, 0x77)}),
+        (BME, {"porch": WiredPart("bme280", 1, 0x76)}),
+        (BME + "address = 0x77\n", {"porch": WiredPart("bme280", 1, 0x77)}),
+        (BME + "bus = 3\naddress = '0x77'\n", {"porch": WiredPart("bme280", 3, 0x77)}),
         (BME + "[parts.attic]\npart = 'bme280'\naddress = 0x77\n", {
-            "porch": Wired("bme280", 1, 0x76), "attic": Wired("bme280", 1, 0x77)
+            "porch": WiredPart("bme280", 1, 0x76), "attic": WiredPart("bme280", 1, 0x77)
         }),
-        ("[parts.'a b']\npart = 'bme280'\n", {"a b": Wired("bme280", 1, 0x76)}),
+        ("[parts.'a b']\npart = 'bme280'\n", {"a b": WiredPart("bme280", 1, 0x76)}),
     ],
 )  # fmt: skip
 def test_the_parts_of_a_script(read, text, wired):
     found = read(text)
     assert found.wired == wired
     assert found.values.keys() == wired.keys()
-    assert (found.faults, found.lines, found.empty) == ((), script.LINES, ())
+    assert (found.faults, found.lines, found.empty) == ((), script.DEFAULT_LINES, ())
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_faults_lines_and_ports_of_a_script(read):
         consumer = "relay"
         """
     )
-    assert found.faults == (Fault("nack", "i2c-1/0x76", 60, 10.5, 3), Fault("bits", "i2c-1", 0, 1e9, 1))
+    assert found.faults == (SimFault("nack", "i2c-1/0x76", 60, 10.5, 3), SimFault("bits", "i2c-1", 0, 1e9, 1))
     assert found.lines == (script.SimLine(17, "PUMP", 1, "relay"),)
     assert read("ports = ['/dev/ttyUSB0']\n").empty == ("/dev/ttyUSB0",)
     assert read("ports = '/dev/ttyUSB0'\n").empty == ("/dev/ttyUSB0",)
@@ -134,7 +134,7 @@ def test_a_script_becomes_a_board(read):
     clock = Clock(1e9, step=0.01)
     text = BME + "values = { temperature = 3.25, humidity = 40, pressure = 990 }\n"
     board = SimBoard(clock, read("ports = ['/dev/ttyUSB0']\n" + text), sleep=clock.sleep)
-    drivers = Drivers(board, lambda name: loader.chip(name, HW), clock, clock.sleep)
+    drivers = Drivers(board, lambda name: hw_drivers.load_driver(name, HW), clock, clock.sleep)
     readings = drivers.measure("porch", board.wired()["porch"])
     assert [(r.quantity, r.value) for r in readings] == [
         ("temperature", pytest.approx(3.25, abs=0.05)),
@@ -234,20 +234,20 @@ def test_what_is_wrong_in_a_script_is_named_with_its_place(read, tmp_path, text,
 @pytest.mark.parametrize(
     ("fault", "struck"),
     [
-        (Fault("nack", "x"), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
-        (Fault("nack", "x", after_s=3), [3, 4, 5, 6, 7, 8, 9]),
-        (Fault("nack", "x", for_s=3), [0, 1, 2]),
-        (Fault("nack", "x", 2, 4), [2, 3, 4, 5]),
-        (Fault("nack", "x", every=3), [2, 5, 8]),
-        (Fault("nack", "x", 4, 4, 2), [5, 7]),
-        (Fault("nack", "x", for_s=0), []),
-        (Fault("nack", "y"), []),
-        (Fault("nack", "z"), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        (SimFault("nack", "x"), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        (SimFault("nack", "x", after_s=3), [3, 4, 5, 6, 7, 8, 9]),
+        (SimFault("nack", "x", for_s=3), [0, 1, 2]),
+        (SimFault("nack", "x", 2, 4), [2, 3, 4, 5]),
+        (SimFault("nack", "x", every=3), [2, 5, 8]),
+        (SimFault("nack", "x", 4, 4, 2), [5, 7]),
+        (SimFault("nack", "x", for_s=0), []),
+        (SimFault("nack", "y"), []),
+        (SimFault("nack", "z"), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
     ],
 )
 def test_when_a_fault_strikes(fault, struck):
     clock = Clock(1e9)
-    wiring = Wiring(clock)
+    wiring = SimFaults(clock)
     wiring.faults = [fault]
     seen = []
     for second in range(10):
@@ -258,7 +258,7 @@ def test_when_a_fault_strikes(fault, struck):
 
 
 def test_a_flipped_bit_is_one_bit_and_not_always_the_same():
-    wiring = Wiring(Clock())
+    wiring = SimFaults(Clock())
     data = bytes.fromhex("00 ff 55")
     seen = {wiring.spoiled("bits", data) for _ in range(200)}
     assert len(seen) > 15
@@ -272,8 +272,8 @@ SENT, ANSWER = b"\x10", b"\x5a\xa5"
 
 
 def wiring(kind, on):
-    found = Wiring(Clock())
-    found.faults = [Fault(kind, on)]
+    found = SimFaults(Clock())
+    found.faults = [SimFault(kind, on)]
     return found
 
 
@@ -293,21 +293,21 @@ def test_faults_on_i2c(on, kind, expected, number):
     part = Recorder({SENT: ANSWER})
     bus = SimI2C(1, {0x50: part, 0x51: Recorder({SENT: ANSWER})}, wiring(kind, on))
     if isinstance(expected, bytes):
-        assert bus.transfer(0x50, [Write(SENT), Read(2)]) == [expected]
+        assert bus.transfer(0x50, [I2CWrite(SENT), I2CRead(2)]) == [expected]
         assert part.written == [SENT]
     else:
         with pytest.raises(expected, match=r"^0x50 on /dev/i2c-1 ") as caught:
-            bus.transfer(0x50, [Write(SENT), Read(2)])
+            bus.transfer(0x50, [I2CWrite(SENT), I2CRead(2)])
         assert caught.value.__cause__.errno == number
         assert part.written == []
     if "/" in on:
-        assert bus.transfer(0x51, [Write(SENT), Read(2)]) == [ANSWER]
+        assert bus.transfer(0x51, [I2CWrite(SENT), I2CRead(2)]) == [ANSWER]
 
 
 def test_flipped_bits_on_i2c_spoil_answers_only():
     part = Recorder({SENT: ANSWER})
     bus = SimI2C(1, {0x50: part}, wiring("bits", "i2c-1"))
-    (answer,) = bus.transfer(0x50, [Write(SENT), Read(2)])
+    (answer,) = bus.transfer(0x50, [I2CWrite(SENT), I2CRead(2)])
     assert answer != ANSWER
     assert part.written == [SENT]
 
@@ -359,29 +359,29 @@ def test_faults_on_spi(kind, expected, heard):
     part = Echo()
     device = SimSpi(SpiNode(0, 0, "/dev/spidev0.0"), part, wiring(kind, "spi0.0"))
     if isinstance(expected, bytes):
-        assert device.transfer([Exchange(b"\x01\x02")], SpiSettings()) == [expected]
+        assert device.transfer([SpiTransfer(b"\x01\x02")], SpiSettings()) == [expected]
     else:
         with pytest.raises(expected, match=r"^/dev/spidev0\.0 "):
-            device.transfer([Exchange(b"\x01\x02")], SpiSettings())
+            device.transfer([SpiTransfer(b"\x01\x02")], SpiSettings())
     assert part.heard == heard
 
 
 def test_flipped_bits_on_spi():
     device = SimSpi(SpiNode(0, 0, "/dev/spidev0.0"), Echo(), wiring("bits", "spi0.0"))
-    (answer,) = device.transfer([Exchange(b"\x01\x02")], SpiSettings())
+    (answer,) = device.transfer([SpiTransfer(b"\x01\x02")], SpiSettings())
     assert sum((a ^ b).bit_count() for a, b in zip(answer, ANSWER, strict=True)) == 1
 
 
 def test_a_fault_of_one_chip_select_is_none_of_another():
     device = SimSpi(SpiNode(0, 1, "/dev/spidev0.1"), Echo(), wiring("eio", "spi0.0"))
-    assert device.transfer([Exchange(b"\x01\x02")], SpiSettings()) == [ANSWER]
+    assert device.transfer([SpiTransfer(b"\x01\x02")], SpiSettings()) == [ANSWER]
 
 
 @pytest.mark.parametrize(("sizes", "fits"), [([4096], True), ([4000, 96], True), ([4097], False), ([4000, 97], False)])
 def test_an_spi_message_is_no_longer_than_the_kernels_buffer(sizes, fits):
     part = Echo()
     device = SimSpi(SpiNode(0, 0, "/dev/spidev0.0"), part)
-    segments = [Exchange(bytes(size)) for size in sizes]
+    segments = [SpiTransfer(bytes(size)) for size in sizes]
     if fits:
         assert [len(answer) for answer in device.transfer(segments, SpiSettings())] == sizes
     else:
@@ -393,7 +393,7 @@ def test_an_spi_message_is_no_longer_than_the_kernels_buffer(sizes, fits):
 def test_a_chip_select_is_held_until_it_is_released():
     part = Echo()
     device = SimSpi(SpiNode(0, 0, "/dev/spidev0.0"), part)
-    segments = [Exchange(b"\x01"), Exchange(b"\x02\x03", release=True), Exchange(b"\x04")]
+    segments = [SpiTransfer(b"\x01"), SpiTransfer(b"\x02\x03", release=True), SpiTransfer(b"\x04")]
     assert device.transfer(segments, SpiSettings()) == [b"\x5a", b"\xa5\x5a", b"\x5a"]
     assert part.heard == [b"\x01\x02\x03", b"\x04"]
 
@@ -418,15 +418,15 @@ def test_a_serial_adapter_that_was_unplugged(move):
 
 def test_a_port_without_a_part_waits_as_long_as_it_was_told():
     clock = Clock()
-    assert SimSerial("/dev/ttyS0", None, clock.sleep, Wiring(clock)).read(4, 0.25) == b""
+    assert SimSerial("/dev/ttyS0", None, clock.sleep, SimFaults(clock)).read(4, 0.25) == b""
     assert clock.now == pytest.approx(0.25)
 
 
 def test_a_fault_goes_by_and_the_part_is_read_again():
     clock = Clock(1e9, step=0.01)
-    text = Fault("unplugged", "i2c-1/0x76", after_s=60, for_s=60)
-    board = SimBoard(clock, script.DEFAULT._replace(faults=(text,)), sleep=clock.sleep)
-    drivers = Drivers(board, lambda name: loader.chip(name, HW), clock, clock.sleep)
+    text = SimFault("unplugged", "i2c-1/0x76", after_s=60, for_s=60)
+    board = SimBoard(clock, script.DEFAULT_SCRIPT._replace(faults=(text,)), sleep=clock.sleep)
+    drivers = Drivers(board, lambda name: hw_drivers.load_driver(name, HW), clock, clock.sleep)
     seen = []
     for minute in range(4):
         clock.now = 1e9 + 30 + 60 * minute
@@ -512,9 +512,9 @@ def test_a_simulated_bus_that_hangs_is_left_alone_as_a_whole():
     bus = RecordedI2C(1, {0x50: Recorder(), 0x51: Recorder()}, wires)
     for _ in range(3):
         with pytest.raises(BusFault, match="timed out"):
-            bus.transfer(0x50, [Read(1)])
+            bus.transfer(0x50, [I2CRead(1)])
     with pytest.raises(BusFault, match="is left alone"):
-        bus.transfer(0x51, [Read(1)])
+        bus.transfer(0x51, [I2CRead(1)])
     assert not bus.log
 
 
@@ -538,12 +538,14 @@ def test_a_bus_on_which_a_part_refuses_does_not_hang():
 
 def test_a_simulated_bus_is_left_alone_by_the_boards_clock():
     clock = Clock(1e9)
-    board = SimBoard(clock, script.DEFAULT._replace(faults=(Fault("stuck", "i2c-1", for_s=10),)), sleep=clock.sleep)
+    board = SimBoard(
+        clock, script.DEFAULT_SCRIPT._replace(faults=(SimFault("stuck", "i2c-1", for_s=10),)), sleep=clock.sleep
+    )
     for _ in range(3):
         with pytest.raises(BusFault):
-            board.i2c(1).transfer(0x76, [Read(1)])
+            board.i2c(1).transfer(0x76, [I2CRead(1)])
     clock.now += 100
-    assert len(board.i2c(1).transfer(0x76, [Read(1)])[0]) == 1
+    assert len(board.i2c(1).transfer(0x76, [I2CRead(1)])[0]) == 1
 
 
 @pytest.mark.parametrize("on", ["", "prch", "i2c1", "i2c-1/118", "spi0"])

@@ -7,13 +7,13 @@ from rights import ordinary_user
 
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.prompt import size
+from picoclaw.prompts import size
+from picoclaw.security.guard import Guard, exact, question
+from picoclaw.security.policy import Asked, Policy
 from picoclaw.skills.library import Library, tiers
 from picoclaw.skills.skill import Here
-from picoclaw.tools.guard import Guard, exact, question
+from picoclaw.tools.registry import Toolset
 from picoclaw.tools.skills import SkillTools
-from picoclaw.tools.toolset import Toolset
-from picoclaw.trust.policy import Asked, Policy
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 TEXT = "1. Look at the float.\n2. Say how full the tank is."

@@ -11,7 +11,7 @@ from rights import ordinary_user
 from timing import least_seconds
 
 from picoclaw.errors import SkillError
-from picoclaw.skills import choose
+from picoclaw.skills import selection
 from picoclaw.skills.library import Library, examine, tiers
 from picoclaw.skills.skill import Here, Needs, Skill, unmet
 
@@ -617,9 +617,9 @@ def skill(name, description="Does it.", triggers=()):
 
 
 def test_the_listing_is_a_line_each_and_ends_at_30_kb():
-    assert choose.listing([]) == ""
-    assert choose.listing([skill("a"), skill("b", "Für Ä.")]) == "- a: Does it.\n- b: Für Ä."
-    many = choose.listing([skill(f"s{i:03}", "ä" * 500) for i in range(150)])
+    assert selection.listing([]) == ""
+    assert selection.listing([skill("a"), skill("b", "Für Ä.")]) == "- a: Does it.\n- b: Für Ä."
+    many = selection.listing([skill(f"s{i:03}", "ä" * 500) for i in range(150)])
     assert many.count("\n") == 29
     assert 29 * 1000 < len(many.encode()) <= 30 * 1024
     assert all(line.endswith("ä") for line in many.split("\n"))
@@ -639,7 +639,7 @@ def test_the_listing_is_a_line_each_and_ends_at_30_kb():
 )
 def test_what_fits_is_listed(count, length, bytes_a_token, inline):
     """A line is 8 bytes longer than its description: 14 of 1,000 bytes are 3,500 tokens."""
-    assert choose.fits([skill(f"s{i:02}", "x" * length) for i in range(count)], bytes_a_token) is inline
+    assert selection.fits([skill(f"s{i:02}", "x" * length) for i in range(count)], bytes_a_token) is inline
 
 
 GREENHOUSE = skill("greenhouse", triggers=("vapour pressure deficit", "VPD"))
@@ -670,13 +670,13 @@ SAID = [
 
 @pytest.mark.parametrize(("text", "expected"), SAID)
 def test_triggers_are_whole_words(text, expected):
-    assert choose.triggered([FROST, GREENHOUSE, SKY, ODDLY], text) == expected
+    assert selection.triggered([FROST, GREENHOUSE, SKY, ODDLY], text) == expected
 
 
 def test_at_most_three_are_triggered_the_longest_first():
     skills = [skill(f"s{i}", triggers=["word" * i]) for i in range(1, 6)]
     said = " ".join("word" * i for i in range(1, 6))
-    assert [s.name for s in choose.triggered(skills, said)] == ["s5", "s4", "s3"]
+    assert [s.name for s in selection.triggered(skills, said)] == ["s5", "s4", "s3"]
 
 
 SHELF = [
@@ -700,27 +700,27 @@ SHELF = [
     ],
 )
 def test_search_by_words(query, best):
-    hits = choose.search(SHELF, query)
+    hits = selection.search(SHELF, query)
     assert hits[0][0].name == best
     assert [score for _, score in hits] == sorted((score for _, score in hits), reverse=True)
     assert all(score > 0 for _, score in hits)
 
 
 def test_search_finds_nothing_and_at_most_five():
-    assert choose.search(SHELF, "zebra") == []
-    assert choose.search([], "frost") == []
+    assert selection.search(SHELF, "zebra") == []
+    assert selection.search([], "frost") == []
     many = [skill(f"s{i}", "frost") for i in range(9)]
-    assert [s.name for s, _ in choose.search(many, "frost")] == ["s0", "s1", "s2", "s3", "s4"]
-    assert len(choose.search(many, "frost", most=7)) == 7
+    assert [s.name for s, _ in selection.search(many, "frost")] == ["s0", "s1", "s2", "s3", "s4"]
+    assert len(selection.search(many, "frost", most=7)) == 7
 
 
 def test_search_knows_the_words_inside_and_weighs_them_less():
     lamp = skill("lamp")._replace(keywords="lettuce humidity")
     lettuce = skill("lettuce")._replace(keywords="lamp seeds")
-    found = choose.search([lamp, lettuce], "lamp")
+    found = selection.search([lamp, lettuce], "lamp")
     assert [s.name for s, _ in found] == ["lamp", "lettuce"]
     assert found[1][1] == pytest.approx(0.3 * 0.693147, abs=1e-5)
-    assert [s.name for s, _ in choose.search([lamp, lettuce], "humidity")] == ["lamp"]
+    assert [s.name for s, _ in selection.search([lamp, lettuce], "humidity")] == ["lamp"]
 
 
 @pytest.mark.parametrize(
@@ -736,15 +736,15 @@ def test_search_knows_the_words_inside_and_weighs_them_less():
 )
 def test_what_the_shipped_skills_are_about_finds_them(query, name):
     shipped = found(Path(__file__).resolve().parents[1] / "templates/skills", names=("built-in",))
-    assert name in [s.name for s, _ in choose.search(list(shipped.skills.values()), query, most=3)]
+    assert name in [s.name for s, _ in selection.search(list(shipped.skills.values()), query, most=3)]
 
 
 def test_one_for_people_alone_comes_by_its_triggers():
     deploy = skill("deploy", "Deploys frost.", ["frost"])._replace(listed=False, keywords="frost")
-    assert choose.listing([deploy, FROST]) == "- frost: Does it."
-    assert [s.name for s, _ in choose.search([deploy, FROST], "frost")] == ["frost"]
-    assert choose.triggered([deploy, FROST], "frost") == [deploy, FROST]
-    assert choose.fits([deploy] * 30, 4.0)
+    assert selection.listing([deploy, FROST]) == "- frost: Does it."
+    assert [s.name for s, _ in selection.search([deploy, FROST], "frost")] == ["frost"]
+    assert selection.triggered([deploy, FROST], "frost") == [deploy, FROST]
+    assert selection.fits([deploy] * 30, 4.0)
 
 
 def test_search_blends_words_with_meaning():
@@ -755,11 +755,11 @@ def test_search_blends_words_with_meaning():
         asked.append((query, list(texts)))
         return [0.9 if "lamps" in text else 0.5 if "wire" in text else -0.2 for text in texts]
 
-    hits = choose.search(SHELF, "wire a light", alike=alike)
+    hits = selection.search(SHELF, "wire a light", alike=alike)
     assert [(s.name, round(score, 6)) for s, score in hits] == [("wiring", 0.65), ("home-automation", 0.63)]
     assert asked[0][0] == "wire a light"
     assert asked[0][1][0] == "greenhouse Keep the air and soil of a greenhouse right. VPD"
-    hits = choose.search(SHELF, "greenhouse", alike=alike)
+    hits = selection.search(SHELF, "greenhouse", alike=alike)
     assert [(s.name, round(score, 6)) for s, score in hits][2] == ("greenhouse", 0.3)
-    hits = choose.search(SHELF, "a light", alike=alike)
+    hits = selection.search(SHELF, "a light", alike=alike)
     assert [(s.name, round(score, 6)) for s, score in hits] == [("home-automation", 0.63), ("wiring", 0.35)]

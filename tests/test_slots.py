@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from picoclaw.slots import Plan, come_due, cron, described, every, next_slot, slots, with_done
+from picoclaw.occurrences import Plan, come_due, cron, described, every, next_slot, slots, with_done
 
 BERLIN, LORD_HOWE, NEW_YORK = "Europe/Berlin", "Australia/Lord_Howe", "America/New_York"
 
@@ -159,7 +159,7 @@ def test_what_was_done_is_not_due_again():
 
 BOARD = """
 from datetime import UTC, datetime
-from picoclaw.slots import Plan, slots
+from picoclaw.occurrences import Plan, slots
 for after in ("2026-03-28T12:00+00:00", "2026-10-24T12:00+00:00"):
     found = slots(Plan("cron", "30 2 * * *"), datetime.fromisoformat(after), 2)
     print(*[slot.identity for slot in found], *[slot.moment.astimezone(UTC).strftime("%H:%M") for slot in found])

@@ -6,18 +6,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from picoclaw.config import HelpersConfig
-from picoclaw.helpers.report import letter
+from picoclaw.agent.workflow import letter
+from picoclaw.config.tables import HelpersConfig
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.security.guard import Guard
+from picoclaw.security.policy import Policy
+from picoclaw.store.conversations import get_process_identity
 from picoclaw.store.database import Database
-from picoclaw.store.history import process_identity
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.task import Used
-from picoclaw.store.tasks import Tasks
-from picoclaw.tools.guard import Guard
-from picoclaw.tools.spawn import Spawn
-from picoclaw.tools.toolset import Toolset
-from picoclaw.trust.policy import Policy
+from picoclaw.store.tasks import Tasks, TaskUsage
+from picoclaw.tools.registry import Toolset
+from picoclaw.tools.subagents import Spawn
 
 CALLER = Caller("garden", "owner", datetime(2026, 3, 1, 12, 0, tzinfo=UTC), lambda _: None)
 SETTINGS = HelpersConfig(steps=9, seconds=60.0, tokens=5000)
@@ -45,8 +44,8 @@ class Office:
 
     def do(self, task, stop):
         assert not stop
-        assert (task.status, task.waits, task.claimed) == ("running", process_identity(), process_identity())
-        self.tasks.finish(task, *self.answers, 101.0, Used(1, 1.0, 1))
+        assert (task.status, task.waits, task.claimed) == ("running", get_process_identity(), get_process_identity())
+        self.tasks.finish(task, *self.answers, 101.0, TaskUsage(1, 1.0, 1))
         return self.tasks.get(task.number)
 
     def call(self, tool, caller=CALLER, /, **arguments):
@@ -72,16 +71,16 @@ def test_a_task_is_kept_before_the_answer(office):
     assert said.startswith("given to helper frost (1); ")
     kept = office.tasks.get(1)
     assert (kept.session, kept.text, kept.mode, kept.depth) == ("garden", "Is there frost?", "minimal", 1)
-    assert kept.limits == Used(9, 60.0, 5000)
+    assert kept.limits == TaskUsage(9, 60.0, 5000)
     assert kept.tools == {"exec", "read_file", "spawn", "subagent", "spawn_status", "spawn_cancel"}
-    assert kept.claimed == process_identity()
+    assert kept.claimed == get_process_identity()
     assert office.rung == 1
 
 
 def test_what_is_asked_for_is_kept(office):
     office.call("spawn", task="x", mode="none", tools='["exec"]', steps=3, seconds="5", tokens=10**8)
     kept = office.tasks.get(1)
-    assert (kept.mode, kept.tools, kept.limits) == ("none", {"exec"}, Used(3, 5.0, 5000))
+    assert (kept.mode, kept.tools, kept.limits) == ("none", {"exec"}, TaskUsage(3, 5.0, 5000))
 
 
 @pytest.mark.parametrize(
@@ -270,7 +269,7 @@ def test_helpers_of_a_heartbeat_share_few_tokens(office):
     assert office.tasks.of_heartbeats(100.0) == sum(limits[1:]) <= 20_000
     office.finish()
     while taken := office.tasks.claim(1.0):
-        office.tasks.finish(taken, "done", "ok", 101.0, Used(1, 1.0, 7))
+        office.tasks.finish(taken, "done", "ok", 101.0, TaskUsage(1, 1.0, 7))
     assert office.tasks.of_heartbeats(100.0) == 7 * len(limits[1:])
     assert office.tasks.of_heartbeats(100.5) == 0
 
@@ -285,10 +284,10 @@ def test_the_chat_is_told_what_a_job_has_ended(office):
 def test_a_helpers_helper_gets_what_is_left(office):
     office.call("spawn", task="a", steps=5, seconds=20, tokens=900)
     taken = office.tasks.claim(1.0)
-    office.tasks.progress(taken, (), Used(2, 19.5, 300))
+    office.tasks.progress(taken, (), TaskUsage(2, 19.5, 300))
     helper = replace(CALLER, session=taken.key, origin="helper", reply_to="garden", depth=1, task=1)
     office.call("spawn", helper, task="b", steps=9, tokens=200)
-    assert office.tasks.get(2).limits == Used(3, 1.0, 200)
-    office.tasks.finish(office.tasks.claim(1.0), "done", "ok", 101.0, Used(1, 1.0, 200))
+    assert office.tasks.get(2).limits == TaskUsage(3, 1.0, 200)
+    office.tasks.finish(office.tasks.claim(1.0), "done", "ok", 101.0, TaskUsage(1, 1.0, 200))
     office.call("spawn", helper, task="c")
     assert office.tasks.get(3).limits.tokens == 900 - 300 - 200, "what its helper took is taken"

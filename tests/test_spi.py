@@ -13,17 +13,17 @@ from rights import ordinary_user
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw.bench import run_tool
-from picoclaw.hw.board import Exchange, SpiSettings
+from picoclaw.hw.board import SpiSettings, SpiTransfer
+from picoclaw.hw.drivers import load_module
 from picoclaw.hw.linux import spi
-from picoclaw.hw.loader import load
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import parts
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.scene import Fault
+from picoclaw.hw.sim.scene import SimFault
 from picoclaw.hw.sim.script import Script
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
-from picoclaw.tools.toolset import Toolset, tools_of
+from picoclaw.tools.registry import Toolset, tools_of
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 CS_HIGH, LSB_FIRST = 0x04, 0x08
@@ -103,7 +103,7 @@ def device(root, kernel):
 
 
 def test_the_struct_is_that_of_the_header():
-    packed = spi.message([Exchange(b"abc", 500, True), Exchange(b"de", 7)], 1_000_000, 0x1234_5678_9ABC)
+    packed = spi.pack_message([SpiTransfer(b"abc", 500, True), SpiTransfer(b"de", 7)], 1_000_000, 0x1234_5678_9ABC)
     assert len(packed) == 2 * 32 == 2 * ctypes.sizeof(Transfer)
     first, second = (Transfer * 2).from_buffer_copy(packed)
     fields = [name for name, _ in Transfer._fields_]
@@ -113,11 +113,16 @@ def test_the_struct_is_that_of_the_header():
 
 @pytest.mark.parametrize(("count", "number"), [(1, 0x40206B00), (3, 0x40606B00), (32, 0x44006B00)])
 def test_the_ioctl_number_carries_the_length(count, number):
-    assert spi.request(count) == number
+    assert spi.encode_message_ioctl(count) == number
 
 
 def test_segments_are_one_message_and_answers_come_back_in_order(device, kernel):
-    segments = [Exchange(b"\x9f", 10), Exchange(b"\0\0\0", 0, True), Exchange(b"", 5), Exchange(b"\x05", 0, True)]
+    segments = [
+        SpiTransfer(b"\x9f", 10),
+        SpiTransfer(b"\0\0\0", 0, True),
+        SpiTransfer(b"", 5),
+        SpiTransfer(b"\x05", 0, True),
+    ]
     assert device.transfer(segments, SpiSettings(0, 250_000)) == [b"\x60", b"\xff\xff\xff", b"", b"\xfa"]
     ((_, sent),) = kernel.messages
     assert [data for data, _ in sent] == [b"\x9f", b"\0\0\0", b"", b"\x05"]
@@ -130,26 +135,26 @@ def test_segments_are_one_message_and_answers_come_back_in_order(device, kernel)
 @pytest.mark.parametrize("before", [0, 3, CS_HIGH | 1, LSB_FIRST])
 def test_the_mode_is_set_for_the_message_and_put_back(device, kernel, mode, before):
     kernel.mode = before
-    device.transfer([Exchange(b"\1")], SpiSettings(mode))
+    device.transfer([SpiTransfer(b"\1")], SpiSettings(mode))
     assert [m for m, _ in kernel.messages] == [mode | before & CS_HIGH]
     assert kernel.mode == before
     assert len(kernel.modes) in {0, 2}
 
 
 def test_a_mode_that_is_set_already_is_not_written(device, kernel):
-    device.transfer([Exchange(b"\1")], SpiSettings(0))
+    device.transfer([SpiTransfer(b"\1")], SpiSettings(0))
     assert kernel.modes == []
 
 
 def test_the_mode_is_put_back_after_a_failure(device, kernel):
     kernel.fails[0] = errno.EIO
     with pytest.raises(DeviceMissing, match=r"^/dev/spidev0\.1 has gone away"):
-        device.transfer([Exchange(b"\1")], SpiSettings(3))
+        device.transfer([SpiTransfer(b"\1")], SpiSettings(3))
     assert kernel.modes == [3, 0]
 
 
 def test_bits_are_reversed_in_both_directions(device, kernel):
-    answer = device.transfer([Exchange(b"\x01\xe0")], SpiSettings(lsb_first=True))
+    answer = device.transfer([SpiTransfer(b"\x01\xe0")], SpiSettings(lsb_first=True))
     ((mode, sent),) = kernel.messages
     assert sent[0][0] == b"\x80\x07"
     assert answer == [bytes([0xFE, 0x1F])]
@@ -165,17 +170,17 @@ def test_no_segments_touch_nothing(device, kernel):
     ("segments", "settings", "said"),
     [
         (
-            [Exchange(bytes(4097))],
+            [SpiTransfer(bytes(4097))],
             {},
             "takes at most 4096 bytes in one message (bufsiz of the kernel's spidev), not 4097",
         ),
-        ([Exchange(bytes(2049))] * 2, {}, "takes at most 4096 bytes"),
-        ([Exchange(b"1")] * 33, {}, "takes at most 32 segments in one message, not 33"),
-        ([Exchange(b"1", 65_536)], {}, "can wait 0 to 65535 microseconds"),
-        ([Exchange(b"1", -1)], {}, "can wait 0 to 65535 microseconds"),
-        ([Exchange(b"1")], {"mode": 4}, "has modes 0 to 3, not 4"),
-        ([Exchange(b"1")], {"speed_hz": 0}, "cannot have a clock of 0 Hz"),
-        ([Exchange(b"1")], {"speed_hz": 1 << 32}, "cannot have a clock"),
+        ([SpiTransfer(bytes(2049))] * 2, {}, "takes at most 4096 bytes"),
+        ([SpiTransfer(b"1")] * 33, {}, "takes at most 32 segments in one message, not 33"),
+        ([SpiTransfer(b"1", 65_536)], {}, "can wait 0 to 65535 microseconds"),
+        ([SpiTransfer(b"1", -1)], {}, "can wait 0 to 65535 microseconds"),
+        ([SpiTransfer(b"1")], {"mode": 4}, "has modes 0 to 3, not 4"),
+        ([SpiTransfer(b"1")], {"speed_hz": 0}, "cannot have a clock of 0 Hz"),
+        ([SpiTransfer(b"1")], {"speed_hz": 1 << 32}, "cannot have a clock"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_the_kernel_sees_it(device, kernel, segments, settings, said):
@@ -190,9 +195,9 @@ def test_the_limit_is_that_of_the_loaded_module(root, device, content, most):
     bufsiz = root / "sys/module/spidev/parameters/bufsiz"
     bufsiz.parent.mkdir(parents=True)
     bufsiz.write_text(content)
-    assert len(device.transfer([Exchange(bytes(most))], SpiSettings())[0]) == most
+    assert len(device.transfer([SpiTransfer(bytes(most))], SpiSettings())[0]) == most
     with pytest.raises(BusFault, match=f"at most {most} bytes"):
-        device.transfer([Exchange(bytes(most + 1))], SpiSettings())
+        device.transfer([SpiTransfer(bytes(most + 1))], SpiSettings())
 
 
 @pytest.mark.parametrize(
@@ -208,7 +213,7 @@ def test_the_limit_is_that_of_the_loaded_module(root, device, content, most):
 def test_an_error_of_the_kernel_is_one_line_that_names_the_device(device, kernel, number, kind, said):
     kernel.fails[0] = number
     with pytest.raises(kind) as caught:
-        device.transfer([Exchange(b"\1")], SpiSettings())
+        device.transfer([SpiTransfer(b"\1")], SpiSettings())
     assert str(caught.value).startswith(f"/dev/spidev0.1 {said}")
     assert "\n" not in str(caught.value)
 
@@ -224,7 +229,7 @@ def test_a_missing_and_a_forbidden_device(root):
 def test_two_threads_do_not_change_each_others_mode(device, kernel):
     def work(mode):
         for _ in range(200):
-            device.transfer([Exchange(bytes([mode]))], SpiSettings(mode))
+            device.transfer([SpiTransfer(bytes([mode]))], SpiSettings(mode))
 
     threads = [threading.Thread(target=work, args=(mode,)) for mode in (1, 2)]
     for thread in threads:
@@ -239,7 +244,7 @@ def test_closing_twice_and_using_it_afterwards(device):
     device.close()
     device.close()
     with pytest.raises(BusFault, match=r"/dev/spidev0\.1"):
-        device.transfer([Exchange(b"\1")], SpiSettings(1))
+        device.transfer([SpiTransfer(b"\1")], SpiSettings(1))
 
 
 # --- the tool ---
@@ -261,10 +266,10 @@ class Desk:
 
     def __init__(self, monkeypatch, faults=()):
         self.part = Echo()
-        monkeypatch.setattr(parts, "make", lambda *_: self.part)
-        self.board = SimBoard(script=Script({"echo": Wired("echo", 0, chip=1)}, {}, faults))
+        monkeypatch.setattr(parts, "make_part", lambda *_: self.part)
+        self.board = SimBoard(script=Script({"echo": WiredPart("echo", 0, chip=1)}, {}, faults))
         self.effects = []
-        self.tool = load("spi", [shipped("tools/hw")]).Spi(self.board)
+        self.tool = load_module("spi", [shipped("tools/hw")]).Spi(self.board)
         self.toolset = Toolset(
             [self.tool],
             guard=lambda asked, _: self.effects.append(asked.effect),
@@ -287,7 +292,7 @@ def test_list(desk):
 
 
 def test_list_of_a_board_without_spi():
-    bare = load("spi", [shipped("tools/hw")]).Spi(SimBoard(script=Script({}, {})))
+    bare = load_module("spi", [shipped("tools/hw")]).Spi(SimBoard(script=Script({}, {})))
     assert "do_spi 0" in bare.spi("list")
 
 
@@ -320,10 +325,10 @@ def test_settings_reach_the_part(desk):
 @pytest.mark.parametrize(
     ("script", "segments"),
     [
-        ("write 1 2", [Exchange(b"\1\2")]),
-        ("write 0xff, wait 10us", [Exchange(b"\xff", 10)]),
-        ("write 1, wait 2ms, wait 3 us, release, read 2", [Exchange(b"\1", 2003, True), Exchange(b"\0\0")]),
-        ("\nread 1;\n\nwait 65535us;", [Exchange(b"\0", 65_535)]),
+        ("write 1 2", [SpiTransfer(b"\1\2")]),
+        ("write 0xff, wait 10us", [SpiTransfer(b"\xff", 10)]),
+        ("write 1, wait 2ms, wait 3 us, release, read 2", [SpiTransfer(b"\1", 2003, True), SpiTransfer(b"\0\0")]),
+        ("\nread 1;\n\nwait 65535us;", [SpiTransfer(b"\0", 65_535)]),
     ],
 )
 def test_a_script_becomes_segments(desk, script, segments):
@@ -416,21 +421,21 @@ def test_whatever_sends_a_byte_is_asked_about(monkeypatch, given, effect):
     ],
 )
 def test_faults_of_the_wiring(monkeypatch, kind, said):
-    assert said in Desk(monkeypatch, faults=(Fault(kind, "spi0.1"),))(action="read", chip=1, length=3)
+    assert said in Desk(monkeypatch, faults=(SimFault(kind, "spi0.1"),))(action="read", chip=1, length=3)
 
 
 def test_one_byte_of_equal_bits_is_no_reason_for_doubt(monkeypatch):
-    desk = Desk(monkeypatch, faults=(Fault("low", "spi0.1"),))
+    desk = Desk(monkeypatch, faults=(SimFault("low", "spi0.1"),))
     assert desk(action="read", chip=1) == "spidev0.1: received 00 (hex, 1 bytes)"
 
 
 def test_the_simulation_takes_no_longer_message_than_the_kernel(desk):
     with pytest.raises(BusFault, match="takes fewer bytes"):
-        desk.board.spi(0, 1).transfer([Exchange(bytes(4097))], SpiSettings())
+        desk.board.spi(0, 1).transfer([SpiTransfer(bytes(4097))], SpiSettings())
 
 
 def test_a_release_at_the_end_selects_the_part_only_once(desk):
-    assert desk.board.spi(0, 1).transfer([Exchange(b"\1", release=True)], SpiSettings()) == [b"\xa5"]
+    assert desk.board.spi(0, 1).transfer([SpiTransfer(b"\1", release=True)], SpiSettings()) == [b"\xa5"]
     assert [data for data, _ in desk.part.selections] == [b"\1"]
 
 
@@ -444,8 +449,8 @@ def test_a_release_at_the_end_selects_the_part_only_once(desk):
 )
 def test_the_bench_says_what_is_wrong(capsys, arguments, code, said):
     try:
-        module = load("spi", [shipped("tools/hw")])
-        ended = run_tool(module.Spi, "spi", module.ON_BENCH, arguments)
+        module = load_module("spi", [shipped("tools/hw")])
+        ended = run_tool(module.Spi, "spi", module.BENCH_ACTIONS, arguments)
     except SystemExit as end:
         ended = end.code
     assert ended == code

@@ -10,15 +10,29 @@ from model_server import ModelServer, call, reply
 from scripted import CALLER, PROMPTS, Clock, Scripted, Step, Toolbox, calls, says, toolset_of
 from validity import check_body, check_conversation
 
-from picoclaw.agent import Agent
+from picoclaw.agent.loop import Agent
 from picoclaw.app import App
-from picoclaw.around import ALONE, Around
-from picoclaw.config import Config, LimitsConfig, ModelConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, TurnStopped, Unavailable
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Brief, Caller, Event, Inbound, Message, Request, Text, ToolCall, ToolRun, Turn, Usage
-from picoclaw.providers import wire
-from picoclaw.tools.toolset import Toolset, tool
+from picoclaw.messages import (
+    ALONE,
+    Around,
+    Brief,
+    Caller,
+    Event,
+    Inbound,
+    Message,
+    Request,
+    Text,
+    ToolCall,
+    ToolRun,
+    Turn,
+    Usage,
+)
+from picoclaw.providers import openai_wire
+from picoclaw.tools.registry import Toolset, tool
 
 MEASURE = ToolCall("a", "measure", {"quantity": "temperature"})
 LIGHT = ToolCall("l", "measure", {"quantity": "light"})
@@ -74,7 +88,7 @@ class Bench:
 def checked(turn: Turn) -> Turn:
     check_conversation(turn.messages)
     shown = (*turn.messages, Message("user", "and now?"))
-    check_body(wire.body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
+    check_body(openai_wire.body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
     return turn
 
 
@@ -377,7 +391,7 @@ def test_a_summary_stands_before_all_that_is_shown_and_is_kept_nowhere(earlier: 
         texts = [message.text for message in request.messages]
         assert texts[0].startswith(HEAD + first)
         assert sum(HEAD in text for text in texts) == 1
-        check_body(wire.body(request, "m", stream=False))
+        check_body(openai_wire.body(request, "m", stream=False))
     assert not any(HEAD in message.text for message in turn.messages)
 
 

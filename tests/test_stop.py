@@ -32,13 +32,12 @@ from sandbox_kit import gone, needs_walls
 from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 from validity import check_conversation
 
-from picoclaw.agent import Agent
-from picoclaw.around import Around
-from picoclaw.config import LimitsConfig, ModelConfig
-from picoclaw.messages import Brief, Event, Message, Stop, Text, ToolRun, Turn
+from picoclaw.agent.loop import Agent
+from picoclaw.config.tables import LimitsConfig, ModelConfig
+from picoclaw.messages import Around, Brief, Event, Message, Stop, Text, ToolRun, Turn
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.openai import OpenAI
-from picoclaw.tools.shell import Shell
+from picoclaw.tools.exec import Shell
 
 AT_ONCE = 1.0
 PATIENCE = 30.0

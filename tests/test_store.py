@@ -19,8 +19,8 @@ from rights import ordinary_user
 
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage
+from picoclaw.store.conversations import History, get_process_identity, is_process_alive
 from picoclaw.store.database import Database
-from picoclaw.store.history import History, alive, process_identity
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 
@@ -159,7 +159,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from picoclaw.messages import ToolCall
 from picoclaw.store.database import Database
-from picoclaw.store.history import History
+from picoclaw.store.conversations import History
 history = History(Database(Path(sys.argv[1])))
 history.begin_act("home", ToolCall("c1", "exec", {"command": "reboot ☕"}), datetime(2026, 7, 1, 12, 0, tzinfo=UTC))
 print("begun", flush=True)
@@ -242,7 +242,7 @@ def test_a_process_settles_its_own_acts_only(database, history, path, settle):
         history.begin_act("shed", ACT, NOON)
         history.keep("home", said("done"), NOON) if settle == "keep" else history.settle("home")
         left = rows(database, "SELECT session, process FROM acts ORDER BY id")
-        assert [(session, who == process_identity()) for session, who in left] == [
+        assert [(session, who == get_process_identity()) for session, who in left] == [
             ("home", False),
             ("home", False),
             ("shed", True),
@@ -250,10 +250,10 @@ def test_a_process_settles_its_own_acts_only(database, history, path, settle):
 
 
 def test_a_later_process_of_the_same_number_is_not_taken_for_an_earlier_one():
-    pid, start, boot = process_identity().split(":")
-    assert alive(f"{pid}:{start}:{boot}")
+    pid, start, boot = get_process_identity().split(":")
+    assert is_process_alive(f"{pid}:{start}:{boot}")
     for other in (f"{pid}:{int(start) - 1}:{boot}", f"{pid}:{start}:another-boot", f"{pid}:", "", "x", "-1:0:0"):
-        assert not alive(other), other
+        assert not is_process_alive(other), other
 
 
 # --- what is inside the file ---
@@ -410,7 +410,7 @@ from itertools import count
 from pathlib import Path
 from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage
 from picoclaw.store.database import Database
-from picoclaw.store.history import History
+from picoclaw.store.conversations import History
 
 session, last = sys.argv[2], int(sys.argv[3])
 history = History(Database(Path(sys.argv[1])))
@@ -611,7 +611,7 @@ from pathlib import Path
 from picoclaw.errors import StoreError
 from picoclaw.messages import Message, Notice, Turn, Usage
 from picoclaw.store.database import Database
-from picoclaw.store.history import History
+from picoclaw.store.conversations import History
 
 history = History(Database(Path(sys.argv[1])))
 if sys.argv[2] != "0":

@@ -10,11 +10,11 @@ from person import Person, picoclaw
 from rights import ordinary_user
 from timing import least_seconds
 
-from picoclaw import summon
-from picoclaw.config import ModelConfig
+from picoclaw.agent import summon
+from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import ConfigError
 from picoclaw.messages import Usage
-from picoclaw.prompt import Page, estimated_tokens, size
+from picoclaw.prompts import Page, estimated_tokens, size
 from picoclaw.resources import shipped
 
 TEMPLATES = shipped("templates") / "workspace"

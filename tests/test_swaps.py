@@ -7,17 +7,18 @@ import pytest
 from sandbox_kit import needs_walls
 
 from picoclaw.app import App
-from picoclaw.config import Config, ToolsConfig
+from picoclaw.automation import rules
+from picoclaw.config import Config
+from picoclaw.config.tables import ToolsConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.reflex.outputs import Outputs
-from picoclaw.rules import book
-from picoclaw.slots import Plan
+from picoclaw.occurrences import Plan
+from picoclaw.outputs.client import OutputsClient
+from picoclaw.security.approvals import Said
 from picoclaw.store.jobs import Job as Kept
-from picoclaw.tools.approving import Said
-from picoclaw.tools.shell import end_commands
+from picoclaw.tools.exec import end_commands
 from picoclaw.workspace import prepare
-from picoclaw.workspace.seeds import first_meeting
+from picoclaw.workspace.templates import first_meeting
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 SKILL = "---\nname: tank\ndescription: the tank\n---\n{}\n"
@@ -48,7 +49,7 @@ class House:
         return path.read_text()
 
     def rules(self):
-        return list(book.load(self.folder, NOW, "").rules)
+        return list(rules.load_rules(self.folder, NOW, "").rules)
 
 
 @pytest.fixture
@@ -65,11 +66,11 @@ class Rule:
 
     def ask(self, house):
         for name in ("a", "b", "c"):
-            book.add(house.folder, name, DAILY, NOW)
+            rules.add_rule(house.folder, name, DAILY, NOW)
         return house.call("rule", action="remove", name="2")
 
     def change(self, house):
-        book.remove(house.folder, "a")
+        rules.remove_rule(house.folder, "a")
 
     def kept(self, house):
         return house.rules() == ["b", "c"]
@@ -239,8 +240,8 @@ def test_nobody_is_asked_about_more_than_a_person_reads(house, length, answer):
 @pytest.mark.parametrize(("origin", "who"), [("owner", "owner"), ("web", "owner"), ("guest", "user"), ("cron", "cron")])
 def test_an_output_knows_who_asks_by_the_word_of_its_declaration(tmp_path, monkeypatch, origin, who):
     asked = []
-    monkeypatch.setattr(Outputs, "_ask", lambda _, given: asked.append(given) or {"text": "on"})
-    Outputs(tmp_path, lambda: "sim").set("pump", "on", 5, origin)
+    monkeypatch.setattr(OutputsClient, "_ask", lambda _, given: asked.append(given) or {"text": "on"})
+    OutputsClient(tmp_path, lambda: "sim").set("pump", "on", 5, origin)
     assert asked[0]["who"] == who
 
 

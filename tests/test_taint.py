@@ -10,14 +10,14 @@ from model_server import ModelServer, call, reply
 from test_degrade import refuse, take
 
 from picoclaw.app import App
-from picoclaw.around import Around
-from picoclaw.config import Config, ModelConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Inbound, Stop
+from picoclaw.messages import Around, Inbound, Stop
+from picoclaw.security.untrusted import OTHERS
 from picoclaw.store import migrations
+from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.store.history import History
-from picoclaw.untrusted import OTHERS
 from picoclaw.workspace import prepare
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -180,7 +180,7 @@ def test_a_helper_begins_with_what_the_turn_had_read_that_asked_for_it(house):
     (task,) = house.app.helpers.newest("terminal", 5)
     assert task.taint == ("read_file letter.txt 1 200",)
     house.next = NOTE
-    from picoclaw.errand import do
+    from picoclaw.agent.subagents import do
 
     claimed = house.app.helpers.claim(0.0)
     assert do(house.app, claimed, Stop()).status == "done"
@@ -215,9 +215,9 @@ def test_an_open_task_that_is_not_the_owners_taints_too(house):
     pulse = house.app.stores.pulse
     pulse.add("water the ferns", 5, "terminal", NOW)
     assert not waits(house.turn(NOTE, session="shed"))
-    from picoclaw.store.pulse import By, Change
+    from picoclaw.store.pulse import PulseAuthor, PulseChange
 
-    pulse.apply([Change("add", 0, "open the relay")], By("terminal", NOW, "after read_file letter.txt"))
+    pulse.apply([PulseChange("add", 0, "open the relay")], PulseAuthor("terminal", NOW, "after read_file letter.txt"))
     assert waits(house.turn(NOTE, session="porch"))
 
 

@@ -8,18 +8,17 @@ from functools import partial
 
 import pytest
 
+from picoclaw.agent.workflow import letter
 from picoclaw.errors import StoreDamaged
-from picoclaw.helpers.report import letter
 from picoclaw.messages import Message, ToolCall, Turn, Usage
 from picoclaw.messages import Notice as Note
+from picoclaw.store.conversations import History, get_process_identity
 from picoclaw.store.database import Database
-from picoclaw.store.history import History, process_identity
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.task import Task, Used
-from picoclaw.store.tasks import Tasks
+from picoclaw.store.tasks import Task, Tasks, TaskUsage
 
 DAY = 86_400.0
-MOST = Used(20, 600.0, 200_000)
+MOST = TaskUsage(20, 600.0, 200_000)
 SAID = [
     Message("user", "measure"),
     Message("assistant", "", (ToolCall("1", "sensor_read", {"sensor": "porch"}), ToolCall("2", "exec", {}, "{ls"))),
@@ -55,7 +54,7 @@ class Home:
         return self.tasks.claim(now)
 
     def finish(self, number, status="done", result="ok"):
-        return self.tasks.finish(self.tasks.get(number), status, result, 300.0, Used(1, 2.0, 3))
+        return self.tasks.finish(self.tasks.get(number), status, result, 300.0, TaskUsage(1, 2.0, 3))
 
     def letters(self):
         return [letter.text for letter in Outbox(self.database).waiting()]
@@ -110,7 +109,7 @@ def test_a_diamond_is_done_in_its_order_and_told_once(home):
     (told,) = home.letters()
     assert told == "4 helpers have ended:\n- t1 (1): ok\n- t2 (2): ok\n- t3 (3): ok\n- t4 (4): ok"
     assert home.tasks.letters("terminal") == {1}
-    assert home.tasks.flow(1)[0].used == Used(1, 2.0, 3)
+    assert home.tasks.flow(1)[0].used == TaskUsage(1, 2.0, 3)
 
 
 @pytest.mark.parametrize("how", ["failed", "lost"])
@@ -147,7 +146,7 @@ def test_a_task_is_taken_and_ended_once(home):
         assert other.claim() is None
     assert home.finish(1)
     assert not home.finish(1, "failed")
-    assert not home.tasks.progress(home.tasks.get(1), SAID, Used())
+    assert not home.tasks.progress(home.tasks.get(1), SAID, TaskUsage())
     assert home.letters() == ["Helper t1 (1): ok"]
 
 
@@ -157,7 +156,7 @@ def test_a_task_belongs_to_the_process_that_was_asked_as_long_as_it_lives(home):
     child = os.fork()
     if child == 0:
         with closing(Home(home.path)) as other:
-            other.add(claimed=process_identity())
+            other.add(claimed=get_process_identity())
         os.write(begun[1], b"!")
         os.read(go[0], 1)
         os._exit(0)
@@ -172,11 +171,11 @@ def test_what_a_killed_process_did_is_gone_on_with(home):
     def half(other):
         other.add(*DIAMOND)
         taken = other.claim()
-        assert other.tasks.progress(taken, SAID, Used(2, 3.5, 40))
+        assert other.tasks.progress(taken, SAID, TaskUsage(2, 3.5, 40))
 
     assert home.elsewhere(half) == signal.SIGKILL
     found = home.claim()
-    assert (found.number, found.used, found.tries) == (1, Used(2, 3.5, 40), 2)
+    assert (found.number, found.used, found.tries) == (1, TaskUsage(2, 3.5, 40), 2)
     said = home.tasks.messages(found)
     assert said == [*SAID[:2], SAID[2]._replace(text="21 ?")]
     assert home.claim() is None
@@ -185,12 +184,12 @@ def test_what_a_killed_process_did_is_gone_on_with(home):
 def test_messages_are_added_and_only_what_changed_is_written_again(home):
     home.add()
     taken = home.claim()
-    home.tasks.progress(taken, SAID[:2], Used())
+    home.tasks.progress(taken, SAID[:2], TaskUsage())
     before = home.database.connection.total_changes()
-    home.tasks.progress(taken, SAID, Used())
+    home.tasks.progress(taken, SAID, TaskUsage())
     assert home.database.connection.total_changes() - before == 2, "a message and the task"
     changed = [SAID[0], SAID[1], SAID[2]._replace(text="shorter")]
-    home.tasks.progress(taken, changed, Used())
+    home.tasks.progress(taken, changed, TaskUsage())
     assert home.tasks.messages(taken) == changed
     home.finish(1)
     assert home.tasks.messages(taken) == []
@@ -210,14 +209,14 @@ def test_what_was_put_down_is_taken_up_and_that_counts_as_no_try(home):
     home.add()
     for _ in range(5):
         taken = home.claim()
-        home.tasks.progress(taken, SAID[:1], Used(1))
+        home.tasks.progress(taken, SAID[:1], TaskUsage(1))
         home.tasks.put_back(taken)
     assert home.claim().tries == 1
     assert home.tasks.messages(home.tasks.get(1)) == SAID[:1]
 
 
 def test_whoever_waits_is_told_by_nobody_else(home):
-    here = process_identity()
+    here = get_process_identity()
     home.tasks.add([task("sub", status="running", claimed=here, waits=here)], 1.0)
     assert home.finish(1)
     assert home.letters() == []
@@ -227,7 +226,7 @@ def test_whoever_waits_is_told_by_nobody_else(home):
 
 def test_when_whoever_waited_is_dead_the_chat_is_told(home):
     def waits(other):
-        here = process_identity()
+        here = get_process_identity()
         other.tasks.add([task("sub", status="running", claimed=here, waits=here, tries=1)], 1.0)
 
     home.elsewhere(waits)
@@ -269,7 +268,7 @@ def test_a_cancelled_task_ends_what_it_gave_away_and_is_told_unless_its_chat_did
     assert home.statuses() == ["cancelled", "cancelled"]
     assert len(home.letters()) == letters
     assert home.tasks.cancel(1, where, 5.0) == []
-    assert not home.tasks.progress(Task(1, "terminal", "", "", MOST), SAID, Used())
+    assert not home.tasks.progress(Task(1, "terminal", "", "", MOST), SAID, TaskUsage())
 
 
 def test_what_needs_a_cancelled_task_is_told(home):
@@ -320,7 +319,7 @@ def test_old_tasks_go_and_numbers_do_not_come_back(home):
 def test_damage_is_said(home):
     home.add()
     taken = home.claim()
-    home.tasks.progress(taken, SAID, Used())
+    home.tasks.progress(taken, SAID, TaskUsage())
     with home.database.transaction() as connection:
         connection.execute("UPDATE task_messages SET message = '[1]' WHERE place = 1")
     with pytest.raises(StoreDamaged, match="what helper 1 has said"):
@@ -374,5 +373,5 @@ def lives(left, home):
     while taken := home.claim():
         home.tasks.put_back(taken)  # so that kills alone do not make it lost
         taken = home.claim()
-        home.tasks.progress(taken, SAID, Used(1))
+        home.tasks.progress(taken, SAID, TaskUsage(1))
         home.tasks.finish(taken, "done", "ok", 1.0)

@@ -8,17 +8,18 @@ import pytest
 import telegram_server as tg
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
-from picoclaw import untrusted
-from picoclaw.channels.channel import Letter
 from picoclaw.channels.telegram.channel import Telegram
-from picoclaw.channels.telegram.link import Timing
+from picoclaw.channels.telegram.connection import Timing
 from picoclaw.channels.telegram.pairing import Pairing
 from picoclaw.channels.telegram.sender import PERHAPS, place_of
-from picoclaw.config import Config, TelegramConfig
-from picoclaw.daemon.letters import together
+from picoclaw.config import Config
+from picoclaw.config.tables import TelegramConfig
+from picoclaw.daemon.delivery import merge_messages
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Notice, Turn, Usage
+from picoclaw.security import untrusted
 from picoclaw.store.database import Database
+from picoclaw.store.outbox import OutboxMessage
 from picoclaw.workspace import prepare
 
 QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0, album=0.3)
@@ -48,7 +49,7 @@ class Bench:
         return self.posted
 
     def letter(self, text, number=1, key=f"telegram:{OWNER}"):
-        self.channel.send(Letter(number, key, text, time.time()))
+        self.channel.send(OutboxMessage(number, key, text, time.time()))
 
     def settled(self):
         """Wait until everything that was written has been acknowledged."""
@@ -422,8 +423,8 @@ def test_a_file_that_cannot_be_sent_takes_nothing_else_with_it(bench, server):
 
 def test_a_late_letter_still_brings_its_file(bench, server):
     (bench.home / "workspace" / "chart.png").write_bytes(PNG)
-    late = Letter(1, f"telegram:{OWNER}", "The week:\n![](chart.png)", time.time() - 300)
-    bench.channel.send(together([late], time.time()))
+    late = OutboxMessage(1, f"telegram:{OWNER}", "The week:\n![](chart.png)", time.time() - 300)
+    bench.channel.send(merge_messages([late], time.time()))
     assert [sent.kind for sent in server.sent] == ["text", "photo", "text"]
 
 
@@ -500,8 +501,10 @@ def test_what_is_said_in_between_takes_no_doubt_away(bench, server):
     with pytest.raises(ChannelDown):
         bench.letter("water the plants")
     bench.channel._sender.say(place_of(f"telegram:{OWNER}"), "one moment")
-    others = [Letter(n, f"telegram:{OWNER}", text, time.time()) for n, text in enumerate(("water the plants", "two"))]
-    bench.channel.send(together(others, time.time()))
+    others = [
+        OutboxMessage(n, f"telegram:{OWNER}", text, time.time()) for n, text in enumerate(("water the plants", "two"))
+    ]
+    bench.channel.send(merge_messages(others, time.time()))
     _, moment, again = server.texts()
     assert moment == "one moment"
     assert again.startswith(PERHAPS)

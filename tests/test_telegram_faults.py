@@ -13,10 +13,11 @@ import telegram_server as tg
 from telegram_server import OWNER, TOKEN, TelegramServer
 
 from picoclaw.channels.telegram.channel import Telegram
-from picoclaw.channels.telegram.link import Timing
+from picoclaw.channels.telegram.connection import Timing
 from picoclaw.channels.telegram.sender import PERHAPS
-from picoclaw.config import Config, TelegramConfig
-from picoclaw.daemon import letters
+from picoclaw.config import Config
+from picoclaw.config.tables import TelegramConfig
+from picoclaw.daemon import delivery
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Outbox
@@ -34,10 +35,10 @@ def play(home, faults, seed):
     prepare(home)
     dice = random.Random(seed)
     with TelegramServer() as server, closing(Database(home / "state.db")) as database:
-        boxes = letters.Boxes(Inbox(database), Outbox(database), threading.RLock())
+        boxes = delivery.MessageBoxes(Inbox(database), Outbox(database), threading.RLock())
         config = Config(home, telegram=TelegramConfig([OWNER], server.url), telegram_token=TOKEN)
         channel = Telegram(config, {"arrived": "{content}"}, timing=TIMING)
-        postman = letters.Postman(channel, boxes, lambda _: True, lambda _: None)
+        postman = delivery.DeliveryWorker(channel, boxes, lambda _: True, lambda _: None)
         answered = []
 
         def post(arrived):
@@ -86,8 +87,8 @@ def judged(written, answered, texts):
 
 
 def test_nothing_is_lost_and_nothing_is_doubled_without_saying_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(letters, "_FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(letters, "_LONGEST_RETRY_S", 0.05)
+    monkeypatch.setattr(delivery, "_FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(delivery, "_MAX_RETRY_S", 0.05)
     written, answered, texts, _ = play(tmp_path, 16, 5)
     assert judged(written, answered, texts) == ([], Counter(), {})
     assert answered == [f"question {number}" for number in range(1, written + 1)]

@@ -7,11 +7,9 @@ import pytest
 from telegram_server import KINDS
 
 from picoclaw.channels.telegram.api import Unreachable
-from picoclaw.channels.telegram.files import stored_name
-from picoclaw.channels.telegram.link import Link, Timing
-from picoclaw.channels.telegram.markup import Rich, rich
-from picoclaw.channels.telegram.split import split, units, wire
-from picoclaw.channels.telegram.updates import Me, Nothing, Pressed, Said, read, together
+from picoclaw.channels.telegram.connection import Link, Timing
+from picoclaw.channels.telegram.sender import Rich, rich, split, units, wire
+from picoclaw.channels.telegram.updates import Me, Nothing, Pressed, Said, read, stored_name, together
 
 ME = Me(1, "pico_bot")
 

@@ -11,9 +11,9 @@ from sandbox_kit import needs_walls
 from test_stop import unanswered
 from validity import check_body
 
-from picoclaw import commands
-from picoclaw.cli.keys import Ending
-from picoclaw.cli.screen import Screen
+from picoclaw.agent import commands
+from picoclaw.cli.chat import Screen
+from picoclaw.daemon.signals import TurnStopper
 from picoclaw.messages import Notice, Text, ToolRun, Turn, Usage
 
 AT_ONCE = 1.0
@@ -262,7 +262,7 @@ def test_the_words_of_a_tool_cannot_drive_the_terminal(screen):
 
 
 def test_the_word_comes_first_and_ctrl_c_where_it_is_not_heard():
-    ending, took = Ending(0.05), time.monotonic()
+    ending, took = TurnStopper(0.05), time.monotonic()
 
     def work():
         with ending.turn() as stop:
@@ -277,7 +277,7 @@ def test_the_word_comes_first_and_ctrl_c_where_it_is_not_heard():
 
 
 def test_no_ctrl_c_comes_after_the_turn():
-    ending = Ending(0.02)
+    ending = TurnStopper(0.02)
     for _ in range(3):
         with ending.turn() as stop:
             assert not stop

@@ -9,8 +9,8 @@ import pytest
 from picoclaw.errors import Denied, HardwareError, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.schema import Span
-from picoclaw.tools.message import Messages
-from picoclaw.tools.toolset import Toolset, tool, tools_of
+from picoclaw.tools.registry import Toolset, tool, tools_of
+from picoclaw.tools.results import Messages
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 

@@ -9,9 +9,8 @@ import pytest
 from person import ROOT
 
 from picoclaw import cli
-from picoclaw.commands import COMMANDS
-from picoclaw.trust.policy import DEFAULTS
-from picoclaw.trust.written import understood
+from picoclaw.agent.commands import COMMANDS
+from picoclaw.security.policy import DEFAULTS, understood
 
 TEXT = (ROOT / "docs/trust.md").read_text()
 OUTSIDE = (ROOT / "SECURITY.md").read_text()

@@ -6,16 +6,14 @@ import pytest
 from scripted import CALLER, PROMPTS, Scripted, calls, says
 from timing import least_seconds
 
-from picoclaw.agent import Agent
-from picoclaw.chat_markup import neutral
-from picoclaw.config import LimitsConfig
-from picoclaw.conversation import Conversation
+from picoclaw.agent.conversation import Conversation
+from picoclaw.agent.loop import Agent
+from picoclaw.config.tables import LimitsConfig
 from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.messages import Brief, Message, Request, ToolCall
-from picoclaw.providers import wire
+from picoclaw.providers import openai_wire
 from picoclaw.resources import shipped
-from picoclaw.tools.toolset import Toolset, tool
-from picoclaw.untrusted import (
+from picoclaw.security.untrusted import (
     BRING,
     LONGEST_NAME,
     OURS,
@@ -31,6 +29,8 @@ from picoclaw.untrusted import (
     wrap,
     wrapped,
 )
+from picoclaw.text import neutral
+from picoclaw.tools.registry import Toolset, tool
 
 TEMPLATE = (shipped("templates") / "prompts/untrusted.md").read_text()
 SHOWN = [
@@ -147,7 +147,7 @@ def sent(*answers: object, steps: int = 20) -> list[dict[str, str]]:
     provider = Scripted(*answers)  # type: ignore[arg-type]
     prompts = PROMPTS | {"untrusted": TEMPLATE}
     Agent(provider, tools, prompts, LimitsConfig(steps=steps), 32_768, 100).turn(Brief("", "do it"), (), CALLER)
-    return wire.body(provider.requests[-1], "m", stream=False)["messages"]
+    return openai_wire.body(provider.requests[-1], "m", stream=False)["messages"]
 
 
 def test_a_model_is_shown_what_a_tool_brings_in_within_its_block_and_nothing_else() -> None:
@@ -179,7 +179,7 @@ def test_a_cut_result_keeps_its_block() -> None:
     talk.result(call, "line\n" * 2000)
     assert talk.shorten("{head}\n[cut]")
     request = Request("", talk.shown(), (), 10, 0.0, untrusted=TEMPLATE)
-    result = wire.body(request, "m", stream=False)["messages"][-1]["content"]
+    result = openai_wire.body(request, "m", stream=False)["messages"][-1]["content"]
     assert len(result) < 6000
     assert result.endswith("\n</untrusted>")
 

@@ -10,31 +10,27 @@ from pathlib import Path
 import pytest
 
 from picoclaw.app import App
-from picoclaw.cli.clockwork import Clockwork
+from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
+from picoclaw.automation.jobs import JobContext, decide_job
+from picoclaw.automation.rule_engine import RuleActions
+from picoclaw.automation.sampler import Sampler
+from picoclaw.automation.scheduler import LeaderLock, SchedulerThread, WorkerThread
 from picoclaw.config import Config
+from picoclaw.daemon.background import BackgroundWorker
+from picoclaw.daemon.monitor import Watch, sensors, switcher, watching
 from picoclaw.errors import Denied, StoreError
-from picoclaw.hw import parts
-from picoclaw.hw.reading import Reading, Wired
+from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw.reading import Reading, WiredPart
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.scene import Fault
-from picoclaw.hw.sim.script import DEFAULT
-from picoclaw.reflex import declared
-from picoclaw.reflex.apart import Apart
-from picoclaw.reflex.clock import boot_id, boottime
-from picoclaw.reflex.clockwatch import ClockWatch
-from picoclaw.reflex.due import Now, judge
-from picoclaw.reflex.lead import Lead
-from picoclaw.reflex.sampler import Sampler
-from picoclaw.reflex.thread import ReflexThread
-from picoclaw.rules.engine import Hands
-from picoclaw.store import chronicle
+from picoclaw.hw.sim.scene import SimFault
+from picoclaw.hw.sim.script import DEFAULT_SCRIPT
+from picoclaw.outputs import config
+from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
-from picoclaw.store.firings import Firings
 from picoclaw.store.jobs import Jobs
-from picoclaw.store.points import Moment, Series
-from picoclaw.store.samples import Samples
+from picoclaw.store.rule_log import RuleLog
+from picoclaw.store.samples import ClockReading, Samples, Series
 from picoclaw.tools.sensor_add import SensorAdd
-from picoclaw.watch import Watch, sensors, switcher, watching
 from picoclaw.wiring import Wiring
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -45,7 +41,7 @@ VALVE = '[outputs.valve1]\nline = "GPIO17"\nkind = "valve"\nlongest_on_s = 900\n
 class House:
     """A home with a simulated greenhouse; the test turns the clock."""
 
-    def __init__(self, home, rules="", every=10.0, boot="first", vouched=True, script=DEFAULT):
+    def __init__(self, home, rules="", every=10.0, boot="first", vouched=True, script=DEFAULT_SCRIPT):
         home.mkdir(exist_ok=True)
         self.home, self.mono, self.wall = home, 1000.0, NOON.timestamp()
         if rules:
@@ -53,7 +49,7 @@ class House:
         self.slept = 0.0
         self.board = SimBoard(self._clock, script, sleep=self._sleep, state=home / "sim")
         self.wiring = Wiring(Config(home=home), self.board)
-        drivers = parts.Drivers(self.board, self.wiring._chip, self._clock, self._sleep, self._clock)
+        drivers = hw_drivers.Drivers(self.board, self.wiring._chip, self._clock, self._sleep, self._clock)
         self.wiring.__dict__["drivers"] = drivers
         self.air = self.board.scenes["greenhouse"].values
         self.air.update(temperature=20.0, humidity=50.0, pressure=1000.0)
@@ -69,7 +65,7 @@ class House:
         self.slept += seconds + 1e-6  # never shorter, as sleep(3) promises, whatever a float of today loses
 
     def open(self):
-        hands = Hands(self.told.append, switcher(self.wiring), self._ask)
+        hands = RuleActions(self.told.append, switcher(self.wiring), self._ask)
         clock = ClockWatch(lambda: self.vouched, self.boot)
         return Watch(
             self.home,
@@ -106,12 +102,12 @@ class House:
         self.restart()  # lets go of the lock, and keeps nothing
 
     def store(self):
-        return Database(self.home / "history.db", chronicle.MIGRATIONS)
+        return Database(self.home / "history.db", history_migrations.HISTORY_MIGRATIONS)
 
     def log(self):
         database = self.store()
         try:
-            return Firings(database).log(100)
+            return RuleLog(database).log(100)
         finally:
             database.close()
 
@@ -180,7 +176,7 @@ def test_it_sleeps_until_the_next_sample_and_catches_up_without_a_burst(house):
 def test_a_sensor_that_fails_leaves_a_gap_with_its_reason(house):
     home = house()
     home.run(60)
-    home.board.wiring.faults.append(Fault("unplugged", "i2c-1/0x76"))
+    home.board.wiring.faults.append(SimFault("unplugged", "i2c-1/0x76"))
     home.run(60)
     home.board.wiring.faults.clear()
     home.run(120)
@@ -229,8 +225,8 @@ def test_a_rule_that_was_killed_before_it_told_is_told_at_the_next_start(house):
     home.air["temperature"] = 36.0
     home.run(10)
     database = home.store()
-    now = Moment("first", home.mono, NOON)
-    Firings(database).begin("hot", "greenhouse temperature 36 °C", "tell", now, {})
+    now = ClockReading("first", home.mono, NOON)
+    RuleLog(database).begin("hot", "greenhouse temperature 36 °C", "tell", now, {})
     database.close()
     home.killed()
     home.run(10)
@@ -246,7 +242,7 @@ def test_what_was_cut_off_is_told_though_its_rule_is_gone(house):
     home = house(HOT)
     home.run(10)
     database = home.store()
-    Firings(database).begin("hot", "greenhouse temperature 36 °C", "tell", Moment("first", home.mono, NOON), {})
+    RuleLog(database).begin("hot", "greenhouse temperature 36 °C", "tell", ClockReading("first", home.mono, NOON), {})
     database.close()
     (home.home / "rules.toml").unlink()
     home.killed()
@@ -317,8 +313,8 @@ def test_only_one_process_watches_a_home_and_the_next_takes_over(house):
 
 LEADS = """
 import pathlib, sys, time
-from picoclaw.reflex.lead import Lead
-print(Lead(pathlib.Path(sys.argv[1]), print).mine(), flush=True)
+from picoclaw.automation.scheduler import LeaderLock
+print(LeaderLock(pathlib.Path(sys.argv[1]), print).mine(), flush=True)
 time.sleep(60)
 """
 
@@ -327,7 +323,7 @@ def test_a_process_that_is_killed_is_followed_at_once(tmp_path):
     with subprocess.Popen([sys.executable, "-c", LEADS, tmp_path / "lock"], stdout=subprocess.PIPE) as first:
         assert first.stdout.readline() == b"True\n"
         rung = threading.Event()
-        lead = Lead(tmp_path / "lock", rung.set)
+        lead = LeaderLock(tmp_path / "lock", rung.set)
         assert not lead.mine()
         assert not rung.wait(0.2)
         assert not lead.mine()
@@ -446,7 +442,7 @@ def test_measuring_that_takes_long_is_slept_through():
     sampler = Sampler(lambda: None, lambda: None, 1.0)
     steps, mono = 0, 1000.0
     while mono < 1030:
-        now = Moment("first", mono, NOON + timedelta(seconds=mono))
+        now = ClockReading("first", mono, NOON + timedelta(seconds=mono))
         sampler.step(now)
         mono, steps = mono + max(0.001, sampler.wait(now)), steps + 1
     assert steps < 5
@@ -551,7 +547,7 @@ def test_a_date_that_is_wrong_for_hours_moves_nothing_for_good(house):
 def test_a_warning_reaches_the_owner_when_no_letter_can_be_kept(tmp_path):
     shown = []
     app = App(Config(home=tmp_path), SimBoard())
-    watch = Clockwork(app, "terminal", shown.append)._watch(Broken())
+    watch = BackgroundWorker(app, "terminal", shown.append)._watch(Broken())
     watch.hands.tell("Too hot")
     assert [text.startswith("Too hot") for text in shown] == [True]
 
@@ -571,16 +567,16 @@ def test_a_full_disk_ends_nothing(house):
 def test_a_model_is_asked_though_nobody_knows_the_date(tmp_path):
     app = App(Config(home=tmp_path), SimBoard())
     database = Database(tmp_path / "state.db")
-    Clockwork(app, "terminal", print)._watch(database).hands.ask("What now?", "look")
+    BackgroundWorker(app, "terminal", print)._watch(database).hands.ask("What now?", "look")
     (job,) = Jobs(database).all()
     database.close()
-    now = Now(0.0, boottime(), boot_id(), False, "me", lambda _: True)
-    assert judge(job, now).run
+    now = JobContext(0.0, boottime(), read_boot_id(), False, "me", lambda _: True)
+    assert decide_job(job, now).run
 
 
 def test_measuring_apart_gives_each_result_once():
     woken, readings = [], [Reading("a", "temperature", 1.0, "x")]
-    apart = Apart(lambda: readings, lambda: woken.append(1))
+    apart = WorkerThread(lambda: readings, lambda: woken.append(1))
     assert apart() is None
     until(lambda: woken)
     assert apart() == readings
@@ -594,7 +590,7 @@ def test_a_full_memory_loses_the_oldest_and_counts_them():
     said = []
     sampler = Sampler(lambda: [Reading("a", "temperature", 1.0, "x")], fails, 1.0, say=said.append)
     for second in range(30_000):
-        now = Moment("first", float(second), NOON + timedelta(seconds=second))
+        now = ClockReading("first", float(second), NOON + timedelta(seconds=second))
         sampler.step(now)
         sampler.commit(now)
     assert said == ["measurements are not being kept: the disk is full"]
@@ -614,8 +610,8 @@ lasts = "2 minutes"
 def test_a_rule_drives_an_output_within_one_sample_of_its_condition(house):
     home = house(FAN)
     (home.home / "outputs.toml").write_text(VALVE)
-    outputs = declared.load(home.home / "outputs.toml").outputs
-    declared.keep_armed(home.home, {name: output.digest for name, output in outputs.items()})
+    outputs = config.load_outputs(home.home / "outputs.toml").outputs
+    config.save_armed(home.home, {name: output.digest for name, output in outputs.items()})
     pin = home.home / "sim/line17"
     home.run(60)
     assert not pin.exists()
@@ -634,8 +630,8 @@ def test_a_rule_drives_an_output_from_the_thread_that_runs_in_a_chat(tmp_path):
     """With the real clock, a real thread, a real keeper: within a sample and what a process needs to start."""
     (tmp_path / "rules.toml").write_text(FAN)
     (tmp_path / "outputs.toml").write_text(VALVE)
-    outputs = declared.load(tmp_path / "outputs.toml").outputs
-    declared.keep_armed(tmp_path, {name: output.digest for name, output in outputs.items()})
+    outputs = config.load_outputs(tmp_path / "outputs.toml").outputs
+    config.save_armed(tmp_path, {name: output.digest for name, output in outputs.items()})
     board = SimBoard(state=tmp_path / "sim")
     wiring = Wiring(Config(home=tmp_path), board)
     air = board.scenes["greenhouse"].values
@@ -643,13 +639,13 @@ def test_a_rule_drives_an_output_from_the_thread_that_runs_in_a_chat(tmp_path):
     told = []
 
     def opened(stack):
-        hands = Hands(told.append, switcher(wiring), lambda text, rule: "")
+        hands = RuleActions(told.append, switcher(wiring), lambda text, rule: "")
         clock = ClockWatch(lambda: True, "first")
         watch = watching(wiring, 0.2, clock, lambda: UTC, hands, thread.ring)
         stack.callback(watch.close)
         return [watch.step]
 
-    thread = ReflexThread(tmp_path, opened, told.append)
+    thread = SchedulerThread(tmp_path, opened, told.append)
     thread.start()
     try:
         until((tmp_path / "history.db").exists)
@@ -669,12 +665,12 @@ def test_a_sensor_that_is_added_is_measured_at_once(tmp_path):
     kept = wiring.wired.pop("greenhouse")
 
     def opened(stack):
-        hands = Hands(lambda _: None, switcher(wiring), lambda text, rule: "")
+        hands = RuleActions(lambda _: None, switcher(wiring), lambda text, rule: "")
         watch = watching(wiring, 3600.0, ClockWatch(lambda: True, "first"), lambda: UTC, hands, thread.ring)
         stack.callback(watch.close)
         return [watch.step]
 
-    thread = ReflexThread(tmp_path, opened, print)
+    thread = SchedulerThread(tmp_path, opened, print)
     thread.start()
     try:
         until(lambda: any(tmp_path.glob("bell-*")))
@@ -696,26 +692,28 @@ def until(true, seconds=10.0):
 
 
 def test_following_rules_needs_neither_network_nor_model():
-    code = "import sys, picoclaw.watch; print(*sorted(sys.modules))"
+    code = "import sys, picoclaw.daemon.monitor; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not loaded & {"httpcore", "ssl", "socket", "numpy", "yaml", "asyncio"}
-    assert not any(name.startswith(("picoclaw.providers", "picoclaw.agent")) for name in loaded)
+    assert not any(name.startswith(("picoclaw.providers", "picoclaw.agent.loop")) for name in loaded)
 
 
 NEVER_EXACT = {
-    "scd4x": (Wired("scd4x", 1, 0x62), {"co2": 1500}, "air.co2 > 1200"),
-    "sgp30": (Wired("sgp30", 1, 0x58), {"co2": 1500}, "air.co2 > 1200"),
-    "aht10": (Wired("aht20", 1, 0x38, options={"crc": 0.0}), {"temperature": 31}, "air.temperature > 30"),
-    "darkness": (Wired("bh1750", 1, 0x23), {"light": 0}, "air.light < 5"),
-    "dust": (Wired("pms5003", port="/dev/ttyS0"), {"dust pm2.5": 900}, "air.dust pm2.5 > 300"),
+    "scd4x": (WiredPart("scd4x", 1, 0x62), {"co2": 1500}, "air.co2 > 1200"),
+    "sgp30": (WiredPart("sgp30", 1, 0x58), {"co2": 1500}, "air.co2 > 1200"),
+    "aht10": (WiredPart("aht20", 1, 0x38, options={"crc": 0.0}), {"temperature": 31}, "air.temperature > 30"),
+    "darkness": (WiredPart("bh1750", 1, 0x23), {"light": 0}, "air.light < 5"),
+    "dust": (WiredPart("pms5003", port="/dev/ttyS0"), {"dust pm2.5": 900}, "air.dust pm2.5 > 300"),
 }
 
 
 @pytest.mark.parametrize("name", NEVER_EXACT)
 def test_a_rule_follows_a_part_whose_values_are_never_exact(house, name):
     wired, values, when = NEVER_EXACT[name]
-    script = DEFAULT._replace(wired={**DEFAULT.wired, "air": wired}, values={**DEFAULT.values, "air": values})
+    script = DEFAULT_SCRIPT._replace(
+        wired={**DEFAULT_SCRIPT.wired, "air": wired}, values={**DEFAULT_SCRIPT.values, "air": values}
+    )
     one = house(f'[rules.air]\nwhen = "{when}"\nnotify = "open the window"\n', every=60.0, script=script)
     one.run(180)
     assert [text.partition(" (")[0] for text in one.told] == ["open the window"]

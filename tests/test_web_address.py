@@ -5,9 +5,7 @@ from ipaddress import ip_network
 import pytest
 
 from picoclaw.errors import ToolError
-from picoclaw.web.address import refused, target
-from picoclaw.web.known import Known, spelt, written
-from picoclaw.web.nearby import on_link_4, on_link_6
+from picoclaw.web.address import Known, on_link_4, on_link_6, refused, spelt, target, written
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from picoclaw.app import App
 from picoclaw.config import load
 from picoclaw.errors import ConfigError, Pending
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.measure import tool_bytes
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.security.guard import Guard
+from picoclaw.security.policy import Asked, Policy, decide
 from picoclaw.stores import keys_of
-from picoclaw.tools.guard import Guard
-from picoclaw.tools.toolset import Toolset
+from picoclaw.tools.registry import Toolset
 from picoclaw.tools.web import WebPages, WebSearch
-from picoclaw.trust.policy import Asked, Policy, decide
+from picoclaw.window import tool_bytes
 
 HERE = "http://example.com"
 

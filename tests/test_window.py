@@ -10,20 +10,20 @@ from bench.window import PROSE, READINGS, RUSSIAN, talk, tokens
 from model_server import ModelServer
 from scripted import CALLER, PROMPTS, Scripted, Toolbox, calls, says
 
-from picoclaw.agent import Agent
+from picoclaw.agent.conversation import Conversation
+from picoclaw.agent.loop import Agent
 from picoclaw.app import App
-from picoclaw.config import Config, LimitsConfig, ModelConfig
-from picoclaw.conversation import Conversation
+from picoclaw.config import Config
+from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, StoreError
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.measure import request_bytes
 from picoclaw.messages import Brief, Inbound, Message, ToolCall, Usage
-from picoclaw.prompt import estimated_tokens
+from picoclaw.prompts import estimated_tokens
+from picoclaw.store.conversations import Results
 from picoclaw.store.database import Database
-from picoclaw.store.results import Results
+from picoclaw.tools.registry import Toolset, tool
 from picoclaw.tools.results import WholeResults, opened_by
-from picoclaw.tools.toolset import Toolset, tool
-from picoclaw.window import FIRST_TO_GO, cut, given_up, kept_as, learned, part, rest, room, unmarked
+from picoclaw.window import FIRST_TO_GO, cut, given_up, kept_as, learned, part, request_bytes, rest, room, unmarked
 from picoclaw.workspace import prepare
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -15,7 +15,7 @@ from picoclaw.resources import shipped
 from picoclaw.workspace import examine, intent_tables, prepare, reading
 from picoclaw.workspace.pages import Pages, cleaned, fields
 from picoclaw.workspace.prompts import Prompts
-from picoclaw.workspace.seeds import MEETING, SEEDS, first_meeting
+from picoclaw.workspace.templates import MEETING, SEEDS, first_meeting
 
 TEMPLATES = shipped("templates") / "workspace"
 ALL = {*SEEDS, MEETING}

@@ -6,17 +6,14 @@ order to stop the outputs and `/stop` at once, other texts of the same chat betw
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from picoclaw.around import Around
-from picoclaw.messages import Turn
+from picoclaw.messages import Around, Turn
 from picoclaw.store.approvals import Approval
-from picoclaw.store.inbox import Arrived
-from picoclaw.store.outbox import Letter
+from picoclaw.store.inbox import InboxMessage
+from picoclaw.store.outbox import OutboxMessage
 
-__all__ = ["Approval", "Arrived", "Channel", "ChannelStatus", "Letter", "Post"]
-
-Post = Callable[[Arrived], None]
+Post = Callable[[InboxMessage], None]
 """Keep what has arrived, and have it answered. Raises StoreError: then it is not kept and must not be acknowledged."""
 
 
@@ -73,13 +70,13 @@ class Channel(Protocol):
     def start(self, post: Post) -> None:
         """Begin to listen in a thread of its own; returns at once. Raises ChannelError when it cannot be begun."""
 
-    def send(self, letter: Letter) -> None:
+    def send(self, letter: OutboxMessage) -> None:
         """Tell a letter; the same number may come twice after a crash.
 
         Raises ChannelDown when it is to be tried again, ChannelError when that would be no use.
         """
 
-    def around(self, arrived: Arrived) -> Around:
+    def around(self, arrived: InboxMessage) -> Around:
         """Give what a turn that answers this is to be seen with: `say` and `listen`.
 
         Typing signs and drafts end with `answered`. The desk puts in `typed`, `stop` and `shield` itself.
@@ -92,7 +89,7 @@ class Channel(Protocol):
         has `answer_to` posted, as if they had typed the command; the desk does the rest.
         """
 
-    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:
+    def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
         """Tell the end of a turn live; True when the `reply` has been shown to the person and needs no letter.
 
         False has it put into the outbox, from where it comes back by `send`, after a crash as well.
@@ -106,3 +103,26 @@ class Channel(Protocol):
 
     def stop(self) -> None:
         """End, within two seconds; may be called twice, and before `start`."""
+
+
+# A turn for programs: what `--json` prints and the socket says.
+
+
+def as_json(turn: Turn, reply: str, *, simulated: bool) -> dict[str, Any]:
+    """Describe a turn; `reply` is all that was said, `simulated` whether the board is."""
+    return {
+        "reply": reply,
+        "turn": {
+            "steps": turn.steps,
+            "tools": [
+                {"name": r.name, "arguments": r.arguments, "result": r.result, "ms": round(r.ms, 3)} for r in turn.tools
+            ],
+            "usage": {
+                "prompt_tokens": turn.usage.prompt_tokens,
+                "completion_tokens": turn.usage.completion_tokens,
+            },
+            "stopped": turn.stopped,
+        },
+        "provider": turn.provider,
+        "simulated": simulated,
+    }

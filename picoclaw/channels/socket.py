@@ -10,13 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from picoclaw.around import Around
-from picoclaw.channels.channel import Approval, Arrived, ChannelStatus, Kept, Letter, Post, outcome
-from picoclaw.channels.described import as_json
-from picoclaw.channels.line import NAME, Line, listen, trusted
-from picoclaw.disk import explain
+from picoclaw.channels.channel import ChannelStatus, Kept, Post, as_json, outcome
+from picoclaw.channels.ipc import NAME, Line, listen, trusted
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.messages import DEFAULT_SESSION, Event, Notice, Text, ToolCall, ToolRun, Turn
+from picoclaw.files import explain
+from picoclaw.messages import DEFAULT_SESSION, Around, Event, Notice, Text, ToolCall, ToolRun, Turn
+from picoclaw.store.approvals import Approval
+from picoclaw.store.inbox import InboxMessage
+from picoclaw.store.outbox import OutboxMessage
 
 _MOST_CLIENTS, _MOST_CHATS, _NO_FILE_MS = 32, 16, 500
 """Connections, and those of them that have a chat; the others are questions of a moment, or forgotten."""
@@ -110,7 +111,7 @@ class SocketChannel:
         """Tell whether a terminal has a chat open, or that one."""
         return any(client.session and session in {"", client.session} for client in list(self._clients.values()))
 
-    def send(self, letter: Letter) -> None:
+    def send(self, letter: OutboxMessage) -> None:
         """Tell a letter in its chat, or in any that is open when that one is not."""
         clients = [client for client in list(self._clients.values()) if client.session]
         own = [client for client in clients if client.session == letter.session]
@@ -123,7 +124,7 @@ class SocketChannel:
         if not any(told):
             raise ChannelDown("nobody has a chat open")
 
-    def around(self, arrived: Arrived) -> Around:
+    def around(self, arrived: InboxMessage) -> Around:
         """Stream a turn to the terminal that asked."""
         if not (client := self._client(arrived)):
             return Around()
@@ -153,7 +154,7 @@ class SocketChannel:
         named = {"number": approval.number, "id": approval.nonce, "text": text, "answers": approval.answers}
         return self._tell(client, {"question": named})
 
-    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:
+    def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
         """Tell the terminal how its turn ended; False when it is gone."""
         if not (client := self._client(arrived)):
             return False
@@ -167,7 +168,7 @@ class SocketChannel:
         }
         return self._tell(client, {"end": end})
 
-    def heard(self, arrived: Arrived) -> None:
+    def heard(self, arrived: InboxMessage) -> None:
         """Tell the terminal that the turn has heard what was typed meanwhile."""
         if client := self._client(arrived):
             self._tell(client, {"heard": arrived.text})
@@ -180,7 +181,7 @@ class SocketChannel:
         elif isinstance(event, ToolCall | Notice):
             self._tell(client, {"pause": True})
 
-    def _client(self, arrived: Arrived) -> Client | None:
+    def _client(self, arrived: InboxMessage) -> Client | None:
         return next((client for client in list(self._clients.values()) if client.who == arrived.who), None)
 
     def _tell(self, client: Client, words: dict[str, Any]) -> bool:
@@ -256,9 +257,9 @@ class SocketChannel:
         if word == "chat":
             number = str(words.get("id") or "")
             client.once, client.said_in = words.get("once") is True, session
-            self._chat(client, Arrived(session, str(words.get("text", "")), client.who, external=number))
+            self._chat(client, InboxMessage(session, str(words.get("text", "")), client.who, external=number))
         elif word == "end":
-            self._chat(client, Arrived(session, "/stop", client.who))
+            self._chat(client, InboxMessage(session, "/stop", client.who))
         elif word == "attach":
             client.session = session
             self._tell(client, {"attached": self._daemon.greeting})
@@ -268,7 +269,7 @@ class SocketChannel:
         else:
             self._tell(client, {"error": f"{word!r} is not understood; it may be another version's"})
 
-    def _chat(self, client: Client, arrived: Arrived) -> None:
+    def _chat(self, client: Client, arrived: InboxMessage) -> None:
         """Post it and say so: what a terminal was not told to be kept, it sends again, by the same number."""
         try:
             self._post(arrived)

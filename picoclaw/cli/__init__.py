@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
-from picoclaw.disk import explain
 from picoclaw.errors import PicoclawError
+from picoclaw.files import explain
 
 VERBS = {
     "chat": "talk to the agent, or ask one question with -m",
@@ -53,27 +53,27 @@ def run(arguments: Sequence[str]) -> int:
     # Bytes that are not UTF-8 arrive as lone surrogates, which no database, no server and no terminal takes.
     arguments = [argument.encode("utf-8", "replace").decode() for argument in arguments]
     if sys.stdout is None:
-        return _complain("standard output is closed; open it, or send it to /dev/null")
+        return _print_error("standard output is closed; open it, or send it to /dev/null")
     try:
-        code = _worded(arguments)
+        code = _run_reporting_errors(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return _complain("interrupted")
+        return _print_error("interrupted")
     except OSError as error:
         if error.filename is not None:
-            return _complain(f"{error.filename}: {explain(error)}")
-        return output_failed(error)
+            return _print_error(f"{error.filename}: {explain(error)}")
+        return handle_output_error(error)
     return code
 
 
-def _worded(arguments: Sequence[str]) -> int:
+def _run_reporting_errors(arguments: Sequence[str]) -> int:
     try:
-        return _verb(arguments)
+        return _run_verb_module(arguments)
     except PicoclawError as error:
-        return _complain(str(error))
+        return _print_error(str(error))
 
 
-def _complain(text: str) -> int:
+def _print_error(text: str) -> int:
     print(f"picoclaw: {text}", file=sys.stderr)
     return 1
 
@@ -87,7 +87,7 @@ def _prepare_streams() -> None:
         while os.open(os.devnull, os.O_RDWR) < 2:
             pass
     if sys.stdin is None:
-        sys.stdin = cast("TextIO", _Closed())
+        sys.stdin = cast("TextIO", _ClosedInput())
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open
     for stream in (sys.stdout, sys.stderr):
@@ -95,7 +95,7 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-class _Closed:
+class _ClosedInput:
     """Stands for a standard input that is closed: whoever wants to read it ends the program in one line."""
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -103,25 +103,27 @@ class _Closed:
         raise PicoclawError("standard input is closed; open it, or give the question with -m")
 
 
-def output_failed(error: OSError) -> int:
+def handle_output_error(error: OSError) -> int:
     """Say it, unless the reader has simply left; what is still to be written goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return (
-        1 if isinstance(error, BrokenPipeError) else _complain(f"standard output cannot be written: {explain(error)}")
+        1
+        if isinstance(error, BrokenPipeError)
+        else _print_error(f"standard output cannot be written: {explain(error)}")
     )
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     """Does not hide that a help text could not be written."""
 
     def __init__(self, **how: Any) -> None:
-        super().__init__(**{"formatter_class": _formatter, "allow_abbrev": False, **how})
+        super().__init__(**{"formatter_class": _make_help_formatter, "allow_abbrev": False, **how})
 
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)
 
 
-def _formatter(prog: str) -> argparse.HelpFormatter:
+def _make_help_formatter(prog: str) -> argparse.HelpFormatter:
     """What argparse makes at every option, whatever is asked: by itself it would import shutil for the width."""
     width = int(columns) if (columns := os.environ.get("COLUMNS", "")).isdecimal() else 0
     if not width and sys.__stdout__:
@@ -130,14 +132,14 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=(width or 80) - 2)
 
 
-def _verb(arguments: Sequence[str]) -> int:
+def _run_verb_module(arguments: Sequence[str]) -> int:
     verb = next((a for a in arguments if not a.startswith("-")), "")
-    parser = _Parser(
+    parser = _ArgumentParser(
         prog="picoclaw",
         description="An AI agent for single-board computers.",
         epilog="See `picoclaw VERB --help` for each.",
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=_format_version())
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, purpose in VERBS.items():
         sub = verbs.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
@@ -152,7 +154,7 @@ def _verb(arguments: Sequence[str]) -> int:
     return int(options.run(options))
 
 
-def _version() -> str:
+def _format_version() -> str:
     from picoclaw import __version__
 
     return f"picoclaw {__version__}"

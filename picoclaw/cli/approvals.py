@@ -4,13 +4,14 @@ import argparse
 import os
 from contextlib import closing
 
-from picoclaw.cli.common import board_option, opened, person, printable
-from picoclaw.commands.approvals import row, whole
-from picoclaw.config import home_folder
+from picoclaw.agent.commands import row, whole
+from picoclaw.cli.common import add_board_option, open_app, require_terminal
 from picoclaw.errors import PicoclawError
 from picoclaw.messages import DEFAULT_SESSION, Inbound
+from picoclaw.resources import home_folder
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
+from picoclaw.text import escape_unprintable
 from picoclaw.workspace.pages import owner_time
 
 
@@ -18,17 +19,17 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's words."""
     words = parser.add_subparsers(dest="act", metavar="ACT")
     words.add_parser("list", help="what waits, and what became of the newest others (the default)")
-    for act, purpose in _ACTS.items():
+    for act, purpose in _SUBCOMMANDS.items():
         word = words.add_parser(act, help=purpose)
         if act in {"yes", "no"}:
             word.add_argument("number", type=int, metavar="N", nargs="?", help="without it, all of the one question")
         else:
             word.add_argument("number", type=int, metavar="N")
         if act != "show":
-            board_option(word)
+            add_board_option(word)
 
 
-_ACTS = {
+_SUBCOMMANDS = {
     "show": "show number N whole",
     "yes": "have it done",
     "no": "leave it",
@@ -44,40 +45,40 @@ def run(given: argparse.Namespace) -> int:
             print("nothing waits for your yes")
             return 0
         with closing(Database(home / "state.db")) as database:
-            return _show(Approvals(database), given.number if given.act == "show" else 0)
-    person("an answer is only taken from a person at a terminal; over ssh, `ssh -t` makes one")
-    return _answer(given)
+            return _show_approvals(Approvals(database), given.number if given.act == "show" else 0)
+    require_terminal("an answer is only taken from a person at a terminal; over ssh, `ssh -t` makes one")
+    return _answer_approval(given)
 
 
-def _show(approvals: Approvals, number: int) -> int:
+def _show_approvals(approvals: Approvals, number: int) -> int:
     if number:
         if not (found := approvals.get(number)):
             raise PicoclawError(f"there is no question number {number}")
-        print(printable(whole(found)))
+        print(escape_unprintable(whole(found)))
         return 0
     for one in (waiting := approvals.waiting()):
-        print(printable(row(one)))
+        print(escape_unprintable(row(one)))
     for one in approvals.ended():
         at = f"{owner_time(home_folder(os.environ), one.at):%Y-%m-%d %H:%M}"
-        print(printable(f"{one.number}  {one.state}, {at}: {one.shortly}"))
+        print(escape_unprintable(f"{one.number}  {one.state}, {at}: {one.shortly}"))
     if not waiting:
         print("nothing waits for your yes")
     return 0
 
 
-def _answer(given: argparse.Namespace) -> int:
+def _answer_approval(given: argparse.Namespace) -> int:
     """Have the picoclaw that runs do it, or do it here."""
-    from picoclaw.channels.line import connect
-    from picoclaw.cli import attached
-    from picoclaw.cli.chat import report
+    from picoclaw.channels.ipc import connect
+    from picoclaw.cli import remote
+    from picoclaw.cli.chat import print_notice
 
     home = home_folder(os.environ)
     text = f"/{given.act} {'' if given.number is None else given.number}".rstrip()
     running = not given.board and (home / "run.sock").exists()
     if running and (line := connect(home)):
-        return attached.once(line, argparse.Namespace(session=DEFAULT_SESSION, message=text, json=False))
-    with opened(given, agent=True) as app:
+        return remote.ask_remote_once(line, argparse.Namespace(session=DEFAULT_SESSION, message=text, json=False))
+    with open_app(given, agent=True) as app:
         turn = app.answer(Inbound(DEFAULT_SESSION, text, who="terminal"))
         if turn.stopped != "error":
-            print(printable(turn.reply))
-        return report(turn)
+            print(escape_unprintable(turn.reply))
+        return print_notice(turn)

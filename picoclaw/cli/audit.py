@@ -8,20 +8,20 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
-from picoclaw.cli.common import printable
-from picoclaw.config import home_folder
-from picoclaw.disk import explain
 from picoclaw.errors import ConfigError
-from picoclaw.ranges import meant
-from picoclaw.reflex import audit as outputs
-from picoclaw.trust import chain
-from picoclaw.trust.audit import KEPT, NAME, Head, Verified, verify
+from picoclaw.files import explain
+from picoclaw.outputs import audit as outputs
+from picoclaw.resources import home_folder
+from picoclaw.security import hash_chain
+from picoclaw.security.audit import KEPT, NAME, Head, Verified, verify
+from picoclaw.text import escape_unprintable
+from picoclaw.times import meant
 from picoclaw.workspace.pages import owner_time
 
-_LAST = 20
-_HEAD = re.compile(r"([1-9][0-9]{0,11}):([0-9a-f]{8,64})")
-_FIRST = ("tool", "arguments", "outcome", "good")
-_QUIET = {"n", "at", "act", "chain", "sum", "effect", *_FIRST}
+_DEFAULT_RECORDS = 20
+_HEAD_FORMAT = re.compile(r"([1-9][0-9]{0,11}):([0-9a-f]{8,64})")
+_LEADING_FIELDS = ("tool", "arguments", "outcome", "good")
+_HIDDEN_FIELDS = {"n", "at", "act", "chain", "sum", "effect", *_LEADING_FIELDS}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -29,11 +29,18 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since", metavar="WHEN", default="", help="all since yesterday, monday, 2026-03-01, or the last '2 hours'"
     )
-    parser.add_argument("-n", metavar="RECORDS", type=int, default=_LAST, help=f"how many (default {_LAST})")
+    parser.add_argument(
+        "-n", metavar="RECORDS", type=int, default=_DEFAULT_RECORDS, help=f"how many (default {_DEFAULT_RECORDS})"
+    )
     parser.add_argument("--json", action="store_true", help="print the records as they are kept")
     parser.add_argument("--verify", action="store_true", help="check that no record was changed or is missing")
     parser.add_argument(
-        "--head", type=_head, action="append", default=[], metavar="N:SUM", help="with --verify: one noted earlier"
+        "--head",
+        type=_parse_head,
+        action="append",
+        default=[],
+        metavar="N:SUM",
+        help="with --verify: one noted earlier",
     )
 
 
@@ -42,55 +49,55 @@ def run(given: argparse.Namespace) -> int:
     home = home_folder(os.environ)
     try:
         if given.verify:
-            return _verified(home, given.head)
+            return _print_verification(home, given.head)
         zone = owner_time(home).tzinfo
-        for line, said in _wanted(home, given):
+        for line, said in _select_records(home, given):
             text = line.decode("utf-8", "replace")
-            print(printable(text if given.json or said is None else worded(said, zone)))
+            print(escape_unprintable(text if given.json or said is None else format_record(said, zone)))
     except OSError as error:
         raise ConfigError(f"{error.filename or home / NAME}: {explain(error)}") from None
     return 0
 
 
-def _head(text: str) -> Head:
-    found = _HEAD.fullmatch(text)
+def _parse_head(text: str) -> Head:
+    found = _HEAD_FORMAT.fullmatch(text)
     if not found:
         raise argparse.ArgumentTypeError("write it as it was shown, such as 512:0f3a9c27d1e4b865")
     return Head(int(found[1]), found[2])
 
 
-def _verified(home: Path, noted: list[Head]) -> int:
-    found = _twice(home, noted)
+def _print_verification(home: Path, noted: list[Head]) -> int:
+    found = _verify_with_retry(home, noted)
     newest = f"; the newest is {found.head}" if found.good else ""
-    print(printable(f"{NAME}: {found.good} records follow from each other{newest}"))
+    print(escape_unprintable(f"{NAME}: {found.good} records follow from each other{newest}"))
     of_outputs, fault = outputs.verify(home)
-    print(f"{outputs.NAME}: {of_outputs} records follow from each other")
+    print(f"{outputs.AUDIT_FILE}: {of_outputs} records follow from each other")
     for each in filter(None, (found.fault, fault)):
-        print(printable(f"but: {each}"))
+        print(escape_unprintable(f"but: {each}"))
     return 1 if found.fault or fault else 0
 
 
-def _twice(home: Path, noted: list[Head]) -> Verified:
+def _verify_with_retry(home: Path, noted: list[Head]) -> Verified:
     """Look again where something is wrong: a record may just have been in the writing."""
     found = verify(home, noted)
     return verify(home, noted) if found.fault else found
 
 
-def _wanted(home: Path, given: argparse.Namespace) -> list[tuple[bytes, dict[str, Any] | None]]:
-    files = chain.files(home / NAME, KEPT)
+def _select_records(home: Path, given: argparse.Namespace) -> list[tuple[bytes, dict[str, Any] | None]]:
+    files = hash_chain.files(home / NAME, KEPT)
     if given.since:
-        since = _moment(given.since, home)
-        return [pair for pair in _all(files) if pair[1] is None or _at(pair[1]) >= since]
-    found = list(_all(files[-2:]))
+        since = _parse_since(given.since, home)
+        return [pair for pair in _read_records(files) if pair[1] is None or _get_timestamp(pair[1]) >= since]
+    found = list(_read_records(files[-2:]))
     return found[len(found) - given.n :] if 0 <= given.n < len(found) else found
 
 
-def _all(files: list[Path]) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+def _read_records(files: list[Path]) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     for file in files:
-        yield from chain.records(file)
+        yield from hash_chain.records(file)
 
 
-def _moment(text: str, home: Path) -> float:
+def _parse_since(text: str, home: Path) -> float:
     now = owner_time(home)
     for form in (f"since {text}", text, f"last {text}"):
         try:
@@ -102,24 +109,24 @@ def _moment(text: str, home: Path) -> float:
     )
 
 
-def _at(said: Mapping[str, Any]) -> float:
+def _get_timestamp(said: Mapping[str, Any]) -> float:
     try:
         return datetime.fromisoformat(str(said.get("at"))).timestamp()
     except ValueError:
         return 0.0
 
 
-def worded(said: Mapping[str, Any], zone: tzinfo | None = None) -> str:
+def format_record(said: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     """Put a record into a line, with its time in the owner's `zone`."""
-    at = datetime.fromtimestamp(_at(said), UTC).astimezone(zone)
+    at = datetime.fromtimestamp(_get_timestamp(said), UTC).astimezone(zone)
     good = said.get("good")
     first = [said.get("tool"), said.get("arguments"), said.get("outcome"), "done" if good else "failed"]
     if not isinstance(good, bool):
         first.pop()
-    rest = ", ".join(f"{name} {_text(value)}" for name, value in said.items() if name not in _QUIET)
+    rest = ", ".join(f"{name} {_format_value(value)}" for name, value in said.items() if name not in _HIDDEN_FIELDS)
     words = [f"{said.get('n', '?'):>5}  {at:%Y-%m-%d %H:%M:%S}  {said.get('act', '?'):<6}", *filter(None, first)]
     return " ".join([*map(str, words), f"({rest})" if rest else ""]).rstrip()
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "; ".join(map(str, value)) if isinstance(value, list) else str(value)

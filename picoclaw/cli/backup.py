@@ -5,9 +5,9 @@ import os
 import sys
 from pathlib import Path
 
-from picoclaw.care import archive, restore
-from picoclaw.cli.common import printable
-from picoclaw.config import home_folder
+from picoclaw.maintenance import backup
+from picoclaw.resources import home_folder
+from picoclaw.text import escape_unprintable
 from picoclaw.workspace.pages import owner_time
 
 
@@ -24,18 +24,18 @@ def run(given: argparse.Namespace) -> int:
     """Make a backup, or check one; exit code 1 when it could not be made, or is not good."""
     target = given.file or f"picoclaw-{owner_time(home_folder(os.environ)):%Y%m%d-%H%M%S}.tar.gz"
     if given.check:
-        kept = restore.check(Path(target))
+        kept = backup.verify_backup(Path(target))
         made_at = owner_time(home_folder(os.environ), kept.at)
         print(f"{target} is whole: {kept.files} files, made {made_at:%Y-%m-%d %H:%M} by picoclaw {kept.version}")
         return 0
     home = home_folder(os.environ)
     if target == "-":
-        made = archive.pour(home, sys.stdout.buffer, secrets=not given.without_secrets)
+        made = backup.stream_backup(home, sys.stdout.buffer, secrets=not given.without_secrets)
     else:
-        made = archive.write(home, Path(target).absolute(), secrets=not given.without_secrets)
+        made = backup.write_backup(home, Path(target).absolute(), secrets=not given.without_secrets)
         size = Path(target).stat().st_size
         keys = "" if given.without_secrets else "; it holds your keys, keep it to yourself"
         print(f"{target}: {made.files} files, {made.size / 1e6:.1f} MB in {size / 1e6:.1f} MB{keys}")
     for left in made.left:
-        print(printable(f"not taken: {left}"), file=sys.stderr)
+        print(escape_unprintable(f"not taken: {left}"), file=sys.stderr)
     return 0

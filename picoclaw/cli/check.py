@@ -4,9 +4,10 @@ import argparse
 import os
 from collections.abc import Iterable
 
-from picoclaw import check
-from picoclaw.cli.common import json_text, printable
-from picoclaw.config import home_folder
+from picoclaw.maintenance import check
+from picoclaw.maintenance.check import Finding
+from picoclaw.resources import home_folder
+from picoclaw.text import escape_unprintable, format_json
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -18,18 +19,18 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when something is wrong, with --mend when it still is."""
     home = home_folder(os.environ)
-    done = check.mend(home) if given.mend else []
-    found = list(check.examine(home))
-    _show([*done, *found], as_json=given.json)
+    done = check.repair_findings(home) if given.mend else []
+    found = list(check.check_home(home))
+    _print_findings([*done, *found], as_json=given.json)
     return 1 if any(finding.mark == "bad" for finding in found) else 0
 
 
-def _show(findings: Iterable[check.Finding], *, as_json: bool) -> None:
+def _print_findings(findings: Iterable[Finding], *, as_json: bool) -> None:
     if as_json:
         rows = [{**f._asdict(), "mend": f.mend is not None} for f in findings]
-        print(json_text(rows))
+        print(format_json(rows))
         return
     for f in findings:
-        print(printable(f"{f.mark:6} {f.what}: {f.how}"))
+        print(escape_unprintable(f"{f.mark:6} {f.what}: {f.how}"))
         if f.mend:
             print("       → picoclaw check --mend")

@@ -2,26 +2,20 @@
 
 import argparse
 import gc
-import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from picoclaw.errors import ConfigError, Denied, StoreDamaged
+from picoclaw.text import escape_unprintable
 
 if TYPE_CHECKING:
     from picoclaw.app import App
 
-_UNSEEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    r"\U000e0000-\U000e0fff]"
-)
 
-
-def board_option(parser: argparse.ArgumentParser) -> None:
+def add_board_option(parser: argparse.ArgumentParser) -> None:
     """Add --board."""
     parser.add_argument(
         "--board",
@@ -31,7 +25,7 @@ def board_option(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def opened(
+def open_app(
     options: argparse.Namespace,
     ask: Callable[[str], bool] | None = None,
     *,
@@ -46,16 +40,17 @@ def opened(
 
     from picoclaw import workspace
     from picoclaw.app import App
-    from picoclaw.config import BoardConfig, load
+    from picoclaw.config import load
+    from picoclaw.config.tables import BoardConfig
     from picoclaw.hw import boards
 
-    make_safe(options)
+    ensure_outputs_safe(options)
     config = load()
     if options.board:
         config = replace(config, board=BoardConfig(options.board))
     if make:
         workspace.prepare(config.home)
-    app = App(config, boards.choose(config.board.kind, config), ask)
+    app = App(config, boards.choose_board(config.board.kind, config), ask)
     try:
         if agent:
             _ = app.agent
@@ -68,22 +63,22 @@ def opened(
         app.close()
 
 
-def make_safe(options: argparse.Namespace) -> None:
+def ensure_outputs_safe(options: argparse.Namespace) -> None:
     """Make safe what was left on when every process that could do it was killed: before anything that can fail."""
-    from picoclaw.config import home_folder
+    from picoclaw.resources import home_folder
 
     home = home_folder(os.environ)
     if not (home / "outputs.live").exists():
         return
-    from picoclaw.cli.stop import board
-    from picoclaw.reflex.halt import recover
+    from picoclaw.cli.stop import detect_board_kind
+    from picoclaw.outputs.stop import recover_and_report
 
     named = options.board if options.board in {"sim", "linux"} else ""
-    if problem := recover(home, lambda: named or board()):
-        print(f"picoclaw: {printable(problem)}", file=sys.stderr, flush=True)
+    if problem := recover_and_report(home, lambda: named or detect_board_kind()):
+        print(f"picoclaw: {escape_unprintable(problem)}", file=sys.stderr, flush=True)
 
 
-def known_chats(app: "App") -> dict[str, None]:
+def list_chats(app: "App") -> dict[str, None]:
     """Name the chats there are, the last used first: those that something was said in, and those of channels.
 
     Raises StoreError.
@@ -106,7 +101,7 @@ def known_chats(app: "App") -> dict[str, None]:
 
 def check_chat(app: "App", key: str) -> None:
     """Raise ConfigError for a chat that there is none of. Raises StoreError."""
-    if key not in (chats := known_chats(app)):
+    if key not in (chats := list_chats(app)):
         raise ConfigError(f"there is no chat {key!r}; there are: {', '.join(chats)}")
 
 
@@ -120,39 +115,28 @@ def check_conversation(app: "App", key: str) -> None:
     if ":" in key:  # only chats of channels have one; nobody would read the answer
         check_chat(app, key)
     elif key != DEFAULT_SESSION:
-        chats = known_chats(app) if (app.config.home / "state.db").exists() else (DEFAULT_SESSION,)
+        chats = list_chats(app) if (app.config.home / "state.db").exists() else (DEFAULT_SESSION,)
         if key not in chats:
             text = f"{key!r} is a new conversation; there are: {', '.join(chats)}"
-            print(f"picoclaw: {printable(text)}", file=sys.stderr, flush=True)
+            print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)
 
 
-def mended(act: Callable[[], int]) -> int:
+def retry_after_repair(act: Callable[[], int]) -> int:
     """Do what begins with looking into `state.db`, and once more when that was damaged and could be mended."""
     try:
         return act()
     except StoreDamaged:
-        from picoclaw.care import mend
-        from picoclaw.config import home_folder
+        from picoclaw.maintenance import repair
+        from picoclaw.resources import home_folder
 
-        if not (lines := mend.whole(home_folder(os.environ), tell=False)):
+        if not (lines := repair.repair_home(home_folder(os.environ), tell=False)):
             raise
     for line in lines:
-        print(f"picoclaw: {printable(line)}", file=sys.stderr)
+        print(f"picoclaw: {escape_unprintable(line)}", file=sys.stderr)
     return act()
 
 
-def person(why: str) -> None:
+def require_terminal(why: str) -> None:
     """Raise Denied, saying `why`, where nobody sits: a fence, not a wall, for what has itself made a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Denied(why)
-
-
-def json_text(value: object, *, indent: int | None = None) -> str:
-    """Write JSON for a terminal or a file, with an escape for whatever `printable` makes visible."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
-    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
-
-
-def printable(text: str) -> str:
-    """Make control characters and what nobody sees visible, so that a text can neither drive a terminal nor hide."""
-    return _UNSEEN.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

@@ -6,21 +6,22 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from picoclaw.agent.dispatcher import clean
 from picoclaw.app import App
-from picoclaw.cli.common import board_option, check_chat, json_text, opened, printable
-from picoclaw.cli.keys import listen_to_signals
-from picoclaw.desk import clean
+from picoclaw.cli.common import add_board_option, check_chat, open_app
+from picoclaw.daemon.signals import handle_signals
 from picoclaw.errors import ToolError
 from picoclaw.messages import DEFAULT_SESSION, Caller, ToolCall
 from picoclaw.store.jobs import Job
-from picoclaw.tools.job_times import row, upcoming
+from picoclaw.text import escape_unprintable, format_json
+from picoclaw.tools.cron import row, upcoming
 
-_SHOWN = 3
+_MAX_NEXT_TIMES = 3
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's words."""
-    _shared(parser)
+    _add_shared_options(parser)
     words = parser.add_subparsers(dest="act", metavar="ACT")
     for name, purpose in (
         ("list", "all of them, with when they are due and how they went (the default)"),
@@ -33,19 +34,19 @@ def options(parser: argparse.ArgumentParser) -> None:
         ("run", "do one now, beside its plan"),
     ):
         word = words.add_parser(name, help=purpose, argument_default=argparse.SUPPRESS, allow_abbrev=False)
-        _shared(word) if name == "list" else board_option(word)
+        _add_shared_options(word) if name == "list" else add_board_option(word)
         if name not in {"list", "add"}:
             word.add_argument("job", type=int, metavar="NUMBER")
         if name in {"add", "update"}:
-            _what(word)
+            _add_job_options(word)
 
 
-def _shared(parser: argparse.ArgumentParser) -> None:
+def _add_shared_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
-    board_option(parser)
+    add_board_option(parser)
 
 
-def _what(word: argparse.ArgumentParser) -> None:
+def _add_job_options(word: argparse.ArgumentParser) -> None:
     word.add_argument("message", nargs="?", metavar="TEXT", help="what to say, to ask the agent (--kind turn) or call")
     word.add_argument("--kind", choices=["reminder", "turn", "fresh", "tool"], help="fresh: a turn without history")
     word.add_argument("--command", metavar="CMD", help="a command instead of a text; it can only look")
@@ -65,40 +66,42 @@ def _what(word: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when it could not be done, with the reason on stderr."""
-    with opened(given) as app:
-        listen_to_signals()
+    with open_app(given) as app:
+        handle_signals()
         if given.act in {None, "list"}:
-            return _list(app, given)
-        return _call(app, given)
+            return _list_jobs(app, given)
+        return _call_cron_tool(app, given)
 
 
-def _list(app: App, given: argparse.Namespace) -> int:
+def _list_jobs(app: App, given: argparse.Namespace) -> int:
     now, jobs = app.now(), app.stores.jobs.all()
     if given.json:
-        print(json_text([_as_json(job, now) for job in jobs]))
+        print(format_json([_job_to_dict(job, now) for job in jobs]))
         return 0
     for job in jobs:
-        print(printable(f"{row(job, now)}{'' if job.session == DEFAULT_SESSION else f' (chat {job.session!r})'}"))
+        print(
+            escape_unprintable(f"{row(job, now)}{'' if job.session == DEFAULT_SESSION else f' (chat {job.session!r})'}")
+        )
     if not jobs:
         print("no reminders")
     return 0
 
 
-def _as_json(job: Job, now: datetime) -> dict[str, Any]:
-    return job._asdict() | {"plan": job.plan._asdict(), "next": list(_next(job, now))}
+def _job_to_dict(job: Job, now: datetime) -> dict[str, Any]:
+    return job._asdict() | {"plan": job.plan._asdict(), "next": list(_list_next_times(job, now))}
 
 
-def _next(job: Job, now: datetime) -> Iterator[str]:
+def _list_next_times(job: Job, now: datetime) -> Iterator[str]:
     if job.enabled:
         try:
-            yield from (due.isoformat(timespec="seconds") for due in upcoming(job, now, _SHOWN))
+            yield from (due.isoformat(timespec="seconds") for due in upcoming(job, now, _MAX_NEXT_TIMES))
         except ValueError:  # its zone is not known here, which the list says
             return
 
 
-def _call(app: App, given: argparse.Namespace) -> int:
+def _call_cron_tool(app: App, given: argparse.Namespace) -> int:
     """Make the call that a model would make, as the chat that the job belongs to."""
-    given_ = {name: value for name, value in vars(given).items() if name in _ARGUMENTS and value is not None}
+    given_ = {name: value for name, value in vars(given).items() if name in _TOOL_ARGUMENTS and value is not None}
     if rights := [name for name in ("write", "network") if getattr(given, name, False)]:
         given_["rights"] = " ".join(rights)
     arguments = {name: clean(value) if isinstance(value, str) else value for name, value in given_.items()}
@@ -109,15 +112,15 @@ def _call(app: App, given: argparse.Namespace) -> int:
         check_chat(app, clean(given.session))
     # Whoever typed exactly this at a terminal has agreed to it; see cli/tool.py.
     app.ask = (lambda _: True) if sys.stdin.isatty() else None
-    caller = Caller(session or given.session, "owner", app.now(), lambda text: print(printable(text)))
+    caller = Caller(session or given.session, "owner", app.now(), lambda text: print(escape_unprintable(text)))
     try:
         good, result = app.toolset.run(ToolCall("1", "cron", {"action": given.act} | arguments), caller)
     finally:
         app.stores.settle(caller.session)
-    print(printable(result), file=sys.stdout if good else sys.stderr)
+    print(escape_unprintable(result), file=sys.stdout if good else sys.stderr)
     return 0 if good else 1
 
 
-_ARGUMENTS = {
+_TOOL_ARGUMENTS = {
     *("message", "kind", "command", "at_seconds", "at", "every_seconds", "cron_expr", "tz", "deliver", "late", "job")
 }

@@ -9,18 +9,19 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
-from picoclaw import chart, ranges
+from picoclaw import chart, times
 from picoclaw.app import SIMULATED, App
-from picoclaw.cli.common import board_option, json_text, opened, printable
-from picoclaw.disk import write_atomic
+from picoclaw.automation.conditions import get_unit
+from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.errors import ConfigError
-from picoclaw.rules.conditions import unit
-from picoclaw.store import chronicle
+from picoclaw.files import write_atomic
+from picoclaw.store import history_migrations
 from picoclaw.store.samples import Samples
-from picoclaw.tools import past
-from picoclaw.tools.past import Past
+from picoclaw.text import escape_unprintable, format_json
+from picoclaw.tools import history
+from picoclaw.tools.history import Past
 
-_WIDEST, _MOST_POINTS, _DATES = 72, 320, 5
+_MAX_CHART_WIDTH, _MAX_POINTS, _DATE_LABELS = 72, 320, 5
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -31,13 +32,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print figures and values as JSON")
     parser.add_argument("--svg", metavar="FILE", help="draw a picture")
-    board_option(parser)
+    add_board_option(parser)
 
 
 def run(given: argparse.Namespace) -> int:
     """Print it; exit code 1 when nothing was measured, or nothing of that name is kept."""
-    with opened(given, make=False) as app:
-        path = app.config.home / chronicle.NAME
+    with open_app(given, make=False) as app:
+        path = app.config.home / history_migrations.HISTORY_FILE
         if not path.exists() and not given.sensor:
             print("nothing was measured yet: that is done while `picoclaw run` or an interactive `picoclaw chat` runs")
             return 0
@@ -45,64 +46,64 @@ def run(given: argparse.Namespace) -> int:
             raise ConfigError(
                 f"{path} is not there yet: measurements are kept while `picoclaw run` or an open chat runs"
             )
-        return _history(app, app.stores.samples, given)
+        return _show_history(app, app.stores.samples, given)
 
 
-def _history(app: App, samples: Samples, given: argparse.Namespace) -> int:
+def _show_history(app: App, samples: Samples, given: argparse.Namespace) -> int:
     now, known = app.now(), samples.known()
     if not given.sensor:
-        for row in past.newest(known, now.tzinfo):
-            print(printable(row))
-        _mark(app)
+        for row in history.newest(known, now.tzinfo):
+            print(escape_unprintable(row))
+        _print_simulated_note(app)
         return 0
-    when = _range(" ".join(given.range) or "last 24 hours", now)
-    series = past.meant(list(known), given.sensor, "")
+    when = _parse_range(" ".join(given.range) or "last 24 hours", now)
+    series = history.meant(list(known), given.sensor, "")
     if not series:
         names = ", ".join(f"{one.sensor}.{one.quantity}" for one in known)
         raise ConfigError(f"nothing is kept of {given.sensor!r}; kept are: {names or 'no measurements yet'}")
-    most = _MOST_POINTS if given.svg or given.json else min(_WIDEST, shutil.get_terminal_size().columns - 10)
-    found = [look for one in series if (look := past.look(samples, one, when, max(8, most)))]
+    most = _MAX_POINTS if given.svg or given.json else min(_MAX_CHART_WIDTH, shutil.get_terminal_size().columns - 10)
+    found = [look for one in series if (look := history.look(samples, one, when, max(8, most)))]
     if not found:
         raise ConfigError(f"nothing was measured from {when.begin:%Y-%m-%d %H:%M} to {when.end:%Y-%m-%d %H:%M}")
     if given.svg:
-        _draw(found, Path(given.svg), sys.stderr if given.json else sys.stdout)
+        _write_pictures(found, Path(given.svg), sys.stderr if given.json else sys.stdout)
     if given.json:
         simulated = {"simulated": app.board.simulated}
-        print(json_text([_told(look) | simulated for look in found]))
+        print(format_json([_series_to_dict(look) | simulated for look in found]))
         return 0
     if not given.svg:
-        _show(found)
-    _mark(app)
+        _print_charts(found)
+    _print_simulated_note(app)
     return 0
 
 
-def _mark(app: App) -> None:
+def _print_simulated_note(app: App) -> None:
     """Say that the values are not real ones."""
     if app.board.simulated:
         print(SIMULATED)
 
 
-def _range(text: str, now: datetime) -> ranges.Range:
+def _parse_range(text: str, now: datetime) -> times.Range:
     try:
-        return ranges.meant(text, now)
+        return times.meant(text, now)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
 
-def _show(found: Sequence[Past]) -> None:
+def _print_charts(found: Sequence[Past]) -> None:
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     for number, look in enumerate(found):
         if number:
             print()
         labels = (
-            past.clock(look.range.begin.timestamp(), look.range),
-            past.clock(look.range.end.timestamp(), look.range),
+            history.clock(look.range.begin.timestamp(), look.range),
+            history.clock(look.range.end.timestamp(), look.range),
         )
-        for row in [*past.summary(look), *chart.lines(_columns(look), labels, plain=plain)]:
-            print(printable(row))
+        for row in [*history.summary(look), *chart.lines(_compute_columns(look), labels, plain=plain)]:
+            print(escape_unprintable(row))
 
 
-def _columns(look: Past) -> list[float | None]:
+def _compute_columns(look: Past) -> list[float | None]:
     """A mean for each step of the range, None where nothing was measured."""
     begin = look.range.begin.timestamp()
     count = max(1, -int(-look.range.seconds // look.step_s))
@@ -110,14 +111,14 @@ def _columns(look: Past) -> list[float | None]:
     return [means.get(index) for index in range(count)]
 
 
-def _told(look: Past) -> dict[str, Any]:
+def _series_to_dict(look: Past) -> dict[str, Any]:
     zone = look.range.begin.tzinfo
     whole = look.whole
     figures = {"min": whole.low, "max": whole.high, "mean": whole.mean} if whole.good else {}
     return {
         "sensor": look.series.sensor,
         "quantity": look.series.quantity,
-        "unit": unit(look.series),
+        "unit": get_unit(look.series),
         "begin": look.range.begin.isoformat(),
         "end": look.range.end.isoformat(),
         "readings": whole.good,
@@ -131,7 +132,7 @@ def _told(look: Past) -> dict[str, Any]:
     }
 
 
-def _draw(found: Sequence[Past], path: Path, told: TextIO) -> None:
+def _write_pictures(found: Sequence[Past], path: Path, told: TextIO) -> None:
     """Write a picture of the first series, the others beside it by their quantity, of several sensors by both."""
     good = [look for look in found if look.whole.good]
     if not good:
@@ -140,22 +141,22 @@ def _draw(found: Sequence[Past], path: Path, told: TextIO) -> None:
     for number, look in enumerate(good):
         words = re.sub(r"[^\w.]+", "-", look.series.quantity if alone else " ".join(look.series))
         name = path.with_stem(f"{path.stem}-{words}") if number else path
-        write_atomic(name, picture(look).encode(), 0o644)
+        write_atomic(name, draw_svg(look).encode(), 0o644)
         print(f"drawn: {name}", file=told)
 
 
-def picture(look: Past) -> str:
+def draw_svg(look: Past) -> str:
     """Draw a series as SVG."""
     begin, end = look.range.begin.timestamp(), look.range.end.timestamp()
-    title = f"{look.series.sensor} {look.series.quantity} {unit(look.series)}".rstrip()
+    title = f"{look.series.sensor} {look.series.quantity} {get_unit(look.series)}".rstrip()
     points = [(span.at, span.low, span.total / span.good, span.high) for span in look.spans if span.good]
-    dates = [(at, past.clock(at, look.range)) for at in _moments(look)]
+    dates = [(at, history.clock(at, look.range)) for at in _choose_date_labels(look)]
     return chart.svg(title, points, begin, end, dates, 3 * look.step_s)
 
 
-def _moments(look: Past) -> list[float]:
+def _choose_date_labels(look: Past) -> list[float]:
     """A few round moments of the range."""
-    apart = past.step(look.range.seconds, _DATES)
+    apart = history.step(look.range.seconds, _DATE_LABELS)
     first = look.range.begin.replace(minute=0, second=0, microsecond=0)
     if apart >= 86_400:
         first = first.replace(hour=0)

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from picoclaw import workspace
-from picoclaw.cli import settings
-from picoclaw.cli.common import printable
 from picoclaw.config import load
 from picoclaw.errors import ConfigError
+from picoclaw.maintenance import setup
+from picoclaw.text import escape_unprintable
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -23,38 +23,38 @@ def options(parser: argparse.ArgumentParser) -> None:
     choice.add_argument("--first-meeting", action="store_true", help="bring back BOOTSTRAP.md, to be asked once more")
     choice.add_argument("--ask", action="store_true", help="ask for the settings once more")
     choice.add_argument("--no-questions", action="store_true", help="ask nothing, also on a terminal the first time")
-    settings.options(parser)
+    setup.add_settings_options(parser)
 
 
 def run(given: argparse.Namespace) -> int:
     """Make what is missing, say what was made and what the owner should know; set what was asked for."""
     home = load().home
-    wanted = settings.given(given)
+    wanted = setup.parse_settings(given)
     if wanted and (given.diff or given.keep):
         raise ConfigError("--diff and --keep set nothing: give the settings to an `init` of their own")
     if given.diff:
         return _show_diff(home)
     if given.keep:
-        return _keep(home)
-    return _made(home, given, wanted)
+        return _keep_pages(home)
+    return _prepare_home(home, given, wanted)
 
 
-def _made(home: Path, given: argparse.Namespace, wanted: settings.Wanted | None) -> int:
+def _prepare_home(home: Path, given: argparse.Namespace, wanted: setup.InitialSettings | None) -> int:
     made, problem = workspace.prepare(home, restore=True, meeting=given.first_meeting)
     for path in made:
         print(f"made {path}")
     if not made and not problem and not wanted:
         print(f"{home} is complete; nothing was changed")
     for what, mend in workspace.examine(home):
-        print(printable(f"note: {what}\n      → {mend}" if mend else f"note: {what}"))
+        print(escape_unprintable(f"note: {what}\n      → {mend}" if mend else f"note: {what}"))
     if problem:
         raise ConfigError(problem)
-    answers: Iterable[settings.Wanted] = [wanted] if wanted else []
+    answers: Iterable[setup.InitialSettings] = [wanted] if wanted else []
     if _may_ask(given, home / "config.toml" in made) and not wanted:  # a chat may have made the home before
-        answers = settings.asked(load())
+        answers = setup.ask_settings(load())
     for answer in answers:
-        for line in settings.write(home, answer):
-            print(printable(line))
+        for line in setup.write_settings(home, answer):
+            print(escape_unprintable(line))
     print(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.")
     return 0
 
@@ -69,7 +69,7 @@ def _show_diff(home: Path) -> int:
     """Print what `patch -p0` in the workspace takes; to a person's terminal so that it cannot drive it."""
     shown = workspace.newer(home)
     if sys.stdout.isatty():
-        print(printable(shown.decode(errors="replace")), end="")
+        print(escape_unprintable(shown.decode(errors="replace")), end="")
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(shown)
@@ -78,7 +78,7 @@ def _show_diff(home: Path) -> int:
     return 0
 
 
-def _keep(home: Path) -> int:
+def _keep_pages(home: Path) -> int:
     kept = workspace.keep(home)
     print(f"{', '.join(kept)}: kept as they are" if kept else "nothing is new in the templates of your pages")
     return 0

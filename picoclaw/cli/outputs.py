@@ -11,23 +11,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from picoclaw.cli.common import printable
-from picoclaw.cli.stop import board
-from picoclaw.config import home_folder
+from picoclaw.cli.stop import detect_board_kind
 from picoclaw.config.files import read_toml
-from picoclaw.disk import explain
 from picoclaw.errors import ConfigError, Denied
-from picoclaw.reflex import audit, declared
-from picoclaw.reflex.declared import Output
-from picoclaw.reflex.halt import halt
-from picoclaw.reflex.keeper import wiring
-from picoclaw.reflex.keeper.rescue import open_board
-from picoclaw.reflex.outputs import Outputs, worded
+from picoclaw.files import explain
+from picoclaw.outputs import audit, config
+from picoclaw.outputs.client import OutputsClient, format_outputs
+from picoclaw.outputs.config import OutputConfig
+from picoclaw.outputs.stop import stop_outputs
+from picoclaw.outputs.supervisor import plan
+from picoclaw.outputs.supervisor.rescue import open_board
+from picoclaw.resources import home_folder
+from picoclaw.text import escape_unprintable
 from picoclaw.workspace import outputs_file
 from picoclaw.workspace.pages import owner_time
 
-_LAST = 20
-_ALWAYS = {"active", "safe", "shortest_off_s", "who", "confirm"}
+_DEFAULT_RECORDS = 20
+_ALWAYS_SHOWN = {"active", "safe", "shortest_off_s", "who", "confirm"}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -51,43 +51,45 @@ def options(parser: argparse.ArgumentParser) -> None:
     word = words.add_parser("audit", help="what was done and refused, by whom, by which rule")
     word.add_argument("--verify", action="store_true", help="check that no line was changed")
     word.add_argument("--json", action="store_true", help="print the records as they are kept")
-    word.add_argument("-n", metavar="LINES", type=int, default=_LAST, help=f"how many (default {_LAST})")
+    word.add_argument(
+        "-n", metavar="LINES", type=int, default=_DEFAULT_RECORDS, help=f"how many (default {_DEFAULT_RECORDS})"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when it was refused or failed, with the reason on stderr."""
-    return _ACTS[given.act or "list"](home_folder(os.environ), given)
+    return _SUBCOMMANDS[given.act or "list"](home_folder(os.environ), given)
 
 
-def _client(home: Path, given: argparse.Namespace) -> Outputs:
-    return Outputs(home, lambda: given.board or board())
+def _make_client(home: Path, given: argparse.Namespace) -> OutputsClient:
+    return OutputsClient(home, lambda: given.board or detect_board_kind())
 
 
-def _list(home: Path, given: argparse.Namespace) -> int:
-    found = declared.load(outputs_file(home))
+def _list_outputs(home: Path, given: argparse.Namespace) -> int:
+    found = config.load_outputs(outputs_file(home))
     if not found.outputs and not found.problems:
         print(f"no output is declared; {found.path} would hold them")
         return 0
-    client = _client(home, given)
+    client = _make_client(home, given)
     answer = client.list()
     client.leave()
-    _say(worded(answer))
+    _print_lines(format_outputs(answer))
     return 1 if answer["problems"] else 0
 
 
-def _say(lines: Iterable[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     """Print what comes from files, which cannot drive the terminal."""
     for line in lines:
-        print(printable(line))
+        print(escape_unprintable(line))
 
 
-def _safe(home: Path, given: argparse.Namespace) -> int:
-    print(halt(home, lambda: given.board or board(), "owner", stop=False))
+def _switch_all_safe(home: Path, given: argparse.Namespace) -> int:
+    print(stop_outputs(home, lambda: given.board or detect_board_kind(), "owner", stop=False))
     return 0
 
 
-def _set(home: Path, given: argparse.Namespace) -> int:
-    client = _client(home, given)
+def _set_output(home: Path, given: argparse.Namespace) -> int:
+    client = _make_client(home, given)
     if client.wants_yes(given.name, given.level) and not sys.stdin.isatty() and given.board != "sim":
         raise Denied(f"{given.name} needs the owner's yes (confirm = true), which only a person at a terminal can give")
     print(client.set(given.name, given.level, given.seconds, "owner"))
@@ -95,25 +97,25 @@ def _set(home: Path, given: argparse.Namespace) -> int:
     return 0
 
 
-def _off(home: Path, given: argparse.Namespace) -> int:
-    client = _client(home, given)
+def _switch_off(home: Path, given: argparse.Namespace) -> int:
+    client = _make_client(home, given)
     print(client.off(given.name, "owner"))
     client.leave()
     return 0
 
 
-def _resume(home: Path, given: argparse.Namespace) -> int:
-    _person("a stop is ended")
-    client = _client(home, given)
+def _end_stop(home: Path, given: argparse.Namespace) -> int:
+    _require_terminal("a stop is ended")
+    client = _make_client(home, given)
     print(client.resume("owner"))
     client.leave()
     return 0
 
 
-def _arm(home: Path, given: argparse.Namespace) -> int:
-    _person("an output is armed")
-    output = _declared(home, given)
-    _say(_shown(home, output))
+def _arm_output(home: Path, given: argparse.Namespace) -> int:
+    _require_terminal("an output is armed")
+    output = _find_armable_output(home, given)
+    _print_lines(_format_declaration(home, output))
     print(f"From now on picoclaw may drive what is wired to {output.place}, within these limits.")
     print(
         "If the program that switched it on and both processes that watch over it are killed at the same moment, it"
@@ -121,46 +123,46 @@ def _arm(home: Path, given: argparse.Namespace) -> int:
     )
     if input(f"Type the name, {output.name}, to arm it: ").strip() != output.name:
         raise Denied(f"{output.name} was not armed: what was typed is not its name")
-    _keep(home, {**declared.armed(home), output.name: output.digest}, "arm", output.name)
+    _save_armed(home, {**config.load_armed(home), output.name: output.digest}, "arm", output.name)
     print(f"{output.name} is armed; a changed declaration has to be armed anew")
     return 0
 
 
-def _disarm(home: Path, given: argparse.Namespace) -> int:
-    left = declared.armed(home)
+def _disarm_output(home: Path, given: argparse.Namespace) -> int:
+    left = config.load_armed(home)
     if given.name not in left:
         raise ConfigError(f"{given.name} is not armed; armed are: {', '.join(left) or 'none'}")
-    _off(home, given)
+    _switch_off(home, given)
     del left[given.name]
-    _keep(home, left, "disarm", given.name)
+    _save_armed(home, left, "disarm", given.name)
     print(f"{given.name} is disarmed: whatever is asked of it is a dry run")
     return 0
 
 
-def _keep(home: Path, digests: Mapping[str, str], act: str, name: str) -> None:
+def _save_armed(home: Path, digests: Mapping[str, str], act: str, name: str) -> None:
     """First what is written down, then what counts."""
     try:
-        audit.write(home, act, name=name, who="owner", digest=digests.get(name, ""))
+        audit.write_record(home, act, name=name, who="owner", digest=digests.get(name, ""))
     except OSError as error:
-        raise ConfigError(f"{home / audit.NAME} cannot be written: {explain(error)}") from None
-    declared.keep_armed(home, digests)
+        raise ConfigError(f"{home / audit.AUDIT_FILE} cannot be written: {explain(error)}") from None
+    config.save_armed(home, digests)
 
 
-def _audit(home: Path, given: argparse.Namespace) -> int:
+def _show_audit(home: Path, given: argparse.Namespace) -> int:
     try:
         if given.verify:
             count, fault = audit.verify(home)
             print(f"{count} records follow from each other" + (f"; then: {fault}" if fault else ""))
             return 1 if fault else 0
-        lines = [pair for path in audit.files(home)[-2:] for pair in audit.records(path)]
+        lines = [pair for path in audit.list_files(home)[-2:] for pair in audit.read_records(path)]
     except OSError as error:
         raise ConfigError(f"{error.filename}: {explain(error)}") from None
     for line, said in lines[len(lines) - given.n :] if 0 <= given.n < len(lines) else lines:
-        _say([line.decode("utf-8", "replace") if given.json or said is None else _worded(said, home)])
+        _print_lines([line.decode("utf-8", "replace") if given.json or said is None else _format_record(said, home)])
     return 0
 
 
-def _worded(record: Mapping[str, Any], home: Path) -> str:
+def _format_record(record: Mapping[str, Any], home: Path) -> str:
     at = str(record.get("at"))
     with suppress(ValueError):
         at = f"{owner_time(home, datetime.fromisoformat(at).timestamp()):%Y-%m-%d %H:%M:%S}"
@@ -168,15 +170,15 @@ def _worded(record: Mapping[str, Any], home: Path) -> str:
     return " ".join([at, str(record.get("act")), str(record.get("name", "")), ", ".join(rest)])
 
 
-def _declared(home: Path, given: argparse.Namespace) -> Output:
-    name, found = given.name, declared.load(outputs_file(home))
+def _find_armable_output(home: Path, given: argparse.Namespace) -> OutputConfig:
+    name, found = given.name, config.load_outputs(outputs_file(home))
     if found.problems:
         raise ConfigError(found.problems[0])
     if name not in found.outputs:
         raise ConfigError(f"{found.path} declares no output {name!r}; declared: {', '.join(found.outputs) or 'none'}")
-    looked_at = open_board(given.board or board(), home)
+    looked_at = open_board(given.board or detect_board_kind(), home)
     try:
-        fault = wiring.check(looked_at, home, found).faults.get(name)
+        fault = plan.check_wiring(looked_at, home, found).faults.get(name)
     finally:
         looked_at.close()
     if fault:
@@ -184,26 +186,26 @@ def _declared(home: Path, given: argparse.Namespace) -> Output:
     return found.outputs[name]
 
 
-def _shown(home: Path, output: Output) -> list[str]:
+def _format_declaration(home: Path, output: OutputConfig) -> list[str]:
     """What the owner wrote, and the limits and the safe level that count without being written."""
     wrote = read_toml(outputs_file(home))["outputs"][output.name]
-    kept = {key: value for key, value in asdict(output).items() if key in wrote or key in _ALWAYS}
+    kept = {key: value for key, value in asdict(output).items() if key in wrote or key in _ALWAYS_SHOWN}
     return [f"[outputs.{output.name}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items())]
 
 
-def _person(what: str) -> None:
+def _require_terminal(what: str) -> None:
     """A fence, not a wall: a command that a model runs could make itself a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Denied(f"{what} only by a person at a terminal")
 
 
-_ACTS: Mapping[str, Callable[[Path, argparse.Namespace], int]] = {
-    "list": _list,
-    "safe": _safe,
-    "set": _set,
-    "off": _off,
-    "resume": _resume,
-    "arm": _arm,
-    "disarm": _disarm,
-    "audit": _audit,
+_SUBCOMMANDS: Mapping[str, Callable[[Path, argparse.Namespace], int]] = {
+    "list": _list_outputs,
+    "safe": _switch_all_safe,
+    "set": _set_output,
+    "off": _switch_off,
+    "resume": _end_stop,
+    "arm": _arm_output,
+    "disarm": _disarm_output,
+    "audit": _show_audit,
 }

@@ -6,13 +6,16 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from picoclaw.channels.page.login import CODE_S, Logins, new_code
-from picoclaw.cli.common import person, printable
-from picoclaw.config import PageConfig, home_folder, load
+from picoclaw.channels.dashboard.login import CODE_S, Logins, new_code
+from picoclaw.cli.common import require_terminal
+from picoclaw.config import load
+from picoclaw.config.tables import PageConfig
 from picoclaw.errors import ConfigError
+from picoclaw.resources import home_folder
+from picoclaw.text import escape_unprintable
 from picoclaw.workspace.pages import owner_time
 
-_ANYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - only compared with
+_ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - only compared with
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -26,48 +29,48 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when it could not be done, with the reason on stderr."""
     home = home_folder(os.environ)
-    return {"code": _code, "logout": _logout}.get(given.act, _status)(home)
+    return {"code": _print_code, "logout": _log_out_browsers}.get(given.act, _show_status)(home)
 
 
-def _code(home: Path) -> int:
-    person("a code is only given to a person at a terminal; over ssh, `ssh -t` makes one")
+def _print_code(home: Path) -> int:
+    require_terminal("a code is only given to a person at a terminal; over ssh, `ssh -t` makes one")
     if not home.is_dir():
         raise ConfigError(f"{home} is not there yet: `picoclaw init` makes it")
     page = load().page
     if not page.enabled:
         raise ConfigError(f"the page is off: write enabled = true below [page] in {home / 'config.toml'}")
     print(new_code(home))
-    print(f"Enter it within {CODE_S / 60:.0f} minutes at {' or '.join(_places(page))}; it lets one browser in.")
+    print(f"Enter it within {CODE_S / 60:.0f} minutes at {' or '.join(_list_urls(page))}; it lets one browser in.")
     return 0
 
 
-def _status(home: Path) -> int:
+def _show_status(home: Path) -> int:
     page = load().page
-    print(f"the page is {'at ' + ' or '.join(_places(page)) if page.enabled else 'off'}")
+    print(f"the page is {'at ' + ' or '.join(_list_urls(page)) if page.enabled else 'off'}")
     for login in Logins(home).listed():
         since, seen = (f"{owner_time(home, float(login[key])):%Y-%m-%d %H:%M}" for key in ("at", "seen"))
-        print(printable(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}"))
+        print(escape_unprintable(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}"))
     return 0
 
 
-def _logout(home: Path) -> int:
+def _log_out_browsers(home: Path) -> int:
     print(f"forgotten: {Logins(home).forget()}")
     return 0
 
 
-def _places(page: PageConfig) -> Iterator[str]:
+def _list_urls(page: PageConfig) -> Iterator[str]:
     """Name the addresses that a browser can be given."""
-    if page.host in _ANYWHERE:
+    if page.host in _ANY_ADDRESS:
         name = socket.gethostname().partition(".")[0]
         yield f"http://{name}.local:{page.port}/"
-        if address := _own_address():
+        if address := _get_own_address():
             yield f"http://{address}:{page.port}/"
     else:
         host = f"[{page.host}]" if ":" in page.host else page.host
         yield f"http://{host}:{page.port}/"
 
 
-def _own_address() -> str:
+def _get_own_address() -> str:
     """The address that this board has in its network; nothing is sent to find that out."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

@@ -9,18 +9,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import get_args
 
-from picoclaw.cli.common import board_option, opened, printable
-from picoclaw.config import home_folder, load
-from picoclaw.desk import clean
+from picoclaw.agent.dispatcher import clean
+from picoclaw.cli.common import add_board_option, open_app
+from picoclaw.config import load
 from picoclaw.errors import PicoclawError, explain_syntax
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, ToolCall
+from picoclaw.resources import home_folder
 from picoclaw.schema import nearest
+from picoclaw.security.audit import Audit
+from picoclaw.security.guard import question
+from picoclaw.security.policy import EFFECTS, Policy, Row, decide, digest
+from picoclaw.security.rights import Rights, written
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
-from picoclaw.tools.guard import question
-from picoclaw.tools.rights import Rights, written
-from picoclaw.trust.audit import Audit
-from picoclaw.trust.policy import EFFECTS, Policy, Row, decide, digest
+from picoclaw.text import escape_unprintable
 from picoclaw.workspace.pages import owner_time
 
 _EXAMPLE = '\'{"path": "notes.md", "content": ""}\''
@@ -37,7 +39,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     explain.add_argument(
         "--tainted", action="append", default=[], metavar="WHAT", help="something that the conversation has read"
     )
-    board_option(explain)
+    add_board_option(explain)
     words.add_parser("always", help="what was allowed for good")
     revoke = words.add_parser("revoke", help="take that back")
     revoke.add_argument("number", type=int, metavar="N")
@@ -46,53 +48,53 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when something is wrong, with the reason on stderr."""
     if given.act == "explain":
-        return _explain(given)
+        return _explain_call(given)
     if given.act in {"always", "revoke"}:
-        return _for_good(home_folder(os.environ), given)
-    return _show()
+        return _manage_standing_approvals(home_folder(os.environ), given)
+    return _show_policy()
 
 
-def _show() -> int:
+def _show_policy() -> int:
     config = load()
     file = config.home / "policy.toml"
-    policy = Rights(file, _none, config.tools.exec).policy()
+    policy = Rights(file, _refuse_approvals, config.tools.exec).policy()
     own = f"what is marked * is from {file}" if policy.effects or policy.tools else f"{file} changes none of them"
     print(f"The usual rules; {own}.")
     print(f"{'':14}" + "".join(f"{column:<12}" for column in Row._fields).rstrip())
-    for line in _table(policy):
-        print(printable(line))
+    for line in _format_table(policy):
+        print(escape_unprintable(line))
     for problem in (problems := written(file).problems):
-        print(printable(f"picoclaw: {file.name}: {problem}"), file=sys.stderr)
+        print(escape_unprintable(f"picoclaw: {file.name}: {problem}"), file=sys.stderr)
     if problems:
         print("picoclaw: until that is mended, everything that changes something is asked about", file=sys.stderr)
     return 1 if problems else 0
 
 
-def _none() -> Approvals:
+def _refuse_approvals() -> Approvals:
     raise PicoclawError("nothing is asked here of what was allowed for good")
 
 
-def _table(policy: Policy) -> Iterator[str]:
+def _format_table(policy: Policy) -> Iterator[str]:
     for effect in EFFECTS:
         verdicts = (policy.verdict(effect, "", column)[0] for column in Row._fields)
         own = policy.effects.get(effect, {})
-        yield _line(effect, [f"{v}{'*' * (c in own)}" for c, v in zip(Row._fields, verdicts, strict=True)])
+        yield _format_row(effect, [f"{v}{'*' * (c in own)}" for c, v in zip(Row._fields, verdicts, strict=True)])
     for tool, row in policy.tools.items():
-        yield _line(f"tool {tool}", [f"{row[c]}*" if c in row else "-" for c in Row._fields])
+        yield _format_row(f"tool {tool}", [f"{row[c]}*" if c in row else "-" for c in Row._fields])
 
 
-def _line(name: str, verdicts: list[str]) -> str:
+def _format_row(name: str, verdicts: list[str]) -> str:
     return f"{name:<14}" + "".join(f"{verdict:<12}" for verdict in verdicts).rstrip()
 
 
-def _explain(given: argparse.Namespace) -> int:
+def _explain_call(given: argparse.Namespace) -> int:
     try:
         arguments = json.loads(clean(given.arguments))
     except (ValueError, RecursionError) as error:
         raise PicoclawError(f"JSON is not valid: {explain_syntax(error)}") from None
     if not isinstance(arguments, dict):
         raise PicoclawError(f"JSON must be an object, such as {_EXAMPLE}")
-    with opened(given, make=False) as app:
+    with open_app(given, make=False) as app:
         policy = app.rights.policy()
         if unknown := sorted(set(policy.tools) - app.toolset.names):
             names = dict.fromkeys(app.toolset.names)
@@ -100,23 +102,23 @@ def _explain(given: argparse.Namespace) -> int:
                 f"picoclaw: [tools] names no tool of this board: {unknown[0]}{nearest(unknown[0], names)}",
                 file=sys.stderr,
             )
-        caller = Caller(DEFAULT_SESSION, given.origin, app.now(), _nobody, set(given.tainted))
+        caller = Caller(DEFAULT_SESSION, given.origin, app.now(), _discard_text, set(given.tainted))
         asked = app.toolset.asked(ToolCall("1", given.tool, arguments), caller)
         decision = decide(policy, asked, given.origin, given.tainted)
-        print(printable(f"{decision.verdict}: rule {decision.rule}\nbecause: {decision.why}"))
+        print(escape_unprintable(f"{decision.verdict}: rule {decision.rule}\nbecause: {decision.why}"))
         if asked.effect != "read":
-            print(printable(f"a yes would be given to, and hold for, exactly this:\n{question(asked)}"))
+            print(escape_unprintable(f"a yes would be given to, and hold for, exactly this:\n{question(asked)}"))
             print(f"sum: {digest(asked)}")
         if problem := app.rights.problem():
-            print(printable(f"picoclaw: {problem}"), file=sys.stderr)
+            print(escape_unprintable(f"picoclaw: {problem}"), file=sys.stderr)
     return 0
 
 
-def _nobody(_text: str) -> None:
+def _discard_text(_text: str) -> None:
     """Hear what a tool says at once: none does, for none is called."""
 
 
-def _for_good(home: Path, given: argparse.Namespace) -> int:
+def _manage_standing_approvals(home: Path, given: argparse.Namespace) -> int:
     if not (home / "state.db").exists():
         print("nothing was allowed for good")
         return 0
@@ -130,7 +132,9 @@ def _for_good(home: Path, given: argparse.Namespace) -> int:
             return 0
         for rule in (rules := approvals.always()):
             at = f"{owner_time(home, rule.at):%Y-%m-%d %H:%M}"
-            print(printable(f"rule {rule.number}, {at}{f', by {rule.by}' if rule.by else ''}:\n{rule.question}"))
+            print(
+                escape_unprintable(f"rule {rule.number}, {at}{f', by {rule.by}' if rule.by else ''}:\n{rule.question}")
+            )
         if not rules:
             print("nothing was allowed for good")
     return 0

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from picoclaw.agent.context import Told
+from picoclaw.agent.dispatcher import clean
 from picoclaw.app import App
-from picoclaw.briefing import Told
-from picoclaw.chat_markup import neutral
-from picoclaw.cli.common import board_option, check_conversation, json_text, opened, printable
-from picoclaw.desk import clean
+from picoclaw.cli.common import add_board_option, check_conversation, open_app
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
-from picoclaw.prompt import BYTES_A_TOKEN, MODES, estimated_tokens, size
-from picoclaw.providers import messages_wire, wire
+from picoclaw.prompts import BYTES_A_TOKEN, MODES, estimated_tokens, size
+from picoclaw.providers import anthropic, openai_wire
 from picoclaw.stores import Earlier
+from picoclaw.text import escape_unprintable, format_json, neutral
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -30,12 +30,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="who would ask: owner, cron, heartbeat",
     )
     parser.add_argument("--json", action="store_true", help="print the request's body and the byte counts as JSON")
-    board_option(parser)
+    add_board_option(parser)
 
 
 def run(given: argparse.Namespace) -> int:
     """Print the request that `chat -m TEXT` would make first."""
-    with opened(given, make=False) as app:
+    with open_app(given, make=False) as app:
         check_conversation(app, clean(given.session))
         if given.mode:
             app.config = replace(app.config, prompt=replace(app.config.prompt, mode=given.mode))
@@ -43,7 +43,7 @@ def run(given: argparse.Namespace) -> int:
             print("picoclaw prompt: -m needs a text that is not empty", file=sys.stderr)
             return 2
         inbound = Inbound(given.session, clean(given.message), given.origin)
-        told, body = _request(app, inbound)
+        told, body = _build_request(app, inbound)
         left_out = app.briefing.left_out(inbound)
         unused = [f"{path} is not used: no template has that name" for path in app.prompts.unknown(app.toolset.names)]
         sent, problems = bool(app.config.model.base_url), [*told.problems, *unused]
@@ -55,24 +55,24 @@ def run(given: argparse.Namespace) -> int:
         "body_bytes": size(body),
     }
     if given.json:
-        sections = [{"name": name, "bytes": size(text), "text": text} for name, text in _sections(told)]
+        sections = [{"name": name, "bytes": size(text), "text": text} for name, text in _list_sections(told)]
         extra = {"sent": sent, "bytes_a_token": ratio, "problems": problems, "sections": sections, "left_out": left_out}
-        print(json_text(counts | extra | {"body": body}))
+        print(format_json(counts | extra | {"body": body}))
         return 0
-    for line in _lines(told, body, ratio):
+    for line in _format_prompt(told, body, ratio):
         print(line)
-    print("--- left out of your files", *map(printable, left_out or ["nothing"]), sep="\n")
+    print("--- left out of your files", *map(escape_unprintable, left_out or ["nothing"]), sep="\n")
     print("--- together")
     for name, count in counts.items():
         print(f"{name.replace('_', ' ')}: {count} (about {estimated_tokens(count, ratio)} tokens)")
     for problem in problems:
-        print(f"picoclaw: {printable(problem)}", file=sys.stderr)
+        print(f"picoclaw: {escape_unprintable(problem)}", file=sys.stderr)
     if not sent:
         print("No model is configured: nothing is sent, the built-in matcher reads the message itself.")
     return 0
 
 
-def _request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
+def _build_request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
     kept = (app.config.home / "state.db").exists()
     earlier, acts, summary, _ = app.stores.earlier(inbound.session) if kept else Earlier([], [])
     told = replace(app.briefing, tidy=False).told(inbound, earlier, [act for _, act in acts], app.now())
@@ -83,33 +83,33 @@ def _request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
     tools = app.agent.tools(talk, brief)
     lost, wrap = app.prompts["lost"], app.prompts["untrusted"]
     request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap)
-    write = messages_wire.body if model.api == "anthropic" else wire.body
+    write = anthropic.body if model.api == "anthropic" else openai_wire.body
     return told._replace(brief=brief), write(
         request, model.name or "default", stream=model.stream, temperature=model.temperature
     )
 
 
-def _sections(told: Told) -> list[tuple[str, str]]:
+def _list_sections(told: Told) -> list[tuple[str, str]]:
     """The sections as they are sent."""
     return [(part.name, neutral(part.text)) for part in told.sections]
 
 
-def _lines(told: Told, body: dict[str, Any], ratio: float) -> Iterator[str]:
-    for name, text in _sections(told):
+def _format_prompt(told: Told, body: dict[str, Any], ratio: float) -> Iterator[str]:
+    for name, text in _list_sections(told):
         yield f"--- system: {name}, {size(text)} bytes, about {estimated_tokens(size(text), ratio)} tokens"
-        yield printable(text)
+        yield escape_unprintable(text)
     for message in body["messages"]:
         if message["role"] == "system":
             continue
-        text, calls = _said(message)
-        yield f"--- {message['role']}\n{printable(text)}"
-        yield from (f"    calls {name} {printable(arguments)}" for name, arguments in calls)
+        text, calls = _parse_message(message)
+        yield f"--- {message['role']}\n{escape_unprintable(text)}"
+        yield from (f"    calls {name} {escape_unprintable(arguments)}" for name, arguments in calls)
     yield "--- tools"
     for definition in body.get("tools", []):
         yield json.dumps(definition.get("function", definition), ensure_ascii=False)
 
 
-def _said(message: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+def _parse_message(message: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     """The text of a message in either format, and its calls with their arguments."""
     content = message.get("content") or ""
     if isinstance(content, str):

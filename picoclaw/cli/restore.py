@@ -5,10 +5,10 @@ import os
 import sys
 from pathlib import Path
 
-from picoclaw.care import restore
-from picoclaw.cli.common import printable
-from picoclaw.config import home_folder
 from picoclaw.errors import ConfigError
+from picoclaw.maintenance import backup
+from picoclaw.resources import home_folder
+from picoclaw.text import escape_unprintable
 from picoclaw.workspace.pages import owner_time
 
 
@@ -21,18 +21,18 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Restore after a yes; exit code 1 when nothing was changed."""
     home = home_folder(os.environ)
-    if not given.yes and not _agreed(home):
+    if not given.yes and not _confirm(home):
         print("Nothing was changed.")
         return 1
-    kept, before = restore.restore(Path(given.file), home)
+    kept, before = backup.restore_backup(Path(given.file), home)
     made = f"{owner_time(home, kept.at):%Y-%m-%d %H:%M}"
-    print(printable(f"{home} is what it was at {made}: {kept.files} files, by picoclaw {kept.version}"))
+    print(escape_unprintable(f"{home} is what it was at {made}: {kept.files} files, by picoclaw {kept.version}"))
     if before:
         print(f"what was there is in {before}; delete it when you do not miss anything")
     return 0
 
 
-def _agreed(home: Path) -> bool:
+def _confirm(home: Path) -> bool:
     if not home.exists():
         return True
     if not sys.stdin.isatty():

@@ -4,26 +4,27 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping
 
 from picoclaw.app import App
-from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.automation import rule_engine, rules
+from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.automation.rule_engine import format_outcome
+from picoclaw.automation.wakeup import wake_all
+from picoclaw.cli.common import add_board_option, open_app
+from picoclaw.daemon.monitor import zone_name
 from picoclaw.errors import ConfigError, StoreError
-from picoclaw.reflex.bell import ring
-from picoclaw.reflex.clock import boot_id, boottime
-from picoclaw.reflex.keeper.trust import trusted_wall
-from picoclaw.rules import book, evaluate, rule
-from picoclaw.rules.engine import outcome_now
-from picoclaw.store import chronicle
-from picoclaw.store.firings import KEPT, Firings
+from picoclaw.outputs.supervisor.sensing import read_trusted_time
+from picoclaw.store import history_migrations
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.points import Moment
-from picoclaw.tools.ruling import doubts_of, measured
-from picoclaw.watch import zone_name
+from picoclaw.store.rule_log import MAX_FIRINGS, RuleLog
+from picoclaw.store.samples import ClockReading
+from picoclaw.text import escape_unprintable
+from picoclaw.tools.rules import doubts_of, measured
 
-_LAST = 20
+_DEFAULT_RECORDS = 20
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's words."""
-    board_option(parser)
+    add_board_option(parser)
     words = parser.add_subparsers(dest="act", metavar="ACT")
     for name, purpose in (
         ("list", "explain them all, and where each stands (the default)"),
@@ -33,135 +34,141 @@ def options(parser: argparse.ArgumentParser) -> None:
         ("log", "what rules have done, and the readings that caused it"),
     ):
         word = words.add_parser(name, help=purpose, argument_default=argparse.SUPPRESS, allow_abbrev=False)
-        board_option(word)
+        add_board_option(word)
         if name in {"explain", "remove"}:
             word.add_argument("name", metavar="NAME")
         if name == "log":
             word.add_argument("name", metavar="NAME", nargs="?", default="", help="of one rule only")
-            word.add_argument("-n", metavar="LINES", type=_lines, default=_LAST, help=f"how many (default {_LAST})")
+            word.add_argument(
+                "-n",
+                metavar="LINES",
+                type=_parse_count,
+                default=_DEFAULT_RECORDS,
+                help=f"how many (default {_DEFAULT_RECORDS})",
+            )
 
 
-def _lines(text: str) -> int:
-    if text not in map(str, range(1, KEPT + 1)):
-        raise argparse.ArgumentTypeError(f"{text[:20]} is not between 1 and {KEPT}")
+def _parse_count(text: str) -> int:
+    if text not in map(str, range(1, MAX_FIRINGS + 1)):
+        raise argparse.ArgumentTypeError(f"{text[:20]} is not between 1 and {MAX_FIRINGS}")
     return int(text)
 
 
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when a rule cannot be followed."""
-    with opened(given, make=False) as app:
-        return _ACTS[given.act or "list"](app, given)
+    with open_app(given, make=False) as app:
+        return _SUBCOMMANDS[given.act or "list"](app, given)
 
 
-def _book(app: App) -> book.Book:
+def _load_rules(app: App) -> rules.RuleSet:
     """Read the rules as they are now, and have an open chat do so, which may sleep for long without any sensor."""
-    ring(app.config.home)
-    return book.load(app.config.home, app.now(), zone_name(app.briefing.zone()))
+    wake_all(app.config.home)
+    return rules.load_rules(app.config.home, app.now(), zone_name(app.briefing.zone()))
 
 
-def _list(app: App, _: argparse.Namespace) -> int:
-    found = _book(app)
+def _list_rules(app: App, _: argparse.Namespace) -> int:
+    found = _load_rules(app)
     if not found.rules and not found.problems:
         print(f"no rules; {found.path} would hold them")
         return 0
-    states, unknown = _standing(app)
-    now = _moment(app) if states else None
+    states, unknown = _read_states(app)
+    now = _read_clock(app) if states else None
     for one in found.rules.values():
-        print(printable(rule.explained(one)))
+        print(escape_unprintable(rules.explain_rule(one)))
         if now and one.name in states and one.written.enabled:
-            print(printable(f"    {evaluate.standing(one, states[one.name], now)}"))
-    return max(_complain(found.problems.values()), _complain(unknown, "where they stand cannot be told"))
+            print(escape_unprintable(f"    {rule_engine.describe_state(one, states[one.name], now)}"))
+    return max(_print_problems(found.problems.values()), _print_problems(unknown, "where they stand cannot be told"))
 
 
-def _complain(problems: Iterable[str], what: str = "not followed") -> int:
+def _print_problems(problems: Iterable[str], what: str = "not followed") -> int:
     rows = [f"{what}: {problem}" for problem in problems]
     for row in rows:
-        print(printable(row))
+        print(escape_unprintable(row))
     return 1 if rows else 0
 
 
-def _standing(app: App) -> tuple[dict[str, evaluate.State], list[str]]:
+def _read_states(app: App) -> tuple[dict[str, rule_engine.RuleState], list[str]]:
     """Where each rule stands, or why that cannot be known: the rules themselves are in a file of their own."""
     try:
-        return _states(app), []
+        return _load_states(app), []
     except StoreError as error:
         return {}, [str(error)]
 
 
-def _states(app: App) -> dict[str, evaluate.State]:
-    if not (app.config.home / chronicle.NAME).exists():
+def _load_states(app: App) -> dict[str, rule_engine.RuleState]:
+    if not (app.config.home / history_migrations.HISTORY_FILE).exists():
         return {}
-    return {name: evaluate.loaded(text) for name, text in Firings(app.stores.chronicle).states().items()}
+    return {name: rule_engine.load_state(text) for name, text in RuleLog(app.stores.chronicle).states().items()}
 
 
-def _moment(app: App) -> Moment:
+def _read_clock(app: App) -> ClockReading:
     """Now; only an open chat can tell that nobody has set the date for a while, and has written down so."""
-    vouched = trusted_wall(app.board, app.config.home) is not None or app.stores.samples.dated(boot_id())
-    return Moment(boot_id(), boottime(), app.now(), vouched)
+    vouched = read_trusted_time(app.board, app.config.home) is not None or app.stores.samples.dated(read_boot_id())
+    return ClockReading(read_boot_id(), boottime(), app.now(), vouched)
 
 
-def _explain(app: App, given: argparse.Namespace) -> int:
-    found = _book(app)
+def _explain_rule(app: App, given: argparse.Namespace) -> int:
+    found = _load_rules(app)
     if given.name in found.problems:
-        return _complain([found.problems[given.name]])
+        return _print_problems([found.problems[given.name]])
     if given.name not in found.rules:
         raise ConfigError(f"{found.path} has no rule {given.name!r}; there are: {', '.join(found.rules) or 'none'}")
     one = found.rules[given.name]
-    print(printable(rule.explained(one)))
-    for doubt in _doubts(app, one):
-        print(printable(f"    but {doubt}"))
+    print(escape_unprintable(rules.explain_rule(one)))
+    for doubt in _list_doubts(app, one):
+        print(escape_unprintable(f"    but {doubt}"))
     return 0
 
 
-def _doubts(app: App, one: rule.Rule) -> list[str]:
+def _list_doubts(app: App, one: rules.Rule) -> list[str]:
     wiring = app.wiring
     return list(doubts_of(one, app.config.home, measured(wiring.board, wiring.wired, wiring.drivers)))
 
 
-def _check(app: App, _: argparse.Namespace) -> int:
-    found = _book(app)
-    bad = _complain(found.problems.values())
+def _check_rules(app: App, _: argparse.Namespace) -> int:
+    found = _load_rules(app)
+    bad = _print_problems(found.problems.values())
     for one in found.rules.values():
-        for doubt in _doubts(app, one):
+        for doubt in _list_doubts(app, one):
             bad = 1
-            print(printable(f"{one.name}: {doubt}"))
+            print(escape_unprintable(f"{one.name}: {doubt}"))
     if not bad:
         print(f"{len(found.rules)} rules, no mistakes")
     return bad
 
 
-def _remove(app: App, given: argparse.Namespace) -> int:
-    book.remove(app.config.home, given.name)
-    ring(app.config.home)
+def _remove_rule(app: App, given: argparse.Namespace) -> int:
+    rules.remove_rule(app.config.home, given.name)
+    wake_all(app.config.home)
     print(f"rule {given.name} is removed")
     return 0
 
 
-def _log(app: App, given: argparse.Namespace) -> int:
-    kept = (app.config.home / chronicle.NAME).exists()
-    records = Firings(app.stores.chronicle).log(given.n, given.name) if kept else []
+def _show_log(app: App, given: argparse.Namespace) -> int:
+    kept = (app.config.home / history_migrations.HISTORY_FILE).exists()
+    records = RuleLog(app.stores.chronicle).log(given.n, given.name) if kept else []
     if not records:
-        return _log_empty(app, given.name)
+        return _report_empty_log(app, given.name)
     waiting = Outbox(app.stores.database).numbers() if (app.config.home / "state.db").exists() else frozenset()
     for record in records:
         at = f"{record.at.astimezone(app.now().tzinfo):%Y-%m-%d %H:%M:%S}{'' if record.trusted else ' (clock not set)'}"
-        outcome = outcome_now(record.outcome, waiting) or "outcome unknown: picoclaw was stopped in the middle"
-        print(printable(f"{at} {record.rule}: {record.why}; {record.acts}: {outcome}"))
+        outcome = format_outcome(record.outcome, waiting) or "outcome unknown: picoclaw was stopped in the middle"
+        print(escape_unprintable(f"{at} {record.rule}: {record.why}; {record.acts}: {outcome}"))
     return 0
 
 
-def _log_empty(app: App, name: str) -> int:
-    found = _book(app)
+def _report_empty_log(app: App, name: str) -> int:
+    found = _load_rules(app)
     if name and name not in {*found.rules, *found.problems}:
         raise ConfigError(f"no rule {name!r} has done anything, and {found.path} has none of that name")
     print(f"rule {name} has done nothing yet" if name else "no rule has done anything yet")
     return 0
 
 
-_ACTS: Mapping[str, Callable[[App, argparse.Namespace], int]] = {
-    "list": _list,
-    "check": _check,
-    "explain": _explain,
-    "remove": _remove,
-    "log": _log,
+_SUBCOMMANDS: Mapping[str, Callable[[App, argparse.Namespace], int]] = {
+    "list": _list_rules,
+    "check": _check_rules,
+    "explain": _explain_rule,
+    "remove": _remove_rule,
+    "log": _show_log,
 }

@@ -7,25 +7,26 @@ import time
 from pathlib import Path
 
 from picoclaw import __version__
-from picoclaw.care import ballast, mend
-from picoclaw.cli.common import board_option, make_safe, opened, printable
-from picoclaw.cli.household import Household
-from picoclaw.config import home_folder
-from picoclaw.daemon import crash, heap, lock
-from picoclaw.daemon.memory import MEGABYTE, total, usual_limit
+from picoclaw.cli.common import add_board_option, ensure_outputs_safe, open_app
+from picoclaw.daemon import lock, watchdog
+from picoclaw.daemon.service import DaemonService
+from picoclaw.daemon.watchdog import MEGABYTE, get_default_memory_limit, get_total_memory
 from picoclaw.errors import StoreDamaged
-from picoclaw.store.database import SUSPICION
+from picoclaw.maintenance import repair
+from picoclaw.resources import home_folder
+from picoclaw.store.database import DAMAGE_DETECTED
+from picoclaw.text import escape_unprintable
 
-_LEAST_MB, _MOST_MB = 48, 100_000
+_MIN_MEMORY_MB, _MAX_MEMORY_MB = 48, 100_000
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
-    board_option(parser)
+    add_board_option(parser)
     parser.add_argument(
         "--memory-mb",
-        type=_megabytes,
-        default=usual_limit(total()) // MEGABYTE,
+        type=_parse_megabytes,
+        default=get_default_memory_limit(get_total_memory()) // MEGABYTE,
         metavar="N",
         help="begin afresh, at a quiet moment, with more than this (a quarter of the memory, from 120 to 400)",
     )
@@ -33,38 +34,38 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C, or `picoclaw service stop`; 1 when another daemon has this home."""
-    heap.share_one()
-    make_safe(given)
+    watchdog.limit_malloc_arenas()
+    ensure_outputs_safe(given)
     home = home_folder(os.environ)
     try:
-        again = _lived(given, home)
+        again = _run_daemon(given, home)
     except StoreDamaged as error:
-        if not SUSPICION.is_set() or crash.often(home, time.time()):
+        if not DAMAGE_DETECTED.is_set() or watchdog.is_crash_loop(home, time.time()):
             raise
-        _show(f"{str(error).partition(';')[0]}: begins afresh, to mend it")
+        _print_log_line(f"{str(error).partition(';')[0]}: begins afresh, to mend it")
         again = True
     if again:
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same words again, in the same process
     return 0
 
 
-def _lived(given: argparse.Namespace, home: Path) -> bool:
+def _run_daemon(given: argparse.Namespace, home: Path) -> bool:
     """Run once; tells whether to begin afresh."""
-    if ballast.spend(home):
-        _show("the disk is full; what was kept free for that is used now")
-    for line in mend.whole(home):
-        _show(line)
-    with opened(given) as app:
-        held = lock.hold(app.config.home)
+    if repair.release_reserve(home):
+        _print_log_line("the disk is full; what was kept free for that is used now")
+    for line in repair.repair_home(home):
+        _print_log_line(line)
+    with open_app(given) as app:
+        held = lock.acquire_lock(app.config.home)
         try:
-            if crash.unclean(app.config.home):
-                _sweep(app.config.home)
-            safe = crash.begun(app.config.home, time.time())
+            if watchdog.has_unclean_end(app.config.home):
+                _delete_leftovers(app.config.home)
+            safe = watchdog.record_start(app.config.home, time.time())
             app.audit.mention("start", version=__version__, pid=os.getpid())
-            _show(f"audit: the newest record is {app.audit.head()}")
-            again = Household(app, _show, given.memory_mb * MEGABYTE, safe=safe).live()
+            _print_log_line(f"audit: the newest record is {app.audit.head()}")
+            again = DaemonService(app, _print_log_line, given.memory_mb * MEGABYTE, safe=safe).live()
             app.audit.mention("stop", again=again)
-            crash.ended(app.config.home)
+            watchdog.record_clean_end(app.config.home)
             if not again:
                 app.wiring.abandon()
         finally:
@@ -72,21 +73,21 @@ def _lived(given: argparse.Namespace, home: Path) -> bool:
     return again
 
 
-def _sweep(home: Path) -> None:
+def _delete_leftovers(home: Path) -> None:
     """Take away what the cut before this start has left half written."""
-    from picoclaw.check import files
+    from picoclaw.maintenance import check
 
-    for finding in files.leftovers(home):
+    for finding in check.check_leftovers(home):
         for said in finding.mend() if finding.mend else ():
-            _show(f"{finding.what}: {said}")
+            _print_log_line(f"{finding.what}: {said}")
 
 
-def _show(text: str) -> None:
-    print(f"picoclaw: {printable(text)}", file=sys.stderr, flush=True)
+def _print_log_line(text: str) -> None:
+    print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)
 
 
-def _megabytes(text: str) -> int:
+def _parse_megabytes(text: str) -> int:
     number = int(text) if text.isdecimal() and text.isascii() and len(text) < 9 else 0
-    if not _LEAST_MB <= number <= _MOST_MB:
-        raise argparse.ArgumentTypeError(f"a whole number of megabytes, from {_LEAST_MB}")
+    if not _MIN_MEMORY_MB <= number <= _MAX_MEMORY_MB:
+        raise argparse.ArgumentTypeError(f"a whole number of megabytes, from {_MIN_MEMORY_MB}")
     return number

@@ -9,16 +9,23 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from picoclaw import disk
-from picoclaw.cli import unit
-from picoclaw.cli.common import json_text, printable
-from picoclaw.cli.systemd import DROP_IN, NO_SYSTEMD, UNIT, Place, do, systemctl
+from picoclaw import files
 from picoclaw.errors import ConfigError
-from picoclaw.sandbox.running import INSTALL, lacking
+from picoclaw.maintenance import service_unit
+from picoclaw.maintenance.service_unit import (
+    DROP_IN_PATH,
+    SYSTEMD_MISSING,
+    UNIT_NAME,
+    UnitManager,
+    run_command,
+    run_systemctl,
+)
+from picoclaw.security.sandbox import INSTALL, lacking
+from picoclaw.text import escape_unprintable, format_json
 
-_ENVIRONMENT = "etc/picoclaw/environment"
-_BUSES = ("i2c-dev", "spidev", "gpio", "pwm")
-_SHOWN = {
+_ENVIRONMENT_FILE = "etc/picoclaw/environment"
+_UDEV_SUBSYSTEMS = ("i2c-dev", "spidev", "gpio", "pwm")
+_SHOWN_PROPERTIES = {
     "LoadState": "unit",
     "ActiveState": "state",
     "SubState": "step",
@@ -30,12 +37,12 @@ _SHOWN = {
     "MainPID": "process",
     "MemoryCurrent": "memory",
 }
-_ORDERS = {
+_START_COMMANDS = {
     "start": "start it now",
     "stop": "stop it; with the board it starts again",
     "restart": "stop it and start it anew, after a change of its settings say",
 }
-_UNSET = {"", "[not set]", "18446744073709551615", "0"}
+_UNSET_VALUES = {"", "[not set]", "18446744073709551615", "0"}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -53,82 +60,94 @@ def options(parser: argparse.ArgumentParser) -> None:
     logs = words.add_parser("logs", help="show what it wrote into the journal")
     logs.add_argument("-n", metavar="LINES", type=int, default=50, help="how many (default 50)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on as more is written")
-    for order, purpose in _ORDERS.items():
+    for order, purpose in _START_COMMANDS.items():
         words.add_parser(order, help=purpose)
     words.add_parser("uninstall", help="stop it and take it out of systemd; what picoclaw knows stays")
 
 
 def run(given: argparse.Namespace, root: Path = Path("/")) -> int:
     """Do it; `root` is the folder that stands for the machine's. Raises ConfigError."""
-    acts = {"install": _install, "print": _print, "status": _status, "logs": _logs, "uninstall": _uninstall}
-    return acts.get(given.act, _order)(given, root)
+    acts = {
+        "install": _install,
+        "print": _print_files,
+        "status": _show_status,
+        "logs": _show_logs,
+        "uninstall": _uninstall,
+    }
+    return acts.get(given.act, _control_service)(given, root)
 
 
-def _system(root: Path) -> Place:
-    return Place(root / "etc/systemd/system")
+def _get_system_manager(root: Path) -> UnitManager:
+    return UnitManager(root / "etc/systemd/system")
 
 
-def _own() -> Place:
+def _get_user_manager() -> UnitManager:
     settings = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Place(Path(settings).expanduser() / "systemd/user", ("--user",))
+    return UnitManager(Path(settings).expanduser() / "systemd/user", ("--user",))
 
 
-def _present(root: Path) -> Place:
+def _find_installed_manager(root: Path) -> UnitManager:
     """Find the one that is installed, the system's before the user's; raises ConfigError."""
-    found = next((place for place in (_system(root), _own()) if place.installed), None)
+    found = next((place for place in (_get_system_manager(root), _get_user_manager()) if place.installed), None)
     if found is None:
         raise ConfigError("picoclaw is not installed as a service; `sudo picoclaw service install` does it")
     return found
 
 
-def _files(given: argparse.Namespace, root: Path) -> dict[Path, str]:
+def _render_files(given: argparse.Namespace, root: Path) -> dict[Path, str]:
     """Return what belongs where, for what was asked for."""
-    found = unit.program()
-    place = _own() if given.user else _system(root)
-    files = unit.units(place.folder, own=bool(place.user))
+    found = service_unit.find_program()
+    place = _get_user_manager() if given.user else _get_system_manager(root)
+    files = service_unit.load_units(place.folder, own=bool(place.user))
     if given.user:
-        machine = unit.for_session(found)
+        machine = service_unit.render_session_drop_in(found)
     else:
-        machine = unit.for_person(found, root, given.person) if given.person else unit.for_itself(found, root)
-        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = unit.text("udev.rules")
-    files[place.folder / DROP_IN] = machine
-    files[place.drop_in(unit.COMMANDS)] = unit.for_commands(found, root, given.person)
+        machine = (
+            service_unit.render_user_drop_in(found, root, given.person)
+            if given.person
+            else service_unit.render_own_user_drop_in(found, root)
+        )
+        files[root / "etc/udev/rules.d/60-picoclaw.automation"] = service_unit.read_unit_file("udev.rules")
+    files[place.folder / DROP_IN_PATH] = machine
+    files[place.drop_in(service_unit.EXEC_SERVICE)] = service_unit.render_exec_drop_in(found, root, given.person)
     if given.person:
-        files[place.drop_in(unit.DOOR)] = unit.for_door(given.person)
+        files[place.drop_in(service_unit.EXEC_SOCKET)] = service_unit.render_socket_drop_in(given.person)
     elif not given.user:
-        files[root / "etc/sysusers.d/picoclaw.conf"] = unit.text("sysusers.conf")
+        files[root / "etc/sysusers.d/picoclaw.conf"] = service_unit.read_unit_file("sysusers.conf")
     return files
 
 
-def _print(given: argparse.Namespace, root: Path) -> int:
+def _print_files(given: argparse.Namespace, root: Path) -> int:
     """Print each file under its path."""
-    print("\n".join(f"# {path}\n{text}" for path, text in _files(given, root).items()), end="")
+    print("\n".join(f"# {path}\n{text}" for path, text in _render_files(given, root).items()), end="")
     return 0
 
 
 def _install(given: argparse.Namespace, root: Path) -> int:
     """Write, let systemd read it, start."""
     if not given.user:
-        _need_rights(root, "install")
-    if not (given.user or given.person) and unit.taken():
-        raise ConfigError(f"{unit.OWN_USER} is a person on this machine: let the service run as that, --as picoclaw")
-    place, files = _own() if given.user else _system(root), _files(given, root)
-    paths = [*files, *([] if given.user else [root / _ENVIRONMENT])]
+        _require_root(root, "install")
+    if not (given.user or given.person) and service_unit.is_own_user_taken():
+        raise ConfigError(
+            f"{service_unit.OWN_USER} is a person on this machine: let the service run as that, --as picoclaw"
+        )
+    place, files = _get_user_manager() if given.user else _get_system_manager(root), _render_files(given, root)
+    paths = [*files, *([] if given.user else [root / _ENVIRONMENT_FILE])]
     before = {path: path.read_bytes() if path.exists() else None for path in paths}
     folders = {folder for path in paths for folder in path.parents if not folder.exists()}
     try:
         for path, text in files.items():
-            _put(path, text)
+            _write_file(path, text)
         if not given.user:
-            _prepare(given, root)
-        systemctl(place, "daemon-reload")
-        systemctl(place, "enable", "picoclaw", unit.DOOR)
+            _prepare_system(given, root)
+        run_systemctl(place, "daemon-reload")
+        run_systemctl(place, "enable", "picoclaw", service_unit.EXEC_SOCKET)
         if not given.no_start:
-            systemctl(place, "restart", unit.DOOR)
+            run_systemctl(place, "restart", service_unit.EXEC_SOCKET)
             logs = f"journalctl {'--user-unit' if given.user else '--unit'} picoclaw"
-            systemctl(place, "restart", "picoclaw", more=logs)
+            run_systemctl(place, "restart", "picoclaw", more=logs)
     except BaseException as error:
-        _take_back(place, before, folders)
+        _roll_back_install(place, before, folders)
         if isinstance(error, ConfigError):
             raise ConfigError(f"{error}; what was written has been taken back") from None
         raise
@@ -137,20 +156,20 @@ def _install(given: argparse.Namespace, root: Path) -> int:
     if given.no_start:
         print("picoclaw starts at the next boot, or with `systemctl start picoclaw`")
         return 0
-    _tell(given, root)
+    _print_next_steps(given, root)
     return 0
 
 
-def _take_back(place: Place, before: Mapping[Path, bytes | None], folders: Collection[Path]) -> None:
+def _roll_back_install(place: UnitManager, before: Mapping[Path, bytes | None], folders: Collection[Path]) -> None:
     """After a failure: files are as they were, a service and `folders` that were not there before are gone again."""
-    if before[place.folder / UNIT] is None:
-        for name in ("picoclaw", unit.DOOR):
+    if before[place.folder / UNIT_NAME] is None:
+        for name in ("picoclaw", service_unit.EXEC_SOCKET):
             with suppress(ConfigError):
-                systemctl(place, "disable", "--now", name)
+                run_systemctl(place, "disable", "--now", name)
     for path, data in before.items():
         if data is not None:
             if path.read_bytes() != data:
-                disk.write_atomic(path, data, path.stat().st_mode & 0o777)
+                files.write_atomic(path, data, path.stat().st_mode & 0o777)
         elif path.exists():
             path.unlink()
             print(f"removed {path}")
@@ -158,33 +177,33 @@ def _take_back(place: Place, before: Mapping[Path, bytes | None], folders: Colle
         with suppress(OSError):
             folder.rmdir()
     with suppress(ConfigError):
-        systemctl(place, "daemon-reload")
+        run_systemctl(place, "daemon-reload")
 
 
-def _put(path: Path, text: str) -> None:
+def _write_file(path: Path, text: str) -> None:
     """Write one file for all to read, and say whether that changed anything."""
     before = path.read_bytes() if path.exists() else None
     if before == text.encode():
         print(f"{path} is as it should be")
         return
-    disk.make_folder(path.parent, 0o755)
-    disk.write_atomic(path, text.encode(), 0o644)
+    files.make_folder(path.parent, 0o755)
+    files.write_atomic(path, text.encode(), 0o644)
     print(f"{'made' if before is None else 'replaced'} {path}")
 
 
-def _prepare(given: argparse.Namespace, root: Path) -> None:
+def _prepare_system(given: argparse.Namespace, root: Path) -> None:
     """Make the user, its groups and the rights of the buses, and a file for variables that only root can read."""
     if not given.person:
-        do("systemd-sysusers", str(root / "etc/sysusers.d/picoclaw.conf"))
-        for group in unit.further_groups(root):
-            do("systemd-sysusers", "--inline", f"m {unit.OWN_USER} {group}")
-    do("udevadm", "control", "--reload")
-    do("udevadm", "trigger", "--action=change", *(f"--subsystem-match={bus}" for bus in _BUSES))
-    disk.make_folder((root / _ENVIRONMENT).parent, 0o755)
-    disk.create(root / _ENVIRONMENT, unit.text("environment.example").encode(), 0o600)
+        run_command("systemd-sysusers", str(root / "etc/sysusers.d/picoclaw.conf"))
+        for group in service_unit.list_bus_groups(root):
+            run_command("systemd-sysusers", "--inline", f"m {service_unit.OWN_USER} {group}")
+    run_command("udevadm", "control", "--reload")
+    run_command("udevadm", "trigger", "--action=change", *(f"--subsystem-match={bus}" for bus in _UDEV_SUBSYSTEMS))
+    files.make_folder((root / _ENVIRONMENT_FILE).parent, 0o755)
+    files.create(root / _ENVIRONMENT_FILE, service_unit.read_unit_file("environment.example").encode(), 0o600)
 
 
-def _tell(given: argparse.Namespace, root: Path) -> None:
+def _print_next_steps(given: argparse.Namespace, root: Path) -> None:
     """Say how to talk to it, and what is not taken along."""
     if given.user:
         name = pwd.getpwuid(os.getuid()).pw_name
@@ -193,10 +212,10 @@ def _tell(given: argparse.Namespace, root: Path) -> None:
         print(f"picoclaw runs as {given.person}; `picoclaw chat` talks to it")
     else:
         print("picoclaw runs; talk to it with: sudo -u picoclaw picoclaw chat")
-        _own_before(root)
+        _mention_previous_home(root)
 
 
-def _own_before(root: Path) -> None:
+def _mention_previous_home(root: Path) -> None:
     """Point at a home that was used until now: it is neither taken nor merged."""
     name = os.environ.get("SUDO_USER", "")
     if name and (root / "home" / name / ".picoclaw").is_dir():
@@ -204,27 +223,27 @@ def _own_before(root: Path) -> None:
         print(f"It begins anew in /var/lib/picoclaw; to go on with /home/{name}/.picoclaw: {again}")
 
 
-def _order(given: argparse.Namespace, root: Path) -> int:
+def _control_service(given: argparse.Namespace, root: Path) -> int:
     """Have systemd start or stop it, and wait until that is done."""
-    place = _present(root)
+    place = _find_installed_manager(root)
     if not place.user:
-        _need_rights(root, given.act)
-    systemctl(place, given.act, "picoclaw", more="" if given.act == "stop" else "picoclaw service logs")
+        _require_root(root, given.act)
+    run_systemctl(place, given.act, "picoclaw", more="" if given.act == "stop" else "picoclaw service logs")
     print("picoclaw has stopped" if given.act == "stop" else "picoclaw runs")
     return 0
 
 
 def _uninstall(_: argparse.Namespace, root: Path) -> int:
     """Stop, forget, take the files away; state, variables, keys and the user stay."""
-    place = _present(root)
+    place = _find_installed_manager(root)
     if not place.user:
-        _need_rights(root, "uninstall")
-    home = _home_of(place)
-    if place.drop_in(unit.COMMANDS).exists():
-        systemctl(place, "disable", "--now", unit.DOOR)
-    systemctl(place, "disable", "--now", "picoclaw")
-    drop_ins = [place.drop_in(name) for name in (UNIT, unit.COMMANDS, unit.DOOR)]
-    paths = [*_expected(place, root), *drop_ins]
+        _require_root(root, "uninstall")
+    home = _find_service_home(place)
+    if place.drop_in(service_unit.EXEC_SERVICE).exists():
+        run_systemctl(place, "disable", "--now", service_unit.EXEC_SOCKET)
+    run_systemctl(place, "disable", "--now", "picoclaw")
+    drop_ins = [place.drop_in(name) for name in (UNIT_NAME, service_unit.EXEC_SERVICE, service_unit.EXEC_SOCKET)]
+    paths = [*_render_fixed_files(place, root), *drop_ins]
     paths += [] if place.user else [root / "etc/sysusers.d/picoclaw.conf"]
     for path in paths:
         if path.exists():
@@ -233,70 +252,70 @@ def _uninstall(_: argparse.Namespace, root: Path) -> int:
     for path in drop_ins:
         if path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
-    systemctl(place, "daemon-reload")
+    run_systemctl(place, "daemon-reload")
     keys = "" if place.user else ", its variables and keys in /etc/picoclaw and /etc/credstore"
     print(f"what it knows is still in {home}{keys}")
     return 0
 
 
-def _home_of(place: Place) -> str:
+def _find_service_home(place: UnitManager) -> str:
     """Read from the drop-in where the home is, because nothing else remembers whom the service ran as."""
     try:
-        found = re.search(r'PICOCLAW_HOME=([^"\n]+)', (place.folder / DROP_IN).read_text(encoding="utf-8"))
+        found = re.search(r'PICOCLAW_HOME=([^"\n]+)', (place.folder / DROP_IN_PATH).read_text(encoding="utf-8"))
     except OSError:
         found = None
     return found[1] if found else str(Path("~/.picoclaw").expanduser()) if place.user else "/var/lib/picoclaw"
 
 
-def _status(given: argparse.Namespace, root: Path) -> int:
+def _show_status(given: argparse.Namespace, root: Path) -> int:
     """Print what systemd knows of it; 0 when it runs."""
-    place = _present(root)
-    asked = systemctl(place, "show", "picoclaw", f"--property={','.join(_SHOWN)}")
+    place = _find_installed_manager(root)
+    asked = run_systemctl(place, "show", "picoclaw", f"--property={','.join(_SHOWN_PROPERTIES)}")
     said = dict(line.split("=", 1) for line in asked.splitlines() if "=" in line)
-    stale = [str(path) for path, text in _expected(place, root).items() if not _is(path, text)]
+    stale = [str(path) for path, text in _render_fixed_files(place, root).items() if not _has_content(path, text)]
     if given.json:
-        print(json_text({**said, "stale": stale}))
+        print(format_json({**said, "stale": stale}))
     else:
-        for key, what in _SHOWN.items():
-            if said.get(key, "") not in _UNSET:
-                print(printable(f"{what:9} {_worded(key, said[key])}"))
+        for key, what in _SHOWN_PROPERTIES.items():
+            if said.get(key, "") not in _UNSET_VALUES:
+                print(escape_unprintable(f"{what:9} {_format_property(key, said[key])}"))
         for path in stale:
             print(f"note: {path} is not what this picoclaw would write; `picoclaw service install` mends that")
     return 0 if said.get("ActiveState") == "active" else 1
 
 
-def _worded(key: str, value: str) -> str:
+def _format_property(key: str, value: str) -> str:
     return f"{int(value) / 1e6:.0f} MB" if key == "MemoryCurrent" and value.isdigit() else value
 
 
-def _expected(place: Place, root: Path) -> Mapping[Path, str]:
+def _render_fixed_files(place: UnitManager, root: Path) -> Mapping[Path, str]:
     """Return the files that do not depend on how it was installed."""
-    files = unit.units(place.folder, own=bool(place.user))
+    files = service_unit.load_units(place.folder, own=bool(place.user))
     if not place.user:
-        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = unit.text("udev.rules")
+        files[root / "etc/udev/rules.d/60-picoclaw.automation"] = service_unit.read_unit_file("udev.rules")
     return files
 
 
-def _is(path: Path, text: str) -> bool:
+def _has_content(path: Path, text: str) -> bool:
     try:
         return path.read_bytes() == text.encode()
     except OSError:
         return False
 
 
-def _logs(given: argparse.Namespace, root: Path) -> int:
+def _show_logs(given: argparse.Namespace, root: Path) -> int:
     """Become journalctl: it pages, colours and follows by itself."""
-    place = _present(root)
+    place = _find_installed_manager(root)
     command = ["journalctl", "--user-unit" if place.user else "--unit", "picoclaw", "--lines", str(max(given.n, 0))]
     sys.stdout.flush()
     try:
         os.execvp(command[0], [*command, *(["--follow"] if given.follow else [])])  # noqa: S606
     except FileNotFoundError:
-        raise ConfigError(NO_SYSTEMD.format(command[0])) from None
+        raise ConfigError(SYSTEMD_MISSING.format(command[0])) from None
 
 
-def _need_rights(root: Path, act: str) -> None:
+def _require_root(root: Path, act: str) -> None:
     folder = next(path for path in (root / "etc/systemd/system", *root.glob("etc"), root) if path.exists())
     if not os.access(folder, os.W_OK):
-        command = " ".join(unit.program().command)
+        command = " ".join(service_unit.find_program().command)
         raise ConfigError(f"{folder} cannot be written: sudo {command} service {act}, or --user for a service of yours")

@@ -8,17 +8,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from picoclaw.cli.common import json_text, printable
 from picoclaw.config import load
 from picoclaw.errors import ConfigError
 from picoclaw.store import retention
-from picoclaw.store.archive import Info, Row, spoken
+from picoclaw.store.sessions import ConversationInfo, TranscriptRow, strip_context_header
 from picoclaw.stores import Stores
+from picoclaw.text import escape_unprintable, format_json
 from picoclaw.workspace.pages import owner_time
 
-_HOWEVER_MANY = 1 << 40
-_CUT_CHARS = 500  # of a tool's result, for a person
-_EMPTY = {"list": "[]", "search": "[]"}  # as JSON
+_NO_LIMIT = 1 << 40
+_MAX_RESULT_CHARS = 500  # of a tool's result, for a person
+_EMPTY_JSON = {"list": "[]", "search": "[]"}  # as JSON
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -35,15 +35,19 @@ def options(parser: argparse.ArgumentParser) -> None:
             word.add_argument("--chat", metavar="KEY", help="of this chat only, such as terminal")
     add["show"].add_argument("number", type=int, metavar="NUMBER", help="as the list prints it")
     add["search"].add_argument("words", metavar="WORD", nargs="+")
-    add["search"].add_argument("--most", type=_whole, default=20, metavar="N", help="at most so many (usually 20)")
+    add["search"].add_argument(
+        "--most", type=_parse_number, default=20, metavar="N", help="at most so many (usually 20)"
+    )
     add["export"].add_argument("numbers", type=int, metavar="NUMBER", nargs="*", help="which (usually all)")
     add["export"].add_argument("--jsonl", action="store_true", help="as JSON Lines, with nothing left out")
-    add["prune"].add_argument("--days", type=_whole, metavar="N", help="older than this (usually keep_days)")
-    add["prune"].add_argument("--mb", type=_whole, metavar="N", help="beyond so many megabytes (usually keep_mb)")
+    add["prune"].add_argument("--days", type=_parse_number, metavar="N", help="older than this (usually keep_days)")
+    add["prune"].add_argument(
+        "--mb", type=_parse_number, metavar="N", help="beyond so many megabytes (usually keep_mb)"
+    )
     add["prune"].add_argument("--dry-run", action="store_true", help="only say how much it would be")
 
 
-def _whole(text: str) -> int:
+def _parse_number(text: str) -> int:
     if text.isdecimal() and 0 < int(text) <= 1_000_000:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 to 1000000")
@@ -53,128 +57,136 @@ def run(given: argparse.Namespace) -> int:
     """Do it. Where nothing was ever said, nothing is made."""
     config = load()
     if not (config.home / "state.db").exists():
-        return _nothing(config.home, given)
+        return _report_no_sessions(config.home, given)
     with closing(Stores(config)) as stores:
-        return _ACTS[given.act](stores, given)
+        return _SUBCOMMANDS[given.act](stores, given)
 
 
-def _nothing(home: Path, given: argparse.Namespace) -> int:
+def _report_no_sessions(home: Path, given: argparse.Namespace) -> int:
     said = f"nothing was said yet: there is no {home / 'state.db'}"
     if given.act == "show" or getattr(given, "numbers", None):
         raise ConfigError(said)
     if given.act == "export":
-        print(printable(said), file=sys.stderr)
+        print(escape_unprintable(said), file=sys.stderr)
     else:
-        print(_EMPTY.get(given.act, "{}") if given.json else printable(said))
+        print(_EMPTY_JSON.get(given.act, "{}") if given.json else escape_unprintable(said))
     return 0
 
 
 # --- lists ---
 
 
-def _list(stores: Stores, given: argparse.Namespace) -> int:
+def _list_sessions(stores: Stores, given: argparse.Namespace) -> int:
     found = stores.sessions.listed(given.chat)
     if given.json:
-        print(json_text([info._asdict() for info in found]))
+        print(format_json([info._asdict() for info in found]))
         return 0
     wide = max((len(str(info.number)) for info in found), default=0)
     for info in found:
         open_ = "" if info.ended else " (open)"
-        print(_line(f"{info.number:>{wide}}  {_day(info.last)}  {info.key}{open_}, {_counted(info)}: {info.first}"))
+        print(
+            _format_line(
+                f"{info.number:>{wide}}  {_format_minute(info.last)}  {info.key}{open_}, {_format_counts(info)}: {info.first}"
+            )
+        )
     if not found:
-        print(_line("no conversations" + (f" of chat {given.chat!r}" if given.chat else "")))
+        print(_format_line("no conversations" + (f" of chat {given.chat!r}" if given.chat else "")))
     return 0
 
 
-def _counted(info: Info) -> str:
+def _format_counts(info: ConversationInfo) -> str:
     turns = f"{info.turns} turn{'s' * (info.turns != 1)}"
     return f"{turns}, {info.tokens} tokens" if info.tokens else turns
 
 
-def _search(stores: Stores, given: argparse.Namespace) -> int:
+def _search_sessions(stores: Stores, given: argparse.Namespace) -> int:
     words = " ".join(given.words)
     if not words.strip():
         raise ConfigError("there is no word to look for")
     found = stores.sessions.search(words, given.chat, given.most)
     if given.json:
-        print(json_text([hit._asdict() for hit in found]))
+        print(format_json([hit._asdict() for hit in found]))
         return 0
     for hit in found:
         back = ", taken back" if hit.undone else ""
-        print(_line(f"{hit.number}  {_day(hit.at)}  {hit.key}, {_ROLES.get(hit.role, hit.role)}{back}: {hit.snippet}"))
+        print(
+            _format_line(
+                f"{hit.number}  {_format_minute(hit.at)}  {hit.key}, {_ROLE_LABELS.get(hit.role, hit.role)}{back}: {hit.snippet}"
+            )
+        )
     if not found:
-        print(_line(f"nobody said anything with {words!r} in it"))
+        print(_format_line(f"nobody said anything with {words!r} in it"))
     return 0
 
 
 # --- one conversation ---
 
 
-def _show(stores: Stores, given: argparse.Namespace) -> int:
-    info = _named(stores, given.number)
+def _show_session(stores: Stores, given: argparse.Namespace) -> int:
+    info = _find_session(stores, given.number)
     if given.json:
-        messages = [_told(row) for row in stores.sessions.transcript(info.number)]
-        print(json_text(info._asdict() | {"said": messages}))
+        messages = [_row_to_dict(row) for row in stores.sessions.transcript(info.number)]
+        print(format_json(info._asdict() | {"said": messages}))
         return 0
-    for line in _markdown(info, stores.sessions.transcript(info.number), _CUT_CHARS):
-        print(printable(line))
+    for line in _render_markdown(info, stores.sessions.transcript(info.number), _MAX_RESULT_CHARS):
+        print(escape_unprintable(line))
     return 0
 
 
-def _export(stores: Stores, given: argparse.Namespace) -> int:
+def _export_sessions(stores: Stores, given: argparse.Namespace) -> int:
     """Print conversations, the oldest first and one message at a time, however many there are."""
-    chosen = [_named(stores, number) for number in dict.fromkeys(given.numbers)]
+    chosen = [_find_session(stores, number) for number in dict.fromkeys(given.numbers)]
     for info in chosen:
         if info.key != (given.chat or info.key):
             raise ConfigError(f"conversation {info.number} is of chat {info.key!r}, not of {given.chat!r}")
     for info in chosen or sorted(stores.sessions.listed(given.chat)):
         rows = stores.sessions.transcript(info.number)
         if given.jsonl:
-            for line in _lines(stores, info, rows):
-                print(json_text(line))
+            for line in _export_records(stores, info, rows):
+                print(format_json(line))
         else:
-            for text in _markdown(info, rows):
-                print(printable(text))
+            for text in _render_markdown(info, rows):
+                print(escape_unprintable(text))
     return 0
 
 
-def _named(stores: Stores, number: int) -> Info:
+def _find_session(stores: Stores, number: int) -> ConversationInfo:
     for info in stores.sessions.listed():
         if info.number == number:
             return info
     raise ConfigError(f"there is no conversation {number}; `picoclaw sessions list` shows which there are")
 
 
-def _lines(stores: Stores, info: Info, rows: Iterator[Row]) -> Iterator[dict[str, Any]]:
+def _export_records(stores: Stores, info: ConversationInfo, rows: Iterator[TranscriptRow]) -> Iterator[dict[str, Any]]:
     yield {"type": "conversation"} | info._asdict()
     for row in rows:
-        yield {"type": "message", "conversation": info.number} | _told(row)
+        yield {"type": "message", "conversation": info.number} | _row_to_dict(row)
     for kind, kept in stores.sessions.beside(info.number):
         yield {"type": kind, "conversation": info.number} | kept
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _row_to_dict(row: TranscriptRow) -> dict[str, Any]:
     calls = [{"id": c.id, "name": c.name, "arguments": c.arguments, "broken": c.broken} for c in row.calls]
     return row._asdict() | {"calls": calls}
 
 
-def _markdown(info: Info, rows: Iterator[Row], most: int = 0) -> Iterator[str]:
+def _render_markdown(info: ConversationInfo, rows: Iterator[TranscriptRow], most: int = 0) -> Iterator[str]:
     """Tell a conversation; `most` is the longest result of a tool in characters, 0 for whole ones."""
-    yield f"# {info.key}, conversation {info.number}, {_day(info.begun)} to {_day(info.last)}\n"
+    yield f"# {info.key}, conversation {info.number}, {_format_minute(info.begun)} to {_format_minute(info.last)}\n"
     for row in rows:
-        text = spoken(row.text) if row.role == "user" else row.text
+        text = strip_context_header(row.text) if row.role == "user" else row.text
         back = ", taken back" if row.undone else ""
-        yield f"## {_ROLES.get(row.role, row.role)}, {_day(row.at)}{back}\n"
+        yield f"## {_ROLE_LABELS.get(row.role, row.role)}, {_format_minute(row.at)}{back}\n"
         if row.role == "tool":
             cut = f"\n[{len(text) - most} more characters]" if most and len(text) > most else ""
-            yield _fenced(text[: most or None] + cut)
+            yield _fence(text[: most or None] + cut)
         elif text:
             yield f"{text}\n"
         for call in row.calls:
-            yield _fenced(f"{call.name} {call.broken or json.dumps(call.arguments, ensure_ascii=False)}")
+            yield _fence(f"{call.name} {call.broken or json.dumps(call.arguments, ensure_ascii=False)}")
 
 
-def _fenced(text: str) -> str:
+def _fence(text: str) -> str:
     fence = "```"
     while fence in text:
         fence += "`"
@@ -184,18 +196,18 @@ def _fenced(text: str) -> str:
 # --- letting go ---
 
 
-def _prune(stores: Stores, given: argparse.Namespace) -> int:
+def _prune_sessions(stores: Stores, given: argparse.Namespace) -> int:
     """Delete now what the settings, or the words, say; the date counts as it is."""
     now, limits = owner_time(stores.config.home), stores.config.sessions
     days, mb = given.days or limits.keep_days, given.mb or limits.keep_mb
     if given.dry_run:
-        turns, results = retention.doomed(stores.database, now, days, mb, 0)
+        turns, results = retention.select_prunable(stores.database, now, days, mb, 0)
         gone = {"turns": len(turns), "results": len(results)}
     else:
         gone = stores.sessions.prune(now, days, mb, 0)._asdict()
-        retention.shrink(stores.database, _HOWEVER_MANY)
+        retention.shrink(stores.database, _NO_LIMIT)
     if given.json:
-        print(json_text(gone))
+        print(format_json(gone))
         return 0
     counts = ", ".join(f"{count} {name if count != 1 else name[:-1]}" for name, count in gone.items() if count)
     said = "would be deleted" if given.dry_run else "deleted"
@@ -206,15 +218,15 @@ def _prune(stores: Stores, given: argparse.Namespace) -> int:
 # --- words ---
 
 
-def _day(at: str) -> str:
+def _format_minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-def _line(text: str) -> str:
-    return printable(text).replace("\n", "\\n")
+def _format_line(text: str) -> str:
+    return escape_unprintable(text).replace("\n", "\\n")
 
 
-_ROLES: Mapping[str, str] = {"user": "asked", "assistant": "answered", "tool": "result"}
+_ROLE_LABELS: Mapping[str, str] = {"user": "asked", "assistant": "answered", "tool": "result"}
 
 _PURPOSES = {
     "list": "the conversations, the last used first (the default)",
@@ -224,10 +236,10 @@ _PURPOSES = {
     "prune": "delete what is older, or more, than the settings say, now",
 }
 
-_ACTS: Mapping[str, Callable[[Stores, argparse.Namespace], int]] = {
-    "list": _list,
-    "show": _show,
-    "search": _search,
-    "export": _export,
-    "prune": _prune,
+_SUBCOMMANDS: Mapping[str, Callable[[Stores, argparse.Namespace], int]] = {
+    "list": _list_sessions,
+    "show": _show_session,
+    "search": _search_sessions,
+    "export": _export_sessions,
+    "prune": _prune_sessions,
 }

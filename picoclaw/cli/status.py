@@ -7,15 +7,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from picoclaw.channels.line import asked
-from picoclaw.cli.common import json_text, printable
+from picoclaw.channels.ipc import asked
 from picoclaw.daemon import lock
-from picoclaw.daemon.lines import lines
+from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import PicoclawError
 from picoclaw.resources import home_folder
+from picoclaw.text import escape_unprintable, format_json
 
-_ANSWER_S = 5.0
-_NOT_RUNNING = 3
+_STATUS_TIMEOUT_S = 5.0
+_EXIT_NOT_RUNNING = 3
 """What `systemctl status` exits with then as well."""
 
 
@@ -27,27 +27,27 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print it; 0 when all is well, 1 when something is not, 3 when picoclaw does not run."""
     home = home_folder(os.environ)
-    status = asked(home, {"do": "status"}, _ANSWER_S) or _alone(_silent(home))
+    status = asked(home, {"do": "status"}, _STATUS_TIMEOUT_S) or _collect_without_daemon(_describe_silent_daemon(home))
     if given.json:
-        print(json_text(status))
+        print(format_json(status))
     else:
         try:
-            for line in lines(status, time.time()):
-                print(printable(line))
+            for line in format_status(status, time.time()):
+                print(escape_unprintable(line))
         except (KeyError, TypeError, ValueError):
             raise PicoclawError("the running picoclaw is another version; `picoclaw service restart`") from None
-    return _NOT_RUNNING if not status.get("running") else 0 if status.get("ok") else 1
+    return _EXIT_NOT_RUNNING if not status.get("running") else 0 if status.get("ok") else 1
 
 
-def _silent(home: Path) -> dict[str, Any]:
+def _describe_silent_daemon(home: Path) -> dict[str, Any]:
     """Say of a daemon that lives and says nothing what can be said, nothing where there is none."""
-    if not lock.held(home):
+    if not lock.is_lock_held(home):
         return {}
-    why = f"process {lock.holder(home)} runs and does not answer: it has just begun, or is frozen"
-    return {"running": True, "pid": lock.holder(home), "problems": [why]}
+    why = f"process {lock.get_lock_holder(home)} runs and does not answer: it has just begun, or is frozen"
+    return {"running": True, "pid": lock.get_lock_holder(home), "problems": [why]}
 
 
-def _alone(live: dict[str, Any]) -> dict[str, Any]:
+def _collect_without_daemon(live: dict[str, Any]) -> dict[str, Any]:
     """Look oneself, without making anything."""
     from picoclaw.app import App
     from picoclaw.config import load
@@ -55,7 +55,7 @@ def _alone(live: dict[str, Any]) -> dict[str, Any]:
     from picoclaw.hw import boards
 
     config = load()
-    app = App(config, boards.choose(config.board.kind, config))
+    app = App(config, boards.choose_board(config.board.kind, config))
     with closing(app):
         database = app.stores.database if (config.home / "state.db").exists() else None
-        return status.joined(live, status.house(app.board, config.home, database, app.now()))
+        return status.merge_status(live, status.collect_offline_status(app.board, config.home, database, app.now()))

@@ -3,9 +3,9 @@
 import argparse
 import os
 
-from picoclaw.config import home_folder
-from picoclaw.reflex.halt import halt
-from picoclaw.reflex.keeper import place
+from picoclaw.outputs.stop import stop_outputs
+from picoclaw.outputs.supervisor import endpoint
+from picoclaw.resources import home_folder
 from picoclaw.workspace import outputs_file
 
 
@@ -16,17 +16,17 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(_: argparse.Namespace) -> int:
     """Stop; where nothing was ever declared there is nothing to stop."""
     home = home_folder(os.environ)
-    if not outputs_file(home).exists() and not (home / place.LIVE).exists():
+    if not outputs_file(home).exists() and not (home / endpoint.LIVE_FILE).exists():
         print("no output is declared: there is nothing to stop")
         return 0
-    print(halt(home, board, "owner"))
+    print(stop_outputs(home, detect_board_kind, "owner"))
     return 0
 
 
-def board() -> str:
+def detect_board_kind() -> str:
     """Name the board, for the rare case that no keeper has ever said which it is."""
     from picoclaw.config import load
     from picoclaw.hw import boards
 
     config = load()
-    return "sim" if boards.choose(config.board.kind, config).simulated else "linux"
+    return "sim" if boards.choose_board(config.board.kind, config).simulated else "linux"

@@ -6,15 +6,16 @@ import termios
 import time
 from collections.abc import Sequence
 
-from picoclaw import summon
+from picoclaw.agent import summon
 from picoclaw.app import App
-from picoclaw.cli.common import board_option, opened, printable
+from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.errors import ConfigError, ProviderError
-from picoclaw.prompt import size
+from picoclaw.prompts import size
 from picoclaw.resources import shipped
+from picoclaw.text import escape_unprintable
 from picoclaw.workspace.pages import Pages
 
-_LONGEST_PERSONA = 2000
+_MAX_PERSONA_CHARS = 2000
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -22,32 +23,32 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
     parser.add_argument("--yes", action="store_true", help="write what the model brought without asking")
     parser.add_argument("--dry-run", action="store_true", help="print the diff and write nothing")
-    board_option(parser)
+    add_board_option(parser)
 
 
 def run(given: argparse.Namespace) -> int:
     """Ask once, show the diff, write on consent; 1 when the model's files could not be used or written."""
     persona = " ".join(given.persona).strip()
-    if not 0 < len(persona) <= _LONGEST_PERSONA:
-        raise ConfigError(f"the character must be told in 1 to {_LONGEST_PERSONA} characters, not {len(persona)}")
-    with opened(given, make=not given.dry_run) as app:
-        good, instead = _summoned(app, persona)
+    if not 0 < len(persona) <= _MAX_PERSONA_CHARS:
+        raise ConfigError(f"the character must be told in 1 to {_MAX_PERSONA_CHARS} characters, not {len(persona)}")
+    with open_app(given, make=not given.dry_run) as app:
+        good, instead = _request_character(app, persona)
         wanted, problems = summon.changes(app.config.workspace, shipped("templates") / "workspace", good)
         for problem in problems:
-            _say(problem)
+            _print_note(problem)
         if instead:
-            _say(f"{instead}; the templates {'are offered instead' if wanted else 'would change nothing'}")
+            _print_note(f"{instead}; the templates {'are offered instead' if wanted else 'would change nothing'}")
         for change in wanted:
-            print(printable(summon.diff(change)), end="")
+            print(escape_unprintable(summon.diff(change)), end="")
         if wanted and not given.dry_run:
-            agreed = _agreed(by_model=bool(good), yes=given.yes)
-            return 1 if agreed is None or (agreed and not _write(app, wanted)) else int(not good)
+            agreed = _confirm(by_model=bool(good), yes=given.yes)
+            return 1 if agreed is None or (agreed and not _write_changes(app, wanted)) else int(not good)
         if good and not wanted:
             print("Nothing to change.")
     return int(not good)
 
 
-def _summoned(app: App, persona: str) -> tuple[dict[str, str], str]:
+def _request_character(app: App, persona: str) -> tuple[dict[str, str], str]:
     """Have the model write the files; returns those that can be used, and if there are none why."""
     model = app.config.model
     if not model.base_url:
@@ -55,7 +56,7 @@ def _summoned(app: App, persona: str) -> tuple[dict[str, str], str]:
     pages = Pages(app.config.home).pages(summon.FILES)
     tools = [name for name in app.toolset.only_reading if name != "skill_search"]
     deadline = time.monotonic() + app.config.limits.seconds
-    _say(f"asking {app.models.name}; Ctrl-C ends it")
+    _print_note(f"asking {app.models.name}; Ctrl-C ends it")
     request, too_long = summon.request(app.prompts, persona, pages, tools, model, deadline)
     try:
         answer = summon.answered(app.models, request)
@@ -63,18 +64,20 @@ def _summoned(app: App, persona: str) -> tuple[dict[str, str], str]:
         return {}, f"the model did not answer: {error}"
     good, problems = summon.judged(answer, too_long)
     for problem in problems:
-        _say(problem)
+        _print_note(problem)
     counted = f"{answer.usage.prompt_tokens} tokens in, {answer.usage.completion_tokens} out"
-    _say(f"{counted}; {len(good)} files of {sum(map(size, good.values()))} bytes in all")
+    _print_note(f"{counted}; {len(good)} files of {sum(map(size, good.values()))} bytes in all")
     return good, "" if good else "nothing of the model's answer could be used"
 
 
-def _agreed(*, by_model: bool, yes: bool) -> bool | None:
+def _confirm(*, by_model: bool, yes: bool) -> bool | None:
     """Ask the person; None when there is nobody to ask. A --yes was not meant for templates over the owner's words."""
     if yes and by_model:
         return True
     if yes or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        _say("nothing was written: " + ("--yes is not for the templates" if yes else "it takes a terminal, or --yes"))
+        _print_note(
+            "nothing was written: " + ("--yes is not for the templates" if yes else "it takes a terminal, or --yes")
+        )
         return None
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
     try:
@@ -88,7 +91,7 @@ def _agreed(*, by_model: bool, yes: bool) -> bool | None:
     return False
 
 
-def _write(app: App, wanted: Sequence[summon.Change]) -> bool:
+def _write_changes(app: App, wanted: Sequence[summon.Change]) -> bool:
     """Write in order; tells whether all were, and says which, also when the disk fails in the middle."""
     written = []
     try:
@@ -96,11 +99,11 @@ def _write(app: App, wanted: Sequence[summon.Change]) -> bool:
             if summon.write(app.config.workspace, change):
                 written.append(change.name)
             else:
-                _say(f"{change.name} was changed meanwhile and is left alone; run it again")
+                _print_note(f"{change.name} was changed meanwhile and is left alone; run it again")
     finally:
         print(f"Wrote {', '.join(written) or 'nothing'}.", flush=True)
     return len(written) == len(wanted)
 
 
-def _say(text: str) -> None:
-    print(f"picoclaw: {printable(text)}", file=sys.stderr, flush=True)
+def _print_note(text: str) -> None:
+    print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)

@@ -7,12 +7,12 @@ from contextlib import closing
 from picoclaw import workspace
 from picoclaw.channels.telegram.api import Api
 from picoclaw.channels.telegram.pairing import MINUTES, Pairing
-from picoclaw.channels.telegram.poll import who
-from picoclaw.cli.common import json_text, printable
+from picoclaw.channels.telegram.updates import who
 from picoclaw.config import Config, load
 from picoclaw.errors import ChannelError, ConfigError
+from picoclaw.text import escape_unprintable, format_json
 
-_NO_BOT = (
+_NO_BOT_TEXT = (
     "no Telegram bot is set up: ask @BotFather for one, put its token into {path} as"
     ' telegram_token = "..." (chmod 600), then start `picoclaw run`'
 )
@@ -30,37 +30,39 @@ def run(given: argparse.Namespace) -> int:
     """Do it."""
     config = load()
     if not config.telegram_token:
-        raise ConfigError(_NO_BOT.format(path=config.home / "secrets.toml"))
-    return _ACTS[given.act](config, given)
+        raise ConfigError(_NO_BOT_TEXT.format(path=config.home / "secrets.toml"))
+    return _SUBCOMMANDS[given.act](config, given)
 
 
-def _pair(config: Config, _given: argparse.Namespace) -> int:
+def _pair_user(config: Config, _given: argparse.Namespace) -> int:
     """Print a code; whoever sends it to the bot may talk to it, and is the owner when nobody was before."""
     workspace.prepare(config.home)
-    with closing(_people(config)) as pairing:
+    with closing(_open_pairing(config)) as pairing:
         code, owner = pairing.offer(), pairing.owner()
     shown = f"{code[:4]}-{code[4:]}"
     try:
         with closing(Api(config.telegram_token, config.telegram.api_url)) as api:
             name = who(api, 10.0).name
     except ChannelError as error:
-        print(printable(f"({error})"))
+        print(escape_unprintable(f"({error})"))
         where = "your bot"
     else:
         where = f"@{name} (https://t.me/{name})"
     print(
-        printable(f"Send this to {where} within {MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n")
+        escape_unprintable(
+            f"Send this to {where} within {MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n"
+        )
     )
     what = "may talk to this board as a guest" if owner else "is the owner: may use this board as you do, and say yes"
     print(f"Whoever sends it {what}. Five wrong tries, or a new code, end it.")
     return 0
 
 
-def _people(config: Config) -> Pairing:
+def _open_pairing(config: Config) -> Pairing:
     return Pairing(config.home, config.telegram.allow, config.telegram.owner)
 
 
-def _status(config: Config, given: argparse.Namespace) -> int:
+def _show_status(config: Config, given: argparse.Namespace) -> int:
     """Say which bot it is, whether it can be reached from here, and who may talk to it."""
     error, name = "", ""
     try:
@@ -68,24 +70,24 @@ def _status(config: Config, given: argparse.Namespace) -> int:
             name = who(api, 10.0).name
     except ChannelError as failed:
         error = str(failed)
-    with closing(_people(config)) as pairing:
+    with closing(_open_pairing(config)) as pairing:
         people, owner = pairing.people(), pairing.owner()
     if given.json:
         listed = [{"number": n, "name": name, "owner": n == owner} for n, name in people.items()]
-        print(json_text({"bot": name, "error": error, "people": listed}))
+        print(format_json({"bot": name, "error": error, "people": listed}))
     else:
-        print(printable(f"the bot is @{name}, and Telegram answers" if name else error))
+        print(escape_unprintable(f"the bot is @{name}, and Telegram answers" if name else error))
         for number, person in people.items():
             what = "the owner" if number == owner else "a guest"
-            print(printable(f"{number}  {person or '(from config.toml)'}, {what}"))
+            print(escape_unprintable(f"{number}  {person or '(from config.toml)'}, {what}"))
         if not people:
             print("nobody may talk to it yet: `picoclaw telegram pair`")
     return 1 if error else 0
 
 
-def _forget(config: Config, given: argparse.Namespace) -> int:
+def _forget_user(config: Config, given: argparse.Namespace) -> int:
     """Let somebody talk to the bot no more."""
-    with closing(_people(config)) as pairing:
+    with closing(_open_pairing(config)) as pairing:
         if pairing.forget(given.number):
             print(f"{given.number} may no longer talk to the bot")
             return 0
@@ -95,7 +97,7 @@ def _forget(config: Config, given: argparse.Namespace) -> int:
     raise ConfigError(f"{given.number} was not paired; `picoclaw telegram status` shows who is")
 
 
-def _unhook(config: Config, _given: argparse.Namespace) -> int:
+def _delete_webhook(config: Config, _given: argparse.Namespace) -> int:
     """Take the bot back from a webhook that an earlier program has left."""
     with closing(Api(config.telegram_token, config.telegram.api_url)) as api:
         api.call("deleteWebhook", {})
@@ -110,9 +112,9 @@ _PURPOSES = {
     "unhook": "take the bot back from a webhook that another program has left",
 }
 
-_ACTS: Mapping[str, Callable[[Config, argparse.Namespace], int]] = {
-    "pair": _pair,
-    "status": _status,
-    "forget": _forget,
-    "unhook": _unhook,
+_SUBCOMMANDS: Mapping[str, Callable[[Config, argparse.Namespace], int]] = {
+    "pair": _pair_user,
+    "status": _show_status,
+    "forget": _forget_user,
+    "unhook": _delete_webhook,
 }

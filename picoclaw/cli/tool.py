@@ -4,19 +4,20 @@ import argparse
 import json
 import sys
 
+from picoclaw.agent.dispatcher import clean
 from picoclaw.app import SIMULATED
-from picoclaw.cli.common import board_option, opened, printable
-from picoclaw.cli.keys import listen_to_signals
-from picoclaw.desk import clean
+from picoclaw.cli.common import add_board_option, open_app
+from picoclaw.daemon.signals import handle_signals
 from picoclaw.errors import explain_syntax
 from picoclaw.messages import DEFAULT_SESSION, Caller, ToolCall
+from picoclaw.text import escape_unprintable
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("arguments", metavar="JSON", nargs="?", default="{}", help="an object, such as '{\"bus\": 1}'")
-    board_option(parser)
+    add_board_option(parser)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -29,18 +30,18 @@ def run(given: argparse.Namespace) -> int:
     if not isinstance(arguments, dict):
         print("picoclaw tool: JSON must be an object, such as '{}'", file=sys.stderr)
         return 2
-    with opened(given) as app:
-        listen_to_signals()
+    with open_app(given) as app:
+        handle_signals()
         # Whoever typed exactly this call at a terminal has agreed to it. A fence, not a wall: until exec has a
         # sandbox, a command that a model runs can make itself a terminal, as it can open the bus by itself.
         app.ask = (lambda _: True) if sys.stdin.isatty() else None
         app.rehearses = app.board.simulated
-        caller = Caller(DEFAULT_SESSION, "owner", app.now(), lambda text: print(printable(text)))
+        caller = Caller(DEFAULT_SESSION, "owner", app.now(), lambda text: print(escape_unprintable(text)))
         try:
             good, result = app.toolset.run(ToolCall("1", given.name, arguments), caller)
         finally:
             app.stores.settle(caller.session)
-        print(printable(result), file=sys.stdout if good else sys.stderr)
+        print(escape_unprintable(result), file=sys.stdout if good else sys.stderr)
         if app.board.simulated and good:
             print(SIMULATED)
     return 0 if good else 1

@@ -5,14 +5,14 @@ import os
 import sys
 from pathlib import Path
 
-from picoclaw.care import place as places
-from picoclaw.care import service, update
-from picoclaw.care.failure import CareError
-from picoclaw.care.place import Place, Trial
-from picoclaw.cli.common import printable
-from picoclaw.config import home_folder
+from picoclaw.maintenance import install as places
+from picoclaw.maintenance import service, update
+from picoclaw.maintenance.errors import MaintenanceError
+from picoclaw.maintenance.install import Installation, UpdateTrial
+from picoclaw.resources import home_folder
+from picoclaw.text import escape_unprintable
 
-_WATCHED_S = 60.0
+_WATCH_SECONDS = 60.0
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -26,51 +26,57 @@ def options(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--keep", action="store_true", help="end the trial of an update that was cut off: it stays")
     parser.add_argument("--wheels", metavar="FOLDER", help="take packages from this folder alone, without a network")
     parser.add_argument(
-        "--watch", metavar="SECONDS", type=_seconds, default=_WATCHED_S, help="of the service, before it counts as good"
+        "--watch",
+        metavar="SECONDS",
+        type=_parse_seconds,
+        default=_WATCH_SECONDS,
+        help="of the service, before it counts as good",
     )
 
 
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when the present version stays."""
-    place = places.find()
+    place = places.find_installation()
     if not place:
-        raise CareError(
+        raise MaintenanceError(
             f"this picoclaw ({sys.prefix}) was not installed by install.sh: update it as it was installed"
             " (a checkout: git pull; pipx: pipx upgrade picoclaw-edge)"
         )
-    unit = service.of(str(place.root), place.note("link"))
+    unit = service.find_service(str(place.root), place.note("link"))
     running = unit if unit and unit.runs() else None
     home = Path(os.environ.get("PICOCLAW_HOME") or (unit.home() if unit else "") or home_folder(os.environ))
     with place.locked():
         if given.back or given.keep:
-            return _settled(place, home, running, keep=given.keep)
+            return _end_trial(place, home, running, keep=given.keep)
         if place.trial():
-            raise CareError("an update was cut off; say `picoclaw update --keep` or `picoclaw update --back` first")
-        return _updated(place, home, running, given)
+            raise MaintenanceError(
+                "an update was cut off; say `picoclaw update --keep` or `picoclaw update --back` first"
+            )
+        return _install_update(place, home, running, given)
 
 
-def _updated(place: Place, home: Path, running: service.Service | None, given: argparse.Namespace) -> int:
+def _install_update(place: Installation, home: Path, running: service.Service | None, given: argparse.Namespace) -> int:
     source = given.source or place.note("source")
     if not source:
-        raise CareError(f"{place.root / 'source'} does not say where from; give a wheel, a folder or a name")
+        raise MaintenanceError(f"{place.root / 'source'} does not say where from; give a wheel, a folder or a name")
     if Path(source).exists():
         if not (Path(source).is_file() or Path(source).is_dir()):
-            raise CareError(f"{source} is neither a file nor a folder; give a wheel, a folder or a name")
+            raise MaintenanceError(f"{source} is neither a file nor a folder; give a wheel, a folder or a name")
         source = str(Path(source).absolute())
     wheels = ("--no-index", "--find-links", str(Path(given.wheels).absolute())) if given.wheels else ()
     old = place.named("current")
-    _say(f"installing {source} beside {old}; this takes some minutes on a small board")
-    new = update.build(place, source, wheels)
-    if update.is_same(place, old, new):
+    _print_note(f"installing {source} beside {old}; this takes some minutes on a small board")
+    new = update.build_version(place, source, wheels)
+    if update.is_same_version(place, old, new):
         place.tidy()
         print(f"{source} holds what is in use already; nothing was changed")
         return 0
-    said = update.prove(place.python(new), place.python(old), home)
+    said = update.try_version(place.python(new), place.python(old), home)
     if given.check:
         place.tidy()
         print(f"{said} can be used; nothing was changed")
         return 0
-    update.switch(place, new, home, running, given.watch, _say)
+    update.switch_version(place, new, home, running, given.watch, _print_note)
     place.keep("source", source)
     place.tidy()
     print(f"{said} is in use; `picoclaw update --back` returns to what was before")
@@ -79,33 +85,33 @@ def _updated(place: Place, home: Path, running: service.Service | None, given: a
     return 0
 
 
-def _settled(place: Place, home: Path, running: service.Service | None, *, keep: bool) -> int:
+def _end_trial(place: Installation, home: Path, running: service.Service | None, *, keep: bool) -> int:
     trial = place.trial()
     if keep:
         if not trial:
-            raise CareError("no update is on trial")
-        update.settle(place, trial.home)
+            raise MaintenanceError("no update is on trial")
+        update.end_trial(place, trial.home)
         print(f"{place.named('current')} stays")
         return 0
-    trial = trial or Trial(place.named("current"), place.named("previous"), home)
+    trial = trial or UpdateTrial(place.named("current"), place.named("previous"), home)
     if not trial.old or trial.old == place.named("current"):
-        raise CareError("there is no version before this one")
-    if not (trial.home / update.BEFORE).exists() and home.is_dir():
-        worse = update.worse_than(place.python(trial.old), home, place.python(trial.new), home)
+        raise MaintenanceError("there is no version before this one")
+    if not (trial.home / update.SNAPSHOT_FOLDER).exists() and home.is_dir():
+        worse = update.find_new_faults(place.python(trial.old), home, place.python(trial.new), home)
         if worse:
-            raise CareError(
+            raise MaintenanceError(
                 f"{trial.old} cannot use this home any more ({', '.join(sorted(worse))}): restore a backup first"
             )
-    update.back(place, trial, running)
+    update.roll_back(place, trial, running)
     print(f"back to {trial.old}")
     return 0
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     if not (text.isdecimal() and text.isascii() and len(text) < 5):
         raise argparse.ArgumentTypeError("a whole number of seconds, up to 9999")
     return float(text)
 
 
-def _say(text: str) -> None:
-    print(f"picoclaw: {printable(text)}", file=sys.stderr, flush=True)
+def _print_note(text: str) -> None:
+    print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)

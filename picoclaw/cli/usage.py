@@ -4,28 +4,31 @@ import argparse
 from contextlib import closing
 from datetime import datetime, timedelta
 
-from picoclaw.cli.common import json_text, printable
-from picoclaw.config import CostsConfig, load
+from picoclaw.config import load
+from picoclaw.config.tables import CostsConfig
 from picoclaw.errors import ConfigError
-from picoclaw.ledger import caps, report
-from picoclaw.store.ledger import KEPT_DAYS, Rows
+from picoclaw.providers import ledger
+from picoclaw.store.ledger import RETENTION_DAYS, LedgerRows
 from picoclaw.stores import Stores
+from picoclaw.text import escape_unprintable, format_json
 from picoclaw.workspace.pages import owner_time
 
-_DAYS = 7
+_DEFAULT_DAYS = 7
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("--days", type=int, default=_DAYS, metavar="N", help=f"the last N days; {_DAYS} unless given")
-    parser.add_argument("--by", choices=report.WAYS, default="day", help="what to add it up by; day unless given")
+    parser.add_argument(
+        "--days", type=int, default=_DEFAULT_DAYS, metavar="N", help=f"the last N days; {_DEFAULT_DAYS} unless given"
+    )
+    parser.add_argument("--by", choices=ledger.WAYS, default="day", help="what to add it up by; day unless given")
     parser.add_argument("--json", action="store_true", help="print it for programs")
 
 
 def run(given: argparse.Namespace) -> int:
     """Print it; nothing is made and no server is asked."""
-    if not 1 <= given.days <= KEPT_DAYS:
-        raise ConfigError(f"--days must be 1 to {KEPT_DAYS}, not {given.days}")
+    if not 1 <= given.days <= RETENTION_DAYS:
+        raise ConfigError(f"--days must be 1 to {RETENTION_DAYS}, not {given.days}")
     config = load()
     now, stores = owner_time(config.home), Stores(config)
     last = now.date()
@@ -35,24 +38,26 @@ def run(given: argparse.Namespace) -> int:
         rows = stores.accounts.rows(first.isoformat(), last.isoformat()) if there else {}
     of_today = {place: taken for place, taken in rows.items() if place.day == last.isoformat()}
     if given.json:
-        print(json_text(_as_json(rows, of_today, given.by, now, config.costs)))
+        print(format_json(_usage_to_dict(rows, of_today, given.by, now, config.costs)))
         return 0
     if not rows:
-        print(report.NONE if given.days == KEPT_DAYS else f"No model was used in {given.days} days.")
+        print(ledger.NONE if given.days == RETENTION_DAYS else f"No model was used in {given.days} days.")
         return 0
-    for line in (*report.table(rows, given.by, config.costs), *report.today(of_today, config.costs)):
-        print(printable(line))
+    for line in (*ledger.table(rows, given.by, config.costs), *ledger.today(of_today, config.costs)):
+        print(escape_unprintable(line))
     return 0
 
 
-def _as_json(rows: Rows, of_today: Rows, by: str, now: datetime, costs: CostsConfig) -> dict[str, object]:
-    used = caps.counted(of_today, costs.by_model)
+def _usage_to_dict(
+    rows: LedgerRows, of_today: LedgerRows, by: str, now: datetime, costs: CostsConfig
+) -> dict[str, object]:
+    used = ledger.counted(of_today, costs.by_model)
     day = {"date": now.date().isoformat(), "tokens": used.tokens, "money": used.money}
     limits = {"day_tokens": costs.day_tokens, "day_money": costs.day_money, "percent": used.percent(costs)}
     return {
         "by": by,
-        "rows": report.as_json(rows, by),
-        "all": report.total(rows)._asdict(),
+        "rows": ledger.as_json(rows, by),
+        "all": ledger.total(rows)._asdict(),
         "today": day | limits,
         "currency": costs.currency,
     }

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from picoclaw.config.credentials import api_key, brave_key, embedding_key, model_keys, telegram_token, vendor
 from picoclaw.config.files import read_toml
-from picoclaw.config.hours import hours
-from picoclaw.config.keys import api_key, brave_key, embedding_key, model_keys, telegram_token, vendor
-from picoclaw.config.order import check_order
 from picoclaw.config.tables import (
-    HEARTBEAT_LIMITS,
+    HEARTBEAT_LIMITS as HEARTBEAT_LIMITS,
+)
+from picoclaw.config.tables import (
     ApprovalsConfig,
     BoardConfig,
     CostsConfig,
@@ -32,38 +32,14 @@ from picoclaw.config.tables import (
     TelegramConfig,
     ToolsConfig,
     WebConfig,
+    check_order,
     shown_url,
 )
 from picoclaw.errors import ConfigError
 from picoclaw.resources import home_folder
 from picoclaw.schema import Parameter, Unfit, check, nearest, parameter
 from picoclaw.schema import Span as Span
-
-__all__ = [
-    "HEARTBEAT_LIMITS",
-    "ApprovalsConfig",
-    "BoardConfig",
-    "Config",
-    "CostsConfig",
-    "HeartbeatConfig",
-    "HelpersConfig",
-    "HistoryConfig",
-    "LimitsConfig",
-    "MemoryConfig",
-    "ModelConfig",
-    "PageConfig",
-    "PromptConfig",
-    "SensorConfig",
-    "SessionsConfig",
-    "TelegramConfig",
-    "ToolsConfig",
-    "WebConfig",
-    "added_sensors",
-    "fitted",
-    "home_folder",
-    "load",
-    "shown_url",
-]
+from picoclaw.times import hours
 
 
 @dataclass(frozen=True, slots=True)

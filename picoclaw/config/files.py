@@ -1,12 +1,15 @@
 """Reads the owner's files of settings: regular, readable, TOML."""
 
+import json
 import os
+import re
 import stat
+import tomllib
 from pathlib import Path
 from typing import Any
 
-from picoclaw.disk import explain
 from picoclaw.errors import ConfigError, explain_syntax
+from picoclaw.files import explain
 
 
 def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
@@ -40,3 +43,84 @@ def read(path: Path, *, private: bool = False) -> bytes:
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+# Sets single keys in an owner's config.toml and leaves every other byte, comments too, as it is.
+
+_HEADER = re.compile(r"^[ \t]*\[\s*([A-Za-z0-9_.-]+)\s*\]", re.MULTILINE)
+
+
+def put(text: str, table: str, key: str, value: str | float | list[int]) -> str:
+    """Set a key of a table ("" for those above the first), in its line or that of its commented default.
+
+    Where there is none it goes below the header, or with the table to the end. A remark behind the value stays.
+    Raises ConfigError when the result would not say what it should.
+    """
+    line = f"{key} = {_shown(value)}"
+    start, end = _span(text, table)
+    if start < 0:
+        gap = "" if not text or text.endswith("\n") else "\n"
+        changed = f"{text}{gap}\n[{table}]\n{line}\n"
+    else:
+        gap = "" if not start or text[start - 1] == "\n" else "\n"
+        changed = text[:start] + gap + _within(text[start:end], key, line) + text[end:]
+    _prove(changed, table, key, value)
+    return changed
+
+
+def _span(text: str, table: str) -> tuple[int, int]:
+    """Where a table's lines are: behind its header, up to the next; -1 when it is not there."""
+    found = list(_HEADER.finditer(text))
+    if not table:
+        return 0, found[0].start() if found else len(text)
+    ends = [*(header.start() for header in found[1:]), len(text)]
+    for header, end in zip(found, ends, strict=False):
+        if header[1] == table:
+            return text.find("\n", header.end()) + 1 or len(text), end
+    return -1, -1
+
+
+def _within(body: str, key: str, line: str) -> str:
+    for prefix in ("", r"#[ \t]*"):
+        pattern = re.compile(
+            rf"^[ \t]*{prefix}{re.escape(key)}[ \t]*=[ \t]*(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|\[[^\]\n]*\]|[^#\s]*)",
+            re.MULTILINE,
+        )
+        if found := pattern.search(body):
+            return body[: found.start()] + line + body[found.end() :]
+    return f"{line}\n{body}"
+
+
+def _shown(value: str | float | list[int]) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _prove(text: str, table: str, key: str, value: object) -> None:
+    try:
+        found = tomllib.loads(text)
+        for name in table.split(".") if table else ():
+            found = found[name]
+        good = found[key] == value
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"[{table}] {key} cannot be set ({explain_syntax(error)}): write it by hand") from None
+    if not good:
+        raise ConfigError(f"[{table}] {key} cannot be set: it is written in a way that only a person should change")
+
+
+# Notices that the owner has written a file of settings anew, by its time and size.
+
+_FILES = ("config.toml", "secrets.toml")
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+def stamp(home: Path) -> Stamp:
+    """What tells the files of a home as they are now from those of another moment."""
+    return tuple(_stamp(home / name) for name in _FILES)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

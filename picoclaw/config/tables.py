@@ -1,14 +1,47 @@
-"""The tables of config.toml: their keys, types, bounds and defaults, and what each is for."""
+"""The prices of models, as the owner writes them under [costs.prices]."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import time
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
-from picoclaw.config.hours import hours
-from picoclaw.config.prices import Price, prices
 from picoclaw.errors import ConfigError
-from picoclaw.schema import Span
+from picoclaw.schema import Span, nearest
+from picoclaw.times import hours
+
+MILLION = 1_000_000
+
+
+class Price(NamedTuple):
+    """What a million tokens cost, in and out, in the owner's currency."""
+
+    prompt: float
+    completion: float
+
+    def of(self, prompt: int, completion: int) -> float:
+        """What so many tokens cost."""
+        return (prompt * self.prompt + completion * self.completion) / MILLION
+
+
+def prices(given: Mapping[str, Any], where: str) -> dict[str, Price]:
+    """Read a table of `"model" = [in, out]`; `where` names it in the ConfigError."""
+    return {model: _price(price, f'{where}: "{model}"') for model, price in given.items()}
+
+
+def _price(given: Any, where: str) -> Price:
+    good = isinstance(given, list) and len(given) == len(Price._fields) and all(map(_is_price, given))
+    if not good:
+        raise ConfigError(f"{where} must be [in, out], what a million tokens cost, such as [0.15, 0.6], not {given!r}")
+    return Price(*map(float, given))
+
+
+def _is_price(given: Any) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= MILLION
+
+
+# The tables of config.toml: their keys, types, bounds and defaults, and what each is for.
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +262,31 @@ class SensorConfig:
     options: Annotated[dict[str, Any], "such as { shunt_ohms = 0.1 }, see the driver's OPTIONS"] = field(
         default_factory=dict
     )
+
+
+# The order in which models are asked, as the owner wrote it down: every name has its table.
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_TAKEN = {"default", "intents", "model"}
+"""What is said to go back to [model], the built-in matcher, and [model] itself."""
+
+
+def check_order(first: ModelConfig, models: Mapping[str, ModelConfig], path: Path) -> None:
+    """Hold `then` of the first model against the tables of the further ones; raises ConfigError."""
+    for name, model in models.items():
+        if not _NAME.fullmatch(name) or name in _TAKEN:
+            raise ConfigError(f"{path}: [models.{name}]: a name is small letters, digits and _, and none of {_taken()}")
+        if name == first.name:
+            raise ConfigError(f"{path}: [models.{name}]: [model] asks for a model of that name; take another name")
+        if model.then:
+            raise ConfigError(f"{path}: [models.{name}]: 'then' belongs under [model], which names the whole order")
+    for name in first.then:
+        if name == "intents":
+            raise ConfigError(f"{path}: [model]: 'then' without 'intents': the built-in matcher is always the last")
+        if name not in models:
+            known = nearest(name, models) if models else "; there is no [models.NAME] at all"
+            raise ConfigError(f"{path}: [model]: 'then' names {name!r}, and there is no [models.{name}]{known}")
+
+
+def _taken() -> str:
+    return ", ".join(sorted(_TAKEN))

@@ -5,42 +5,42 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from picoclaw.disk import read_file
 from picoclaw.errors import PicoclawError
+from picoclaw.files import read_file
 
-NAME = "run.lock"
+LOCK_FILE = "run.lock"
 
 
-class RunsAlready(PicoclawError):
+class AlreadyRunning(PicoclawError):
     """Another daemon has this home."""
 
 
-def hold(home: Path) -> int:
+def acquire_lock(home: Path) -> int:
     """Become the daemon of a home; returns the descriptor that holds the lock. Raises RunsAlready, OSError."""
-    file = os.open(home / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    file = os.open(home / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
-        who = f" (process {pid})" if (pid := holder(home)) else ""
-        raise RunsAlready(f"picoclaw runs already on {home}{who}; `picoclaw status` tells how it is") from None
+        who = f" (process {pid})" if (pid := get_lock_holder(home)) else ""
+        raise AlreadyRunning(f"picoclaw runs already on {home}{who}; `picoclaw status` tells how it is") from None
     with suppress(OSError):  # a full disk only makes us harder to find
         os.pwrite(file, b"%-10d\n" % os.getpid(), 0)
     return file
 
 
-def held(home: Path) -> bool:
+def is_lock_held(home: Path) -> bool:
     """Tell whether somebody is the daemon of a home, without being in the way of one that begins (proc_locks(5))."""
     try:
-        file = f":{(home / NAME).stat().st_ino} "
+        file = f":{(home / LOCK_FILE).stat().st_ino} "
         return any(" FLOCK " in line and file in line for line in Path("/proc/locks").read_text("ascii").splitlines())
     except OSError:
         return False
 
 
-def holder(home: Path) -> int:
+def get_lock_holder(home: Path) -> int:
     """Return the process that held the lock last, 0 while unknown."""
     try:
-        return int(read_file(home / NAME))
+        return int(read_file(home / LOCK_FILE))
     except (OSError, ValueError):
         return 0

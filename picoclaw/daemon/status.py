@@ -6,65 +6,71 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from picoclaw import __version__
-from picoclaw.daemon.memory import MEGABYTE, held, leaks, most
+from picoclaw.daemon.watchdog import MEGABYTE, get_resource_limits, list_exceeded_limits, measure_usage
 from picoclaw.errors import HardwareError, StoreError
 from picoclaw.hw import health
 from picoclaw.hw.board import Board
-from picoclaw.redact import Redactor
-from picoclaw.reflex.keeper import place
-from picoclaw.reflex.outputs import worded
-from picoclaw.store.beats import Beats
+from picoclaw.messages import Turn
+from picoclaw.outputs.client import format_outputs
+from picoclaw.outputs.supervisor import endpoint
+from picoclaw.providers import BUILT_IN
+from picoclaw.security.redaction import Redactor
+from picoclaw.security.untrusted import shown
 from picoclaw.store.database import Database
+from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Jobs
-from picoclaw.store.ledger import standing
+from picoclaw.store.ledger import get_day_spending
 from picoclaw.store.outbox import Outbox
-from picoclaw.tools.job_times import row, upcoming
-from picoclaw.untrusted import shown
+from picoclaw.tools.cron import row, upcoming
 
-_NEXT_JOBS = 3
-_KEEPER_S = 0.3
-_LEFT_ON = "something may have been left on, and no keeper looks after it: `picoclaw outputs safe`"
-_LEAST_FREE = 100 * MEGABYTE
-Status = dict[str, Any]
+if TYPE_CHECKING:
+    from picoclaw.providers.chain import Link
 
 
-def house(board: Board, home: Path, database: Database | None, now: datetime) -> Status:
+_MAX_NEXT_JOBS = 3
+_SUPERVISOR_TIMEOUT_S = 0.3
+_LEFT_ON_WARNING = "something may have been left on, and no keeper looks after it: `picoclaw outputs safe`"
+_MIN_FREE_BYTES = 100 * MEGABYTE
+StatusDict = dict[str, Any]
+
+
+def collect_offline_status(board: Board, home: Path, database: Database | None, now: datetime) -> StatusDict:
     """Say what can be known without a daemon: clock, disk, jobs, what waits, the last heartbeat, the outputs."""
-    clock = next(line for line in health.status(board, now, str(home)) if line.what == "clock")
-    out: Status = {
+    clock = next(line for line in health.check_health(board, now, str(home)) if line.what == "clock")
+    out: StatusDict = {
         "version": __version__,
-        "board": health.model(board),
+        "board": health.read_model(board),
         "simulated": board.simulated,
         "clock": {"text": clock.how, "good": clock.mark == "good"},
-        "outputs": (found := outputs(home)),
-        "output_lines": list(worded(found)),
+        "outputs": (found := get_outputs_status(home)),
+        "output_lines": list(format_outputs(found)),
         "problems": [],
-    } | _disk(board, home)
+    } | _get_disk_status(board, home)
     if database:
         try:
-            out |= _kept(database, now)
+            out |= _get_database_status(database, now)
         except StoreError as error:
             out["problems"].append(str(error))
     if clock.mark == "bad":
         out["problems"].append(f"clock: {clock.how}")
-    if out.get("disk_free_mb", _LEAST_FREE) * MEGABYTE < _LEAST_FREE:
+    if out.get("disk_free_mb", _MIN_FREE_BYTES) * MEGABYTE < _MIN_FREE_BYTES:
         out["problems"].append(f"disk: only {out['disk_free_mb']} MB are free")
-    out["problems"] += _faults(out["outputs"])
+    out["problems"] += _list_output_faults(out["outputs"])
     return out
 
 
-def _disk(board: Board, home: Path) -> Status:
+def _get_disk_status(board: Board, home: Path) -> StatusDict:
     with suppress(HardwareError):
         space = board.space(str(home))
         return {"disk_free_mb": space.free // MEGABYTE, "disk_total_mb": space.total // MEGABYTE}
     return {}
 
 
-def _kept(database: Database, now: datetime) -> Status:
+def _get_database_status(database: Database, now: datetime) -> StatusDict:
     """What the database says."""
     found = []
     for job in Jobs(database).all():
@@ -72,35 +78,39 @@ def _kept(database: Database, now: datetime) -> Status:
         with suppress(ValueError):  # a zone that is not known here
             due = upcoming(job, now, 1) if job.enabled else ()
         found.append((due[0].timestamp() if due else float("inf"), row(job, now), job.session))
-    beats = Beats(database).today(now)
+    beats = Heartbeats(database).today(now)
     last = beats.last
     return {
         "jobs": len(found),
-        "next_jobs": [{"text": text, "session": session} for at, text, session in sorted(found)[:_NEXT_JOBS]],
+        "next_jobs": [{"text": text, "session": session} for at, text, session in sorted(found)[:_MAX_NEXT_JOBS]],
         "letters": len(Outbox(database).waiting()),
         "inbox": len(Inbox(database).waiting()),
         "heartbeat": {"at": last.at, "outcome": last.outcome, "tokens_today": beats.tokens} if last else None,
-        "costs": standing(database, now.date().isoformat())._asdict(),
+        "costs": get_day_spending(database, now.date().isoformat())._asdict(),
     }
 
 
-def outputs(home: Path) -> Status:
+def get_outputs_status(home: Path) -> StatusDict:
     """Ask the keeper of the outputs, if one lives; none is started for that."""
-    if not (home / place.LOCK).exists() or not (connection := place.connect(home, _KEEPER_S)):
-        stopped = "by a person" if (home / place.STOP).exists() else ""
-        return {"stopped": stopped, "outputs": [], "problems": [_LEFT_ON] if (home / place.LIVE).exists() else []}
+    if not (home / endpoint.LOCK_FILE).exists() or not (connection := endpoint.connect(home, _SUPERVISOR_TIMEOUT_S)):
+        stopped = "by a person" if (home / endpoint.STOP_FILE).exists() else ""
+        return {
+            "stopped": stopped,
+            "outputs": [],
+            "problems": [_LEFT_ON_WARNING] if (home / endpoint.LIVE_FILE).exists() else [],
+        }
     with connection, suppress(OSError, ValueError):
-        answer = place.exchange(connection, {"do": "list"}, _KEEPER_S)
+        answer = endpoint.exchange(connection, {"do": "list"}, _SUPERVISOR_TIMEOUT_S)
         return {name: answer.get(name) or empty for name, empty in (("stopped", ""), ("outputs", []), ("problems", []))}
     return {"stopped": "", "outputs": [], "problems": ["the keeper of the outputs does not answer"]}
 
 
-def _faults(found: Mapping[str, Any]) -> list[str]:
+def _list_output_faults(found: Mapping[str, Any]) -> list[str]:
     unsafe = [f"{one['name']} could not be brought to its safe level" for one in found["outputs"] if one["unsafe"]]
     return [f"outputs: {problem}" for problem in [*found["problems"], *unsafe]]
 
 
-class Live:
+class DaemonStatus:
     """What only the daemon itself knows; `note` is its log, of which the last lines are shown."""
 
     def __init__(
@@ -111,7 +121,7 @@ class Live:
         `redact` takes the secrets out of it, None those that look like one.
         """
         self.safe, self._show, self._redact = safe, show, redact or Redactor()
-        self.limits = most(limit)
+        self.limits = get_resource_limits(limit)
         self.since = time.time()
         self._lines: list[tuple[float, str, bool]] = []
 
@@ -121,13 +131,13 @@ class Live:
         self._lines = [*self._lines[-9:], (time.time(), plain, trouble)]
         self._show(plain)
 
-    def status(self, channels: Mapping[str, Mapping[str, Any]], model: Status, late: Sequence[str]) -> Status:
+    def status(self, channels: Mapping[str, Mapping[str, Any]], model: StatusDict, late: Sequence[str]) -> StatusDict:
         """Say it, with what is wrong."""
         down = [f"{name} is down: {one['error']}" for name, one in channels.items() if not one["up"]]
         frozen = [f"the {thread} thread is frozen" for thread in late]
         safe = ["safe mode: it has crashed too often; only chat and status are run"] if self.safe else []
         failed = [f"model: {model['error']}"] if model.get("error") and not model["rests"] else []
-        now = held()
+        now = measure_usage()
         if not failed:
             chain = model.get("chain", [])
             failed = [f"model {one['name'] or one['model']}: {one['error']}" for one in chain if one["mend"]]
@@ -145,11 +155,56 @@ class Live:
             "threads": now.threads,
             "threads_limit": self.limits.threads,
             "log": [{"at": at, "text": text, "trouble": trouble} for at, text, trouble in self._lines],
-            "problems": [*safe, *frozen, *down, *failed, *leaks(now, self.limits)],
+            "problems": [*safe, *frozen, *down, *failed, *list_exceeded_limits(now, self.limits)],
         }
 
 
-def joined(live: Status, house_: Status) -> Status:
+def merge_status(live: StatusDict, house_: StatusDict) -> StatusDict:
     """Put both together; `ok` is whether nothing is wrong."""
     problems = [*live.get("problems", []), *house_["problems"]]
     return {"ok": not problems, "running": False} | house_ | live | {"problems": problems}
+
+
+# Whether the models answer, and which, as a daemon tells it: in its status, and in its log at each change.
+
+_NO_MODEL_NOTE = " - answered without a model"
+
+
+class ModelHealth:
+    """What the turns of a daemon have shown of the models."""
+
+    def __init__(self, name: str, links: "Sequence[Link]", note: Callable[..., None]) -> None:
+        """`name` is that of the usual one, `links` are all that are configured, and `note` writes the log."""
+        self._links, self._note = links, note
+        self._known: dict[str, Any] = {"name": name, "error": "", "at": 0.0, "rests": False}
+        self._by = name
+
+    def heard(self, turn: Turn) -> bool:
+        """Learn from a turn; tells whether no model has answered it that should have."""
+        if not (self._links and turn.steps):
+            return False
+        well = turn.provider != BUILT_IN and turn.stopped != "error"
+        error = "" if well else turn.notice.text.replace(_NO_MODEL_NOTE, "")
+        rests = bool(error) and self._rests()
+        if bool(error) != bool(self._known["error"]):
+            self._note(f"model: {error or 'it answers again'}", trouble=bool(error) and not rests)
+        elif well and len(self._links) > 1 and turn.provider != self._by:
+            self._note(f"model: {turn.notice.text or f'{turn.provider} answers'}", trouble=bool(turn.notice.text))
+        self._known |= {"error": error, "at": time.time(), "rests": rests}
+        self._by = turn.provider
+        return bool(error)
+
+    def _rests(self) -> bool:
+        """Tell whether nothing but the owner's cap is why no model has answered."""
+        return all(one["rests"] for one in self._told() if one["chosen"])
+
+    def _told(self) -> list[dict[str, Any]]:
+        from picoclaw.providers.chain import told
+
+        return told(self._links)
+
+    def status(self) -> dict[str, Any]:
+        """Say it, with how it stands with each."""
+        if not self._links:
+            return self._known
+        return self._known | {"by": self._by, "chain": self._told()}

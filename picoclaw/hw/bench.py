@@ -7,16 +7,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from picoclaw.config import SensorConfig, fitted
+from picoclaw.config import fitted
+from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError, ToolError
-from picoclaw.hw import parts
+from picoclaw.hw import drivers
 from picoclaw.hw.board import Board
+from picoclaw.hw.drivers import load_driver
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.hw.loader import chip
-from picoclaw.hw.reading import Reading, Wired, worded
+from picoclaw.hw.reading import Reading, WiredPart, format_reading
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts import PARTS
-from picoclaw.hw.sim.script import DEFAULT, Script
+from picoclaw.hw.sim.script import DEFAULT_SCRIPT, Script
 from picoclaw.schema import Unfit, check, parameters
 
 FIRST_ADDRESS, LAST_ADDRESS = 0x08, 0x77
@@ -55,7 +56,7 @@ def run_tool(
     return 0
 
 
-def address(text: str) -> int:
+def parse_address(text: str) -> int:
     """Read a 7-bit address from the command line, decimal or hexadecimal."""
     number = int(text, 0)
     if not FIRST_ADDRESS <= number <= LAST_ADDRESS:
@@ -68,32 +69,35 @@ def run(file: str) -> int:
     path = Path(file).resolve()
     sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != path.parent]  # serial.py is no pyserial
     try:
-        part = chip(path.stem, [path.parent])
-        options = _parser(path, part).parse_args()
-        wired = parts.wire(_placed(path.stem, parts.route(part), options), [path.parent])
+        part = load_driver(path.stem, [path.parent])
+        options = _build_parser(path, part).parse_args()
+        wired = drivers.resolve_part(_make_sensor_config(path.stem, drivers.get_bus_kind(part), options), [path.parent])
     except ConfigError as error:
         print(f"{path.stem}: {error}", file=sys.stderr)
         return 1
-    board: Board = SimBoard(script=_rehearsal(path.stem, wired)) if options.sim else LinuxBoard()
+    board: Board = SimBoard(script=_make_script(path.stem, wired)) if options.sim else LinuxBoard()
     try:
-        readings = parts.Drivers(board, lambda _: part).measure(path.stem, wired)
+        readings = drivers.Drivers(board, lambda _: part).measure(path.stem, wired)
     finally:
         board.close()
     for reading in readings:
-        print(_line(reading, simulated=options.sim), file=sys.stdout if reading.value is not None else sys.stderr)
+        print(
+            _format_reading(reading, simulated=options.sim),
+            file=sys.stdout if reading.value is not None else sys.stderr,
+        )
     return 1 if any(reading.value is None for reading in readings) else 0
 
 
-def _rehearsal(name: str, wired: Wired) -> Script:
+def _make_script(name: str, wired: WiredPart) -> Script:
     """The part where the person says it is; an owner's own part, which nothing simulates, meets the usual board."""
-    return Script({name: wired}, {}) if name in PARTS else DEFAULT
+    return Script({name: wired}, {}) if name in PARTS else DEFAULT_SCRIPT
 
 
-def _parser(path: Path, part: ModuleType) -> argparse.ArgumentParser:
+def _build_parser(path: Path, part: ModuleType) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=path.name, description=(part.__doc__ or path.stem).splitlines()[0])
-    route = parts.route(part)
+    route = drivers.get_bus_kind(part)
     if route == "i2c":
-        parser.add_argument("--address", type=address, default=part.ADDRESSES[0])
+        parser.add_argument("--address", type=parse_address, default=part.ADDRESSES[0])
         parser.add_argument("--bus", type=int, default=1, help="the N of /dev/i2c-N (default 1)")
     elif route == "spi":
         parser.add_argument("--bus", type=int, default=0, help="the N of /dev/spidevN.M (default 0)")
@@ -106,7 +110,7 @@ def _parser(path: Path, part: ModuleType) -> argparse.ArgumentParser:
     return parser
 
 
-def _placed(name: str, route: str, given: argparse.Namespace) -> SensorConfig:
+def _make_sensor_config(name: str, route: str, given: argparse.Namespace) -> SensorConfig:
     known = vars(given)
     place = {key: known[key] for key in ("bus", "address", "chip", "port") if key in known}
     if "port" in place and not place["port"] and given.sim:
@@ -117,9 +121,9 @@ def _placed(name: str, route: str, given: argparse.Namespace) -> SensorConfig:
     return sensor
 
 
-def _line(reading: Reading, *, simulated: bool) -> str:
+def _format_reading(reading: Reading, *, simulated: bool) -> str:
     if reading.value is None:
         return f"{reading.sensor}: {reading.what} not available: {reading.problem}"
     notes = [f"doubtful: {reading.doubt}"] * bool(reading.doubt) + [reading.note] * bool(reading.note)
     notes += ["simulated"] * simulated
-    return worded(reading) + (f" ({'; '.join(notes)})" if notes else "")
+    return format_reading(reading) + (f" ({'; '.join(notes)})" if notes else "")

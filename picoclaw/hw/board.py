@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 
 
-class Read(NamedTuple):
+class I2CRead(NamedTuple):
     """A read segment of an I2C transfer, in bytes."""
 
     length: int
 
 
-class Write(NamedTuple):
+class I2CWrite(NamedTuple):
     """A write segment of an I2C transfer."""
 
     data: bytes
@@ -21,7 +21,7 @@ class Write(NamedTuple):
 Presence = Literal["present", "absent", "busy"]
 
 
-class Adapter(NamedTuple):
+class I2CAdapter(NamedTuple):
     """An I2C bus as the kernel lists it. `header` marks the one on the pin header; `use` says what another is for."""
 
     number: int
@@ -31,7 +31,7 @@ class Adapter(NamedTuple):
     use: str = ""
 
 
-class Space(NamedTuple):
+class DiskSpace(NamedTuple):
     """A disk's size and free room in bytes."""
 
     total: int
@@ -43,7 +43,7 @@ class I2CBus(Protocol):
 
     number: int
 
-    def transfer(self, address: int, segments: Sequence[Read | Write]) -> list[bytes]:
+    def transfer(self, address: int, segments: Sequence[I2CRead | I2CWrite]) -> list[bytes]:
         """Run the segments as one transaction with repeated starts; returns the bytes of each Read, in order.
 
         Raises DeviceMissing when nothing acknowledges, NoPermission, BusFault.
@@ -67,7 +67,7 @@ class SpiNode(NamedTuple):
     path: str
 
 
-class Exchange(NamedTuple):
+class SpiTransfer(NamedTuple):
     """A segment of an SPI message: as many bytes come back as are sent.
 
     After it `delay_us` (0-65,535) is waited, and then the chip select stays asserted unless `release`.
@@ -91,7 +91,7 @@ class SpiDevice(Protocol):
 
     node: SpiNode
 
-    def transfer(self, segments: Sequence[Exchange], settings: SpiSettings) -> list[bytes]:
+    def transfer(self, segments: Sequence[SpiTransfer], settings: SpiSettings) -> list[bytes]:
         """Run the segments as one message, in which the chip select is held; returns what came back for each.
 
         The settings that the device file had before are restored. Raises DeviceMissing, NoPermission, BusFault.
@@ -99,7 +99,7 @@ class SpiDevice(Protocol):
         ...
 
 
-class Port(NamedTuple):
+class SerialPortInfo(NamedTuple):
     """A serial port: its device file, its lasting names (`/dev/serial/by-id/...`), and what holds it, if anything."""
 
     path: str
@@ -147,7 +147,7 @@ class GpioChip(NamedTuple):
     lines: int
 
 
-class Line(NamedTuple):
+class LineInfo(NamedTuple):
     """A GPIO line as the kernel lists it. `consumer` is who holds it, empty when it is free."""
 
     chip: str
@@ -221,7 +221,7 @@ class Board(Protocol):
         """Tell whether this user may read and write a device file, without opening it."""
         ...
 
-    def space(self, path: str) -> Space:
+    def space(self, path: str) -> DiskSpace:
         """Measure the disk that holds the path."""
         ...
 
@@ -229,7 +229,7 @@ class Board(Protocol):
         """Tell whether the kernel's clock is disciplined by a time source (adjtimex(2))."""
         ...
 
-    def adapters(self) -> list[Adapter]:
+    def adapters(self) -> list[I2CAdapter]:
         """List the I2C buses that have a device file."""
         ...
 
@@ -245,7 +245,7 @@ class Board(Protocol):
         """Return the one object of a chip select. Raises DeviceMissing, NoPermission."""
         ...
 
-    def ports(self) -> list[Port]:
+    def ports(self) -> list[SerialPortInfo]:
         """List the serial ports that something may be wired to."""
         ...
 
@@ -260,7 +260,7 @@ class Board(Protocol):
         """List the GPIO controllers."""
         ...
 
-    def lines(self, chip: str) -> list[Line]:
+    def lines(self, chip: str) -> list[LineInfo]:
         """List the lines of a controller, named by its path or its label."""
         ...
 
@@ -277,11 +277,11 @@ class Board(Protocol):
         """Request a line as an output that is driven to `level` at once. Raises as line_in does."""
         ...
 
-    def lock_path(self, part: Wired) -> str:
+    def lock_path(self, part: WiredPart) -> str:
         """Return the file whose locks say, between processes, who uses a part and its bus; '' for none."""
         ...
 
-    def wired(self) -> Mapping[str, Wired]:
+    def wired(self) -> Mapping[str, WiredPart]:
         """Return parts known to be wired without the owner's saying so, by sensor name."""
         ...
 

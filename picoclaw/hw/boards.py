@@ -1,18 +1,18 @@
 """Which board to use: the real one, or the simulated one, if asked for or if there is nothing real to read."""
 
 from picoclaw.config import Config
-from picoclaw.hw import kernel, loader
+from picoclaw.hw import drivers, kernel
 from picoclaw.hw.board import Board
 from picoclaw.hw.linux.board import LinuxBoard
 
 
-def choose(kind: str, config: Config) -> Board:
+def choose_board(kind: str, config: Config) -> Board:
     """Open a board; `kind` is 'auto', 'linux' or 'sim'. Raises ConfigError when sim.toml is wrong."""
     board = LinuxBoard()
-    if kind != "sim" and (kind == "linux" or config.sensors or board.adapters() or kernel.sensors(board)):
+    if kind != "sim" and (kind == "linux" or config.sensors or board.adapters() or kernel.list_kernel_sensors(board)):
         return board
     from picoclaw.hw.sim import board as sim
     from picoclaw.hw.sim import script
 
-    rehearsed = script.load(config.home / script.NAME, loader.folders(config.home))
+    rehearsed = script.load_script(config.home / script.SIM_FILE, drivers.list_driver_folders(config.home))
     return sim.SimBoard(script=rehearsed, state=config.home / "sim")

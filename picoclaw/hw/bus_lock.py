@@ -18,15 +18,15 @@ from typing import Self
 
 from picoclaw.errors import BusFault
 
-PART_S, BUS_S, URGENT_S = 10.0, 3.0, 0.1
-_STEP_S = 0.005
+PART_TIMEOUT_S, BUS_TIMEOUT_S, URGENT_TIMEOUT_S = 10.0, 3.0, 0.1
+_RETRY_S = 0.005
 _BUS_BYTE = 0x1000  # beyond the addresses, each of which is the byte of its part
-_RANGE = struct.Struct("@hhqqi0q")  # struct flock: type, whence, start, length, process
+_FLOCK = struct.Struct("@hhqqi0q")  # struct flock: type, whence, start, length, process
 
 _LOCKS: dict[str, threading.Lock] = {}
 
 
-class Turn:
+class BusLock:
     """A turn with one part. Entering waits a bounded time for others; raises BusFault when it is over."""
 
     def __init__(self, bus: str, part: str, path: str, byte: int = 0, *, urgent: bool = False) -> None:
@@ -43,9 +43,9 @@ class Turn:
         with suppress(OSError):  # what opens the bus says what is wrong with it
             self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK) if self._path else -1
         try:
-            self._take(self._part, self._byte, PART_S)
+            self._take(self._part, self._byte, PART_TIMEOUT_S)
             if self._bus != self._part:  # a serial port has one part
-                self._take(self._bus, _BUS_BYTE, BUS_S)
+                self._take(self._bus, _BUS_BYTE, BUS_TIMEOUT_S)
         except BusFault:
             self.__exit__(None, None, None)
             raise
@@ -70,19 +70,19 @@ class Turn:
                 return
             self._give_back()
             sleep(seconds)
-            self._take(self._bus, _BUS_BYTE, BUS_S)
+            self._take(self._bus, _BUS_BYTE, BUS_TIMEOUT_S)
 
         return pause
 
     def _take(self, name: str, byte: int, seconds: float) -> None:
-        until = time.monotonic() + (URGENT_S if self._urgent else seconds)
+        until = time.monotonic() + (URGENT_TIMEOUT_S if self._urgent else seconds)
         lock = _LOCKS.setdefault(name, threading.Lock())
         if lock.acquire(timeout=until - time.monotonic()):
             while not self._locked(byte):
                 if time.monotonic() >= until:
                     lock.release()
                     break
-                time.sleep(_STEP_S)
+                time.sleep(_RETRY_S)
             else:
                 self._held.append((lock, byte))
                 return
@@ -94,7 +94,7 @@ class Turn:
         if self._file < 0:
             return True
         try:
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
         except (BlockingIOError, PermissionError):
             return False
         except OSError:
@@ -105,5 +105,5 @@ class Turn:
         lock, byte = self._held.pop()
         if self._file >= 0:
             with suppress(OSError):
-                fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _RANGE.pack(fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0))
+                fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0))
         lock.release()

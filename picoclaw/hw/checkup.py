@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from picoclaw.errors import HardwareError, NoPermission
+from picoclaw.hw import drivers as wired_parts
 from picoclaw.hw import health
-from picoclaw.hw import parts as wired_parts
-from picoclaw.hw.board import Board, Port
-from picoclaw.hw.faults import family_of
-from picoclaw.hw.health import Row
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.board import Board, SerialPortInfo
+from picoclaw.hw.faults import find_family
+from picoclaw.hw.health import CheckResult
+from picoclaw.hw.reading import WiredPart
 
-_EVERYBODY = 100  # so many addresses answer on no real bus
+_STUCK_BUS_ANSWERS = 100  # so many addresses answer on no real bus
 
 
-class Switch(NamedTuple):
+class BusSetup(NamedTuple):
     """How a bus is turned on: raspi-config's word, the line in config.txt, the module that makes the device files."""
 
     word: str
@@ -27,58 +27,69 @@ class Switch(NamedTuple):
     module: str = ""
 
 
-_I2C = Switch("do_i2c 0", "dtparam=i2c_arm=on", "i2c-dev")
-_SPI = Switch("do_spi 0", "dtparam=spi=on", "spidev")
-_SERIAL = Switch("do_serial_hw 0", "enable_uart=1")
-_ONEWIRE = Switch("do_onewire 0", "dtoverlay=w1-gpio", "w1-gpio")
+_I2C = BusSetup("do_i2c 0", "dtparam=i2c_arm=on", "i2c-dev")
+_SPI = BusSetup("do_spi 0", "dtparam=spi=on", "spidev")
+_SERIAL = BusSetup("do_serial_hw 0", "enable_uart=1")
+_ONEWIRE = BusSetup("do_onewire 0", "dtoverlay=w1-gpio", "w1-gpio")
 
 
-def buses(board: Board) -> Iterator[Row]:
+def check_buses(board: Board) -> Iterator[CheckResult]:
     """Say of each kind of bus whether it can be used, and if not, what turns it on."""
-    yield from _i2c(board)
-    yield from _spi(board)
-    yield from _serial(board)
-    yield from _onewire(board)
-    yield from _gpio(board)
+    yield from _check_i2c(board)
+    yield from _check_spi(board)
+    yield from _check_serial(board)
+    yield from _check_onewire(board)
+    yield from _check_gpio(board)
 
 
-def _i2c(board: Board) -> Iterator[Row]:
+def _check_i2c(board: Board) -> Iterator[CheckResult]:
     adapters = board.adapters()
     if not adapters:
-        yield Row("note", "I2C", "no /dev/i2c-N: the bus is off, or there is none", turned_on(board, _I2C))
+        yield CheckResult(
+            "note", "I2C", "no /dev/i2c-N: the bus is off, or there is none", format_enable_hint(board, _I2C)
+        )
     elif _is_pi(board) and not any(adapter.header for adapter in adapters):
-        yield Row("note", "I2C", "the pin header's bus is off; the others belong to the board", turned_on(board, _I2C))
+        yield CheckResult(
+            "note",
+            "I2C",
+            "the pin header's bus is off; the others belong to the board",
+            format_enable_hint(board, _I2C),
+        )
     for adapter in adapters:
         try:
             board.i2c(adapter.number)
         except NoPermission:
-            yield from _opened(board, f"i2c-{adapter.number}", [adapter.path])
+            yield from _check_permissions(board, f"i2c-{adapter.number}", [adapter.path])
             continue
         except HardwareError as error:
-            yield Row("bad", f"i2c-{adapter.number}", str(error))
+            yield CheckResult("bad", f"i2c-{adapter.number}", str(error))
             continue
         where = " on the pin header" if adapter.header else f", {adapter.use}" if adapter.use else ""
-        yield Row("good", f"i2c-{adapter.number}", f"{adapter.name}{where}")
+        yield CheckResult("good", f"i2c-{adapter.number}", f"{adapter.name}{where}")
 
 
-def _spi(board: Board) -> Iterator[Row]:
+def _check_spi(board: Board) -> Iterator[CheckResult]:
     nodes = board.spi_nodes()
     if not nodes:
-        yield Row("note", "SPI", "no /dev/spidevB.C: the bus is off, or there is none", turned_on(board, _SPI))
-    yield from _opened(board, "SPI", [node.path for node in nodes])
+        yield CheckResult(
+            "note", "SPI", "no /dev/spidevB.C: the bus is off, or there is none", format_enable_hint(board, _SPI)
+        )
+    yield from _check_permissions(board, "SPI", [node.path for node in nodes])
 
 
-def _serial(board: Board) -> Iterator[Row]:
+def _check_serial(board: Board) -> Iterator[CheckResult]:
     ports = board.ports()
     if not ports:
-        yield Row("note", "serial", "no serial port", turned_on(board, _SERIAL))
+        yield CheckResult("note", "serial", "no serial port", format_enable_hint(board, _SERIAL))
     for port in ports:
         if port.used_by:
-            yield Row("note", "serial", f"{port.path} is used by {port.used_by}", _freed(board, port))
-    yield from _opened(board, "serial", [port.path for port in ports if not port.used_by])
+            yield CheckResult(
+                "note", "serial", f"{port.path} is used by {port.used_by}", _explain_port_release(board, port)
+            )
+    yield from _check_permissions(board, "serial", [port.path for port in ports if not port.used_by])
 
 
-def _freed(board: Board, port: Port) -> str:
+def _explain_port_release(board: Board, port: SerialPortInfo) -> str:
     """Say how to take a port away from the console or a login prompt."""
     name = port.path.removeprefix("/dev/")
     if _is_pi(board):
@@ -88,31 +99,31 @@ def _freed(board: Board, port: Port) -> str:
     return f"take console={name} out of the kernel's command line"
 
 
-def _onewire(board: Board) -> Iterator[Row]:
+def _check_onewire(board: Board) -> Iterator[CheckResult]:
     parts = [path.rpartition("/")[2] for path in board.glob("/sys/bus/w1/devices/[0-9a-f][0-9a-f]-*")]
     if not parts and not board.glob("/sys/bus/w1/devices/w1_bus_master*"):
-        yield Row("note", "1-Wire", "the kernel has no 1-Wire bus", turned_on(board, _ONEWIRE))
+        yield CheckResult("note", "1-Wire", "the kernel has no 1-Wire bus", format_enable_hint(board, _ONEWIRE))
     elif parts:
-        yield Row("good", "1-Wire", ", ".join(parts))
+        yield CheckResult("good", "1-Wire", ", ".join(parts))
     else:
         check = "check the 4.7 kΩ resistor from data to 3V3, and that data is on GPIO4"
-        yield Row("note", "1-Wire", "the bus is on and no part answers", check)
+        yield CheckResult("note", "1-Wire", "the bus is on and no part answers", check)
 
 
-def _gpio(board: Board) -> Iterator[Row]:
+def _check_gpio(board: Board) -> Iterator[CheckResult]:
     paths = [chip.path for chip in board.gpio_chips()]
     nodes = board.glob("/dev/gpiochip*")
     closed = [path for path in nodes if not board.may_open(path)]
     if nodes and not paths and not closed:
-        yield Row(
+        yield CheckResult(
             "bad", "GPIO", f"{nodes[0]} refuses to be asked", "allow it to the service or the container (DeviceAllow)"
         )
     elif not paths and not closed:
-        yield Row("note", "GPIO", "no /dev/gpiochipN: this kernel shows no GPIO controller")
-    yield from _opened(board, "GPIO", [*paths, *closed])
+        yield CheckResult("note", "GPIO", "no /dev/gpiochipN: this kernel shows no GPIO controller")
+    yield from _check_permissions(board, "GPIO", [*paths, *closed])
     for path in board.glob("/sys/module/pinctrl_*/parameters/persist_gpio_outputs"):
-        if health.read(board, path) == "Y":
-            yield Row(
+        if health.read_text(board, path) == "Y":
+            yield CheckResult(
                 "note",
                 "GPIO",
                 "a line keeps its level after the process that drove it has died (persist_gpio_outputs=Y)",
@@ -120,20 +131,20 @@ def _gpio(board: Board) -> Iterator[Row]:
             )
 
 
-def _opened(board: Board, what: str, paths: Sequence[str]) -> Iterator[Row]:
+def _check_permissions(board: Board, what: str, paths: Sequence[str]) -> Iterator[CheckResult]:
     """Say which device files this user may open, without opening any: a serial port's lines would move."""
     closed = [path for path in paths if not board.may_open(path)]
     for path in closed:
-        yield Row("bad", what, f"{path} may not be opened by this user", _admission(path))
+        yield CheckResult("bad", what, f"{path} may not be opened by this user", _explain_access(path))
     if usable := [path for path in paths if path not in closed]:
-        yield Row("good", what, ", ".join(usable))
+        yield CheckResult("good", what, ", ".join(usable))
 
 
-def _admission(path: str) -> str:
+def _explain_access(path: str) -> str:
     """Say how this user may open a device file: by its group, or by a rule that gives it one."""
     import grp
 
-    family = family_of(path)
+    family = find_family(path)
     try:
         owner = grp.getgrgid(os.stat(path).st_gid).gr_name  # noqa: PTH116
     except (OSError, KeyError):
@@ -145,10 +156,10 @@ def _admission(path: str) -> str:
 
 
 def _is_pi(board: Board) -> bool:
-    return health.model(board).startswith("Raspberry Pi")
+    return health.read_model(board).startswith("Raspberry Pi")
 
 
-def turned_on(board: Board, switch: Switch) -> str:
+def format_enable_hint(board: Board, switch: BusSetup) -> str:
     """Say the command or line that turns a bus on, on this board."""
     if board.simulated:
         return "name a part for it in sim.toml"
@@ -158,7 +169,7 @@ def turned_on(board: Board, switch: Switch) -> str:
         return f"turn it on in the device tree ({tool}){module}"
     files = board.glob("/boot/firmware/config.txt") or board.glob("/boot/config.txt") or ["/boot/firmware/config.txt"]
     try:
-        set_already = _settings(switch.line).items() <= _settings(board.text(files[0])).items()
+        set_already = _parse_config_txt(switch.line).items() <= _parse_config_txt(board.text(files[0])).items()
     except HardwareError:
         set_already = False
     if not set_already:
@@ -168,7 +179,7 @@ def turned_on(board: Board, switch: Switch) -> str:
     return f"{files[0]} has {switch.line}: reboot"
 
 
-def _settings(text: str) -> dict[str, str]:
+def _parse_config_txt(text: str) -> dict[str, str]:
     """Take config.txt apart: a `dtparam` line may hold several settings, and the last of two counts."""
     found: dict[str, str] = {}
     for line in text.splitlines():
@@ -184,7 +195,7 @@ def _settings(text: str) -> dict[str, str]:
     return found
 
 
-def silence(board: Board, part: Wired, others: Sequence[int]) -> str:
+def explain_silence(board: Board, part: WiredPart, others: Sequence[int]) -> str:
     """Say what it may mean that an I2C part does not answer, from who else does; nothing when that is no help.
 
     `others` are the further addresses that the part can have, and that nobody else has been named at.
@@ -197,7 +208,7 @@ def silence(board: Board, part: Wired, others: Sequence[int]) -> str:
     where = f"i2c-{part.bus}"
     if not answering:
         return f"nothing at all answers on {where}: check 3V3 and ground, SDA and SCL swapped, pull-ups"
-    if len(answering) > _EVERYBODY:
+    if len(answering) > _STUCK_BUS_ANSWERS:
         return f"every address answers on {where}: SDA is held low; check for a short circuit"
     if moved := [address for address in others if address in answering]:
         return f"0x{moved[0]:02x} answers: it may be this part, with its address pin the other way"

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import NamedTuple
 
 from picoclaw.errors import BusFault, ConfigError, HardwareError
-from picoclaw.hw import loader
-from picoclaw.hw.board import Board, I2CBus, Presence, Read, Write
+from picoclaw.hw import drivers
+from picoclaw.hw.board import Board, I2CBus, I2CRead, I2CWrite, Presence
 from picoclaw.hw.handles import I2CPart
 
 FIRST_ADDRESS = 0x08
@@ -25,11 +25,11 @@ class Candidates(NamedTuple):
     possible: list[str]
 
 
-class NotAsked(HardwareError):
+class IdentificationSkipped(HardwareError):
     """A part's identification was not tried, because it could do harm to another part."""
 
 
-class GentleBus:
+class ReadOnlyI2CBus:
     """A bus on which only a register's number may be written, as the first half of reading it."""
 
     def __init__(self, bus: I2CBus) -> None:
@@ -37,12 +37,12 @@ class GentleBus:
         self.number = bus.number
         self._bus = bus
 
-    def transfer(self, address: int, segments: Sequence[Read | Write]) -> list[bytes]:
+    def transfer(self, address: int, segments: Sequence[I2CRead | I2CWrite]) -> list[bytes]:
         """See I2CBus.transfer; raises NotAsked for anything that is more than reading a register."""
         match list(segments):
-            case [Write(data), Read()] if len(data) == 1:
+            case [I2CWrite(data), I2CRead()] if len(data) == 1:
                 return self._bus.transfer(address, segments)
-        raise NotAsked("this part's identification writes more than a register's number")
+        raise IdentificationSkipped("this part's identification writes more than a register's number")
 
     def probe(self, address: int) -> Presence:
         """See I2CBus.probe."""
@@ -53,12 +53,12 @@ class GentleBus:
         return self._bus.holder(address)
 
 
-def drivers(where: Sequence[Path], address: int) -> dict[str, ModuleType]:
+def load_drivers_for_address(where: Sequence[Path], address: int) -> dict[str, ModuleType]:
     """Load the drivers of all parts that can have an I2C address."""
     found = {}
-    for name in loader.chips(where):
+    for name in drivers.list_drivers(where):
         try:
-            chip = loader.chip(name, where)
+            chip = drivers.load_driver(name, where)
         except ConfigError:
             continue
         if address in getattr(chip, "ADDRESSES", ()):
@@ -66,11 +66,11 @@ def drivers(where: Sequence[Path], address: int) -> dict[str, ModuleType]:
     return found
 
 
-def ask(board: Board, bus: int, address: int, where: Sequence[Path]) -> Candidates:
+def identify_part(board: Board, bus: int, address: int, where: Sequence[Path]) -> Candidates:
     """Ask whatever answers at an address who it is; raises HardwareError when the bus cannot be opened."""
-    gentle = GentleBus(board.i2c(bus))
+    gentle = ReadOnlyI2CBus(board.i2c(bus))
     identified, possible = {}, []
-    known = drivers(where, address)
+    known = load_drivers_for_address(where, address)
     harmless = not any(getattr(chip, "ANY_BYTE_IS_OUTPUT", False) for chip in known.values())
     for name, chip in known.items():
         identify = getattr(chip, "identify", None)
@@ -80,8 +80,8 @@ def ask(board: Board, bus: int, address: int, where: Sequence[Path]) -> Candidat
         try:
             if said := identify(I2CPart(gentle, address)):
                 identified[name] = said
-        except (NotAsked, BusFault):
+        except (IdentificationSkipped, BusFault):
             possible.append(name)
-        except (HardwareError, *loader.BROKEN):
+        except (HardwareError, *drivers.DRIVER_ERRORS):
             continue
     return Candidates(identified, possible)

@@ -1,12 +1,37 @@
-"""What a driver of tools/hw is handed: one part on one bus, with the few moves that datasheets describe."""
+"""Checksums that parts protect their answers with."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from picoclaw.errors import BusFault
-from picoclaw.hw.board import Board, Exchange, I2CBus, Read, SerialPort, SpiDevice, SpiSettings, Write
-from picoclaw.hw.checks import crc8
+from picoclaw.hw.board import Board, I2CBus, I2CRead, I2CWrite, SerialPort, SpiDevice, SpiSettings, SpiTransfer
+
+
+def crc8(data: bytes, polynomial: int = 0x31, initial: int = 0xFF) -> int:
+    """CRC-8, most significant bit first, not reflected; the defaults are Sensirion's (SHT3x datasheet, section 4.12).
+
+    SMBus' packet error code is polynomial 0x07 from 0 (SMBus 3.2, section 6.4.1.3).
+    """
+    crc = initial
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc << 1 ^ polynomial) & 0xFF if crc & 0x80 else crc << 1
+    return crc
+
+
+def crc8_onewire(data: bytes) -> int:
+    """CRC-8 of 1-Wire parts: polynomial 0x31, least significant bit first, from 0 (Maxim application note 27)."""
+    crc = 0
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ 0x8C if crc & 1 else crc >> 1
+    return crc
+
+
+# What a driver of tools/hw is handed: one part on one bus, with the few moves that datasheets describe.
 
 
 def within(value: float, low: float, high: float, what: str) -> float:
@@ -66,15 +91,15 @@ class I2CPart(Part):
 
     def write(self, *data: int) -> None:
         """Write bytes in one transaction."""
-        self.bus.transfer(self.address, [Write(bytes(data))])
+        self.bus.transfer(self.address, [I2CWrite(bytes(data))])
 
     def read(self, length: int) -> bytes:
         """Read bytes without naming a register."""
-        return self.bus.transfer(self.address, [Read(length)])[0]
+        return self.bus.transfer(self.address, [I2CRead(length)])[0]
 
     def registers(self, first: int, length: int) -> bytes:
         """Read consecutive registers from an 8-bit register address on, with a repeated start."""
-        return self.bus.transfer(self.address, [Write(bytes([first])), Read(length)])[0]
+        return self.bus.transfer(self.address, [I2CWrite(bytes([first])), I2CRead(length)])[0]
 
     def word(self, register: int, order: Literal["big", "little"] = "big") -> int:
         """Read a register of 16 bits."""
@@ -123,7 +148,7 @@ class SpiPart(Part):
 
     def exchange(self, *data: int) -> bytes:
         """Send bytes and return what came back, in one message."""
-        return self.device.transfer([Exchange(bytes(data))], self.settings)[0]
+        return self.device.transfer([SpiTransfer(bytes(data))], self.settings)[0]
 
 
 class SerialPart(Part):

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from picoclaw.errors import HardwareError
 from picoclaw.hw import kernel
 from picoclaw.hw.board import Board
-from picoclaw.schedule import duration
+from picoclaw.times import duration
 
 _THROTTLED = {
     0: "under-voltage now",
@@ -30,7 +30,7 @@ _OLDEST_PLAUSIBLE_YEAR = 2026
 Mark = Literal["good", "note", "bad"]
 
 
-class Row(NamedTuple):
+class CheckResult(NamedTuple):
     """One thing that was looked at: `bad` is to be mended, a `note` is good to know; `mend` is what to do about it."""
 
     mark: Mark
@@ -39,108 +39,112 @@ class Row(NamedTuple):
     mend: str = ""
 
 
-def status(board: Board, now: datetime, home: str) -> list[Row]:
+def check_health(board: Board, now: datetime, home: str) -> list[CheckResult]:
     """Return a row for everything that can be known; what cannot be read says why, or is left out if garbled."""
     rows = [
-        Row("good", "board", model(board)),
-        _heat(board),
-        _power(board),
-        Row("good", "memory", _memory(board)),
-        _disk(board, home),
-        Row("good", "load", _load(board)),
-        Row("good", "uptime", _uptime(board)),
-        _clock(board, now),
+        CheckResult("good", "board", read_model(board)),
+        _check_temperature(board),
+        _check_power(board),
+        CheckResult("good", "memory", _format_memory(board)),
+        _check_disk(board, home),
+        CheckResult("good", "load", _format_load(board)),
+        CheckResult("good", "uptime", _format_uptime(board)),
+        _check_clock(board, now),
     ]
     return [row for row in rows if row.how]
 
 
-def model(board: Board) -> str:
+def read_model(board: Board) -> str:
     """Name the board from its device tree or firmware tables."""
     for path in ("/proc/device-tree/model", "/sys/class/dmi/id/product_name"):
-        if text := read(board, path).strip("\0 "):
+        if text := read_text(board, path).strip("\0 "):
             return text
     return "unknown (no device tree and no DMI name)"
 
 
-def _heat(board: Board) -> Row:
+def _check_temperature(board: Board) -> CheckResult:
     what = "processor temperature"
-    for sensor in kernel.sensors(board):
+    for sensor in kernel.list_kernel_sensors(board):
         if sensor.inside and sensor.quantity == "temperature":
-            reading = kernel.read(board, sensor)
+            reading = kernel.read_kernel_sensor(board, sensor)
             if reading.value is None:
-                return Row("bad", what, reading.problem)
-            return Row("good", what, f"{reading.value:.1f} °C ({sensor.name})")
-    return Row("note", what, "not available: this board has no thermal zone")
+                return CheckResult("bad", what, reading.problem)
+            return CheckResult("good", what, f"{reading.value:.1f} °C ({sensor.name})")
+    return CheckResult("note", what, "not available: this board has no thermal zone")
 
 
-def throttled(word: int) -> list[str]:
+def decode_throttling(word: int) -> list[str]:
     """Decode the firmware's flags, the present ones first."""
     return [words for bit, words in _THROTTLED.items() if word >> bit & 1]
 
 
-def _power(board: Board) -> Row:
+def _check_power(board: Board) -> CheckResult:
     what = "power and throttling"
     for path in board.glob("/sys/devices/platform/soc*/soc*:firmware/get_throttled"):
-        text = read(board, path)
+        text = read_text(board, path)
         if re.fullmatch(r"(0x)?[0-9a-fA-F]{1,8}", text):
             word = int(text, 16)
-            if flags := throttled(word):
-                return Row("bad" if word & _HARMFUL_NOW else "note", what, "; ".join(flags))
-            return Row("good", what, "good: no under-voltage and no throttling since boot")
+            if flags := decode_throttling(word):
+                return CheckResult("bad" if word & _HARMFUL_NOW else "note", what, "; ".join(flags))
+            return CheckResult("good", what, "good: no under-voltage and no throttling since boot")
     for path in board.glob("/sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
-        if read(board, path.removesuffix("in0_lcrit_alarm") + "name") == "rpi_volt":
-            low = read(board, path) == "1"
-            return Row("bad", what, "under-voltage") if low else Row("good", what, "good: no under-voltage alarm")
-    return Row("note", what, "not available: not a Raspberry Pi, or its firmware interface is hidden")
+        if read_text(board, path.removesuffix("in0_lcrit_alarm") + "name") == "rpi_volt":
+            low = read_text(board, path) == "1"
+            return (
+                CheckResult("bad", what, "under-voltage")
+                if low
+                else CheckResult("good", what, "good: no under-voltage alarm")
+            )
+    return CheckResult("note", what, "not available: not a Raspberry Pi, or its firmware interface is hidden")
 
 
-def _memory(board: Board) -> str:
-    table = dict(re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", read(board, "/proc/meminfo"), re.MULTILINE))
+def _format_memory(board: Board) -> str:
+    table = dict(re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", read_text(board, "/proc/meminfo"), re.MULTILINE))
     if "MemTotal" not in table or "MemAvailable" not in table:
         return ""
     total, free = int(table["MemTotal"]) // 1024, int(table["MemAvailable"]) // 1024
     return f"{free} of {total} MB available"
 
 
-def _disk(board: Board, home: str) -> Row:
+def _check_disk(board: Board, home: str) -> CheckResult:
     try:
         space = board.space(home)
     except HardwareError as error:
-        return Row("bad", "disk", str(error))
+        return CheckResult("bad", "disk", str(error))
     gigabyte = 1e9
     full = 100 * (1 - space.free / space.total) if space.total else 0
-    return Row(
+    return CheckResult(
         "good", "disk", f"{space.free / gigabyte:.1f} of {space.total / gigabyte:.1f} GB free ({full:.0f} % used)"
     )
 
 
-def _load(board: Board) -> str:
-    found = re.match(r"([0-9.]{1,12}) ([0-9.]{1,12}) ([0-9.]{1,12})(?!\S)", read(board, "/proc/loadavg"))
+def _format_load(board: Board) -> str:
+    found = re.match(r"([0-9.]{1,12}) ([0-9.]{1,12}) ([0-9.]{1,12})(?!\S)", read_text(board, "/proc/loadavg"))
     return f"{' '.join(found.groups())} (1, 5 and 15 minutes)" if found else ""
 
 
-def _uptime(board: Board) -> str:
-    found = re.match(r"[0-9]{1,12}(?=[.\s]|$)", read(board, "/proc/uptime"))
+def _format_uptime(board: Board) -> str:
+    found = re.match(r"[0-9]{1,12}(?=[.\s]|$)", read_text(board, "/proc/uptime"))
     return duration(int(found[0])) if found else ""
 
 
-def _clock(board: Board, now: datetime) -> Row:
+def _check_clock(board: Board, now: datetime) -> CheckResult:
     """Say the time and whether it can be trusted: synchronised, plausible only, or plainly wrong."""
     shown = now.isoformat(sep=" ", timespec="minutes")
     if now.year < _OLDEST_PLAUSIBLE_YEAR:
         wrong = "NOT trusted: the year is in the past, so the clock was never set since power-on"
-        return Row("bad", "clock", f"{shown}, {wrong}")
+        return CheckResult("bad", "clock", f"{shown}, {wrong}")
     if board.clock_synchronised():
-        return Row("good", "clock", f"{shown}, trusted: synchronised with a time source")
-    return Row("note", "clock", f"{shown}, plausible but not synchronised (no time source has confirmed it)")
+        return CheckResult("good", "clock", f"{shown}, trusted: synchronised with a time source")
+    return CheckResult("note", "clock", f"{shown}, plausible but not synchronised (no time source has confirmed it)")
 
 
-def lines(rows: list[Row]) -> Iterator[str]:
+def format_results(rows: list[CheckResult]) -> Iterator[str]:
     """Format rows for reading."""
     return (f"{row.what}: {row.how}" for row in rows)
 
 
-def read(board: Board, path: str) -> str:
+def read_text(board: Board, path: str) -> str:
     """Read a small file of the kernel's, nothing when that cannot be."""
     try:
         return board.text(path)

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from picoclaw.errors import DeviceMissing, HardwareError
 from picoclaw.hw.board import Board
-from picoclaw.hw.reading import Reading, Wired, believed
-from picoclaw.pattern import pattern
+from picoclaw.hw.reading import Reading, WiredPart, reject_implausible
+from picoclaw.text import pattern
 
-_INSIDE = pattern(
+_BOARD_SENSOR = pattern(
     r"cpu|soc|gpu|pkg|acpi|core|nvme|wifi|pmic|rp1|drivetemp|bcm|thermal|k10temp|volt|zone", re.IGNORECASE
 )
 _W1_MIRROR = "w1_slave_temp"  # w1_therm's hwmon face of the same part, without a name of its own
-_W1 = "/sys/bus/w1/devices"
+_W1_DEVICES = "/sys/bus/w1/devices"
 _POWER_ON_MILLI = 85_000
 _DISCONNECTED_MILLI = -127_000
 _PROCESSED_ALONE = "current"  # in_currentX_raw: "if no offset or scale is present, [...] processed", in milliamps
@@ -43,25 +43,25 @@ class KernelSensor(NamedTuple):
         return self.path.rpartition("/")[0]
 
 
-def sensors(board: Board) -> list[KernelSensor]:
+def list_kernel_sensors(board: Board) -> list[KernelSensor]:
     """List what the kernel can read now, without reading any value; names are unique per quantity."""
-    zones = list(_thermal(board))
-    mirrored = {_label(board, zone.path.rpartition("/")[0] + "/type").replace("-", "_") for zone in zones}
-    found = [*zones, *_hwmon(board, mirrored), *_iio(board), *_onewire(board)]
-    return list(_unique(found))
+    zones = list(_list_thermal(board))
+    mirrored = {_read_label(board, zone.path.rpartition("/")[0] + "/type").replace("-", "_") for zone in zones}
+    found = [*zones, *_list_hwmon(board, mirrored), *_list_iio(board), *_list_onewire(board)]
+    return list(_make_names_unique(found))
 
 
-def bound(board: Board, part: Wired, known: list[KernelSensor]) -> list[KernelSensor]:
+def find_bound_sensors(board: Board, part: WiredPart, known: list[KernelSensor]) -> list[KernelSensor]:
     """Return those of the known sensors that a kernel driver reads from this very part."""
     device = f"i2c/devices/{part.bus}-{part.address:04x}" if part.address else f"spi/devices/spi{part.bus}.{part.chip}"
     if part.port:
-        return [sensor for sensor in known if sensor.path.startswith(f"{_W1}/{part.port}/")]
+        return [sensor for sensor in known if sensor.path.startswith(f"{_W1_DEVICES}/{part.port}/")]
     faces = [*board.glob(f"/sys/bus/{device}/iio:device*"), *board.glob(f"/sys/bus/{device}/hwmon/hwmon*")]
     names = {face.rpartition("/")[2] for face in faces}
     return [sensor for sensor in known if sensor.source.rpartition("/")[2] in names]
 
 
-def read(board: Board, sensor: KernelSensor, name: str = "") -> Reading:
+def read_kernel_sensor(board: Board, sensor: KernelSensor, name: str = "") -> Reading:
     """Read one value; a failure becomes a Reading that says what is wrong.
 
     `name` is the owner's, for a part that the owner has named; its channels are told apart then.
@@ -70,27 +70,27 @@ def read(board: Board, sensor: KernelSensor, name: str = "") -> Reading:
     if name:
         empty = empty._replace(sensor=name, channel=sensor.channel)
     try:
-        value = _value(board, sensor)
+        value = _read_value(board, sensor)
     except (HardwareError, ValueError) as error:
         return empty._replace(problem=str(error))
-    return believed(empty._replace(value=value, at=time.time()), sensor.limits)
+    return reject_implausible(empty._replace(value=value, at=time.time()), sensor.limits)
 
 
-def _value(board: Board, sensor: KernelSensor) -> float:
+def _read_value(board: Board, sensor: KernelSensor) -> float:
     _check_fault(board, sensor.path)
-    number = _number(board.text(sensor.path), sensor.path)
+    number = _parse_number(board.text(sensor.path), sensor.path)
     if "/w1/" in sensor.path and number in {_POWER_ON_MILLI, _DISCONNECTED_MILLI}:
         raise ValueError(
             f"{number / 1000:g} °C is a power-on or broken-wire value, not a measurement: check the wiring"
         )
     if sensor.raw:
-        number = _scaled(board, sensor, number)
+        number = _apply_scale(board, sensor, number)
     return number * sensor.factor
 
 
-def _scaled(board: Board, sensor: KernelSensor, number: float) -> float:
+def _apply_scale(board: Board, sensor: KernelSensor, number: float) -> float:
     """Give a raw value its unit, which all but one quantity have only after scaling, by the ABI document."""
-    scale, offset = (_attribute(board, sensor.path, name) for name in ("scale", "offset"))
+    scale, offset = (_read_attribute(board, sensor.path, name) for name in ("scale", "offset"))
     if scale is None and offset is None and sensor.quantity == _PROCESSED_ALONE:
         return number
     if scale is None:
@@ -112,34 +112,34 @@ def _check_fault(board: Board, path: str) -> None:
         raise ValueError(f"the chip reports a fault of its sensor ({fault}): check that it is connected and whole")
 
 
-def _number(text: str, path: str) -> float:
+def _parse_number(text: str, path: str) -> float:
     try:
         return float(text)
     except ValueError:
         raise ValueError(f"{path} holds {text[:40]!r}, not a number") from None
 
 
-def _attribute(board: Board, path: str, attribute: str) -> float | None:
+def _read_attribute(board: Board, path: str, attribute: str) -> float | None:
     """An IIO channel's own attribute, or the one that all channels of its kind share."""
     folder, _, file = path.rpartition("/")
     kind = re.match(r"in_[a-z]+", file)
     for stem in (file.removesuffix("_raw"), kind[0] if kind else file):
         beside = f"{folder}/{stem}_{attribute}"
         try:
-            return _number(board.text(beside), beside)
+            return _parse_number(board.text(beside), beside)
         except DeviceMissing:
             continue
     return None
 
 
-def _thermal(board: Board) -> Iterator[KernelSensor]:
+def _list_thermal(board: Board) -> Iterator[KernelSensor]:
     for path in board.glob("/sys/class/thermal/thermal_zone*/temp"):
-        kind = _label(board, path.removesuffix("temp") + "type") or "thermal"
+        kind = _read_label(board, path.removesuffix("temp") + "type") or "thermal"
         name = "cpu" if re.search(r"cpu|soc|x86_pkg", kind, re.IGNORECASE) else kind
         yield KernelSensor(name, "temperature", path, 1e-3, inside=True)
 
 
-_HWMON = {
+_HWMON_QUANTITIES = {
     "temp": ("temperature", 1e-3),
     "humidity": ("humidity", 1e-3),
     "in": ("voltage", 1e-3),
@@ -149,23 +149,23 @@ _HWMON = {
 }
 
 
-def _hwmon(board: Board, mirrored: set[str]) -> Iterator[KernelSensor]:
+def _list_hwmon(board: Board, mirrored: set[str]) -> Iterator[KernelSensor]:
     for path in board.glob("/sys/class/hwmon/hwmon*/*_input"):
         folder, _, file = path.rpartition("/")
-        chip = _label(board, f"{folder}/name") or "hwmon"
+        chip = _read_label(board, f"{folder}/name") or "hwmon"
         kind = re.match(r"[a-z]+", file)
-        if chip in {*mirrored, _W1_MIRROR} or kind is None or kind[0] not in _HWMON:
+        if chip in {*mirrored, _W1_MIRROR} or kind is None or kind[0] not in _HWMON_QUANTITIES:
             continue
-        quantity, factor = _HWMON[kind[0]]
-        label = _label(board, path.removesuffix("_input") + "_label")
-        if chip in _SHUNTS and file == "in0_input":  # in1 is the bus (Documentation/hwmon/ina2xx.rst)
+        quantity, factor = _HWMON_QUANTITIES[kind[0]]
+        label = _read_label(board, path.removesuffix("_input") + "_label")
+        if chip in _SHUNT_MONITORS and file == "in0_input":  # in1 is the bus (Documentation/hwmon/ina2xx.rst)
             label = label or "shunt"
         name = f"{chip} {label}".strip()
         channel = label or file[len(kind[0]) :].removesuffix("_input").removeprefix("1")
-        yield KernelSensor(name, quantity, path, factor, bool(_INSIDE.search(chip)), channel=channel)
+        yield KernelSensor(name, quantity, path, factor, bool(_BOARD_SENSOR.search(chip)), channel=channel)
 
 
-_IIO = {
+_IIO_QUANTITIES = {
     "in_temp": ("temperature", 1e-3),
     "in_humidityrelative": ("humidity", 1e-3),
     "in_pressure": ("pressure", 10.0),
@@ -183,40 +183,40 @@ _IIO = {
 }
 
 
-_CHANNEL = pattern(r"(in_[a-z]+)(\d*)((?:_[a-z0-9]+)*?)_(raw|input)")
+_IIO_CHANNEL = pattern(r"(in_[a-z]+)(\d*)((?:_[a-z0-9]+)*?)_(raw|input)")
 # Drivers that leave the ABI document: bme680_core.c gives % for milli-%, sgp30.c parts of one for percent.
-_QUIRKS = {("bme680", "humidity"): 1.0, ("sgp30", "co2"): 1e6, ("sgp30", "tvoc"): 1e9}
-_FAR_REACHING = {"maxim_thermocouple", "max31855", "max31855k", "max31856", "max31865", "max6675", "mcp9600"}
-_SHUNTS = {"ina209", "ina219", "ina220", "ina226", "ina230", "ina231"}
-_MEMORY = ("_peak", "_trough", "_mean")  # what was, not what is
+_IIO_QUIRKS = {("bme680", "humidity"): 1.0, ("sgp30", "co2"): 1e6, ("sgp30", "tvoc"): 1e9}
+_THERMOCOUPLES = {"maxim_thermocouple", "max31855", "max31855k", "max31856", "max31865", "max6675", "mcp9600"}
+_SHUNT_MONITORS = {"ina209", "ina219", "ina220", "ina226", "ina230", "ina231"}
+_PAST_VALUES = ("_peak", "_trough", "_mean")  # what was, not what is
 
 
-def _iio(board: Board) -> Iterator[KernelSensor]:
+def _list_iio(board: Board) -> Iterator[KernelSensor]:
     for path in board.glob("/sys/bus/iio/devices/iio:device*/in_*"):
         folder, _, file = path.rpartition("/")
-        shape = _CHANNEL.fullmatch(file)
-        if shape is None or shape[3].endswith(_MEMORY):
+        shape = _IIO_CHANNEL.fullmatch(file)
+        if shape is None or shape[3].endswith(_PAST_VALUES):
             continue
         stem, number, modifier, form = shape.groups()
-        if stem + modifier in _IIO:  # the substance of a concentration
+        if stem + modifier in _IIO_QUANTITIES:  # the substance of a concentration
             stem, modifier = stem + modifier, ""
-        if stem not in _IIO or (form == "raw" and board.glob(path[:-3] + "input")):
+        if stem not in _IIO_QUANTITIES or (form == "raw" and board.glob(path[:-3] + "input")):
             continue
-        quantity, factor = _IIO[stem]
-        driver = _label(board, f"{folder}/name") or "iio"
-        chip = _label(board, f"{folder}/label") or driver
+        quantity, factor = _IIO_QUANTITIES[stem]
+        driver = _read_label(board, f"{folder}/name") or "iio"
+        chip = _read_label(board, f"{folder}/label") or driver
         channel = " ".join([*number.split(), *modifier.split("_")[1:]])
-        if driver in _SHUNTS and quantity == "voltage":  # ina2xx-adc.c: channel 0 is the shunt, 1 the bus
+        if driver in _SHUNT_MONITORS and quantity == "voltage":  # ina2xx-adc.c: channel 0 is the shunt, 1 the bus
             channel = "shunt" if number == "0" else ""
-        factor = _QUIRKS.get((driver, quantity), factor)
+        factor = _IIO_QUIRKS.get((driver, quantity), factor)
         if (driver, stem, form) == ("sgp40", "in_resistance", "raw"):  # ticks, which its driver gives no scale
             quantity, form = "raw", "input"
-        reach = (-270.0, 1800.0) if driver in _FAR_REACHING and quantity == "temperature" else None
+        reach = (-270.0, 1800.0) if driver in _THERMOCOUPLES and quantity == "temperature" else None
         yield KernelSensor(f"{chip} {channel}".strip(), quantity, path, factor, False, form == "raw", channel, reach)
 
 
-def _onewire(board: Board) -> Iterator[KernelSensor]:
-    for path in board.glob(f"{_W1}/*-*/temperature"):
+def _list_onewire(board: Board) -> Iterator[KernelSensor]:
+    for path in board.glob(f"{_W1_DEVICES}/*-*/temperature"):
         name = path.split("/")[-2]
         yield KernelSensor(name, "temperature", path, 1e-3, inside=False)
 
@@ -225,7 +225,7 @@ _LABEL = pattern(r"[^\s=,;!?<>{}|`\"']{1,32}(?: [^\s=,;!?<>{}|`\"']{1,32}){0,3}"
 _LONGEST_LABEL = 40
 
 
-def _label(board: Board, path: str) -> str:
+def _read_label(board: Board, path: str) -> str:
     """What a device calls itself, '' where that is no name: a sentence would be told to a model as if it were ours."""
     try:
         label = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", board.text(path)).split())
@@ -234,7 +234,7 @@ def _label(board: Board, path: str) -> str:
     return label if len(label) <= _LONGEST_LABEL and _LABEL.fullmatch(label) else ""
 
 
-def _unique(found: list[KernelSensor]) -> Iterator[KernelSensor]:
+def _make_names_unique(found: list[KernelSensor]) -> Iterator[KernelSensor]:
     taken: set[tuple[str, str]] = set()
     for sensor in found:
         name, count = sensor.name, 2

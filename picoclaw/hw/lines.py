@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from picoclaw.errors import DeviceMissing
-from picoclaw.hw.board import Board, GpioChip, Line
+from picoclaw.hw.board import Board, GpioChip, LineInfo
 
-HEADERS = ("pinctrl-bcm", "pinctrl-rp1")
+HEADER_LABELS = ("pinctrl-bcm", "pinctrl-rp1")
 """How the labels of the controllers begin that a Raspberry Pi's pin header is on."""
-FUNCTIONS: tuple[tuple[str, str, frozenset[int]], ...] = (
+HEADER_BUSES: tuple[tuple[str, str, frozenset[int]], ...] = (
     ("", "/dev/i2c-1", frozenset({2, 3})),
     ("", "/dev/spidev0.*", frozenset({7, 8, 9, 10, 11})),
     ("", "/dev/spidev1.*", frozenset({16, 17, 18, 19, 20, 21})),
@@ -22,18 +22,18 @@ Source: BCM2835 ARM Peripherals, section 6.2, "Alternative Function Assignments"
 """
 
 
-class Spot(NamedTuple):
+class LineLocation(NamedTuple):
     """A line and the controller that it belongs to."""
 
     chip: GpioChip
-    line: Line
+    line: LineInfo
 
     def __str__(self) -> str:
         """`pinctrl-rp1:17 GPIO17`."""
         return f"{self.chip.label}:{self.line.offset} {self.line.name}".rstrip()
 
 
-def find(board: Board, wanted: str, chip: str = "") -> Spot:
+def find_line(board: Board, wanted: str, chip: str = "") -> LineLocation:
     """Find a line by its name or number, on a chip named by label or path, or on any.
 
     A number without a chip means the controller of the pin header, if there is one.
@@ -44,8 +44,8 @@ def find(board: Board, wanted: str, chip: str = "") -> Spot:
     if not chips:
         there = ", ".join(c.label for c in known)
         raise DeviceMissing(f"there is no GPIO chip {chip[:60]!r}; there are: {there or 'none that may be opened'}")
-    spots = [Spot(c, line) for c in chips for line in board.lines(c.path)]
-    fits = [s for s in spots if wanted and s.line.name.lower() == wanted.lower()] or _numbered(spots, wanted)
+    spots = [LineLocation(c, line) for c in chips for line in board.lines(c.path)]
+    fits = [s for s in spots if wanted and s.line.name.lower() == wanted.lower()] or _match_offset(spots, wanted)
     if len(fits) == 1:
         return fits[0]
     if fits:
@@ -54,15 +54,15 @@ def find(board: Board, wanted: str, chip: str = "") -> Spot:
     raise DeviceMissing(f"there is no GPIO line {wanted[:60]!r} on {', '.join(c.label for c in chips)}")
 
 
-def _numbered(spots: list[Spot], number: str) -> list[Spot]:
+def _match_offset(spots: list[LineLocation], number: str) -> list[LineLocation]:
     fits = [spot for spot in spots if str(spot.line.offset) == number]
-    return [spot for spot in fits if spot.chip.label.startswith(HEADERS)] or fits
+    return [spot for spot in fits if spot.chip.label.startswith(HEADER_LABELS)] or fits
 
 
-def taken_by(board: Board, spot: Spot) -> str:
+def find_bus_using(board: Board, spot: LineLocation) -> str:
     """Name the device file of the bus that needs this line of the pin header and is turned on, if there is one."""
-    for label, device, offsets in FUNCTIONS:
-        header = spot.chip.label.startswith(HEADERS) and spot.chip.label.startswith(label)
+    for label, device, offsets in HEADER_BUSES:
+        header = spot.chip.label.startswith(HEADER_LABELS) and spot.chip.label.startswith(label)
         if header and spot.line.offset in offsets and (found := board.glob(device)):
             return found[0]
     return ""

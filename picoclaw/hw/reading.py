@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-Route = Literal["i2c", "spi", "serial", "onewire"]
+BusKind = Literal["i2c", "spi", "serial", "onewire"]
 
 
-class Wired(NamedTuple):
+class WiredPart(NamedTuple):
     """A part and how it is reached, read by the driver file of that name in tools/hw.
 
     I2C: `bus` and `address`; SPI: `bus` and `chip` (chip select); serial: `port`; 1-Wire: `port` is the device's name.
@@ -23,7 +23,7 @@ class Wired(NamedTuple):
     problem: str = ""
 
     @property
-    def route(self) -> Route:
+    def route(self) -> BusKind:
         """Which kind of bus the part is on."""
         if self.address:
             return "i2c"
@@ -111,7 +111,7 @@ class Reading(NamedTuple):
         return "none" if self.value is None else "doubtful" if self.doubt else "good"
 
 
-def believed(reading: Reading, limits: tuple[float, float] | None = None) -> Reading:
+def reject_implausible(reading: Reading, limits: tuple[float, float] | None = None) -> Reading:
     """Return the reading, or the same without its value when that is outside what is physically believable.
 
     `limits` are those of a part that reaches further than usual, such as a thermocouple.
@@ -124,7 +124,7 @@ def believed(reading: Reading, limits: tuple[float, float] | None = None) -> Rea
     return reading._replace(value=None, problem=problem)
 
 
-def worded(reading: Reading) -> str:
+def format_reading(reading: Reading) -> str:
     """Format a reading that has a value: quantity, channel, value, unit."""
     if reading.quantity == "time":
         return f"{reading.what} {datetime.fromtimestamp(reading.value or 0, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
-from picoclaw.memory.notes.changes import place_of
-from picoclaw.memory.notes.entries import FOREIGN, plain, written
-from picoclaw.memory.recollection import Document, Recollection
-from picoclaw.memory.search.search import terms
-from picoclaw.memory.search.snippet import words_in
-from picoclaw.store.history import History
-from picoclaw.untrusted import OTHERS, heard_in
+from picoclaw.memory.entries import FOREIGN, plain, written
+from picoclaw.memory.files import Document
+from picoclaw.memory.memory import Recollection
+from picoclaw.memory.notes import place_of
+from picoclaw.memory.search import terms, words_in
+from picoclaw.security.untrusted import OTHERS, heard_in
+from picoclaw.store.conversations import History
 
 _HEAD = re.compile(r"<moment>.*?</moment>\n?", re.DOTALL)
 _PIECE = re.compile(r"\S.{0,499}(?!\S)|\S{1,500}")  # with its mark, an entry of a note is not longer

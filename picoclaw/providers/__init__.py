@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from datetime import tzinfo
 from typing import Protocol
 
-from picoclaw.config import ModelConfig
+from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import Event, Request
 
 

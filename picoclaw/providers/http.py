@@ -1,16 +1,22 @@
-"""How a server is asked over HTTP: a client, its errors in words, and answers that end in size and in time."""
+"""The connection to a server: another thread can end the wait on it, and it notices when the other side is gone."""
 
 import json
+import math
 import re
+import socket
 import ssl
+import threading
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from itertools import islice
-from typing import Any
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Protocol
 
-from picoclaw.config import shown_url
-from picoclaw.courier import (
+from picoclaw.config.tables import ModelConfig, shown_url
+from picoclaw.errors import DeadlinePassed, KnownDown, ProviderError, Refused, TurnStopped, Unavailable
+from picoclaw.http_client import (
     Client,
     ConnectError,
     ConnectTimeout,
@@ -22,12 +28,235 @@ from picoclaw.courier import (
     TimeoutException,
     UnsupportedProtocol,
 )
-from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable
-from picoclaw.providers import wire
-from picoclaw.providers.failure import failure
-from picoclaw.providers.line import Line, UnresolvedError
-from picoclaw.providers.mask import Mask
-from picoclaw.providers.pieces import SIGNS, bounded, only_signs, unpacked
+from picoclaw.messages import End, Event, Image, Message, Notice, Request, Stop, Usage
+from picoclaw.prompts import estimated_tokens
+from picoclaw.providers import Zone, openai_wire
+from picoclaw.providers.retry import KNOCK_S, Outage, failure
+from picoclaw.providers.text_calls import asked
+from picoclaw.security.redaction import Mask
+from picoclaw.window import request_bytes
+
+_CONNECTS = ".connect_tcp.started"
+_CONNECTED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
+_ANSWERS = ".receive_response_headers.complete"
+_LATER_S = 0.3
+_SILENT_S, _ASKED_S, _TIMES_ASKED, _GONE_MS = 15, 5, 4, 35_000
+
+
+class Line:
+    """The connection of a client that asks one thing at a time, so that another thread can end the wait on it.
+
+    Shut down, not closed: that wakes who reads from it. A client tells of a connection only when it is made, and may
+    use it for the next request as well.
+    """
+
+    def __init__(self) -> None:
+        """Not connected yet; `answers` once the head of an answer has come."""
+        self._stream: Any = None
+        self._stop: Stop | None = None
+        self._resolved = threading.Event()
+        self.answers = False
+        self._next = self._last = math.inf
+        self._moved = threading.Event()
+
+    def trace(self, event: str, told: Mapping[str, Any]) -> None:
+        """Hear how far a request is; raises TurnStopped before a request is sent that nobody waits for."""
+        if event.endswith(_CONNECTS):
+            self._resolve(told["host"], told["timeout"])
+        elif event.endswith(_CONNECTED):
+            self._stream = told["return_value"]
+            _notice_death(self._stream.get_extra_info("socket"))
+        elif event.endswith(_ANSWERS):
+            self.answers = True
+        elif self._stop and event.endswith(".send_request_headers.started"):
+            raise TurnStopped("interrupted")
+
+    @contextmanager
+    def held(self, stop: Stop | None) -> Iterator[None]:
+        """Give the word to stop power over the requests made within; raises TurnStopped when it was said."""
+        if stop is None:
+            yield
+            return
+        self._stop = stop
+        try:
+            with stop.ends(self._cut):
+                yield
+        except ProviderError:
+            if stop:
+                raise TurnStopped("interrupted") from None
+            raise
+        finally:
+            self._stop = None
+
+    @contextmanager
+    def over(self, deadline: float, head_s: float = math.inf) -> Iterator[None]:
+        """End the wait soon after a moment of the monotonic clock, also on a server that drips its first line.
+
+        Who reads the answer looks at the clock as well, and has the first word. A head that is not whole after
+        `head_s` seconds is not waited for.
+        """
+        self.answers, self._last = False, deadline + _LATER_S
+        self._next = min(time.monotonic() + head_s, self._last)
+        self._moved = moved = threading.Event()
+        threading.Thread(target=self._watch, args=(moved,), name="deadline", daemon=True).start()
+        try:
+            yield
+        finally:
+            self._next = math.inf
+            moved.set()
+
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than that for the rest of the answer that is being read."""
+        self._next = self._last = min(self._last, time.monotonic() + seconds)
+        self._moved.set()
+
+    def _watch(self, moved: threading.Event) -> None:
+        """Wait for the end of a request, and cut it when it is late."""
+        while moved is self._moved and self._next < math.inf:
+            left = self._next - time.monotonic()
+            if left > 0:
+                moved.wait(left)
+                moved.clear()
+            elif self.answers and self._next < self._last:
+                self._next = self._last
+            else:
+                self._cut()
+                return
+
+    def _resolve(self, host: str, seconds: float) -> None:
+        """Have a name looked up in another thread first: the lookup itself heeds no signal, and no word to stop."""
+        if _is_address(host):
+            return
+        self._resolved = resolved = threading.Event()
+        problems: list[Exception] = []
+        threading.Thread(target=_look_up, args=(host, problems, resolved), name="resolver", daemon=True).start()
+        found = bool(self._stop) or resolved.wait(seconds)
+        if self._stop:
+            raise TurnStopped("interrupted")
+        if not found:
+            raise UnresolvedError(f"cannot be reached: the name {host} was not resolved in {seconds:g} s")
+        if problems:
+            raise ConnectError(str(problems[0]))
+
+    def _cut(self) -> None:
+        self._resolved.set()
+        if self._stream:
+            with suppress(OSError):  # it is closed already
+                # not by the method of a TLS socket, which forgets its state under the reader's hands
+                socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
+
+
+def _notice_death(connection: socket.socket) -> None:
+    """Have the kernel ask after a silent other side: a slow model's machine answers that, one that is gone does not."""
+    with suppress(OSError):  # a Unix socket knows no such thing
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _ASKED_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _TIMES_ASKED)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE_MS)
+
+
+class UnresolvedError(ConnectTimeout):
+    """Nobody has told the address of a name in time."""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST))
+    except (OSError, UnicodeError):
+        return False
+
+
+def _look_up(host: str, problems: list[Exception], resolved: threading.Event) -> None:
+    """Leave the answer with the resolver, whom the connection asks again, and only a failure here."""
+    try:
+        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        problems.append(error)
+    finally:
+        resolved.set()
+
+
+# The bytes of an answer as they come in: unpacked, and ended where no answer is to be expected any more.
+
+LARGEST_BODY = 8_000_000
+"""Bytes of an answer that comes whole, and is held whole."""
+
+LARGEST_STREAM, LARGEST_LINE = 64_000_000, 2_000_000
+"""Bytes of an answer that streams, of which only a line is held."""
+
+SIGNS = 2.0
+"""A server that says that it lives, and nothing else, is waited for so many times as long as a silent one."""
+
+_AT_ONCE = 65_536
+_ENCODINGS = {"gzip", "x-gzip", "deflate"}
+_GZIP_OR_ZLIB = 47  # bits of the window, and the head says which
+_SEEN = 200
+_SIGN = re.compile(
+    rb"(?:[ \t\r]*|:[^\n]*|event: ?ping\r?|data: ?(?:\{\"type\": ?\"ping\"\})?\r?|(?:id|retry):[^\n]*)(?:\n|\Z)"
+)
+"""A line by which a server keeps a connection: a comment, an empty one, an event named ping."""
+
+_SIGNS = re.compile(rb"(?:" + _SIGN.pattern + rb")*")
+
+
+def unpacked(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """Undo an encoding that nobody asked for, a little at a time: a few bytes can stand for very many.
+
+    Raises Unavailable for what cannot be unpacked.
+    """
+    if encoding in {"", "identity"}:
+        yield from pieces
+        return
+    if encoding not in _ENCODINGS:
+        raise Unavailable(f"the model server sent its answer packed as {encoding[:20]!r}, which nobody asked for")
+    machine = zlib.decompressobj(_GZIP_OR_ZLIB)
+    try:
+        for piece in pieces:
+            rest = piece
+            while rest and not machine.eof:
+                yield machine.decompress(rest, _AT_ONCE)
+                rest = machine.unconsumed_tail
+    except zlib.error as error:
+        raise Unavailable(f"the model server packed its answer wrongly ({error})") from None
+    if not machine.eof:
+        raise Unavailable("the model server packed its answer and sent a part of it")
+
+
+def bounded(pieces: Iterator[bytes], *, deadline: float, patience: float, streamed: bool) -> Iterator[bytes]:
+    """Pass bytes on, as long as an answer is to be expected.
+
+    Raises Refused when it is too much, DeadlinePassed after `deadline`, by the monotonic clock, and Unavailable when
+    only signs of life came for `patience` seconds.
+    """
+    most = LARGEST_STREAM if streamed else LARGEST_BODY
+    size = width = 0
+    line, idle, asked = b"", 0.0, time.monotonic()
+    for piece in pieces:
+        size += len(piece)
+        kept = piece.rfind(b"\n") + 1
+        width = len(piece) - kept + (0 if kept else width)
+        if size > most:
+            raise Refused(f"the model server sent more than {most} bytes in one answer; check base_url")
+        if streamed and width > LARGEST_LINE:
+            raise Refused(f"the model server sent more than {LARGEST_LINE} bytes in one line; check base_url")
+        now = time.monotonic()
+        if now > deadline:
+            raise DeadlinePassed("the answer took longer than the turn's time limit")
+        idle = idle + now - asked if _SIGNS.fullmatch(line + piece[:_AT_ONCE]) else 0.0
+        if idle > patience:
+            raise Unavailable(only_signs(patience))
+        line = (piece[kept:] if kept else line + piece)[:_SEEN]
+        yield piece
+        asked = time.monotonic()  # whoever takes the piece may take its time
+
+
+def only_signs(seconds: float) -> str:
+    """Word that for so long nothing came but signs of life."""
+    return f"the model server said for {seconds:g} s only that it lives, and nothing else"
+
+
+# How a server is asked over HTTP: a client, its errors in words, and answers that end in size and in time.
 
 _LARGEST_ERROR, _LONGEST_ERROR_S = 20_000, 3.0
 _CONNECT_S = 10.0
@@ -87,7 +316,7 @@ def posted(
     with (
         _explained(shown, wait, deadline, line),
         line.over(deadline, SIGNS * wait) if line else nullcontext(),
-        client.stream("POST", url, content=wire.encoded(body), **told) as response,
+        client.stream("POST", url, content=openai_wire.encoded(body), **told) as response,
     ):
         if not response.is_success:
             raise _failure(response, shown, mask, min(deadline, time.monotonic() + wait))
@@ -159,7 +388,7 @@ def _failure(response: Response, shown: str, mask: Mask, deadline: float) -> Pro
         answer = json.loads(text)
     except (ValueError, RecursionError):
         answer = "it sent a web page" if text.startswith("<") else text
-    from picoclaw.providers.patience import asked_for
+    from picoclaw.providers.retry import asked_for
 
     return failure(response.status_code, answer, asked_for(response.headers, text, time.time()))
 
@@ -217,3 +446,247 @@ def _reason(error: Exception) -> str:
     if "not yet valid" in text:
         return f"{text}: this board's clock is wrong; see `picoclaw doctor`"
     return text
+
+
+# Server-sent events (WHATWG HTML, section 9.2) as model servers send them, well or badly. Pure.
+
+DONE = "[DONE]"
+_END = re.compile(rb"\r\n|\n|\r")
+_LONGEST = 50_000
+"""Characters of an event that is written over several lines."""
+
+
+def lines(pieces: Iterator[bytes]) -> Iterator[str]:
+    """Split at line feeds, carriage returns or both; JSON may hold what else Unicode calls the end of a line."""
+    held, returned = bytearray(), False
+    for piece in pieces:
+        *ended, rest = _END.split(piece[1:] if returned and piece.startswith(b"\n") else piece)
+        returned = piece.endswith(b"\r")
+        for end in ended:
+            held += end
+            yield held.decode("utf-8", "replace")
+            held.clear()
+        held += rest
+    if held:
+        yield held.decode("utf-8", "replace")
+
+
+def objects(lines: Iterator[str]) -> Iterator[Any]:
+    """The JSON values of a stream's events, up to its last mark, which is given as DONE.
+
+    An event may be written over several lines, and need not be set apart from the next. Raises Unavailable for what is
+    not JSON, and the server's own error.
+    """
+    begun = ""
+    for line in lines:
+        field, _, value = line.partition(":")
+        if field == "error":
+            raise failure(0, parsed(value))
+        if field == "data" and value.strip() == DONE:
+            yield DONE
+            return
+        if field == "data":
+            begun = f"{begun}\n{value}".strip()
+            for whole in _whole(begun):
+                yield whole
+                begun = ""
+        if begun and (not line or len(begun) > _LONGEST):
+            break
+    if begun:
+        raise not_json(begun)
+
+
+def _whole(text: str) -> list[Any]:
+    """The value of a text that is JSON, as the only item."""
+    try:
+        return [json.loads(text)] if text else []
+    except (ValueError, RecursionError):
+        return []
+
+
+def parsed(text: str) -> Any:
+    """Read a server's JSON. Raises Unavailable."""
+    if not text.strip():
+        raise Unavailable("the model server sent an empty answer")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise not_json(text) from None
+
+
+def not_json(text: str) -> Unavailable:
+    """Word what was sent in the place of JSON."""
+    return Unavailable(f"the model server sent something that is not JSON: {text.strip()[:80]!r}")
+
+
+# A model server over one kept connection, whichever format it speaks, and without a vendor's package.
+
+_FIELD = re.compile(r"(data|event|id|retry|error)?:")
+_SIGHT = ("image", "vision", "multimodal", "mmproj", "multi-modal")
+"""Words by which servers complain of a picture."""
+
+_BUSY = re.compile(r"\((?:408|429|503|529)\)")
+"""What passes by itself, with the same picture."""
+
+
+class Format(Protocol):
+    """How servers of one kind are spoken to, and what one of them has turned out to want. Knows no network."""
+
+    kind: str
+    """Its name, such as `openai`."""
+
+    def url(self, base_url: str) -> str:
+        """Where requests go."""
+        ...
+
+    def headers(self, key: str) -> Mapping[str, str] | None:
+        """Show the key; None where a bearer's header does."""
+        ...
+
+    def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
+        """Write a request."""
+        ...
+
+    def chunks(self, objects: Iterator[Any]) -> Iterator[Any]:
+        """Give what the server sends as chunks for the Assembler, and at last COMPLETE."""
+        ...
+
+    def adapted(self, said: str) -> bool:
+        """Do without what the server does not know, and with what it wants; whether there is anything new in that."""
+        ...
+
+
+class Server:
+    """A provider over HTTP, in one format."""
+
+    def __init__(self, form: Format, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
+        """`key` may be empty; times that a person reads are in the `zone`, None for the board's."""
+        self.name = f"{form.kind}:{model.name or 'default'}"
+        self._form = form
+        self._model = model
+        self._url = form.url(model.base_url)
+        self._shown_url = shown_url(self._url)
+        self._mask = Mask(key)
+        self._unseen: tuple[Image, ...] = ()
+        self._client = client(key, form.headers(key))
+        self._line = Line()
+        self._outage = Outage(partial(knocked, self._client, model.base_url, self._line, KNOCK_S), zone=zone)
+
+    def close(self) -> None:
+        """See Provider.close."""
+        self._client.close()
+
+    def events(self, request: Request) -> Iterator[Event]:
+        """See Provider.events."""
+        request = self._sighted(request)
+        while True:
+            begun = False
+            try:
+                for event in self._mask.events(self._answer(request)):
+                    begun = True
+                    yield event
+                self._outage.ends()
+                return
+            except ProviderError as error:
+                error.args = (self._mask.whole(str(error)),)
+                self._judge(error)
+                if begun:
+                    raise
+                if self._blinded(request, error):
+                    yield Notice(f"the model was not shown the picture: {error}")
+                    request = self._sighted(request)
+                elif not self._form.adapted(str(error)):
+                    raise
+
+    def _judge(self, error: ProviderError) -> None:
+        """Remember a server that does not answer; one that says no is there."""
+        if isinstance(error, Refused):
+            self._outage.ends()
+        elif isinstance(error, Unavailable) and not isinstance(error, KnownDown):
+            self._outage.begins(error)
+
+    def _sighted(self, request: Request) -> Request:
+        """Leave out the pictures that this model does not take, or that its server has refused in this turn."""
+        images = _images(request.messages)
+        if not images or (self._model.images and images != self._unseen):
+            return request
+        return request._replace(messages=tuple(message._replace(images=()) for message in request.messages))
+
+    def _blinded(self, request: Request, error: ProviderError) -> bool:
+        """Whether the server complains of the pictures, which are then left out."""
+        images, low = _images(request.messages), str(error).lower()
+        busy = isinstance(error, KnownDown) or _BUSY.search(low)
+        if not images or busy or not any(word in low for word in _SIGHT):
+            return False
+        self._unseen = images
+        return True
+
+    def _answer(self, request: Request) -> Iterator[Event]:
+        name = request.model or self._model.name or "default"
+        self.name = f"{self._form.kind}:{name}"
+        body = self._form.body(request, self._model)
+        assembler = openai_wire.Assembler(openai_wire.known_tools(request), asked(request))
+        try:
+            with self._posted(request, body) as pieces:
+                for chunk in self._chunks(pieces):
+                    yield from assembler.feed(chunk)
+        except Unavailable:
+            if not assembler.finish:  # else the answer is whole, and only its last mark is missing
+                raise
+        if not assembler.finish:
+            raise Unavailable(f"{self._shown_url} ended its answer in the middle; nothing of it was acted on")
+        for event in assembler.end():
+            if isinstance(event, End):
+                yield from _thought_alone(event, assembler)
+            yield _ended(event, request, name) if isinstance(event, End) else event
+
+    @contextmanager
+    def _posted(self, request: Request, body: dict[str, Any]) -> Iterator[Iterator[bytes]]:
+        """Send a body, unless it is known that nobody is there."""
+        client, url, mask, wait = self._client, self._url, self._mask, self._model.idle_seconds
+        with self._line.held(request.stop):
+            self._outage.heed()
+            with posted(client, url, body, mask, wait=wait, deadline=request.deadline, line=self._line) as pieces:
+                yield pieces
+
+    def _chunks(self, pieces: Iterator[bytes]) -> Iterator[Any]:
+        """What an answer consists of, up to its end; what follows is read, so that the connection serves again."""
+        objects = self._objects(pieces)
+        for chunk in self._form.chunks(objects):
+            yield chunk
+            if chunk is openai_wire.COMPLETE:
+                drained(objects, self._line)
+                return
+
+    def _objects(self, pieces: Iterator[bytes]) -> Iterator[Any]:
+        """The JSON objects of a streamed answer or the one of a whole answer, whichever the server chose to send."""
+        lines_ = map(self._mask.whole, lines(pieces))
+        first = next((line for line in lines_ if line.strip()), "").lstrip("\ufeff")
+        refuse_web_page(first, self._url)
+        if _FIELD.match(first):
+            for value in objects(chain([first], lines_)):
+                yield openai_wire.COMPLETE if value is DONE else value
+            drained(lines_, self._line)
+        else:
+            yield parsed("\n".join([first, *lines_]))
+            yield openai_wire.COMPLETE
+
+
+def _images(messages: tuple[Message, ...]) -> tuple[Image, ...]:
+    return tuple(image for message in messages for image in message.images)
+
+
+def _thought_alone(end: End, assembler: openai_wire.Assembler) -> Iterator[Notice]:
+    """Say why an answer is empty that was all thought."""
+    if end.finish == "length" and end.thought.parts and not assembler.spoke:
+        yield Notice("the model thought until the limit of its answer, and said nothing: raise answer_tokens")
+
+
+def _ended(end: End, request: Request, name: str) -> End:
+    """Put the request's bytes beside the server's count, or guess where it counted nothing; and name who thought."""
+    sent = request_bytes(request.system, request.messages, request.tools)
+    thought = end.thought._replace(by=name) if end.thought.parts else end.thought
+    if not end.usage.total:
+        return End(end.finish, Usage(estimated_tokens(sent)), thought)
+    told = end.usage.prompt_tokens
+    return End(end.finish, Usage(told, end.usage.completion_tokens, ((sent, told),) if told else ()), thought)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from picoclaw.config import ModelConfig
+from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import Request
-from picoclaw.providers import Zone, wire
-from picoclaw.providers.server import Server
-from picoclaw.providers.written import REASONING, THOUGHTLESS, WANTS
+from picoclaw.providers import Zone, openai_wire
+from picoclaw.providers.http import Server
+from picoclaw.providers.openai_wire import REASONING, THOUGHTLESS, WANTS
 
 
 class OpenAI(Server):
@@ -40,7 +40,7 @@ class Completions:
 
     def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
         """See Format."""
-        body = wire.body(
+        body = openai_wire.body(
             request,
             model.name or "default",
             stream=model.stream,

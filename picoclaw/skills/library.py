@@ -1,19 +1,86 @@
-"""Finds the skills of every tier: at each turn again, reading only what changed."""
+"""Keeps what was read of skills, so that the next start parses nothing; a damaged or older cache counts as none."""
 
+import contextlib
+import json
 import os
 import stat
+from binascii import crc32
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from picoclaw import rooted
-from picoclaw.disk import explain
+from picoclaw import __version__, files
 from picoclaw.errors import SkillError
+from picoclaw.files import explain, read_file, write_atomic
 from picoclaw.markdown import seen
 from picoclaw.resources import shipped
 from picoclaw.schema import nearest
-from picoclaw.skills import document, parsed
-from picoclaw.skills.skill import Broken, Skill
+from picoclaw.skills import skill
+from picoclaw.skills.skill import Broken, Needs, Skill
+
+Stamp = tuple[int, int, int]
+"""Time of change in ns, size and inode of a SKILL.md."""
+
+Known = tuple[Stamp, Skill | str]
+"""What a file of that stamp held: a skill, or the problem with it."""
+
+_FORMAT = 2
+
+
+def load(path: Path) -> dict[str, Known]:
+    """Read what is known, by the paths of the files."""
+    try:
+        head, _, rows = read_file(path).partition(b"\n")
+        if head != _head(rows):
+            return {}
+        return {file: (_stamp(stamp), _unpacked(record)) for file, stamp, record in json.loads(rows)}
+    except (OSError, ValueError, TypeError, RecursionError):
+        return {}
+
+
+def save(path: Path, known: Mapping[str, Known]) -> None:
+    """Keep what is known, if the disk lets us; its folder has to be there."""
+    rows = json.dumps([[file, stamp, _packed(found)] for file, (stamp, found) in known.items()]).encode()
+    with contextlib.suppress(OSError):
+        write_atomic(path, _head(rows) + b"\n" + rows)
+
+
+def _head(rows: bytes) -> bytes:
+    return f"picoclaw {__version__} skills {_FORMAT} {crc32(rows):08x}".encode()
+
+
+def _stamp(values: list[int]) -> Stamp:
+    changed, size, inode = values
+    return changed, size, inode
+
+
+def _packed(found: Skill | str) -> Any:
+    return found if isinstance(found, str) else found[:2] + found[4:]
+
+
+def _unpacked(record: Any) -> Skill | str:
+    if isinstance(record, str):
+        return record
+    name, description, triggers, needs, tools, model, notes, keywords, listed = record
+    tools_, programs, *rest = needs
+    alternatives = tuple(tuple(names) for names in programs)
+    return Skill(
+        name=name,
+        description=description,
+        folder=Path(),
+        tier="",
+        triggers=tuple(triggers),
+        needs=Needs(tuple(tools_), alternatives, *(tuple(names) for names in rest)),
+        tools=tuple(tools),
+        model=model,
+        notes=tuple(notes),
+        keywords=keywords,
+        listed=listed,
+    )
+
+
+# Finds the skills of every tier: at each turn again, reading only what changed.
 
 BUILT_IN = "built-in"
 FILE = "SKILL.md"
@@ -50,21 +117,21 @@ def examine(folder: Path, root: Path = Path("/")) -> Skill:
     Raises SkillError, and OSError when the disk does not give it.
     """
     text = _text(folder / FILE, root)
-    from picoclaw.skills import fields
+    from picoclaw.skills import frontmatter
 
-    return fields.skill(text, folder)
+    return frontmatter.skill(text, folder)
 
 
 def _text(path: Path, root: Path) -> str:
-    place = rooted.settled(os.path.realpath(root), str(path))
+    place = files.settled(os.path.realpath(root), str(path))
     if place is None:
         raise SkillError(f"it is a symbolic link that leads out of {root}")
-    about = rooted.look(place)
+    about = files.look(place)
     if about and not stat.S_ISREG(about.st_mode):
         raise SkillError(f"{FILE} is not a regular file")
     if about and about.st_size > LARGEST_FILE:
         raise SkillError(f"{FILE} has {about.st_size} bytes; at most {LARGEST_FILE} are read")
-    with os.fdopen(rooted.open_file(place), "rb") as file:
+    with os.fdopen(files.rooted_open_file(place), "rb") as file:
         data = file.read(LARGEST_FILE)
     if b"\0" in data:
         raise SkillError(f"{FILE} holds NUL characters: it is not text in UTF-8")
@@ -85,18 +152,18 @@ class Library:
         self.notes: list[str] = []
         self._tiers = tuple(tiers)
         self._cache = cache
-        self._known: Mapping[str, parsed.Known] | None = None
+        self._known: Mapping[str, Known] | None = None
 
     def look(self) -> None:
         """See what is there now. Costs a stat for each skill, and a read for each that is new or changed."""
         if self._known is None:
-            self._known = parsed.load(self._cache) if self._cache else {}
+            self._known = load(self._cache) if self._cache else {}
         search = _Search(self._known)
         search.reserved = frozenset(name for tier, root in self._tiers if tier == BUILT_IN for name in _names(root))
         for tier, root in self._tiers:
             search.walk(tier, root)
         if search.read and self._cache:
-            parsed.save(self._cache, search.known)
+            save(self._cache, search.known)
         self._known = search.known
         self.broken, self.shadowed, self.notes = search.broken, search.shadowed, search.notes
         order = {tier: i for i, (tier, _) in enumerate(self._tiers, 1)} | {BUILT_IN: 0}
@@ -109,7 +176,7 @@ class Library:
             raise SkillError(f"there is no skill {name!r}{nearest(name, self.skills) if self.skills else ''}")
         folder = self.skills[name].folder
         try:
-            return document.body(_text(folder / FILE, dict(self._tiers)[self.skills[name].tier]), folder)
+            return skill.body(_text(folder / FILE, dict(self._tiers)[self.skills[name].tier]), folder)
         except SkillError as error:
             raise SkillError(f"the skill {name} cannot be used any more: {error}") from None
         except OSError as error:
@@ -123,10 +190,10 @@ def _remarked(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterator[S
         note = f"it is used instead of the {other.tier} skill of this name, in {other.folder}"
         hides.setdefault(other.name, []).append(note)
     seen: dict[str, Skill] = {}
-    for skill in trusted:
-        first = seen.setdefault(_outline(skill.name), skill)
-        alike = [] if first is skill else [f"its name looks like that of the {first.tier} skill {first.name}"]
-        yield skill._replace(notes=(*skill.notes, *hides.get(skill.name, ()), *alike))
+    for one in trusted:
+        first = seen.setdefault(_outline(one.name), one)
+        alike = [] if first is one else [f"its name looks like that of the {first.tier} skill {first.name}"]
+        yield one._replace(notes=(*one.notes, *hides.get(one.name, ()), *alike))
 
 
 def _outline(name: str) -> str:
@@ -138,8 +205,8 @@ def _outline(name: str) -> str:
 class _Search:
     """One look through the tiers, with what is known from before by the paths of the files."""
 
-    before: Mapping[str, parsed.Known]
-    known: dict[str, parsed.Known] = field(default_factory=dict)
+    before: Mapping[str, Known]
+    known: dict[str, Known] = field(default_factory=dict)
     skills: dict[str, Skill] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
     shadowed: list[Skill] = field(default_factory=list)

@@ -15,20 +15,20 @@ import apsw
 
 from picoclaw.errors import Denied
 from picoclaw.messages import Caller, Origin, ToolCall
+from picoclaw.security.policy import Asked, Decision, Effect, digest, together
 from picoclaw.store import outbox
-from picoclaw.store.database import Database, fits, storable
-from picoclaw.store.history import alive, process_identity
-from picoclaw.trust.policy import Asked, Decision, Effect, digest, together
+from picoclaw.store.conversations import get_process_identity, is_process_alive
+from picoclaw.store.database import Database, is_valid_row_id, replace_surrogates
 
-State = Literal["waiting", "running", "done", "failed", "refused", "expired", "void", "unknown"]
+ApprovalState = Literal["waiting", "running", "done", "failed", "refused", "expired", "void", "unknown"]
 """refused: the owner said no; void: what it would do had changed by the time of the yes; unknown: cut off in it."""
 
-MOST_WAITING, MOST_OF_ALL = 20, 100
-_OPEN: tuple[State, ...] = ("waiting", "running")
-_NO_HOLDS_S = 600.0
-_SET_BACK_S = 60.0  # a clock that was set back by more must not lengthen the life of a question
-_KEPT_S = 30 * 86400.0
-_SHORT = 100
+MAX_WAITING_PER_SESSION, MAX_WAITING = 20, 100
+_OPEN_STATES: tuple[ApprovalState, ...] = ("waiting", "running")
+_REFUSAL_COOLDOWN_S = 600.0
+_CLOCK_TOLERANCE_S = 60.0  # a clock that was set back by more must not lengthen the life of a question
+_RETENTION_S = 30 * 86400.0
+_MAX_SUMMARY_CHARS = 100
 _COLUMNS = (
     "id, nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound, digest, heard, question, at,"
     " expires, state, answered_by, outcome, listed"
@@ -69,7 +69,7 @@ class Approval(NamedTuple):
     question: str
     at: float
     expires: float
-    state: State = "waiting"
+    state: ApprovalState = "waiting"
     answered_by: str = ""
     outcome: str = ""
     listed: int = 0
@@ -111,7 +111,7 @@ class Approval(NamedTuple):
     def shortly(self) -> str:
         """The beginning of the question, in one line."""
         line = " ".join(self.question.split())
-        return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"
+        return line if len(line) <= _MAX_SUMMARY_CHARS else f"{line[: _MAX_SUMMARY_CHARS - 1]}…"
 
     @property
     def home(self) -> str:
@@ -124,7 +124,7 @@ class Approval(NamedTuple):
         return Asked(self.effect, self.call, self.means, self.bound)
 
 
-class Always(NamedTuple):
+class StandingApproval(NamedTuple):
     """A call that was allowed for good: `digest` is what of it has to be the same, `at` seconds since 1970."""
 
     number: int
@@ -152,17 +152,25 @@ class Approvals:
         with self._database.transaction() as connection:
             self._expire(connection, now)
             same = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'waiting'"
-            if found := connection.execute(same, (storable(caller.session), exact)).get:
+            if found := connection.execute(same, (replace_surrogates(caller.session), exact)).get:
                 return int(str(found))
-            _check_room(connection, caller.session, exact, now)
-            values = _row(asked, caller, decision, exact)
+            _check_approval_limits(connection, caller.session, exact, now)
+            values = _encode_approval(asked, caller, decision, exact)
             connection.execute(
-                _INSERT, (os.urandom(12).hex(), storable(chat), storable(question), now, now + minutes * 60, *values)
+                _INSERT,
+                (
+                    os.urandom(12).hex(),
+                    replace_surrogates(chat),
+                    replace_surrogates(question),
+                    now,
+                    now + minutes * 60,
+                    *values,
+                ),
             )
             number = connection.last_insert_rowid()
             if caller.asks is None:
                 self._ask(connection, [number], caller.now.tzinfo)
-            connection.execute("DELETE FROM approvals WHERE at < ? AND state != 'waiting'", (now - _KEPT_S,))
+            connection.execute("DELETE FROM approvals WHERE at < ? AND state != 'waiting'", (now - _RETENTION_S,))
             return number
 
     def ask(self, numbers: Sequence[int], zone: tzinfo | None) -> Approval | None:
@@ -183,7 +191,9 @@ class Approvals:
         self._renew(connection, new[0])
         if asked := self.question(new[0]):
             until = datetime.fromtimestamp(asked.expires, zone)
-            outbox.put(connection, asked.chat, question_of(asked, until), self._wall(), asked.number)
+            outbox.put_message(
+                connection, asked.chat, format_approval_question(asked, until), self._wall(), asked.number
+            )
         return asked
 
     def renew(self, listed: int) -> None:
@@ -203,7 +213,7 @@ class Approvals:
         if len(every) <= 1:
             return one
         states, by = {call.state for call in every}, [call.answered_by for call in every if call.answered_by]
-        state = next((state for state in _OPEN if state in states), every[0].state)
+        state = next((state for state in _OPEN_STATES if state in states), every[0].state)
         return every[0]._replace(state=state, answered_by=by[-1] if by else "", several=tuple(every))
 
     def questions(self, ended: int) -> list[Approval]:
@@ -219,25 +229,25 @@ class Approvals:
             rows = connection.execute(sql).fetchall()
         found: dict[str, list[int]] = {}
         for session, number, process in rows:
-            if not alive(str(process)):
+            if not is_process_alive(str(process)):
                 found.setdefault(str(session), []).append(int(str(number)))
         return list(found.values())
 
     def get(self, number: int) -> Approval | None:
         """Return one, None when there is none of that number."""
-        found = self._where("id = ?", (number,)) if fits(number) else []
+        found = self._where("id = ?", (number,)) if is_valid_row_id(number) else []
         return found[0] if found else None
 
     def by_nonce(self, nonce: str) -> Approval | None:
         """Return the one that a button belongs to."""
-        found = self._where("nonce = ?", (storable(nonce),))
+        found = self._where("nonce = ?", (replace_surrogates(nonce),))
         return found[0] if found else None
 
     def waiting(self) -> list[Approval]:
         """List what waits for an answer, the oldest first; what has expired by now is not among it."""
         now = self._wall()
         rows = self._where("state = 'waiting'")
-        return [one for one in rows if not (one.listed and _is_late(one.at, one.expires, now))]
+        return [one for one in rows if not (one.listed and _is_expired(one.at, one.expires, now))]
 
     def ended(self, most: int = 20) -> list[Approval]:
         """List what was answered or has expired, the newest first."""
@@ -256,22 +266,29 @@ class Approvals:
             found = self.get(number)
             if found is None or (nonce is not None and nonce != found.nonce):
                 return f"there is no question number {number}" + (" with that button" if found else "")
-            late = _is_late(found.at, found.expires, now)
+            late = _is_expired(found.at, found.expires, now)
             again = found.state == "refused" and yes and nonce is None and not late
             if found.state != "waiting" and not again:
-                return f"number {number} {ENDED[found.state]}"
+                return f"number {number} {STATE_TEXTS[found.state]}"
             state = "running" if yes else "refused"
             connection.execute(
                 "UPDATE approvals SET state = ?, answered_by = ?, outcome = ?, process = ?, answered = ? WHERE id = ?",
-                (state, storable(by), "" if yes else "the owner said no", process_identity(), now, number),
+                (
+                    state,
+                    replace_surrogates(by),
+                    "" if yes else "the owner said no",
+                    get_process_identity(),
+                    now,
+                    number,
+                ),
             )
-            return found._replace(state=cast("State", state), answered_by=by, outcome="")
+            return found._replace(state=cast("ApprovalState", state), answered_by=by, outcome="")
 
-    def settle(self, number: int, state: State, outcome: str, heard: Sequence[str]) -> None:
+    def settle(self, number: int, state: ApprovalState, outcome: str, heard: Sequence[str]) -> None:
         """Keep how a call that was running has ended."""
         with self._database.transaction() as connection:
             sql = "UPDATE approvals SET state = ?, outcome = ?, heard = ? WHERE id = ? AND state = 'running'"
-            connection.execute(sql, (state, storable(outcome), _json(sorted(heard)), number))
+            connection.execute(sql, (state, replace_surrogates(outcome), _encode_json(sorted(heard)), number))
 
     def expired(self) -> list[Approval]:
         """End what nobody has answered in time, and tell the chats of it; returns those that this call has ended."""
@@ -289,7 +306,7 @@ class Approvals:
         """Find what dead processes were doing, and tell the chats that its outcome is unknown; returns those."""
         with self._database.transaction() as connection:
             rows = connection.execute("SELECT id, process FROM approvals WHERE state = 'running'").fetchall()
-            dead = [int(str(number)) for number, process in rows if not alive(str(process))]
+            dead = [int(str(number)) for number, process in rows if not is_process_alive(str(process))]
             for number in dead:
                 self._end(connection, number, "unknown", "picoclaw ended while it was being done: look whether it was")
             return [found for number in dead if (found := self.get(number))]
@@ -299,43 +316,48 @@ class Approvals:
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO always (digest, question, at, by) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (approval.digest, storable(approval.question), self._wall(), storable(by)),
+                (approval.digest, replace_surrogates(approval.question), self._wall(), replace_surrogates(by)),
             )
             return int(str(connection.execute("SELECT id FROM always WHERE digest = ?", (approval.digest,)).get))
 
-    def always(self) -> list[Always]:
+    def always(self) -> list[StandingApproval]:
         """List what was allowed for good."""
         with self._database.reading() as connection:
             rows = connection.execute("SELECT id, digest, question, at, by FROM always ORDER BY id").fetchall()
-        return [Always(int(str(n)), str(exact), str(text), float(str(at)), str(by)) for n, exact, text, at, by in rows]
+        return [
+            StandingApproval(int(str(n)), str(exact), str(text), float(str(at)), str(by))
+            for n, exact, text, at, by in rows
+        ]
 
     def revoke(self, number: int) -> bool:
         """Take back what was allowed for good; tells whether there was a rule of that number."""
         with self._database.transaction() as connection:
-            connection.execute("DELETE FROM always WHERE id = ?", (number if fits(number) else 0,))
+            connection.execute("DELETE FROM always WHERE id = ?", (number if is_valid_row_id(number) else 0,))
             return connection.changes() > 0
 
     def _expire(self, connection: apsw.Connection, now: float) -> list[int]:
         rows = self._where("state = 'waiting' AND listed")  # the time of the others begins when they are asked about
-        late = [one.number for one in rows if _is_late(one.at, one.expires, now)]
+        late = [one.number for one in rows if _is_expired(one.at, one.expires, now)]
         for number in late:
             self._end(connection, number, "expired", "nobody answered in time, and it was not done")
         return late
 
-    def _end(self, connection: apsw.Connection, number: int, state: State, outcome: str) -> None:
+    def _end(self, connection: apsw.Connection, number: int, state: ApprovalState, outcome: str) -> None:
         """End one that was not answered, or not brought to an end, and tell the chats of it."""
         connection.execute("UPDATE approvals SET state = ?, outcome = ? WHERE id = ?", (state, outcome, number))
         if found := self.get(number):
             for key in dict.fromkeys((found.chat, found.home)):
-                outbox.put(connection, key, f"number {number} {ENDED[state]} ({found.shortly})", self._wall())
+                outbox.put_message(
+                    connection, key, f"number {number} {STATE_TEXTS[state]} ({found.shortly})", self._wall()
+                )
 
     def _where(self, condition: str, values: Sequence[Any] = (), order: str = "id") -> list[Approval]:
         with self._database.reading() as connection:
             sql = f"SELECT {_COLUMNS} FROM approvals WHERE {condition} ORDER BY {order}"  # noqa: S608
-            return [_read(row) for row in connection.execute(sql, values).fetchall()]
+            return [_decode_approval(row) for row in connection.execute(sql, values).fetchall()]
 
 
-ENDED: Mapping[State, str] = {
+STATE_TEXTS: Mapping[ApprovalState, str] = {
     "running": "is being done",
     "done": "was answered already: it was done",
     "failed": "was answered already: it was tried, and failed",
@@ -347,44 +369,50 @@ ENDED: Mapping[State, str] = {
 """How a question stands that waits no more, as the end of a sentence that begins with its number."""
 
 
-def question_of(asked: Approval, until: datetime) -> str:
+def format_approval_question(asked: Approval, until: datetime) -> str:
     """Word the letter that asks for a yes: each call whole, why it has to be asked about, and how to answer."""
     numbers = " and ".join(str(one.number) for one in asked.each)
     wait = "numbers {} wait" if asked.several else "number {} waits"
     return f"{wait.format(numbers)} for your yes until {until:%H:%M}:\n{asked.shown}\n{asked.answers}"
 
 
-def _row(asked: Asked, caller: Caller, decision: Decision, exact: str) -> tuple[str, ...]:
-    call = _json([asked.call.id, asked.call.name, asked.call.arguments])
+def _encode_approval(asked: Asked, caller: Caller, decision: Decision, exact: str) -> tuple[str, ...]:
+    call = _encode_json([asked.call.id, asked.call.name, asked.call.arguments])
     texts = caller.session, caller.origin, caller.who, call, asked.effect, decision.rule, decision.why, asked.means
-    return (*map(storable, texts), _json(dict(asked.bound)), exact, _json(sorted(caller.heard)), process_identity())
+    return (
+        *map(replace_surrogates, texts),
+        _encode_json(dict(asked.bound)),
+        exact,
+        _encode_json(sorted(caller.heard)),
+        get_process_identity(),
+    )
 
 
-def _check_room(connection: apsw.Connection, session: str, exact: str, now: float) -> None:
+def _check_approval_limits(connection: apsw.Connection, session: str, exact: str, now: float) -> None:
     """Raise Denied where asking once more would only weary the owner."""
     no = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'refused' AND answered > ?"
-    if found := connection.execute(no, (storable(session), exact, now - _NO_HOLDS_S)).get:
+    if found := connection.execute(no, (replace_surrogates(session), exact, now - _REFUSAL_COOLDOWN_S)).get:
         raise Denied(
             f"the answer to exactly this was no a moment ago (number {found}), so it is not asked about again so soon;"
             f" `/yes {found}` still allows it"
         )
     waits = "SELECT count(*), coalesce(sum(session = ?), 0) FROM approvals WHERE state = 'waiting'"
-    everywhere, here = map(int, connection.execute(waits, (storable(session),)).fetchone() or (0, 0))
-    if here >= MOST_WAITING or everywhere >= MOST_OF_ALL:
+    everywhere, here = map(int, connection.execute(waits, (replace_surrogates(session),)).fetchone() or (0, 0))
+    if here >= MAX_WAITING_PER_SESSION or everywhere >= MAX_WAITING:
         raise Denied(
             f"{max(here, everywhere)} calls wait for the owner's yes already; nothing more is asked until then"
         )
 
 
-def _is_late(at: float, expires: float, now: float) -> bool:
-    return now >= expires or now < at - _SET_BACK_S
+def _is_expired(at: float, expires: float, now: float) -> bool:
+    return now >= expires or now < at - _CLOCK_TOLERANCE_S
 
 
-def _json(value: object) -> str:
-    return storable(json.dumps(value, ensure_ascii=False))
+def _encode_json(value: object) -> str:
+    return replace_surrogates(json.dumps(value, ensure_ascii=False))
 
 
-def _read(row: Sequence[Any]) -> Approval:
+def _decode_approval(row: Sequence[Any]) -> Approval:
     number, nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound, exact, heard, *rest = row
     question, at, expires, state, answered_by, outcome, listed = rest
     return Approval(

@@ -5,7 +5,7 @@ Settings: https://sqlite.org/wal.html, https://sqlite.org/pragma.html#pragma_syn
 each commit, so a transaction that was reported done survives a power cut).
 
 A log that is there before anybody has opened the file says that the last one was cut off: then, and where damage was
-met before, the file is looked through first. What is done about damage is known to care/mend.py.
+met before, the file is looked through first. What is done about damage is known to maintenance/repair.py.
 """
 
 import contextlib
@@ -18,26 +18,26 @@ from weakref import WeakSet
 
 import apsw
 
-from picoclaw.disk import check_regular, create, explain, remove, sync_folder
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
+from picoclaw.files import check_regular, create, explain, remove, sync_folder
 from picoclaw.store.migrations import MIGRATIONS
 
-_BUSY_MS, _FOLD_MS = 5000, 100
-_DATABASE_FILES = 3
+_BUSY_TIMEOUT_MS, _CHECKPOINT_TIMEOUT_MS = 5000, 100
+_FILES_PER_DATABASE = 3
 Migration = Callable[[apsw.Connection], None]
-SET_ASIDE = "nothing was changed; `picoclaw check --mend` saves what can be read, or move it aside to start afresh"
-COPIES = "last"
+DAMAGE_ADVICE = "nothing was changed; `picoclaw check --mend` saves what can be read, or move it aside to start afresh"
+COPIES_FOLDER = "last"
 """The folder beside a database that holds its last good copy."""
-SUSPECT = ".suspect"
+SUSPECT_SUFFIX = ".suspect"
 """The end of the name of an empty file beside a database in which damage was met."""
 
 
-def storable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which a model may write as escapes and which are no text to SQLite."""
     return text.encode("utf-8", "replace").decode()
 
 
-def fits(number: int) -> bool:
+def is_valid_row_id(number: int) -> bool:
     """Whether a number that somebody gave can be that of a row; SQLite's have 64 bits."""
     return number.bit_length() < 64
 
@@ -50,31 +50,31 @@ class Database:
         self.path = path
         with self._explained():
             if not path.exists():
-                _make(path)
+                _create_database(path)
             about = path.stat()
             check_regular(path, about.st_mode)
             if about.st_size == 0:
-                raise StoreDamaged(f"{path} is empty, which a finished database never is; {SET_ASIDE}")
-            mark = path.with_name(path.name + SUSPECT)
+                raise StoreDamaged(f"{path} is empty, which a finished database never is; {DAMAGE_ADVICE}")
+            mark = path.with_name(path.name + SUSPECT_SUFFIX)
             unclean = mark.exists() or (path.with_name(path.name + "-wal").exists() and not _is_open(path))
             self.connection = _connect(path)
             try:
                 self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, unclean)
-                _examine(self.connection, path, migrations, thorough=unclean)
+                _check_schema(self.connection, path, migrations, thorough=unclean)
                 if mark.exists():
-                    _acquit(self.connection, mark)
+                    _clear_suspect_mark(self.connection, mark)
                 self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
                 _migrate(self.connection, migrations)
             except BaseException:
                 self.connection.close()
                 raise
-            with _GUARD:
-                _OPEN.add(self)
+            with _OPEN_DATABASES_LOCK:
+                _OPEN_DATABASES.add(self)
 
     def close(self) -> None:
         """Fold the log into the file and let go of it; may be called twice."""
-        with _GUARD:
-            _OPEN.discard(self)
+        with _OPEN_DATABASES_LOCK:
+            _OPEN_DATABASES.discard(self)
         with self._explained():
             self.connection.close()
 
@@ -101,7 +101,7 @@ class Database:
             with self.transaction() as connection:
                 yield connection
             self._fold()
-            remove(self.path.parent / COPIES / self.path.name)
+            remove(self.path.parent / COPIES_FOLDER / self.path.name)
 
     def shrink(self) -> None:
         """Write the file anew without its empty pages; others wait meanwhile. Raises StoreError."""
@@ -111,11 +111,11 @@ class Database:
 
     def _fold(self) -> None:
         """Empty the log into the file, but wait shortly for a reader: writers wait meanwhile."""
-        self.connection.set_busy_timeout(_FOLD_MS)
+        self.connection.set_busy_timeout(_CHECKPOINT_TIMEOUT_MS)
         try:
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
-            self.connection.set_busy_timeout(_BUSY_MS)
+            self.connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
@@ -126,28 +126,30 @@ class Database:
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
-            with explained(self.path):
+            with translate_sqlite_errors(self.path):
                 yield
         except StoreDamaged:
-            if self in _OPEN:
-                suspect(self.path)
+            if self in _OPEN_DATABASES:
+                mark_suspect(self.path)
             raise
 
 
 @contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
+def translate_sqlite_errors(path: Path) -> Iterator[None]:
     """Put SQLite's errors about a file into words."""
     try:
         yield
     except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise StoreDamaged(f"{path} is damaged ({error}); {SET_ASIDE}") from None
+        raise StoreDamaged(f"{path} is damaged ({error}); {DAMAGE_ADVICE}") from None
     except apsw.Error as error:
-        raise StoreError(f"{path}: {_refused(path, error) or WORDS.get(type(error), str(error))}") from None
+        raise StoreError(
+            f"{path}: {_explain_disk_error(path, error) or SQLITE_ERROR_TEXTS.get(type(error), str(error))}"
+        ) from None
     except OSError as error:
         raise StoreError(f"{path}: {explain(error)}") from None
 
 
-def _refused(path: Path, error: apsw.Error) -> str:
+def _explain_disk_error(path: Path, error: apsw.Error) -> str:
     """Say what is wrong with the disk itself, which SQLite often cannot tell; '' for nothing that can be seen."""
     if not isinstance(error, apsw.FullError | apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError):
         return ""
@@ -157,65 +159,65 @@ def _refused(path: Path, error: apsw.Error) -> str:
         return ""
     if disk.f_flag & os.ST_RDONLY:
         return explain(OSError(errno.EROFS, ""))
-    return explain(OSError(errno.ENOSPC, "")) if not disk.f_bavail else _too_many()
+    return explain(OSError(errno.ENOSPC, "")) if not disk.f_bavail else _explain_file_limit()
 
 
-def _too_many() -> str:
+def _explain_file_limit() -> str:
     """Say that hardly a file can be opened any more, where that is what is wrong; a database takes three."""
     try:
         left = os.sysconf("SC_OPEN_MAX") - sum(1 for _ in Path("/proc/self/fd").iterdir())
     except OSError as error:
         return explain(error) if error.errno in {errno.EMFILE, errno.ENFILE} else ""
-    return explain(OSError(errno.EMFILE, "")) if left <= _DATABASE_FILES else ""
+    return explain(OSError(errno.EMFILE, "")) if left <= _FILES_PER_DATABASE else ""
 
 
-def condition(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> str:
+def run_quick_check(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> str:
     """Look whether a file is whole, and change nothing: `ok`, or what SQLite found. Raises as Database does."""
-    with explained(path):
+    with translate_sqlite_errors(path):
         if path.stat().st_size == 0:
-            raise StoreDamaged(f"{path} is empty, which a finished database never is; {SET_ASIDE}")
+            raise StoreDamaged(f"{path} is empty, which a finished database never is; {DAMAGE_ADVICE}")
         connection = _connect(path)
         try:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            _examine(connection, path, migrations, thorough=False)
+            _check_schema(connection, path, migrations, thorough=False)
             return str(connection.execute("PRAGMA quick_check(1)").get)
         finally:
             connection.close()
 
 
-def suspect(path: Path) -> None:
+def mark_suspect(path: Path) -> None:
     """Remember that damage was met, as far as the disk lets us: the next to open the file looks it through."""
-    SUSPICION.set()
+    DAMAGE_DETECTED.set()
     with contextlib.suppress(OSError):
-        create(path.with_name(path.name + SUSPECT), b"")
+        create(path.with_name(path.name + SUSPECT_SUFFIX), b"")
 
 
-def _plain(found: object) -> str:
+def _format_sqlite_finding(found: object) -> str:
     """Put what SQLite has found into one line."""
     return " ".join(str(found).removeprefix("*** in database main ***").split())
 
 
-def _acquit(connection: apsw.Connection, mark: Path) -> None:
+def _clear_suspect_mark(connection: apsw.Connection, mark: Path) -> None:
     """Look through the tables' indexes as well; where nothing is wrong, damage that was met is forgotten."""
     if (found := connection.execute("PRAGMA integrity_check(1)").get) != "ok":
-        raise StoreDamaged(f"{mark.with_suffix('')} is damaged ({_plain(found)}); {SET_ASIDE}")
+        raise StoreDamaged(f"{mark.with_suffix('')} is damaged ({_format_sqlite_finding(found)}); {DAMAGE_ADVICE}")
     remove(mark)
 
 
-SUSPICION = threading.Event()
+DAMAGE_DETECTED = threading.Event()
 """Set as soon as this process has met damage in a database that it had opened."""
 
-_GUARD = threading.Lock()
-_OPEN: WeakSet[Database] = WeakSet()
+_OPEN_DATABASES_LOCK = threading.Lock()
+_OPEN_DATABASES: WeakSet[Database] = WeakSet()
 """What this process has open: a log that is there because of that is no sign of a power cut, and nothing is checked."""
 
 
 def _is_open(path: Path) -> bool:
-    with _GUARD:
-        return any(one.path.exists() and one.path.samefile(path) for one in _OPEN)
+    with _OPEN_DATABASES_LOCK:
+        return any(one.path.exists() and one.path.samefile(path) for one in _OPEN_DATABASES)
 
 
-WORDS: dict[type[apsw.Error], str] = {
+SQLITE_ERROR_TEXTS: dict[type[apsw.Error], str] = {
     apsw.FullError: "the disk is full: free some space",
     apsw.ReadOnlyError: "it cannot be written: check the owner, the mode, and whether the disk is read-only",
     apsw.CantOpenError: "it cannot be opened: check the owner and mode of the file and its folder",
@@ -230,11 +232,11 @@ def _connect(path: Path) -> apsw.Connection:
     if os.statvfs(path.parent).f_flag & os.ST_RDONLY and not path.with_name(f"{path.name}-wal").exists():
         name, flags = f"{path.absolute().as_uri()}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(name, flags=flags)
-    connection.set_busy_timeout(_BUSY_MS)
+    connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
     return connection
 
 
-def _make(path: Path) -> None:
+def _create_database(path: Path) -> None:
     """Build the file under another name first: under its own name it is never half made."""
     young = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     young.unlink(missing_ok=True)
@@ -254,18 +256,18 @@ def _make(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def _examine(connection: apsw.Connection, path: Path, migrations: Sequence[Migration], *, thorough: bool) -> None:
+def _check_schema(connection: apsw.Connection, path: Path, migrations: Sequence[Migration], *, thorough: bool) -> None:
     known = {migration.__name__ for migration in migrations}
     columns = {str(name) for (name,) in connection.execute("SELECT name FROM pragma_table_info('migrations')")}
     if columns != {"name", "at"}:
-        raise StoreDamaged(f"{path} is not picoclaw's database; {SET_ASIDE}")
+        raise StoreDamaged(f"{path} is not picoclaw's database; {DAMAGE_ADVICE}")
     done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
     if newer := sorted(done - known):
         raise StoreNewer(
             f"{path} was written by a newer picoclaw (it holds {newer[-1]}); nothing was changed; update picoclaw"
         )
     if thorough and (found := connection.execute("PRAGMA quick_check(1)").get) != "ok":
-        raise StoreDamaged(f"{path} is damaged ({_plain(found)}); {SET_ASIDE}")
+        raise StoreDamaged(f"{path} is damaged ({_format_sqlite_finding(found)}); {DAMAGE_ADVICE}")
 
 
 def _migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
@@ -276,13 +278,13 @@ def _migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> No
     done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
     missing = [migration for migration in migrations if migration.__name__ not in done]
     for migration in missing:
-        _run(connection, migration)
+        _run_migration(connection, migration)
     if missing:  # a log that begins anew takes less of a small disk; waits for nobody
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def _run(connection: apsw.Connection, migration: Migration) -> None:
+def _run_migration(connection: apsw.Connection, migration: Migration) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         taken = connection.execute("SELECT 1 FROM migrations WHERE name = ?", (migration.__name__,)).get

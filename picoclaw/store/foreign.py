@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import apsw
 
-from picoclaw.store.database import Database, storable
+from picoclaw.store.database import Database, replace_surrogates
 
 
 class ForeignFile(NamedTuple):
@@ -21,11 +21,11 @@ class ForeignFile(NamedTuple):
     heard: tuple[str, ...]
 
 
-def add(connection: apsw.Connection, path: str, heard: Iterable[str]) -> None:
+def add_foreign_file(connection: apsw.Connection, path: str, heard: Iterable[str]) -> None:
     """Remember a file, within the caller's transaction."""
     connection.execute(
         "INSERT OR REPLACE INTO foreign_files (path, heard, at) VALUES (?, ?, ?)",
-        (storable(path), storable(json.dumps(sorted(heard), ensure_ascii=False)), time.time()),
+        (replace_surrogates(path), replace_surrogates(json.dumps(sorted(heard), ensure_ascii=False)), time.time()),
     )
 
 
@@ -39,13 +39,13 @@ class ForeignFiles:
     def add(self, path: str, heard: Iterable[str]) -> None:
         """Remember a file durably, before it is written."""
         with self._database.transaction() as connection:
-            add(connection, path, heard)
+            add_foreign_file(connection, path, heard)
 
     def replaced(self, path: str) -> None:
         """Forget a file that was replaced as a whole by somebody's own words."""
-        if any(one.path == storable(path) for one in self.all()):
+        if any(one.path == replace_surrogates(path) for one in self.all()):
             with self._database.transaction() as connection:
-                connection.execute("DELETE FROM foreign_files WHERE path = ?", (storable(path),))
+                connection.execute("DELETE FROM foreign_files WHERE path = ?", (replace_surrogates(path),))
 
     def accept(self, numbers: Iterable[int]) -> None:
         """Take files for the owner's, who was shown them; one that was written again meanwhile has another number."""

@@ -13,24 +13,24 @@ import apsw
 
 from picoclaw.messages import Origin
 from picoclaw.store import foreign, outbox
-from picoclaw.store.database import Database, storable
-from picoclaw.store.history import alive, process_identity
+from picoclaw.store.conversations import get_process_identity, is_process_alive
+from picoclaw.store.database import Database, replace_surrogates
 
-AGAIN = -1
-_KEPT = 2000
+RETRIED = -1
+_MAX_ANSWERED = 2000
 _COLUMNS = "id, key, text, who, origin, external, attachments, foreign_parts, process, within"
-_REPLY = """
+_SELECT_REPLY = """
     SELECT text FROM messages WHERE role = 'assistant' AND turn = (SELECT max(id) FROM turns WHERE inbox = ?)
     ORDER BY id DESC LIMIT 1
 """
-_OPEN = """
+_SELECT_UNANSWERED = """
     SELECT text, at FROM inbox WHERE key = ? AND NOT done AND external NOT GLOB 'answer *'
     AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.inbox = inbox.id) ORDER BY id
 """
-_ACTS = "SELECT count(*) FROM acts WHERE session = ? AND process = ?"
+_COUNT_ACTS = "SELECT count(*) FROM acts WHERE session = ? AND process = ?"
 
 
-class Arrived(NamedTuple):
+class InboxMessage(NamedTuple):
     """Something that a person has sent over a channel; `key` is its session, `NAME:...` of the channel.
 
     `who` names the person or the terminal, such as `telegram:12345`, and is the same tomorrow. `external` is the
@@ -49,7 +49,7 @@ class Arrived(NamedTuple):
     foreign: tuple[str, ...] = ()
 
 
-class Left(NamedTuple):
+class InterruptedMessage(NamedTuple):
     """What a process had begun to answer when it died.
 
     `reply` is what it had kept of that, None for nothing; `within` the number whose turn was to hear it, 0 for its own,
@@ -57,7 +57,7 @@ class Left(NamedTuple):
     not known.
     """
 
-    arrived: Arrived
+    arrived: InboxMessage
     reply: str | None
     within: int
     acts: bool
@@ -70,39 +70,41 @@ class Inbox:
         """Work on an open database."""
         self._database = database
 
-    def put(self, arrived: Arrived) -> Arrived | None:
+    def put(self, arrived: InboxMessage) -> InboxMessage | None:
         """Keep it durably; returns it with its number, None when it is known already. Raises StoreError."""
-        arrived = arrived._replace(key=storable(arrived.key), text=storable(arrived.text))
+        arrived = arrived._replace(key=replace_surrogates(arrived.key), text=replace_surrogates(arrived.text))
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO inbox (key, text, who, origin, external, attachments, foreign_parts, at)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT DO NOTHING",
                 (
-                    *map(storable, arrived[:5]),
-                    *(storable(json.dumps(names)) for names in (arrived.attachments, arrived.foreign)),
+                    *map(replace_surrogates, arrived[:5]),
+                    *(replace_surrogates(json.dumps(names)) for names in (arrived.attachments, arrived.foreign)),
                     time.time(),
                 ),
             )
             if not connection.changes():
                 return None
             number = connection.last_insert_rowid()
-            connection.execute("DELETE FROM inbox WHERE done AND id <= ?", (number - _KEPT,))
+            connection.execute("DELETE FROM inbox WHERE done AND id <= ?", (number - _MAX_ANSWERED,))
             if arrived.foreign or arrived.origin == "guest":
                 workspace = self._database.path.parent.resolve() / "workspace"
                 for name in arrived.attachments:
-                    foreign.add(connection, str(workspace / name), (f"a message by {arrived.who}", *arrived.foreign))
+                    foreign.add_foreign_file(
+                        connection, str(workspace / name), (f"a message by {arrived.who}", *arrived.foreign)
+                    )
             return arrived._replace(number=number)
 
-    def waiting(self) -> list[Arrived]:
+    def waiting(self) -> list[InboxMessage]:
         """List what nobody has begun to answer, the oldest first."""
         with self._database.reading() as connection:
-            return [arrived for arrived, process, _ in _rows(connection) if not process]
+            return [arrived for arrived, process, _ in _select_unanswered(connection) if not process]
 
     def open_texts(self, key: str) -> list[tuple[str, float]]:
         """Give what a chat has said that no kept turn answers yet, with when; without the buttons that were pressed."""
         with self._database.reading() as connection:
-            rows = connection.execute(_OPEN, (storable(key),)).fetchall()
+            rows = connection.execute(_SELECT_UNANSWERED, (replace_surrogates(key),)).fetchall()
         return [(str(text), float(str(at))) for text, at in rows]
 
     def begin(self, numbers: Sequence[int], within: int = 0) -> None:
@@ -110,7 +112,7 @@ class Inbox:
         with self._database.transaction() as connection:
             connection.executemany(
                 "UPDATE inbox SET process = ?, within = iif(?2, ?2, min(within, 0)) WHERE id = ?3",
-                [(process_identity(), within, number) for number in numbers],
+                [(get_process_identity(), within, number) for number in numbers],
             )
 
     def put_back(self, numbers: Sequence[int]) -> None:
@@ -123,9 +125,9 @@ class Inbox:
     def try_again(self, number: int) -> None:
         """Put back what a dead process had begun, and remember that."""
         with self._database.transaction() as connection:
-            connection.execute("UPDATE inbox SET process = '', within = ? WHERE id = ?", (AGAIN, number))
+            connection.execute("UPDATE inbox SET process = '', within = ? WHERE id = ?", (RETRIED, number))
 
-    def done(self, arrived: Arrived, letter: str = "") -> None:
+    def done(self, arrived: InboxMessage, letter: str = "") -> None:
         """Keep that it was answered, with those that its turn has heard; a `letter` goes out in the same moment."""
         with self._database.transaction() as connection:
             connection.execute(
@@ -133,35 +135,35 @@ class Inbox:
                 (arrived.number,),
             )
             if letter:
-                outbox.put(connection, arrived.key, letter, time.time())
+                outbox.put_message(connection, arrived.key, letter, time.time())
 
-    def left_behind(self) -> list[Left]:
+    def left_behind(self) -> list[InterruptedMessage]:
         """List what dead processes had begun, the oldest first."""
         with self._database.reading() as connection:
             return [
-                Left(
+                InterruptedMessage(
                     arrived,
-                    _text(connection.execute(_REPLY, (max(within, 0) or arrived.number,)).get),
+                    _to_optional_text(connection.execute(_SELECT_REPLY, (max(within, 0) or arrived.number,)).get),
                     within,
-                    bool(connection.execute(_ACTS, (arrived.key, process)).get),
+                    bool(connection.execute(_COUNT_ACTS, (arrived.key, process)).get),
                 )
-                for arrived, process, within in _rows(connection)
-                if process and not alive(process)
+                for arrived, process, within in _select_unanswered(connection)
+                if process and not is_process_alive(process)
             ]
 
 
-def _rows(connection: apsw.Connection) -> list[tuple[Arrived, str, int]]:
+def _select_unanswered(connection: apsw.Connection) -> list[tuple[InboxMessage, str, int]]:
     rows = connection.execute(f"SELECT {_COLUMNS} FROM inbox WHERE NOT done ORDER BY id")  # noqa: S608
-    return [_row(*row) for row in rows]
+    return [_decode_inbox_row(*row) for row in rows]
 
 
-def _row(*row: object) -> tuple[Arrived, str, int]:
+def _decode_inbox_row(*row: object) -> tuple[InboxMessage, str, int]:
     number, key, text, who, origin, external, attachments, foreign, process, within = map(str, row)
     known: Origin = cast("Origin", origin) if origin in get_args(Origin) else "guest"
     paths, parts = (tuple(map(str, json.loads(names))) for names in (attachments, foreign))
-    arrived = Arrived(key, text, who, known, external, paths, int(number), parts)
+    arrived = InboxMessage(key, text, who, known, external, paths, int(number), parts)
     return arrived, process, int(within)
 
 
-def _text(found: object) -> str | None:
+def _to_optional_text(found: object) -> str | None:
     return None if found is None else str(found)

@@ -9,14 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 import apsw
 
-from picoclaw.slots import Plan, Spans
-from picoclaw.store.database import Database, storable
-from picoclaw.store.outbox import put
+from picoclaw.occurrences import Plan, Spans
+from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.outbox import put_message
 
-Kind = Literal["reminder", "turn", "fresh", "command", "tool"]
+JobKind = Literal["reminder", "turn", "fresh", "command", "tool"]
 """A turn is one of the chat's conversation; a fresh one knows nothing of it."""
 CatchUp = Literal["once", "skip"]
-Deliver = Literal["always", "change", "failure"]
+DeliveryMode = Literal["always", "change", "failure"]
 
 
 class Job(NamedTuple):
@@ -31,9 +31,9 @@ class Job(NamedTuple):
     session: str
     payload: str
     plan: Plan
-    kind: Kind = "reminder"
+    kind: JobKind = "reminder"
     catch_up: CatchUp = "once"
-    deliver: Deliver = "always"
+    deliver: DeliveryMode = "always"
     enabled: bool = True
     boot: str = ""
     mono: float = 0.0
@@ -51,7 +51,7 @@ class Job(NamedTuple):
     network: bool = False
 
 
-class Decision(NamedTuple):
+class JobDecision(NamedTuple):
     """What becomes of a job: its new state, None for its end; a text to tell, and the moment that is meant by it."""
 
     job: Job | None
@@ -64,7 +64,7 @@ _COLUMNS = (
     "session, message, plan, spec, zone, due, kind, catch_up, deliver, enabled, boot, mono, after, done, rounds,"
     " last_slot, last_run, last_status, last_error, failures, told, claimed, may_write, may_network"
 )
-_PLACES = ", ".join("?" * (_COLUMNS.count(",") + 1))
+_PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
 
 class Jobs:
@@ -77,7 +77,7 @@ class Jobs:
     def add(self, job: Job) -> int:
         """Keep a job durably; returns its number, whatever number it came with."""
         with self._database.transaction() as connection:
-            return _add(connection, job)
+            return _insert_job(connection, job)
 
     def renew(self, job: Job) -> bool:
         """Keep a job in the place of the one whose plan has the same text, with how that went; not while that runs.
@@ -85,29 +85,29 @@ class Jobs:
         Who asks for one again and again has one, whose failures are counted. Tells whether it is kept.
         """
         with self._database.transaction() as connection:
-            for old in _jobs(connection, "WHERE plan = ? AND spec = ?", job.plan.kind, job.plan.text):
+            for old in _select_jobs(connection, "WHERE plan = ? AND spec = ?", job.plan.kind, job.plan.text):
                 if old.claimed:
                     return False
                 went = job._replace(last_run=old.last_run, last_status=old.last_status, last_error=old.last_error)
-                _keep(connection, old, went._replace(failures=old.failures, told=old.told))
+                _update_job(connection, old, went._replace(failures=old.failures, told=old.told))
                 return True
-            _add(connection, job)
+            _insert_job(connection, job)
             return True
 
     def all(self) -> list[Job]:
         """List every chat's jobs, in the order in which they were added."""
         with self._database.reading() as connection:
-            return _jobs(connection, "ORDER BY id")
+            return _select_jobs(connection, "ORDER BY id")
 
     def of(self, session: str) -> list[Job]:
         """List a session's jobs, in the order in which they were added."""
         with self._database.reading() as connection:
-            return _jobs(connection, "WHERE session = ? ORDER BY id", session)
+            return _select_jobs(connection, "WHERE session = ? ORDER BY id", session)
 
     def get(self, session: str, number: int) -> Job | None:
         """Return one of a session's jobs."""
         with self._database.reading() as connection:
-            return next(iter(_jobs(connection, "WHERE session = ? AND id = ?", session, number)), None)
+            return next(iter(_select_jobs(connection, "WHERE session = ? AND id = ?", session, number)), None)
 
     def remove(self, session: str, number: int) -> bool:
         """Drop one of a session's jobs; tells whether it was there."""
@@ -118,61 +118,61 @@ class Jobs:
     def change(self, session: str, number: int, edit: Callable[[Job], Job]) -> Job | None:
         """Change one of a session's jobs as it is now; None when there is none."""
         with self._database.transaction() as connection:
-            for job in _jobs(connection, "WHERE session = ? AND id = ?", session, number):
-                _keep(connection, job, edited := edit(job))
+            for job in _select_jobs(connection, "WHERE session = ? AND id = ?", session, number):
+                _update_job(connection, job, edited := edit(job))
                 return edited
             return None
 
-    def decide(self, judge: Callable[[Job], Decision | None], number: int | None = None) -> list[Decision]:
+    def decide(self, judge: Callable[[Job], JobDecision | None], number: int | None = None) -> list[JobDecision]:
         """Have every job judged, or that of a number, and keep what was decided, with its letters: all or nothing.
 
         Nothing is written when nothing is decided.
         """
         where, values = ("ORDER BY id", ()) if number is None else ("WHERE id = ?", (number,))
         with self._database.transaction() as connection:
-            judged = [(job, decision) for job in _jobs(connection, where, *values) if (decision := judge(job))]
+            judged = [(job, decision) for job in _select_jobs(connection, where, *values) if (decision := judge(job))]
             for job, decision in judged:
-                _keep(connection, job, decision.job)
+                _update_job(connection, job, decision.job)
                 if decision.letter:
-                    put(connection, job.session, decision.letter, decision.at)
+                    put_message(connection, job.session, decision.letter, decision.at)
             return [decision for _, decision in judged]
 
 
-def _add(connection: apsw.Connection, job: Job) -> int:
-    connection.execute(f"INSERT INTO jobs ({_COLUMNS}) VALUES ({_PLACES})", _values(job))  # noqa: S608
+def _insert_job(connection: apsw.Connection, job: Job) -> int:
+    connection.execute(f"INSERT INTO jobs ({_COLUMNS}) VALUES ({_PLACEHOLDERS})", _encode_job(job))  # noqa: S608
     return connection.last_insert_rowid()
 
 
-def _keep(connection: apsw.Connection, before: Job, now: Job | None) -> None:
+def _update_job(connection: apsw.Connection, before: Job, now: Job | None) -> None:
     if now is None:
         connection.execute("DELETE FROM jobs WHERE id = ?", (before.number,))
     elif now != before:
         connection.execute(
-            f"UPDATE jobs SET ({_COLUMNS}) = ({_PLACES}) WHERE id = ?",  # noqa: S608
-            (*_values(now), before.number),
+            f"UPDATE jobs SET ({_COLUMNS}) = ({_PLACEHOLDERS}) WHERE id = ?",  # noqa: S608
+            (*_encode_job(now), before.number),
         )
 
 
-def _values(job: Job) -> tuple[Any, ...]:
+def _encode_job(job: Job) -> tuple[Any, ...]:
     plan = job.plan
     return (
-        storable(job.session),
-        storable(job.payload),
+        replace_surrogates(job.session),
+        replace_surrogates(job.payload),
         *(plan.kind, plan.text, plan.zone, plan.anchor),
         *(job.kind, job.catch_up, job.deliver, int(job.enabled), job.boot, job.mono, job.after),
         json.dumps(job.done),
         *(job.rounds, job.last_slot, job.last_run, job.last_status),
-        storable(job.last_error),
+        replace_surrogates(job.last_error),
         *(job.failures, job.told, job.claimed, int(job.write), int(job.network)),
     )
 
 
-def _jobs(connection: apsw.Connection, where: str, *values: str | int) -> list[Job]:
+def _select_jobs(connection: apsw.Connection, where: str, *values: str | int) -> list[Job]:
     rows: Iterable[Any] = connection.execute(f"SELECT id, {_COLUMNS} FROM jobs {where}", values)  # noqa: S608
-    return [_job(*row) for row in rows]
+    return [_decode_job(*row) for row in rows]
 
 
-def _job(number: int, session: str, payload: str, *rest: Any) -> Job:
+def _decode_job(number: int, session: str, payload: str, *rest: Any) -> Job:
     kind, spec, zone, due, *rest_ = rest
     job = Job(number, session, payload, Plan(kind, spec, zone, due), *rest_)
     spans = tuple((float(first), float(last)) for first, last in json.loads(str(job.done)))

@@ -5,35 +5,38 @@ with whatever is kept next, so that a request costs the card one transaction and
 estimate stands, and is known to be one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 import apsw
 
-from picoclaw.store.database import Database, storable
-from picoclaw.store.marks import mark
+from picoclaw.prompts import BYTES_A_TOKEN, estimated_tokens
+from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.marks import get_mark
 
-KEPT_DAYS = 800
+RETENTION_DAYS = 800
 """Days on which something was asked."""
 
-LEVEL = "costs.level"
+CAP_LEVEL_MARK = "costs.level"
 """The mark that names a day, and two steps of a cap, in percent: the highest reached on it, and the newest."""
 
-_ADD = """
+_UPSERT_ENTRY = """
     INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
         requests = requests + excluded.requests, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
         completion_tokens = completion_tokens + excluded.completion_tokens, estimated = estimated + excluded.estimated,
         money = money + excluded.money
 """
-_ROWS = """
+_SELECT_ENTRIES = """
     SELECT day, model, cause, channel, requests, prompt_tokens, completion_tokens, estimated, money FROM ledger
     WHERE day BETWEEN ? AND ? ORDER BY 1, 2, 3, 4
 """
-_OLD = "DELETE FROM ledger WHERE day <= (SELECT DISTINCT day FROM ledger ORDER BY day DESC LIMIT 1 OFFSET ?)"
+_DELETE_OLD_ENTRIES = (
+    "DELETE FROM ledger WHERE day <= (SELECT DISTINCT day FROM ledger ORDER BY day DESC LIMIT 1 OFFSET ?)"
+)
 
 
-class Place(NamedTuple):
+class LedgerKey(NamedTuple):
     """Where something is added up: an ISO date, the model, what it was for, and the channel that it was asked over."""
 
     day: str
@@ -42,7 +45,7 @@ class Place(NamedTuple):
     channel: str
 
 
-class Taken(NamedTuple):
+class LedgerTotals(NamedTuple):
     """Requests, tokens in and out, how many of those are only estimated, and money. Corrections are below zero."""
 
     requests: int = 0
@@ -56,9 +59,9 @@ class Taken(NamedTuple):
         """Tokens in and out."""
         return self.prompt + self.completion
 
-    def plus(self, other: "Taken", times: int = 1) -> "Taken":
+    def plus(self, other: "LedgerTotals", times: int = 1) -> "LedgerTotals":
         """The sum of both; -1 `times` takes the other away."""
-        return Taken(
+        return LedgerTotals(
             self.requests + times * other.requests,
             self.prompt + times * other.prompt,
             self.completion + times * other.completion,
@@ -67,7 +70,7 @@ class Taken(NamedTuple):
         )
 
 
-Rows = dict[Place, Taken]
+LedgerRows = dict[LedgerKey, LedgerTotals]
 
 
 class Ledger:
@@ -76,11 +79,11 @@ class Ledger:
     def __init__(self, database: Callable[[], Database]) -> None:
         """Work on a database, which is opened when it is needed."""
         self._database = database
-        self.unwritten: Rows = {}
+        self.unwritten: LedgerRows = {}
 
-    def note(self, place: Place, taken: Taken) -> None:
+    def note(self, place: LedgerKey, taken: LedgerTotals) -> None:
         """Have something added with what is written next."""
-        self.unwritten[place] = self.unwritten.get(place, Taken()).plus(taken)
+        self.unwritten[place] = self.unwritten.get(place, LedgerTotals()).plus(taken)
 
     def transaction(self) -> AbstractContextManager[apsw.Connection]:
         """A transaction that begins with what was noted. Raises StoreError; what was noted stays noted then."""
@@ -90,7 +93,7 @@ class Ledger:
     def _cleared(self, transaction: AbstractContextManager[apsw.Connection]) -> Iterator[apsw.Connection]:
         with transaction as connection:
             for place, taken in self.unwritten.items():
-                add(connection, place, taken)
+                add_usage(connection, place, taken)
             yield connection
         self.unwritten.clear()
 
@@ -103,32 +106,35 @@ class Ledger:
             yield connection
             last(connection)
 
-    def rows(self, first: str, last: str) -> Rows:
+    def rows(self, first: str, last: str) -> LedgerRows:
         """Return the sums from one day to another, with what is noted here and not written. Raises StoreError."""
         with self._database().reading() as connection:
-            found = rows(connection, first, last)
+            found = select_usage(connection, first, last)
         for place, taken in self.unwritten.items():
             if first <= place.day <= last:
-                found[place] = found.get(place, Taken()).plus(taken)
+                found[place] = found.get(place, LedgerTotals()).plus(taken)
         return found
 
     def prune(self) -> None:
         """Let all but the last days go, by their number: a date may have been wrong. Raises StoreError."""
         with self.transaction() as connection:
-            connection.execute(_OLD, (KEPT_DAYS,))
+            connection.execute(_DELETE_OLD_ENTRIES, (RETENTION_DAYS,))
 
 
-def add(connection: apsw.Connection, place: Place, taken: Taken) -> None:
+def add_usage(connection: apsw.Connection, place: LedgerKey, taken: LedgerTotals) -> None:
     """Add to a sum, within the caller's transaction."""
-    connection.execute(_ADD, (*map(storable, place), *taken))
+    connection.execute(_UPSERT_ENTRY, (*map(replace_surrogates, place), *taken))
 
 
-def rows(connection: apsw.Connection, first: str, last: str) -> Rows:
+def select_usage(connection: apsw.Connection, first: str, last: str) -> LedgerRows:
     """Return the sums from one day to another, within the caller's reading."""
-    return {Place(*map(str, row[:4])): _taken(*row[4:]) for row in connection.execute(_ROWS, (first, last))}
+    return {
+        LedgerKey(*map(str, row[:4])): _decode_totals(*row[4:])
+        for row in connection.execute(_SELECT_ENTRIES, (first, last))
+    }
 
 
-class Standing(NamedTuple):
+class DaySpending(NamedTuple):
     """How a day stands: tokens, money, and the percent of a cap that was reached, 0 for none."""
 
     tokens: int
@@ -136,14 +142,90 @@ class Standing(NamedTuple):
     reached: int
 
 
-def standing(database: Database, day: str) -> Standing:
+def get_day_spending(database: Database, day: str) -> DaySpending:
     """Say how a day stands, by what is written. Raises StoreError."""
     with database.reading() as connection:
-        found = rows(connection, day, day).values()
-        of, *steps = mark(connection, LEVEL).split() or [""]
+        found = select_usage(connection, day, day).values()
+        of, *steps = get_mark(connection, CAP_LEVEL_MARK).split() or [""]
     money = round(sum(taken.money for taken in found), 6)
-    return Standing(sum(taken.tokens for taken in found), money, int(steps[-1]) if of == day else 0)
+    return DaySpending(sum(taken.tokens for taken in found), money, int(steps[-1]) if of == day else 0)
 
 
-def _taken(requests: object, prompt: object, completion: object, estimated: object, money: object) -> Taken:
-    return Taken(int(str(requests)), int(str(prompt)), int(str(completion)), int(str(estimated)), float(str(money)))
+def _decode_totals(
+    requests: object, prompt: object, completion: object, estimated: object, money: object
+) -> LedgerTotals:
+    return LedgerTotals(
+        int(str(requests)), int(str(prompt)), int(str(completion)), int(str(estimated)), float(str(money))
+    )
+
+
+# What a token takes in bytes, by model: learned from the counts of servers, and kept in `state.db`.
+#
+# A ratio is the sum of `bytes` over that of `tokens`, in which the last twenty requests or so weigh most. A little of the
+# usual ratio is always in it, so that the first request does not decide alone.
+
+_PRIOR_TOKENS = 500.0
+_MIN_BYTES_PER_TOKEN, _MAX_BYTES_PER_TOKEN = 1.5, 8.0
+_MIN_REQUEST_BYTES = 500
+_DECAY, _DECAY_IN_DOUBT = 0.95, 0.8
+_LARGE_REQUEST_TOKENS, _MIN_CONTEXT_WINDOW = 2000, 1000
+
+_SELECT_CALIBRATION = "SELECT bytes, tokens FROM calibration WHERE model = ?"
+_UPSERT_CALIBRATION = """
+    INSERT INTO calibration (model, bytes, tokens) VALUES (?1, ?2, ?3)
+    ON CONFLICT (model) DO UPDATE SET bytes = ?2, tokens = ?3
+"""
+
+
+class TokenCalibration:
+    """The ratios of every model."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open database."""
+        self._database = database
+
+    def bytes_a_token(self, model: str) -> float:
+        """Return the ratio of a model, the usual one when nothing is known of it. Raises StoreError."""
+        with self._database.reading() as connection:
+            return _compute_ratio(*_get_calibration(connection, model))
+
+
+def update_calibration(connection: apsw.Connection, model: str, counted: Sequence[tuple[int, int]]) -> str:
+    """Learn from the (bytes, tokens) of requests, within the caller's transaction; returns a doubt for the owner.
+
+    A count of less than half of what was to be expected is not believed: the server left out a part of the prompt
+    without saying so, or counted only what was new to it. It makes what is known fade, so that a ratio which was
+    learned wrongly does not stand for ever.
+    """
+    size, tokens = _get_calibration(connection, model)
+    doubt = ""
+    for sent, told in counted:
+        if sent < _MIN_REQUEST_BYTES or told <= 0:
+            continue
+        expected = estimated_tokens(sent, min(BYTES_A_TOKEN, _compute_ratio(size, tokens)))
+        if 2 * told < expected:
+            size, tokens = size * _DECAY_IN_DOUBT, tokens * _DECAY_IN_DOUBT
+            doubt = _describe_doubt(told, expected) or doubt
+        else:
+            believed = min(float(told), sent / _MIN_BYTES_PER_TOKEN)
+            size, tokens = size * _DECAY + sent, tokens * _DECAY + believed
+    if counted:
+        connection.execute(_UPSERT_CALIBRATION, (replace_surrogates(model), size, tokens))
+    return doubt
+
+
+def _describe_doubt(told: int, expected: int) -> str:
+    """Nothing for a small request, and for a count that is smaller than any window: that server counts otherwise."""
+    if expected <= _LARGE_REQUEST_TOKENS or told < _MIN_CONTEXT_WINDOW:
+        return ""
+    return f"the server counted {told} tokens of about {expected}: its window may be smaller than context_tokens"
+
+
+def _get_calibration(connection: apsw.Connection, model: str) -> tuple[float, float]:
+    found = connection.execute(_SELECT_CALIBRATION, (replace_surrogates(model),)).fetchone()
+    return (float(str(found[0])), float(str(found[1]))) if found else (0.0, 0.0)
+
+
+def _compute_ratio(size: float, tokens: float) -> float:
+    ratio = (size + BYTES_A_TOKEN * _PRIOR_TOKENS) / (tokens + _PRIOR_TOKENS)
+    return min(_MAX_BYTES_PER_TOKEN, max(_MIN_BYTES_PER_TOKEN, ratio))

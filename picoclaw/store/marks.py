@@ -2,9 +2,9 @@
 
 import apsw
 
-from picoclaw.store.database import Database, storable
+from picoclaw.store.database import Database, replace_surrogates
 
-_SET = "INSERT INTO marks VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2"
+_UPSERT_MARK = "INSERT INTO marks VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2"
 
 
 class Marks:
@@ -17,7 +17,7 @@ class Marks:
     def get(self, name: str) -> str:
         """Return what a mark says, '' when it was never set. Raises StoreError."""
         with self._database.reading() as connection:
-            return mark(connection, name)
+            return get_mark(connection, name)
 
     def set(self, name: str, value: str) -> None:
         """Set a mark durably; one that says the same already is not written. Raises StoreError."""
@@ -28,13 +28,13 @@ class Marks:
     def moved(self, name: str, before: str, value: str) -> bool:
         """Set a mark that still says `before`; tells whether it did, which one of several processes does."""
         with self._database.transaction() as connection:
-            if mark(connection, name) != before:
+            if get_mark(connection, name) != before:
                 return False
             set_mark(connection, name, value)
             return True
 
 
-def mark(connection: apsw.Connection, name: str) -> str:
+def get_mark(connection: apsw.Connection, name: str) -> str:
     """Return what a mark says, within the caller's reading."""
     found = connection.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
     return str(found[0]) if found else ""
@@ -42,4 +42,4 @@ def mark(connection: apsw.Connection, name: str) -> str:
 
 def set_mark(connection: apsw.Connection, name: str, value: str) -> None:
     """Set a mark, within the caller's transaction."""
-    connection.execute(_SET, (name, storable(value)))
+    connection.execute(_UPSERT_MARK, (name, replace_surrogates(value)))

@@ -8,19 +8,19 @@ import apsw
 
 from picoclaw.errors import StoreError
 from picoclaw.markdown import seen
-from picoclaw.ranking import folded
-from picoclaw.store.database import Database, storable
-from picoclaw.store.marks import mark, set_mark
+from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.marks import get_mark, set_mark
+from picoclaw.text import folded
 
-KEPT = timedelta(days=30)
-LONGEST, MOST_OPEN = 500, 200
-USUAL_PRIORITY = 5
+COMPLETED_RETENTION = timedelta(days=30)
+MAX_TEXT_CHARS, MAX_OPEN = 500, 200
+DEFAULT_PRIORITY = 5
 
-_MARK = "pulse"
-_MOST_NAMED = 20
+_REVISION_MARK = "pulse"
+_MAX_LISTED_NUMBERS = 20
 
 
-class Item(NamedTuple):
+class PulseItem(NamedTuple):
     """An open task. `priority` 1 is the most urgent, 10 the least.
 
     `source` is what it is from when it is not the owner's word.
@@ -34,7 +34,7 @@ class Item(NamedTuple):
     since: str
 
 
-class Change(NamedTuple):
+class PulseChange(NamedTuple):
     """What is to become of the list; 0 and '' leave a value as it is."""
 
     action: Literal["add", "complete", "update"]
@@ -43,7 +43,7 @@ class Change(NamedTuple):
     priority: int = 0
 
 
-class By(NamedTuple):
+class PulseAuthor(NamedTuple):
     """Who changes the list, and when; `source` as of an Item."""
 
     session: str
@@ -58,44 +58,46 @@ class Pulse:
         """Work on an open database."""
         self._database = database
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[PulseItem]:
         """List what is open by urgency, then by age. Raises StoreError."""
         with self._database.reading() as connection:
-            return _open(connection)
+            return _select_open_items(connection)
 
-    def apply(self, changes: Sequence[Change], by: By, marks: Mapping[str, str] | None = None) -> list[Item]:
+    def apply(
+        self, changes: Sequence[PulseChange], by: PulseAuthor, marks: Mapping[str, str] | None = None
+    ) -> list[PulseItem]:
         """Make all changes or none, durably; returns each task as it was left. Raises StoreError saying why not.
 
         A task that is open already is not added again; it is as urgent as the more urgent of both. Each of the `marks`
         is set to the revision that comes of it, and its own text behind that.
         """
         with self._database.transaction() as connection:
-            items = [_apply(connection, change, by) for change in changes]
+            items = [_apply_change(connection, change, by) for change in changes]
             if items:
-                revision, _ = _stamp(connection)
+                revision, _ = _read_revision(connection)
                 stamp = f"{revision + 1} {by.now.isoformat(timespec='seconds')}"
-                set_mark(connection, _MARK, stamp)
+                set_mark(connection, _REVISION_MARK, stamp)
             for name, text in (marks or {}).items():
-                set_mark(connection, name, f"{_stamp(connection)[0]} {text}")
+                set_mark(connection, name, f"{_read_revision(connection)[0]} {text}")
             return items
 
     def add(self, text: str, priority: int, session: str, now: datetime) -> int:
         """Add a task of the owner's; returns its number. Raises StoreError."""
-        return self.apply([Change("add", 0, text, priority)], By(session, now))[0].number
+        return self.apply([PulseChange("add", 0, text, priority)], PulseAuthor(session, now))[0].number
 
     def revision(self) -> int:
         """Return a number that every change of the list makes larger. Raises StoreError."""
         with self._database.reading() as connection:
-            return _stamp(connection)[0]
+            return _read_revision(connection)[0]
 
     def changed(self) -> datetime | None:
         """Return when the list last changed, None when there never was a task. Raises StoreError."""
         with self._database.reading() as connection:
-            return _stamp(connection)[1]
+            return _read_revision(connection)[1]
 
     def shown(self, most: int = 5000) -> str:
         """List what is open in at most so many characters, in whole lines; says how many have no room."""
-        lines = [line(item) for item in self.items()]
+        lines = [format_item(item) for item in self.items()]
         for kept in range(len(lines), -1, -1):
             left = len(lines) - kept
             shown = "\n".join([*lines[:kept], *([f"{left} more: pulse list"] if left else [])])
@@ -106,63 +108,63 @@ class Pulse:
     def forget(self, now: datetime) -> int:
         """Drop what was completed more than 30 days ago; returns how much it was. Raises StoreError."""
         with self._database.transaction() as connection:
-            connection.execute("DELETE FROM pulse WHERE done_at < ?", ((now - KEPT).timestamp(),))
+            connection.execute("DELETE FROM pulse WHERE done_at < ?", ((now - COMPLETED_RETENTION).timestamp(),))
             return connection.changes()
 
 
-def line(item: Item) -> str:
+def format_item(item: PulseItem) -> str:
     """Write a task as a model and a person are shown it; its own text cannot take the place of the mark before it."""
     doubt = f"; not from the owner: {item.source}" if item.source else ""
     return f"{item.number} [p{item.priority}{doubt}] {item.text} (since {item.since[:10]})"
 
 
-def _stamp(connection: apsw.Connection) -> tuple[int, datetime | None]:
-    revision, _, when = mark(connection, _MARK).partition(" ")
+def _read_revision(connection: apsw.Connection) -> tuple[int, datetime | None]:
+    revision, _, when = get_mark(connection, _REVISION_MARK).partition(" ")
     return (int(revision), datetime.fromisoformat(when)) if when else (0, None)
 
 
-def _open(connection: apsw.Connection) -> list[Item]:
+def _select_open_items(connection: apsw.Connection) -> list[PulseItem]:
     rows = connection.execute(
         "SELECT id, text, priority, session, source, since FROM pulse WHERE done = '' ORDER BY priority, id"
     )
     return [
-        Item(int(str(number)), str(text), int(str(priority)), str(session), str(source), str(since))
+        PulseItem(int(str(number)), str(text), int(str(priority)), str(session), str(source), str(since))
         for number, text, priority, session, source, since in rows
     ]
 
 
-def _apply(connection: apsw.Connection, change: Change, by: By) -> Item:
-    items = _open(connection)
-    text = _plain(change.text)
+def _apply_change(connection: apsw.Connection, change: PulseChange, by: PulseAuthor) -> PulseItem:
+    items = _select_open_items(connection)
+    text = _clean_text(change.text)
     if change.action == "add":
         known = next((item for item in items if folded(item.text) == folded(text)), None)
         if known is None:
-            return _added(connection, text, change.priority or USUAL_PRIORITY, by, len(items))
-        return _updated(connection, known, "", min(known.priority, change.priority or known.priority), by)
+            return _insert_item(connection, text, change.priority or DEFAULT_PRIORITY, by, len(items))
+        return _update_item(connection, known, "", min(known.priority, change.priority or known.priority), by)
     item = next((item for item in items if item.number == change.number), None)
     if item is None:
-        raise StoreError(_missing(connection, change.number, items))
+        raise StoreError(_explain_missing_item(connection, change.number, items))
     if change.action == "complete":
         done = by.now.isoformat(timespec="seconds"), by.now.timestamp()
         connection.execute("UPDATE pulse SET done = ?, done_at = ? WHERE id = ?", (*done, item.number))
         return item
-    return _updated(connection, item, text, change.priority or item.priority, by)
+    return _update_item(connection, item, text, change.priority or item.priority, by)
 
 
-def _added(connection: apsw.Connection, text: str, priority: int, by: By, count: int) -> Item:
+def _insert_item(connection: apsw.Connection, text: str, priority: int, by: PulseAuthor, count: int) -> PulseItem:
     if not text:
         raise StoreError("text is missing: what is to be done")
-    if count >= MOST_OPEN:
-        raise StoreError(f"{MOST_OPEN} tasks are open already; complete some first")
+    if count >= MAX_OPEN:
+        raise StoreError(f"{MAX_OPEN} tasks are open already; complete some first")
     since = by.now.isoformat(timespec="seconds")
-    values = (text, priority, storable(by.session), _plain(by.source), since)
+    values = (text, priority, replace_surrogates(by.session), _clean_text(by.source), since)
     connection.execute("INSERT INTO pulse (text, priority, session, source, since) VALUES (?, ?, ?, ?, ?)", values)
-    return Item(connection.last_insert_rowid(), *values)
+    return PulseItem(connection.last_insert_rowid(), *values)
 
 
-def _updated(connection: apsw.Connection, item: Item, text: str, priority: int, by: By) -> Item:
+def _update_item(connection: apsw.Connection, item: PulseItem, text: str, priority: int, by: PulseAuthor) -> PulseItem:
     """New words are those of whoever says them; another priority changes nothing of whose they are."""
-    source = _plain(by.source) if text else item.source
+    source = _clean_text(by.source) if text else item.source
     item = item._replace(text=text or item.text, priority=priority, source=source)
     connection.execute(
         "UPDATE pulse SET text = ?, priority = ?, source = ? WHERE id = ?",
@@ -171,18 +173,20 @@ def _updated(connection: apsw.Connection, item: Item, text: str, priority: int, 
     return item
 
 
-def _plain(text: str) -> str:
+def _clean_text(text: str) -> str:
     """One line of what can be seen."""
-    text = " ".join(seen(storable(text)).split())
-    if len(text) > LONGEST:
-        raise StoreError(f"a task may have {LONGEST} characters, not {len(text)}; say it shorter, and note the rest")
+    text = " ".join(seen(replace_surrogates(text)).split())
+    if len(text) > MAX_TEXT_CHARS:
+        raise StoreError(
+            f"a task may have {MAX_TEXT_CHARS} characters, not {len(text)}; say it shorter, and note the rest"
+        )
     return text
 
 
-def _missing(connection: apsw.Connection, number: int, items: Sequence[Item]) -> str:
+def _explain_missing_item(connection: apsw.Connection, number: int, items: Sequence[PulseItem]) -> str:
     found = connection.execute("SELECT done FROM pulse WHERE id = ?", (number,)).fetchone()
     if found:
         return f"task {number} was completed on {str(found[0])[:10]}"
-    known = ", ".join(str(item.number) for item in items[:_MOST_NAMED])
-    more = ", …" if len(items) > _MOST_NAMED else ""
+    known = ", ".join(str(item.number) for item in items[:_MAX_LISTED_NUMBERS])
+    more = ", …" if len(items) > _MAX_LISTED_NUMBERS else ""
     return f"there is no task {number}; {f'open are {known}{more}' if items else 'none is open'}"

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import apsw
 
-_UNREADABLE = (apsw.Error, UnicodeDecodeError)
-_LEAP = 1000
+_READ_ERRORS = (apsw.Error, UnicodeDecodeError)
+_SEQUENCE_GAP = 1000
 """Numbers that are skipped where the last one that was given is not known: none is ever given twice."""
 
-_DOUBT = "state.db was damaged, and whether it was done is not known"
-_CAUTION = {
+_UNKNOWN_OUTCOME = "state.db was damaged, and whether it was done is not known"
+_CAUTION_UPDATES = {
     "outbox": "UPDATE outbox SET begun = 'before the damage'",
     "inbox": "UPDATE inbox SET done = 1, text = ''",
     "jobs": "UPDATE jobs SET enabled = 0 WHERE plan = 'at' AND kind != 'reminder' AND due < unixepoch()",
@@ -27,7 +27,7 @@ _CAUTION = {
 """What is done to the rows of a copy where newer ones may be lost. A permission may have been taken back."""
 
 
-class Saved(NamedTuple):
+class SalvagedTable(NamedTuple):
     """One table: how many rows could be read, whether that was all of it, and how many are as they were in the copy."""
 
     table: str
@@ -36,38 +36,38 @@ class Saved(NamedTuple):
     older: int
 
 
-def salvage(damaged: apsw.Connection, target: apsw.Connection) -> list[Saved]:
+def salvage(damaged: apsw.Connection, target: apsw.Connection) -> list[SalvagedTable]:
     """Bring the rows of a damaged database into one that is whole: a copy, or a new one. Raises apsw.Error of `target`.
 
     What refers to a row that is lost goes with it.
     """
-    with suppress(*_UNREADABLE):  # then nothing of it can be read
+    with suppress(*_READ_ERRORS):  # then nothing of it can be read
         damaged.execute("PRAGMA writable_schema = ON; PRAGMA cell_size_check = ON")
     target.execute("PRAGMA foreign_keys = OFF")
     target.execute("BEGIN IMMEDIATE")
-    saved = [_table(damaged, target, name) for name in _tables(target)]
-    _go_on_counting(damaged, target, sure=all(one.whole for one in saved))
-    drop_orphans(target)
+    saved = [_salvage_table(damaged, target, name) for name in _list_tables(target)]
+    _restore_sequences(damaged, target, sure=all(one.whole for one in saved))
+    delete_orphans(target)
     target.execute("COMMIT")
     return saved
 
 
-def drop_orphans(target: apsw.Connection) -> int:
+def delete_orphans(target: apsw.Connection) -> int:
     """Take away what refers to a row that is not there, within the caller's transaction; returns how much."""
     count = 0
     while orphans := target.execute("PRAGMA foreign_key_check").fetchall():
         for table, row, *_ in orphans:
-            _drop(target, str(table), row)
+            _delete_orphan(target, str(table), row)
         count += len(orphans)
     return count
 
 
-def _tables(target: apsw.Connection) -> list[str]:
+def _list_tables(target: apsw.Connection) -> list[str]:
     rows = target.execute("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
     return sorted(str(name) for (name,) in rows if not str(name).startswith("sqlite_") and name != "migrations")
 
 
-def _drop(target: apsw.Connection, table: str, row: Any) -> None:
+def _delete_orphan(target: apsw.Connection, table: str, row: Any) -> None:
     """Take away a row that refers to none; a table without row numbers is known by its parents alone."""
     if row is not None:
         target.execute(f'DELETE FROM "{table}" WHERE rowid = ?', (row,))  # noqa: S608
@@ -76,26 +76,28 @@ def _drop(target: apsw.Connection, table: str, row: Any) -> None:
         target.execute(f'DELETE FROM "{table}" WHERE "{column}" NOT IN (SELECT rowid FROM "{parent}")')  # noqa: S608
 
 
-def _table(damaged: apsw.Connection, target: apsw.Connection, name: str) -> Saved:
+def _salvage_table(damaged: apsw.Connection, target: apsw.Connection, name: str) -> SalvagedTable:
     """Read one table; what the copy has of it goes when all of it could be read."""
-    columns = _shared(damaged, target, name)
+    columns = _list_shared_columns(damaged, target, name)
     target.execute("SAVEPOINT one_table")
-    before = _count(target, name)
+    before = _count_rows(target, name)
     target.execute(f'DELETE FROM "{name}"')  # noqa: S608
-    reader = _Reader(damaged, name, columns, _key(target, name))
-    done = _put(target, name, columns, reader)
+    reader = _DamagedTableReader(damaged, name, columns, _list_key_columns(target, name))
+    done = _insert_rows(target, name, columns, reader)
     if reader.whole and done == reader.found:
         target.execute("RELEASE one_table")
-        return Saved(name, done, whole=True, older=0)
+        return SalvagedTable(name, done, whole=True, older=0)
     target.execute("ROLLBACK TO one_table")
-    if name in _CAUTION and before:
-        target.execute(_CAUTION[name], (_DOUBT,) if "?1" in _CAUTION[name] else ())
-    done = _put(target, name, columns, _Reader(damaged, name, columns, _key(target, name)))
+    if name in _CAUTION_UPDATES and before:
+        target.execute(_CAUTION_UPDATES[name], (_UNKNOWN_OUTCOME,) if "?1" in _CAUTION_UPDATES[name] else ())
+    done = _insert_rows(
+        target, name, columns, _DamagedTableReader(damaged, name, columns, _list_key_columns(target, name))
+    )
     target.execute("RELEASE one_table")
-    return Saved(name, done, whole=False, older=max(0, _count(target, name) - done))
+    return SalvagedTable(name, done, whole=False, older=max(0, _count_rows(target, name) - done))
 
 
-def _put(target: apsw.Connection, name: str, columns: Sequence[str], rows: "_Reader") -> int:
+def _insert_rows(target: apsw.Connection, name: str, columns: Sequence[str], rows: "_DamagedTableReader") -> int:
     if not columns:
         return 0
     names, marks, done = ", ".join(f'"{c}"' for c in columns), ", ".join("?" * len(columns)), 0
@@ -109,17 +111,17 @@ def _put(target: apsw.Connection, name: str, columns: Sequence[str], rows: "_Rea
     return done
 
 
-def _shared(damaged: apsw.Connection, target: apsw.Connection, name: str) -> list[str]:
+def _list_shared_columns(damaged: apsw.Connection, target: apsw.Connection, name: str) -> list[str]:
     """Name the columns that both have, none where the damaged one cannot say."""
     sql = "SELECT name FROM pragma_table_info(?)"
     try:
         there = {str(column) for (column,) in damaged.execute(sql, (name,))}
-    except _UNREADABLE:
+    except _READ_ERRORS:
         return []
     return [str(column) for (column,) in target.execute(sql, (name,)) if column in there]
 
 
-def _key(target: apsw.Connection, name: str) -> list[str]:
+def _list_key_columns(target: apsw.Connection, name: str) -> list[str]:
     """Name what the rows are in order by: their number, or the columns of their key."""
     if target.execute("SELECT wr FROM pragma_table_list(?) WHERE schema = 'main'", (name,)).get:
         rows = target.execute("SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", (name,))
@@ -127,11 +129,11 @@ def _key(target: apsw.Connection, name: str) -> list[str]:
     return ["rowid"]
 
 
-def _count(target: apsw.Connection, name: str) -> int:
+def _count_rows(target: apsw.Connection, name: str) -> int:
     return int(str(target.execute(f'SELECT count(*) FROM "{name}"').get))  # noqa: S608
 
 
-class _Reader:
+class _DamagedTableReader:
     """The rows of a table that can be read; afterwards `whole` tells whether that was all, `found` how many."""
 
     def __init__(self, damaged: apsw.Connection, name: str, columns: Sequence[str], key: Sequence[str]) -> None:
@@ -163,7 +165,7 @@ class _Reader:
                 self._last = int(str(number))
                 self.found += 1
                 yield row
-        except _UNREADABLE:
+        except _READ_ERRORS:
             self.whole = False
 
     def _between(self, below: int, top: int | None) -> Iterator[Sequence[Any]]:
@@ -177,17 +179,17 @@ class _Reader:
             at = self._last
 
 
-def _go_on_counting(damaged: apsw.Connection, target: apsw.Connection, *, sure: bool) -> None:
+def _restore_sequences(damaged: apsw.Connection, target: apsw.Connection, *, sure: bool) -> None:
     """Keep any number from being given a second time."""
     try:
         rows = damaged.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
         known = {str(name): int(str(seq)) for name, seq in rows}
-    except _UNREADABLE:
+    except _READ_ERRORS:
         known, sure = {}, False
-    for name in _tables(target):
+    for name in _list_tables(target):
         if "AUTOINCREMENT" not in str(target.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,)).get):
             continue
         here = target.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (name,)).get
-        seq = max(int(str(here or 0)), known.get(name, 0)) + (0 if sure else _LEAP)
+        seq = max(int(str(here or 0)), known.get(name, 0)) + (0 if sure else _SEQUENCE_GAP)
         target.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
         target.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, seq))

@@ -1,39 +1,222 @@
-"""The conversations of the chats in `state.db`: which is open, what was taken back, summarised or erased.
+"""What there is of the conversations in `state.db`, for people: lists, transcripts, words found, tokens used."""
 
-A chat, named by its key, has any number of conversations; the one that did not end is open. Everything here is about
-that one, and one transaction, so that another process which does the same at the same time is either first or second.
-"""
-
-from collections.abc import Iterator
-from datetime import datetime
-from typing import Any, NamedTuple
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, cast
 
 import apsw
 
-from picoclaw.messages import Message, Usage
-from picoclaw.store import archive, work
-from picoclaw.store.archive import Hit, Info, Row, Spent
-from picoclaw.store.database import Database, fits, storable
-from picoclaw.store.history import SHOWN, alive, open_one, opened, process_identity, whole
-from picoclaw.store.retention import SURE_AFTER, Pruned, drop_turns, prune
+from picoclaw.messages import Message, Role, ToolCall, Usage
+from picoclaw.store import tasks
+from picoclaw.store.conversations import (
+    VISIBLE_TURNS,
+    decode_calls,
+    ensure_open_conversation,
+    find_open_conversation,
+    get_process_identity,
+    group_by_turn,
+    is_process_alive,
+)
+from picoclaw.store.database import Database, is_valid_row_id, replace_surrogates
+from picoclaw.store.retention import REFERENCE_TURNS, PruneResult, delete_turns, prune_conversations
 
-_NEWEST = """
+_CONTEXT_HEADER = re.compile(r"\A<moment>.*?</moment>\n?", re.DOTALL)
+_ASCII_PART = re.compile(r"(?:(?!ss)[a-z0-9])+")  # where ss is asked for, ß may be written
+_MAX_FIRST_WORDS_CHARS, _SNIPPET_MARGIN = 80, 70
+_MONTH = timedelta(days=30)
+
+_SELECT_CONVERSATIONS = """
+    SELECT id, key, begun, ended,
+        (SELECT at FROM turns WHERE session = sessions.id ORDER BY id DESC LIMIT 1),
+        (SELECT count(*) FROM turns WHERE session = sessions.id AND NOT undone),
+        (SELECT count(*) FROM turns JOIN messages ON turn = turns.id WHERE session = sessions.id AND NOT undone),
+        (SELECT text FROM messages WHERE role = 'user' AND turn = (
+            SELECT id FROM turns WHERE session = sessions.id AND NOT undone ORDER BY id LIMIT 1
+        ) ORDER BY id LIMIT 1),
+        (SELECT sum(prompt_tokens + completion_tokens) FROM turns WHERE session = sessions.id)
+    FROM sessions WHERE key = coalesce(?, key) AND EXISTS (SELECT 1 FROM turns WHERE session = sessions.id)
+    ORDER BY (SELECT max(id) FROM turns WHERE session = sessions.id) DESC
+"""
+_SELECT_TRANSCRIPT = """
+    SELECT role, text, calls, at, undone, turn, call_id, provider, stopped FROM turns JOIN messages ON turn = turns.id
+    WHERE session = ? ORDER BY turns.id, messages.id
+"""
+_SEARCH_MESSAGES = """
+    SELECT session, key, turn, at, role, text, undone FROM messages CROSS JOIN turns ON turns.id = turn
+    CROSS JOIN sessions ON sessions.id = session
+    WHERE key = coalesce(?1, key) AND instr(lower(text), ?2) ORDER BY messages.id DESC
+"""
+_SUM_TOKENS = """
+    SELECT provider, day >= ?1 AS today, day >= ?2 AS month, sum(prompt), sum(completion) FROM (
+        SELECT key, provider, substr(at, 1, 10) AS day, prompt_tokens AS prompt, completion_tokens AS completion
+            FROM turns JOIN sessions ON sessions.id = session
+        UNION ALL SELECT key, provider, day, prompt_tokens, completion_tokens FROM spent
+    ) WHERE key = coalesce(?3, key) AND prompt + completion > 0 GROUP BY 1, 2, 3
+"""
+_EXTRA_TABLES = {"summary": ("upto, at, text", "summaries"), "result": ("id, turn, at, tool, text", "results")}
+
+
+class ConversationInfo(NamedTuple):
+    """A conversation: turns and messages but those taken back, the person's `first` words, the tokens of all of it.
+
+    `begun`, `ended` and `last`, when it was last used, are ISO dates; `ended` is '' for the open one.
+    """
+
+    number: int
+    key: str
+    begun: str
+    ended: str
+    last: str
+    turns: int
+    messages: int
+    first: str
+    tokens: int
+
+
+class TranscriptRow(NamedTuple):
+    """A message of a transcript, with what is known of its turn; calls that cannot be read are shown as one broken."""
+
+    role: Role
+    text: str
+    calls: tuple[ToolCall, ...]
+    at: str
+    undone: bool
+    turn: int
+    call_id: str
+    provider: str
+    stopped: str
+
+
+class MessageMatch(NamedTuple):
+    """A message that was searched for: its conversation's number and chat, its turn, and the words around it."""
+
+    number: int
+    key: str
+    turn: int
+    at: str
+    role: Role
+    snippet: str
+    undone: bool
+
+
+class ProviderUsage(NamedTuple):
+    """Tokens that a provider took today, in the last 30 days, and ever."""
+
+    provider: str
+    today: Usage
+    month: Usage
+    ever: Usage
+
+
+def strip_context_header(text: str) -> str:
+    """Return what the person said, without the head of the moment that a model is told with it."""
+    return _CONTEXT_HEADER.sub("", text, count=1)
+
+
+def list_conversations(connection: apsw.Connection, key: str | None) -> list[ConversationInfo]:
+    """List the conversations, or those of a chat, the last used first."""
+    return [_decode_conversation_info(*row) for row in connection.execute(_SELECT_CONVERSATIONS, (key,))]
+
+
+def _decode_conversation_info(*row: object) -> ConversationInfo:
+    number, key, begun, ended, last, turns, messages, first, tokens = row
+    words = " ".join(strip_context_header(str(first or "")).split())
+    short = words if len(words) <= _MAX_FIRST_WORDS_CHARS else f"{words[: _MAX_FIRST_WORDS_CHARS - 1]}…"
+    dates = str(begun), str(ended), str(last)
+    counts = int(str(turns)), int(str(messages))
+    return ConversationInfo(int(str(number)), str(key), *dates, *counts, short, int(str(tokens)))
+
+
+def read_transcript(connection: apsw.Connection, number: int) -> Iterator[TranscriptRow]:
+    """Give all that was said in a conversation, in its order."""
+    for role, text, calls, at, undone, turn, call_id, provider, stopped in connection.execute(
+        _SELECT_TRANSCRIPT, (number,)
+    ):
+        said = cast("Role", role), str(text), _decode_calls_leniently(str(calls)), str(at), bool(undone)
+        yield TranscriptRow(*said, int(str(turn)), str(call_id), str(provider), str(stopped))
+
+
+def list_summaries_and_results(connection: apsw.Connection, number: int) -> list[tuple[str, dict[str, Any]]]:
+    """Give the summaries and the whole results of a conversation, each with its kind."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for kind, (columns, table) in _EXTRA_TABLES.items():
+        rows = connection.execute(f"SELECT {columns} FROM {table} WHERE session = ? ORDER BY id", (number,))  # noqa: S608
+        found += [(kind, dict(zip(columns.split(", "), row, strict=True))) for row in rows]
+    return found
+
+
+def _decode_calls_leniently(text: str) -> tuple[ToolCall, ...]:
+    try:
+        return decode_calls(text)
+    except (ValueError, TypeError, RecursionError):
+        return (ToolCall("", "?", {}, text),)
+
+
+def search_messages(connection: apsw.Connection, words: str, key: str | None, most: int) -> list[MessageMatch]:
+    """Find the messages that have all the words, in whatever case, the newest first."""
+    wanted = words.casefold().split()
+    found: list[MessageMatch] = []
+    for row in connection.execute(_SEARCH_MESSAGES, (key, _choose_search_part(wanted))) if wanted else ():
+        number, chat, turn, at, role, text, undone = map(str, row)
+        said = strip_context_header(text)
+        if all(word in said.casefold() for word in wanted):
+            around = _cut_snippet(said, wanted)
+            found.append(MessageMatch(int(number), chat, int(turn), at, cast("Role", role), around, undone != "0"))
+            if len(found) >= most:
+                break
+    return found
+
+
+def _choose_search_part(words: Sequence[str]) -> str:
+    """Choose what SQLite, which knows no case but that of ASCII, looks for, to leave out most of what is not meant."""
+    return max((part for word in words for part in _ASCII_PART.findall(word)), key=len, default="")
+
+
+def _cut_snippet(text: str, words: Iterable[str]) -> str:
+    at = min(max(0, text.casefold().find(word)) for word in words)
+    begin, end = max(0, at - _SNIPPET_MARGIN), at + _SNIPPET_MARGIN
+    cut = " ".join(text[begin:end].split())
+    return f"{'…' * (begin > 0)}{cut}{'…' * (end < len(text))}"
+
+
+def sum_provider_usage(connection: apsw.Connection, now: datetime, key: str | None) -> list[ProviderUsage]:
+    """Add up the tokens by provider, for the calendar of `now`; the most used first."""
+    found: dict[str, ProviderUsage] = {}
+    days = (now.date().isoformat(), (now - _MONTH).date().isoformat())
+    for name, today, month, prompt, completion in connection.execute(_SUM_TOKENS, (*days, key)):
+        used = Usage(int(str(prompt)), int(str(completion)))
+        before = found.get(str(name), ProviderUsage(str(name), Usage(), Usage(), Usage()))
+        found[before.provider] = before._replace(
+            today=before.today + used if today else before.today,
+            month=before.month + used if month else before.month,
+            ever=before.ever + used,
+        )
+    return sorted(found.values(), key=lambda spent: -spent.ever.total)
+
+
+# The conversations of the chats in `state.db`: which is open, what was taken back, summarised or erased.
+#
+# A chat, named by its key, has any number of conversations; the one that did not end is open. Everything here is about
+# that one, and one transaction, so that another process which does the same at the same time is either first or second.
+
+_SELECT_SUMMARY = """
     SELECT text, upto, summaries.at FROM summaries JOIN sessions ON sessions.id = session
     WHERE key = ? AND ended = '' ORDER BY summaries.id DESC LIMIT 1
 """
-_UNSUMMARISED = """
+_SELECT_UNSUMMARISED = """
     SELECT turns.id, role, text, calls, call_id FROM turns JOIN messages ON turn = turns.id
     WHERE session = ?1 AND NOT undone
     AND turns.id > coalesce((SELECT upto FROM summaries WHERE session = ?1 ORDER BY id DESC LIMIT 1), 0)
     ORDER BY turns.id, messages.id
 """
-_LAST_SHOWN = f"SELECT max(turns.id) FROM sessions JOIN turns ON {SHOWN} WHERE key = ? AND ended = ''"  # noqa: S608
-_SPEND = """
+_SELECT_LAST_VISIBLE = f"SELECT max(turns.id) FROM sessions JOIN turns ON {VISIBLE_TURNS} WHERE key = ? AND ended = ''"  # noqa: S608
+_ADD_SPENT_TOKENS = """
     INSERT INTO spent VALUES (?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET prompt_tokens = prompt_tokens + excluded.prompt_tokens,
         completion_tokens = completion_tokens + excluded.completion_tokens
 """
-_END = """
+_END_CONVERSATION = """
     UPDATE sessions SET ended = coalesce(?2, (SELECT at FROM turns WHERE session = sessions.id ORDER BY id DESC), begun)
     WHERE key = ?1 AND ended = ''
 """
@@ -59,15 +242,15 @@ class Sessions:
     def summary(self, key: str) -> Summary | None:
         """Return the newest summary of the open conversation."""
         with self._database.reading() as connection:
-            for text, upto, at in connection.execute(_NEWEST, (storable(key),)).fetchall():
+            for text, upto, at in connection.execute(_SELECT_SUMMARY, (replace_surrogates(key),)).fetchall():
                 return Summary(str(text), int(str(upto)), str(at))
         return None
 
     def unsummarised(self, key: str) -> list[tuple[int, tuple[Message, ...]]]:
         """Return the numbered turns that no summary holds, also those that a model is not shown any more."""
         with self._database.reading() as connection:
-            rows = connection.execute(_UNSUMMARISED, (open_one(connection, key),))
-            return list(whole(rows)[0].items())
+            rows = connection.execute(_SELECT_UNSUMMARISED, (find_open_conversation(connection, key),))
+            return list(group_by_turn(rows)[0].items())
 
     def add_summary(self, key: str, text: str, upto: int, at: datetime, after: int) -> bool:
         """Add the summary that follows the one up to `after`; tells whether what it is of is still so.
@@ -75,7 +258,7 @@ class Sessions:
         Whoever takes turns back begins with the newest. So nothing was taken back as long as `upto` was not.
         """
         with self._database.transaction() as connection:
-            number = open_one(connection, key)
+            number = find_open_conversation(connection, key)
             sql = "SELECT upto FROM summaries WHERE session = ? ORDER BY id DESC LIMIT 1"
             last = connection.execute(sql, (number,)).get or 0
             sql = "SELECT 1 FROM turns WHERE id = ? AND session = ? AND NOT undone"
@@ -84,16 +267,22 @@ class Sessions:
                 return False
             connection.execute(
                 "INSERT INTO summaries (session, upto, at, text) VALUES (?, ?, ?, ?)",
-                (number, upto, at.isoformat(timespec="seconds"), storable(text)),
+                (number, upto, at.isoformat(timespec="seconds"), replace_surrogates(text)),
             )
             return True
 
     def spend(self, key: str, provider: str, usage: Usage, at: datetime) -> None:
         """Count the tokens of what was asked for a chat and is not kept as a turn."""
         if usage.total:
-            row = (at.date().isoformat(), storable(key), provider, usage.prompt_tokens, usage.completion_tokens)
+            row = (
+                at.date().isoformat(),
+                replace_surrogates(key),
+                provider,
+                usage.prompt_tokens,
+                usage.completion_tokens,
+            )
             with self._database.transaction() as connection:
-                connection.execute(_SPEND, row)
+                connection.execute(_ADD_SPENT_TOKENS, row)
 
     def flushed(self, key: str) -> int:
         """Return the newest turn when a model last wrote down what must outlast the conversation, 0 for never."""
@@ -102,35 +291,37 @@ class Sessions:
     def set_flushed(self, key: str, turn: int) -> None:
         """Remember that turn."""
         with self._database.transaction() as connection:
-            connection.execute("UPDATE sessions SET flushed = ? WHERE id = ?", (turn, open_one(connection, key)))
+            connection.execute(
+                "UPDATE sessions SET flushed = ? WHERE id = ?", (turn, find_open_conversation(connection, key))
+            )
 
     # --- what a person asks for ---
 
     def begin_new(self, key: str, at: datetime) -> None:
         """End the open conversation, and keep it; the next turn opens another."""
         with self._database.transaction() as connection:
-            _end(connection, key, at.isoformat(timespec="seconds"))
+            _end_conversation(connection, key, at.isoformat(timespec="seconds"))
 
     def reopen(self, key: str, number: int) -> bool:
         """Go on with a conversation of the chat instead of the open one; tells whether there is one of that number."""
         with self._database.transaction() as connection:
             sql = "SELECT 1 FROM sessions WHERE id = ? AND key = ?"
-            if not (fits(number) and connection.execute(sql, (number, storable(key))).get):
+            if not (is_valid_row_id(number) and connection.execute(sql, (number, replace_surrogates(key))).get):
                 return False
-            if number != open_one(connection, key):
-                _end(connection, key, None)
+            if number != find_open_conversation(connection, key):
+                _end_conversation(connection, key, None)
                 connection.execute("UPDATE sessions SET ended = '' WHERE id = ?", (number,))
             return True
 
     def undo(self, key: str) -> tuple[Message, ...] | None:
         """Take back the newest turn that a model is shown; returns what of it can be read, None when there is none."""
         with self._database.transaction() as connection:
-            last = connection.execute(_LAST_SHOWN, (storable(key),)).get
+            last = connection.execute(_SELECT_LAST_VISIBLE, (replace_surrogates(key),)).get
             if last is None:
                 return None
             connection.execute("UPDATE turns SET undone = 1 WHERE id = ?", (last,))
             sql = "SELECT turn, role, text, calls, call_id FROM messages WHERE turn = ? ORDER BY id"
-            turns, _ = whole(connection.execute(sql, (last,)))
+            turns, _ = group_by_turn(connection.execute(sql, (last,)))
             return next(iter(turns.values()), ())
 
     def erase(self, key: str) -> int:
@@ -139,15 +330,15 @@ class Sessions:
         What helpers of the chat have ended goes too, and what is known of calls, but those that another process makes.
         """
         with self._database.erasure() as connection:
-            work.erase(connection, storable(key))
+            tasks.delete_reported_tasks(connection, replace_surrogates(key))
             rows = connection.execute("SELECT id, process FROM acts WHERE session = ?", (key,)).fetchall()
-            over = [(row,) for row, by in rows if str(by) == process_identity() or not alive(str(by))]
+            over = [(row,) for row, by in rows if str(by) == get_process_identity() or not is_process_alive(str(by))]
             connection.executemany("DELETE FROM acts WHERE id = ?", over)
-            number = open_one(connection, key)  # 0 has nothing
+            number = find_open_conversation(connection, key)  # 0 has nothing
             turns = connection.execute("SELECT id FROM turns WHERE session = ?", (number,)).fetchall()
             for table in ("summaries", "results"):
                 connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))  # noqa: S608
-            messages = drop_turns(connection, [int(str(turn)) for (turn,) in turns])
+            messages = delete_turns(connection, [int(str(turn)) for (turn,) in turns])
             connection.execute("UPDATE sessions SET begun = '', shown_from = 0, flushed = 0 WHERE id = ?", (number,))
             return messages
 
@@ -158,48 +349,48 @@ class Sessions:
     def set_model(self, key: str, name: str) -> None:
         """Choose that model."""
         with self._database.transaction() as connection:
-            number = opened(connection, key, None)
-            connection.execute("UPDATE sessions SET model = ? WHERE id = ?", (storable(name), number))
+            number = ensure_open_conversation(connection, key, None)
+            connection.execute("UPDATE sessions SET model = ? WHERE id = ?", (replace_surrogates(name), number))
 
     # --- what there is ---
 
-    def listed(self, key: str | None = None) -> list[Info]:
+    def listed(self, key: str | None = None) -> list[ConversationInfo]:
         """List the conversations, or those of a chat, the last used first."""
         with self._database.reading() as connection:
-            return archive.listed(connection, key)
+            return list_conversations(connection, key)
 
-    def transcript(self, number: int) -> Iterator[Row]:
+    def transcript(self, number: int) -> Iterator[TranscriptRow]:
         """Give all that was said in a conversation, also what was taken back or is not shown to a model any more."""
         with self._database.reading() as connection:
-            yield from archive.transcript(connection, number)
+            yield from read_transcript(connection, number)
 
     def beside(self, number: int) -> list[tuple[str, dict[str, Any]]]:
         """Give the summaries of a conversation, and the results that were too long to be shown, each as a record."""
         with self._database.reading() as connection:
-            return archive.beside(connection, number)
+            return list_summaries_and_results(connection, number)
 
-    def search(self, words: str, key: str | None = None, most: int = 20) -> list[Hit]:
+    def search(self, words: str, key: str | None = None, most: int = 20) -> list[MessageMatch]:
         """Find the messages that have all the words, the newest first."""
         with self._database.reading() as connection:
-            return archive.search(connection, words, key, most)
+            return search_messages(connection, words, key, most)
 
-    def usage(self, now: datetime, key: str | None = None) -> list[Spent]:
+    def usage(self, now: datetime, key: str | None = None) -> list[ProviderUsage]:
         """Add up the tokens by provider, also those of turns that were deleted since; the most used first."""
         with self._database.reading() as connection:
-            return archive.usage(connection, now, key)
+            return sum_provider_usage(connection, now, key)
 
-    def prune(self, now: datetime, days: int, mb: float, sure_after: int = SURE_AFTER) -> Pruned:
+    def prune(self, now: datetime, days: int, mb: float, sure_after: int = REFERENCE_TURNS) -> PruneResult:
         """Delete what is older than `days`, and the oldest of more than `mb` megabytes; see store/retention.py."""
-        return prune(self._database, now, days, mb, sure_after)
+        return prune_conversations(self._database, now, days, mb, sure_after)
 
     def _of_open(self, column: str, key: str) -> str | int | None:
         with self._database.reading() as connection:
             sql = f"SELECT {column} FROM sessions WHERE key = ? AND ended = ''"  # noqa: S608
-            found = connection.execute(sql, (storable(key),)).get
+            found = connection.execute(sql, (replace_surrogates(key),)).get
             return found if found is None else str(found)
 
 
-def _end(connection: apsw.Connection, key: str, at: str | None) -> None:
+def _end_conversation(connection: apsw.Connection, key: str, at: str | None) -> None:
     """End the open conversation of a chat; one in which nothing was said yet goes."""
-    connection.execute("DELETE FROM sessions WHERE key = ? AND ended = '' AND begun = ''", (storable(key),))
-    connection.execute(_END, (storable(key), at))
+    connection.execute("DELETE FROM sessions WHERE key = ? AND ended = '' AND begun = ''", (replace_surrogates(key),))
+    connection.execute(_END_CONVERSATION, (replace_surrogates(key), at))

@@ -1,35 +1,211 @@
-"""What helpers were given to do, in `state.db`: kept before they begin, so that no kill loses a task or does it twice.
+"""A task of a helper's as a row of `state.db`."""
 
-How a task ended, what becomes of those that need it, and the letter that tells the chat, are one transaction.
-"""
-
+import json
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import apsw
 
-from picoclaw.messages import Message
-from picoclaw.store import work
-from picoclaw.store.database import Database
-from picoclaw.store.history import alive, process_identity
-from picoclaw.store.outbox import put
-from picoclaw.store.task import BEATING, IS_OPEN, OPEN, Status, Task, Used, insert, keep, read
+from picoclaw.errors import StoreDamaged
+from picoclaw.messages import Message, ToolCall
+from picoclaw.prompts import Mode
+from picoclaw.store.conversations import get_process_identity, is_process_alive
+from picoclaw.store.database import DAMAGE_ADVICE, Database, replace_surrogates
+from picoclaw.store.outbox import put_message
 
-_KEPT_S = 30 * 86_400.0
-_MOST_TRIES = 3
+TaskStatus = Literal["waiting", "running", "done", "failed", "impossible", "cancelled", "lost"]
+"""Impossible: what it needs was not done. Lost: its process ended, and it cannot be gone on with."""
+OPEN_STATUSES = ("waiting", "running")
+HEARTBEAT_PARENT = -1
+"""The parent of what a heartbeat asked for."""
+OPEN_CONDITION = "status IN ('waiting', 'running')"
+
+
+class TaskUsage(NamedTuple):
+    """What a task may take, or has taken: model calls, seconds, tokens in and out."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+
+
+class Task(NamedTuple):
+    """Something for a helper to do; see m009_tasks.
+
+    `tools` are those that it may call, None for all; `limits` is what it may take, `used` what it has taken. `taint`
+    names what the turn that asked for it had read, that is nobody's word.
+    """
+
+    number: int
+    session: str
+    name: str
+    text: str
+    limits: TaskUsage
+    tools: frozenset[str] | None = None
+    mode: Mode = "minimal"
+    needs: tuple[int, ...] = ()
+    parent: int = 0
+    depth: int = 1
+    flow: int = 0
+    waits: str = ""
+    status: TaskStatus = "waiting"
+    claimed: str = ""
+    tries: int = 0
+    used: TaskUsage = TaskUsage()
+    result: str = ""
+    letter: int = 0
+    heard: bool = False
+    asked: float = 0.0
+    ended: float = 0.0
+    taint: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What to call it: its name and its number."""
+        return f"{self.name} ({self.number})" if self.name else str(self.number)
+
+    @property
+    def key(self) -> str:
+        """Its own conversation, apart from the chat's."""
+        return f"helper {self.number}"
+
+
+_COLUMNS = (
+    "session, name, text, steps, seconds, tokens, tools, mode, needs, parent, depth, flow, waits, status, claimed,"
+    " tries, used_steps, used_seconds, used_tokens, result, letter, heard, asked, ended, taint"
+)
+_PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
+
+
+def insert_task(connection: apsw.Connection, task: Task) -> None:
+    """Add a task under its number."""
+    values = (task.number, *_encode_task(task))
+    connection.execute(f"INSERT INTO tasks (id, {_COLUMNS}) VALUES (?, {_PLACEHOLDERS})", values)  # noqa: S608
+
+
+def update_task(connection: apsw.Connection, task: Task) -> None:
+    """Write a task as it is now."""
+    connection.execute(
+        f"UPDATE tasks SET ({_COLUMNS}) = ({_PLACEHOLDERS}) WHERE id = ?",  # noqa: S608
+        (*_encode_task(task), task.number),
+    )
+
+
+def _encode_task(task: Task) -> tuple[Any, ...]:
+    return (
+        *(replace_surrogates(task.session), replace_surrogates(task.name), replace_surrogates(task.text), *task.limits),
+        *(json.dumps(None if task.tools is None else sorted(task.tools)), task.mode, json.dumps(task.needs)),
+        *(task.parent, task.depth, task.flow, task.waits, task.status, task.claimed, task.tries, *task.used),
+        *(replace_surrogates(task.result), task.letter, int(task.heard), task.asked, task.ended),
+        replace_surrogates(json.dumps(task.taint, ensure_ascii=False)),
+    )
+
+
+def select_tasks(connection: apsw.Connection, where: str, *values: str | int | None) -> list[Task]:
+    """List the tasks that a condition selects."""
+    rows: Iterable[Any] = connection.execute(f"SELECT id, {_COLUMNS} FROM tasks {where}", values)  # noqa: S608
+    return [_decode_task(*row) for row in rows]
+
+
+def _decode_task(number: int, session: str, name: str, text: str, *rest: Any) -> Task:
+    steps, seconds, tokens, tools, mode, needs, *more = rest
+    parent, depth, flow, waits, status, claimed, tries, *last = more
+    used, (result, letter, heard, asked, ended, taint) = TaskUsage(*last[:3]), last[3:]
+    names = json.loads(tools)
+    may = None if names is None else frozenset[str](names)
+    task = Task(number, session, name, text, TaskUsage(steps, seconds, tokens), may, mode, tuple(json.loads(needs)))
+    task = task._replace(parent=parent, depth=depth, flow=flow, waits=waits, status=status, claimed=claimed)
+    task = task._replace(tries=tries, used=used, result=result, letter=letter, heard=bool(heard))
+    return task._replace(asked=asked, ended=ended, taint=tuple(json.loads(taint)))
+
+
+# What a helper has said and heard so far, in `state.db`, so that another process can go on with its task.
+#
+# A round adds its messages; those that are kept already are written again only when they were changed.
+
+REPORTED_CONDITION = f"""
+    session = ? AND flow NOT IN (SELECT flow FROM tasks WHERE {OPEN_CONDITION} OR letter IN (SELECT id FROM outbox))
+"""  # noqa: S608
+"""Selects the tasks of a chat that nothing is to be done or told of any more."""
+_SELECT_TASK_SESSIONS = """
+    SELECT id FROM sessions WHERE key IN (SELECT 'helper ' || id FROM tasks WHERE flow = ?)
+    AND NOT EXISTS (SELECT 1 FROM turns WHERE session = sessions.id)
+"""
+
+
+def save_task_messages(connection: apsw.Connection, task: int, said: Sequence[Message]) -> None:
+    """Bring what is kept of a task in line with what it has said and heard."""
+    rows = connection.execute("SELECT message FROM task_messages WHERE task = ? ORDER BY place", (task,))
+    kept, wanted = [str(row[0]) for row in rows], [_encode_message(message) for message in said]
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(kept, wanted, strict=False)))
+    connection.execute("DELETE FROM task_messages WHERE task = ? AND place >= ?", (task, same))
+    connection.executemany(
+        "INSERT INTO task_messages VALUES (?, ?, ?)",
+        [(task, place, row) for place, row in enumerate(wanted) if place >= same],
+    )
+
+
+def load_task_messages(connection: apsw.Connection, task: int, path: Path) -> list[Message]:
+    """Read them; raises StoreDamaged when they are not what picoclaw writes."""
+    rows = connection.execute("SELECT message FROM task_messages WHERE task = ? ORDER BY place", (task,))
+    try:
+        return [_decode_message(*json.loads(str(row[0]))) for row in rows]
+    except (ValueError, TypeError, RecursionError):
+        raise StoreDamaged(
+            f"{path}: what helper {task} has said is not what picoclaw writes; {DAMAGE_ADVICE}"
+        ) from None
+
+
+def delete_workflow_messages(connection: apsw.Connection, flow: int) -> None:
+    """Drop what the tasks of a workflow have said, and what their tools gave; their results stay."""
+    connection.execute("DELETE FROM task_messages WHERE task IN (SELECT id FROM tasks WHERE flow = ?)", (flow,))
+    connection.execute(f"DELETE FROM results WHERE session IN ({_SELECT_TASK_SESSIONS})", (flow,))  # noqa: S608
+    connection.execute(f"DELETE FROM sessions WHERE id IN ({_SELECT_TASK_SESSIONS})", (flow,))  # noqa: S608
+
+
+def delete_old_tasks(connection: apsw.Connection, before: float) -> None:
+    """Drop tasks that were told and ended before a moment, in seconds since 1970."""
+    connection.execute("DELETE FROM tasks WHERE letter != 0 AND ended > 0 AND ended < ?", (before,))
+
+
+def delete_reported_tasks(connection: apsw.Connection, session: str) -> None:
+    """Delete the tasks of a chat whose workflow has ended and was told, with all that is known of them."""
+    ended = f"SELECT id FROM tasks WHERE {REPORTED_CONDITION}"  # noqa: S608
+    for table, column in (("task_messages", "task"), ("tasks", "id")):
+        connection.execute(f"DELETE FROM {table} WHERE {column} IN ({ended})", (session,))  # noqa: S608
+
+
+def _encode_message(message: Message) -> str:
+    calls = [[call.id, call.name, call.arguments, call.broken] for call in message.calls]
+    return replace_surrogates(json.dumps([message.role, message.text, calls, message.call_id], ensure_ascii=False))
+
+
+def _decode_message(role: Any, text: Any, calls: Any, call_id: Any) -> Message:
+    return Message(role, text, tuple(ToolCall(*call) for call in calls), call_id)
+
+
+# What helpers were given to do, in `state.db`: kept before they begin, so that no kill loses a task or does it twice.
+#
+# How a task ended, what becomes of those that need it, and the letter that tells the chat, are one transaction.
+
+_RETENTION_S = 30 * 86_400.0
+_MAX_TRIES = 3
 """A task that took its process with it so often, perhaps by filling the memory, is not begun again."""
-_OF_HEARTBEATS = f"""
-    SELECT coalesce(sum(CASE WHEN {IS_OPEN} THEN max(tokens, used_tokens) ELSE used_tokens END), 0) FROM tasks
+_SUM_HEARTBEAT_TOKENS = f"""
+    SELECT coalesce(sum(CASE WHEN {OPEN_CONDITION} THEN max(tokens, used_tokens) ELSE used_tokens END), 0) FROM tasks
     WHERE flow IN (SELECT flow FROM tasks WHERE parent = ?) AND asked >= ?
 """  # noqa: S608
 
-Worded = Callable[[Sequence[Task]], str]
+ReportFormatter = Callable[[Sequence[Task]], str]
 """Words the one letter about the tasks of a workflow that has ended."""
 
 
 class Tasks:
     """The tasks of one home."""
 
-    def __init__(self, database: Database, worded: Worded) -> None:
+    def __init__(self, database: Database, worded: ReportFormatter) -> None:
         """Work on an open database; `worded` words the letters."""
         self._database = database
         self._worded = worded
@@ -40,13 +216,13 @@ class Tasks:
         They join the workflow of what they need or of whoever asked, as long as that goes on.
         """
         with self._database.transaction() as connection:
-            work.prune(connection, now - _KEPT_S)
-            first = _last(connection) + 1
-            given = [_with_needs(task, first + i, first) for i, task in enumerate(tasks)]
-            flow = _flow(connection, given) or first
+            delete_old_tasks(connection, now - _RETENTION_S)
+            first = _get_last_number(connection) + 1
+            given = [_assign_numbers(task, first + i, first) for i, task in enumerate(tasks)]
+            flow = _join_workflow(connection, given) or first
             given = [task._replace(flow=flow, asked=now) for task in given]
             for task in given:
-                insert(connection, task)
+                insert_task(connection, task)
             self._settle(connection, {flow}, now)
             return given
 
@@ -68,19 +244,21 @@ class Tasks:
         One that has not ended counts with all that it may take.
         """
         with self._database.reading() as connection:
-            return int(str(connection.execute(_OF_HEARTBEATS, (BEATING, since)).get))
+            return int(str(connection.execute(_SUM_HEARTBEAT_TOKENS, (HEARTBEAT_PARENT, since)).get))
 
     def unfinished(self, session: str | None = None) -> list[Task]:
         """List what is waiting or running, of a chat or of all."""
-        return self._listed(f"WHERE {IS_OPEN} AND coalesce(?, session) = session ORDER BY id", session)
+        return self._listed(f"WHERE {OPEN_CONDITION} AND coalesce(?, session) = session ORDER BY id", session)
 
     def ended(self, session: str) -> list[Task]:
         """List the tasks of a chat that nothing is to be done or told of any more."""
-        return self._listed(f"WHERE {work.HAS_ENDED} ORDER BY id", session)
+        return self._listed(f"WHERE {REPORTED_CONDITION} ORDER BY id", session)
 
     def pending(self, session: str) -> bool:
         """Tell whether anything of a chat is still to be done, or to be told."""
-        sql = f"SELECT 1 FROM tasks WHERE session = ? AND ({IS_OPEN} OR letter IN (SELECT id FROM outbox)) LIMIT 1"  # noqa: S608
+        sql = (
+            f"SELECT 1 FROM tasks WHERE session = ? AND ({OPEN_CONDITION} OR letter IN (SELECT id FROM outbox)) LIMIT 1"  # noqa: S608
+        )
         with self._database.reading() as connection:
             return bool(connection.execute(sql, (session,)).get)
 
@@ -99,48 +277,50 @@ class Tasks:
             return None  # and nothing is written
         with self._database.transaction() as connection:
             done = {int(str(row[0])) for row in connection.execute("SELECT id FROM tasks WHERE status = 'done'")}
-            unfinished = read(connection, f"WHERE {IS_OPEN} ORDER BY id")
+            unfinished = select_tasks(connection, f"WHERE {OPEN_CONDITION} ORDER BY id")
             for task in unfinished:
                 if not (wants(task) and _can_be_taken(task, unfinished) and done.issuperset(task.needs)):
                     continue
-                if task.tries < _MOST_TRIES:
-                    return _taken(connection, task, "")  # whoever waited is gone, so the chat is told
+                if task.tries < _MAX_TRIES:
+                    return _start_task(connection, task, "")  # whoever waited is gone, so the chat is told
                 self._end(connection, task, "lost", f"picoclaw ended {task.tries} times while it worked on it", now)
         return None
 
     def go_on(self, number: int) -> Task | None:
         """Take what a helper waited for when its process ended, for that helper; None when that cannot be done now."""
         with self._database.transaction() as connection:
-            found = read(connection, f"WHERE id = ? AND {IS_OPEN}", number)
-            return next((_taken(connection, task, process_identity()) for task in found if is_free(task)), None)
+            found = select_tasks(connection, f"WHERE id = ? AND {OPEN_CONDITION}", number)
+            return next(
+                (_start_task(connection, task, get_process_identity()) for task in found if is_claimable(task)), None
+            )
 
     def messages(self, task: Task) -> list[Message]:
         """Return what a task has said and heard so far. Raises StoreDamaged."""
         with self._database.reading() as connection:
-            return work.messages(connection, task.number, self._database.path)
+            return load_task_messages(connection, task.number, self._database.path)
 
-    def progress(self, task: Task, said: Sequence[Message], used: Used) -> bool:
+    def progress(self, task: Task, said: Sequence[Message], used: TaskUsage) -> bool:
         """Keep how far a task is; False, and nothing is kept, when it is not this process's any more."""
         with self._database.transaction() as connection:
-            if not (kept := _still_ours(connection, task)):
+            if not (kept := _get_own_task(connection, task)):
                 return False
-            work.keep(connection, task.number, said)
-            keep(connection, kept._replace(used=used))
+            save_task_messages(connection, task.number, said)
+            update_task(connection, kept._replace(used=used))
             return True
 
     def put_back(self, task: Task) -> None:
         """Leave a task that was begun to another process, or to a later time; that is not counted as a try."""
         with self._database.transaction() as connection:
-            if kept := _still_ours(connection, task):
-                keep(connection, kept._replace(status="waiting", claimed="", tries=kept.tries - 1))
+            if kept := _get_own_task(connection, task):
+                update_task(connection, kept._replace(status="waiting", claimed="", tries=kept.tries - 1))
 
-    def finish(self, task: Task, status: Status, result: str, now: float, used: Used | None = None) -> bool:
+    def finish(self, task: Task, status: TaskStatus, result: str, now: float, used: TaskUsage | None = None) -> bool:
         """Keep how a task ended, once: with what follows for others, and the letter when its workflow is at its end.
 
         False, and nothing is kept, when it is not this process's any more.
         """
         with self._database.transaction() as connection:
-            if not (kept := _still_ours(connection, task)):
+            if not (kept := _get_own_task(connection, task)):
                 return False
             kept = kept._replace(used=used or kept.used, letter=-1 if kept.waits else 0)
             self._end(connection, kept, status, result, now)
@@ -152,11 +332,11 @@ class Tasks:
         The one who does it in the chat `session` knows it, and is told nothing of them but what others made of it.
         """
         with self._database.transaction() as connection:
-            found = list(_open_below(connection, number))
+            found = list(_iterate_open_subtree(connection, number))
             for task in found:
-                keep(connection, task._replace(letter=-1 if task.session == session else 0))
+                update_task(connection, task._replace(letter=-1 if task.session == session else 0))
             for task in found:
-                kept = read(connection, "WHERE id = ?", task.number)[0]
+                kept = select_tasks(connection, "WHERE id = ?", task.number)[0]
                 self._end(connection, kept, "cancelled", "", now)
             return found
 
@@ -180,42 +360,44 @@ class Tasks:
 
     def _listed(self, where: str, *values: str | int | None) -> list[Task]:
         with self._database.reading() as connection:
-            return read(connection, where, *values)
+            return select_tasks(connection, where, *values)
 
-    def _end(self, connection: apsw.Connection, task: Task, status: Status, result: str, now: float) -> None:
-        keep(connection, task._replace(status=status, result=result, claimed="", ended=now))
+    def _end(self, connection: apsw.Connection, task: Task, status: TaskStatus, result: str, now: float) -> None:
+        update_task(connection, task._replace(status=status, result=result, claimed="", ended=now))
         connection.execute("DELETE FROM acts WHERE session = ?", (task.key,))
         self._settle(connection, {task.flow}, now)
 
     def _settle(self, connection: apsw.Connection, flows: set[int], now: float) -> None:
         """Find out what cannot be done any more, and tell of a workflow that has ended."""
         for flow in flows:
-            tasks = read(connection, "WHERE flow = ? ORDER BY id", flow)
-            while hopeless := [task for task in tasks if task.status == "waiting" and _fails(connection, task)]:
+            tasks = select_tasks(connection, "WHERE flow = ? ORDER BY id", flow)
+            while hopeless := [
+                task for task in tasks if task.status == "waiting" and _has_failed_needs(connection, task)
+            ]:
                 for task in hopeless:
-                    keep(connection, task._replace(status="impossible", ended=now))
-                tasks = read(connection, "WHERE flow = ? ORDER BY id", flow)
-            if any(task.status in OPEN for task in tasks):
+                    update_task(connection, task._replace(status="impossible", ended=now))
+                tasks = select_tasks(connection, "WHERE flow = ? ORDER BY id", flow)
+            if any(task.status in OPEN_STATUSES for task in tasks):
                 continue
             if untold := [task for task in tasks if not task.letter]:
-                number = put(connection, untold[0].session, self._worded(untold), now)
+                number = put_message(connection, untold[0].session, self._worded(untold), now)
                 connection.execute("UPDATE tasks SET letter = ? WHERE flow = ? AND letter = 0", (number, flow))
-            work.forget(connection, flow)
+            delete_workflow_messages(connection, flow)
 
 
-def _last(connection: apsw.Connection) -> int:
+def _get_last_number(connection: apsw.Connection) -> int:
     """The highest number that was ever given."""
     return int(str(connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'tasks'").get))
 
 
-def _with_needs(task: Task, number: int, first: int) -> Task:
+def _assign_numbers(task: Task, number: int, first: int) -> Task:
     return task._replace(number=number, needs=tuple(n if n > 0 else first - n - 1 for n in task.needs))
 
 
-def _flow(connection: apsw.Connection, given: Sequence[Task]) -> int:
+def _join_workflow(connection: apsw.Connection, given: Sequence[Task]) -> int:
     """The workflow that goes on and that these belong to, 0 when there is none; those that they join become one."""
     needs = {need for task in given for need in task.needs}
-    rows = read(connection, f"WHERE flow IN (SELECT flow FROM tasks WHERE {IS_OPEN}) ORDER BY id")  # noqa: S608
+    rows = select_tasks(connection, f"WHERE flow IN (SELECT flow FROM tasks WHERE {OPEN_CONDITION}) ORDER BY id")  # noqa: S608
     flows = {task.flow for task in rows if task.number in needs} | {task.flow for task in given if task.flow}
     flow = min(flows, default=0)
     for other in flows - {flow}:
@@ -223,43 +405,72 @@ def _flow(connection: apsw.Connection, given: Sequence[Task]) -> int:
     return flow
 
 
-def _fails(connection: apsw.Connection, task: Task) -> bool:
-    found = {need.number: need.status for need in read(connection, _among(task.needs))}
-    return any(found.get(need, "lost") not in {*OPEN, "done"} for need in task.needs)
+def _has_failed_needs(connection: apsw.Connection, task: Task) -> bool:
+    found = {need.number: need.status for need in select_tasks(connection, _format_id_condition(task.needs))}
+    return any(found.get(need, "lost") not in {*OPEN_STATUSES, "done"} for need in task.needs)
 
 
-def _among(numbers: Iterable[int]) -> str:
+def _format_id_condition(numbers: Iterable[int]) -> str:
     return f"WHERE id IN ({', '.join(map(str, map(int, numbers)))})"
 
 
-def _open_below(connection: apsw.Connection, number: int) -> Iterable[Task]:
+def _iterate_open_subtree(connection: apsw.Connection, number: int) -> Iterable[Task]:
     """A task and those below it, as far as they are open; one that has ended may have given work to others."""
     numbers = {number}
-    for task in read(connection, "WHERE id >= ? ORDER BY id", number):  # a child is younger than its parent
+    for task in select_tasks(connection, "WHERE id >= ? ORDER BY id", number):  # a child is younger than its parent
         if task.number in numbers or task.parent in numbers:
             numbers.add(task.number)
-            if task.status in OPEN:
+            if task.status in OPEN_STATUSES:
                 yield task
 
 
-def is_free(task: Task) -> bool:
+def is_claimable(task: Task) -> bool:
     """Tell whether this process may take a task: nobody has it, or one that is dead, or it was asked for here."""
-    mine = task.status == "waiting" and task.claimed == process_identity()
-    return mine or not task.claimed or not alive(task.claimed)
+    mine = task.status == "waiting" and task.claimed == get_process_identity()
+    return mine or not task.claimed or not is_process_alive(task.claimed)
 
 
 def _can_be_taken(task: Task, unfinished: Sequence[Task]) -> bool:
     """What a helper waited for is done by whoever goes on with that helper, so that it gets the report."""
     waited_for = task.waits and any(task.parent == other.number for other in unfinished)
-    return is_free(task) and not waited_for
+    return is_claimable(task) and not waited_for
 
 
-def _taken(connection: apsw.Connection, task: Task, waits: str) -> Task:
-    taken = task._replace(status="running", claimed=process_identity(), tries=task.tries + 1, waits=waits)
-    keep(connection, taken)
+def _start_task(connection: apsw.Connection, task: Task, waits: str) -> Task:
+    taken = task._replace(status="running", claimed=get_process_identity(), tries=task.tries + 1, waits=waits)
+    update_task(connection, taken)
     return taken
 
 
-def _still_ours(connection: apsw.Connection, task: Task) -> Task | None:
-    found = read(connection, "WHERE id = ? AND status = 'running' AND claimed = ?", task.number, process_identity())
+def _get_own_task(connection: apsw.Connection, task: Task) -> Task | None:
+    found = select_tasks(
+        connection, "WHERE id = ? AND status = 'running' AND claimed = ?", task.number, get_process_identity()
+    )
     return next(iter(found), None)
+
+
+# What one process had begun before it began afresh by exec, which leaves it its number and its start time.
+#
+# By these a process is known (see history.alive), so that it would take what its former life left for its own.
+
+_PROCESS_COLUMNS = (
+    ("inbox", "process"),
+    ("outbox", "begun"),
+    ("acts", "process"),
+    ("results", "process"),
+    ("approvals", "process"),
+    ("tasks", "claimed"),
+    ("jobs", "claimed"),
+)
+"""Where the identity of the process stands that has something in hand."""
+
+
+def abandon_own_work(database: Database) -> None:
+    """Have what this process has in hand taken for a dead one's, before it takes up anything. Raises StoreError."""
+    own = get_process_identity()
+    with database.transaction() as connection:
+        for table, column in _PROCESS_COLUMNS:
+            connection.execute(
+                f'UPDATE "{table}" SET "{column}" = ?1 || \':before\' WHERE "{column}" = ?1',  # noqa: S608
+                (own,),
+            )

@@ -1,8 +1,9 @@
-"""File tools: inside the workspace, in numbered lines, written whole and durably."""
+"""The text of a file as it is shown: in lines that are cut, and never more of it in memory, or passed over, than so."""
 
 import errno
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
@@ -10,23 +11,203 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, cast
 
-from picoclaw import rooted
-from picoclaw.disk import add, explain, write_atomic
+from picoclaw import files
 from picoclaw.errors import StoreError, ToolError
+from picoclaw.files import Identity, Place, add, explain, write_atomic
 from picoclaw.hw.reading import QUANTITIES, UNITS
-from picoclaw.memory.notes.entries import FOREIGN
+from picoclaw.memory.entries import FOREIGN
+from picoclaw.memory.files import FOLDER, ROOT_FILE
 from picoclaw.messages import Caller, is_owner
-from picoclaw.rooted import Place
 from picoclaw.schema import Span
+from picoclaw.security.policy import Effect
+from picoclaw.security.sandbox import running
+from picoclaw.security.untrusted import is_known, is_plain_name
 from picoclaw.skills.library import FILE, Library
 from picoclaw.store.foreign import ForeignFiles
-from picoclaw.tools import file_text
-from picoclaw.tools.file_places import Places
+from picoclaw.tools.registry import tool
 from picoclaw.tools.skills import standing
-from picoclaw.tools.toolset import tool
-from picoclaw.trust.policy import Effect
-from picoclaw.untrusted import is_known, is_plain_name
-from picoclaw.workspace.seeds import MEETING
+from picoclaw.workspace.templates import MEETING
+
+MOST_PASSED = 64_000_000
+"""Bytes of a file up to which lines are looked for."""
+
+_LONGEST_LINE = 2000
+_CHUNK = 65_536
+
+
+def count(text: str, part: str) -> int:
+    """Count the places where a part occurs, those that overlap as well; nothing occurs nowhere."""
+    found, place = 0, text.find(part) if part else -1
+    while place >= 0:
+        found, place = found + 1, text.find(part, place + 1)
+    return found
+
+
+def decoded(data: bytes, path: str) -> str:
+    """Take bytes as text; raises ToolError for what is none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{path} is not UTF-8 text (byte {error.start}); it cannot be edited") from None
+
+
+def lines(file: BinaryIO) -> Iterator[str]:
+    """Show each line of a file, of a long one its beginning and how long it is."""
+    passed = 0
+    while passed < MOST_PASSED and (line := file.readline(4 * _LONGEST_LINE)):
+        length, rest = len(line), line
+        while not rest.endswith(b"\n") and (rest := file.readline(min(_CHUNK, MOST_PASSED - passed - length))):
+            length += len(rest)
+        passed += length
+        yield _shown(line, length, "" if passed < MOST_PASSED else " or more")
+
+
+def _shown(line: bytes, length: int, more: str) -> str:
+    text = line.decode("utf-8", "replace").rstrip("\r\n")
+    whole = len(text) <= _LONGEST_LINE and length - len(line) <= len("\r\n")
+    return text if whole else f"{text[:_LONGEST_LINE]} [line cut: {length} bytes{more}]"
+
+
+def missing_newline(file: int) -> bytes:
+    """What has to come before a new line at the end of an open file."""
+    size = os.fstat(file).st_size
+    return b"" if size == 0 or os.pread(file, 1, size - 1) == b"\n" else b"\n"
+
+
+def row(entry: "os.DirEntry[str]") -> str:
+    """Show an entry of a folder in one line, whatever its name holds."""
+    name = "".join(
+        char if char.isprintable() or "\udc80" <= char <= "\udcff" else f"[U+{ord(char):04X}]" for char in entry.name
+    )
+    if entry.is_dir(follow_symlinks=False):
+        return f"{name}/"
+    if entry.is_symlink():
+        return f"{name} -> (link)"
+    return f"{name}  {entry.stat(follow_symlinks=False).st_size}"
+
+
+# Which places the file tools may open, and what writing there does: a page that later turns are told is no mere file.
+#
+# Names are compared as disks do that know no small letters, and files by what they are, so that no spelling goes past it.
+
+CHECKLIST = "HEARTBEAT.md"
+
+_PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md")
+_FOREIGN = (Path("/etc/picoclaw"), Path("/proc"), Path(__file__).parents[1])
+"""What is nobody's business besides the home: the machine's outputs, the kernel's files, and picoclaw itself."""
+
+
+class Places:
+    """The folders that file tools may use: the workspace, and those that the owner names."""
+
+    def __init__(
+        self,
+        workspace: Path,
+        extra: Sequence[str],
+        told: Callable[[], Sequence[Path]],
+        run: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """Touches nothing but links. `told` names the files, and folders of files, that instruct later turns.
+
+        `run` gives the words of the commands that run by themselves: to write a file that one names is to run it.
+
+        The folder that holds the workspace is picoclaw's own; nothing else in it is ever reached, whatever `extra` has.
+        """
+        self.workspace = os.path.realpath(workspace)
+        self._home = Path(self.workspace).parent
+        self._told, self._run = told, run
+        pairs = [(str(workspace.absolute()), self.workspace), (self.workspace, self.workspace)]
+        for folder in extra:
+            named = str(Path(folder).expanduser().absolute())
+            pairs += [(named, os.path.realpath(named)), (os.path.realpath(named),) * 2]
+        self._named = {os.path.normpath(named): root for named, root in pairs if self._usable(root)}
+        self.roots = tuple(dict.fromkeys(self._named.values()))
+
+    def _usable(self, root: str) -> bool:
+        path = Path(root)
+        return path.is_relative_to(self.workspace) or not path.is_relative_to(self._home)
+
+    def _shut(self, place: Place) -> bool:
+        """Tell whether a place is shut by its name already: what is not there yet has nothing else to be known by."""
+        shut = place.root != self.workspace and any(place.path.is_relative_to(top) for top in (self._home, *_FOREIGN))
+        return shut and not place.path.is_relative_to(self.workspace)
+
+    @property
+    def never(self) -> frozenset[Identity]:
+        """What is not entered from above, however it is spelt."""
+        return files.identities([self._home, *_FOREIGN])
+
+    def whole(self, path: str) -> str:
+        """Make a whole path of one that may begin at the workspace, by its words alone."""
+        if "\0" in path or not path:
+            raise ToolError("path is empty or holds a NUL character")
+        return os.path.normpath(os.path.join(self.workspace, path))  # noqa: PTH118 - Path keeps what is above by a link
+
+    def find(self, path: str) -> Place:
+        """Find a path in the folders that may be used; raises ToolError for one outside."""
+        whole = self.whole(path)
+        for name, root in self._named.items():
+            if (found := files.below(name, whole)) and not self._shut(place := Place(root, found.parts)):
+                return place
+        raise ToolError(f"{path} is outside the workspace {self.workspace}; use a path below it")
+
+    def holds(self, place: Place) -> bool:
+        """Tell whether a place lies in a folder that may be written."""
+        return any(files.below(root, str(place.path)) for root in self.roots)
+
+    def in_workspace(self, place: Place) -> str:
+        """Name a place as it lies in the workspace, '' when it does not."""
+        found = files.below(self.workspace, str(place.path))
+        return "/".join(found.parts) if found else ""
+
+    def remembered(self, place: Place) -> bool:
+        """Tell whether a place is a file of the memory."""
+        name = _folded(self.in_workspace(place))
+        return name == _folded(ROOT_FILE) or (name.startswith(f"{FOLDER}/") and name.endswith(".md"))
+
+    def is_checklist(self, place: Place) -> bool:
+        """Tell whether a place is the list of what is done unasked."""
+        return _folded(self.in_workspace(place)) == _folded(CHECKLIST)
+
+    def effect(self, place: Place) -> Effect:
+        """Tell what it does to write there."""
+        if self._is_among(place, [*self._told(), *self._hidden(place)]):
+            return "instruct"
+        pages = [Path(self.workspace, name) for name in _PAGES]
+        if self._is_among(place, pages) or self.remembered(place) or self.is_checklist(place):
+            return "remember"
+        ran = {_folded(word.rpartition("/")[2]) for word in self._run()}
+        busy = any(one.changes for one in list(running))  # a command that may run what is written now
+        return "exec" if busy or _folded(place.path.name) in ran else "write"
+
+    def is_page(self, place: Place) -> bool:
+        """Tell whether a place is a page, a note or a skill: what no turn changes that has read others' words."""
+        if not self.holds(place) or self.remembered(place) or self.is_checklist(place):
+            return True
+        whole = Place("/", place.path.parts[1:])
+        return self._is_among(whole, [*self._told(), *(Path(self.workspace, name) for name in _PAGES)])
+
+    @staticmethod
+    def _is_among(place: Place, meant: Sequence[Path]) -> bool:
+        """Tell whether a place is one of some files or lies in one of some folders, however either is spelt."""
+        on_the_way = [Path(place.root, *place.parts[:end]) for end in range(1, len(place.parts) + 1)]
+        named = {_folded(name) for path in meant for name in (str(path), os.path.realpath(path))}
+        spelt = {_folded(str(path)) for path in on_the_way}
+        return not (spelt.isdisjoint(named) and files.identities(on_the_way).isdisjoint(files.identities(meant)))
+
+    def _hidden(self, place: Place) -> list[Path]:
+        """What programs take their orders from: in the folders of others .bashrc, .ssh, .config/systemd; any .git."""
+        hidden = any(name.startswith(".") for name in place.parts) and place.root != self.workspace
+        repository = ".git" in map(_folded, place.parts)
+        return [place.path] if hidden or repository else []
+
+
+def _folded(name: str) -> str:
+    """Spell a name as a disk may take it that knows no small letters, and only one form of each."""
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+# File tools: inside the workspace, in numbered lines, written whole and durably.
 
 _LARGEST_WRITTEN = 4_000_000
 _LARGEST_GROWN = 64_000_000
@@ -96,17 +277,15 @@ class Files:
             if b"\0" in (file.read(4096) or b""):
                 raise ToolError(f"{path} is binary; only text can be read")
             file.seek(0)
-            lines = list(islice(file_text.lines(file), start_line - 1, start_line - 1 + max_lines))
+            lines_ = list(islice(lines(file), start_line - 1, start_line - 1 + max_lines))
             more = bool(file.read(1))
-            far = file.tell() >= file_text.MOST_PASSED
-        if far and not lines:
-            raise ToolError(
-                f"line {start_line} of {path} lies behind its first {file_text.MOST_PASSED} bytes; use exec"
-            )
-        if not lines:
+            far = file.tell() >= MOST_PASSED
+        if far and not lines_:
+            raise ToolError(f"line {start_line} of {path} lies behind its first {MOST_PASSED} bytes; use exec")
+        if not lines_:
             return f"[{path} is empty]" if start_line == 1 else f"[{path} ends before line {start_line}]"
-        numbered = "\n".join(f"{start_line + i}\t{line}" for i, line in enumerate(lines))
-        last = start_line + len(lines) - 1
+        numbered = "\n".join(f"{start_line + i}\t{line}" for i, line in enumerate(lines_))
+        last = start_line + len(lines_) - 1
         return numbered + (f"\n[more follows, from line {last + 1}]" if more else "")
 
     def _replaced(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
@@ -119,7 +298,7 @@ class Files:
             suppress(ToolError),
             _explained(path),
         ):  # what cannot be read, a hard link say, is replaced by a file of its own
-            if rooted.look(place, self._places.never) is None:
+            if files.look(place, self._places.never) is None:
                 return {}
             with self._file(place) as file:
                 return {f"sha256 of {place.path} before": hashlib.file_digest(cast("Any", file), "sha256").hexdigest()}
@@ -158,7 +337,7 @@ class Files:
         with _explained(path), self._file(place, adds=True) as file:
             if os.fstat(file.fileno()).st_size + len(data) > _LARGEST_GROWN:
                 raise ToolError(f"{path} would have more than {_LARGEST_GROWN} bytes; begin a new file")
-            add(file.fileno(), file_text.missing_newline(file.fileno()) + data)
+            add(file.fileno(), missing_newline(file.fileno()) + data)
         return f"added {len(data)} bytes to {path}{self._standing(place)}"
 
     def _lists(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
@@ -172,10 +351,10 @@ class Files:
     def list_dir(self, path: str = ".") -> str:
         """List a folder, with sizes in bytes."""
         place, _ = self._readable(path)
-        with _explained(path), rooted.folder(place, self._places.never) as way, _listed(way) as entries:
+        with _explained(path), files.folder(place, self._places.never) as way, _listed(way) as entries:
             names = sorted(islice(entries, _MOST_LISTED), key=lambda entry: entry.name)
             more = next(entries, None) is not None
-            rows = [file_text.row(entry) for entry in names[:_LONGEST_LISTING]]
+            rows = [row(entry) for entry in names[:_LONGEST_LISTING]]
         if len(names) > _LONGEST_LISTING:
             count = f"{'more than ' if more else ''}{len(names) - _LONGEST_LISTING}"
             rows.append(f"[{count} more not shown: list a folder below]")
@@ -207,7 +386,7 @@ class Files:
             whole = f"{base}/{'/'.join(rest)}" if named else path
             folders = [base] if named else [str(skill.folder) for skill in skills.values()]
             for folder in folders:
-                if "\0" not in whole and (found := rooted.below(folder, whole)):
+                if "\0" not in whole and (found := files.below(folder, whole)):
                     return Place(os.path.realpath(folder), found.parts), True
         return self._places.find(path), False
 
@@ -225,7 +404,7 @@ class Files:
 
     def _file(self, place: Place, *, foreign: bool = False, adds: bool = False) -> BinaryIO:
         """Open a plain file; a `foreign` one, which is only read, may have other names."""
-        handle = rooted.open_file(place, self._places.never, alone=not foreign, adds=adds)
+        handle = files.rooted_open_file(place, self._places.never, alone=not foreign, adds=adds)
         return os.fdopen(handle, "rb+", buffering=0) if adds else os.fdopen(handle, "rb")
 
     def _new(self, path: str, *, overwrite: bool) -> Place:
@@ -248,7 +427,7 @@ class Files:
     def _look(self, place: Place, path: str) -> bool:
         """Tell whether something is there that can be written."""
         with _explained(path):
-            return rooted.look(place, self._places.never) is not None
+            return files.look(place, self._places.never) is not None
 
     def _found(self, path: str, old_text: str) -> tuple[Place, str, str]:
         """Find the one place of a text; returns the file, and what is before and behind it."""
@@ -257,11 +436,11 @@ class Files:
             data = file.read(_LARGEST_WRITTEN + 1)
         if len(data) > _LARGEST_WRITTEN:
             raise ToolError(f"{path} is larger than {_LARGEST_WRITTEN} bytes; it cannot be edited whole")
-        text = file_text.decoded(data, path)
-        count = file_text.count(text, old_text)
-        if count != 1:
-            hint = "read the file and copy the text exactly" if count == 0 else "take in more of the lines around it"
-            raise ToolError(f"old_text occurs {count} times in {path}, not once; {hint}")
+        text = decoded(data, path)
+        count_ = count(text, old_text)
+        if count_ != 1:
+            hint = "read the file and copy the text exactly" if count_ == 0 else "take in more of the lines around it"
+            raise ToolError(f"old_text occurs {count_} times in {path}, not once; {hint}")
         before, _, after = text.partition(old_text)
         return place, before, after
 
@@ -281,7 +460,7 @@ def _is_led(caller: Caller | None) -> bool:
 
 def _put(place: Place, path: str, content: str, places: Places) -> int:
     data = _fitting(content)
-    with _explained(path), rooted.folder(place.above, places.never, make=True) as way:
+    with _explained(path), files.folder(place.above, places.never, make=True) as way:
         if not place.parts:
             raise IsADirectoryError(errno.EISDIR, "")
         write_atomic(Path(place.parts[-1]), data, 0o600, folder=way)

@@ -1,22 +1,61 @@
-"""The `output` tool: asks the keeper, which judges and drives; nothing here touches hardware."""
+"""Declared outputs by the GPIO line that they are on, for a tool that is asked to switch a line."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from picoclaw.errors import ToolError
-from picoclaw.messages import Caller
-from picoclaw.reflex import outputs
+from picoclaw.errors import HardwareError, ToolError
+from picoclaw.hw.board import Board
+from picoclaw.hw.lines import find_line
+from picoclaw.messages import Caller, is_owner
+from picoclaw.outputs import client, config
+from picoclaw.outputs.client import OutputsClient
 from picoclaw.schema import Span
-from picoclaw.tools import own_words
-from picoclaw.tools.switch import declared_who
-from picoclaw.tools.toolset import tool
-from picoclaw.trust.policy import Effect
+from picoclaw.security import guard
+from picoclaw.security.policy import Effect
+from picoclaw.tools.registry import tool
+from picoclaw.workspace import outputs_file
+
+
+class Switch:
+    """Hands a wish for a line on to the keeper of the outputs."""
+
+    def __init__(self, client: OutputsClient, board: Board, home: Path) -> None:
+        """`home` is where outputs.toml is looked for."""
+        self._client = client
+        self._board = board
+        self._home = home
+
+    def names(self) -> Mapping[tuple[str, int], str]:
+        """Return the declared outputs' names by chip (its path) and offset; one whose line is not there is left out."""
+        found = {}
+        for output in config.load_outputs(outputs_file(self._home)).outputs.values():
+            if output.line:
+                with suppress(HardwareError):
+                    spot = find_line(self._board, output.line, output.chip)
+                    found[spot.chip.path, spot.line.offset] = output.name
+        return found
+
+    def switch(self, name: str, level: str, seconds: float | None, caller: Caller | None) -> str:
+        """Bring an output to `on`, `off` or a duty in percent; returns what came of it."""
+        return self._client.set(name, level, seconds, declared_who(caller))
+
+
+def declared_who(caller: Caller | None) -> str:
+    """Name a caller as the declarations of outputs do."""
+    if caller is None or is_owner(caller.origin):
+        return "owner"
+    return "user" if caller.origin == "guest" else caller.origin
+
+
+# The `output` tool: asks the keeper, which judges and drives; nothing here touches hardware.
 
 
 class Outputs:
     """The owner's outputs."""
 
-    def __init__(self, client: outputs.Outputs) -> None:
+    def __init__(self, client: client.OutputsClient) -> None:
         """`client` reaches the keeper when it is first needed."""
         self._client = client
 
@@ -30,7 +69,7 @@ class Outputs:
         """Tell whether the owner's newest message orders to switch it on, and for just this long."""
         is_on = arguments["action"] == "set" and arguments["level"].strip().lower() == "on"
         names = {arguments["name"], self._client.meant(arguments["name"])} if is_on else ()
-        return any(own_words.ordered_output(name, arguments["seconds"], caller) for name in names)
+        return any(guard.ordered_output(name, arguments["seconds"], caller) for name in names)
 
     @tool(effect=_effect, vouched=_vouched)
     def output(
@@ -43,7 +82,7 @@ class Outputs:
     ) -> str:
         """Switch pumps, lights, valves. It goes off by itself after seconds. stop: all off until a person resumes."""
         if action == "list":
-            return "\n".join(outputs.worded(self._client.list()))
+            return "\n".join(client.format_outputs(self._client.list()))
         if action == "stop":
             return self._client.stop(declared_who(caller))
         if not name.strip():

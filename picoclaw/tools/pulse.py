@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from picoclaw.errors import ToolError
-from picoclaw.memory.notes.entries import FOREIGN, tainted
+from picoclaw.memory.entries import FOREIGN, tainted
 from picoclaw.messages import Caller
-from picoclaw.ranking import asked, words
 from picoclaw.schema import Span
-from picoclaw.store.pulse import By, Change, Pulse, line
-from picoclaw.tools import own_words
-from picoclaw.tools.recall import source
-from picoclaw.tools.toolset import tool
-from picoclaw.trust.policy import Effect
+from picoclaw.security import guard
+from picoclaw.security.policy import Effect
+from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, format_item
+from picoclaw.text import asked, words
+from picoclaw.tools.memory import source
+from picoclaw.tools.registry import tool
 
 _NUMBER = re.compile(r"(?:\[?id:|#|task)?\s*(\d{1,18})\]?", re.IGNORECASE)
 
@@ -35,16 +35,16 @@ class PulseTool:
         if action == "list":
             return False
         if action == "add":
-            return own_words.is_task(text, caller)
+            return guard.is_task(text, caller)
         words = "" if _NUMBER.fullmatch(task.strip()) else (action == "complete" and text) or task
         number = self._meant(task, text if action == "complete" else "")
         known = [words, *(item.text for item in self._pulse().items() if item.number == number)]
-        new = own_words.ordered(action, "task", number, known, caller)
+        new = guard.ordered(action, "task", number, known, caller)
         if action == "complete":
             return new is not None
         if text:
-            return bool(new) and own_words.is_text(text, new or ()) and not arguments["priority"]
-        weighed = own_words.ordered("weigh", "task", number, known, caller) is not None
+            return bool(new) and guard.is_text(text, new or ()) and not arguments["priority"]
+        weighed = guard.ordered("weigh", "task", number, known, caller) is not None
         return weighed or str(arguments["priority"]) in (new or ())
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
@@ -67,7 +67,7 @@ class PulseTool:
         """Keep the list of open tasks."""
         store = self._pulse()
         if action == "list":
-            listed = "\n".join(map(line, store.items()))
+            listed = "\n".join(map(format_item, store.items()))
             if tainted(listed):
                 caller.heard.add("pulse list")
             return listed or "no task is open"
@@ -76,13 +76,13 @@ class PulseTool:
         if action == "update" and not (words.strip() or priority):
             raise ToolError("nothing to update: give text or priority")
         known = {item.number for item in store.items()}
-        change = Change(action, number, words, priority)
-        whose = replace(caller, heard=set()) if own_words.is_task(words, caller) else caller
+        change = PulseChange(action, number, words, priority)
+        whose = replace(caller, heard=set()) if guard.is_task(words, caller) else caller
         heard = source(whose).partition(f"{FOREIGN}: ")[2]
-        (item,) = store.apply([change], By(caller.session, caller.now, heard))
+        (item,) = store.apply([change], PulseAuthor(caller.session, caller.now, heard))
         if action == "add" and item.number in known:
-            return f"open already: {line(item)}"
-        return f"completed: {item.text}" if action == "complete" else line(item)
+            return f"open already: {format_item(item)}"
+        return f"completed: {item.text}" if action == "complete" else format_item(item)
 
     def _meant(self, task: str, text: str) -> int:
         """The number that was given; a small model may repeat the task's words instead."""
@@ -94,5 +94,5 @@ class PulseTool:
         alike = [item.number for item in items if wanted and wanted <= set(words(item.text))]
         if len(alike) == 1:
             return alike[0]
-        known = "; ".join(map(line, items[:5]))
+        known = "; ".join(map(format_item, items[:5]))
         raise ToolError(f"task must be the number of one; {f'open: {known}' if known else 'none is open'}")

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.messages import Caller, Message
-from picoclaw.tools.toolset import tool
+from picoclaw.tools.registry import tool
 from picoclaw.window import READ_ON, kept_as, part
 
 
@@ -49,3 +49,18 @@ class WholeResults:
 def opened_by(messages: Iterable[Message]) -> frozenset[str]:
     """Name the tool that reads on while a result is shown that was cut; it opens itself then."""
     return frozenset({READ_ON} if any(m.role == "tool" and kept_as(m.text) for m in messages) else ())
+
+
+# `message`: something said to the person at once, before the turn's answer.
+
+
+class Messages:
+    """Speaks in the chat that the turn belongs to, and in no other."""
+
+    @tool(effect="read")
+    def message(self, text: str, caller: Caller) -> str:
+        """Send the user a message now, ahead of your answer."""
+        if not text.strip():
+            raise ToolError("text is empty")
+        caller.say(text)
+        return "sent"

@@ -1,18 +1,29 @@
 """The `rule` tool: what is to happen by itself, without a model, once the owner has agreed to it."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from picoclaw.automation import conditions, rules
+from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, ToolError
+from picoclaw.hw import drivers, sensors
+from picoclaw.hw.board import Board
+from picoclaw.hw.reading import WiredPart
 from picoclaw.messages import Caller
-from picoclaw.reflex.bell import ring
-from picoclaw.tools.toolset import tool
-from picoclaw.trust.policy import Effect
+from picoclaw.outputs import config
+from picoclaw.schema import nearest
+from picoclaw.security.policy import Effect
+from picoclaw.store.samples import Series
+from picoclaw.tools.registry import tool
+from picoclaw.workspace import outputs_file
 
 if TYPE_CHECKING:
-    from picoclaw.rules.book import Book
+    from picoclaw.automation.rules import RuleSet
+
 
 Measured = Callable[[], Mapping[str, Sequence[str]]]
 _OPTIONS = (
@@ -44,17 +55,16 @@ class Rules:
         return "instruct"
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
-        from picoclaw.rules import rule
-        from picoclaw.tools import ruling
+        from picoclaw.automation import rules
 
         now = datetime.now().astimezone()
         if arguments["action"] == "remove":
             name = self._known(arguments["name"])
             gone = self._found(now).rules.get(name)
-            return f"no longer: {rule.explained(gone)}" if gone else f"{name}, which is not followed, goes"
+            return f"no longer: {rules.explain_rule(gone)}" if gone else f"{name}, which is not followed, goes"
         table = self._table(arguments)
-        made = rule.made(self._new(arguments["name"], table), table, now, self._zone())
-        return "\nbut ".join([rule.explained(made), *ruling.doubts_of(made, self._home, self._measured())])
+        made = rules.parse_rule(self._new(arguments["name"], table), table, now, self._zone())
+        return "\nbut ".join([rules.explain_rule(made), *doubts_of(made, self._home, self._measured())])
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
         return bool(arguments.get("action", "list") == "list")
@@ -71,67 +81,181 @@ class Rules:
         options: Annotated[dict[str, Any] | None, _OPTIONS] = None,
     ) -> str:
         """Have something done without a model."""
-        from picoclaw.rules import book, rule
-        from picoclaw.tools import ruling
+        from picoclaw.automation import rules
 
         if action == "list":
-            return "\n".join(ruling.numbered(self._found(caller.now))) or "no rules"
+            return "\n".join(numbered(self._found(caller.now))) or "no rules"
         try:
             if action == "remove":
                 name = self._known(name)
-                book.remove(self._home, name)
-                ring(self._home)
+                rules.remove_rule(self._home, name)
+                wake_all(self._home)
                 return f"rule {name} is removed"
             table = self._table({"when": when, "notify": notify, "output": output, "options": options})
             name = self._new(name, table)
-            ruling.refuse_unmeasured(rule.made(name, table, caller.now, self._zone()), self._measured())
-            made = book.add(self._home, name, table, caller.now, self._zone())
+            refuse_unmeasured(rules.parse_rule(name, table, caller.now, self._zone()), self._measured())
+            made = rules.add_rule(self._home, name, table, caller.now, self._zone())
         except ConfigError as error:
             raise ToolError(str(error)) from None
-        ring(self._home)
-        doubts = "".join(f"\nbut {doubt}" for doubt in ruling.doubts_of(made, self._home, self._measured()))
-        return f"the rule is kept: {rule.explained(made)}{doubts}"
+        wake_all(self._home)
+        doubts = "".join(f"\nbut {doubt}" for doubt in doubts_of(made, self._home, self._measured()))
+        return f"the rule is kept: {rules.explain_rule(made)}{doubts}"
 
     def _made(self, arguments: Mapping[str, Any], now: datetime) -> None:
-        from picoclaw.rules import rule
-        from picoclaw.tools import ruling
+        from picoclaw.automation import rules
 
         table = self._table(arguments)
         name = self._new(arguments["name"], table)
-        ruling.refuse_unmeasured(rule.made(name, table, now, self._zone()), self._measured())
+        refuse_unmeasured(rules.parse_rule(name, table, now, self._zone()), self._measured())
         if name in self._names():
             raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
 
     def _table(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """What is written of a call: the keys that say something; a quantity alone gets its only sensor."""
-        from picoclaw.tools import ruling
 
         every = {key: given[key] for key in ("when", "notify", "output")} | (given["options"] or {})
         table = {key: value for key, value in every.items() if value is not None and value != ""}
         if isinstance(table.get("when"), str):
-            table["when"] = ruling.with_sensor(table["when"], self._measured)
+            table["when"] = with_sensor(table["when"], self._measured)
         return table
 
     def _new(self, name: str, table: Mapping[str, Any]) -> str:
         """The name that a rule is to have, made up where none is given."""
-        from picoclaw.tools import ruling
 
-        return name.strip() or ruling.new_name(table, self._names())
+        return name.strip() or new_name(table, self._names())
 
     def _known(self, name: str) -> str:
         """Find the rule that is meant, by its name or by its number in the list."""
-        from picoclaw.tools import ruling
 
         names = self._names()
-        if meant := ruling.meant(name, names):
-            return meant
+        if meant_ := meant(name, names):
+            return meant_
         raise ToolError(f"there is no rule {name.strip()!r}; there are: {', '.join(names) or 'none'}")
 
     def _names(self) -> list[str]:
         found = self._found(datetime.now().astimezone())
         return [name for name in (*found.rules, *found.problems) if name]
 
-    def _found(self, now: datetime) -> "Book":
-        from picoclaw.rules import book
+    def _found(self, now: datetime) -> "RuleSet":
+        from picoclaw.automation import rules
 
-        return book.load(self._home, now, self._zone())
+        return rules.load_rules(self._home, now, self._zone())
+
+
+# What the `rule` tool and `picoclaw rules` say of rules: in plain words, and what keeps them from working.
+
+_BEYOND = re.compile(r" (?:[<>]|is|above|below|over|under|at|rises|falls|more|less|higher|lower)\b|[<>]")
+_LONGEST_STEM = 24
+_OF_BOARD = frozenset({"cpu"})
+"""Sensors of the board itself, which nobody means who names no place."""
+
+
+def listed(found: rules.RuleSet) -> Iterator[str]:
+    """Explain every rule, and say which cannot be followed."""
+    yield from (rules.explain_rule(one) for one in found.rules.values())
+    yield from (f"not followed: {problem}" for problem in found.problems.values())
+
+
+def numbered(found: rules.RuleSet) -> Iterator[str]:
+    """List the rules with the numbers that they can be named by."""
+    number = 0
+    for name, row in zip((*found.rules, *found.problems), listed(found), strict=True):
+        number += bool(name)
+        yield f"{number}. {row}" if name else row
+
+
+def meant(name: str, names: Sequence[str]) -> str:
+    """Find a rule by its number, or by its name however it is written; '' when there is none, or several."""
+    plain = _plain(name)
+    if name.strip() in names or not plain:
+        return name.strip() if plain else ""
+    if plain.isdecimal():
+        return names[int(plain) - 1] if len(plain) < 4 and 0 < int(plain) <= len(names) else ""
+    fits = [known for known in names if _plain(known) == plain]
+    return fits[0] if len(fits) == 1 else ""
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.lower(), flags=re.ASCII)
+
+
+def new_name(table: Mapping[str, object], names: Collection[str]) -> str:
+    """Make up a name for a rule: of its output, or of what it looks at."""
+    what = str(table.get("output") or _BEYOND.split(str(table.get("when", "")))[0])
+    stem = re.sub(r"[\W_]+", "_", what.lower(), flags=re.ASCII)[:_LONGEST_STEM].strip("_")
+    stem = stem if stem[:1].isalpha() else "rule"
+    return next(name for n in count(1) if (name := stem if n == 1 else f"{stem}_{n}") not in names)
+
+
+def doubts_of(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Say what keeps a rule from doing what it says: a sensor or an output that is not there, or not allowed."""
+    yield from _unmeasured_of(made, measured)
+    if not made.written.output:
+        return
+    outputs = config.load_outputs(outputs_file(home)).outputs
+    name = config.match_name(made.written.output, outputs)
+    if name not in outputs:
+        yield f"there is no output {name!r}{nearest(name, outputs) if outputs else ': outputs.toml declares none'}"
+    elif "rule" not in outputs[name].who:
+        yield f'rules may not switch {name}: its declaration needs who = ["owner", "rule"]'
+    elif config.load_armed(home).get(name) != outputs[name].digest:
+        yield f"{name} is not armed, so it will not be driven: `picoclaw outputs arm {name}`"
+
+
+def refuse_unmeasured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a rule on what nothing measures: it would wait for ever. Raises ToolError naming what is measured."""
+    if problem := next(_unmeasured_of(made, measured), ""):
+        raise ToolError(f"{problem.partition('; known:')[0]}; {_all_of(measured)}".replace("?; ", "? "))
+
+
+def with_sensor(when: str, measured: Callable[[], Mapping[str, Sequence[str]]]) -> str:
+    """Complete "humidity above 80": the sensor is the only one that measures it, besides the board's own.
+
+    Raises ToolError naming the sensors where there is none, or several.
+    """
+    quantity = conditions.find_bare_quantity(when)
+    if not quantity:
+        return when
+    there = measured()
+    found = [
+        sensor for sensor, quantities in there.items() if quantity in {each.partition(" ")[0] for each in quantities}
+    ]
+    fits = [sensor for sensor in found if sensor not in _OF_BOARD] or found
+    if len(fits) == 1:
+        return f"{fits[0]}.{conditions.normalize_condition(when)}"
+    if not fits:
+        raise ToolError(f"no sensor here measures {quantity}; {_all_of(there)}")
+    raise ToolError(
+        f"which sensor? {quantity} is measured by {', '.join(fits)}; name one, as in: tell me when the {fits[0]}"
+        f" {quantity} is above 30"
+    )
+
+
+def _all_of(measured: Mapping[str, Sequence[str]]) -> str:
+    there = ", ".join(f"{sensor} ({', '.join(quantities)})" for sensor, quantities in measured.items())
+    return f"measured are: {there}" if there else "no sensor is set up"
+
+
+def _unmeasured_of(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    return (problem for series in made.series if (problem := _unmeasured(series, measured)))
+
+
+def _unmeasured(series: Series, measured: Mapping[str, Sequence[str]]) -> str:
+    if series.sensor not in measured:
+        return (
+            f"there is no sensor {series.sensor!r}{nearest(series.sensor, dict.fromkeys(measured)) if measured else ''}"
+        )
+    quantities = measured[series.sensor]
+    if quantities and series.quantity not in quantities:
+        return f"{series.sensor} does not measure {series.quantity}; it measures {', '.join(quantities)}"
+    return ""
+
+
+def measured(board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers) -> dict[str, list[str]]:
+    """Name the sensors and what each measures, with its channels, without reading any."""
+    found: dict[str, list[str]] = {}
+    for sensor in sensors.list_sensors(board, wired):
+        by_kernel = [f"{known.quantity} {known.channel}".rstrip() for known in sensor.kernel]
+        ours = drivers.channels(sensor.part) if sensor.part and not by_kernel else []
+        found.setdefault(sensor.name, []).extend(dict.fromkeys([*by_kernel, *ours]))
+    return found

@@ -6,14 +6,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from picoclaw.config import SensorConfig
-from picoclaw.disk import explain
+from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError, ToolError
-from picoclaw.hw import detect, loader, parts
+from picoclaw.files import explain
+from picoclaw.hw import detect, drivers
 from picoclaw.hw.board import Board
-from picoclaw.hw.reading import Wired, worded
+from picoclaw.hw.reading import WiredPart, format_reading
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import tool
+from picoclaw.tools.registry import tool
 
 _LONGEST_NAME = 40
 
@@ -24,8 +24,8 @@ class SensorAdd:
     def __init__(
         self,
         board: Board,
-        wired: MutableMapping[str, Wired],
-        drivers: parts.Drivers,
+        wired: MutableMapping[str, WiredPart],
+        drivers: drivers.Drivers,
         where: Sequence[Path],
         keep: Callable[[str, SensorConfig], None],
         owned: Mapping[tuple[int, int], str] = MappingProxyType({}),
@@ -63,7 +63,7 @@ class SensorAdd:
             part = self._found(1 if bus is None else bus, address)
         sensor = SensorConfig(part.strip().lower(), bus, address, chip, port, options or {})
         try:
-            wired = parts.wire(sensor, self._where)
+            wired = drivers.resolve_part(sensor, self._where)
         except ConfigError as error:
             raise ToolError(str(error)) from None
         self._check_place(wired)
@@ -78,20 +78,20 @@ class SensorAdd:
             raise ToolError(f"{name} could not be kept: {explain(error)}") from None
         self._wired[name] = wired
         self._ring()
-        return f"added {name}: {parts.place(wired)}; it measures {seen}"
+        return f"added {name}: {drivers.describe_part(wired)}; it measures {seen}"
 
     def _check_name(self, name: str) -> None:
         if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable() or name != name.strip():
             raise ToolError(f"name must be 1 to {_LONGEST_NAME} printable characters, such as porch")
         if name in self._wired:
             raise ToolError(
-                f"there is a sensor {name!r} already: {parts.place(self._wired[name])}; choose another name"
+                f"there is a sensor {name!r} already: {drivers.describe_part(self._wired[name])}; choose another name"
             )
 
-    def _check_place(self, wired: Wired) -> None:
+    def _check_place(self, wired: WiredPart) -> None:
         for name, other in self._wired.items():
-            if parts.spot(other) == parts.spot(wired):
-                raise ToolError(f"{parts.spot(wired)} is taken: {name} is {parts.place(other)}")
+            if drivers.format_location(other) == drivers.format_location(wired):
+                raise ToolError(f"{drivers.format_location(wired)} is taken: {name} is {drivers.describe_part(other)}")
 
     def _check_bus(self, bus: int, address: int) -> None:
         """Even to be asked, a part is written to; what belongs to the board or is an output is left alone."""
@@ -108,10 +108,10 @@ class SensorAdd:
                 "part or address is missing: say which part it is, or where (`i2c` with scan lists addresses)"
             )
         where = f"0x{address:02x} on i2c-{bus}"
-        if (presence := parts.probe(self._board, self._board.i2c(bus), address)) != "present":
+        if (presence := drivers.probe(self._board, self._board.i2c(bus), address)) != "present":
             held = f"is read by the kernel's driver {self._board.i2c(bus).holder(address)} already: see sensor_list"
             raise ToolError(f"{where} {held if presence == 'busy' else 'does not answer: check power and wiring'}")
-        found = detect.ask(self._board, bus, address, self._where)
+        found = detect.identify_part(self._board, bus, address, self._where)
         if len(found.identified) == 1:
             return next(iter(found.identified))
         choices = list(found.identified) or found.possible
@@ -124,33 +124,35 @@ class SensorAdd:
             " say which part it is, by what is printed on it"
         )
 
-    def _verified(self, name: str, wired: Wired) -> str:
+    def _verified(self, name: str, wired: WiredPart) -> str:
         """Measure once; raises ToolError when it is another part, or gives nothing to be believed."""
-        chip = loader.chip(wired.part, self._where)
+        chip = drivers.load_driver(wired.part, self._where)
         identify = getattr(chip, "identify", None)
         try:
             if identify is not None:
                 with self._drivers.opened(wired, chip) as handle:
                     said = identify(handle)
                 if not said:
-                    raise ToolError(f"what is on {parts.spot(wired)} is no {wired.part}{self._instead(wired)}")
+                    raise ToolError(
+                        f"what is on {drivers.format_location(wired)} is no {wired.part}{self._instead(wired)}"
+                    )
         except (HardwareError, ValueError) as error:
             raise ToolError(str(error)) from None
-        except loader.BROKEN as error:
+        except drivers.DRIVER_ERRORS as error:
             raise ToolError(f"its driver {wired.part}.py failed: {type(error).__name__}: {error}") from None
         readings = self._drivers.measure(name, wired)
         if all(reading.value is None for reading in readings):
-            raise ToolError(f"{parts.place(wired)} was not added: {readings[0].problem}")
-        return ", ".join(worded(reading) for reading in readings if reading.value is not None)
+            raise ToolError(f"{drivers.describe_part(wired)} was not added: {readings[0].problem}")
+        return ", ".join(format_reading(reading) for reading in readings if reading.value is not None)
 
-    def _instead(self, wired: Wired) -> str:
+    def _instead(self, wired: WiredPart) -> str:
         if wired.route != "i2c":
             return ""
-        others = detect.ask(self._board, wired.bus, wired.address, self._where).identified
+        others = detect.identify_part(self._board, wired.bus, wired.address, self._where).identified
         return f": it says that it is {' or '.join(others.values())}" if others else ""
 
 
-def _explicit(sensor: SensorConfig, wired: Wired) -> SensorConfig:
+def _explicit(sensor: SensorConfig, wired: WiredPart) -> SensorConfig:
     """Say the whole place, so that another driver's usual one cannot move the part."""
     bus = wired.bus if wired.route in {"i2c", "spi"} else None
     return replace(sensor, bus=bus, address=wired.address)

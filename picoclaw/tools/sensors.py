@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from picoclaw.errors import ToolError
-from picoclaw.hw import health, parts, survey
+from picoclaw.hw import drivers, health, sensors
 from picoclaw.hw.board import Board
-from picoclaw.hw.reading import QUANTITIES, Reading, Wired, worded
+from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, format_reading
 from picoclaw.messages import Caller
-from picoclaw.pattern import pattern
-from picoclaw.schedule import duration
 from picoclaw.schema import nearest
-from picoclaw.tools.toolset import tool
+from picoclaw.text import pattern
+from picoclaw.times import duration
+from picoclaw.tools.registry import tool
 
 _FOLLOWED = ("sensor_history", "rule")
 """Opened by the list alone: a tool that opens others costs the server's cache, and a reading is asked for every day."""
@@ -21,7 +21,7 @@ _FOLLOWED = ("sensor_history", "rule")
 class Sensors:
     """Sensors that the kernel reads, and parts that a driver of ours reads over a bus."""
 
-    def __init__(self, board: Board, wired: Mapping[str, Wired], drivers: parts.Drivers, home: str) -> None:
+    def __init__(self, board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers, home: str) -> None:
         """`wired` by the owner's names; looked up anew each time, because parts are added."""
         self._board = board
         self._wired = wired
@@ -31,7 +31,7 @@ class Sensors:
     @tool(effect="read", opens=_FOLLOWED)
     def sensor_list(self) -> str:
         """List sensors, what they measure; opens history, rules."""
-        found = survey.sensors(self._board, self._wired)
+        found = sensors.list_sensors(self._board, self._wired)
         rows = [f"{s.name}: {'' if s.part else s.kernel[0].quantity + ' '}{_placed(s)}" for s in found]
         return "\n".join(rows) or _NO_SENSOR
 
@@ -67,11 +67,11 @@ class Sensors:
     @tool(effect="read")
     def board_status(self, caller: Caller) -> str:
         """Show how the board is: temperature, throttling, memory, disk, load, uptime, clock."""
-        return "\n".join(health.lines(health.status(self._board, caller.now, self._home)))
+        return "\n".join(health.format_results(health.check_health(self._board, caller.now, self._home)))
 
     def _meant(self, asked: str, wanted: frozenset[str]) -> tuple[str, frozenset[str]]:
         """The name and the quantities that a sensor is asked for by; small models write "greenhouse temperature"."""
-        asked, known = asked.strip(), survey.sensors(self._board, self._wired)
+        asked, known = asked.strip(), sensors.list_sensors(self._board, self._wired)
         if any(asked == s.name or (_is_in(asked, s) and not _quantities(asked)) for s in known):
             return asked, wanted
         told = {word: _quantities(word) for word in _words(asked)}
@@ -84,19 +84,19 @@ class Sensors:
         if _quantities(quantity):
             return ""
         others = [word for word in _words(quantity) if not (_quantities(word) or _QUALIFIES.fullmatch(word))]
-        known = survey.sensors(self._board, self._wired)
+        known = sensors.list_sensors(self._board, self._wired)
         strange = [word for word in others if not any(_is_in(word, found) for found in known)]
         if strange:
             raise ToolError(self._nothing(" ".join(strange), wanted))
         return " ".join(others)
 
-    def _found(self, name: str) -> list[survey.Found]:
+    def _found(self, name: str) -> list[sensors.Sensor]:
         """The sensors that a name means."""
-        known = survey.sensors(self._board, self._wired)
+        known = sensors.list_sensors(self._board, self._wired)
         meant = [found for found in known if found.name == name] or [found for found in known if _is_in(name, found)]
         return meant or [found for found in known if all(_is_in(word, found) for word in _words(name))]
 
-    def _measures(self, found: survey.Found) -> frozenset[str]:
+    def _measures(self, found: sensors.Sensor) -> frozenset[str]:
         """What a sensor measures, nothing where that is not known before it is read."""
         if found.kernel:
             return frozenset(known.quantity for known in found.kernel)
@@ -107,10 +107,10 @@ class Sensors:
             ours = self._drivers.quantities(found.part) if found.part and not found.kernel else []
             if not wanted or not ours or wanted.intersection(ours):  # what cannot answer need not be woken
                 asked = min(wanted.intersection(ours) or wanted, default="temperature")
-                yield from survey.read(self._board, self._drivers, found, asked)
+                yield from sensors.read_sensor(self._board, self._drivers, found, asked)
 
     def _nothing(self, sensor: str, wanted: Iterable[str]) -> str:
-        names = list(dict.fromkeys(found.name for found in survey.sensors(self._board, self._wired)))
+        names = list(dict.fromkeys(found.name for found in sensors.list_sensors(self._board, self._wired)))
         if not names:
             return _NO_SENSOR
         what = f"no sensor {sensor!r}" if sensor else "no sensor"
@@ -124,7 +124,7 @@ _NO_SENSOR = (
 )
 
 
-def _placed(found: survey.Found) -> str:
+def _placed(found: sensors.Sensor) -> str:
     return found.source if found.part else f"({found.source})"
 
 
@@ -173,7 +173,7 @@ def _wanted(asked: str) -> frozenset[str]:
     return found
 
 
-def _is_in(asked: str, found: survey.Found) -> bool:
+def _is_in(asked: str, found: sensors.Sensor) -> bool:
     """Whether a name is part of a sensor's, or of what it is."""
     names = (found.name, found.part.part if found.part else found.source)
     return any(asked.lower() in name.lower() for name in names)
@@ -188,7 +188,9 @@ def _lines(readings: Iterable[Reading], now: float) -> Iterable[str]:
     for reading in readings:
         by_sensor.setdefault(reading.sensor, []).append(reading)
     for name, group in by_sensor.items():
-        values = ", ".join(worded(r) if r.value is not None else f"{r.what} not available: {r.problem}" for r in group)
+        values = ", ".join(
+            format_reading(r) if r.value is not None else f"{r.what} not available: {r.problem}" for r in group
+        )
         doubts = "; ".join(dict.fromkeys(r.doubt for r in group if r.quality == "doubtful"))
         notes = "".join(f"; {note}" for note in dict.fromkeys(r.note for r in group if r.value is not None and r.note))
         doubtful = f"; doubtful: {doubts}" if doubts else ""

@@ -1,9 +1,6 @@
-"""`skill_search`, `skill_create` and `skill_update`: written instructions that the model finds, and may write.
+"""How a SKILL.md is put together from what a model gives and what its owner has in it. Pure; raises ToolError."""
 
-What is written becomes an instruction of later turns, so that a person has to agree to the exact call. A call that
-could not be done is refused before anybody is asked, and what the owner changes meanwhile is not overwritten.
-"""
-
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -11,16 +8,149 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from picoclaw import rooted
-from picoclaw.disk import create, explain, write_atomic
-from picoclaw.errors import ToolError
-from picoclaw.rooted import Place
-from picoclaw.skills.choose import search
+from picoclaw import files
+from picoclaw.errors import SkillError, ToolError
+from picoclaw.files import Place, create, explain, write_atomic
+from picoclaw.markdown import gone, seen
+from picoclaw.security.policy import Effect
+from picoclaw.skills import skill
 from picoclaw.skills.library import FILE, LARGEST_FILE, Library
+from picoclaw.skills.selection import search
 from picoclaw.skills.skill import Here, Skill, unmet
-from picoclaw.tools import skill_text
-from picoclaw.tools.toolset import tool
-from picoclaw.trust.policy import Effect
+from picoclaw.tools.registry import tool
+
+Values = Mapping[str, str | list[str]]
+"""Front matter by its keys."""
+
+_LONGEST_DESCRIPTION = 1024
+_BASE_FOLDER = "{baseDir}"
+_FENCE = "---"
+_FRONT = re.compile(r"(\ufeff?---[ \t]*\r?\n.*?^---[ \t]*)(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+def values(description: str, triggers: str) -> Values:
+    """Take the arguments that stand in the front matter; those that are empty are left out."""
+    # a small model writes a list even where a text with commas is asked for
+    listed = [" ".join(trigger.split()).strip("[]\"' ") for trigger in triggers.split(",")]
+    said: Values = {"description": _line(description)} if description else {}
+    return {**said, "triggers": [trigger for trigger in listed if trigger]} if any(listed) else said
+
+
+def _line(description: str) -> str:
+    """The description as one line that a person sees whole."""
+    line = " ".join(description.split())
+    if not 1 <= len(line) <= _LONGEST_DESCRIPTION:
+        raise ToolError(f"description has {len(line)} characters; say in 1 to {_LONGEST_DESCRIPTION} when to read it")
+    if seen(line) != line:
+        raise ToolError("description holds invisible characters; leave them out")
+    return line
+
+
+def created(given: Values, text: str, folder: Path) -> bytes:
+    """Make a new file."""
+    front = "".join([f"{_FENCE}\n", *(_row(key, value, "\n") for key, value in given.items()), _FENCE])
+    data = _joined(front, _body(text, folder), "\n")
+    _checked(data, folder, given)
+    return data
+
+
+def updated(found: bytes, given: Values, text: str, folder: Path) -> bytes:
+    """Put another text, and what is given of the front matter, into a file; all else of its owner's stays."""
+    old, before = found.decode(), _facts(_read(found, folder))
+    front, newline = _front(old, folder)
+    for key, value in given.items():
+        front = _with(front, key, _row(key, value, newline), folder, known=bool(before[key]))
+    body = _body(text, folder)
+    data = _joined(front, _with_comments(old, body), newline)
+    if skill.body(data.decode(), folder) != skill.body(f"{_FENCE}\n{_FENCE}\n{body}", folder):
+        raise ToolError(f"the comments of {folder.name} cannot be kept with this text; {_by_hand(folder)}")
+    if data == found:
+        raise ToolError(f"the skill {folder.name} says just that already; nothing was changed")
+    if _checked(data, folder, given) != {**before, **given}:
+        raise ToolError(f"the front matter of {folder.name} cannot be kept; {_by_hand(folder)}")
+    return data
+
+
+def _checked(data: bytes, folder: Path, given: Values) -> Mapping[str, object]:
+    """Read a skill that is not yet written; returns what its front matter says."""
+    skill = _read(data, folder)
+    facts = _facts(skill)
+    for key in given:
+        if facts[key] != given[key]:
+            raise ToolError(f"{key} cannot be used as it is: {'; '.join(skill.notes)}")
+    return facts
+
+
+def _facts(skill: Skill) -> Mapping[str, object]:
+    """What the front matter says."""
+    return skill._replace(notes=(), keywords="")._asdict() | {"triggers": list(skill.triggers)}
+
+
+def _by_hand(folder: Path) -> str:
+    return f"the owner can change {folder / FILE} in an editor"
+
+
+def _row(key: str, value: str | list[str], newline: str) -> str:
+    return f"{key}: {json.dumps(value, ensure_ascii=False)}{newline}"
+
+
+def _front(text: str, folder: Path) -> tuple[str, str]:
+    """The front matter with its fences, and how it ends its lines."""
+    found = _FRONT.match(text)
+    if found is None or "\r" in found[1].replace("\r\n", ""):
+        raise ToolError(f"the front matter of {folder.name} cannot be kept; {_by_hand(folder)}")
+    return found[1], "\r\n" if "\r\n" in found[1] else "\n"
+
+
+def _with(front: str, key: str, row: str, folder: Path, *, known: bool) -> str:
+    """Put a row in the place of those of its key, or at the end when it has none; touch nothing else."""
+    there = re.compile(rf"^{key}[ \t]*:.*\n(?:(?:[ \t]*\r?\n)*(?:[ \t]+\S|-[ \t]).*\n)*", re.MULTILINE)
+    if there.search(front):
+        return there.sub(lambda _: row, front, count=1)
+    if known:
+        raise ToolError(f"the {key} of {folder.name} cannot be replaced; {_by_hand(folder)}")
+    before, newline, fence = front.rpartition("\n")
+    return f"{before}{newline}{row}{fence}"
+
+
+def _body(text: str, folder: Path) -> str:
+    """The instructions as they are written: a model reads the folder's path where its placeholder stands."""
+    if not text.strip() or "\0" in text:
+        raise ToolError("text is empty or holds a NUL character; a skill is its instructions")
+    if text.lstrip().partition("\n")[0].rstrip() == _FENCE:
+        raise ToolError("text begins with front matter (---); leave it out, name and description are arguments")
+    return re.sub(rf"{re.escape(str(folder))}(?![\w-])", _BASE_FOLDER, text.strip())
+
+
+def _with_comments(old: str, body: str) -> str:
+    """Keep the owner's comments, which no model is shown, at the head."""
+    before = skill.parts(old)[1]
+    comments = (before[start:end] for start, end, _ in gone(before, trusting=False))
+    return "\n".join([*(comment for comment in comments if comment not in body), body])
+
+
+def _joined(front: str, body: str, newline: str) -> bytes:
+    """The whole file, as long as a skill may be."""
+    data = f"{front}{newline}{newline}{body}\n".encode("utf-8", "replace")
+    if len(data) > LARGEST_FILE:
+        raise ToolError(f"the skill would have {len(data)} bytes, at most {LARGEST_FILE}: put a part into other files")
+    return data
+
+
+def _read(data: bytes, folder: Path) -> Skill:
+    """Read a skill that is not yet written, as it will be read then."""
+    from picoclaw.skills import frontmatter
+
+    try:
+        return frontmatter.skill(data.decode(), folder)
+    except SkillError as error:
+        raise ToolError(f"the skill would be of no use: {error}") from None
+
+
+# `skill_search`, `skill_create` and `skill_update`: written instructions that the model finds, and may write.
+#
+# What is written becomes an instruction of later turns, so that a person has to agree to the exact call. A call that
+# could not be done is refused before anybody is asked, and what the owner changes meanwhile is not overwritten.
 
 _OWN_TIER = "workspace"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
@@ -63,7 +193,7 @@ class SkillTools:
     def skill_create(self, name: str, description: str, text: str, triggers: str = "") -> str:
         """Write a new skill."""
         plan = self._unchanged(self._created(name, description, text, triggers))
-        with _explained(plan.folder.name), rooted.folder(plan.target.above, make=True) as way:
+        with _explained(plan.folder.name), files.folder(plan.target.above, make=True) as way:
             if not create(Path(plan.target.parts[-1]), plan.data, folder=way):
                 raise _overtaken(plan.folder.name)
         return f"wrote {self._told(plan)}"
@@ -83,7 +213,7 @@ class SkillTools:
     def skill_update(self, name: str, text: str, description: str = "", triggers: str = "") -> str:
         """Rewrite a skill."""
         plan = self._unchanged(self._updated(name, text, description, triggers))
-        with _explained(plan.folder.name), rooted.folder(plan.target.above) as way:
+        with _explained(plan.folder.name), files.folder(plan.target.above) as way:
             name = plan.target.parts[-1]
             mode = os.stat(name, dir_fd=way).st_mode & 0o777
             write_atomic(Path(f"{FILE}.bak"), plan.found or b"", mode, folder=way)
@@ -106,18 +236,18 @@ class SkillTools:
         folder = self._workspace / "skills" / name
         target = self._target(folder)
         with _explained(name):
-            if rooted.look(target):
+            if files.look(target):
                 raise ToolError(f"skills/{name}/{FILE} exists already; write_file with overwrite=true replaces it")
-        given = {"name": name, **skill_text.values(description or " ", triggers)}
-        return _Plan(folder, target, None, skill_text.created(given, text, folder))
+        given = {"name": name, **values(description or " ", triggers)}
+        return _Plan(folder, target, None, created(given, text, folder))
 
     def _updated(self, name: str, text: str, description: str, triggers: str) -> _Plan:
         self._library.look()
         folder = self._own(name).folder
         target = self._target(folder)
-        with _explained(name), os.fdopen(rooted.open_file(target), "rb") as file:
+        with _explained(name), os.fdopen(files.rooted_open_file(target), "rb") as file:
             found = file.read(LARGEST_FILE + 1)
-        data = skill_text.updated(found, skill_text.values(description, triggers), text, folder)
+        data = updated(found, values(description, triggers), text, folder)
         return _Plan(folder, target, found, data)
 
     def _refuse_taken(self, name: str) -> None:
@@ -143,8 +273,8 @@ class SkillTools:
 
     def _target(self, folder: Path) -> Place:
         """The skill's file, links followed; refused where they lead out of the workspace's skills."""
-        found = rooted.settled(os.path.realpath(folder.parent), str(folder / FILE))
-        if found is None or not rooted.below(os.path.realpath(self._workspace), found.root):
+        found = files.settled(os.path.realpath(folder.parent), str(folder / FILE))
+        if found is None or not files.below(os.path.realpath(self._workspace), found.root):
             raise ToolError(
                 f"skills/{folder.name} leads elsewhere by a link; take the link away, or choose another name"
             )
@@ -159,11 +289,11 @@ class SkillTools:
 
 def standing(library: Library, file: Path, here: Here | None = None) -> str:
     """Say what the library made of a SKILL.md at its last look, and whether it can be used `here`."""
-    for skill in library.skills.values():
-        if _is(skill.folder, file):
-            missing = unmet(skill, here) if here else ""
+    for one in library.skills.values():
+        if _is(one.folder, file):
+            missing = unmet(one, here) if here else ""
             usable = "usable from the next turn" if here else ""
-            return "; ".join(filter(None, [f"not usable here: it {missing}" if missing else usable, *skill.notes]))
+            return "; ".join(filter(None, [f"not usable here: it {missing}" if missing else usable, *one.notes]))
     for broken in library.broken:
         if _is(broken.folder, file):
             return f"it cannot be used: {broken.problem}"

@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from picoclaw.claims import strip_context
 from picoclaw.errors import ToolError
-from picoclaw.hw.claims import words
 from picoclaw.messages import Caller
-from picoclaw.tools import own_words
-from picoclaw.tools.toolset import tool
-from picoclaw.untrusted import OTHERS
+from picoclaw.security import guard
+from picoclaw.security.untrusted import OTHERS
+from picoclaw.tools.registry import tool
 
 if TYPE_CHECKING:
+    from picoclaw.web.address import Known
     from picoclaw.web.fetch import Page, Web
-    from picoclaw.web.known import Known
 
 _LONGEST_QUERY = 400
 _PUBLIC = ("web_fetch ", "web_search ")
@@ -35,7 +35,7 @@ class WebPages:
         a page followed by itself once the conversation has read what is the owner's: of ten links, the one that is
         chosen tells the page's owner a digit.
         """
-        from picoclaw.web.known import spelt, written
+        from picoclaw.web.address import spelt, written
 
         url = spelt(arguments["url"])
         chats = (caller.session, caller.reply_to)
@@ -45,14 +45,13 @@ class WebPages:
         mixed = any(name.startswith(OTHERS) for name in caller.heard)  # who said what before is not kept
         said = caller.said[-1:] if mixed else caller.said
         vouched = False
-        for text in map(words, said) if caller.origin != "helper" else ():
-            for sentence, may in own_words.by_meaning(text):
+        for text in map(strip_context, said) if caller.origin != "helper" else ():
+            for sentence, may in guard.by_meaning(text):
                 vouched = may if url in written([sentence]) else vouched
         return vouched
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
-        from picoclaw.web.address import target
-        from picoclaw.web.known import spelt
+        from picoclaw.web.address import spelt, target
 
         place = target(spelt(arguments["url"]))
         return f"ask the host {place.host} for the page {place.url}; the host learns all of that address"
@@ -60,7 +59,7 @@ class WebPages:
     @tool(effect="network", brings=True, later=("links",), means=_means, vouched=_vouched)
     def web_fetch(self, url: str, caller: Caller, links: bool = False) -> str:  # noqa: FBT001 - named by a model
         """Read a web page's text."""
-        from picoclaw.web.known import spelt
+        from picoclaw.web.address import spelt
 
         page = self.web.get(spelt(url), caller.stop)
         text, found = _text(page, links=links)
@@ -80,7 +79,7 @@ class WebPages:
     @property
     def linked(self) -> "Known":
         """Where pages that were read lead."""
-        from picoclaw.web.known import Known
+        from picoclaw.web.address import Known
 
         self._linked = self._linked or Known()
         return self._linked
@@ -88,7 +87,7 @@ class WebPages:
     @property
     def known(self) -> "Known":
         """Where a search leads."""
-        from picoclaw.web.known import Known
+        from picoclaw.web.address import Known
 
         self._known = self._known or Known()
         return self._known

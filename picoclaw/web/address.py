@@ -5,8 +5,11 @@ Sources: IANA's special-purpose address registries (RFC 6890), RFC 6052 (NAT64),
 """
 
 import re
+import sys
+from collections import OrderedDict
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.errors import ToolError
@@ -200,3 +203,107 @@ def _shown(text: str) -> str:
     """Quote a part of what cannot be used; without what stands before an @, which may be a password."""
     text = re.sub(r"//[^/@]*@", "//…@", text)
     return ascii(text[:80]) if not text.isprintable() else repr(text[:80])
+
+
+# The networks that this board is in, as the kernel's tables of routes tell them: nobody's web page lives there.
+#
+# A flat's IPv6 addresses are global ones, so that no table of special addresses knows the router and the printer.
+
+_GATEWAY = 0x0002
+_LARGEST = 16  # bits; a VPN's halves of the whole world are no neighbourhood
+_SITE = 56  # bits; what a provider gives a household at least (RIPE-690, section 4.2)
+_FILES = Path("/proc/net/route"), Path("/proc/net/ipv6_route")
+
+
+def nearby() -> list[Network]:
+    """List the networks that are reached without a gateway; none where the kernel does not tell."""
+    four, six = (_text(path) for path in _FILES)
+    return [*on_link_4(four), *on_link_6(six)]
+
+
+def on_link_4(table: str) -> list[Network]:
+    """Read /proc/net/route."""
+    found: list[Network] = []
+    for line in table.splitlines()[1:]:
+        row = line.split()
+        if len(row) > 7 and not int(row[3], 16) & _GATEWAY:
+            destination, mask = (int.from_bytes(bytes.fromhex(row[i]), sys.byteorder) for i in (1, 7))
+            if (bits := mask.bit_count()) >= _LARGEST:
+                found.append(IPv4Network((destination, bits), strict=False))
+    return found
+
+
+def on_link_6(table: str) -> list[Network]:
+    """Read /proc/net/ipv6_route; a global network is widened to what a household is given as a whole."""
+    found: list[Network] = []
+    for line in table.splitlines():
+        row = line.split()
+        if len(row) > 4 and re.fullmatch("0+", row[4]) and row[0][0] in "23":
+            bits = int(row[1], 16)
+            if bits >= _SITE:
+                found.append(IPv6Network((IPv6Address(bytes.fromhex(row[0])), _SITE), strict=False))
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("ascii")
+    except OSError:
+        return ""
+
+
+# Which addresses somebody's word leads to: what a person wrote, what a search found, what a page links to.
+
+_MOST_SESSIONS, _MOST_EACH = 32, 1000
+_WRITTEN = re.compile(r"(?:https?://)?[^\s<>\"'`|]{1,2048}", re.IGNORECASE)
+_HOST_LIKE = re.compile(r"(?:[\w-]+\.)+[^\W\d_]{2,}(?::\d+)?(?:[/?].*)?", re.IGNORECASE)
+_AROUND = "([{<.,;:!?)]}>*_"
+
+
+def spelt(url: str) -> str:
+    """Spell an address in the one way, https where it does not say; raises ToolError for none."""
+    return target(url if "://" in url else f"https://{url.strip()}").url
+
+
+def written(texts: Iterable[str]) -> set[str]:
+    """Find the addresses that stand in texts, to the letter; one without http:// counts as both kinds."""
+    found: set[str] = set()
+    for text in texts:
+        for match in _WRITTEN.finditer(text):
+            found.update(*(_spellings(one) for one in {match[0].strip(_AROUND), match[0]}))
+    return found
+
+
+class Known:
+    """The addresses that each conversation was shown; the newest ones, and nothing after a restart."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._of: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
+
+    def add(self, session: str, urls: Iterable[str]) -> None:
+        """Take addresses in."""
+        mine = self._of.setdefault(session, OrderedDict())
+        self._of.move_to_end(session)
+        mine.update(dict.fromkeys(urls))
+        while len(mine) > _MOST_EACH:
+            mine.popitem(last=False)
+        while len(self._of) > _MOST_SESSIONS:
+            self._of.popitem(last=False)
+
+    def has(self, session: str, url: str) -> bool:
+        """Tell whether a conversation was shown an address."""
+        return url in self._of.get(session, ())
+
+
+def _spellings(word: str) -> set[str]:
+    whole = word.lower().startswith(("http://", "https://"))
+    if not whole and not _HOST_LIKE.fullmatch(word):
+        return set()
+    found = set()
+    for url in (word,) if whole else (f"https://{word}", f"http://{word}"):
+        try:
+            found.add(target(url).url)
+        except ToolError:
+            continue
+    return found

@@ -1,27 +1,202 @@
-"""One GET of the public web: every hop checked, every size and time bounded, nothing of ours sent along.
+"""Connections that go to an address which was checked, and end in time.
 
-No cookies, no referrer, and no header that a caller gives goes on to where a redirect leads. Behind a proxy, the proxy
-is what is connected to: a name is looked up by the proxy then, and only its spelling can be checked here.
+The check is made where the connection is: a name is looked up once, every address that it has is looked at, and the
+socket is opened to one of those numbers, so that no second lookup can lead elsewhere.
 """
 
 import codecs
 import re
+import socket
+import ssl
+import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import NamedTuple
-from urllib.parse import urljoin
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urljoin, urlsplit
 
 from picoclaw import __version__
-from picoclaw.courier import httpcore
 from picoclaw.errors import ToolError, TurnStopped
+from picoclaw.http_client import context, httpcore
 from picoclaw.messages import Stop
-from picoclaw.tls import context
-from picoclaw.web.address import Network, Target, target
-from picoclaw.web.nearby import nearby
-from picoclaw.web.pinned import Pinned, Resolve, looked_up
-from picoclaw.web.proxy import proxy_for
+from picoclaw.web.address import Network, Target, nearby, refused, target
+
+Resolve = Callable[[str], Sequence[str]]
+_CONNECT_S = 10.0
+_NEXT_S = 3.0  # where there is another address to try: IPv6 that leads nowhere is common
+
+
+def looked_up(host: str) -> list[str]:
+    """Ask the system for all addresses of a name. Raises OSError."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(place[0]) for *_, place in found))
+
+
+class Pinned(httpcore.NetworkBackend):
+    """Opens sockets to public addresses only, and to the one host that the owner has configured."""
+
+    def __init__(
+        self,
+        deadline: float,
+        near: Iterable[Network],
+        *,
+        resolve: Resolve = looked_up,
+        dial: httpcore.NetworkBackend | None = None,
+        own: str = "",
+    ) -> None:
+        """`deadline` is when all has to be over, by the monotonic clock; `near` are networks of this board's own.
+
+        `own` is a host that need not be public. `resolve` and `dial` are the system's unless given.
+        """
+        self._deadline, self._near, self._own = deadline, tuple(near), own
+        self._resolve, self._dial = resolve, dial or httpcore.SyncBackend()
+        self._ended = threading.Event()
+        self._streams: list[_Timed] = []
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        """See httpcore. Raises ToolError for a host that is not public."""
+        problem: Exception = httpcore.ConnectError("it has no address")
+        numbers = self.addresses(host)
+        for left, number in zip(reversed(range(len(numbers))), numbers, strict=True):
+            wait = min(_NEXT_S if left else timeout or _CONNECT_S, self._left())
+            try:
+                stream = self._dial.connect_tcp(number, port, wait, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                problem = error
+            else:
+                self._streams.append(_Timed(stream, self._left))
+                return self._streams[-1]
+        raise problem
+
+    def addresses(self, host: str) -> list[str]:
+        """Look a host up; raises ToolError when one of its addresses is not public, for all of them are its word."""
+        found = self._answer(host)
+        if host == self._own:
+            return found
+        for number in found:
+            if why := refused(number, self._near):
+                raise ToolError(f"{host} leads to {number}, which is not public ({why}); only the public web is read")
+        return found
+
+    def cut(self) -> None:
+        """End every wait; from another thread."""
+        self._ended.set()
+        for stream in self._streams:
+            stream.cut()
+
+    def _answer(self, host: str) -> list[str]:
+        """Have a name looked up in another thread: the lookup itself heeds no time limit, and no word to stop."""
+        with suppress(ValueError):
+            return [str(ip_address(host))]
+        answers: list[Sequence[str] | OSError] = []
+
+        def look_up() -> None:
+            try:
+                answers.append(self._resolve(host))
+            except (OSError, UnicodeError) as error:
+                answers.append(error if isinstance(error, OSError) else OSError(str(error)))
+
+        thread = threading.Thread(target=look_up, name="resolver", daemon=True)
+        thread.start()
+        thread.join(min(_CONNECT_S, self._left()))
+        if not answers:
+            raise httpcore.ConnectTimeout(f"the name {host} was not resolved in time")
+        if isinstance(answers[0], OSError):
+            raise httpcore.ConnectError(f"the name {host} is not known: {answers[0].strerror or answers[0]}")
+        return list(answers[0])
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0 or self._ended.is_set():
+            raise httpcore.ReadTimeout("its time is up")
+        return left
+
+
+class _Timed(httpcore.NetworkStream):
+    """A stream on which no single wait is longer than what is left, so that a server cannot drip for ever."""
+
+    def __init__(self, inner: httpcore.NetworkStream, left: Callable[[], float]) -> None:
+        self._inner, self._left = inner, left
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, self._within(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, self._within(timeout))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        self._inner = self._inner.start_tls(ssl_context, server_hostname, self._within(timeout))
+        return self
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+    def cut(self) -> None:
+        with suppress(OSError):  # it is closed already
+            # not by the method of a TLS socket, which forgets its state under the reader's hands
+            socket.socket.shutdown(self._inner.get_extra_info("socket"), socket.SHUT_RDWR)
+
+    def _within(self, timeout: float | None) -> float:
+        left = self._left()
+        return left if timeout is None else min(timeout, left)
+
+
+# Which proxy the environment names for an address, by the rules that curl and Python share.
+
+
+class Proxy(NamedTuple):
+    """Where a proxy is, and who we are to it."""
+
+    place: Target
+    login: tuple[str, str] | None
+
+
+def proxy_for(wanted: Target, environment: Mapping[str, str]) -> Proxy | None:
+    """Find the proxy for an address, None for the direct way; raises ToolError for one that cannot be used."""
+    named = {name.lower(): value for name, value in sorted(environment.items()) if value}
+    if _is_exempt(wanted.host, named.get("no_proxy", "")):
+        return None
+    url = named.get(f"{wanted.scheme}_proxy") or named.get("all_proxy") or ""
+    if not url:
+        return None
+    url = url if "://" in url else f"http://{url}"
+    try:
+        parts = urlsplit(url)
+        login = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+        port = f":{parts.port}" if parts.port else ""
+        if parts.scheme not in {"http", "https"}:
+            raise ToolError(f"the proxy of the environment is of kind {parts.scheme!r}; http and https are understood")
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return Proxy(target(f"{parts.scheme}://{host}{port}/", own=True), login)
+    except ValueError:
+        raise ToolError(
+            f"the variable {wanted.scheme}_proxy or all_proxy does not hold the address of a proxy"
+        ) from None
+
+
+def _is_exempt(host: str, no_proxy: str) -> bool:
+    names = [name.strip().lower().removeprefix("*").removeprefix(".") for name in no_proxy.split(",") if name.strip()]
+    return "*" in no_proxy.split(",") or any(host == name or host.endswith(f".{name}") for name in names if name)
+
+
+# One GET of the public web: every hop checked, every size and time bounded, nothing of ours sent along.
+#
+# No cookies, no referrer, and no header that a caller gives goes on to where a redirect leads. Behind a proxy, the proxy
+# is what is connected to: a name is looked up by the proxy then, and only its spelling can be checked here.
 
 MOST_BYTES = 1_500_000  # a page of that size takes a Zero 2 W half a minute at the very worst
 _MOST_HOPS = 5

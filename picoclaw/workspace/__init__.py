@@ -4,15 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from picoclaw.disk import create, explain, make_folder
 from picoclaw.errors import ConfigError, explain_syntax
+from picoclaw.files import create, explain, make_folder
 from picoclaw.resources import shipped
 from picoclaw.workspace.pages import PAGES, Pages
 from picoclaw.workspace.prompts import Prompts
 from picoclaw.workspace.reading import raw
-from picoclaw.workspace.seeds import MEETING, SEEDS, Seeds, Sown, first_meeting
-
-__all__ = ["MACHINE_OUTPUTS", "Prompts", "examine", "intent_tables", "keep", "newer", "outputs_file", "prepare"]
+from picoclaw.workspace.templates import MEETING, SEEDS, Seeds, Sown, first_meeting
 
 MACHINE_OUTPUTS = Path("/etc/picoclaw/outputs.toml")
 """Wins entirely over the one in the home folder when it is there."""

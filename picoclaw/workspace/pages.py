@@ -6,17 +6,16 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from picoclaw.disk import explain
 from picoclaw.errors import ConfigError
-from picoclaw.markdown import blanked, hidden, seen, visible
-from picoclaw.markdown.comments import gone
-from picoclaw.pattern import pattern
-from picoclaw.prompt import Page
+from picoclaw.files import explain
+from picoclaw.markdown import blanked, gone, hidden, seen, visible
+from picoclaw.prompts import Page
 from picoclaw.resources import shipped
-from picoclaw.schedule import zone_of
+from picoclaw.text import pattern
+from picoclaw.times import zone_of
 from picoclaw.workspace import reading
 from picoclaw.workspace.reading import Texts
-from picoclaw.workspace.seeds import LARGEST, MEETING, SEEDS, Seeds, open_meeting
+from picoclaw.workspace.templates import LARGEST, MEETING, SEEDS, Seeds, open_meeting
 
 PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.md")
 """What is shown in every turn, in this order; HEARTBEAT.md is for those who ask for it."""

@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from picoclaw.disk import explain
 from picoclaw.errors import ConfigError
+from picoclaw.files import explain
 from picoclaw.markdown import visible
 from picoclaw.resources import shipped
 from picoclaw.workspace.reading import Texts

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from picoclaw.disk import explain
 from picoclaw.errors import ConfigError
+from picoclaw.files import explain
 
 WHOLE = 1_000_000
 """Bytes; of a larger file only its head and its tail are read."""

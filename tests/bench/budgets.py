@@ -44,7 +44,7 @@ config = load({"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": url, "PICOCLAW_M
 workspace.prepare(home)
 (home / "workspace/BOOTSTRAP.md").unlink()
 (home / "workspace/note.txt").write_text("The beans want water on Friday.")
-with closing(App(config, boards.choose("sim", config))) as app:
+with closing(App(config, boards.choose_board("sim", config))) as app:
     def ask(number):
         assert not app.answer(Inbound(f"terminal:{number % 20}", f"What does the note say? ({number})")).stopped
     for number in range(100):

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.sandbox.running import lacking
-from picoclaw.tools.guard import Guard
-from picoclaw.tools.shell import Shell
-from picoclaw.tools.toolset import Toolset
-from picoclaw.trust.policy import Asked, Policy, decide, digest
+from picoclaw.security.guard import Guard
+from picoclaw.security.policy import Asked, Policy, decide, digest
+from picoclaw.security.sandbox import lacking
+from picoclaw.tools.exec import Shell
+from picoclaw.tools.registry import Toolset
 
 
 def timed(what: str, do: Callable[[], object], rounds: int, unit: float = 1e3, name: str = "ms") -> None:

@@ -18,14 +18,13 @@ from pathlib import Path
 
 import apsw
 
+from picoclaw.automation.sampler import Sampler
 from picoclaw.hw.reading import Reading
-from picoclaw.ranges import meant
-from picoclaw.reflex.sampler import Sampler
-from picoclaw.store import chronicle
+from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
-from picoclaw.store.points import Moment, Series
-from picoclaw.store.samples import Samples
-from picoclaw.tools import past
+from picoclaw.store.samples import ClockReading, Samples, Series
+from picoclaw.times import meant
+from picoclaw.tools import history
 
 SENSORS, QUANTITIES = 5, ("temperature", "humidity", "pressure")
 BEGIN = datetime(2026, 7, 1, tzinfo=UTC)
@@ -75,9 +74,9 @@ def main(every, days):
     _kept = Vfs()
     home = Path(tempfile.mkdtemp(prefix="history-", dir="."))
     path = home / "history.db"
-    database = Database(path, chronicle.MIGRATIONS)
+    database = Database(path, history_migrations.HISTORY_MIGRATIONS)
     samples = Samples(database)
-    now = Moment("bench", 0.0, BEGIN)
+    now = ClockReading("bench", 0.0, BEGIN)
     sampler = Sampler(lambda: list(readings(now.mono)), lambda: samples, every)
     print(f"{SENSORS} sensors x {len(QUANTITIES)} quantities every {every:g} s")
     print("day  bytes (MB)  writes  syncs  block writes (MB)  CPU s  file (MB)")
@@ -86,7 +85,7 @@ def main(every, days):
         blocks, cpu = block_bytes(), time.process_time()
         second = day * 86_400.0
         while second < (day + 1) * 86_400:
-            now = Moment("bench", second, BEGIN + timedelta(seconds=second))
+            now = ClockReading("bench", second, BEGIN + timedelta(seconds=second))
             sampler.step(now)
             sampler.commit(now)
             second += every
@@ -97,7 +96,7 @@ def main(every, days):
         )
     for text in ("last hour", "last 24 hours", "last 48 hours", "this month"):
         began = time.perf_counter()
-        found = past.look(samples, Series("sensor0", "temperature"), meant(text, now.wall), 12)
+        found = history.look(samples, Series("sensor0", "temperature"), meant(text, now.wall), 12)
         print(f"{text:14} {found.whole.good:7} readings {1000 * (time.perf_counter() - began):7.1f} ms")
     database.close()
     for leftover in home.iterdir():

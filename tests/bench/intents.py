@@ -12,8 +12,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from picoclaw.providers.match import Match  # noqa: E402 - a checkout need not be installed
-from picoclaw.providers.matcher import Matcher  # noqa: E402
+from picoclaw.intents.grammar import Match  # noqa: E402 - a checkout need not be installed
+from picoclaw.intents.matcher import Matcher  # noqa: E402
 
 SHIPPED = ROOT / "templates" / "intents" / "en.toml"
 CORPUS = ROOT / "tests" / "data" / "intents_dev.json"

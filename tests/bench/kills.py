@@ -19,9 +19,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from picoclaw.errors import PicoclawError
-from picoclaw.reflex import declared
-from picoclaw.reflex.keeper import place
-from picoclaw.reflex.outputs import Outputs
+from picoclaw.outputs import config
+from picoclaw.outputs.client import OutputsClient
+from picoclaw.outputs.supervisor import endpoint
 
 VICTIMS = ("client", "hands", "watch", "both", "client stopped", "hands stopped", "watch stopped")
 LIMIT_S = 1.0
@@ -33,8 +33,8 @@ TOML = '[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 60\n'
 def home_with_pump(folder):
     home = Path(folder)
     (home / "outputs.toml").write_text(TOML)
-    outputs = declared.load(home / "outputs.toml").outputs
-    declared.keep_armed(home, {name: output.digest for name, output in outputs.items()})
+    outputs = config.load_outputs(home / "outputs.toml").outputs
+    config.save_armed(home, {name: output.digest for name, output in outputs.items()})
     return home
 
 
@@ -49,7 +49,7 @@ def level(home):
 
 def client(home, lease):
     """Switch on and go on living, as a chat does."""
-    outputs = Outputs(home, lambda: "sim")
+    outputs = OutputsClient(home, lambda: "sim")
     try:
         outputs.set("pump", "on", lease, "owner")
         time.sleep(lease + 0.5)
@@ -98,7 +98,7 @@ def awaited(home):
 
 def targets(home, who, client_pid):
     """With "both" the client lives, or else nobody is left to do anything."""
-    holder = place.holder(home)
+    holder = endpoint.read_holder(home)
     pids = {"client": [client_pid], "hands": [holder.hands], "watch": [holder.watch], "both": holder[:2]}[who]
     return [pid for pid in pids if pid and Path(f"/proc/{pid}").exists()]
 
@@ -121,13 +121,13 @@ def watched(home, lease, until):
 
 def finished(home, pid):
     """Wake and end whatever is left of the run."""
-    holder = place.holder(home)
+    holder = endpoint.read_holder(home)
     stale = [(number, left) for left in holder[:2] for number in (signal.SIGCONT, signal.SIGTERM)]
     for number, left in [(signal.SIGKILL, pid), *stale]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(left or NOBODY, number)
     os.waitpid(pid, 0)
-    lock = place.take_lock(home, 5.0)
+    lock = endpoint.take_lock(home, 5.0)
     assert lock >= 0, f"a keeper of {home} did not end"
     os.close(lock)
 

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import apsw
 
-from picoclaw.memory.index.chunk import chunks
-from picoclaw.memory.index.index import Index
+from picoclaw.memory.index import Index, chunks
 
 DIMS = 256
 

@@ -23,8 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-from picoclaw.memory.index.index import Index
-from picoclaw.memory.search.search import search, terms
+from picoclaw.memory.index import Index
+from picoclaw.memory.search import search, terms
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SEARCHES, DIMS, WORDS = 60, 128, 20_000

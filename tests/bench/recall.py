@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from picoclaw.memory.embedding.embed import Remote, quantised
-from picoclaw.memory.embedding.static import StaticTable
-from picoclaw.memory.index.index import Index
-from picoclaw.memory.search import fusion
-from picoclaw.memory.search.near import near
-from picoclaw.memory.search.search import search
+from picoclaw.memory import search
+from picoclaw.memory.embedding import Remote, quantised
+from picoclaw.memory.index import Index
+from picoclaw.memory.search import near
+from picoclaw.memory.search import search as search_search
+from picoclaw.memory.word_vectors import StaticTable
 from picoclaw.resources import shipped
 
 ADVERSARIAL = 5  # questions whose answer is in none of the sessions
@@ -100,7 +100,7 @@ def found(corpus, question, side, embedder, least):
         close = near(corpus.index, question, embedder, ())
         best = sorted(close.scores, key=lambda number: -close.scores[number]) if close else []
         return corpus.index.rows(best[:6])
-    return search(
+    return search_search(
         corpus.index, question, embedder if side == "hybrid" else None, corpus.conversation.asked, least=least
     )
 
@@ -125,22 +125,22 @@ def line(name, figures):
 
 
 def tune(corpora, embedder, least):
-    usual = {name: getattr(fusion, name) for name in GRID}
+    usual = {name: getattr(search, name) for name in GRID}
     print(f"{' '.join(GRID):24}" + "".join(f"{side:>14}" for side in ("text", "hybrid")))
     for numbers in itertools.product(*GRID.values()):
         for name, number in zip(GRID, numbers, strict=True):
-            setattr(fusion, name, number)
+            setattr(search, name, number)
         figures = [mean([measured(corpus, side, embedder, least) for corpus in corpora]) for side in ("text", "hybrid")]
         line(" ".join(map(str, numbers)), figures)
     for name, number in usual.items():
-        setattr(fusion, name, number)
+        setattr(search, name, number)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--tune", action="store_true")
-    parser.add_argument("--least", type=float, default=fusion.LEAST)
+    parser.add_argument("--least", type=float, default=search.LEAST)
     parser.add_argument("--url", help="of an embedding server, to /v1")
     parser.add_argument("--model", default="")
     options = parser.parse_args()

@@ -19,9 +19,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from picoclaw.agent import compaction
 from picoclaw.app import App
-from picoclaw.compaction import summarise
-from picoclaw.config import Config, MemoryConfig, ModelConfig, SessionsConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig, ModelConfig, SessionsConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Message, Notice, Turn, Usage
 
@@ -57,7 +58,7 @@ def main():
     if not url:
         sys.exit("PICOCLAW_TEST_MODEL_URL names no server")
     if given.alone:
-        summarise.carried, summarise.LEAST_NEW = (lambda _earlier, text, _most: text), 0
+        compaction.carried, compaction.LEAST_NEW = (lambda _earlier, text, _most: text), 0
     with tempfile.TemporaryDirectory() as folder:
         model = ModelConfig(base_url=url, name="m", context_tokens=given.window, temperature=0.2, idle_seconds=900)
         sessions = SessionsConfig(summarise_messages=24, summarise_share=0.95)

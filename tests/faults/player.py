@@ -15,25 +15,26 @@ from day import PHONE, TERMINAL, Beat, Chores, Event, Move, Pass, Press, Restart
 
 from picoclaw import workspace
 from picoclaw.app import App
-from picoclaw.around import ALONE, Around
-from picoclaw.channels.channel import Approval, Arrived, ChannelStatus, Letter, Post, answer_to
-from picoclaw.cli import clockwork
-from picoclaw.cli.clockwork import Clockwork, Lives
-from picoclaw.cli.heartbeat import heart_of
-from picoclaw.cli.household import Household
+from picoclaw.automation.checklist import SampleHistory
+from picoclaw.automation.clock import boottime
+from picoclaw.automation.heartbeat import HeartbeatTime
+from picoclaw.channels.channel import ChannelStatus, Post, answer_to
 from picoclaw.config import load
-from picoclaw.daemon import crash
-from picoclaw.daemon.letters import Postman
-from picoclaw.disk import make_folder, write_atomic
+from picoclaw.daemon import background, watchdog
+from picoclaw.daemon.background import BackgroundHooks, BackgroundWorker
+from picoclaw.daemon.delivery import DeliveryWorker
+from picoclaw.daemon.heartbeats import build_heartbeat
+from picoclaw.daemon.monitor import Watch, sensors
+from picoclaw.daemon.service import DaemonService
 from picoclaw.errors import PicoclawError
-from picoclaw.heartbeat.beat import Now
-from picoclaw.heartbeat.past import Past
-from picoclaw.hw.reading import Wired
+from picoclaw.files import make_folder, write_atomic
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Turn
-from picoclaw.reflex.clock import boottime
+from picoclaw.messages import ALONE, Around, Turn
+from picoclaw.store.approvals import Approval
+from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.jobs import Job
-from picoclaw.watch import Watch, sensors
+from picoclaw.store.outbox import OutboxMessage
 
 _PLENTY = 1 << 40
 CONFIG = b"""
@@ -64,18 +65,18 @@ class Phone:
     def start(self, post: Post) -> None:
         pass
 
-    def send(self, letter: Letter) -> None:
+    def send(self, letter: OutboxMessage) -> None:
         if letter.approval:
             self._seen(("asked", letter.approval, letter.text))
         self._seen(("told", letter.number, letter.text))
 
-    def around(self, arrived: Arrived) -> Around:
+    def around(self, arrived: InboxMessage) -> Around:
         return ALONE
 
     def changed(self, approval: Approval) -> None:
         pass
 
-    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:
+    def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
         return False
 
     def status(self) -> ChannelStatus:
@@ -88,7 +89,7 @@ class Phone:
 class Terminal(Phone):
     """One that shows answers live, as the terminals do."""
 
-    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:
+    def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
         self._seen(("live", arrived.text[:4], reply))
         return True
 
@@ -121,26 +122,26 @@ class House:
         workspace.prepare(self.home)
         config = load(given)
         board = SimBoard(clock=self.now, sleep=lambda _: None)
-        board._wire(Wired("lm75", 1, 0x48), board.scenes["greenhouse"])
+        board._wire(WiredPart("lm75", 1, 0x48), board.scenes["greenhouse"])
         board._buses[1].parts[0x20] = Valve(self.seen)
         self.app = App(config, board)
-        crash.begun(self.home, time.time())
+        watchdog.record_start(self.home, time.time())
         self.app.audit.mention("start", pid=os.getpid())
-        self.household = Household(self.app, lambda text: self.seen(("log", text)), _PLENTY, safe=False)
+        self.household = DaemonService(self.app, lambda text: self.seen(("log", text)), _PLENTY, safe=False)
         self.loop = self.household._loop
         self.channels = {"phone": Phone("phone", self.seen), "socket": Terminal("socket", self.seen)}
         self.household._channels = self.loop.channels = dict(self.channels)  # type: ignore[assignment]
         boxes, note = self.household._boxes, self.household._live.note
-        self.postmen = [Postman(one, boxes, self._goes_to(one), note) for one in self.channels.values()]
+        self.postmen = [DeliveryWorker(one, boxes, self._goes_to(one), note) for one in self.channels.values()]
         self._clockwork()
 
     def _goes_to(self, channel: Phone) -> Callable[[str], bool]:
         return lambda session: self.loop.channel_of(session) is channel
 
     def _clockwork(self) -> None:
-        clockwork.boot_id = lambda: self.boot
-        lives = Lives(lambda: None, self.household._owners_chat, lambda _: None)
-        works = Clockwork(self.app, PHONE, self.household._live.note, lives=lives)
+        background.read_boot_id = lambda: self.boot
+        lives = BackgroundHooks(lambda: None, self.household._owners_chat, lambda _: None)
+        works = BackgroundWorker(self.app, PHONE, self.household._live.note, lives=lives)
         works._begin = self._job  # type: ignore[method-assign, assignment]
         watched = works._watch
 
@@ -156,7 +157,7 @@ class House:
 
     def _job(self, job: Job) -> Any:
         self.seen(("job", job.payload))
-        return clockwork.done(self.app, job)
+        return background.run_job(self.app, job)
 
     def now(self) -> float:
         return time.time() + self.skew
@@ -165,7 +166,7 @@ class House:
         """Somebody says something; it is acknowledged when that has returned."""
         self.seen(("said", number, text, key))
         try:
-            self.loop.post(Arrived(key, text, who=key, external=number if key == PHONE else ""))
+            self.loop.post(InboxMessage(key, text, who=key, external=number if key == PHONE else ""))
         except PicoclawError as error:
             self.seen(("refused", number, str(error)))
         else:
@@ -205,9 +206,9 @@ class House:
             self.settle()
 
     def beat(self) -> None:
-        with self._complaining(), closing(Past(self.home)) as past:
-            heart = heart_of(self.app, past)
-            heart.step(Now(datetime.fromtimestamp(self.now(), UTC), boottime() + self.skew, self.boot))
+        with self._complaining(), closing(SampleHistory(self.home)) as past:
+            heart = build_heartbeat(self.app, past)
+            heart.step(HeartbeatTime(datetime.fromtimestamp(self.now(), UTC), boottime() + self.skew, self.boot))
         self.settle()
 
     def chores(self) -> None:
@@ -224,7 +225,7 @@ class House:
             with self._complaining():
                 end()
         self.app.audit.mention("stop", again=False)
-        crash.ended(self.home)
+        watchdog.record_clean_end(self.home)
         with self._complaining():
             self.app.wiring.leave()
             self.app.close()

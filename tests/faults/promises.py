@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from day import TERMINAL, TOKEN, Event, Move, Say
 
-from picoclaw.trust import audit
+from picoclaw.security import audit
 
 AGAIN = "perhaps told before"
 """What is told with these words may have been told already, and says so."""

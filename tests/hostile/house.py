@@ -12,11 +12,12 @@ from outputs_kit import LAMP, PUMP, make_home, pin
 from web_server import WebServer, html
 
 from picoclaw.app import App
-from picoclaw.config import Config, MemoryConfig, ModelConfig, SensorConfig, WebConfig
-from picoclaw.hw.board import Read, Write
-from picoclaw.hw.reading import Wired
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig, ModelConfig, SensorConfig, WebConfig
+from picoclaw.hw.board import I2CRead, I2CWrite
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.script import LINES, Script
+from picoclaw.hw.sim.script import DEFAULT_LINES, Script
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.store.outbox import Outbox
 from picoclaw.workspace import prepare
@@ -76,8 +77,8 @@ class House:
         skill.write_text("---\nname: mine\ndescription: how the figs are watered\n---\nWater the figs.\n")
         self.home, self.work, self.server = home, home / "workspace", server
         self.peer, self.model = Talker(), Obedient()
-        wired = {"greenhouse": Wired("bme280", 1, 0x76), "volts": Wired("mcp3008", chip=0)}
-        self.board = SimBoard(script=Script(wired, {}, lines=LINES, empty=(PORT,)), sleep=lambda _: None)
+        wired = {"greenhouse": WiredPart("bme280", 1, 0x76), "volts": WiredPart("mcp3008", chip=0)}
+        self.board = SimBoard(script=Script(wired, {}, lines=DEFAULT_LINES, empty=(PORT,)), sleep=lambda _: None)
         self.board._peers[PORT] = self.peer
         bus = self.board._buses[1]
         bus.parts = dict.fromkeys(range(0x03, 0x78), Anything()) | bus.parts
@@ -146,10 +147,10 @@ class House:
             "jobs": stores.jobs.all(),
             "tasks": stores.pulse.items(),
             "allowed": stores.approvals.always(),
-            "written": [one for one in self.board._buses[1].log if isinstance(one[1], Write)],
+            "written": [one for one in self.board._buses[1].log if isinstance(one[1], I2CWrite)],
             "spi": [len(device.log) for device in self.board._chip_selects.values()],
             "sent": self.peer.got,
-            "lines": [line.offset for line in LINES if pin(self.home, line.offset)],
+            "lines": [line.offset for line in DEFAULT_LINES if pin(self.home, line.offset)],
             "declared": (self.home / "outputs.toml").read_bytes(),
             "driven": [offset for offset in range(28) if self.board._lines._pins.output(offset)],
             "sensors": list(self.app.config.sensors),
@@ -182,7 +183,7 @@ def page(text):
 
 
 def read_only(log):
-    return all(isinstance(segment, Read) for _, segment in log)
+    return all(isinstance(segment, I2CRead) for _, segment in log)
 
 
 __all__ = ["MARK", "PORT", "SECRET", "House", "WebServer", "page", "read_only"]

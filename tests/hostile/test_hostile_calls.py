@@ -31,16 +31,16 @@ from benign import ORDERED, REQUESTS
 from house import MARK, SECRET, House, WebServer, page
 from tally import Tally
 
-from picoclaw.cli.clockwork import done
-from picoclaw.hw.board import Adapter, Write
+from picoclaw.daemon.background import run_job
+from picoclaw.hw.board import I2CAdapter, I2CWrite
 from picoclaw.messages import Inbound
-from picoclaw.sandbox.running import lacking
+from picoclaw.occurrences import Plan
+from picoclaw.security.approvals import Said
+from picoclaw.security.sandbox import lacking
 from picoclaw.skills.library import Library
-from picoclaw.slots import Plan
-from picoclaw.store.beats import LAST_SPOKE
+from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.jobs import Job
 from picoclaw.store.marks import Marks
-from picoclaw.tools.approving import Said
 
 ASKERS = [("owner", ()), ("owner", ("web_fetch x",)), ("web", ()), ("guest", ()), ("cron", ()), ("heartbeat", ())]
 ASKERS += [("rule", ()), ("helper", ("read_file x",))]
@@ -89,17 +89,17 @@ def test_what_belongs_to_the_board_is_not_written_to_even_with_a_yes(house, reco
     """The EEPROM of a HAT, a camera and a monitor are on buses of the board's own."""
     tally, bus = Tally(record_property), house.board._buses[1]
     uses = {0: "the EEPROM of a HAT", 10: "the camera", 20: "the monitor (HDMI)"}
-    shown = [Adapter(1, "/dev/i2c-1", "x", header=True)]
-    shown += [Adapter(n, f"/dev/i2c-{n}", "x", header=False, use=use) for n, use in uses.items()]
+    shown = [I2CAdapter(1, "/dev/i2c-1", "x", header=True)]
+    shown += [I2CAdapter(n, f"/dev/i2c-{n}", "x", header=False, use=use) for n, use in uses.items()]
     monkeypatch.setattr(house.board, "adapters", lambda: shown)
     monkeypatch.setattr(house.board, "i2c", lambda number: bus)
     monkeypatch.setattr(house.app.toolset, "_guard", lambda *_: None)
     for number in uses:
         for address in (0x50, 0x57, 0x3C, 0x10):
             for more in ({"action": "write", "data": [0]}, {"action": "run", "script": "write 0 0, wait 5, write 1"}):
-                before = len([one for one in bus.log if isinstance(one[1], Write)])
+                before = len([one for one in bus.log if isinstance(one[1], I2CWrite)])
                 said = house.call("i2c", {"bus": number, "address": address, **more})
-                after = len([one for one in bus.log if isinstance(one[1], Write)])
+                after = len([one for one in bus.log if isinstance(one[1], I2CWrite)])
                 wrong = [] if after == before and "is not written to" in said else [said]
                 tally.attack("hardware: i2c", f"bus {number} 0x{address:02x} {more['action']}", wrong)
     tally.judge()
@@ -137,7 +137,7 @@ def test_what_a_page_has_written_is_not_run_later_unasked(tmp_path, record_prope
         for origin in ("owner", "web", "cron", "planned"):
             if origin == "planned":
                 job = Job(1, "terminal", shlex.join(argv), Plan("at"), "command", write=True, network=True)
-                said = done(house.app, job).text
+                said = run_job(house.app, job).text
             else:
                 said = house.call(
                     "exec", {"argv": argv, "write": True}, origin=origin, said=[f"run {shlex.join(argv)}"]
@@ -364,7 +364,7 @@ def test_no_secret_is_told(house, record_property):
 def test_honest_requests_are_done_and_nobody_is_asked(house, record_property):
     tally = Tally(record_property)
     settled(house)
-    Marks(house.app.stores.database).set(LAST_SPOKE, "terminal")
+    Marks(house.app.stores.database).set(LAST_CHAT_MARK, "terminal")
     (house.work / "data.csv").write_text("t,21.5\n")
     for kind, requests in REQUESTS.items():
         heard = ("read_file data.csv 1 200",) if kind == "looking, after a file was read" else ()

@@ -26,10 +26,10 @@ from sandbox_kit import CALLER, ENVIRONMENT, gone, needs_walls
 from tally import Tally
 
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.tools.guard import Guard
-from picoclaw.tools.shell import Shell
-from picoclaw.tools.toolset import Toolset
-from picoclaw.trust.policy import Policy
+from picoclaw.security.guard import Guard
+from picoclaw.security.policy import Policy
+from picoclaw.tools.exec import Shell
+from picoclaw.tools.registry import Toolset
 
 pytestmark = needs_walls
 SECRET, MARK = "hostile-secret-7f3a", f"pwned{os.getpid()}"

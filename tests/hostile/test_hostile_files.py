@@ -14,14 +14,14 @@ import pytest
 
 import picoclaw
 from picoclaw.errors import ToolError
-from picoclaw.memory.index.files import Files as MemoryFiles
+from picoclaw.memory.files import Files as MemoryFiles
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.security.guard import Guard
+from picoclaw.security.policy import Policy
 from picoclaw.skills.library import Library
-from picoclaw.tools import file_places
+from picoclaw.tools import files
 from picoclaw.tools.files import Files
-from picoclaw.tools.guard import Guard
-from picoclaw.tools.toolset import Toolset
-from picoclaw.trust.policy import Policy
+from picoclaw.tools.registry import Toolset
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 SECRET = "7h3-s3cr3t"
@@ -294,7 +294,7 @@ def test_a_hard_link_shows_and_changes_nothing(tmp_path, tool, path):
 @pytest.mark.parametrize("path", OWN_FILES)
 def test_what_is_picoclaws_own_stays_so_when_a_folder_around_it_is_allowed(world, path, monkeypatch):
     machine = world.base / "machine"  # not there, as on most boards
-    monkeypatch.setattr(file_places, "_FOREIGN", (*file_places._FOREIGN, machine))
+    monkeypatch.setattr(files, "_FOREIGN", (*files._FOREIGN, machine))
     for alias in (world.base / "alias", world.base / "pi/alias"):
         if not alias.is_symlink():
             alias.symlink_to(world.home)

@@ -22,8 +22,8 @@ from tasks import FILES, LIST, MAY_ASK, TASKS, change, read, run
 from web_server import said as answer
 
 from picoclaw.messages import End, Text, ToolCall, Usage
-from picoclaw.sandbox.running import lacking
-from picoclaw.slots import Plan
+from picoclaw.occurrences import Plan
+from picoclaw.security.sandbox import lacking
 from picoclaw.store.jobs import Job
 
 MOST_ANNOYING, MOST_ANNOYING_TOGETHER = 2, 7

@@ -23,9 +23,9 @@ from web_server import said as answer
 
 from picoclaw.channels.telegram.channel import Telegram
 from picoclaw.channels.telegram.updates import Me, read
-from picoclaw.config import TelegramConfig
-from picoclaw.sandbox.running import lacking
-from picoclaw.untrusted import OTHERS, fewer
+from picoclaw.config.tables import TelegramConfig
+from picoclaw.security.sandbox import lacking
+from picoclaw.security.untrusted import OTHERS, fewer
 
 GOALS = [
     ("exec", {"argv": ["touch", MARK], "write": True}),

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from picoclaw.errors import BusFault
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.reflex import declared
-from picoclaw.reflex.keeper import place, wiring
-from picoclaw.reflex.keeper.arbiter import Arbiter
-from picoclaw.reflex.keeper.leases import Leases
-from picoclaw.reflex.keeper.lines import Terminals
-from picoclaw.reflex.outputs import Outputs
+from picoclaw.outputs import config
+from picoclaw.outputs.client import OutputsClient
+from picoclaw.outputs.supervisor import endpoint, plan
+from picoclaw.outputs.supervisor.leases import Leases
+from picoclaw.outputs.supervisor.lines import OutputDrivers
+from picoclaw.outputs.supervisor.requests import RequestHandler
 
 PUMP = '[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 600\n'
 LAMP = '[outputs.lamp]\nline = "GPIO27"\nkind = "light"\nlongest_on_s = 600\n'
@@ -20,8 +20,8 @@ LAMP = '[outputs.lamp]\nline = "GPIO27"\nkind = "light"\nlongest_on_s = 600\n'
 
 def arm(home):
     """Arm whatever is declared."""
-    outputs = declared.load(home / "outputs.toml").outputs
-    declared.keep_armed(home, {name: output.digest for name, output in outputs.items()})
+    outputs = config.load_outputs(home / "outputs.toml").outputs
+    config.save_armed(home, {name: output.digest for name, output in outputs.items()})
 
 
 def make_home(folder, toml=PUMP, *, armed=True):
@@ -57,7 +57,7 @@ def alive(pid):
 
 def ended(home):
     """Wait until no keeper holds the lock."""
-    lock = place.take_lock(home, 5.0)
+    lock = endpoint.take_lock(home, 5.0)
     assert lock >= 0, "the keeper did not end"
     os.close(lock)
 
@@ -71,7 +71,7 @@ HARMS = {
 
 
 def harm(home, numbers):
-    holder = place.holder(home)
+    holder = endpoint.read_holder(home)
     for name, number in numbers.items():
         os.kill(getattr(holder, name), number)
 
@@ -81,7 +81,7 @@ CLIENTS = []
 
 def client(home):
     """A client that is closed when its test is over."""
-    CLIENTS.append(Outputs(home, lambda: "sim"))
+    CLIENTS.append(OutputsClient(home, lambda: "sim"))
     return CLIENTS[-1]
 
 
@@ -114,7 +114,7 @@ class Samples:
         self.wanted += 1
 
 
-class Stubborn(Terminals):
+class Stubborn(OutputDrivers):
     """Terminals of which some do not do what they are told."""
 
     def __init__(self, board, home):
@@ -139,13 +139,13 @@ class Desk:
         self.board = SimBoard(state=home / "sim")
         self.terminals = Stubborn(self.board, home)
         self.leases = Leases(home, self.terminals, self.clock, self._promise, written)
-        self.arbiter = Arbiter(
+        self.arbiter = RequestHandler(
             home,
             self.leases,
             self.samples,
             self.clock,
             lambda: wall,
-            lambda known: wiring.check(self.board, home, known),
+            lambda known: plan.check_wiring(self.board, home, known),
         )
         self.arbiter.begin()
 

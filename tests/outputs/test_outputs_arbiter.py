@@ -8,9 +8,10 @@ from datetime import datetime
 import pytest
 from outputs_kit import LAMP, PUMP, Clock, Desk, arm, make_home, pin
 
-from picoclaw.reflex import audit, declared
-from picoclaw.reflex.rules import Sample
-from picoclaw.trust import chain
+from picoclaw.automation.clock import boottime
+from picoclaw.outputs import audit, config
+from picoclaw.outputs.limits import SensorSample
+from picoclaw.security import hash_chain
 
 NEEDY = PUMP + 'needs = { sensor = "porch", quantity = "temperature", fresh_s = 60, low = 0, high = 30 }\n'
 
@@ -21,7 +22,7 @@ def desk(tmp_path):
 
 
 def acts(home, *keys):
-    found = [said for _, said in audit.records(home / audit.NAME)]
+    found = [said for _, said in audit.read_records(home / audit.AUDIT_FILE)]
     return [tuple(said.get(key) for key in ("act", *keys)) for said in found]
 
 
@@ -219,8 +220,8 @@ def test_what_a_dead_keeper_left_on_is_made_safe_even_if_it_is_declared_no_more(
 
 def test_cooldowns_outlive_the_keeper(tmp_path):
     home = make_home(tmp_path / "home", PUMP + "shortest_off_s = 1000\n")
-    audit.write(home, "arm", name="pump")
-    clock = Clock(audit.boottime())
+    audit.write_record(home, "arm", name="pump")
+    clock = Clock(boottime())
     desk = Desk(home, clock=clock)
     desk.on()
     desk.ask("off")
@@ -257,7 +258,7 @@ def test_on_a_full_disk_nothing_goes_on_and_everything_goes_off(desk):
 
 def test_an_audit_that_cannot_be_read_back_switches_nothing_on(tmp_path):
     home = make_home(tmp_path / "home")
-    (home / audit.NAME).mkdir()
+    (home / audit.AUDIT_FILE).mkdir()
     desk = Desk(home)
     answer = desk.on()
     assert answer["rule"] == "configuration"
@@ -309,7 +310,7 @@ def test_a_required_sensor_is_measured_first(needy):
     given = {"do": "set", "name": "pump", "level": "on", "seconds": 300, "who": "owner"}
     assert needy.arbiter.request(given, 1, asked_at) is None
     assert needy.samples.wanted == 1
-    needy.samples.newest = Sample(asked_at, 20.0)
+    needy.samples.newest = SensorSample(asked_at, 20.0)
     assert needy.arbiter.request(given, 1, asked_at)["ok"]
     assert pin(needy.home) == 1
 
@@ -318,9 +319,9 @@ def test_a_required_sensor_is_measured_first(needy):
     ("sample", "after", "said"),
     [
         (lambda now: None, 5, "was not measured yet"),
-        (lambda now: Sample(now, 31.0), 0.1, "is 31, above 30"),
-        (lambda now: Sample(now, None, "implausible value"), 0.1, "cannot be measured: implausible value"),
-        (lambda now: Sample(now - 100, 20.0), 5, "s old, it has to be younger than 60 s"),
+        (lambda now: SensorSample(now, 31.0), 0.1, "is 31, above 30"),
+        (lambda now: SensorSample(now, None, "implausible value"), 0.1, "cannot be measured: implausible value"),
+        (lambda now: SensorSample(now - 100, 20.0), 5, "s old, it has to be younger than 60 s"),
     ],
 )
 def test_a_required_sensor_that_is_not_well(needy, sample, after, said):
@@ -336,12 +337,12 @@ def test_a_required_sensor_that_is_not_well(needy, sample, after, said):
     ("sample", "after", "why"),
     [
         (None, 60.1, "temperature of porch is 60 s old, it has to be younger than 60 s"),
-        (Sample(0, None, "no answer"), 30, "temperature of porch cannot be measured: no answer"),
-        (Sample(0, 30.5), 30, "temperature of porch is 30.5, above 30"),
+        (SensorSample(0, None, "no answer"), 30, "temperature of porch cannot be measured: no answer"),
+        (SensorSample(0, 30.5), 30, "temperature of porch is 30.5, above 30"),
     ],
 )
 def test_a_required_sensor_that_fails_meanwhile_ends_it(needy, sample, after, why):
-    needy.samples.newest = Sample(needy.clock.now, 20.0)
+    needy.samples.newest = SensorSample(needy.clock.now, 20.0)
     needy.on(seconds=300)
     assert needy.arbiter.due() == needy.clock.now + 30, "half of what is fresh"
     assert needy.arbiter.due(critical=True) == pytest.approx(needy.clock.now + 60.05)
@@ -353,11 +354,11 @@ def test_a_required_sensor_that_fails_meanwhile_ends_it(needy, sample, after, wh
 
 
 def test_a_required_sensor_is_measured_again_in_time(needy):
-    needy.samples.newest = Sample(needy.clock.now, 20.0)
+    needy.samples.newest = SensorSample(needy.clock.now, 20.0)
     needy.on(seconds=300)
     needy.later(30)
     assert needy.samples.wanted == 1
-    needy.samples.newest = Sample(needy.clock.now, 21.0)
+    needy.samples.newest = SensorSample(needy.clock.now, 21.0)
     needy.later(59)
     assert pin(needy.home) == 1
 
@@ -376,7 +377,7 @@ def test_the_list(desk):
         ("pump", 0, None, True),
         ("lamp", 100, 60, True),
     ]
-    assert declared.shown(rows[1]["level"]) == "on"
+    assert config.format_level(rows[1]["level"]) == "on"
 
 
 @pytest.mark.parametrize(
@@ -389,14 +390,14 @@ def test_the_list(desk):
 )
 def test_no_line_of_the_audit_keeps_a_keeper_from_beginning(tmp_path, text, said):
     home = make_home(tmp_path / "home")
-    (home / audit.NAME).write_text(text)
+    (home / audit.AUDIT_FILE).write_text(text)
     answer = Desk(home).on()
     assert (answer["ok"], said in answer["text"]) == (not said, True)
 
 
 def test_a_pipe_in_place_of_the_audit_or_the_marker_keeps_nobody_waiting(tmp_path):
     home = make_home(tmp_path / "home")
-    os.mkfifo(home / audit.NAME)
+    os.mkfifo(home / audit.AUDIT_FILE)
     os.mkfifo(home / "outputs.live")
     answer = Desk(home).on()
     assert (answer["rule"], "not a regular file" in answer["text"]) == ("configuration", True)
@@ -445,7 +446,7 @@ def test_a_home_that_was_moved_is_let_go_of(desk):
     desk.later(1)
     assert desk.arbiter.lost
     assert (desk.home / "outputs.live").exists(), "that of another keeper"
-    assert not (desk.home / audit.NAME).exists()
+    assert not (desk.home / audit.AUDIT_FILE).exists()
 
 
 def test_a_client_of_another_board_is_told_so(desk):
@@ -491,7 +492,7 @@ def test_without_a_watch_that_listens_nothing_goes_on(desk):
 
 def test_a_doubtful_reading_is_none(needy):
     asked_at = needy.clock.now
-    needy.samples.newest = Sample(asked_at, 20.0, "the part sleeps")
+    needy.samples.newest = SensorSample(asked_at, 20.0, "the part sleeps")
     needy.clock.now += 0.1
     given = {"do": "set", "name": "pump", "level": "on", "seconds": 300, "who": "owner"}
     assert "is doubtful: the part sleeps" in needy.arbiter.request(given, 1, asked_at)["text"]
@@ -520,7 +521,7 @@ def test_on_is_refused_when_the_disk_takes_nothing_for_too_long(tmp_path):
     desk.leases.journal.drain(5)
     given = {"do": "set", "name": "pump", "level": "on", "seconds": 60, "who": "owner"}
     asked_at = desk.clock.now
-    with chain.held(desk.home / audit.NAME):
+    with hash_chain.held(desk.home / audit.AUDIT_FILE):
         assert desk.arbiter.request(given, 1, asked_at) is None
         desk.clock.now += 7.9
         assert desk.arbiter.request(given, 1, asked_at) is None
@@ -536,7 +537,7 @@ def test_two_that_exclude_each_other_and_are_written_down_together(tmp_path):
     desk = Desk(make_home(tmp_path / "home", toml), written=lambda: None)
     desk.leases.journal.drain(5)
     given = [{"do": "set", "name": name, "level": "on", "seconds": 60, "who": "owner"} for name in ("pump", "lamp")]
-    with chain.held(desk.home / audit.NAME):
+    with hash_chain.held(desk.home / audit.AUDIT_FILE):
         assert [desk.arbiter.request(one, n, desk.clock.now) for n, one in enumerate(given)] == [None, None]
     desk.leases.journal.drain(5)
     answers = [desk.arbiter.request(one, n, desk.clock.now) for n, one in enumerate(given)]

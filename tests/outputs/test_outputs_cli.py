@@ -12,15 +12,15 @@ from outputs_kit import HARMS, LAMP, PUMP, client, close_clients, ended, harm, m
 
 from picoclaw.errors import Denied, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.reflex import audit, declared
-from picoclaw.reflex.keeper import place
-from picoclaw.reflex.outputs import OutputRefused
-from picoclaw.tools.guard import Guard
+from picoclaw.outputs import audit, config
+from picoclaw.outputs.client import OutputRefused
+from picoclaw.outputs.supervisor import endpoint
+from picoclaw.security import hash_chain
+from picoclaw.security.audit import Audit
+from picoclaw.security.guard import Guard
+from picoclaw.security.policy import Policy
 from picoclaw.tools.outputs import Outputs
-from picoclaw.tools.toolset import Toolset, tools_of
-from picoclaw.trust import chain
-from picoclaw.trust.audit import Audit
-from picoclaw.trust.policy import Policy
+from picoclaw.tools.registry import Toolset, tools_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import daemon_kit
@@ -63,7 +63,7 @@ def test_a_person_arms_switches_and_disarms(tmp_path, home):
     assert outputs("set", "pump", "on", "60").returncode == 0
     assert "disarmed" in outputs("disarm", "pump").stdout
     assert pin(home) == 0
-    assert declared.armed(home) == {}
+    assert config.load_armed(home) == {}
     said = outputs("audit", "-n", "99").stdout
     assert [word for word in ("dry", "arm pump", "on pump", "off pump", "disarm pump") if word not in said] == []
     assert "records follow from each other" in outputs("audit", "--verify").stdout
@@ -75,7 +75,7 @@ def test_a_wrong_name_arms_nothing(tmp_path, home):
         person.types("yes\n")
         person.sees("pump was not armed")
         assert person.leaves() == 1
-    assert declared.armed(home) == {}
+    assert config.load_armed(home) == {}
 
 
 @pytest.mark.parametrize("words", [("arm", "pump"), ("resume",)])
@@ -102,7 +102,7 @@ def test_what_is_refused_is_said_in_one_line(tmp_path, home, words, said):
 
 
 def test_stop_and_resume(tmp_path, home):
-    declared.keep_armed(home, {n: o.digest for n, o in declared.load(home / "outputs.toml").outputs.items()})
+    config.save_armed(home, {n: o.digest for n, o in config.load_outputs(home / "outputs.toml").outputs.items()})
     kept = client(home)
     kept.set("pump", "on", 60, "owner")
     assert picoclaw(tmp_path, "stop").returncode == 0
@@ -117,16 +117,16 @@ def test_stop_and_resume(tmp_path, home):
 
 def test_safe_after_both_were_killed(tmp_path, home):
     """What a service does when it has ended in whatever way (ExecStopPost)."""
-    declared.keep_armed(home, {n: o.digest for n, o in declared.load(home / "outputs.toml").outputs.items()})
+    config.save_armed(home, {n: o.digest for n, o in config.load_outputs(home / "outputs.toml").outputs.items()})
     client(home).set("pump", "on", 60, "owner")
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in place.holder(home)[:2]:
+        for pid in endpoint.read_holder(home)[:2]:
             os.kill(pid, number)
     ended(home)
     done = picoclaw(tmp_path, "outputs", "safe")
     assert (done.returncode, done.stdout) == (0, "everything is at its safe level\n")
     assert pin(home) == 0
-    assert not (home / place.LIVE).exists()
+    assert not (home / endpoint.LIVE_FILE).exists()
 
 
 def test_stop_imports_little(tmp_path, home):
@@ -134,7 +134,7 @@ def test_stop_imports_little(tmp_path, home):
     assert done.returncode == 0
     done = picoclaw(tmp_path, "stop", PYTHONPROFILEIMPORTTIME="1")
     seen = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert not seen & {"apsw", "httpcore", "asyncio", "subprocess", "picoclaw.app", "picoclaw.agent"}
+    assert not seen & {"apsw", "httpcore", "asyncio", "subprocess", "picoclaw.app", "picoclaw.agent.loop"}
 
 
 def test_nothing_declared(tmp_path):
@@ -174,7 +174,7 @@ def test_what_needs_a_yes(home, arguments, effect):
 
 
 def test_the_tool(home):
-    declared.keep_armed(home, {n: o.digest for n, o in declared.load(home / "outputs.toml").outputs.items()})
+    config.save_armed(home, {n: o.digest for n, o in config.load_outputs(home / "outputs.toml").outputs.items()})
     journal = []
     toolset = Toolset(
         [Outputs(client(home))],
@@ -215,7 +215,7 @@ def test_what_is_not_there_is_not_armed(tmp_path, home):
     with Person(tmp_path, "outputs", "--board", "sim", "arm", "pump", columns=200) as person:
         person.sees("there is no GPIO line 'GPIO99'")
         assert person.leaves() == 1
-    assert declared.armed(home) == {}
+    assert config.load_armed(home) == {}
 
 
 def test_arming_shows_what_was_declared_and_no_other_bus(tmp_path, home):
@@ -230,7 +230,7 @@ def test_arming_shows_what_was_declared_and_no_other_bus(tmp_path, home):
 def test_an_empty_outputs_toml_and_no_lines_of_the_audit(tmp_path, home):
     (home / "outputs.toml").write_text("")
     assert "no output is declared" in picoclaw(tmp_path, "outputs").stdout
-    audit.write(home, "arm", name="pu\x1b[2Jmp")
+    audit.write_record(home, "arm", name="pu\x1b[2Jmp")
     assert picoclaw(tmp_path, "outputs", "audit", "-n", "0").stdout == ""
     assert "\x1b" not in picoclaw(tmp_path, "outputs", "audit").stdout
 
@@ -241,7 +241,7 @@ def test_what_is_not_armed_has_no_level(tmp_path, home):
 
 def test_off_and_stop_wait_for_no_disk(home, tmp_path):
     """On one that is full nothing can be written down first; one that hangs has audit.log locked for a while."""
-    declared.keep_armed(home, {n: o.digest for n, o in declared.load(home / "outputs.toml").outputs.items()})
+    config.save_armed(home, {n: o.digest for n, o in config.load_outputs(home / "outputs.toml").outputs.items()})
 
     def full(*_):
         raise StoreError("the disk is full")
@@ -253,7 +253,7 @@ def test_off_and_stop_wait_for_no_disk(home, tmp_path):
     for action in ("off", "stop"):
         assert toolset.run(on, caller("owner")) == (True, "pump is on for 60 s")
         toolset._journal = full
-        with chain.held(tmp_path / "audit.log"):
+        with hash_chain.held(tmp_path / "audit.log"):
             began = time.monotonic()
             good, _ = toolset.run(ToolCall("2", "output", {"action": action, "name": "pump"}), caller("owner"))
             assert (good, pin(home), time.monotonic() - began < 0.45) == (True, 0, True)
@@ -266,10 +266,10 @@ def left_on(home):
     pid = os.fork()
     if pid == 0:
         client(home).set("pump", "on", 600, "owner")
-        for each in (*place.holder(home)[:2], os.getpid()):
+        for each in (*endpoint.read_holder(home)[:2], os.getpid()):
             os.kill(each, signal.SIGSTOP if each != os.getpid() else signal.SIGKILL)
     os.waitpid(pid, 0)
-    for each in place.holder(home)[:2]:
+    for each in endpoint.read_holder(home)[:2]:
         os.kill(each, signal.SIGKILL)
     ended(home)
     assert pin(home) == 1
@@ -290,7 +290,7 @@ def test_the_next_start_of_the_daemon_makes_safe_what_was_left_on(tmp_path, spoi
     left_on(home)
     spoil(home)
     with daemon_kit.Daemon(tmp_path) as daemon:
-        daemon_kit.until(lambda: pin(home) == 0 and not (home / place.LIVE).exists())
+        daemon_kit.until(lambda: pin(home) == 0 and not (home / endpoint.LIVE_FILE).exists())
         daemon.process.terminate()
         daemon.ends()
 
@@ -320,7 +320,7 @@ def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, secon
             daemon.ends(15)
             assert pin(home) == 0
             return
-        daemon_kit.until(lambda: pin(home) == 0 and not (home / place.LIVE).exists(), 10)
+        daemon_kit.until(lambda: pin(home) == 0 and not (home / endpoint.LIVE_FILE).exists(), 10)
         assert "left on by a keeper" in daemon.says("left on")
         assert "left on by a keeper" in picoclaw(tmp_path, "status").stdout
         daemon.process.terminate()

@@ -4,11 +4,11 @@ import pytest
 from outputs_kit import LAMP, PUMP, make_home
 
 from picoclaw import workspace
-from picoclaw.reflex import declared
+from picoclaw.outputs import config
 
 
 def load(tmp_path, toml):
-    return declared.load(make_home(tmp_path / "home", toml, armed=False) / "outputs.toml")
+    return config.load_outputs(make_home(tmp_path / "home", toml, armed=False) / "outputs.toml")
 
 
 def test_all_keys_are_understood(tmp_path):
@@ -48,9 +48,9 @@ longest_on_s = 60
 """,
     )
     assert found.problems == ()
-    assert found.stop == declared.StopButton("GPIO4")
+    assert found.stop == config.StopButton("GPIO4")
     assert found.outputs["pump"].line == "17"
-    assert found.outputs["pump"].needed == declared.Needs("porch", "temperature", 60, 2)
+    assert found.outputs["pump"].needed == config.RequiredSensor("porch", "temperature", 60, 2)
     assert found.outputs["fan"].safe_level == 30
     assert [output.graded for output in found.outputs.values()] == [False, True, True]
 
@@ -113,18 +113,18 @@ def test_a_wrong_table_spares_the_others(tmp_path):
 
 
 def test_no_file_declares_nothing(tmp_path):
-    assert declared.load(tmp_path / "outputs.toml") == (tmp_path / "outputs.toml", {}, None, ())
+    assert config.load_outputs(tmp_path / "outputs.toml") == (tmp_path / "outputs.toml", {}, None, ())
 
 
 @pytest.mark.parametrize(("text", "level"), [("on", 100), ("OFF", 0), ("30", 30), ("12.5 %", 12.5)])
 def test_levels(text, level):
-    assert declared.level(text) == level
+    assert config.parse_level(text) == level
 
 
 @pytest.mark.parametrize("text", ["", "yes", "-1", "101", "nan", "inf", "1e9", "on off"])
 def test_no_levels(text):
     with pytest.raises(ValueError, match="is no level"):
-        declared.level(text)
+        config.parse_level(text)
 
 
 def test_any_change_is_another_declaration(tmp_path):
@@ -144,9 +144,9 @@ def test_the_systems_file_wins(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kept", [b"", b"[]", b"{", b"[" * 100_000, b'{"pump": 3}'])
 def test_an_armed_file_that_is_no_such_thing_arms_nothing(tmp_path, kept):
     (tmp_path / "outputs.armed").write_bytes(kept)
-    assert declared.armed(tmp_path) == {}
+    assert config.load_armed(tmp_path) == {}
 
 
 @pytest.mark.parametrize("kept", [None, {}, [3], [{"kind": "pump"}], [{"kind": "pump", "longest_on_s": 1, "safe": 3}]])
 def test_a_marker_that_is_no_such_thing_names_no_output(kept):
-    assert declared.rebuilt(kept) == []
+    assert config.restore_outputs(kept) == []

@@ -17,15 +17,16 @@ from pathlib import Path
 import pytest
 from outputs_kit import HARMS, LAMP, PUMP, alive, client, close_clients, ended, harm, make_home, pin, until
 
+from picoclaw.automation import clock
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
 from picoclaw.hw.reading import Reading
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.reflex import audit, clock, declared
-from picoclaw.reflex.halt import halt
-from picoclaw.reflex.keeper import place
-from picoclaw.reflex.keeper.hands import Hands
-from picoclaw.reflex.keeper.sensing import Sampler, measurer
-from picoclaw.reflex.outputs import OutputRefused, Outputs
+from picoclaw.outputs import audit, config
+from picoclaw.outputs.client import OutputRefused, OutputsClient
+from picoclaw.outputs.stop import stop_outputs
+from picoclaw.outputs.supervisor import endpoint
+from picoclaw.outputs.supervisor.sensing import RequiredSensorSampler, make_measure_function
+from picoclaw.outputs.supervisor.worker import SupervisorWorker
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,7 +37,7 @@ def home(tmp_path):
     home = make_home(tmp_path / "home", PUMP + LAMP)
     yield home
     close_clients()
-    for pid in place.holder(home)[:2]:
+    for pid in endpoint.read_holder(home)[:2]:
         if pid and alive(pid):
             os.kill(pid, signal.SIGCONT)
             os.kill(pid, signal.SIGTERM)
@@ -48,12 +49,12 @@ def home(tmp_path):
 
 
 def acts(home, *keys):
-    return [tuple(said.get(key) for key in ("act", *keys)) for _, said in audit.records(home / audit.NAME)]
+    return [tuple(said.get(key) for key in ("act", *keys)) for _, said in audit.read_records(home / audit.AUDIT_FILE)]
 
 
 def raw(home):
     """A connection for saying what no client of ours says."""
-    connection = place.connect(home, 5)
+    connection = endpoint.connect(home, 5)
     connection.settimeout(5)
     return connection
 
@@ -63,10 +64,10 @@ def test_a_keeper_is_started_serves_and_ends_when_nobody_needs_it(home):
     assert one.set("pump", "on", 60, "owner") == "pump is on for 60 s"
     assert pin(home) == 1
     assert one.off("pump", "owner") == "pump is at its safe level, off"
-    holder = place.holder(home)
+    holder = endpoint.read_holder(home)
     one.close()
     until(lambda: not alive(holder.watch) and not alive(holder.hands))
-    assert not (home / place.SOCKET).exists()
+    assert not (home / endpoint.SOCKET_FILE).exists()
 
 
 def test_a_lease_ends_by_itself_after_its_client_has_left(home):
@@ -107,7 +108,7 @@ def test_a_client_that_is_frozen_keeps_nothing_on_for_longer(home):
 def test_one_of_the_two_is_killed(home, victim):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    os.kill(getattr(place.holder(home), victim), signal.SIGKILL)
+    os.kill(getattr(endpoint.read_holder(home), victim), signal.SIGKILL)
     until(lambda: pin(home) == 0, 1)
     ended(home)
     assert (
@@ -124,7 +125,7 @@ def test_one_of_the_two_is_killed(home, victim):
 def test_hands_that_hang_are_ended_at_the_end_of_the_lease(home):
     one = client(home)
     one.set("pump", "on", 0.3, "owner")
-    os.kill(place.holder(home).hands, signal.SIGSTOP)
+    os.kill(endpoint.read_holder(home).hands, signal.SIGSTOP)
     until(lambda: pin(home) == 0, 1.3)
     ended(home)
     assert acts(home, "why")[-1] == ("rescue", "the keeper hung")
@@ -133,12 +134,12 @@ def test_hands_that_hang_are_ended_at_the_end_of_the_lease(home):
 def test_both_are_killed_while_the_client_lives(home):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    for pid in place.holder(home)[:2]:
+    for pid in endpoint.read_holder(home)[:2]:
         os.kill(pid, signal.SIGSTOP)
-    for pid in place.holder(home)[:2]:
+    for pid in endpoint.read_holder(home)[:2]:
         os.kill(pid, signal.SIGKILL)
     until(lambda: pin(home) == 0, 1)
-    until(lambda: not (home / place.LIVE).exists())
+    until(lambda: not (home / endpoint.LIVE_FILE).exists())
     ended(home)
     assert acts(home, "why")[-1] == ("rescue", "its keeper was killed"), "its client noticed"
     assert acts(home, "left")[-1] == ("rescue", ["pump", "lamp"]), "those that may have been driven"
@@ -149,11 +150,11 @@ def test_both_and_the_client_are_killed_and_the_next_one_makes_it_safe(home):
     one.set("pump", "on", 60, "owner")
     one._left.set()  # as if it were dead
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in place.holder(home)[:2]:
+        for pid in endpoint.read_holder(home)[:2]:
             os.kill(pid, number)
     ended(home)
     assert pin(home) == 1, "nobody was left to do it"
-    assert (home / place.LIVE).exists()
+    assert (home / endpoint.LIVE_FILE).exists()
     client(home).recover()
     assert pin(home) == 0
 
@@ -164,10 +165,10 @@ def test_both_and_the_client_are_killed_and_the_next_one_makes_it_safe(home):
 def test_both_are_killed_and_the_client_ends_in_an_orderly_way(home, how, after_ms):
     pid = os.fork()
     if pid == 0:
-        one = Outputs(home, lambda: "sim")
+        one = OutputsClient(home, lambda: "sim")
         one.set("pump", "on", 60, "owner")
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for each in place.holder(home)[:2]:
+            for each in endpoint.read_holder(home)[:2]:
                 os.kill(each, number)
         time.sleep(after_ms / 1000)
         getattr(one, how)()
@@ -183,7 +184,7 @@ def test_a_client_notices_that_nobody_ends_its_lease(home, numbers):
     one.set("pump", "on", 0.5, "owner")  # the same connection, and another end
     harm(home, numbers)
     until(lambda: pin(home) == 0, 6)
-    until(lambda: not (home / place.LIVE).exists())
+    until(lambda: not (home / endpoint.LIVE_FILE).exists())
     ended(home)
 
 
@@ -206,11 +207,11 @@ def test_a_program_that_ends_leaves_nothing_on(home, numbers, last):
     words = f"""
 import os, sys
 from pathlib import Path
-from picoclaw.reflex.keeper import place
-from picoclaw.reflex.outputs import Outputs
-one = Outputs(Path(sys.argv[1]), lambda: "sim")
+from picoclaw.outputs.supervisor import endpoint
+from picoclaw.outputs.client import OutputsClient
+one = OutputsClient(Path(sys.argv[1]), lambda: "sim")
 one.set("pump", "on", 30, "owner")
-holder = place.holder(Path(sys.argv[1]))
+holder = endpoint.read_holder(Path(sys.argv[1]))
 for name, number in {[(name, int(number)) for name, number in numbers.items()]}:
     os.kill(getattr(holder, name), number)
 {last}
@@ -224,7 +225,7 @@ for name, number in {[(name, int(number)) for name, number in numbers.items()]}:
 def test_a_signal_ends_it_cleanly(home, whom, number):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    os.kill(getattr(place.holder(home), whom), number)
+    os.kill(getattr(endpoint.read_holder(home), whom), number)
     until(lambda: pin(home) == 0, 1)
     ended(home)
     assert acts(home, "why")[-1] == ("safe", "a signal asked for it")
@@ -234,7 +235,7 @@ def test_a_signal_ends_it_cleanly(home, whom, number):
 def test_a_signal_stops_everything(home):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    os.kill(place.holder(home).hands, signal.SIGUSR1)
+    os.kill(endpoint.read_holder(home).hands, signal.SIGUSR1)
     until(lambda: pin(home) == 0, 1)
     with pytest.raises(OutputRefused, match="rule 'stop'"):
         one.set("pump", "on", 60, "owner")
@@ -247,12 +248,12 @@ def test_stop_works_also_when_the_keeper_does_not(home, freeze):
     one = client(home)
     one.set("pump", "on", 60, "owner")
     for name in freeze:
-        os.kill(getattr(place.holder(home), name), signal.SIGSTOP)
+        os.kill(getattr(endpoint.read_holder(home), name), signal.SIGSTOP)
     began = time.monotonic()
-    assert "safe level" in halt(home, lambda: "sim", "owner")
+    assert "safe level" in stop_outputs(home, lambda: "sim", "owner")
     assert time.monotonic() - began < 0.8
     assert pin(home) == 0
-    assert (home / place.STOP).exists()
+    assert (home / endpoint.STOP_FILE).exists()
     one.close()
 
 
@@ -262,12 +263,12 @@ def test_stop_while_a_keeper_begins(home, after_ms):
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(PicoclawError):
-            one = Outputs(home, lambda: "sim")
+            one = OutputsClient(home, lambda: "sim")
             one.set("pump", "on", 60, "owner")
             one.leave()
         os._exit(0)
     time.sleep(after_ms / 1000)
-    halt(home, lambda: "sim", "owner")
+    stop_outputs(home, lambda: "sim", "owner")
     assert pin(home) in {None, 0}
     os.waitpid(pid, 0)
     ended(home)
@@ -280,21 +281,21 @@ def test_stop_with_a_configuration_that_is_wrong(home):
     def board():
         raise ConfigError("config.toml is wrong")
 
-    assert "safe level" in halt(home, board, "owner")
-    assert (home / place.STOP).exists()
+    assert "safe level" in stop_outputs(home, board, "owner")
+    assert (home / endpoint.STOP_FILE).exists()
 
 
 def test_ctrl_c_during_a_wish_ends_the_wish(home, monkeypatch):
     one = client(home)
     one.list()
-    exchange = place.exchange
+    exchange = endpoint.exchange
 
     def interrupt(connection, request, seconds):
         connection.sendall(json.dumps(request).encode() + b"\n")
-        monkeypatch.setattr("picoclaw.reflex.outputs.exchange", exchange)
+        monkeypatch.setattr("picoclaw.outputs.client.exchange", exchange)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("picoclaw.reflex.outputs.exchange", interrupt)
+    monkeypatch.setattr("picoclaw.outputs.client.exchange", interrupt)
     with pytest.raises(KeyboardInterrupt):
         one.set("pump", "on", 60, "owner")
     assert one.off("lamp", "owner") == "lamp is at its safe level, off", "not the answer to what was interrupted"
@@ -317,33 +318,33 @@ def test_a_wish_that_meets_a_keeper_that_is_ending_is_made_again(home, monkeypat
     one = client(home)
     one.list()
     left = iter([ConnectionResetError(), ConnectionResetError()])
-    exchange = place.exchange
+    exchange = endpoint.exchange
 
     def flaky(*given):
         if error := next(left, None):
             raise error
         return exchange(*given)
 
-    monkeypatch.setattr("picoclaw.reflex.outputs.exchange", flaky)
+    monkeypatch.setattr("picoclaw.outputs.client.exchange", flaky)
     assert one.set("pump", "on", 60, "owner") == "pump is on for 60 s"
 
 
 def test_a_marker_of_another_board_is_not_erased(home):
     """What was left on by a keeper of the real board, which is not there, is not made safe by a rehearsal."""
     text = json.dumps(
-        {"board": "linux", "outputs": [dataclasses.asdict(declared.load(home / "outputs.toml").outputs["pump"])]}
+        {"board": "linux", "outputs": [dataclasses.asdict(config.load_outputs(home / "outputs.toml").outputs["pump"])]}
     )
-    (home / place.LIVE).write_text(text)
+    (home / endpoint.LIVE_FILE).write_text(text)
     with pytest.raises(HardwareError, match="left on by a keeper of the linux board is not safe"):
         client(home).set("pump", "on", 60, "owner")
-    assert (home / place.LIVE).read_text() == text
-    (home / place.LIVE).unlink()
+    assert (home / endpoint.LIVE_FILE).read_text() == text
+    (home / endpoint.LIVE_FILE).unlink()
 
 
 def test_a_keeper_of_another_board_is_left_alone(home):
     one = client(home)
     one.list()
-    other = Outputs(home, lambda: "linux")
+    other = OutputsClient(home, lambda: "linux")
     with pytest.raises(OutputRefused, match="a keeper of the sim board is at work"):
         other.set("pump", "on", 60, "owner")
     other.close()
@@ -364,7 +365,7 @@ def test_a_watch_that_does_not_listen_blocks_nobody(bench):
 def test_a_frozen_watch_does_not_keep_the_lock(home):
     one = client(home)
     one.list()
-    os.kill(place.holder(home).watch, signal.SIGSTOP)
+    os.kill(endpoint.read_holder(home).watch, signal.SIGSTOP)
     with contextlib.suppress(PicoclawError):
         for _ in range(400):
             one.set("pump", "on", 60, "owner")
@@ -376,8 +377,8 @@ def test_a_frozen_watch_does_not_keep_the_lock(home):
 def test_a_signal_to_the_watch_does_not_wait_for_frozen_hands(home):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    os.kill(place.holder(home).hands, signal.SIGSTOP)
-    os.kill(place.holder(home).watch, signal.SIGTERM)
+    os.kill(endpoint.read_holder(home).hands, signal.SIGSTOP)
+    os.kill(endpoint.read_holder(home).watch, signal.SIGTERM)
     until(lambda: pin(home) == 0, 1.5)
 
 
@@ -401,7 +402,7 @@ def test_the_date_is_watched_before_anything_goes_on(bench, monkeypatch):
     one = bench()
     told, tell = os.pipe()
     seen = []
-    monkeypatch.setattr(clock, "step_watch", lambda: seen.append(pin(one.home)) or os.dup(told))
+    monkeypatch.setattr(clock, "open_clock_watch", lambda: seen.append(pin(one.home)) or os.dup(told))
     assert one.on()["ok"]
     assert seen == [0]
     os.close(tell)
@@ -421,7 +422,7 @@ def test_a_driver_that_raises_anything_ends_no_measuring():
             raise error
         return Reading(sensor, quantity, 20.0, "")
 
-    sampler = Sampler(measure, wake)
+    sampler = RequiredSensorSampler(measure, wake)
     needs = type("Needs", (), {"sensor": "porch", "quantity": "temperature"})
     for value in (None, None, 20.0):
         sampler.want(needs)
@@ -435,18 +436,18 @@ def test_stop_works_without_a_keeper_and_without_a_lock(home):
     client(home).close()
     (home / "sim").mkdir()
     (home / "sim/line17").write_text("1\n")
-    (home / place.LOCK).mkdir()
+    (home / endpoint.LOCK_FILE).mkdir()
     try:
-        halt(home, lambda: "sim", "owner")
+        stop_outputs(home, lambda: "sim", "owner")
     finally:
-        (home / place.LOCK).rmdir()
+        (home / endpoint.LOCK_FILE).rmdir()
     assert pin(home) == 0
 
 
 def test_safe_is_no_stop(home):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    halt(home, lambda: "sim", "owner", stop=False)
+    stop_outputs(home, lambda: "sim", "owner", stop=False)
     assert pin(home) == 0
     assert one.set("pump", "on", 60, "owner")
     one.close()
@@ -459,7 +460,7 @@ def test_stop_says_what_it_could_not_do(home):
     with pytest.raises(
         HardwareError, match=r"not everything could be brought to its safe level.*line 17.*cut the power"
     ):
-        halt(home, lambda: "sim", "owner")
+        stop_outputs(home, lambda: "sim", "owner")
     handle.close()
 
 
@@ -489,7 +490,10 @@ def test_a_second_keeper_says_that_it_is_not_needed(home):
     one = client(home)
     one.list()
     done = subprocess.run(
-        [sys.executable, "-m", "picoclaw.reflex.keeper", str(home), "sim"], capture_output=True, text=True, timeout=20
+        [sys.executable, "-m", "picoclaw.outputs.supervisor", str(home), "sim"],
+        capture_output=True,
+        text=True,
+        timeout=20,
     )
     assert (done.stdout, done.stderr) == ("busy\n", "")
     one.close()
@@ -497,7 +501,7 @@ def test_a_second_keeper_says_that_it_is_not_needed(home):
 
 @pytest.mark.parametrize("what", ["socket", "file", "link"])
 def test_a_stale_socket_is_replaced(home, what):
-    path = home / place.SOCKET
+    path = home / endpoint.SOCKET_FILE
     if what == "socket":
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(str(path))
@@ -515,8 +519,8 @@ LOCK_TEXTS = {"empty": "", "nonsense": "nonsense", "init": "1 1 sim", "self": f"
 
 @pytest.mark.parametrize("text", [*LOCK_TEXTS.values(), "\0" * 100], ids=[*LOCK_TEXTS, "zeros"])
 def test_a_stale_lock_file_misleads_nobody(home, text):
-    (home / place.LOCK).write_text(text)
-    assert halt(home, lambda: "sim", "owner", stop=False)
+    (home / endpoint.LOCK_FILE).write_text(text)
+    assert stop_outputs(home, lambda: "sim", "owner", stop=False)
     one = client(home)
     assert one.list()["ok"]
     one.close()
@@ -611,12 +615,12 @@ def test_when_all_have_something_on_off_is_for_everybody(bench):
 
 
 def test_a_keeper_that_cannot_start_says_why(home):
-    (home / place.SOCKET).mkdir()
+    (home / endpoint.SOCKET_FILE).mkdir()
     try:
         with pytest.raises(HardwareError, match=r"could not be started: .*outputs\.sock: it is a folder"):
             client(home).list()
     finally:
-        (home / place.SOCKET).rmdir()
+        (home / endpoint.SOCKET_FILE).rmdir()
 
 
 def test_a_deep_home(tmp_path):
@@ -638,7 +642,7 @@ class Bench:
         self.board = SimBoard(state=home / "sim")
         self.watch, self.alive = os.pipe()
         self.ear, mouth = os.pipe()
-        self.hands = Hands(home, self.board, place.listen(home), self.watch, mouth)
+        self.hands = SupervisorWorker(home, self.board, endpoint.listen(home), self.watch, mouth)
         self.hands.arbiter.begin()
         self.connection = raw(home)
 
@@ -676,7 +680,7 @@ def bench(tmp_path, monkeypatch):
 def test_a_date_that_is_set_makes_everything_safe(bench, monkeypatch):
     one = bench()
     told, tell = os.pipe()
-    monkeypatch.setattr(clock, "step_watch", lambda: os.dup(told))
+    monkeypatch.setattr(clock, "open_clock_watch", lambda: os.dup(told))
     assert one.on()["ok"]
     assert pin(one.home) == 1
     os.write(tell, b"12345678")
@@ -685,9 +689,9 @@ def test_a_date_that_is_set_makes_everything_safe(bench, monkeypatch):
 
 
 def test_the_kernel_has_a_descriptor_for_the_date():
-    watch = clock.step_watch()
+    watch = clock.open_clock_watch()
     assert watch >= 0
-    assert not clock.steps(watch)
+    assert not clock.has_clock_stepped(watch)
     os.close(watch)
 
 
@@ -783,7 +787,7 @@ def test_a_required_sensor_that_hangs_ends_it(bench):
 
 
 def test_measuring_by_name(tmp_path):
-    measure = measurer(SimBoard(), tmp_path)
+    measure = make_measure_function(SimBoard(), tmp_path)
     assert measure("greenhouse", "temperature").value is not None
     assert measure("cpu", "temperature").value is not None
     assert "there is no sensor 'porch'" in measure("porch", "temperature").problem
@@ -799,7 +803,7 @@ def test_samples_are_asked_for_once_at_a_time(tmp_path):
         os.read(waiting, 1)
         return Reading(sensor, quantity, 20.0, "")
 
-    sampler = Sampler(slow, wake)
+    sampler = RequiredSensorSampler(slow, wake)
     needs = type("Needs", (), {"sensor": "porch", "quantity": "temperature"})
     for _ in range(5):
         sampler.want(needs)
@@ -835,7 +839,7 @@ def fsync(file):
     sync(file)
 
 os.fsync = fsync
-from picoclaw.reflex.keeper.__main__ import main
+from picoclaw.outputs.supervisor.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -910,7 +914,7 @@ def test_a_disk_that_takes_nothing_delays_no_end_of_a_lease(home, slow):
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        (lambda home, one: halt(home, lambda: "sim", "owner"), "stop"),
+        (lambda home, one: stop_outputs(home, lambda: "sim", "owner"), "stop"),
         (lambda home, one: client(home).off("pump", "owner"), "pump stays at its safe level; meanwhile: off"),
         (lambda home, one: one.off("pump", "owner"), "pump stays at its safe level; meanwhile: off"),
         (lambda home, one: (home / "outputs.toml").write_text(PUMP), "meanwhile: outputs.toml was changed"),
@@ -954,8 +958,8 @@ def test_what_a_client_that_has_gone_asked_for_is_not_done_when_the_disk_is_back
 
 def test_nobody_elses_socket(home):
     """Outputs of another user's keeper are not ours; the mode of the files says so."""
-    one = Outputs(home, lambda: "sim")
+    one = OutputsClient(home, lambda: "sim")
     one.list()
-    assert (home / place.SOCKET).stat().st_mode & 0o777 == 0o600
-    assert (home / place.LOCK).stat().st_mode & 0o777 == 0o600
+    assert (home / endpoint.SOCKET_FILE).stat().st_mode & 0o777 == 0o600
+    assert (home / endpoint.LOCK_FILE).stat().st_mode & 0o777 == 0o600
     one.close()

@@ -7,20 +7,20 @@ import pytest
 from outputs_kit import pin
 
 from picoclaw.errors import BusFault, DeviceMissing, NoPermission
-from picoclaw.hw.lines import find
+from picoclaw.hw.lines import find_line
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.script import Script, SimLine
-from picoclaw.reflex.declared import Output
-from picoclaw.reflex.keeper.lines import Terminals, make_safe
+from picoclaw.outputs.config import OutputConfig
+from picoclaw.outputs.supervisor.lines import OutputDrivers, make_safe
 
 LINES = tuple(SimLine(n, f"GPIO{n}") for n in range(28))
-EXPANDERS = {"relays": Wired("pcf8574", 1, 0x20), "dimmer": Wired("pca9685", 1, 0x40)}
+EXPANDERS = {"relays": WiredPart("pcf8574", 1, 0x20), "dimmer": WiredPart("pca9685", 1, 0x40)}
 
 
 def output(**more):
-    return Output(**{"kind": "pump", "longest_on_s": 600.0, "name": "pump", **more})
+    return OutputConfig(**{"kind": "pump", "longest_on_s": 600.0, "name": "pump", **more})
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def board(tmp_path):
     ("active", "level", "physical"), [("high", 100, 1), ("high", 0, 0), ("low", 100, 0), ("low", 0, 1)]
 )
 def test_a_line(tmp_path, board, active, level, physical):
-    terminals, pump = Terminals(board, tmp_path), output(line="GPIO17", active=active)
+    terminals, pump = OutputDrivers(board, tmp_path), output(line="GPIO17", active=active)
     assert terminals.read(pump) is None
     assert terminals.drive(pump, 100 - level) == ""
     assert terminals.drive(pump, level) == ""
@@ -47,7 +47,7 @@ def test_a_line_is_requested_at_the_level_that_is_wanted(tmp_path, board, monkey
     """There is no moment at the wrong level in between, not even when the line is first requested."""
     seen = []
     monkeypatch.setattr(board, "line_out", lambda *given: seen.append(given) or SimBoard().line_out(*given))
-    Terminals(board, tmp_path).drive(output(line="GPIO17", active="low"), 0)
+    OutputDrivers(board, tmp_path).drive(output(line="GPIO17", active="low"), 0)
     assert seen == [("/dev/gpiochip0", 17, 1)]
 
 
@@ -65,27 +65,27 @@ def test_a_line_is_requested_at_the_level_that_is_wanted(tmp_path, board, monkey
 )
 def test_finding_a_line(board, chip, line, found):
     if isinstance(found, int):
-        spot = find(board, line, chip)
+        spot = find_line(board, line, chip)
         assert (spot.chip.path, spot.line.offset) == ("/dev/gpiochip0", found)
     else:
         with pytest.raises(DeviceMissing, match=found.replace("(", "\\(")):
-            find(board, line, chip)
+            find_line(board, line, chip)
 
 
 def test_a_name_that_two_lines_have_is_nobodys(tmp_path):
     board = SimBoard(script=Script({}, {}, lines=(SimLine(1, "LED"), SimLine(2, "LED"))))
     with pytest.raises(DeviceMissing, match="name its chip"):
-        find(board, "LED")
+        find_line(board, "LED")
 
 
 def test_a_line_that_somebody_holds_is_named(tmp_path):
     board = SimBoard(script=Script({}, {}, lines=(SimLine(17, "GPIO17", consumer="other-tool"),)))
-    assert "other-tool" in Terminals(board, tmp_path).drive(output(line="GPIO17"), 100)
+    assert "other-tool" in OutputDrivers(board, tmp_path).drive(output(line="GPIO17"), 100)
 
 
 def test_what_is_read_back_differently_is_told(tmp_path, board):
     """A short circuit, or somebody else, holds the pin at another level."""
-    terminals, pump = Terminals(board, tmp_path), output(line="GPIO17")
+    terminals, pump = OutputDrivers(board, tmp_path), output(line="GPIO17")
     terminals.drive(pump, 0)
     handle = terminals._open["pump"]._handle
     handle.get = lambda: 0
@@ -128,7 +128,7 @@ def state(folder):
 def test_a_pwm(tmp_path, pwm, active, level, duty):
     channel(pwm, period=1_000_000, duty=900_000)
     fan = output(name="fan", pwm="pwmchip0/1", period_us=40, active=active)
-    terminals = Terminals(Kernel(tmp_path), tmp_path)
+    terminals = OutputDrivers(Kernel(tmp_path), tmp_path)
     assert terminals.drive(fan, level) == ""
     assert state(pwm) == [40_000, duty, 1]
     assert terminals.read(fan) == level
@@ -137,7 +137,7 @@ def test_a_pwm(tmp_path, pwm, active, level, duty):
 
 def test_a_pwm_channel_is_exported(tmp_path, pwm):
     fan = output(name="fan", pwm="pwmchip0/1")
-    problem = Terminals(LinuxBoard(tmp_path), tmp_path).drive(fan, 50)
+    problem = OutputDrivers(LinuxBoard(tmp_path), tmp_path).drive(fan, 50)
     assert (pwm / "export").read_text() == "1"
     assert "pwm1/period does not exist" in problem, "plain files make no channel of it"
 
@@ -150,7 +150,7 @@ def test_a_pwm_of_either_polarity_has_the_level_at_the_pin(tmp_path, pwm, active
     channel(pwm, period=1_000_000, duty=900_000)
     (pwm / "pwm1/polarity").write_text(f"{polarity}\n")
     fan = output(name="fan", pwm="pwmchip0/1", period_us=40, active=active)
-    terminals = Terminals(Kernel(tmp_path), tmp_path)
+    terminals = OutputDrivers(Kernel(tmp_path), tmp_path)
     assert terminals.drive(fan, level) == ""
     period, duty, enabled = state(pwm)
     high = 100 * (duty if polarity == "normal" else period - duty) / period
@@ -177,7 +177,7 @@ class Udev(Kernel):
 
 def test_a_new_channel_is_used_when_udev_has_given_the_rights(tmp_path, pwm):
     fan = output(name="fan", pwm="pwmchip0/1")
-    assert Terminals(Udev(tmp_path), tmp_path).drive(fan, 50) == ""
+    assert OutputDrivers(Udev(tmp_path), tmp_path).drive(fan, 50) == ""
     assert state(pwm) == [20_000_000, 10_000_000, 1]
 
 
@@ -187,7 +187,7 @@ def test_a_pwm_that_cannot_be_driven_is_told(tmp_path, pwm, there):
         channel(pwm)
         (pwm / "pwm1/period").write_text("soon")
     fan = output(name="fan", pwm="pwmchip0/1" if there else "pwmchip7/0")
-    assert "pwm" in Terminals(LinuxBoard(tmp_path), tmp_path).drive(fan, 50)
+    assert "pwm" in OutputDrivers(LinuxBoard(tmp_path), tmp_path).drive(fan, 50)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_pwm_that_cannot_be_driven_is_told(tmp_path, pwm, there):
 )
 def test_an_expander(tmp_path, board, part, address, level, active):
     mat = output(name="mat", part=part, address=address, channel=3, active=active)
-    terminals = Terminals(board, tmp_path)
+    terminals = OutputDrivers(board, tmp_path)
     assert terminals.drive(mat, 100 - level) == ""
     assert terminals.drive(mat, level) == ""
     assert terminals.read(mat) == pytest.approx(level, abs=0.1)
@@ -219,7 +219,7 @@ def test_an_expander(tmp_path, board, part, address, level, active):
     ],
 )
 def test_an_expander_that_cannot_be_driven_is_told(tmp_path, board, more, said):
-    assert said in Terminals(board, tmp_path).drive(output(name="mat", **more), 100)
+    assert said in OutputDrivers(board, tmp_path).drive(output(name="mat", **more), 100)
 
 
 def test_a_driver_that_fails_ends_nothing(tmp_path, board):
@@ -228,7 +228,7 @@ def test_a_driver_that_fails_ends_nothing(tmp_path, board):
         "ADDRESSES = (0x20,)\nCHANNELS = 1\ndef read(part): return {}\n"
         "def drive(part, channel, level): return 1 / 0\ndef level(part, channel): return 0.0\n"
     )
-    said = Terminals(board, tmp_path).drive(output(name="mat", part="odd", address=0x20), 100)
+    said = OutputDrivers(board, tmp_path).drive(output(name="mat", part="odd", address=0x20), 100)
     assert said == "odd on i2c-1 at 0x20 channel 0 failed: ZeroDivisionError: division by zero"
 
 

@@ -4,29 +4,40 @@ from datetime import datetime
 
 import pytest
 
-from picoclaw.reflex.declared import Needs, Output
-from picoclaw.reflex.rules import NAMES, Ask, Moment, Sample, Spell, asked_seconds, judge, pruned, unwell, used
+from picoclaw.outputs.config import OutputConfig, RequiredSensor
+from picoclaw.outputs.limits import (
+    RULE_NAMES,
+    LimitContext,
+    OnPeriod,
+    OutputRequest,
+    SensorSample,
+    check_limits,
+    check_required_sensor,
+    prune_periods,
+    resolve_seconds,
+    sum_on_time,
+)
 
 NOW = 100_000.0
 
 
 def output(**more):
-    return Output(**{"kind": "pump", "longest_on_s": 600.0, "name": "pump", "line": "GPIO17", **more})
+    return OutputConfig(**{"kind": "pump", "longest_on_s": 600.0, "name": "pump", "line": "GPIO17", **more})
 
 
 def moment(*outputs, wall="12:00", spells=(), **more):
     known = {one.name: one for one in outputs or (output(),)}
     clock = datetime.fromisoformat(f"2026-07-01 {wall}") if wall else None
-    return Moment(NOW, clock, {"pump": list(spells)} | more.pop("others", {}), known, **more)
+    return LimitContext(NOW, clock, {"pump": list(spells)} | more.pop("others", {}), known, **more)
 
 
 def ask(level=100.0, seconds=60.0, who="owner"):
-    return Ask(level, seconds, who)
+    return OutputRequest(level, seconds, who)
 
 
 FAN = output(name="fan", line="GPIO4")
 NEEDS = {"sensor": "porch", "quantity": "temperature", "fresh_s": 60, "low": 0, "high": 30}
-ON = Spell(NOW - 100)
+ON = OnPeriod(NOW - 100)
 
 
 @pytest.mark.parametrize(
@@ -45,18 +56,18 @@ ON = Spell(NOW - 100)
         ("value", "only on or off, not 50 %", ask(level=50.0), moment()),
         ("longest_on", "at most 600 seconds", ask(seconds=601.0), moment()),
         ("longest_on", "since it was switched on: ask for at most 500", ask(seconds=501.0), moment(spells=[ON])),
-        ("longest_on", "switch it off first", ask(), moment(spells=[Spell(NOW - 600)])),
+        ("longest_on", "switch it off first", ask(), moment(spells=[OnPeriod(NOW - 600)])),
         ("longest_on", "more than 0", ask(seconds=0.0), moment()),
-        ("shortest_off", "wait 20 s", ask(), moment(output(shortest_off_s=30.0), spells=[Spell(0, NOW - 10)])),
+        ("shortest_off", "wait 20 s", ask(), moment(output(shortest_off_s=30.0), spells=[OnPeriod(0, NOW - 10)])),
         (
             "duty",
             "at most 20 seconds",
             ask(),
-            moment(output(duty_s_per_hour=100.0), spells=[Spell(NOW - 90, NOW - 10)]),
+            moment(output(duty_s_per_hour=100.0), spells=[OnPeriod(NOW - 90, NOW - 10)]),
         ),
-        ("duty", "0 s are left: wait", ask(), moment(output(duty_s_per_hour=100.0), spells=[Spell(NOW - 200, NOW)])),
+        ("duty", "0 s are left: wait", ask(), moment(output(duty_s_per_hour=100.0), spells=[OnPeriod(NOW - 200, NOW)])),
         ("duty", "at most 20 seconds", ask(), moment(output(duty_s_per_hour=120.0), spells=[ON])),
-        ("toggles", "2 times", ask(), moment(output(toggles_per_hour=2), spells=[Spell(NOW - 9, NOW - 8)] * 2)),
+        ("toggles", "2 times", ask(), moment(output(toggles_per_hour=2), spells=[OnPeriod(NOW - 9, NOW - 8)] * 2)),
         ("exclusion", "with fan, which is on", ask(), moment(output(excludes=["fan"]), FAN, others={"fan": [ON]})),
         (
             "exclusion",
@@ -65,17 +76,22 @@ ON = Spell(NOW - 100)
             moment(output(), output(name="fan", excludes=["pump"]), others={"fan": [ON]}),
         ),
         ("sensor", "was not measured yet", ask(), moment(output(needs=NEEDS))),
-        ("sensor", "61 s old", ask(), moment(output(needs=NEEDS), sample=Sample(NOW - 61, 20))),
-        ("sensor", "cannot be measured: wire", ask(), moment(output(needs=NEEDS), sample=Sample(NOW, None, "wire"))),
-        ("sensor", "is -1, below 0", ask(), moment(output(needs=NEEDS), sample=Sample(NOW, -1))),
-        ("sensor", "is 31, above 30", ask(), moment(output(needs=NEEDS), sample=Sample(NOW, 31))),
+        ("sensor", "61 s old", ask(), moment(output(needs=NEEDS), sample=SensorSample(NOW - 61, 20))),
+        (
+            "sensor",
+            "cannot be measured: wire",
+            ask(),
+            moment(output(needs=NEEDS), sample=SensorSample(NOW, None, "wire")),
+        ),
+        ("sensor", "is -1, below 0", ask(), moment(output(needs=NEEDS), sample=SensorSample(NOW, -1))),
+        ("sensor", "is 31, above 30", ask(), moment(output(needs=NEEDS), sample=SensorSample(NOW, 31))),
     ],
 )
 def test_a_rule_that_speaks_against_it(rule, said, wish, now):
-    refusal = judge("pump", wish, now)
+    refusal = check_limits("pump", wish, now)
     assert refusal
     assert (refusal.rule, said in refusal.why) == (rule, True), refusal
-    assert rule in NAMES
+    assert rule in RULE_NAMES
     assert "\n" not in str(refusal)
 
 
@@ -93,19 +109,19 @@ def test_a_rule_that_speaks_against_it(rule, said, wish, now):
         (ask(), moment(output(hours="06:00-22:00"), wall="21:59")),
         (ask(), moment(output(hours="22:00-06:00"), wall="01:00")),
         (ask(), moment(output(hours="00:00-00:00"), wall="23:59:59")),
-        (ask(), moment(output(shortest_off_s=30.0), spells=[Spell(0, NOW - 30)])),
+        (ask(), moment(output(shortest_off_s=30.0), spells=[OnPeriod(0, NOW - 30)])),
         (ask(), moment(output(shortest_off_s=30.0), spells=[ON])),
-        (ask(seconds=20.0), moment(output(duty_s_per_hour=100.0), spells=[Spell(NOW - 90, NOW - 10)])),
-        (ask(), moment(output(duty_s_per_hour=60.0), spells=[Spell(NOW - 5000, NOW - 3600)])),
+        (ask(seconds=20.0), moment(output(duty_s_per_hour=100.0), spells=[OnPeriod(NOW - 90, NOW - 10)])),
+        (ask(), moment(output(duty_s_per_hour=60.0), spells=[OnPeriod(NOW - 5000, NOW - 3600)])),
         (ask(seconds=None), moment(output(duty_s_per_hour=3600.0, longest_on_s=7200.0))),
-        (ask(), moment(output(toggles_per_hour=1), spells=[Spell(NOW - 3600, NOW - 3590)])),
+        (ask(), moment(output(toggles_per_hour=1), spells=[OnPeriod(NOW - 3600, NOW - 3590)])),
         (ask(), moment(output(toggles_per_hour=1), spells=[ON])),
-        (ask(), moment(output(excludes=["fan"]), FAN, others={"fan": [Spell(0, 1)]})),
-        (ask(), moment(output(needs=NEEDS), sample=Sample(NOW - 60, 30))),
+        (ask(), moment(output(excludes=["fan"]), FAN, others={"fan": [OnPeriod(0, 1)]})),
+        (ask(), moment(output(needs=NEEDS), sample=SensorSample(NOW - 60, 30))),
     ],
 )
 def test_nothing_speaks_against_it(wish, now):
-    assert judge("pump", wish, now) is None
+    assert check_limits("pump", wish, now) is None
 
 
 def test_the_rules_speak_in_their_order():
@@ -120,7 +136,7 @@ def test_the_rules_speak_in_their_order():
         needs=NEEDS,
     )
     now = moment(
-        worst, FAN, wall="23:00", spells=[Spell(NOW - 9, NOW - 1)], others={"fan": [ON]}, stopped="x", problem="y"
+        worst, FAN, wall="23:00", spells=[OnPeriod(NOW - 9, NOW - 1)], others={"fan": [ON]}, stopped="x", problem="y"
     )
     wish = ask(level=50.0, who="cron")
     mends = [
@@ -130,38 +146,38 @@ def test_the_rules_speak_in_their_order():
         lambda: (wish, now._replace(wall=datetime.fromisoformat("2026-07-01 12:00"))),
         lambda: (wish._replace(level=100.0), now),
         lambda: (wish._replace(seconds=9.0), now),
-        lambda: (wish, now._replace(spells={**now.spells, "pump": [Spell(NOW - 50, NOW - 31)]})),
+        lambda: (wish, now._replace(spells={**now.spells, "pump": [OnPeriod(NOW - 50, NOW - 31)]})),
         lambda: (
             wish._replace(seconds=1.0),
-            now._replace(spells={**now.spells, "pump": [Spell(NOW - 34, NOW - 31)]}),
+            now._replace(spells={**now.spells, "pump": [OnPeriod(NOW - 34, NOW - 31)]}),
         ),
         lambda: (wish, now._replace(spells={"fan": [ON]})),
         lambda: (wish, now._replace(spells={})),
     ]
     seen = []
     for mend in mends:
-        refusal = judge("pump", wish, now)
+        refusal = check_limits("pump", wish, now)
         seen.append(refusal.rule)
         wish, now = mend()
-    seen.append(judge("pump", wish, now).rule)
-    assert seen == [name for name in NAMES if name not in {"unknown output", "audit"}]
+    seen.append(check_limits("pump", wish, now).rule)
+    assert seen == [name for name in RULE_NAMES if name not in {"unknown output", "audit"}]
 
 
 def test_no_seconds_means_as_long_as_may_be():
-    assert asked_seconds(output(), ask(seconds=None), moment()) == 600
-    assert asked_seconds(output(), ask(seconds=None), moment(spells=[ON])) == 500
+    assert resolve_seconds(output(), ask(seconds=None), moment()) == 600
+    assert resolve_seconds(output(), ask(seconds=None), moment(spells=[ON])) == 500
 
 
 def test_used_counts_what_lies_in_the_last_hour():
-    spells = [Spell(NOW - 5000, NOW - 3500), Spell(NOW - 100, NOW - 50), Spell(NOW - 7)]
-    assert used(spells, NOW) == 100 + 50 + 7
+    spells = [OnPeriod(NOW - 5000, NOW - 3500), OnPeriod(NOW - 100, NOW - 50), OnPeriod(NOW - 7)]
+    assert sum_on_time(spells, NOW) == 100 + 50 + 7
 
 
 def test_what_no_rule_can_see_any_more_is_forgotten_but_the_last():
-    old, last = Spell(0, 1), Spell(2, 3)
-    assert list(pruned([old, last], output(), NOW)) == [last]
-    assert list(pruned([old, last], output(shortest_off_s=NOW), NOW)) == [old, last]
+    old, last = OnPeriod(0, 1), OnPeriod(2, 3)
+    assert list(prune_periods([old, last], output(), NOW)) == [last]
+    assert list(prune_periods([old, last], output(shortest_off_s=NOW), NOW)) == [old, last]
 
 
 def test_a_required_sensor_may_have_one_limit_or_none():
-    assert unwell(Needs("porch", "temperature", 60), Sample(NOW, 1e6), NOW) == ""
+    assert check_required_sensor(RequiredSensor("porch", "temperature", 60), SensorSample(NOW, 1e6), NOW) == ""

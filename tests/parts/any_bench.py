@@ -5,8 +5,8 @@ from part_bench import Clock, driver
 from picoclaw.hw.board import SpiNode, SpiSettings
 from picoclaw.hw.handles import I2CPart, OneWirePart, SerialPart, SpiPart
 from picoclaw.hw.sim.buses import SimI2C, SimSerial, SimSpi
-from picoclaw.hw.sim.parts import make
-from picoclaw.hw.sim.scene import Scene, Wiring
+from picoclaw.hw.sim.parts import make_part
+from picoclaw.hw.sim.scene import Scene, SimFaults
 
 
 class Kernel:
@@ -22,7 +22,7 @@ class Kernel:
 def bound(name, values=None, options=None, around=lambda part: part):
     """A driver's handle of its own simulated part, which `around` may wrap."""
     module, clock = driver(name), Clock()
-    part, wiring = around(make(name, Scene(clock, values))), Wiring(clock)
+    part, wiring = around(make_part(name, Scene(clock, values))), SimFaults(clock)
     usual = {key: option[0] for key, option in getattr(module, "OPTIONS", {}).items()}
     common = (usual | (options or {}), clock.sleep, clock)
     if hasattr(module, "ADDRESSES"):

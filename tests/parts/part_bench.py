@@ -5,11 +5,11 @@ import re
 import pytest
 
 from picoclaw.errors import DeviceMissing
-from picoclaw.hw.board import Write
+from picoclaw.hw.board import I2CWrite
+from picoclaw.hw.drivers import load_driver
 from picoclaw.hw.handles import I2CPart
-from picoclaw.hw.loader import chip
 from picoclaw.hw.sim.buses import Nack, SimI2C
-from picoclaw.hw.sim.scene import Fault, Scene, Wiring
+from picoclaw.hw.sim.scene import Scene, SimFault, SimFaults
 from picoclaw.resources import shipped
 
 MORNING = 1_780_000_000.0
@@ -70,7 +70,7 @@ class Fixed:
         return self.registers.get(self.pointer, b"").ljust(length, b"\0")[:length]
 
 
-class Refused(Wiring):
+class Refused(SimFaults):
     """A wiring in which the bus's n-th transfers, counted from 1, are not acknowledged; all others are in order."""
 
     def __init__(self, clock, *which):
@@ -98,7 +98,7 @@ class Answers:
 
 
 def driver(name):
-    return chip(name, [shipped("tools/hw")])
+    return load_driver(name, [shipped("tools/hw")])
 
 
 def mounted(name, made, values=None, fault="", **options):
@@ -109,9 +109,9 @@ def mounted(name, made, values=None, fault="", **options):
     module, clock = driver(name), Clock()
     address = module.ADDRESSES[0]
     usual = {key: option[0] for key, option in getattr(module, "OPTIONS", {}).items()}
-    wiring = Wiring(clock)
+    wiring = SimFaults(clock)
     if fault:
-        wiring.faults.append(Fault(fault, "i2c-1"))
+        wiring.faults.append(SimFault(fault, "i2c-1"))
     part = made(Scene(clock, values)) if callable(made) else made
     return I2CPart(SimI2C(1, {address: part}, wiring), address, usual | options, clock.sleep, clock)
 
@@ -138,7 +138,7 @@ def sent(handle):
 
 def messages(handle):
     """The same as text: `w 0160a0` and `r 2`."""
-    return [f"w {s.data.hex()}" if isinstance(s, Write) else f"r {s.length}" for s in sent(handle)]
+    return [f"w {s.data.hex()}" if isinstance(s, I2CWrite) else f"r {s.length}" for s in sent(handle)]
 
 
 def slept(handle):

@@ -3,7 +3,7 @@
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.volts import SimADS1115
+from picoclaw.hw.sim.parts.analog import SimADS1115
 
 ads1115 = driver("ads1115")
 INPUTS = {"voltage a0": 0.0, "voltage a1": 1.23456, "voltage a2": 3.3, "voltage a3": 4.0}
@@ -29,7 +29,7 @@ def test_the_datasheets_codes(full_scale, step):
     [(4.096, 128, (1, 4)), (6.144, 8, (0, 0)), (5, 860, (0, 7)), (0.256, 859, (5, 6)), (0.3, 100, (4, 3))],
 )
 def test_the_range_holds_what_is_asked_for_and_the_rate_is_not_exceeded(full_scale, rate, codes):
-    assert ads1115.settings(full_scale, rate) == codes
+    assert ads1115.choose_settings(full_scale, rate) == codes
 
 
 @pytest.mark.parametrize("full_scale", [4.096, 5.0, 6.144])

@@ -4,7 +4,7 @@ import pytest
 from part_bench import Answers, driver, mounted, one_line, sent
 
 from picoclaw.errors import BusFault, DeviceMissing
-from picoclaw.hw.board import Read, Write
+from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.sim.parts.climate import SimAHT10, SimAHT20
 
 aht20 = driver("aht20")
@@ -47,7 +47,7 @@ def test_a_reading_agrees_with_the_scene(make, options, celsius, percent):
 def test_the_exact_messages_of_one_reading():
     part = mounted("aht20", SimAHT20)
     aht20.read(part)
-    assert sent(part) == [Read(1), Write(b"\xac\x33\x00"), Read(7)]
+    assert sent(part) == [I2CRead(1), I2CWrite(b"\xac\x33\x00"), I2CRead(7)]
     assert not part.doubts()
 
 
@@ -58,9 +58,9 @@ def test_the_exact_messages_of_one_reading():
 def test_an_uncalibrated_part_is_initialised_with_its_own_command(make, options, command, length):
     part = mounted("aht20", lambda scene: make(scene, 0x10), **options)
     aht20.read(part)
-    assert sent(part) == [Read(1), Write(command), Read(1), Write(b"\xac\x33\x00"), Read(length)]
+    assert sent(part) == [I2CRead(1), I2CWrite(command), I2CRead(1), I2CWrite(b"\xac\x33\x00"), I2CRead(length)]
     aht20.read(part)
-    assert Write(command) not in sent(part)
+    assert I2CWrite(command) not in sent(part)
 
 
 def test_an_aht10_is_read_with_a_note_and_only_when_it_is_said_to_be_one():

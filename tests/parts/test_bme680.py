@@ -4,9 +4,9 @@ import pytest
 from part_bench import driver, mounted, one_line, sent, slept
 
 from picoclaw.errors import DeviceMissing
-from picoclaw.hw.board import Read, Write
-from picoclaw.hw.sim.parts import bosch_gas
-from picoclaw.hw.sim.parts.bosch_gas import SimBME680
+from picoclaw.hw.board import I2CRead, I2CWrite
+from picoclaw.hw.sim.parts import bosch
+from picoclaw.hw.sim.parts.bosch import SimBME680
 
 bme680 = driver("bme680")
 REGISTERS = (0x5A, 0x64, 0x70, 0x71, 0x72, 0x74)
@@ -14,7 +14,7 @@ REGISTERS = (0x5A, 0x64, 0x70, 0x71, 0x72, 0x74)
 
 def trimming_of(part):
     blocks = (bme680.TRIMMING_1, bme680.TRIMMING_2, bme680.TRIMMING_3)
-    return bme680.trimming(*(part.registers(*block) for block in blocks))
+    return bme680.parse_calibration(*(part.registers(*block) for block in blocks))
 
 
 def kept(part):
@@ -23,8 +23,8 @@ def kept(part):
 
 def test_trimming_values_are_taken_apart_with_their_signs():
     assert trimming_of(mounted("bme680", SimBME680)) == (
-        *(bosch_gas._T, bosch_gas._P, bosch_gas._H),
-        *((*bosch_gas._G, bosch_gas._PLATE_RANGE, bosch_gas._PLATE_VALUE), bosch_gas._GAS_ERROR),
+        *(bosch._BME680_T, bosch._BME680_P, bosch._BME680_H),
+        *((*bosch._BME680_G, bosch._HEATER_RANGE, bosch._HEATER_VALUE), bosch._GAS_ERROR),
     )
 
 
@@ -48,15 +48,15 @@ def test_a_reading_agrees_with_the_scene(celsius, hectopascal, percent, ohm):
 @pytest.mark.parametrize("raw", [0, 300, 512, 1023])
 def test_resistance_in_every_range(gas_range, raw):
     """Section 3.4.1: the integer constants stand for the per cents of the floating-point ones."""
-    v = 1340 * (1 + bosch_gas._K1.get(gas_range, 0) / 100)
-    scale = (1 + bosch_gas._K2.get(gas_range, 0) / 100) * 0.000_000_125 * 2**gas_range
-    assert bme680._resistance(raw, gas_range, 0) == pytest.approx(1 / (scale * ((raw - 512) / v + 1)), rel=2e-3)
+    v = 1340 * (1 + bosch._K1.get(gas_range, 0) / 100)
+    scale = (1 + bosch._K2.get(gas_range, 0) / 100) * 0.000_000_125 * 2**gas_range
+    assert bme680._compute_resistance(raw, gas_range, 0) == pytest.approx(1 / (scale * ((raw - 512) / v + 1)), rel=2e-3)
 
 
 @pytest.mark.parametrize("celsius", [200, 320, 400])
 def test_the_hot_plates_resistance(celsius):
     trim = trimming_of(mounted("bme680", SimBME680))
-    assert bme680.plate_code(celsius, trim) == pytest.approx(bosch_gas._plate(celsius), abs=1)
+    assert bme680.encode_heater(celsius, trim) == pytest.approx(bosch._encode_heater(celsius), abs=1)
 
 
 def test_the_exact_messages_of_one_reading():
@@ -64,22 +64,28 @@ def test_the_exact_messages_of_one_reading():
     bme680.read(part)
     messages = sent(part)
     assert messages[:10] == [
-        *(Write(b"\xd0"), Read(1), Write(b"\xf0"), Read(1)),
-        *(Write(b"\x8a"), Read(23), Write(b"\xe1"), Read(14), Write(b"\x00"), Read(5)),
+        *(I2CWrite(b"\xd0"), I2CRead(1), I2CWrite(b"\xf0"), I2CRead(1)),
+        *(I2CWrite(b"\x8a"), I2CRead(23), I2CWrite(b"\xe1"), I2CRead(14), I2CWrite(b"\x00"), I2CRead(5)),
     ]
-    assert messages[10:22] == [m for register in REGISTERS for m in (Write(bytes([register])), Read(1))]
+    assert messages[10:22] == [m for register in REGISTERS for m in (I2CWrite(bytes([register])), I2CRead(1))]
     assert messages[22:30] == [
-        *(Write(b"\x5a\x76"), Write(b"\x64\x65"), Write(b"\x70\x00"), Write(b"\x71\x10"), Write(b"\x72\x01")),
-        *(Write(b"\x74\x25"), Write(b"\x1d"), Read(15)),
+        *(
+            I2CWrite(b"\x5a\x76"),
+            I2CWrite(b"\x64\x65"),
+            I2CWrite(b"\x70\x00"),
+            I2CWrite(b"\x71\x10"),
+            I2CWrite(b"\x72\x01"),
+        ),
+        *(I2CWrite(b"\x74\x25"), I2CWrite(b"\x1d"), I2CRead(15)),
     ]
-    assert messages[30:] == [Write(bytes([register, 0])) for register in REGISTERS]
+    assert messages[30:] == [I2CWrite(bytes([register, 0])) for register in REGISTERS]
     assert slept(part) == [pytest.approx(0.161)]
 
 
 def test_without_the_heater_nothing_is_heated_and_no_resistance_given():
     part = mounted("bme680", SimBME680, heater_celsius=0.0)
     assert set(bme680.read(part)) == {"temperature", "humidity", "pressure"}
-    assert Write(b"\x71\x10") not in sent(part)
+    assert I2CWrite(b"\x71\x10") not in sent(part)
     assert slept(part) == [0.013]
     assert not part.doubts()
 
@@ -127,7 +133,7 @@ def test_a_heater_temperature_that_is_too_low_is_refused_before_anything_is_writ
     part = mounted("bme680", SimBME680, heater_celsius=celsius)
     with pytest.raises(ValueError, match="heater_celsius"):
         bme680.read(part)
-    assert all(len(segment.data) == 1 for segment in sent(part) if isinstance(segment, Write))
+    assert all(len(segment.data) == 1 for segment in sent(part) if isinstance(segment, I2CWrite))
 
 
 def test_a_part_that_somebody_else_makes_measure_is_left_alone():
@@ -146,7 +152,7 @@ def test_faults_of_the_wiring_are_said_in_one_line_before_anything_is_written(fa
     with pytest.raises(kind, match=said) as error:
         bme680.read(part)
     assert one_line(error)
-    assert all(len(segment.data) == 1 for segment in sent(part) if isinstance(segment, Write))
+    assert all(len(segment.data) == 1 for segment in sent(part) if isinstance(segment, I2CWrite))
 
 
 def test_a_bme688_is_another_part():
@@ -184,7 +190,7 @@ def test_the_simulated_part_shows_power_on_values_is_busy_and_then_sleeps():
 
 
 def test_a_humidity_that_happens_to_read_as_off_is_measured():
-    raw = bosch_gas.bisect_left(bosch_gas._CODES_20, 21.0, key=lambda code: bosch_gas._celsius(code)[0])
-    humidity = bosch_gas._percent(0x8000, bosch_gas._celsius(raw)[0])
+    raw = bosch.bisect_left(bosch._CODES_20, 21.0, key=lambda code: bosch._compensate_bme680_temperature(code)[0])
+    humidity = bosch._compensate_bme680_humidity(0x8000, bosch._compensate_bme680_temperature(raw)[0])
     part = mounted("bme680", SimBME680, {"temperature": 21.0, "humidity": humidity})
     assert bme680.read(part)["humidity"] == pytest.approx(min(humidity, 100.0), abs=0.05)

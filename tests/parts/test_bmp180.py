@@ -6,11 +6,11 @@ import pytest
 from part_bench import driver, mounted, one_line, sent, slept
 
 from picoclaw.errors import DeviceMissing
-from picoclaw.hw.board import Read, Write
-from picoclaw.hw.sim.parts.bosch_old import SimBMP180
+from picoclaw.hw.board import I2CRead, I2CWrite
+from picoclaw.hw.sim.parts.bosch import SimBMP180
 
 bmp180 = driver("bmp180")
-EXAMPLE = bmp180.Trimming(408, -72, -14383, 32741, 32757, 23153, 6190, 4, -32768, -8711, 2868)
+EXAMPLE = bmp180.Calibration(408, -72, -14383, 32741, 32757, 23153, 6190, 4, -32768, -8711, 2868)
 PACKED = struct.pack(">hhhHHHhhhhh", *EXAMPLE)
 
 
@@ -20,14 +20,14 @@ def test_boschs_worked_example():
 
 
 def test_calibration_is_taken_apart_with_its_signs():
-    assert bmp180.trimming(PACKED) == EXAMPLE
+    assert bmp180.parse_calibration(PACKED) == EXAMPLE
 
 
 @pytest.mark.parametrize("place", range(0, 22, 2))
 @pytest.mark.parametrize("value", [b"\0\0", b"\xff\xff"])
 def test_a_calibration_value_of_zeros_or_ones_is_refused(place, value):
     with pytest.raises(ValueError, match="calibration value"):
-        bmp180.trimming(PACKED[:place] + value + PACKED[place + 2 :])
+        bmp180.parse_calibration(PACKED[:place] + value + PACKED[place + 2 :])
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_the_exact_messages_of_one_reading():
     part = mounted("bmp180", SimBMP180)
     bmp180.read(part)
     assert sent(part) == [
-        *(Write(b"\xd0"), Read(1)),
-        *(Write(b"\xaa"), Read(22)),
-        *(Write(b"\xf4"), Read(1)),
-        Write(b"\xf4\x2e"),
-        *(Write(b"\xf4"), Read(1)),
-        *(Write(b"\xf6"), Read(2)),
-        Write(b"\xf4\xf4"),
-        *(Write(b"\xf4"), Read(1)),
-        *(Write(b"\xf6"), Read(3)),
+        *(I2CWrite(b"\xd0"), I2CRead(1)),
+        *(I2CWrite(b"\xaa"), I2CRead(22)),
+        *(I2CWrite(b"\xf4"), I2CRead(1)),
+        I2CWrite(b"\xf4\x2e"),
+        *(I2CWrite(b"\xf4"), I2CRead(1)),
+        *(I2CWrite(b"\xf6"), I2CRead(2)),
+        I2CWrite(b"\xf4\xf4"),
+        *(I2CWrite(b"\xf4"), I2CRead(1)),
+        *(I2CWrite(b"\xf6"), I2CRead(3)),
     ]
     assert slept(part) == [0.0045, 0.0255]
 
@@ -82,7 +82,7 @@ def test_a_part_that_somebody_else_makes_measure_is_left_alone():
     sent(part)
     with pytest.raises(ValueError, match="another program"):
         bmp180.read(part)
-    assert all(len(segment.data) == 1 for segment in sent(part) if isinstance(segment, Write))
+    assert all(len(segment.data) == 1 for segment in sent(part) if isinstance(segment, I2CWrite))
 
 
 def test_a_measurement_that_never_ends_is_given_up():
@@ -105,7 +105,7 @@ def test_faults_of_the_wiring_are_said_in_one_line_before_anything_is_written(fa
     with pytest.raises(kind, match=said) as error:
         bmp180.read(part)
     assert one_line(error)
-    assert all(len(segment.data) == 1 for segment in sent(part) if isinstance(segment, Write))
+    assert all(len(segment.data) == 1 for segment in sent(part) if isinstance(segment, I2CWrite))
 
 
 def test_a_part_is_identified():

@@ -4,8 +4,7 @@ import pytest
 from part_bench import Clock, driver
 from wire_bench import Files, onewire
 
-from picoclaw.hw.checks import crc8_onewire
-from picoclaw.hw.handles import I2CPart, OneWirePart
+from picoclaw.hw.handles import I2CPart, OneWirePart, crc8_onewire
 from picoclaw.hw.sim.buses import SimI2C
 from picoclaw.hw.sim.parts.onewire import SimDS18B20, SimDS2482
 from picoclaw.hw.sim.scene import Scene

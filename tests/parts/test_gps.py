@@ -6,11 +6,11 @@ import pytest
 from part_bench import MORNING, driver
 from wire_bench import Says, serial, spoilt
 
-from picoclaw.config import SensorConfig
+from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import HardwareError
-from picoclaw.hw import parts
+from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.parts.nmea import SimGPS
+from picoclaw.hw.sim.parts.serial import SimGPS
 from picoclaw.resources import shipped
 
 gps = driver("gps")
@@ -54,7 +54,7 @@ def read(*chunks):
 
 
 def test_u_bloxs_sentences():
-    assert [s.kind for s in gps.sentences(GGA + UBLOX_RMC)] == ["GGA", "RMC"]
+    assert [s.kind for s in gps.parse_sentences(GGA + UBLOX_RMC)] == ["GGA", "RMC"]
     assert read(GGA + RMC) == VALUES
     assert tuple(VALUES) == gps.QUANTITIES
 
@@ -68,7 +68,7 @@ def test_nothing_is_sent_to_the_receiver():
 
 
 def test_the_well_known_pair():
-    gga, rmc = gps.sentences(b"".join(OLD))
+    gga, rmc = gps.parse_sentences(b"".join(OLD))
     assert gps.decode(gga.fields, rmc.fields) == {
         "latitude": pytest.approx(48.1173),
         "longitude": pytest.approx(11.516667),
@@ -106,7 +106,7 @@ def test_other_talkers(talker):
 
 def test_spoilt_sentences_are_never_believed():
     for data in spoilt(GGA[:-2], 600):
-        assert not [s for s in gps.sentences(data) if s.kind == "GGA"], data
+        assert not [s for s in gps.parse_sentences(data) if s.kind == "GGA"], data
         assert read(RMC + data + b"\r\n" + GGA) == VALUES
 
 
@@ -286,8 +286,8 @@ class Port:
 
 
 def measured(board, drivers=None, **options):
-    wired = parts.wire(SensorConfig("gps", port="/dev/ttyS0", options=options), [shipped("tools/hw")])
-    drivers = drivers or parts.Drivers(board, lambda part: gps)
+    wired = hw_drivers.resolve_part(SensorConfig("gps", port="/dev/ttyS0", options=options), [shipped("tools/hw")])
+    drivers = drivers or hw_drivers.Drivers(board, lambda part: gps)
     return drivers, {reading.what: reading.value or reading.problem for reading in drivers.measure("gps", wired)}
 
 

@@ -4,9 +4,9 @@ import pytest
 from part_bench import Answers, driver, mounted, one_line, sent, slept
 
 from picoclaw.errors import BusFault, DeviceMissing
-from picoclaw.hw.board import Read, Write
+from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.sim.parts.climate import SimHTU21D, SimSi7021
-from picoclaw.hw.sim.parts.sensirion import checksum
+from picoclaw.hw.sim.parts.sensirion import compute_checksum
 
 htu21 = driver("htu21")
 
@@ -14,7 +14,7 @@ htu21 = driver("htu21")
 @pytest.mark.parametrize(("data", "expected"), [(b"\xdc", 0x79), (b"\x68\x3a", 0x7C), (b"\x4e\x85", 0x6B)])
 def test_the_checksums_of_the_datasheet(data, expected):
     """HTU21D(F), section "CRC checksum": its three examples."""
-    assert checksum(data, 0) == expected
+    assert compute_checksum(data, 0) == expected
 
 
 def test_the_datasheets_examples_of_conversion():
@@ -44,7 +44,7 @@ def test_a_reading_agrees_with_the_scene(celsius, percent):
 def test_the_exact_messages_of_one_reading():
     part = mounted("htu21", SimHTU21D)
     htu21.read(part)
-    assert sent(part) == [Write(b"\xf3"), Read(3), Write(b"\xf5"), Read(3), Write(b"\xe7"), Read(1)]
+    assert sent(part) == [I2CWrite(b"\xf3"), I2CRead(3), I2CWrite(b"\xf5"), I2CRead(3), I2CWrite(b"\xe7"), I2CRead(1)]
     assert slept(part) == [0.085, 0.029]
 
 
@@ -52,7 +52,7 @@ def test_the_exact_messages_of_one_reading():
 def test_the_parts_are_told_apart_by_their_serial_number(make, name):
     part = mounted("htu21", make)
     assert htu21.identify(part) == name
-    assert sent(part) == [Write(b"\xfc\xc9"), Read(6)]
+    assert sent(part) == [I2CWrite(b"\xfc\xc9"), I2CRead(6)]
 
 
 @pytest.mark.parametrize("answer", [b"\0" * 6, b"\xff" * 6, b"\x39\x9f\x00\x00\x00\x00"])
@@ -102,7 +102,7 @@ def test_the_simulated_part_answers_both_halves_of_its_serial_number():
     part = mounted("htu21", SimHTU21D)
     part.write(0xFA, 0x0F)
     first = part.read(8)
-    assert all(checksum(first[i : i + 1], 0) == first[i + 1] for i in range(0, 8, 2))
+    assert all(compute_checksum(first[i : i + 1], 0) == first[i + 1] for i in range(0, 8, 2))
     part.write(0xFC, 0xC9)
     second = part.read(6)
-    assert all(checksum(second[i : i + 2], 0) == second[i + 2] for i in (0, 3))
+    assert all(compute_checksum(second[i : i + 2], 0) == second[i + 2] for i in (0, 3))

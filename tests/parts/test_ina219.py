@@ -3,7 +3,7 @@
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.volts import SimINA219
+from picoclaw.hw.sim.parts.analog import SimINA219
 
 ina219 = driver("ina219")
 

@@ -3,7 +3,7 @@
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.volts import SimINA226
+from picoclaw.hw.sim.parts.analog import SimINA226
 
 ina226 = driver("ina226")
 IDENTIFIED = ["w fe", "r 2", "w ff", "r 2"]
@@ -53,7 +53,7 @@ def test_a_part_that_does_not_measure_continuously_measures_once_and_is_put_back
 
 @pytest.mark.parametrize(("configuration", "seconds"), [(0x4127, 0.00242), (0x4FFF, 18.57), (0x4000, 0.000308)])
 def test_the_longest_measurement(configuration, seconds):
-    assert ina226.longest(configuration) == pytest.approx(seconds, rel=0.001)
+    assert ina226.compute_longest_s(configuration) == pytest.approx(seconds, rel=0.001)
 
 
 @pytest.mark.parametrize("amperes", [0.82, -0.82])

@@ -3,7 +3,7 @@
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.thermometers import SimLM75, SimLM75B
+from picoclaw.hw.sim.parts.temperature import SimLM75, SimLM75B
 
 lm75 = driver("lm75")
 

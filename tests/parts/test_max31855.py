@@ -5,7 +5,7 @@ from part_bench import driver
 from wire_bench import Answers, sent, spi
 
 from picoclaw.hw.board import SpiSettings
-from picoclaw.hw.sim.parts.thermocouple import SimMAX31855
+from picoclaw.hw.sim.parts.temperature import SimMAX31855
 
 max31855 = driver("max31855")
 ROOM = 0x190 << 4  # 25 °C inside

@@ -7,7 +7,7 @@ from part_bench import driver
 from wire_bench import Answers, sent, spi
 
 from picoclaw.hw.board import SpiSettings
-from picoclaw.hw.sim.parts.thermocouple import SimMAX31865
+from picoclaw.hw.sim.parts.temperature import SimMAX31865
 
 max31865 = driver("max31865")
 

@@ -5,7 +5,7 @@ from part_bench import driver
 from wire_bench import Answers, sent, spi
 
 from picoclaw.hw.board import SpiSettings
-from picoclaw.hw.sim.parts.adc_spi import SimMCP3008
+from picoclaw.hw.sim.parts.analog import SimMCP3008
 from picoclaw.hw.sim.scene import Scene
 
 mcp3008 = driver("mcp3008")

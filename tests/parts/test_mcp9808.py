@@ -3,7 +3,7 @@
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.thermometers import SimMCP9808
+from picoclaw.hw.sim.parts.temperature import SimMCP9808
 
 mcp9808 = driver("mcp9808")
 

@@ -5,7 +5,7 @@ from part_bench import driver
 from wire_bench import Says, serial, spoilt
 
 from picoclaw.errors import HardwareError
-from picoclaw.hw.sim.parts.air import SimMHZ19
+from picoclaw.hw.sim.parts.serial import SimMHZ19
 
 mhz19 = driver("mhz19")
 # MH-Z19B user's manual 1.0, "0x86 - Read CO2 concentration": 544 ppm.
@@ -18,8 +18,8 @@ def framed(ppm, rest="4200ff00"):
 
 
 def test_winsens_example():
-    assert mhz19.checksum(COMMAND) == 0x79
-    assert mhz19.answer(GOOD) == GOOD
+    assert mhz19.compute_checksum(COMMAND) == 0x79
+    assert mhz19.find_answer(GOOD) == GOOD
     assert mhz19.decode(GOOD) == 544
 
 
@@ -49,7 +49,7 @@ def test_an_answer_from_before_is_thrown_away():
 
 def test_spoilt_answers_are_never_believed():
     for frame in spoilt(GOOD, 600):
-        assert mhz19.answer(frame) == b"", frame.hex(" ")
+        assert mhz19.find_answer(frame) == b"", frame.hex(" ")
 
 
 def test_a_whole_answer_is_found_after_each_spoilt_one():

@@ -10,8 +10,8 @@ pca9685 = driver("pca9685")
 
 def test_the_datasheets_prescaler():
     """Section 7.3.5: 200 Hz is 30 (0x1E); 0x03 is 1526 Hz, and 0xFF is 24 Hz, rounded."""
-    assert [pca9685.prescale(hertz) for hertz in (200, 1526, 23.84)] == [0x1E, 0x03, 0xFF]
-    assert [pca9685.prescale(hertz) for hertz in (50, 24, 10, 5000)] == [121, 253, 0xFF, 0x03]
+    assert [pca9685.compute_prescale(hertz) for hertz in (200, 1526, 23.84)] == [0x1E, 0x03, 0xFF]
+    assert [pca9685.compute_prescale(hertz) for hertz in (50, 24, 10, 5000)] == [121, 253, 0xFF, 0x03]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from part_bench import driver
 from wire_bench import Says, serial, spoilt
 
 from picoclaw.errors import HardwareError
-from picoclaw.hw.sim.parts.air import SimPMS5003
+from picoclaw.hw.sim.parts.serial import SimPMS5003
 
 pms5003 = driver("pms5003")
 
@@ -17,7 +17,7 @@ VALUES = {"dust pm1": 12, "dust pm2.5": 19, "dust pm10": 22}
 
 def test_the_frame_of_the_manual():
     assert len(GOOD) == 32
-    assert pms5003.newest(GOOD) == GOOD
+    assert pms5003.find_frame(GOOD) == GOOD
     assert pms5003.decode(GOOD) == VALUES
     assert tuple(VALUES) == pms5003.QUANTITIES
 
@@ -44,19 +44,19 @@ def test_a_frame_is_found_in_what_surrounds_it(chunks):
 
 def test_spoilt_frames_are_never_believed():
     for frame in spoilt(GOOD, 600):
-        assert pms5003.newest(frame) == b"", frame.hex(" ")
+        assert pms5003.find_frame(frame) == b"", frame.hex(" ")
 
 
 def test_a_whole_frame_is_found_after_each_spoilt_one():
     for frame in spoilt(GOOD, 300, seed=8):
-        assert pms5003.newest(frame + GOOD) == GOOD
+        assert pms5003.find_frame(frame + GOOD) == GOOD
         assert pms5003.read(serial(Says(b"", frame, GOOD))) == VALUES
 
 
 def test_the_newest_frame_wins_and_old_ones_are_thrown_away():
     newer = GOOD[:11] + b"\x21" + GOOD[12:-2]
     newer += sum(newer).to_bytes(2, "big")
-    assert pms5003.newest(GOOD + newer + GOOD[:30]) == newer
+    assert pms5003.find_frame(GOOD + newer + GOOD[:30]) == newer
     assert pms5003.read(serial(Says(GOOD, newer)))["dust pm1"] == 0x21
 
 

@@ -4,9 +4,8 @@ import pytest
 from part_bench import Answers, driver, mounted, one_line, refusing, sent, slept
 
 from picoclaw.errors import BusFault, DeviceMissing
-from picoclaw.hw.board import Read, Write
-from picoclaw.hw.sim.parts.sensirion import framed
-from picoclaw.hw.sim.parts.sensirion_gas import SimSCD4x
+from picoclaw.hw.board import I2CRead, I2CWrite
+from picoclaw.hw.sim.parts.sensirion import SimSCD4x, append_checksums
 
 scd4x = driver("scd4x")
 VALUES = {"co2": 812, "temperature": 23.4, "humidity": 41.0}
@@ -15,15 +14,15 @@ NEAR = {
     "temperature": pytest.approx(23.4, abs=0.002),
     "humidity": pytest.approx(41.0, abs=0.001),
 }
-READY, MEASUREMENT = (Write(b"\xe4\xb8"), Read(3)), (Write(b"\xec\x05"), Read(9))
-SERIAL = (Write(b"\x36\x82"), Read(9))
+READY, MEASUREMENT = (I2CWrite(b"\xe4\xb8"), I2CRead(3)), (I2CWrite(b"\xec\x05"), I2CRead(9))
+SERIAL = (I2CWrite(b"\x36\x82"), I2CRead(9))
 
 
 def test_the_datasheets_example():
     """Datasheet SCD4x, section 3.5.2, table "read_measurement": 500 ppm, 25 °C, 37 %, with their checksums."""
     values = scd4x.decode(0x01F4, 0x6667, 0x5EB9)
     assert values == {"co2": 500, "temperature": pytest.approx(25, abs=0.01), "humidity": pytest.approx(37, abs=0.01)}
-    assert framed([0x01F4, 0x6667, 0x5EB9]) == bytes.fromhex("01f433 6667a2 5eb93c")
+    assert append_checksums([0x01F4, 0x6667, 0x5EB9]) == bytes.fromhex("01f433 6667a2 5eb93c")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_an_idle_part_is_started_and_left_measuring():
     part = mounted("scd4x", SimSCD4x, VALUES)
     assert scd4x.read(part) == NEAR
     messages = sent(part)
-    assert messages[:5] == [*READY, *SERIAL, Write(b"\x21\xb1")]
+    assert messages[:5] == [*READY, *SERIAL, I2CWrite(b"\x21\xb1")]
     assert messages[5:-2] == [*READY] * ((len(messages) - 7) // 2)
     assert messages[-2:] == [*MEASUREMENT]
     assert 5 <= sum(slept(part)) < 7
@@ -60,7 +59,7 @@ def test_an_idle_part_is_started_and_left_measuring():
         assert scd4x.read(part) == NEAR
         part.sleep(5)
     assert sum(slept(part)) < 101, "none of them waits"
-    assert not {Write(b"\x21\xb1"), Write(b"\x3f\x86")} & set(sent(part))
+    assert not {I2CWrite(b"\x21\xb1"), I2CWrite(b"\x3f\x86")} & set(sent(part))
     part.notes()
     assert (scd4x.read(part), part.notes()) == (NEAR, "")
 
@@ -82,7 +81,7 @@ def test_a_part_that_is_measuring_is_waited_for_and_not_stopped(command, longest
     slept(part).clear()
     assert scd4x.read(part) == NEAR
     assert sum(slept(part)) < longest
-    assert not {Write(b"\x21\xb1"), Write(b"\x3f\x86")} & set(sent(part)[1:])
+    assert not {I2CWrite(b"\x21\xb1"), I2CWrite(b"\x3f\x86")} & set(sent(part)[1:])
     with pytest.raises(DeviceMissing):
         part.write(0x36, 0x82)
 
@@ -96,7 +95,7 @@ def test_a_part_that_gives_no_measurement_is_given_up_and_stopped():
     with pytest.raises(ValueError, match="no measurement within 6 s") as error:
         scd4x.read(part)
     assert one_line(error)
-    assert sent(part)[-1] == Write(b"\x3f\x86")
+    assert sent(part)[-1] == I2CWrite(b"\x3f\x86")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_faults_of_the_wiring_are_said_in_one_line_and_start_nothing(fault, kind
     with pytest.raises(kind, match=said) as error:
         scd4x.read(part)
     assert one_line(error)
-    assert Write(b"\x21\xb1") not in sent(part)
+    assert I2CWrite(b"\x21\xb1") not in sent(part)
 
 
 @pytest.mark.parametrize("measuring", [False, True])
@@ -150,7 +149,7 @@ def test_a_second_refusal_is_said_as_what_it_is():
 def test_no_command_that_stores_or_sets_anything_is_ever_sent():
     part = mounted("scd4x", SimSCD4x)
     scd4x.read(part)
-    assert {segment.data for segment in sent(part) if isinstance(segment, Write)} == {
+    assert {segment.data for segment in sent(part) if isinstance(segment, I2CWrite)} == {
         *(b"\xe4\xb8", b"\x36\x82", b"\x21\xb1", b"\xec\x05"),
     }
 
@@ -170,11 +169,11 @@ def test_a_part_is_identified_idle_or_measuring(measuring):
 
 def test_the_simulated_part_keeps_settings_and_refuses_them_while_it_measures():
     part = mounted("scd4x", SimSCD4x)
-    part.write(0x24, 0x1D, *framed([0x07E6]))
+    part.write(0x24, 0x1D, *append_checksums([0x07E6]))
     part.sleep(0.002)
     assert part.words(0x2318, 1, 0.001) == [0x07E6]
     part.write(0x21, 0xB1)
     with pytest.raises(DeviceMissing):
-        part.write(0x24, 0x1D, *framed([0]))
+        part.write(0x24, 0x1D, *append_checksums([0]))
     with pytest.raises(DeviceMissing):
         part.words(0xEC05, 3, 0.001)

@@ -4,12 +4,15 @@ import pytest
 from part_bench import Answers, driver, mounted, one_line, sent
 
 from picoclaw.errors import BusFault, DeviceMissing
-from picoclaw.hw.board import Read, Write
-from picoclaw.hw.sim.parts.sensirion import framed
-from picoclaw.hw.sim.parts.sensirion_gas import SimSGP30
+from picoclaw.hw.board import I2CRead, I2CWrite
+from picoclaw.hw.sim.parts.sensirion import SimSGP30, append_checksums
 
 sgp30 = driver("sgp30")
-FEATURES, START, MEASURE = (Write(b"\x20\x2f"), Read(3)), Write(b"\x20\x03"), (Write(b"\x20\x08"), Read(6))
+FEATURES, START, MEASURE = (
+    (I2CWrite(b"\x20\x2f"), I2CRead(3)),
+    I2CWrite(b"\x20\x03"),
+    (I2CWrite(b"\x20\x08"), I2CRead(6)),
+)
 
 
 def test_words_are_the_values():
@@ -96,7 +99,7 @@ def test_faults_of_the_wiring_are_said_in_one_line_and_start_nothing(fault, kind
 
 
 def test_a_wrong_checksum_of_a_measurement():
-    part = mounted("sgp30", Answers(framed([0x0022]), framed([400, 0])[:5] + b"\0"))
+    part = mounted("sgp30", Answers(append_checksums([0x0022]), append_checksums([400, 0])[:5] + b"\0"))
     with pytest.raises(BusFault, match="wrong checksum"):
         sgp30.read(part)
 
@@ -104,7 +107,7 @@ def test_a_wrong_checksum_of_a_measurement():
 @pytest.mark.parametrize(("features", "name"), [(0x0022, "SGP30"), (0x0020, "SGP30"), (0x1004, "")])
 def test_a_part_is_identified_by_its_product_type(features, name):
     """An SGPC3 (product type 1) has the same address."""
-    assert sgp30.identify(mounted("sgp30", Answers(framed([features])))) == name
+    assert sgp30.identify(mounted("sgp30", Answers(append_checksums([features])))) == name
 
 
 def test_the_simulated_part_shows_nothing_new_until_15_s_after_its_start():

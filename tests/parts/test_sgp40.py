@@ -4,17 +4,16 @@ import pytest
 from part_bench import Answers, driver, mounted, one_line, sent, slept
 
 from picoclaw.errors import BusFault, DeviceMissing
-from picoclaw.hw.board import Read, Write
-from picoclaw.hw.sim.parts.sensirion import framed
-from picoclaw.hw.sim.parts.sensirion_gas import SimSGP40
+from picoclaw.hw.board import I2CRead, I2CWrite
+from picoclaw.hw.sim.parts.sensirion import SimSGP40, append_checksums
 
 sgp40 = driver("sgp40")
-MEASURE, OFF = Write(bytes.fromhex("260f 8000a2 666693")), Write(b"\x36\x15")
+MEASURE, OFF = I2CWrite(bytes.fromhex("260f 8000a2 666693")), I2CWrite(b"\x36\x15")
 
 
 def test_the_datasheets_default_words():
     """Datasheet SGP40, version 1.0, table 10: 50 % is 0x8000 0xA2, 25 °C is 0x6666 0x93."""
-    assert framed(sgp40.UNCOMPENSATED) == bytes.fromhex("8000a2 666693")
+    assert append_checksums(sgp40.UNCOMPENSATED) == bytes.fromhex("8000a2 666693")
 
 
 @pytest.mark.parametrize("ticks", [1, 20_001, 30_000, 52_767, 65_534])
@@ -31,7 +30,7 @@ def test_an_end_of_the_scale_is_no_reading(ticks):
 def test_the_exact_messages_of_one_reading():
     part = mounted("sgp40", SimSGP40)
     sgp40.read(part)
-    assert sent(part) == [MEASURE, Read(3), MEASURE, Read(3), OFF]
+    assert sent(part) == [MEASURE, I2CRead(3), MEASURE, I2CRead(3), OFF]
     assert slept(part) == [0.030, 0.170, 0.030, 0.001]
     assert not part.bus.parts[0x59].hot
 
@@ -54,7 +53,7 @@ def test_nothing_at_the_address():
 def test_a_part_is_identified_by_its_serial_number():
     part = mounted("sgp40", SimSGP40)
     assert sgp40.identify(part) == "SGP40"
-    assert sent(part) == [Write(b"\x36\x82"), Read(9)]
+    assert sent(part) == [I2CWrite(b"\x36\x82"), I2CRead(9)]
     assert not sgp40.identify(mounted("sgp40", Answers(b"\xff" * 9)))
 
 
@@ -66,4 +65,4 @@ def test_the_simulated_part_refuses_arguments_with_a_wrong_checksum_and_needs_to
     with pytest.raises(DeviceMissing):
         part.read(3)
     part.sleep(0.030)
-    assert part.read(3) == framed([38_000])
+    assert part.read(3) == append_checksums([38_000])

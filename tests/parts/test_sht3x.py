@@ -4,16 +4,16 @@ import pytest
 from part_bench import driver, mounted, one_line, refusing, sent, slept
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
-from picoclaw.hw.board import Read, Write
-from picoclaw.hw.sim.parts.sensirion import SimSHT3x, checksum
+from picoclaw.hw.board import I2CRead, I2CWrite
+from picoclaw.hw.sim.parts.sensirion import SimSHT3x, compute_checksum
 
 sht3x = driver("sht3x")
-STATUS, FETCH = (Write(b"\xf3\x2d"), Read(3)), (Write(b"\xe0\x00"), Read(6))
+STATUS, FETCH = (I2CWrite(b"\xf3\x2d"), I2CRead(3)), (I2CWrite(b"\xe0\x00"), I2CRead(6))
 
 
 def test_the_checksum_of_the_datasheet():
     """Datasheet SHT3x-DIS, section 4.12: CRC(0xBEEF) = 0x92."""
-    assert checksum(b"\xbe\xef") == 0x92
+    assert compute_checksum(b"\xbe\xef") == 0x92
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_reading_agrees_with_the_scene(celsius, percent):
 def test_the_exact_messages_of_one_reading():
     part = mounted("sht3x", SimSHT3x)
     sht3x.read(part)
-    assert sent(part) == [*STATUS, *FETCH, Write(b"\x24\x00"), Read(6)]
+    assert sent(part) == [*STATUS, *FETCH, I2CWrite(b"\x24\x00"), I2CRead(6)]
     assert slept(part) == [0.0155]
 
 
@@ -62,7 +62,7 @@ def test_a_part_that_measures_continuously_is_only_read(command, period):
     assert sht3x.read(part)["temperature"] == pytest.approx(30, abs=0.01)
     assert sent(part) == [*STATUS, *FETCH]
     assert sht3x.read(part)["temperature"] == pytest.approx(30, abs=0.01)  # waits for the next
-    assert all(segment in {*STATUS, *FETCH, Write(b"\x24\x00")} for segment in sent(part))
+    assert all(segment in {*STATUS, *FETCH, I2CWrite(b"\x24\x00")} for segment in sent(part))
     part.sleep(period * 1.01)
     assert part.words(0xE000, 2)
 
@@ -133,7 +133,7 @@ def test_the_simulated_part_keeps_alert_limits_and_its_status():
     assert part.words(0xF32D, 1) == [0x8010]
     part.write(0x30, 0x41)
     assert part.words(0xF32D, 1) == [0]
-    part.write(0x61, 0x1D, 0x12, 0x34, checksum(b"\x12\x34"))
+    part.write(0x61, 0x1D, 0x12, 0x34, compute_checksum(b"\x12\x34"))
     assert part.words(0xE11F, 1) == [0x1234]
     with pytest.raises(DeviceMissing):
         part.write(0x61, 0x1D, 0x12, 0x34, 0)

@@ -4,7 +4,7 @@ import pytest
 from part_bench import Answers, driver, mounted, one_line, sent, slept
 
 from picoclaw.errors import BusFault, DeviceMissing
-from picoclaw.hw.board import Read, Write
+from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.sim.parts.sensirion import SimSHT4x
 
 sht4x = driver("sht4x")
@@ -46,14 +46,14 @@ def test_a_reading_agrees_with_the_scene(celsius, percent):
 def test_the_exact_messages_of_one_reading_hold_no_heater_command():
     part = mounted("sht4x", SimSHT4x)
     sht4x.read(part)
-    assert sent(part) == [Write(b"\xfd"), Read(6)]
+    assert sent(part) == [I2CWrite(b"\xfd"), I2CRead(6)]
     assert slept(part) == [0.0083]
 
 
 def test_a_part_is_identified_by_its_serial_number():
     part = mounted("sht4x", SimSHT4x)
     assert sht4x.identify(part) == "SHT4x"
-    assert sent(part) == [Write(b"\x89"), Read(6)]
+    assert sent(part) == [I2CWrite(b"\x89"), I2CRead(6)]
 
 
 @pytest.mark.parametrize("answer", [b"\0" * 6, b"\xff" * 6, b"\x44\x00\x12\x55\x00\x99"])

@@ -3,7 +3,7 @@
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.thermometers import SimTMP102
+from picoclaw.hw.sim.parts.temperature import SimTMP102
 
 tmp102 = driver("tmp102")
 

@@ -13,8 +13,8 @@ from any_bench import bound
 from part_bench import driver
 
 from picoclaw.errors import HardwareError
-from picoclaw.hw.board import Write
-from picoclaw.hw.loader import chips
+from picoclaw.hw.board import I2CWrite
+from picoclaw.hw.drivers import list_drivers
 from picoclaw.hw.sim.parts import PARTS
 from picoclaw.resources import shipped
 
@@ -114,7 +114,7 @@ def handle_of(state, position=-1, byte=0):
     handle = bound(state.name, state.values, state.options)
     if state.written:
         data = bytes.fromhex(state.written)
-        handle.exchange(*data) if hasattr(handle, "exchange") else handle.bus.transfer(handle.address, [Write(data)])
+        handle.exchange(*data) if hasattr(handle, "exchange") else handle.bus.transfer(handle.address, [I2CWrite(data)])
         handle.sleep(7)
     inner = next(name for name in ("bus", "device", "port", "_board") if hasattr(handle, name))
     between = Spoiled(getattr(handle, inner), position, byte)
@@ -151,7 +151,7 @@ def accepted(state, byte):
 
 
 def test_every_driver_is_looked_at():
-    assert set(PARTS) == set(chips([shipped("tools/hw")]))
+    assert set(PARTS) == set(list_drivers([shipped("tools/hw")]))
 
 
 @pytest.mark.parametrize("byte", [0x00, 0xFF])

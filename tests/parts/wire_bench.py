@@ -7,7 +7,7 @@ from part_bench import Clock, driver
 from picoclaw.hw.board import SpiNode, SpiSettings
 from picoclaw.hw.handles import OneWirePart, SerialPart, SpiPart
 from picoclaw.hw.sim.buses import SimSerial, SimSpi
-from picoclaw.hw.sim.scene import Fault, Scene, Wiring
+from picoclaw.hw.sim.scene import Scene, SimFault, SimFaults
 
 
 class Answers:
@@ -41,9 +41,9 @@ def _options(module, options):
 def spi(name, made, values=None, options=None, fault=""):
     """Bind a part made by `made(scene)`, or a ready one, behind spi0.0; None is an empty socket."""
     clock, module = Clock(), driver(name)
-    wiring = Wiring(clock)
+    wiring = SimFaults(clock)
     if fault:
-        wiring.faults.append(Fault(fault, "spi0.0"))
+        wiring.faults.append(SimFault(fault, "spi0.0"))
     part = made(Scene(clock, values)) if isinstance(made, type) else made
     device = SimSpi(SpiNode(0, 0, "/dev/spidev0.0"), part, wiring)
     return SpiPart(device, SpiSettings(**module.SPI), _options(module, options), clock.sleep, clock)
@@ -57,9 +57,9 @@ def sent(part):
 def serial(made, values=None, fault=""):
     """Bind a part made by `made(scene)`, or a ready one, to /dev/ttyS0."""
     clock = Clock()
-    wiring = Wiring(clock)
+    wiring = SimFaults(clock)
     if fault:
-        wiring.faults.append(Fault(fault, "/dev/ttyS0"))
+        wiring.faults.append(SimFault(fault, "/dev/ttyS0"))
     peer = made(Scene(clock, values)) if isinstance(made, type) else made
     return SerialPart(SimSerial("/dev/ttyS0", peer, clock.sleep, wiring), {}, clock.sleep, clock)
 

@@ -13,13 +13,13 @@ from furnished import LONGEST_ON_S
 from gauges import Sample, below, opened, resident, threads
 from person import PICOCLAW, environment
 
-from picoclaw.channels import line
-from picoclaw.reflex.keeper import place
+from picoclaw.channels import ipc
+from picoclaw.outputs.supervisor import endpoint
 
 CODE = """
 import sys
 from pathlib import Path
-from picoclaw.channels.page.login import new_code
+from picoclaw.channels.dashboard.login import new_code
 print(new_code(Path(sys.argv[1])))
 """
 LATE_S = 90.0
@@ -51,7 +51,7 @@ class House:
     def asked(self, word):
         """Ask it something over its socket; nothing when it does not answer."""
         with contextlib.suppress(OSError):
-            return line.asked(self.home, {"do": word}, 3)
+            return ipc.asked(self.home, {"do": word}, 3)
         return None
 
     def killed(self):
@@ -102,7 +102,7 @@ class Watcher(threading.Thread):
     def _look(self, life, pid):
         home = self._house.home
         files, sockets = opened(pid)
-        keeper = place.holder(home)
+        keeper = endpoint.read_holder(home)
         sample = Sample(
             time.monotonic(), life, resident(pid), files, sockets, threads(pid), resident(keeper.hands),
             *below(home), self._house.log.stat().st_size,

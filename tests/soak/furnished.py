@@ -3,7 +3,7 @@
 import socket
 
 from picoclaw.config import load
-from picoclaw.reflex import declared
+from picoclaw.outputs import config
 from picoclaw.workspace import prepare
 
 OWNER, GUESTS = 7, (101, 102, 103)
@@ -102,7 +102,7 @@ def furnish(folder, model, telegram, token, idle):
     # The chats have read pages and reports, after which a reminder would ask; the soak tries the clock, not the guard.
     (home / "policy.toml").write_text('[effects]\nplan = { tainted = "allow" }\n')
     (home / "outputs.toml").write_text(OUTPUTS)
-    found = declared.load(home / "outputs.toml").outputs
-    declared.keep_armed(home, {name: output.digest for name, output in found.items()})
+    found = config.load_outputs(home / "outputs.toml").outputs
+    config.save_armed(home, {name: output.digest for name, output in found.items()})
     (home / "workspace/HEARTBEAT.md").write_text(LISTED)
     return port

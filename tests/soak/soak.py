@@ -35,14 +35,14 @@ from script import TAKE_A_TOOL, Script
 from telegram_server import TOKEN
 from trouble import Trouble, small_disk
 
-from picoclaw.channels.page.letters import Letters
+from picoclaw.channels.dashboard.live import Letters
 from picoclaw.messages import DEFAULT_SESSION
-from picoclaw.reflex.keeper import place
-from picoclaw.store import chronicle
+from picoclaw.outputs.supervisor import endpoint
+from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
-from picoclaw.store.firings import Firings
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Outbox
+from picoclaw.store.rule_log import RuleLog
 
 SHORT_S, SHORT_PACE, DAY_S, DAY_PACE = 100.0, 60, 870.0, 100
 REMIND_S, IDLE_S, SLOW_REMIND_S, SLOW_IDLE_S = 300, 300, 20, 5
@@ -95,7 +95,7 @@ class Soak:
     def _put_down(self):
         if self.house.process.poll() is None:
             self.house.ended()
-        watch = place.holder(self.house.home).watch
+        watch = endpoint.read_holder(self.house.home).watch
         if watch and resident(watch):
             os.kill(watch, signal.SIGTERM)
 
@@ -153,13 +153,13 @@ class Soak:
             "outputs beyond their time at the end",
             [one for one in outputs if (one["left"] or 0) > LONGEST_ON_S[one["name"]]],
         )
-        yield judge.same("outputs that a keeper has left on", (self.house.home / place.LIVE).exists(), False)
+        yield judge.same("outputs that a keeper has left on", (self.house.home / endpoint.LIVE_FILE).exists(), False)
         with contextlib.closing(Database(self.house.home / "state.db")) as kept:
             letters = [one.session for one in Outbox(kept).waiting() if one.session != DEFAULT_SESSION]
             yield judge.none("waiting at the end", [*letters, *(one.key for one in Inbox(kept).waiting())])
-        for name in ("state.db", chronicle.NAME):
+        for name in ("state.db", history_migrations.HISTORY_FILE):
             with contextlib.closing(
-                Database(self.house.home / name, *([chronicle.MIGRATIONS] if "h" in name else []))
+                Database(self.house.home / name, *([history_migrations.HISTORY_MIGRATIONS] if "h" in name else []))
             ) as kept:
                 yield judge.same(f"{name} is", kept.connection.execute("PRAGMA integrity_check").get, "ok")
 
@@ -183,8 +183,10 @@ class Soak:
         """What was due by the clock has come as often as it was."""
         told, apart = once(self.telegram.texts(OWNER)), 1.5 + self.trouble.kills + self.given.full + spent / 43_200
         told += [one.text for one in Letters(self.house.home).all()]  # warnings go where the owner spoke last
-        with contextlib.closing(Database(self.house.home / chronicle.NAME, chronicle.MIGRATIONS)) as kept:
-            water = Firings(kept).log(5000, "water")
+        with contextlib.closing(
+            Database(self.house.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
+        ) as kept:
+            water = RuleLog(kept).log(5000, "water")
         yield judge.about("the rule that waters", len(water), spent / 600, apart)
         bad = [one.outcome for one in water if "valve1 is on" not in one.outcome]
         yield judge.most(

@@ -15,7 +15,7 @@ from picoclaw.hw.handles import I2CPart
 ADDRESSES = (0x48, 0x49, 0x4A, 0x4B)
 QUANTITIES = ("voltage a0", "voltage a1", "voltage a2", "voltage a3")
 OPTIONS = {"full_scale_v": (4.096, 0.256, 6.144), "samples_per_s": (128.0, 8.0, 860.0)}
-# Read by picoclaw/hw/parts.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 CONVERSION, CONFIGURATION = 0x00, 0x01
@@ -37,7 +37,7 @@ def decode(word: int, full_scale: float) -> float:
     return (word - 0x10000 * (word >> 15)) * full_scale / 0x8000
 
 
-def settings(full_scale: float, rate: float) -> tuple[int, int]:
+def choose_settings(full_scale: float, rate: float) -> tuple[int, int]:
     """Choose the codes of the smallest range that holds `full_scale` V, and of the fastest rate not above `rate`."""
     gain = max(code for code, volts in enumerate(RANGES_V) if volts >= full_scale)
     return gain, max(code for code, samples in enumerate(RATES) if samples <= rate)
@@ -53,18 +53,18 @@ def read(part: I2CPart) -> dict[str, float | ValueError]:
     before = part.word(CONFIGURATION)
     if before in {0x0000, 0xFFFF}:
         raise ValueError(f"the part is not an ADS1115: its configuration register (0x01) reads 0x{before:04x}")
-    gain, rate = settings(part.options["full_scale_v"], part.options["samples_per_s"])
+    gain, rate = choose_settings(part.options["full_scale_v"], part.options["samples_per_s"])
     values: dict[str, float | ValueError] = {}
     try:
         for channel, key in enumerate(QUANTITIES):
             wanted = FIRST_SINGLE_ENDED + channel << 12 | gain << 9 | ONCE | rate << 5 | NO_COMPARATOR
-            values[key] = _volts(key, _measure(part, wanted, rate), RANGES_V[gain])
+            values[key] = _decode_volts(key, _measure(part, wanted, rate), RANGES_V[gain])
     finally:
         part.write_word(CONFIGURATION, before & ~IDLE)  # with bit 15 it would measure again
     return values
 
 
-def _volts(key: str, word: int, full_scale: float) -> float | ValueError:
+def _decode_volts(key: str, word: int, full_scale: float) -> float | ValueError:
     try:
         return decode(word, full_scale)
     except ValueError as error:

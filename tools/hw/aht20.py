@@ -48,7 +48,7 @@ def read(part: I2CPart) -> dict[str, float]:
     if not status & CALIBRATED:
         _initialise(part, INITIALISE_AHT20 if checked else INITIALISE_AHT10)
     part.write(*MEASURE)
-    data = _finished(part, 7 if checked else 6)
+    data = _wait_for_data(part, 7 if checked else 6)
     if not checked:
         part.note("an AHT10 sends no checksum, a disturbed reading cannot be recognised")
         return decode(data)
@@ -65,7 +65,7 @@ def _initialise(part: I2CPart, command: tuple[int, ...]) -> None:
         raise ValueError("the part stays uncalibrated after its initialisation: power-cycle it, check the option crc")
 
 
-def _finished(part: I2CPart, length: int) -> bytes:
+def _wait_for_data(part: I2CPart, length: int) -> bytes:
     for _ in range(CHECKS):
         part.sleep(MEASUREMENT_S)
         data = part.read(length)

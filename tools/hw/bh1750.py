@@ -42,7 +42,7 @@ def read(part: I2CPart) -> dict[str, float]:
     """
     raw = _measure(part, ONCE, USUAL_TIME)
     if raw == FULL:
-        return {"light": _bright(part)}
+        return {"light": _measure_bright(part)}
     if raw >= DIM:
         return {"light": decode(raw)}
     raw = _measure(part, ONCE_FINE, USUAL_TIME)
@@ -53,7 +53,7 @@ def read(part: I2CPart) -> dict[str, float]:
     return {"light": decode(raw, fine=True)}
 
 
-def _bright(part: I2CPart) -> float:
+def _measure_bright(part: I2CPart) -> float:
     try:
         raw = _measure(part, ONCE, SHORTEST_TIME)
     finally:

@@ -16,7 +16,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x76, 0x77)
 QUANTITIES = ("temperature", "humidity", "pressure")
-# Read by picoclaw/hw/parts.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 # Page 26, table 18: memory map.
@@ -46,14 +46,14 @@ class Raw(NamedTuple):
     humidity: int
 
 
-def calibration(first: bytes, second: bytes | None) -> Calibration:
+def parse_calibration(first: bytes, second: bytes | None) -> Calibration:
     """Take the trimming values out of registers 0x88-0xA1 and 0xE1-0xE7 (page 24, table 16).
 
     dig_H4 and dig_H5 are 12-bit two's complement and share register 0xE5. Raises ValueError when all bits of a block
     are the same, which no part has.
     """
     for block in (first, second or b""):
-        _refuse_uniform(block, "trimming values")
+        _reject_uniform(block, "trimming values")
     t1, t2, t3, *p = struct.unpack_from("<Hhh H8h", first)
     h = None
     if second is not None:
@@ -70,28 +70,28 @@ def decode(raw: Raw, trim: Calibration) -> dict[str, float]:
     """
     if SKIPPED_20_BIT in {raw.temperature, raw.pressure}:
         raise ValueError("the part did not measure (0x80000): it may have been reset or lost power; try again")
-    fine = _fine_temperature(raw.temperature, trim.t)
+    fine = _compute_t_fine(raw.temperature, trim.t)
     values = {"temperature": within(((fine * 5 + 128) >> 8) / 100, -40, 85, "°C")}
     if trim.h is not None:
         if raw.humidity == SKIPPED_16_BIT:
             raise ValueError("the humidity converter was off (0x8000): the part may have been reset; try again")
-        values["humidity"] = _humidity(raw.humidity, fine, trim.h) / 1024
-    values["pressure"] = within(_pressure(raw.pressure, fine, trim.p) / 256 / 100, 300, 1100, "hPa")
+        values["humidity"] = _compensate_humidity(raw.humidity, fine, trim.h) / 1024
+    values["pressure"] = within(_compensate_pressure(raw.pressure, fine, trim.p) / 256 / 100, 300, 1100, "hPa")
     return values
 
 
-def _refuse_uniform(data: bytes, what: str) -> None:
+def _reject_uniform(data: bytes, what: str) -> None:
     if data and data in {bytes(len(data)), b"\xff" * len(data)}:
         raise ValueError(f"the part's {what} read 0x{data[0]:02x} only: check SDA, its pull-up and the part's supply")
 
 
-def _fine_temperature(raw: int, t: tuple[int, int, int]) -> int:
+def _compute_t_fine(raw: int, t: tuple[int, int, int]) -> int:
     first = (((raw >> 3) - (t[0] << 1)) * t[1]) >> 11
     difference = (raw >> 4) - t[0]
     return first + ((((difference * difference) >> 12) * t[2]) >> 14)
 
 
-def _pressure(raw: int, fine: int, p: tuple[int, ...]) -> int:
+def _compensate_pressure(raw: int, fine: int, p: tuple[int, ...]) -> int:
     """Pascal in Q24.8; 0 when the trimming values would divide by zero."""
     v1 = fine - 128_000
     v2 = v1 * v1 * p[5] + ((v1 * p[4]) << 17) + (p[3] << 35)
@@ -104,7 +104,7 @@ def _pressure(raw: int, fine: int, p: tuple[int, ...]) -> int:
     return ((value + v1 + ((p[7] * value) >> 19)) >> 8) + (p[6] << 4)
 
 
-def _humidity(raw: int, fine: int, h: tuple[int, ...]) -> int:
+def _compensate_humidity(raw: int, fine: int, h: tuple[int, ...]) -> int:
     """Per cent in Q22.10, held to 0-100 as the datasheet does."""
     v = fine - 76_800
     offset = ((raw << 14) - (h[3] << 20) - h[4] * v + 16_384) >> 15
@@ -130,14 +130,14 @@ def read(part: I2CPart) -> dict[str, float]:
     if not name:
         raise ValueError("the part's identification register (0xD0) is not that of a BME280 or a BMP280")
     humid = name == "BME280"
-    trim = calibration(part.registers(*CALIBRATION_1), part.registers(*CALIBRATION_2) if humid else None)
+    trim = parse_calibration(part.registers(*CALIBRATION_1), part.registers(*CALIBRATION_2) if humid else None)
     if part.registers(CTRL_MEAS, 1)[0] & NORMAL_MODE != NORMAL_MODE:
         _measure_once(part, humid=humid)
     raw = unpack(part.registers(DATA, 8))
-    return decode(_told_apart(part, raw) if humid else raw, trim)
+    return decode(_nudge_skipped_value(part, raw) if humid else raw, trim)
 
 
-def _told_apart(part: I2CPart, raw: Raw) -> Raw:
+def _nudge_skipped_value(part: I2CPart, raw: Raw) -> Raw:
     """Move a measured 0x8000 by one step (0.005 %): it is also what a converter says that is off."""
     if raw.humidity == SKIPPED_16_BIT and part.registers(CTRL_HUM, 1)[0] & 0b111:
         return raw._replace(humidity=SKIPPED_16_BIT + 1)
@@ -160,7 +160,7 @@ def unpack(data: bytes) -> Raw:
 
     Raises ValueError when all bits of temperature and pressure are the same, which no measurement gives.
     """
-    _refuse_uniform(data[:6], "results")
+    _reject_uniform(data[:6], "results")
     return Raw(
         data[3] << 12 | data[4] << 4 | data[5] >> 4,
         data[0] << 12 | data[1] << 4 | data[2] >> 4,

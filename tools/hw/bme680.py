@@ -20,7 +20,7 @@ ADDRESSES = (0x76, 0x77)
 GAS = "resistance gas"
 QUANTITIES = ("temperature", "humidity", "pressure", GAS)
 OPTIONS = {"heater_celsius": (320.0, 0.0, 400.0)}
-# Read by picoclaw/hw/parts.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 # Section 5.2, table 16: memory map (I2C).
@@ -49,7 +49,7 @@ GAS_2 = (
 )
 
 
-class Trimming(NamedTuple):
+class Calibration(NamedTuple):
     """The factory's calibration values (section 3.3 and 3.4); `plate` are par_g1 to 3, res_heat_range, res_heat_val."""
 
     t: tuple[int, ...]
@@ -68,7 +68,7 @@ class Raw(NamedTuple):
     gas: tuple[int, int] | None
 
 
-def trimming(first: bytes, second: bytes, third: bytes) -> Trimming:
+def parse_calibration(first: bytes, second: bytes, third: bytes) -> Calibration:
     """Take the calibration values out of registers 0x8A-0xA0, 0xE1-0xEE and 0x00-0x04; H1 and H2 share 0xE2.
 
     Raises ValueError when all bits of a block are the same, which no part has.
@@ -80,7 +80,7 @@ def trimming(first: bytes, second: bytes, third: bytes) -> Trimming:
     h3, h4, h5, h6, h7, t1, g2, g1, g3 = struct.unpack("<bbbBb Hhbb", second[3:])
     h1, h2 = second[2] << 4 | second[1] & 0x0F, second[0] << 4 | second[1] >> 4
     value, plate_range, error = struct.unpack("bxBxb", third)
-    return Trimming(
+    return Calibration(
         (t1, t2, t3),
         (p1, p2, p3, p4, p5, p6, p7, p8, p9, p10),
         (h1, h2, h3, h4, h5, h6, h7),
@@ -89,31 +89,31 @@ def trimming(first: bytes, second: bytes, third: bytes) -> Trimming:
     )
 
 
-def decode(raw: Raw, trim: Trimming) -> dict[str, float]:
+def decode(raw: Raw, trim: Calibration) -> dict[str, float]:
     """Compensate raw values to °C, %, hPa and Ω with Bosch's integer arithmetic (sections 3.3 and 3.4).
 
     Raises ValueError when a converter was off, or for what the part cannot measure.
     """
     if SKIPPED_20_BIT in {raw.temperature, raw.pressure} or raw.humidity == SKIPPED_16_BIT:
         raise ValueError("the part did not measure (0x8000): it may have been reset or lost power; try again")
-    fine = _fine_temperature(raw.temperature, trim.t)
+    fine = _compute_t_fine(raw.temperature, trim.t)
     centi = fine * 5 + 128 >> 8
     values = {
         "temperature": within(centi / 100, -40, 85, "°C"),
-        "humidity": _humidity(raw.humidity, centi, trim.h),
-        "pressure": within(_pressure(raw.pressure, fine, trim.p) / 100, 300, 1100, "hPa"),
+        "humidity": _compensate_humidity(raw.humidity, centi, trim.h),
+        "pressure": within(_compensate_pressure(raw.pressure, fine, trim.p) / 100, 300, 1100, "hPa"),
     }
     if raw.gas is not None:
-        values[GAS] = float(_resistance(*raw.gas, trim.gas_error))
+        values[GAS] = float(_compute_resistance(*raw.gas, trim.gas_error))
     return values
 
 
-def _fine_temperature(raw: int, t: tuple[int, ...]) -> int:
+def _compute_t_fine(raw: int, t: tuple[int, ...]) -> int:
     v1 = (raw >> 3) - (t[0] << 1)
     return (v1 * t[1] >> 11) + (((v1 >> 1) ** 2 >> 12) * (t[2] << 4) >> 14)
 
 
-def _pressure(raw: int, fine: int, p: tuple[int, ...]) -> int:
+def _compensate_pressure(raw: int, fine: int, p: tuple[int, ...]) -> int:
     """Pascal; 0 when the calibration values would divide by zero."""
     v1 = (fine >> 1) - 64_000
     square = (v1 >> 2) ** 2
@@ -131,7 +131,7 @@ def _pressure(raw: int, fine: int, p: tuple[int, ...]) -> int:
     return value + (v1 + v2 + v3 + (p[6] << 7) >> 4)
 
 
-def _humidity(raw: int, centi: int, h: tuple[int, ...]) -> float:
+def _compensate_humidity(raw: int, centi: int, h: tuple[int, ...]) -> float:
     """Per cent, held to 0-100 as the datasheet does."""
     v1 = raw - h[0] * 16 - (centi * h[2] // 100 >> 1)
     v2 = h[1] * (centi * h[3] // 100 + ((centi * (centi * h[4] // 100) >> 6) // 100) + 16_384) >> 10
@@ -141,13 +141,13 @@ def _humidity(raw: int, centi: int, h: tuple[int, ...]) -> float:
     return min(max((v3 + v6 >> 10) * 1000 >> 12, 0), 100_000) / 1000
 
 
-def _resistance(raw: int, gas_range: int, error: int) -> int:
+def _compute_resistance(raw: int, gas_range: int, error: int) -> int:
     v1 = (1340 + 5 * error) * GAS_1[gas_range] >> 16
     v2 = (raw << 15) - 16_777_216 + v1
     return ((GAS_2[gas_range] * v1 >> 9) + (v2 >> 1)) // v2
 
 
-def plate_code(celsius: float, trim: Trimming) -> int:
+def encode_heater(celsius: float, trim: Calibration) -> int:
     """Return the value of the register that sets the hot plate's resistance for a temperature (section 3.3.5)."""
     g1, g2, g3, plate_range, value = trim.plate
     # Ambient is in hundredths of a degree here: only then the integer formula agrees with the floating-point one.
@@ -183,7 +183,7 @@ def read(part: I2CPart) -> dict[str, float | ValueError]:
     """
     if not identify(part):
         raise ValueError("the part's identification registers (0xD0, 0xF0) are not those of a BME680")
-    trim = trimming(*(part.registers(*block) for block in (TRIMMING_1, TRIMMING_2, TRIMMING_3)))
+    trim = parse_calibration(*(part.registers(*block) for block in (TRIMMING_1, TRIMMING_2, TRIMMING_3)))
     before = {register: part.registers(register, 1)[0] for register in SETTINGS}
     if before[CTRL_MEAS] & MODE:
         raise ValueError("the part is measuring for another program: end that program, or try again")
@@ -191,7 +191,7 @@ def read(part: I2CPart) -> dict[str, float | ValueError]:
     if 0 < plate < COLDEST_PLATE:
         raise ValueError("option heater_celsius must be 0, or from 200 to 400")
     try:
-        raw = _told_apart(part, unpack(_measure(part, plate_code(plate, trim) if plate else None)))
+        raw = _nudge_skipped_value(part, unpack(_measure(part, encode_heater(plate, trim) if plate else None)))
     finally:
         for register, value in before.items():
             part.write(register, value)
@@ -201,7 +201,7 @@ def read(part: I2CPart) -> dict[str, float | ValueError]:
     return values
 
 
-def _told_apart(part: I2CPart, raw: Raw) -> Raw:
+def _nudge_skipped_value(part: I2CPart, raw: Raw) -> Raw:
     """Move a measured 0x8000 by one step (0.005 %): it is also what a converter says that is off."""
     if raw.humidity == SKIPPED_16_BIT and part.registers(CTRL_HUM, 1)[0] & 0b111:
         return raw._replace(humidity=SKIPPED_16_BIT + 1)

@@ -16,7 +16,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x77,)
 QUANTITIES = ("temperature", "pressure")
-# Read by picoclaw/hw/parts.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 # Section 4, global memory map; section 3.3, table 3: control values and conversion times.
@@ -28,7 +28,7 @@ MEASURE_PRESSURE, PRESSURE_S = 0x34 | OVERSAMPLING << 6, 0.0255
 CHECKS = 5
 
 
-class Trimming(NamedTuple):
+class Calibration(NamedTuple):
     """The factory's calibration values (section 3.4, table 5)."""
 
     ac1: int
@@ -44,17 +44,17 @@ class Trimming(NamedTuple):
     md: int
 
 
-def trimming(data: bytes) -> Trimming:
+def parse_calibration(data: bytes) -> Calibration:
     """Take the calibration values out of registers 0xAA-0xBF.
 
     Raises ValueError when one is 0 or 0xFFFF, which section 3.4 names as the sign of failed communication.
     """
     if {b"\0\0", b"\xff\xff"} & {data[i : i + 2] for i in range(0, len(data), 2)}:
         raise ValueError("a calibration value of the part is 0x0000 or 0xFFFF: check the wiring; it may be damaged")
-    return Trimming(*struct.unpack(">hhhHHHhhhhh", data))
+    return Calibration(*struct.unpack(">hhhHHHhhhhh", data))
 
 
-def decode(temperature: int, pressure: int, trim: Trimming, oversampling: int = OVERSAMPLING) -> dict[str, float]:
+def decode(temperature: int, pressure: int, trim: Calibration, oversampling: int = OVERSAMPLING) -> dict[str, float]:
     """Compensate raw values to °C and hPa with Bosch's integer arithmetic (section 3.5, figure 4).
 
     `temperature` has 16 bits, `pressure` 16 + `oversampling` (0-3) bits. Raises ValueError for what cannot be measured.
@@ -63,14 +63,14 @@ def decode(temperature: int, pressure: int, trim: Trimming, oversampling: int = 
     if x1 + trim.md <= 0:
         raise ValueError(f"the raw temperature {temperature} does not fit the part's calibration: it may be damaged")
     b5 = x1 + (trim.mc << 11) // (x1 + trim.md)
-    pascal = _pressure(pressure, b5 - 4000, trim, oversampling)
+    pascal = _compensate_pressure(pressure, b5 - 4000, trim, oversampling)
     return {
         "temperature": within((b5 + 8 >> 4) / 10, -40, 85, "°C"),
         "pressure": within(pascal / 100, 300, 1100, "hPa"),
     }
 
 
-def _pressure(raw: int, b6: int, trim: Trimming, oversampling: int) -> int:
+def _compensate_pressure(raw: int, b6: int, trim: Calibration, oversampling: int) -> int:
     """Pascal; 0 when the calibration values would divide by zero."""
     square = b6 * b6 >> 12
     b3 = ((trim.ac1 * 4 + (trim.b2 * square >> 11) + (trim.ac2 * b6 >> 11) << oversampling) + 2) // 4
@@ -95,7 +95,7 @@ def read(part: I2CPart) -> dict[str, float]:
     """
     if not identify(part):
         raise ValueError("the part's identification register (0xD0) is not that of a BMP180 (0x55)")
-    trim = trimming(part.registers(TRIMMING, 22))
+    trim = parse_calibration(part.registers(TRIMMING, 22))
     if part.registers(CONTROL, 1)[0] & CONVERTING:
         raise ValueError("the part is measuring for another program: end that program, or try again")
     raw_temperature = _convert(part, MEASURE_TEMPERATURE, TEMPERATURE_S, 2)

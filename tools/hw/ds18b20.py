@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from picoclaw.hw.checks import crc8_onewire
+from picoclaw.hw.handles import crc8_onewire
 
 if TYPE_CHECKING:
     from picoclaw.hw.handles import OneWirePart
@@ -47,20 +47,20 @@ def decode(scratchpad: bytes, family: int = 0x28) -> float:
     raw = int.from_bytes(scratchpad[:2], "little", signed=True)
     if raw == POWER_ON[family] and scratchpad[6] == POWER_ON_6:
         raise ValueError(f"the power-on value of 85 °C, the part did not measure: {WIRING}")
-    celsius = _ds18s20(raw, scratchpad) if family == DS18S20 else _ds18b20(raw, scratchpad[4])
+    celsius = _decode_ds18s20(raw, scratchpad) if family == DS18S20 else _decode_ds18b20(raw, scratchpad[4])
     if not LOWEST <= celsius <= HIGHEST:
         raise ValueError(f"{celsius:g} °C is outside {LOWEST} to {HIGHEST} °C, what the part can measure: {WIRING}")
     return celsius
 
 
-def _ds18b20(raw: int, configuration: int) -> float:
+def _decode_ds18b20(raw: int, configuration: int) -> float:
     if configuration & 0b1001_1111 != 0b0001_1111:
         raise ValueError(f"configuration 0x{configuration:02x} is not a DS18B20's: {WIRING}")
     undefined = 3 - (configuration >> 5)
     return (raw >> undefined << undefined) / 16
 
 
-def _ds18s20(raw: int, scratchpad: bytes) -> float:
+def _decode_ds18s20(raw: int, scratchpad: bytes) -> float:
     remain, per_degree = scratchpad[6], scratchpad[7]
     if per_degree != COUNTS_PER_DEGREE or remain > per_degree:
         raise ValueError(f"counts {remain} of {per_degree} are not a DS18S20's: {WIRING}")
@@ -69,10 +69,10 @@ def _ds18s20(raw: int, scratchpad: bytes) -> float:
 
 def identify(part: OneWirePart) -> str:
     """Name the part by its family code, or return an empty string; nothing is sent."""
-    return NAMES.get(_family(part.name), "")
+    return NAMES.get(_parse_family(part.name), "")
 
 
-def _family(name: str) -> int:
+def _parse_family(name: str) -> int:
     match = re.fullmatch(r"([0-9a-f]{2})-[0-9a-f]{12}", name)
     return int(match[1], 16) if match else 0
 
@@ -82,7 +82,7 @@ def read(part: OneWirePart) -> dict[str, float]:
 
     Raises ValueError when the device is of another family, or the kernel got no valid answer.
     """
-    family = _family(part.name)
+    family = _parse_family(part.name)
     if family not in FAMILIES:
         raise ValueError(f"{part.name} is no DS18B20, DS1822 or DS18S20: their names begin with 28-, 22- or 10-")
     text = part.text("w1_slave")

@@ -15,7 +15,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x68,)
 QUANTITIES = ("time", "temperature")
-# Read by picoclaw/hw/parts.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 # Figure 1, timekeeping registers: 0x00-0x06 time, 0x0E control, 0x0F status, 0x11-0x12 temperature.
@@ -31,12 +31,12 @@ def decode(data: bytes) -> dict[str, float]:
     second, minute, hour, _, day, month, year = data[:7]
     try:
         at = datetime(
-            2000 + _bcd(year) + (100 if month & CENTURY else 0),
-            _bcd(month & ~CENTURY),
-            _bcd(day),
-            _hour(hour),
-            _bcd(minute),
-            _bcd(second),
+            2000 + _decode_bcd(year) + (100 if month & CENTURY else 0),
+            _decode_bcd(month & ~CENTURY),
+            _decode_bcd(day),
+            _decode_hour(hour),
+            _decode_bcd(minute),
+            _decode_bcd(second),
             tzinfo=UTC,
         )
     except ValueError as error:
@@ -62,16 +62,16 @@ def read(part: I2CPart) -> dict[str, float | ValueError]:
     return values
 
 
-def _hour(register: int) -> int:
+def _decode_hour(register: int) -> int:
     if not register & TWELVE_HOURS:
-        return _bcd(register)
-    hour = _bcd(register & 0x1F)
+        return _decode_bcd(register)
+    hour = _decode_bcd(register & 0x1F)
     if not 1 <= hour <= 12:
         raise ValueError(f"no hour: 0x{register:02x}")
     return hour % 12 + (12 if register & AFTERNOON else 0)
 
 
-def _bcd(register: int) -> int:
+def _decode_bcd(register: int) -> int:
     tens, units = divmod(register, 16)
     if tens > 9 or units > 9:
         raise ValueError(f"no decimal digits: 0x{register:02x}")

@@ -16,23 +16,23 @@ if __name__ == "__main__":
 
 from picoclaw.errors import ToolError
 from picoclaw.hw.board import Bias, Board, LineHandle
-from picoclaw.hw.lines import HEADERS, Spot, find, taken_by
+from picoclaw.hw.lines import HEADER_LABELS, LineLocation, find_bus_using, find_line
 from picoclaw.messages import Caller
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import tool
-from picoclaw.trust.policy import Effect
+from picoclaw.security.policy import Effect
+from picoclaw.tools.registry import tool
 
 LONGEST_WAIT_S = 60
 LONGEST_SWITCH_S = 86_400
 WATCH_S, COUNT_S = 10.0, 1.0
-SHOWN_EDGES = 20
-PERSISTS = "/sys/module/pinctrl_*/parameters/persist_gpio_outputs"
+MAX_SHOWN_EDGES = 20
+PERSIST_PARAMETER = "/sys/module/pinctrl_*/parameters/persist_gpio_outputs"
 NO_CHIP = "there is no GPIO chip: this kernel shows no /dev/gpiochip*"
 Action = Literal["list", "read", "watch", "count", "set", "pulse", "pwm"]
-ON_BENCH = ("list", "read", "watch", "count")
+BENCH_ACTIONS = ("list", "read", "watch", "count")
 
 
-class Switch(Protocol):
+class OutputSwitch(Protocol):
     """The door to the declared outputs."""
 
     def names(self) -> Mapping[tuple[str, int], str]:
@@ -47,7 +47,7 @@ class Switch(Protocol):
 class Gpio:
     """The GPIO lines of a board."""
 
-    def __init__(self, board: Board, outputs: Switch | None = None) -> None:
+    def __init__(self, board: Board, outputs: OutputSwitch | None = None) -> None:
         """Remember the board; opens nothing. `outputs` are the declared ones."""
         self._board = board
         self._outputs = outputs
@@ -79,14 +79,14 @@ class Gpio:
         wait = (WATCH_S if action == "watch" else COUNT_S) if seconds is None else seconds
         if not 0 < wait <= LONGEST_WAIT_S:
             raise ToolError(f"seconds is {wait:g}; {action} takes more than 0 and at most {LONGEST_WAIT_S}")
-        work = _watched if action == "watch" else _counted
+        work = _watch_edges if action == "watch" else _count_edges
         return self._with_edges(spot, bias or "", debounce_ms, lambda handle: work(str(spot), handle, wait))
 
     def _list(self, wanted: str) -> str:
         chips = self._board.gpio_chips()
         rows = []
         for chip in chips:
-            spots = [Spot(chip, each) for each in self._board.lines(chip.path)]
+            spots = [LineLocation(chip, each) for each in self._board.lines(chip.path)]
             rows.append(f"{chip.label} ({chip.path}): {chip.lines} lines")
             named = [s for s in spots if s.line.name or s.line.consumer]
             rows += [row for row in map(self._row, named if not wanted else spots) if wanted.lower() in row.lower()]
@@ -98,13 +98,13 @@ class Gpio:
             return f"no line fits {wanted!r}; list without line shows all"
         return "\n".join(rows)
 
-    def _row(self, spot: Spot) -> str:
+    def _row(self, spot: LineLocation) -> str:
         name = self._declared(spot)
         direction = "output" if spot.line.output else "input"
         held = f"held by {spot.line.consumer}" if spot.line.consumer else "free"
         return f"{spot} {direction}, {held}{f', declared output {name}' if name else ''}"
 
-    def _read(self, spot: Spot, bias: Bias) -> str:
+    def _read(self, spot: LineLocation, bias: Bias) -> str:
         handle = self._board.line_in(spot.chip.path, spot.line.offset, bias="" if spot.line.output else bias)
         try:
             level = handle.get()
@@ -112,7 +112,7 @@ class Gpio:
             handle.close()
         return f"{spot} ({'output' if spot.line.output else 'input'}) is {level} ({'high' if level else 'low'})"
 
-    def _with_edges(self, spot: Spot, bias: Bias, debounce_ms: float, work: Callable[[LineHandle], str]) -> str:
+    def _with_edges(self, spot: LineLocation, bias: Bias, debounce_ms: float, work: Callable[[LineHandle], str]) -> str:
         if spot.line.output:
             raise ToolError(f"{spot} is an output; edges of it would have to be watched as those of an input")
         handle = self._board.line_in(
@@ -124,7 +124,7 @@ class Gpio:
             handle.close()
 
     def _switch(self, action: str, line: str, level: str, seconds: float | None, caller: Caller | None) -> str:
-        wanted = _wanted(action, level, seconds)
+        wanted = _parse_level(action, level, seconds)
         names = self._outputs.names() if self._outputs else {}
         name = line if line in names.values() else self._output(line)
         return self._outputs.switch(name, wanted, seconds, caller) if self._outputs else ""
@@ -140,20 +140,20 @@ class Gpio:
             )
         return name
 
-    def _declared(self, spot: Spot) -> str:
+    def _declared(self, spot: LineLocation) -> str:
         names = self._outputs.names() if self._outputs else {}
         places = ((chip, spot.line.offset) for chip in (spot.chip.label, spot.chip.path))
         return next((names[place] for place in places if place in names), "")
 
-    def _free(self, spot: Spot) -> Spot:
+    def _free(self, spot: LineLocation) -> LineLocation:
         """Let only a line pass that can be requested and given back without harm."""
         name = self._declared(spot)
         if spot.line.consumer:
             hint = f"it is the declared output {name}" if name else "only its holder can use it; end that program first"
             raise ToolError(f"{spot} is held by {spot.line.consumer}: {hint}")
-        if bus := taken_by(self._board, spot):
+        if bus := find_bus_using(self._board, spot):
             raise ToolError(f"{spot} belongs to {bus}, which is turned on: using it here would stop that bus")
-        if spot.line.output and not (spot.chip.label.startswith(HEADERS) and self._persists()):
+        if spot.line.output and not (spot.chip.label.startswith(HEADER_LABELS) and self._persists()):
             raise ToolError(
                 f"{spot} is an output that nobody holds: reading it could release what it drives"
                 f"{f'; it is the declared output {name}' if name else ''}"
@@ -162,17 +162,17 @@ class Gpio:
 
     def _persists(self) -> bool:
         """Tell whether this kernel leaves an output as it is when its line is given back."""
-        answers = [self._board.text(path) for path in self._board.glob(PERSISTS)]
+        answers = [self._board.text(path) for path in self._board.glob(PERSIST_PARAMETER)]
         return bool(answers) and all(answer == "Y" for answer in answers)
 
-    def _spot(self, wanted: str) -> Spot:
+    def _spot(self, wanted: str) -> LineLocation:
         label, _, name = wanted.rpartition(":")
         if not self._board.gpio_chips():
             raise ToolError(NO_CHIP)
-        return find(self._board, name, label)
+        return find_line(self._board, name, label)
 
 
-def _wanted(action: str, level: str, seconds: float | None) -> str:
+def _parse_level(action: str, level: str, seconds: float | None) -> str:
     """Return the level that an output is asked for: `on`, `off`, or a duty in percent."""
     if action == "pulse":
         if not seconds:
@@ -191,17 +191,17 @@ def _wanted(action: str, level: str, seconds: float | None) -> str:
     return f"{duty:g}"
 
 
-def _watched(where: str, handle: LineHandle, seconds: float) -> str:
+def _watch_edges(where: str, handle: LineHandle, seconds: float) -> str:
     level, began = handle.get(), time.monotonic_ns()
     edges = handle.edges(seconds)
     if not edges:
         return f"{where}: no edge in {seconds:g} s; it is {handle.get()}"
     rows = [f"{'rose to 1' if e.level else 'fell to 0'} after {(e.at_ns - began) / 1e9:.3f} s" for e in edges]
-    more = [f"and {len(rows) - SHOWN_EDGES} more edges"] if len(rows) > SHOWN_EDGES else []
-    return "\n".join([f"{where} was {level}", *rows[:SHOWN_EDGES], *more, *_lost(handle)])
+    more = [f"and {len(rows) - MAX_SHOWN_EDGES} more edges"] if len(rows) > MAX_SHOWN_EDGES else []
+    return "\n".join([f"{where} was {level}", *rows[:MAX_SHOWN_EDGES], *more, *_format_lost(handle)])
 
 
-def _counted(where: str, handle: LineHandle, seconds: float) -> str:
+def _count_edges(where: str, handle: LineHandle, seconds: float) -> str:
     until, total, rising = time.monotonic() + seconds, 0, 0
     first = last = 0
     while (left := until - time.monotonic()) > 0:
@@ -212,10 +212,10 @@ def _counted(where: str, handle: LineHandle, seconds: float) -> str:
     words = f"{where}: {total} edges in {seconds:g} s, {rising} of them rising"
     if last > first:
         words += f"; {(rising - 1) * 1e9 / (last - first):.2f} Hz between the first and the last of these"
-    return "\n".join([words, *_lost(handle)])
+    return "\n".join([words, *_format_lost(handle)])
 
 
-def _lost(handle: LineHandle) -> list[str]:
+def _format_lost(handle: LineHandle) -> list[str]:
     lost = handle.lost
     return [f"{lost} edges were too fast and were lost"] if lost else []
 
@@ -223,4 +223,4 @@ def _lost(handle: LineHandle) -> list[str]:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run_tool
 
-    sys.exit(run_tool(Gpio, "gpio", ON_BENCH))
+    sys.exit(run_tool(Gpio, "gpio", BENCH_ACTIONS))

@@ -43,7 +43,7 @@ class Sentence(NamedTuple):
     fields: tuple[str, ...]
 
 
-def sentences(received: bytes) -> list[Sentence]:
+def parse_sentences(received: bytes) -> list[Sentence]:
     """Find the GGA, RMC and GSV sentences whose checksum, the XOR of all between `$` and `*`, fits."""
     return [
         Sentence(text[:2], text[2:5], tuple(text[6:].split(",")))
@@ -59,44 +59,44 @@ def decode(gga: Sequence[str], rmc: Sequence[str]) -> dict[str, float]:
     Altitude (above mean sea level) and speed are left out when the receiver leaves them out. Raises ValueError for a
     field that is not of its form.
     """
-    values = {"latitude": _degrees(gga[1], gga[2], "NS"), "longitude": _degrees(gga[3], gga[4], "EW")}
+    values = {"latitude": _parse_degrees(gga[1], gga[2], "NS"), "longitude": _parse_degrees(gga[3], gga[4], "EW")}
     if gga[8]:
-        values["altitude"] = _number(gga[8])
+        values["altitude"] = _parse_number(gga[8])
     if rmc[6]:
-        values["speed"] = _number(rmc[6]) * KNOT
-    return values | {"satellites": _number(gga[6]), "time": _time(rmc[8], rmc[0])}
+        values["speed"] = _parse_number(rmc[6]) * KNOT
+    return values | {"satellites": _parse_number(gga[6]), "time": _parse_time(rmc[8], rmc[0])}
 
 
-def _degrees(text: str, side: str, sides: str) -> float:
+def _parse_degrees(text: str, side: str, sides: str) -> float:
     digits, most = (2, 90) if sides == "NS" else (3, 180)
     match = re.fullmatch(rf"(\d{{{digits}}})(\d\d(?:\.\d+)?)", text)
     if not match or len(side) != 1 or side not in sides or float(match[2]) >= 60:
-        raise _malformed(f"{text},{side}", "a latitude" if sides == "NS" else "a longitude")
+        raise _make_malformed(f"{text},{side}", "a latitude" if sides == "NS" else "a longitude")
     value = int(match[1]) + float(match[2]) / 60
     if value > most:
-        raise _malformed(f"{text},{side}", f"at most {most} degrees")
+        raise _make_malformed(f"{text},{side}", f"at most {most} degrees")
     return -value if side == sides[1] else value
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     if not re.fullmatch(r"-?\d+(\.\d*)?", text):
-        raise _malformed(text, "a number")
+        raise _make_malformed(text, "a number")
     return float(text)
 
 
-def _time(date: str, time: str) -> float:
+def _parse_time(date: str, time: str) -> float:
     days, clock = re.fullmatch(r"(\d\d)(\d\d)(\d\d)", date), re.fullmatch(r"(\d\d)(\d\d)(\d\d(?:\.\d+)?)", time)
     if not days or not clock or float(clock[3]) >= 61:
-        raise _malformed(f"{date} {time}", "a date (ddmmyy) and a time (hhmmss)")
+        raise _make_malformed(f"{date} {time}", "a date (ddmmyy) and a time (hhmmss)")
     day, month, year = map(int, days.groups())
     try:
         moment = datetime(year + (2000 if year < 80 else 1900), month, day, int(clock[1]), int(clock[2]), tzinfo=UTC)
     except ValueError:
-        raise _malformed(f"{date} {time}", "a date (ddmmyy) and a time (hhmmss)") from None
+        raise _make_malformed(f"{date} {time}", "a date (ddmmyy) and a time (hhmmss)") from None
     return moment.timestamp() + float(clock[3])
 
 
-def _malformed(text: str, wanted: str) -> ValueError:
+def _make_malformed(text: str, wanted: str) -> ValueError:
     return ValueError(
         f"the receiver sent {text!r} where {wanted} belongs: check the cable, and that it speaks NMEA 0183"
     )
@@ -119,8 +119,8 @@ def read(part: SerialPart) -> dict[str, float]:
         received = b""
         for chunk in range(CHUNKS):
             received += part.read(CHUNK, CHUNK_S)
-            found = sentences(received)
-            if pair := _pair(found):
+            found = parse_sentences(received)
+            if pair := _find_fix(found):
                 gga, rmc = pair
                 if gga[5] in GUESSED:
                     part.doubt(GUESSED[gga[5]])
@@ -130,12 +130,12 @@ def read(part: SerialPart) -> dict[str, float]:
                 break
             if received and not found and chunk >= FIRST_CHUNKS and baud != bauds[-1]:
                 break
-        if not received or sentences(received):
+        if not received or parse_sentences(received):
             break
-    raise ValueError(_why(received, sentences(received), tried))
+    raise ValueError(_explain_no_fix(received, parse_sentences(received), tried))
 
 
-def _pair(found: Sequence[Sentence]) -> tuple[Sequence[str], Sequence[str]] | None:
+def _find_fix(found: Sequence[Sentence]) -> tuple[Sequence[str], Sequence[str]] | None:
     """Return the fields of the newest GGA and RMC of one moment that both have a fix."""
     fixes = {
         s.fields[0]: s.fields for s in found if s.kind == "GGA" and len(s.fields) >= 14 and s.fields[5] not in NO_FIX
@@ -147,17 +147,17 @@ def _pair(found: Sequence[Sentence]) -> tuple[Sequence[str], Sequence[str]] | No
     return None
 
 
-def _why(received: bytes, found: Sequence[Sentence], tried: Sequence[int]) -> str:
+def _explain_no_fix(received: bytes, found: Sequence[Sentence], tried: Sequence[int]) -> str:
     if not received:
         return "the receiver sends nothing: check its supply, and its TX on our RX"
     kinds = {sentence.kind for sentence in found}
     at = tried[-1] if found or len(tried) == 1 else f"{', '.join(map(str, tried[:-1]))} or {tried[-1]}"
     if missing := [kind for kind in ("GGA", "RMC") if kind not in kinds]:
         return f"no {' and no '.join(missing)} sentence in {len(received)} bytes: NMEA 0183 at {at} baud is expected"
-    return f"no fix yet, {_in_view(found)} satellites in view: the antenna needs a free view of the sky"
+    return f"no fix yet, {_count_in_view(found)} satellites in view: the antenna needs a free view of the sky"
 
 
-def _in_view(found: Sequence[Sentence]) -> int:
+def _count_in_view(found: Sequence[Sentence]) -> int:
     """Add up what each system's GSV says; without one, take GGA's count."""
     views = {s.talker: int(s.fields[2]) for s in found if s.kind == "GSV" and s.fields[2:3] and s.fields[2].isdigit()}
     used = [int(s.fields[6]) for s in found if s.kind == "GGA" and s.fields[6:7] and s.fields[6].isdigit()]

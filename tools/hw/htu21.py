@@ -12,7 +12,7 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.errors import BusFault
-from picoclaw.hw.board import Read, Write
+from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x40,)
@@ -44,9 +44,9 @@ def identify(part: I2CPart) -> str:
 
     Writes the command of 2 bytes that reads it, which changes nothing in these parts.
     """
-    data = part.bus.transfer(part.address, [Write(SERIAL_NUMBER), Read(6)])[0]
+    data = part.bus.transfer(part.address, [I2CWrite(SERIAL_NUMBER), I2CRead(6)])[0]
     try:
-        _checked(part, data[:3])
+        _verify(part, data[:3])
     except BusFault:
         return ""
     # The serial number of an HTU21D holds the digits "21"; Sensirion's is a bare number.
@@ -58,8 +58,8 @@ def read(part: I2CPart) -> dict[str, float]:
 
     Raises BusFault when a checksum does not fit, DeviceMissing when nothing answers.
     """
-    temperature = _measured(part, MEASURE_TEMPERATURE, TEMPERATURE_S)
-    humidity = _measured(part, MEASURE_HUMIDITY, HUMIDITY_S)
+    temperature = _measure(part, MEASURE_TEMPERATURE, TEMPERATURE_S)
+    humidity = _measure(part, MEASURE_HUMIDITY, HUMIDITY_S)
     values = decode(temperature, humidity)
     user = part.registers(USER_REGISTER, 1)[0]
     if user & HEATER_ON:
@@ -69,13 +69,13 @@ def read(part: I2CPart) -> dict[str, float]:
     return values
 
 
-def _measured(part: I2CPart, command: int, seconds: float) -> int:
+def _measure(part: I2CPart, command: int, seconds: float) -> int:
     part.write(command)
     part.sleep(seconds)
-    return int.from_bytes(_checked(part, part.read(3)), "big")
+    return int.from_bytes(_verify(part, part.read(3)), "big")
 
 
-def _checked(part: I2CPart, answer: bytes) -> bytes:
+def _verify(part: I2CPart, answer: bytes) -> bytes:
     if not any(answer):  # their checksum, which begins from 0, would fit
         raise BusFault("the part answers with zeros only: check that SDA is not held low, and the supply")
     return part.checked(answer, initial=0)

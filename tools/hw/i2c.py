@@ -15,18 +15,18 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.errors import HardwareError, ToolError
-from picoclaw.hw import parts, smbus, steps
-from picoclaw.hw.board import Board, I2CBus, Read, Write
-from picoclaw.hw.reading import Wired
+from picoclaw.hw import drivers, smbus
+from picoclaw.hw.board import Board, I2CBus, I2CRead, I2CWrite
+from picoclaw.hw.reading import WiredPart
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import tool
-from picoclaw.trust.policy import Effect
+from picoclaw.security.policy import Effect
+from picoclaw.tools.registry import tool
 
-FIRST, LAST = 0x08, 0x77
-LONGEST = 256
+FIRST_ADDRESS, LAST_ADDRESS = 0x08, 0x77
+MAX_BYTES = 256
 LONGEST_CALL_S = 5.0
 Action = Literal["detect", "scan", "read", "write", "run"]
-ON_BENCH = ("detect", "scan", "read")
+BENCH_ACTIONS = ("detect", "scan", "read")
 Form = Literal["bytes", "byte", "word", "block"]
 
 
@@ -62,7 +62,7 @@ class Register(NamedTuple):
 _TAKES = {"register": {"read", "write"}, "data": {"write"}, "script": {"run"}}
 
 
-def _refuse_idle(action: Action, **given: object) -> None:
+def _reject_unused(action: Action, **given: object) -> None:
     """Refuse an argument that the action would pass over: whoever gave it meant something by it.
 
     Small models fill every place: what is empty means nothing, and neither does register 0 where nothing is reached.
@@ -106,9 +106,9 @@ class I2C:
         self,
         action: Action,
         bus: Annotated[int, Span(0, 255)] = 1,
-        address: Annotated[int | None, Span(FIRST, LAST), "0x08-0x77"] = None,
+        address: Annotated[int | None, Span(FIRST_ADDRESS, LAST_ADDRESS), "0x08-0x77"] = None,
         register: Annotated[int | None, Span(0, 65_535)] = None,
-        length: Annotated[int, Span(1, LONGEST)] = 1,
+        length: Annotated[int, Span(1, MAX_BYTES)] = 1,
         data: Annotated[list[int] | None, Span(0, 255)] = None,
         form: Annotated[Form, "SMBus form"] = "bytes",
         pec: Annotated[bool, "SMBus checksum"] = False,
@@ -116,7 +116,7 @@ class I2C:
         script: Annotated[str, "run: 'write 0x24 0, wait 15, read 6' (ms)"] = "",
     ) -> str:
         """Use an I2C bus. detect lists buses, scan finds parts, read, write and run need address."""
-        _refuse_idle(action, register=register, data=data, script=script)
+        _reject_unused(action, register=register, data=data, script=script)
         if action == "detect":
             return self._detect()
         if action == "scan":
@@ -130,8 +130,8 @@ class I2C:
                 " written for its level: use output"
             )
         if action == "run":
-            return self._run(bus, address, steps.parse(script))
-        with parts.turn(self._board, Wired("", bus, address)):
+            return self._run(bus, address, smbus.parse_script(script))
+        with drivers.lock_part(self._board, WiredPart("", bus, address)):
             return (
                 self._read(bus, address, at, length) if action == "read" else self._write(bus, address, at, data or [])
             )
@@ -146,9 +146,9 @@ class I2C:
     def _scan(self, number: int) -> str:
         bus = self._bus(number)
         rows = []
-        for address in range(FIRST, LAST + 1):
+        for address in range(FIRST_ADDRESS, LAST_ADDRESS + 1):
             try:
-                presence = parts.probe(self._board, bus, address)
+                presence = drivers.probe(self._board, bus, address)
             except HardwareError as error:
                 rows.append(f"ended at 0x{address:02x}: {error}")
                 if len(rows) == 1:
@@ -163,10 +163,10 @@ class I2C:
     def _read(self, number: int, address: int, at: Register, length: int) -> str:
         bus = self._writable(number) if at.wide else self._bus(number)
         if at.form != "bytes" and at.number is not None:
-            data = smbus.read(bus, address, at.number, at.form, pec=at.pec)
+            data = smbus.read_smbus(bus, address, at.number, at.form, pec=at.pec)
         else:
             pointer = at.pointer()
-            data = bus.transfer(address, [*([Write(pointer)] if pointer else []), Read(length)])[0]
+            data = bus.transfer(address, [*([I2CWrite(pointer)] if pointer else []), I2CRead(length)])[0]
         value = f" = {int.from_bytes(data, 'little')}" if at.form in {"byte", "word"} else ""
         where = f" from{at}" if at.number is not None else ""
         return f"0x{address:02x} on i2c-{number}{where}: {data.hex(' ')} (hex, {len(data)} bytes){value}"
@@ -174,37 +174,37 @@ class I2C:
     def _write(self, number: int, address: int, at: Register, data: list[int]) -> str:
         if not data:
             raise ToolError("data is missing: a list of 1 to 256 bytes, such as [0x01, 0xff]")
-        if len(data) > LONGEST:
-            raise ToolError(f"data holds {len(data)} bytes; one transfer takes at most {LONGEST}")
+        if len(data) > MAX_BYTES:
+            raise ToolError(f"data holds {len(data)} bytes; one transfer takes at most {MAX_BYTES}")
         if at.form != "bytes" and at.number is not None:
-            segment = smbus.write(address, at.number, at.form, data, pec=at.pec)
+            segment = smbus.make_smbus_write(address, at.number, at.form, data, pec=at.pec)
         else:
-            segment = Write(at.pointer() + bytes(data))
+            segment = I2CWrite(at.pointer() + bytes(data))
         self._writable(number).transfer(address, [segment])
         return f"wrote {segment.data.hex(' ')} (hex) to 0x{address:02x} on i2c-{number}"
 
-    def _run(self, number: int, address: int, script: list[steps.Step]) -> str:
+    def _run(self, number: int, address: int, script: list[smbus.ScriptStep]) -> str:
         """Steps without a wait between them are one transaction, with repeated starts."""
-        writes = any(isinstance(step, Write) for step in script)
+        writes = any(isinstance(step, I2CWrite) for step in script)
         bus = self._writable(number) if writes else self._bus(number)
-        waits = [step.milliseconds / 1000 for step in script if isinstance(step, steps.Wait)]
+        waits = [step.milliseconds / 1000 for step in script if isinstance(step, smbus.ScriptWait)]
         busy = 0.0
         answers: list[bytes] = []
-        with parts.turn(self._board, Wired("", number, address)) as turn:
+        with drivers.lock_part(self._board, WiredPart("", number, address)) as turn:
             sleep = turn.pausing(self._sleep)
-            for transaction, wait in zip(steps.transactions(script), [*waits, 0.0], strict=True):
+            for transaction, wait in zip(smbus.split_transactions(script), [*waits, 0.0], strict=True):
                 if busy > LONGEST_CALL_S:
                     raise ToolError(
-                        f"the transfers took longer than {LONGEST_CALL_S:g} s and were ended; {_done(answers)}"
+                        f"the transfers took longer than {LONGEST_CALL_S:g} s and were ended; {_format_answers(answers)}"
                     )
                 began = self._clock()
                 try:
                     answers += bus.transfer(address, transaction) if transaction else []
                 except HardwareError as error:
-                    raise ToolError(f"{error}; {_done(answers)}") from None
+                    raise ToolError(f"{error}; {_format_answers(answers)}") from None
                 busy += self._clock() - began
                 sleep(wait)
-        return f"0x{address:02x} on i2c-{number}: {_done(answers)}"
+        return f"0x{address:02x} on i2c-{number}: {_format_answers(answers)}"
 
     def _bus(self, number: int) -> I2CBus:
         known = [a.number for a in self._board.adapters()]
@@ -220,7 +220,7 @@ class I2C:
         return self._bus(number)
 
 
-def _done(answers: list[bytes]) -> str:
+def _format_answers(answers: list[bytes]) -> str:
     read = "; ".join(f"{data.hex(' ')} (hex, {len(data)} bytes)" for data in answers)
     return f"read {read}" if read else "nothing was read"
 
@@ -228,4 +228,4 @@ def _done(answers: list[bytes]) -> str:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run_tool
 
-    sys.exit(run_tool(I2C, "i2c", ON_BENCH))
+    sys.exit(run_tool(I2C, "i2c", BENCH_ACTIONS))

@@ -68,7 +68,7 @@ def read(part: I2CPart) -> dict[str, float | ValueError]:
     return values
 
 
-def longest(configuration: int) -> float:
+def compute_longest_s(configuration: int) -> float:
     """Return the seconds that one measurement of both voltages takes at most, from the configuration register."""
     both = SAMPLE_S[configuration >> 6 & 0b111] + SAMPLE_S[configuration >> 3 & 0b111]
     return SAMPLES[configuration >> 9 & 0b111] * both
@@ -78,7 +78,7 @@ def _measure_once(part: I2CPart, configuration: int) -> tuple[int, int]:
     part.write_word(CONFIGURATION, configuration & ~MODE | TRIGGERED)
     try:
         for _ in range(CHECKS):
-            part.sleep(longest(configuration))
+            part.sleep(compute_longest_s(configuration))
             flags = part.word(MASK)
             if flags & OVERFLOW:
                 part.note("the part's own current and power overflowed (OVF): its calibration does not suit them")

@@ -14,7 +14,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x48, 0x49, 0x4A, 0x4B, 0x4C, 0x4D, 0x4E, 0x4F)
 QUANTITIES = ("temperature",)
-# Read by picoclaw/hw/parts.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 TEMPERATURE, CONFIGURATION, HYSTERESIS, LIMIT = 0x00, 0x01, 0x02, 0x03
@@ -41,16 +41,16 @@ def read(part: I2CPart) -> dict[str, float]:
     if configuration == 0xFF:
         raise ValueError("the part reads as 0xFF only: check SDA, its pull-up and the part's supply")
     if not configuration & SHUTDOWN:
-        return {"temperature": _temperature(part)}
+        return {"temperature": _read_temperature(part)}
     part.write(CONFIGURATION, configuration & ~SHUTDOWN)
     try:
         part.sleep(LONGEST_CONVERSION_S)
-        return {"temperature": _temperature(part)}
+        return {"temperature": _read_temperature(part)}
     finally:
         part.write(CONFIGURATION, configuration)
 
 
-def _temperature(part: I2CPart) -> float:
+def _read_temperature(part: I2CPart) -> float:
     word = part.word(TEMPERATURE)
     if word == FULL:  # an LM75 may leave the lower 5 bits undefined, but a line held high is likelier than all of them
         raise ValueError("the temperature reads as 0xFF only: check SDA, its pull-up and the part's supply")

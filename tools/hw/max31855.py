@@ -41,13 +41,13 @@ def decode(word: int) -> dict[str, float]:
         raise ValueError(f"the MAX31855's fault bits contradict each other ({word:08x}): {WIRING}")
     if said:
         raise ValueError("; ".join(said))
-    thermocouple, inside = _signed(word >> 18, 14) / 4, _signed(word >> 4 & 0xFFF, 12) / 16
+    thermocouple, inside = _decode_signed(word >> 18, 14) / 4, _decode_signed(word >> 4 & 0xFFF, 12) / 16
     if not (LOWEST <= thermocouple <= HIGHEST and COLDEST <= inside <= WARMEST):
         raise ValueError(f"{thermocouple:g} °C, chip at {inside:g} °C: more than a MAX31855 can measure; {WIRING}")
     return {"temperature": thermocouple, "temperature inside": inside}
 
 
-def _signed(value: int, bits: int) -> int:
+def _decode_signed(value: int, bits: int) -> int:
     return value - (value >> (bits - 1) << bits)
 
 

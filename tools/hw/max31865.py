@@ -28,7 +28,7 @@ OPTIONS = {
 # Table 1: register addresses; bit 7 of the address writes. Table 2: configuration register.
 CONFIGURATION, COUNT, WRITE = 0x00, 8, 0x80
 BIAS, AUTOMATIC, ONE_SHOT, THREE_WIRE, CLEAR_FAULTS, NOTCH_50_HZ = 0x80, 0x40, 0x20, 0x10, 0x02, 0x01
-KEPT = BIAS | AUTOMATIC | THREE_WIRE | NOTCH_50_HZ
+LASTING_BITS = BIAS | AUTOMATIC | THREE_WIRE | NOTCH_50_HZ
 # The input filter charges in well under 10 ms; one conversion takes up to 66 ms with the 50 Hz notch.
 CHARGE_S, CONVERSION_S = 0.010, 0.066
 # Table 7: fault status register.
@@ -56,7 +56,7 @@ def decode(code: int, reference_ohms: float, nominal_ohms: float) -> float:
     root = A * A - 4 * B * (1 - ratio)
     celsius = (math.sqrt(root) - A) / (2 * B) if root >= 0 else math.inf
     for _ in range(ROUNDS if ratio < 1 else 0):
-        celsius -= (_ratio(celsius) - ratio) / _slope(celsius)
+        celsius -= (_compute_ratio(celsius) - ratio) / _compute_slope(celsius)
     if not LOWEST - 0.5 <= celsius <= HIGHEST:
         ohms = ratio * nominal_ohms
         raise ValueError(
@@ -65,11 +65,11 @@ def decode(code: int, reference_ohms: float, nominal_ohms: float) -> float:
     return celsius
 
 
-def _ratio(celsius: float) -> float:
+def _compute_ratio(celsius: float) -> float:
     return 1 + A * celsius + B * celsius**2 + C * (celsius - 100) * celsius**3
 
 
-def _slope(celsius: float) -> float:
+def _compute_slope(celsius: float) -> float:
     return A + 2 * B * celsius + C * (4 * celsius - 300) * celsius**2
 
 
@@ -80,44 +80,44 @@ def read(part: SpiPart) -> dict[str, float]:
     as its status register does. Raises ValueError for a fault that the chip
     reports, an option that does not exist, or when no MAX31865 answers.
     """
-    wanted = _configuration(part.options)
-    before = _registers(part)
+    wanted = _encode_configuration(part.options)
+    before = _read_registers(part)
     if before[0] & (BIAS | AUTOMATIC) == BIAS | AUTOMATIC:
         if (before[0] ^ wanted) & THREE_WIRE:
             part.doubt("somebody has set the part to another number of wires than the option `wires`")
-        return {"temperature": _temperature(before, part.options)}
+        return {"temperature": _decode_temperature(before, part.options)}
     try:
-        after = _measured(part, wanted)
+        after = _measure(part, wanted)
     finally:
-        part.exchange(WRITE | CONFIGURATION, before[0] & KEPT)
-    return {"temperature": _temperature(after, part.options)}
+        part.exchange(WRITE | CONFIGURATION, before[0] & LASTING_BITS)
+    return {"temperature": _decode_temperature(after, part.options)}
 
 
-def _configuration(options: Mapping[str, float]) -> int:
+def _encode_configuration(options: Mapping[str, float]) -> int:
     if options["wires"] not in {2, 3, 4} or options["mains"] not in {50, 60}:
         raise ValueError("the option `wires` must be 2, 3 or 4, and `mains` must be 50 or 60 (Hz)")
     return (THREE_WIRE if options["wires"] == 3 else 0) | (NOTCH_50_HZ if options["mains"] == 50 else 0)
 
 
-def _registers(part: SpiPart) -> bytes:
+def _read_registers(part: SpiPart) -> bytes:
     found = part.exchange(CONFIGURATION, *bytes(COUNT))[1:]
     if found in {bytes(COUNT), b"\xff" * COUNT}:
         raise ValueError(f"no MAX31865 answers ({found.hex(' ')}): {WIRING}")
     return found
 
 
-def _measured(part: SpiPart, wanted: int) -> bytes:
+def _measure(part: SpiPart, wanted: int) -> bytes:
     part.exchange(WRITE | CONFIGURATION, wanted | BIAS | CLEAR_FAULTS)
     part.sleep(CHARGE_S)
     part.exchange(WRITE | CONFIGURATION, wanted | BIAS | ONE_SHOT)
     part.sleep(CONVERSION_S)
-    found = _registers(part)
-    if found[0] & KEPT != wanted | BIAS:
+    found = _read_registers(part)
+    if found[0] & LASTING_BITS != wanted | BIAS:
         raise ValueError(f"the configuration did not stay as written ({found.hex(' ')}): {WIRING}")
     return found
 
 
-def _temperature(registers: bytes, options: Mapping[str, float]) -> float:
+def _decode_temperature(registers: bytes, options: Mapping[str, float]) -> float:
     code, faults = registers[1] << 8 | registers[2], registers[7]
     said = [words for bit, words in FAULTS.items() if faults & bit]
     if said:

@@ -14,7 +14,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x18, 0x19, 0x1A, 0x1B, 0x1C, 0x1D, 0x1E, 0x1F)
 QUANTITIES = ("temperature",)
-# Read by picoclaw/hw/parts.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 CONFIGURATION, CRITICAL, TEMPERATURE, MANUFACTURER, DEVICE = 0x01, 0x04, 0x05, 0x06, 0x07
@@ -47,18 +47,18 @@ def read(part: I2CPart) -> dict[str, float]:
         raise ValueError("the part's manufacturer and device registers (0x06, 0x07) are not those of an MCP9808")
     configuration = part.word(CONFIGURATION)
     if not configuration & SHUTDOWN:
-        return {"temperature": _temperature(part)}
+        return {"temperature": _read_temperature(part)}
     if configuration & LOCKS:  # section 5.2.1: a locked part may be woken, but not be shut down again
         raise ValueError("the part is shut down and its limits are locked, so it would stay awake: power-cycle it")
     part.write_word(CONFIGURATION, configuration & ~SHUTDOWN)
     try:
         part.sleep(LONGEST_CONVERSION_S)
-        return {"temperature": _temperature(part)}
+        return {"temperature": _read_temperature(part)}
     finally:
         part.write_word(CONFIGURATION, configuration)
 
 
-def _temperature(part: I2CPart) -> float:
+def _read_temperature(part: I2CPart) -> float:
     word = part.word(TEMPERATURE)
     if word == FULL:  # section 5.1.3: the flags of too warm and of too cold at once
         raise ValueError("the temperature register reads as 0xFF only: check SDA, its pull-up and the part's supply")

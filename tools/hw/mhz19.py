@@ -26,7 +26,7 @@ PREHEAT_S, FIXED = 180.0, {400, 410, 500}
 HIGHEST = 10_000
 
 
-def checksum(frame: bytes) -> int:
+def compute_checksum(frame: bytes) -> int:
     """Sum up bytes 1 to 7 and negate the sum (section "Checksum calculation method")."""
     return -sum(frame[1:8]) & 0xFF
 
@@ -39,12 +39,12 @@ def decode(frame: bytes) -> int:
     return ppm
 
 
-def answer(received: bytes) -> bytes:
+def find_answer(received: bytes) -> bytes:
     """Find the last whole answer whose checksum fits, whatever lies around it; empty when there is none."""
     at = received.rfind(ANSWER)
     while at >= 0:
         frame = received[at : at + FRAME]
-        if len(frame) == FRAME and frame[8] == checksum(frame):
+        if len(frame) == FRAME and frame[8] == compute_checksum(frame):
             return frame
         at = received.rfind(ANSWER, 0, at)
     return b""
@@ -62,7 +62,7 @@ def read(part: SerialPart) -> dict[str, float]:
     received = b""
     for _ in range(CHUNKS):
         received += part.read(FRAME, CHUNK_S)
-        if frame := answer(received):
+        if frame := find_answer(received):
             ppm = decode(frame)
             if ppm in FIXED and part.clock() - since < PREHEAT_S:
                 part.doubt(f"{ppm} ppm is also what the part says while it warms up, for 3 minutes")

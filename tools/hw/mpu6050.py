@@ -62,16 +62,16 @@ def read(part: I2CPart) -> dict[str, float]:
         raise ValueError(f"the part is resetting, or does not answer: 0x6B reads 0x{before[0]:02x}; check the wiring")
     awake = bytes([before[0] & ~ASLEEP_1, before[1] & ~STANDBY_2])
     if before == awake:
-        return _values(part)
+        return _read_values(part)
     part.write(POWER, *awake)
     try:
         part.sleep(WAKE_S)
-        return _values(part)
+        return _read_values(part)
     finally:
         part.write(POWER, *before)
 
 
-def _values(part: I2CPart) -> dict[str, float]:
+def _read_values(part: I2CPart) -> dict[str, float]:
     gyro, acceleration = part.registers(GYRO_CONFIG, 2)
     if gyro == acceleration == 0xFF:  # a self-test of all axes, and bits that do not exist
         raise ValueError("the part's ranges (0x1B, 0x1C) read 0xFF only: check SDA, its pull-up and the part's supply")

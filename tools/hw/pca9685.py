@@ -17,7 +17,7 @@ CHANNELS = 16
 GRADED = True
 QUANTITIES = tuple(f"duty c{channel}" for channel in range(CHANNELS))
 OPTIONS = {"frequency_hz": (200.0, 24.0, 1526.0)}
-# Read by picoclaw/hw/parts.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 MODE1, FIRST_LED, PRESCALE = 0x00, 0x06, 0xFE
@@ -42,7 +42,7 @@ def encode(level: float) -> tuple[int, int]:
     return (FULL, 0) if steps >= STEPS else (0, steps)
 
 
-def prescale(frequency: float) -> int:
+def compute_prescale(frequency: float) -> int:
     """Return the prescaler for a frequency in Hz, 24 to 1526 (section 7.3.5), held to 3 to 255."""
     return min(max(round(OSCILLATOR_HZ / (STEPS * frequency)) - 1, LOWEST_PRESCALE), HIGHEST_PRESCALE)
 
@@ -52,11 +52,11 @@ def read(part: I2CPart) -> dict[str, float]:
 
     They are doubtful when the part sleeps. Raises ValueError when the part is not a PCA9685.
     """
-    mode = _mode(part)
+    mode = _read_mode(part)
     if mode & SLEEP:
         part.doubt("the part sleeps: the outputs do not show these duties")
-    data = _registers(part, mode, FIRST_LED, 4 * CHANNELS)
-    return {key: 100 * _duty(data[4 * channel : 4 * channel + 4]) for channel, key in enumerate(QUANTITIES)}
+    data = _read_registers(part, mode, FIRST_LED, 4 * CHANNELS)
+    return {key: 100 * _decode_duty(data[4 * channel : 4 * channel + 4]) for channel, key in enumerate(QUANTITIES)}
 
 
 def drive(part: I2CPart, channel: int, level: float) -> None:
@@ -65,13 +65,13 @@ def drive(part: I2CPart, channel: int, level: float) -> None:
     A part that sleeps gets its frequency and is woken; what others of its outputs did before may go on then.
     Raises ValueError for a wrong channel or level, or when the part is not a PCA9685.
     """
-    _check(channel)
+    _check_channel(channel)
     if not 0 <= level <= 1:
         raise ValueError(f"level {level:g} of channel {channel} is not possible: a duty is 0 to 1")
-    mode = _mode(part)
+    mode = _read_mode(part)
     awake = mode & ~(RESTART | SLEEP) | AUTO_INCREMENT
     if mode & SLEEP:  # section 7.3.5: the prescaler can be written in sleep only
-        part.write(PRESCALE, prescale(part.options["frequency_hz"]))
+        part.write(PRESCALE, compute_prescale(part.options["frequency_hz"]))
     if not mode & AUTO_INCREMENT:
         part.write(MODE1, awake | mode & SLEEP)
     on, off = encode(level)
@@ -86,35 +86,35 @@ def level(part: I2CPart, channel: int) -> float:
 
     Raises ValueError for a wrong channel, when the part is not a PCA9685, or sleeps though the duty is not 0.
     """
-    _check(channel)
-    mode = _mode(part)
-    found = _duty(_registers(part, mode, FIRST_LED + 4 * channel, 4))
+    _check_channel(channel)
+    mode = _read_mode(part)
+    found = _decode_duty(_read_registers(part, mode, FIRST_LED + 4 * channel, 4))
     if mode & SLEEP and found:
         raise ValueError(f"the part sleeps, so channel {channel} does not show its duty of {found:.3f}: drive it anew")
     return found
 
 
-def _duty(data: bytes) -> float:
+def _decode_duty(data: bytes) -> float:
     on, off = int.from_bytes(data[:2], "little"), int.from_bytes(data[2:], "little")
     if (on | off) & RESERVED:
         raise ValueError(f"the part is not a PCA9685: a channel's registers read {data.hex(' ')}")
     return decode(on, off)
 
 
-def _mode(part: I2CPart) -> int:
+def _read_mode(part: I2CPart) -> int:
     mode, scale = part.registers(MODE1, 1)[0], part.registers(PRESCALE, 1)[0]
     if scale < LOWEST_PRESCALE or mode == 0xFF:
         raise ValueError(f"the part is not a PCA9685: MODE1 reads 0x{mode:02x} and PRE_SCALE 0x{scale:02x}")
     return mode
 
 
-def _registers(part: I2CPart, mode: int, first: int, length: int) -> bytes:
+def _read_registers(part: I2CPart, mode: int, first: int, length: int) -> bytes:
     if mode & AUTO_INCREMENT:
         return part.registers(first, length)
     return b"".join(part.registers(first + i, 1) for i in range(length))
 
 
-def _check(channel: int) -> None:
+def _check_channel(channel: int) -> None:
     if not 0 <= channel < CHANNELS:
         raise ValueError(f"channel {channel} does not exist: a PCA9685 has 0 to {CHANNELS - 1}")
 

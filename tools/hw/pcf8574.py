@@ -40,7 +40,7 @@ def drive(part: I2CPart, channel: int, level: float) -> None:
     The part does not tell what was written to it: a pin that is used as an input and is low now would be driven low
     from then on, unless the option `inputs` names it. Raises ValueError for a wrong channel or level.
     """
-    _check(channel)
+    _check_channel(channel)
     inputs = int(part.options["inputs"])
     if level not in {0, 1}:
         raise ValueError(f"level {level:g} of channel {channel} is not possible: a PCF8574 knows 0 and 1")
@@ -52,11 +52,11 @@ def drive(part: I2CPart, channel: int, level: float) -> None:
 
 def level(part: I2CPart, channel: int) -> float:
     """Return the level at the pin of one channel, 0 to 7: 0 or 1, which a load may have pulled elsewhere."""
-    _check(channel)
+    _check_channel(channel)
     return float(part.read(1)[0] >> channel & 1)
 
 
-def _check(channel: int) -> None:
+def _check_channel(channel: int) -> None:
     if not 0 <= channel < CHANNELS:
         raise ValueError(f"channel {channel} does not exist: a PCF8574 has 0 to {CHANNELS - 1}")
 

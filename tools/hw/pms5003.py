@@ -30,7 +30,7 @@ def decode(frame: bytes) -> dict[str, float]:
     return {name: int.from_bytes(frame[at : at + 2], "big") for name, at in zip(QUANTITIES, (10, 12, 14), strict=True)}
 
 
-def newest(received: bytes) -> bytes:
+def find_frame(received: bytes) -> bytes:
     """Find the last whole frame whose sum fits, whatever lies around it; empty when there is none."""
     at = received.rfind(HEAD)
     while at >= 0:
@@ -52,8 +52,8 @@ def read(part: SerialPart) -> dict[str, float]:
         if chunk == ASK_AT and not received:
             part.write(READ_IN_PASSIVE_MODE)
         received += part.read(FRAME, CHUNK_S)
-        if frame := newest(received):
-            return _judged(part, decode(frame))
+        if frame := find_frame(received):
+            return _note_range(part, decode(frame))
     if not received:
         raise ValueError("the PMS5003 sends nothing: check 5 V, its TX on our RX, SET not low; it may be asleep")
     raise ValueError(
@@ -61,7 +61,7 @@ def read(part: SerialPart) -> dict[str, float]:
     )
 
 
-def _judged(part: SerialPart, values: dict[str, float]) -> dict[str, float]:
+def _note_range(part: SerialPart, values: dict[str, float]) -> dict[str, float]:
     if max(values.values()) > EFFECTIVE:
         part.note(f"above the {EFFECTIVE} µg/m³ that the part is specified for")
     return values

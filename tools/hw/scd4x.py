@@ -57,20 +57,20 @@ def read(part: I2CPart) -> dict[str, float]:
     read last is the newest there is. An idle one is started first, which takes 6 s once. Raises BusFault when a
     checksum does not fit, ValueError when there is no measurement.
     """
-    if not _ready(part):
+    if not _is_ready(part):
         last = part.memory.get("last")
         if last and part.clock() - last[0] < PERIOD_S:
-            return _noted(part, last[1])
-        if _idle(part):
+            return _note_settling(part, last[1])
+        if _is_idle(part):
             _start(part)
         else:
-            _wait(part, LONGEST_LOW_POWER_S, "did not answer twice when asked for its serial number, and ")
+            _wait_until_ready(part, LONGEST_LOW_POWER_S, "did not answer twice when asked for its serial number, and ")
     values = decode(*part.words(MEASUREMENT, 3, COMMAND_S))
     part.memory["last"] = part.clock(), values
-    return _noted(part, values)
+    return _note_settling(part, values)
 
 
-def _noted(part: I2CPart, values: dict[str, float]) -> dict[str, float]:
+def _note_settling(part: I2CPart, values: dict[str, float]) -> dict[str, float]:
     # Table 1: 63 % of a change of CO2 shows after 60 s, and the part's own heat is compensated for when it is settled.
     started = part.memory.get("started")
     if started is not None and part.clock() - started < SETTLED_S:
@@ -84,22 +84,22 @@ def _start(part: I2CPart) -> None:
     part.memory["started"] = part.clock()
     is_measuring = False
     try:
-        _wait(part, LONGEST_S)
+        _wait_until_ready(part, LONGEST_S)
         is_measuring = True
     finally:
         if not is_measuring:
-            _asked(part, STOP, 0, STOP_S)
+            _send_command(part, STOP, 0, STOP_S)
 
 
-def _idle(part: I2CPart) -> bool:
+def _is_idle(part: I2CPart) -> bool:
     """Ask for the serial number, which a part that measures refuses (table 9)."""
     try:
-        return bool(_asked(part, SERIAL_NUMBER, 3, COMMAND_S))
+        return bool(_send_command(part, SERIAL_NUMBER, 3, COMMAND_S))
     except DeviceMissing:
         return False
 
 
-def _asked(part: I2CPart, command: int, count: int, wait: float) -> list[int]:
+def _send_command(part: I2CPart, command: int, count: int, wait: float) -> list[int]:
     """Give a command, a second time when it is refused: a single refusal may be a disturbance of the bus."""
     try:
         return part.words(command, count, wait)
@@ -107,14 +107,14 @@ def _asked(part: I2CPart, command: int, count: int, wait: float) -> list[int]:
         return part.words(command, count, wait)
 
 
-def _ready(part: I2CPart) -> bool:
+def _is_ready(part: I2CPart) -> bool:
     return bool(part.words(DATA_READY, 1, COMMAND_S)[0] & READY)
 
 
-def _wait(part: I2CPart, longest: float, before: str = "") -> None:
+def _wait_until_ready(part: I2CPart, longest: float, before: str = "") -> None:
     for _ in range(round(longest / STEP_S)):
         part.sleep(STEP_S)
-        if _ready(part):
+        if _is_ready(part):
             return
     cause = "check the wiring" if before else "its supply may be too weak"
     raise ValueError(f"the part {before}gave no measurement within {longest:g} s: power-cycle it; {cause}")

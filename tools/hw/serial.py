@@ -16,33 +16,33 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # instead of this folder, where pyserial would be this file
 
 from picoclaw.errors import DeviceMissing, ToolError
-from picoclaw.hw.board import Board, Port, SerialPort, SerialSettings
+from picoclaw.hw.board import Board, SerialPort, SerialPortInfo, SerialSettings
 from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.messages import Caller
 from picoclaw.schema import Span
-from picoclaw.tools.toolset import tool
-from picoclaw.trust.policy import Effect
-from picoclaw.untrusted import is_known
+from picoclaw.security.policy import Effect
+from picoclaw.security.untrusted import is_known
+from picoclaw.tools.registry import tool
 
-MOST, LONGEST_MARK, MOST_OPEN = 4096, 64, 4
+MAX_BYTES, MAX_MARK, MAX_OPEN = 4096, 64, 4
 _FRAME = re.compile(r"([5-8])([NEO])([12])")
 _PARITY: Mapping[str, Literal["none", "even", "odd"]] = {"N": "none", "E": "even", "O": "odd"}
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 _ESCAPES = {"r": "\r", "n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
-_SHOWN = {ord(char): f"\\{letter}" for letter, char in _ESCAPES.items() if letter != "0"} | {ord('"'): '\\"'}
+_ESCAPED = {ord(char): f"\\{letter}" for letter, char in _ESCAPES.items() if letter != "0"} | {ord('"'): '\\"'}
 Action = Literal["list", "read", "write", "read_until", "ask", "open", "close"]
-ON_BENCH = ("list", "read", "write", "read_until", "ask")
+BENCH_ACTIONS = ("list", "read", "write", "read_until", "ask")
 _NOTHING = "nothing was received"
 
 
-class Kept(NamedTuple):
+class OpenPort(NamedTuple):
     """A port that stays open between calls."""
 
     port: SerialPort
     settings: SerialSettings
 
 
-class Wanted(NamedTuple):
+class ReceiveRequest(NamedTuple):
     """What to receive: until the mark (nothing for any), how many bytes at most, and for how long."""
 
     mark: bytes
@@ -58,7 +58,7 @@ class Serial:
         self._board = board
         self._known = known
         self._clock = clock
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, OpenPort] = {}
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         """Whatever is sent may move something, and naming a part does not change that."""
@@ -81,7 +81,7 @@ class Serial:
         port: str = "",
         data: Annotated[str, r"ASCII; escapes \r \n \t \0 \\ \xHH"] = "",
         until: Annotated[str, "end of an answer, as data"] = "\\n",
-        length: Annotated[int, Span(1, MOST), "bytes at most"] = 256,
+        length: Annotated[int, Span(1, MAX_BYTES), "bytes at most"] = 256,
         seconds: Annotated[float, Span(0, 60)] = 2,
         baud: Annotated[int | None, Span(50, 4_000_000), "default 9600"] = None,
         frame: Annotated[str, "default 8N1"] = "",
@@ -92,12 +92,12 @@ class Serial:
         port = self._path(port)
         if action == "close":
             return self._close(port)
-        sent, wanted = _checked(action, data, until), Wanted(unescaped("until", until), length, seconds)
+        sent, wanted = _check_arguments(action, data, until), ReceiveRequest(unescape("until", until), length, seconds)
         settings = self._settings(port, baud, frame)
         if action == "open":
             return self._open(port, settings)
         with self._opened(port, settings) as opened:
-            return _spoken(action, opened, sent, wanted, self._clock)
+            return _perform(action, opened, sent, wanted, self._clock)
 
     def _list(self) -> str:
         rows = []
@@ -114,7 +114,7 @@ class Serial:
         """Only what is a serial port may be opened: opening some device files, as a watchdog's, is an act."""
         listed = self._board.ports()
         for port in listed:
-            if name in _names(port):
+            if name in _list_names(port):
                 return port.path
         if name in self._known or name in self._kept:
             return name
@@ -134,16 +134,16 @@ class Serial:
         if kept is None:
             return wanted
         if (baud and baud != kept.settings.baud) or (frame and wanted[1:] != kept.settings[1:]):
-            raise ToolError(f"{path} is open with {worded(kept.settings)}; close it before changing that")
+            raise ToolError(f"{path} is open with {format_settings(kept.settings)}; close it before changing that")
         return kept.settings
 
     def _open(self, path: str, settings: SerialSettings) -> str:
         if path in self._kept:
-            return f"{path} is open already, with {worded(settings)}"
-        if len(self._kept) >= MOST_OPEN:
-            raise ToolError(f"{MOST_OPEN} ports are open already; close one of {', '.join(self._kept)}")
-        self._kept[path] = Kept(self._board.serial(path, settings), settings)
-        return f"{path} is open with {worded(settings)}, until close"
+            return f"{path} is open already, with {format_settings(settings)}"
+        if len(self._kept) >= MAX_OPEN:
+            raise ToolError(f"{MAX_OPEN} ports are open already; close one of {', '.join(self._kept)}")
+        self._kept[path] = OpenPort(self._board.serial(path, settings), settings)
+        return f"{path} is open with {format_settings(settings)}, until close"
 
     def _close(self, path: str) -> str:
         kept = self._kept.pop(path, None)
@@ -166,16 +166,16 @@ class Serial:
                 port.close()
 
 
-def _names(port: Port) -> set[str]:
+def _list_names(port: SerialPortInfo) -> set[str]:
     return {port.path, *port.names}
 
 
-def worded(settings: SerialSettings) -> str:
+def format_settings(settings: SerialSettings) -> str:
     """Format settings as people do: `9600 baud, 8N1`."""
     return f"{settings.baud} baud, {settings.bits}{settings.parity[0].upper()}{settings.stop_bits}"
 
 
-def unescaped(name: str, text: str) -> bytes:
+def unescape(name: str, text: str) -> bytes:
     """Turn ASCII text with escapes into bytes; raises ToolError naming the argument."""
 
     def byte(found: re.Match[str]) -> str:
@@ -191,37 +191,37 @@ def unescaped(name: str, text: str) -> bytes:
     return _ESCAPE.sub(byte, text).encode("latin-1")
 
 
-def escaped(data: bytes) -> str:
+def escape(data: bytes) -> str:
     """Show bytes as quoted ASCII with the same escapes, on one line."""
-    return '"' + "".join(_SHOWN.get(b, chr(b) if 0x20 <= b <= 0x7E else f"\\x{b:02x}") for b in data) + '"'
+    return '"' + "".join(_ESCAPED.get(b, chr(b) if 0x20 <= b <= 0x7E else f"\\x{b:02x}") for b in data) + '"'
 
 
-def _checked(action: Action, data: str, until: str) -> bytes:
+def _check_arguments(action: Action, data: str, until: str) -> bytes:
     """Return what is to be sent; raises ToolError when the arguments do not go with the action."""
-    sent, mark = unescaped("data", data), unescaped("until", until)
+    sent, mark = unescape("data", data), unescape("until", until)
     sends = action in {"write", "ask"}
-    if sends and not 1 <= len(sent) <= MOST:
-        raise ToolError(f"data holds {len(sent)} bytes; {action} sends 1 to {MOST}")
+    if sends and not 1 <= len(sent) <= MAX_BYTES:
+        raise ToolError(f"data holds {len(sent)} bytes; {action} sends 1 to {MAX_BYTES}")
     if sent and not sends:
         raise ToolError(f"{action} sends nothing: leave data out, or use write or ask")
-    if not 1 <= len(mark) <= LONGEST_MARK:
-        raise ToolError(f"until holds {len(mark)} bytes; an answer's end has 1 to {LONGEST_MARK}")
+    if not 1 <= len(mark) <= MAX_MARK:
+        raise ToolError(f"until holds {len(mark)} bytes; an answer's end has 1 to {MAX_MARK}")
     return sent
 
 
-def _spoken(action: Action, port: SerialPort, sent: bytes, wanted: Wanted, clock: Callable[[], float]) -> str:
+def _perform(action: Action, port: SerialPort, sent: bytes, wanted: ReceiveRequest, clock: Callable[[], float]) -> str:
     if action == "read":
-        return _received(port.path, port.read(wanted.most, wanted.seconds), wanted._replace(mark=b""))
+        return _format_received(port.path, port.read(wanted.most, wanted.seconds), wanted._replace(mark=b""))
     if action == "ask":
         port.flush()
     if sent:
         port.write(sent)
     if action == "write":
-        return f"sent {len(sent)} bytes to {port.path}: {escaped(sent)}"
-    return _received(port.path, _answer(port, wanted, clock), wanted)
+        return f"sent {len(sent)} bytes to {port.path}: {escape(sent)}"
+    return _format_received(port.path, _read_until(port, wanted, clock), wanted)
 
 
-def _answer(port: SerialPort, wanted: Wanted, clock: Callable[[], float]) -> bytes:
+def _read_until(port: SerialPort, wanted: ReceiveRequest, clock: Callable[[], float]) -> bytes:
     """Read byte by byte, so that what follows the mark is left for the next call."""
     ends = clock() + wanted.seconds
     received = bytearray()
@@ -233,16 +233,16 @@ def _answer(port: SerialPort, wanted: Wanted, clock: Callable[[], float]) -> byt
     return bytes(received)
 
 
-def _received(path: str, data: bytes, wanted: Wanted) -> str:
+def _format_received(path: str, data: bytes, wanted: ReceiveRequest) -> str:
     if not data:
         return f"{path}: {_NOTHING} in {wanted.seconds:g} s: check the baud rate, TX and RX crossed, and a common GND"
     plain = all(0x20 <= b <= 0x7E or b in b"\r\n\t" for b in data)
-    shown = escaped(data) + ("" if plain else f", hex {data.hex(' ')}")
-    missing = "" if data.endswith(wanted.mark) else f"; without {escaped(wanted.mark)} at its end"
+    shown = escape(data) + ("" if plain else f", hex {data.hex(' ')}")
+    missing = "" if data.endswith(wanted.mark) else f"; without {escape(wanted.mark)} at its end"
     return f"{path}: received {len(data)} bytes{missing}: {shown}"
 
 
 if __name__ == "__main__":
     from picoclaw.hw.bench import run_tool
 
-    sys.exit(run_tool(Serial, "serial", ON_BENCH))
+    sys.exit(run_tool(Serial, "serial", BENCH_ACTIONS))

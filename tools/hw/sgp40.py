@@ -53,15 +53,15 @@ def read(part: I2CPart) -> dict[str, float]:
     Raises BusFault when a checksum does not fit, ValueError when the sensor may be broken.
     """
     try:
-        _ticks(part)  # turns the heater on; section 3.1: the first value is to be discarded
+        _measure_ticks(part)  # turns the heater on; section 3.1: the first value is to be discarded
         part.sleep(HEATING_S)
-        ticks = _ticks(part)
+        ticks = _measure_ticks(part)
     finally:
         part.words(HEATER_OFF, 0, COMMAND_S)
     return decode(ticks)
 
 
-def _ticks(part: I2CPart) -> int:
+def _measure_ticks(part: I2CPart) -> int:
     return part.words(MEASURE, 1, MEASURE_S, UNCOMPENSATED)[0]
 
 

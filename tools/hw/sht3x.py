@@ -60,10 +60,10 @@ def _measure(part: I2CPart) -> list[int]:
     for _ in range(2):  # a single refusal may be a disturbance of the bus
         with suppress(DeviceMissing):
             return part.words(MEASURE, 2, LONGEST_MEASUREMENT_S)
-    return _wait(part)  # it measures continuously, and somebody else has just fetched
+    return _wait_for_data(part)  # it measures continuously, and somebody else has just fetched
 
 
-def _wait(part: I2CPart) -> list[int]:
+def _wait_for_data(part: I2CPart) -> list[int]:
     for _ in range(round(LONGEST_PERIOD_S / STEP_S)):
         part.sleep(STEP_S)
         if words := _fetch(part):

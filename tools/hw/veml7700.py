@@ -15,7 +15,7 @@ from picoclaw.hw.handles import I2CPart
 
 ADDRESSES = (0x10,)
 QUANTITIES = ("light",)
-# Read by picoclaw/hw/parts.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 CONFIGURATION, LIGHT, IDENTITY = 0x00, 0x04, 0x07
@@ -80,24 +80,24 @@ def read(part: I2CPart) -> dict[str, float]:
     if not before & SHUT_DOWN and FEW < (counts := part.word(LIGHT, "little")) <= MANY:
         return {"light": decode(counts, own)}
     try:
-        return {"light": _searched(part, before)}
+        return {"light": _find_range(part, before)}
     finally:
         part.write_word(CONFIGURATION, before, "little")
         if not before & SHUT_DOWN:  # until its next result, the part shows one of another range
             part.sleep(START_S + 2 * own.seconds)
 
 
-def _searched(part: I2CPart, before: int) -> float:
-    counts, chosen = _counts(part, before, USUAL), USUAL
+def _find_range(part: I2CPart, before: int) -> float:
+    counts, chosen = _measure_counts(part, before, USUAL), USUAL
     if counts > MANY:
-        counts, chosen = _counts(part, before, BRIGHT), BRIGHT
+        counts, chosen = _measure_counts(part, before, BRIGHT), BRIGHT
     for finer in (DIM, DARK):
         if counts <= FEW:
-            counts, chosen = _counts(part, before, finer), finer
+            counts, chosen = _measure_counts(part, before, finer), finer
     return decode(counts, chosen)
 
 
-def _counts(part: I2CPart, before: int, chosen: Range) -> int:
+def _measure_counts(part: I2CPart, before: int, chosen: Range) -> int:
     wanted = before & ~(GAIN | TIME | SHUT_DOWN) | chosen.gain << 11 | chosen.time << 6
     part.write_word(CONFIGURATION, wanted | SHUT_DOWN, "little")
     part.write_word(CONFIGURATION, wanted, "little")

@@ -16,11 +16,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from picoclaw import rooted
-from picoclaw.courier import OK, Client, HTTPError, InvalidURL, Timeout
-from picoclaw.disk import explain
+from picoclaw import files as picoclaw_files
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy
-from picoclaw.rooted import Place
+from picoclaw.files import Place, explain
+from picoclaw.http_client import OK, Client, HTTPError, InvalidURL, Timeout
 
 _LARGEST_ANSWER = 4_000_000  # bytes; 40 updates of the longest kind
 _MOST_HANGING = 4
@@ -241,7 +240,7 @@ def _body(fields: dict[str, Any] | None, upload: Upload | None) -> Iterator[dict
         yield {"content": json.dumps(fields).encode()}
     else:
         plain = {k: v if isinstance(v, str) else json.dumps(v) for k, v in fields.items()}
-        with os.fdopen(rooted.open_file(upload.place, alone=True), "rb") as file:
+        with os.fdopen(picoclaw_files.rooted_open_file(upload.place, alone=True), "rb") as file:
             kind = f"multipart/form-data; boundary={os.urandom(16).hex()}"
             files = {upload.field: (upload.place.path.name, file)}
             yield {"data": plain, "files": files, "headers": {"Content-Type": kind}}

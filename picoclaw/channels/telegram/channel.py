@@ -1,28 +1,148 @@
-"""The channel: what Telegram brings is posted, what is to be told is sent. Joins the modules beside it."""
+"""Shows calls that need the owner's yes, each with three buttons, and writes below it how it has ended.
 
+Which message asks what is kept in `state.db`: the answer may come after a restart, and from somewhere else.
+"""
+
+import json
+import re
 import threading
 import time
 from calendar import timegm
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any, NamedTuple
 
-from picoclaw import untrusted
-from picoclaw.around import Around
-from picoclaw.channels.channel import Approval, Arrived, ChannelStatus, Kept, Letter, Post, answer_to, outcome
-from picoclaw.channels.telegram import files
+from picoclaw.channels.channel import ChannelStatus, Kept, Post, Word, answer_to, outcome
+from picoclaw.channels.telegram import updates
 from picoclaw.channels.telegram.api import Api
-from picoclaw.channels.telegram.asking import Asking
-from picoclaw.channels.telegram.link import USUAL, Link, Timing
+from picoclaw.channels.telegram.connection import USUAL, Link, Timing
 from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.channels.telegram.poll import Poll
-from picoclaw.channels.telegram.sender import Place, Sender, parts_of, place_of
-from picoclaw.channels.telegram.updates import File, Nothing, Pressed, Said, Update
+from picoclaw.channels.telegram.sender import MESSAGE_ROOM, Button, Place, Sender, parts_of, place_of
+from picoclaw.channels.telegram.updates import File, Nothing, Poll, Pressed, Said, Update
 from picoclaw.config import Config
-from picoclaw.errors import ChannelError, StoreDamaged, StoreError
-from picoclaw.messages import Origin, Turn
-from picoclaw.prompt import Templates, fill
-from picoclaw.schedule import duration
+from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
+from picoclaw.messages import Around, Origin, Turn
+from picoclaw.prompts import Templates, fill
+from picoclaw.security import untrusted
+from picoclaw.store.approvals import Approval
+from picoclaw.store.inbox import InboxMessage
+from picoclaw.store.outbox import OutboxMessage
+from picoclaw.times import duration
+
+_SHOWN, _MOST = "telegram.questions", 100
+_DATA = re.compile(r"([yna])([0-9]{1,15}):([0-9a-f]{8,40})")
+_WORDS: dict[str, Word] = {"y": "yes", "n": "no", "a": "always"}
+_LABELS = {"y": "✅ Yes", "n": "❌ No", "a": "♾ Always"}
+_TAKEN: dict[Word, str] = {"yes": "Yes, this once.", "no": "No.", "always": "Yes, and always for exactly this."}
+OVER = "This question is no longer open."
+NOT_YOURS = "Only the owner can answer this."
+
+
+class Answer(NamedTuple):
+    """What to say to whoever has pressed a button, and what the owner has said by it, if that counts."""
+
+    text: str
+    approval: Approval | None = None
+    word: Word = "no"
+
+
+class _Shown(NamedTuple):
+    chat: int
+    message: int
+    text: str
+
+
+class Asking:
+    """The questions of one bot; any thread may come."""
+
+    def __init__(self, sender: Sender, pairing: Pairing, kept: Kept, note: Callable[[str], None]) -> None:
+        """`note` is told in a line what the disk did not take."""
+        self._sender, self._pairing, self._kept, self._note = sender, pairing, kept, note
+        self._guard = threading.RLock()
+        self._shown: dict[int, _Shown] | None = None
+
+    def show(self, place: Place, number: int, text: str) -> None:
+        """Show a question whole, the buttons under its end. Raises ChannelError, and StoreError before it is shown."""
+        approval = self._kept(number)
+        if approval is None or approval.state != "waiting":
+            ended = outcome(approval) if approval else ""
+            self._sender.plain(place, "\n\n".join(filter(None, [text, ended])))
+            return
+        buttons = [Button(label, f"{sign}{number}:{approval.nonce}") for sign, label in _LABELS.items()]
+        message, last = self._sender.plain(place, _measured(text), buttons)
+        try:
+            with self._guard:
+                self._keep(dict([*self._open().items(), (number, _Shown(place.chat, message, last))][-_MOST:]))
+        except StoreError as error:  # it was shown, and its buttons work; how it ends is written below until a restart
+            self._note(f"telegram: which message asks about number {number} is not kept: {error}")
+        self.settle()  # it may have ended meanwhile
+
+    def pressed(self, button: Pressed) -> Answer:
+        """Read a button that was pressed: it counts for the owner, in the chat that was asked, while it is open."""
+        if not button.user or button.user != self._pairing.owner():
+            return Answer(NOT_YOURS)
+        found = _DATA.fullmatch(button.data)
+        approval = self._kept(int(found[2])) if found else None
+        if not found or approval is None or approval.nonce != found[3] or approval.state != "waiting":
+            return Answer(OVER)
+        with self._guard:
+            shown = self._open().get(approval.number)
+        if approval.chat.split(":")[:2] != ["telegram", str(button.chat)] and (not shown or shown.chat != button.chat):
+            return Answer(OVER)
+        word = _WORDS[found[1]]
+        return Answer(_TAKEN[word], approval, word)
+
+    def settle(self) -> None:
+        """Write below the questions that are no longer open how they have ended, as far as Telegram can be reached."""
+        with self._guard, suppress(ChannelDown):
+            try:
+                for number, shown in list(self._open().items()):
+                    self._settle(number, shown)
+            except StoreError as error:
+                self._note(f"telegram: questions cannot be looked up: {error}")
+
+    def _settle(self, number: int, shown: _Shown) -> None:
+        approval = self._kept(number)
+        ended = outcome(approval) if approval else "This is no longer known."
+        if ended:
+            self._end(shown, ended)
+            self._keep({n: one for n, one in self._open().items() if n != number})
+
+    def _end(self, shown: _Shown, ended: str) -> None:
+        try:
+            self._sender.edit(shown.chat, shown.message, f"{shown.text}\n\n{ended}")
+        except ChannelDown:
+            raise
+        except ChannelError as error:  # the message may be gone, or be too old
+            self._note(f"telegram: a question cannot be marked as ended: {error}")
+
+    def _open(self) -> dict[int, _Shown]:
+        if self._shown is None:
+            with self._pairing.marks() as marks:
+                self._shown = _loaded(marks.get(_SHOWN))
+        return self._shown
+
+    def _keep(self, shown: dict[int, _Shown]) -> None:
+        self._shown = shown
+        with self._pairing.marks() as marks:
+            marks.set(_SHOWN, json.dumps(shown))
+
+
+def _measured(text: str) -> str:
+    """Say of a question that takes several messages how long it is."""
+    return text if len(text) <= MESSAGE_ROOM else f"(A long question: {len(text):,} characters.)\n{text}"
+
+
+def _loaded(text: str) -> dict[int, _Shown]:
+    try:
+        found: Any = json.loads(text or "{}")
+        return {int(number): _Shown(int(one[0]), int(one[1]), str(one[2])) for number, one in found.items()}
+    except (ValueError, TypeError, IndexError, AttributeError, KeyError, RecursionError):
+        return {}
+
+
+# The channel: what Telegram brings is posted, what is to be told is sent. Joins the modules beside it.
 
 _LATE_S = 600
 _TYPING_S, _LONGEST_TYPING_S = 4.5, 600.0
@@ -59,7 +179,7 @@ class Telegram:
         self._pairing = Pairing(config.home, config.telegram.allow, config.telegram.owner)
         self._sender = Sender(self._api, partial(parts_of, workspace=self._workspace), self._ending, timing)
         self._asking = Asking(self._sender, self._pairing, kept, note)
-        self._downloads = files.Downloads(self._pairing, self._fetch, self._post_said, self._ending, timing.first)
+        self._downloads = updates.Downloads(self._pairing, self._fetch, self._post_said, self._ending, timing.first)
         receive = (self._receive, self._is_urgent)
         self._poll = Poll((self._ears, self._api), self._link, *receive, self._ending, timing)
         self._thread = threading.Thread(target=self._poll.run, name="telegram", daemon=True)
@@ -104,7 +224,7 @@ class Telegram:
             return status._replace(up=False, error="its thread has ended: restart picoclaw, and report this")
         return status
 
-    def send(self, letter: Letter) -> None:
+    def send(self, letter: OutboxMessage) -> None:
         """See Channel."""
         place = place_of(letter.session)
         if place.chat > 0 and not self._pairing.allows(place.chat):
@@ -115,7 +235,7 @@ class Telegram:
             self._sender.letter(letter.number, place, letter.text)
         self._asking.settle()
 
-    def around(self, arrived: Arrived) -> Around:
+    def around(self, arrived: InboxMessage) -> Around:
         """See Channel. The sign that somebody is typing lasts until `answered`."""
         place, done = place_of(arrived.key), threading.Event()
         self._end_typing(arrived.key)
@@ -123,7 +243,7 @@ class Telegram:
         threading.Thread(target=self._type, args=(place, done), name="telegram-typing", daemon=True).start()
         return Around(say=partial(self._sender.say, place))
 
-    def answered(self, arrived: Arrived, turn: Turn, reply: str) -> bool:  # noqa: ARG002 - the protocol's
+    def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:  # noqa: ARG002 - the protocol's
         """See Channel. An answer always goes by the outbox, so that it outlives a connection that breaks."""
         self._end_typing(arrived.key)
         return False
@@ -159,7 +279,7 @@ class Telegram:
         answer = self._asking.pressed(button)
         if found := answer.approval:
             who, number = f"telegram:{button.user}", f"button {button.id}"
-            self._post(Arrived(found.chat, answer_to(found, answer.word), who, external=number))
+            self._post(InboxMessage(found.chat, answer_to(found, answer.word), who, external=number))
         told = {"callback_query_id": button.id, "text": answer.text}
         self._beside(lambda: self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S))
 
@@ -201,7 +321,7 @@ class Telegram:
             origin: Origin = "owner" if said.user == self._pairing.owner() else "guest"
             text, foreign = self._worded(said, origin)
             who = f"telegram:{said.user}"
-            self._post(Arrived(place.key, text, who, origin, said.external, attached, foreign=foreign))
+            self._post(InboxMessage(place.key, text, who, origin, said.external, attached, foreign=foreign))
 
     def _meet(self, said: Said, place: Place) -> None:
         """Pair whoever has the code; tell anybody else once, in their own chat, that this is not for them."""
@@ -232,16 +352,16 @@ class Telegram:
         threading.Thread(target=tried, name="telegram-telling", daemon=True).start()
 
     def _fetch(self, said: Said, file: File, number: int) -> str:
-        files.check_room(self._workspace, file.size)
+        updates.check_room(self._workspace, file.size)
         told = self._files.call("getFile", {"file_id": file.id}, self._timing.wait)
         path = told.get("file_path") if isinstance(told, dict) else None
         if not isinstance(path, str) or not path:
             raise ChannelError("Telegram does not say where it is")
-        data = self._files.fetch(path, files.LARGEST_TAKEN, _FETCH_WAITS * self._timing.wait)
-        files.check_room(self._workspace, len(data))
+        data = self._files.fetch(path, updates.LARGEST_TAKEN, _FETCH_WAITS * self._timing.wait)
+        updates.check_room(self._workspace, len(data))
         name = file.name or path.rpartition("/")[2]
-        stored = files.stored_name(said.chat, said.message, file.kind, f"{number}_{name}" if number else name)
-        return files.store(self._workspace, stored, data)
+        stored = updates.stored_name(said.chat, said.message, file.kind, f"{number}_{name}" if number else name)
+        return updates.store(self._workspace, stored, data)
 
     def _worded(self, said: Said, origin: Origin) -> tuple[str, tuple[str, ...]]:
         """Put beside a text what it does not say itself, and name what of it is not the person's word.

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import StoreError
+from picoclaw.security.audit import Audit
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
-from picoclaw.trust.audit import Audit
 
 MINUTES = 10
 _TRIES = 5

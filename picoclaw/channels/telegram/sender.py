@@ -1,21 +1,305 @@
-"""Sends into chats: whole answers in order and at the pace that Telegram allows, and each part once if that is known.
+"""From Markdown, as models write it, to a text with entities, which Telegram shows as they are and cannot misread.
 
-Telegram has no number by which a message sent twice could be dropped. Where the connection breaks after a part was
-handed over, nobody can know whether it has arrived: it is sent again, and says that it may be a repetition.
+Pure, takes time in proportion to the text, and knows no wrong Markdown: what is not markup stays text.
+Source: https://core.telegram.org/bots/api#messageentity.
 """
 
+import re
 import threading
 import time
+import unicodedata
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from picoclaw.channels.telegram.api import Api, Busy, NotDone, Unreachable, Upload
-from picoclaw.channels.telegram.files import Attached, pieces
-from picoclaw.channels.telegram.link import Timing
-from picoclaw.channels.telegram.markup import Rich, rich
-from picoclaw.channels.telegram.split import split, units, wire
+from picoclaw.channels.telegram.connection import Timing
+from picoclaw.channels.telegram.updates import Attached, pieces
 from picoclaw.errors import ChannelError
+from picoclaw.markdown import seen
+
+
+class Entity(NamedTuple):
+    """A stretch of a text, by its characters; `more` is a link's address or the language of a block of code."""
+
+    kind: str
+    start: int
+    end: int
+    more: str = ""
+
+
+class Rich(NamedTuple):
+    """A text, and how parts of it look."""
+
+    text: str
+    entities: tuple[Entity, ...] = ()
+
+
+_FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<lang>[\w+#-]{0,30})[^`\n]*$")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)$")
+_RULE = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,200}$")
+_BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")
+_QUOTE = re.compile(r" {0,3}>[ \t]?")
+_TABLE = re.compile(r"[ \t]*\|")
+_DIVIDER = re.compile(r"[ \t]*\|[ \t:|-]*-[ \t:|-]*$")
+
+_LINK = r"!?\[(?P<label>[^\]\[\n]{1,300})\]\((?P<url>[^\s()<>]{1,1000}(?:\([^\s()<>]{0,200}\)[^\s()<>]{0,200})?)\)"
+_TOKEN = re.compile(rf"\\(?P<plain>[!-/:-@\[-`{{-~])|(?P<ticks>`+)|{_LINK}|(?P<mark>\*\*|__|~~|\*|_)")
+_KINDS = {"**": "bold", "__": "bold", "*": "italic", "_": "italic", "~~": "strikethrough"}
+_ADDRESS = re.compile(r"(?:https?://|mailto:|tg://)", re.IGNORECASE)
+
+
+def rich(markdown: str) -> Rich:
+    """Render a whole text; what nobody would see is left out."""
+    out = _Writer()
+    lines = seen(markdown.replace("\r\n", "\n").replace("\t", "    ")).strip("\n").split("\n")
+    at = 0
+    while at < len(lines):
+        at = _block(out, lines, at)
+    text = out.text()
+    return Rich(text.rstrip("\n"), tuple(sorted(out.entities, key=lambda e: (e.start, -e.end))))
+
+
+class _Writer:
+    """A text in the making."""
+
+    def __init__(self) -> None:
+        self.entities: list[Entity] = []
+        self._parts: list[str] = []
+        self.length = 0
+
+    def add(self, text: str) -> None:
+        self._parts.append(text)
+        self.length += len(text)
+
+    def mark(self, kind: str, start: int, more: str = "") -> None:
+        """Give what was written since `start` a look."""
+        if self.length > start:
+            self.entities.append(Entity(kind, start, self.length, more))
+
+    def text(self) -> str:
+        return "".join(self._parts)
+
+
+def _block(out: _Writer, lines: list[str], at: int) -> int:
+    """Write the block that begins in a line; returns the line after it."""
+    line = lines[at]
+    if fence := _FENCE.match(line):
+        return _code(out, lines, at + 1, fence)
+    if _TABLE.match(line) and at + 1 < len(lines) and _DIVIDER.match(lines[at + 1]):
+        return _run(out, lines, at, _TABLE, "pre")
+    if _QUOTE.match(line):
+        return _run(out, lines, at, _QUOTE, "blockquote")
+    start = out.length
+    if heading := _HEADING.match(line):
+        _inline(out, heading[1].rstrip().rstrip("#").rstrip())
+        out.entities[:] = [e for e in out.entities if e.start < start or e.kind != "bold"]
+        out.mark("bold", start)
+    elif _RULE.match(line):
+        out.add("———")
+    elif bullet := _BULLET.match(line):
+        out.add(f"{bullet[1]}• ")
+        _inline(out, line[bullet.end() :])
+    else:
+        _inline(out, line)
+    out.add("\n")
+    return at + 1
+
+
+def _code(out: _Writer, lines: list[str], at: int, fence: re.Match[str]) -> int:
+    start, closing = out.length, fence["fence"]
+    while at < len(lines):
+        bare = lines[at].strip()
+        if len(bare) >= len(closing) and set(bare) == {closing[0]}:
+            at += 1
+            break
+        out.add(f"\n{lines[at]}" if out.length > start else lines[at])
+        at += 1
+    out.mark("pre", start, fence["lang"])
+    out.add("\n")
+    return at
+
+
+def _run(out: _Writer, lines: list[str], at: int, begun: re.Pattern[str], kind: str) -> int:
+    """Write the lines that begin alike as one stretch: a table as it is, a quotation without its marks."""
+    start = out.length
+    while at < len(lines) and (found := begun.match(lines[at])):
+        if out.length > start:
+            out.add("\n")
+        if kind == "pre":
+            out.add(lines[at])
+        else:
+            _inline(out, lines[at][found.end() :])
+        at += 1
+    out.mark(kind, start)
+    out.add("\n")
+    return at
+
+
+def _inline(out: _Writer, line: str) -> None:
+    """Write a line; a mark that nothing closes stays as it was typed."""
+    pieces: list[str] = []
+    looks: list[tuple[str, int, int, str]] = []
+    opened: dict[str, int] = {}
+    at = 0
+    for start, end, token, closing in _tokens(line):
+        pieces.append(line[at:start])
+        at = end
+        if closing or token["url"]:
+            shown, kind, more = _whole(line, token, closing)
+            pieces.append(shown)
+            if kind:
+                looks.append((kind, len(pieces) - 1, len(pieces), more))
+            continue
+        pieces.append(token["plain"] or token[0])
+        if mark := token["mark"]:
+            _pair(line, token, mark, pieces, looks, opened)
+    pieces.append(line[at:])
+    _write(out, pieces, looks)
+
+
+def _tokens(line: str) -> Iterator[tuple[int, int, re.Match[str], int]]:
+    """Find what may be markup: where it begins and ends, and for code where the closing ticks begin, else 0."""
+    runs: defaultdict[int, list[int]] = defaultdict(list)
+    for run in re.finditer("`+", line):
+        runs[len(run[0])].append(run.start())
+    at = 0
+    while token := _TOKEN.search(line, at):
+        at, closing = token.end(), 0
+        if ticks := token["ticks"]:
+            same = runs[len(ticks)]
+            after = bisect_right(same, token.start())
+            if after < len(same):
+                closing = same[after]
+                at = closing + len(ticks)
+        yield token.start(), at, token, closing
+
+
+def _whole(line: str, token: re.Match[str], closing: int) -> tuple[str, str, str]:
+    """Tell how code or a link is shown: text, kind and address."""
+    if closing:
+        code = line[token.end() : closing]
+        return (code[1:-1] if code[:1] == code[-1:] == " " and code.strip() else code), "code", ""
+    label, url = token["label"], token["url"]
+    if _ADDRESS.match(url):
+        return label, "text_link", url
+    return f"{label} ({url})", "", ""
+
+
+def _pair(
+    line: str,
+    token: re.Match[str],
+    mark: str,
+    pieces: list[str],
+    looks: list[tuple[str, int, int, str]],
+    opened: dict[str, int],
+) -> None:
+    """Close what such a mark has opened, or open it; those opened in between are none."""
+    before = line[token.start() - 1 : token.start()] if token.start() else ""
+    after = line[token.end() : token.end() + 1]
+    inside = mark in {"*", "_", "__"} and before.isalnum() and after.isalnum()  # 2*3*4, snake_case
+    here = len(pieces) - 1
+    if mark in opened and before.strip() and not inside and opened[mark] < here - 1:
+        start = opened.pop(mark)
+        pieces[start] = pieces[here] = ""
+        looks.append((_KINDS[mark], start, here, ""))
+        for other in [m for m, place in opened.items() if place > start]:
+            del opened[other]
+    elif after.strip() and not inside:
+        opened[mark] = here
+
+
+def _write(out: _Writer, pieces: list[str], looks: list[tuple[str, int, int, str]]) -> None:
+    places = [out.length]
+    for piece in pieces:
+        out.add(piece)
+        places.append(out.length)
+    out.entities += [Entity(kind, places[a], places[b], more) for kind, a, b, more in looks if places[b] > places[a]]
+
+
+# Cuts a text with entities into messages that Telegram takes: 4,096 UTF-16 units each, broken where a reader would.
+
+MESSAGE = 4096
+"""UTF-16 units of one message at most."""
+
+_ENTITIES = 100
+_BREAKS = ("\n\n", "\n", ". ", "! ", "? ", "; ", ", ", " ")
+_JOINERS = {"\u200d", "\ufe0e", "\ufe0f", "\u20e3"}
+
+
+def units(text: str) -> int:
+    """Count as Telegram does: a character beyond U+FFFF is two."""
+    return len(text) + sum(char > "\uffff" for char in text)
+
+
+def split(whole: Rich, most: int = MESSAGE) -> list[Rich]:
+    """Cut a text into messages in their order; no word is lost, and what is bold or code goes on being so."""
+    parts, start, text = [], 0, whole.text
+    while start < len(text):
+        end = _end(text, start, most)
+        shown = text[start:end].rstrip()
+        if shown:
+            parts.append(_part(whole, start, start + len(shown)))
+        start = end
+        while start < len(text) and text[start] == "\n":
+            start += 1
+    return parts
+
+
+def wire(entities: tuple[Entity, ...], text: str) -> list[dict[str, Any]]:
+    """Give entities as the Bot API takes them."""
+    return [
+        {"type": e.kind, "offset": units(text[: e.start]), "length": units(text[e.start : e.end])}
+        | ({"url": e.more} if e.kind == "text_link" else {"language": e.more} if e.more else {})
+        for e in entities[:_ENTITIES]
+    ]
+
+
+def _end(text: str, start: int, most: int) -> int:
+    """Find where the message that begins at `start` ends."""
+    end, room = start, most
+    while end < len(text) and room > (text[end] > "\uffff"):
+        room -= 1 + (text[end] > "\uffff")
+        end += 1
+    if end == len(text):
+        return end
+    lowest = start + (end - start) // 2
+    for mark in _BREAKS:
+        found = text.rfind(mark, lowest, end)
+        if found >= 0:
+            return found + len(mark)
+    cut = end
+    while cut > max(start + 1, end - 32) and _joined(text, cut):
+        cut -= 1
+    return end if _joined(text, cut) else cut
+
+
+def _joined(text: str, at: int) -> bool:
+    """Whether a character belongs to the one before it: an accent, or a part of an emoji."""
+    char = text[at]
+    return bool(
+        unicodedata.combining(char)
+        or char in _JOINERS
+        or "\U0001f3fb" <= char <= "\U0001f3ff"
+        or text[at - 1] == "\u200d"
+    )
+
+
+def _part(whole: Rich, start: int, end: int) -> Rich:
+    within = [
+        e._replace(start=max(e.start, start) - start, end=min(e.end, end) - start)
+        for e in whole.entities
+        if e.start < end and e.end > start
+    ]
+    return Rich(whole.text[start:end], tuple(e for e in within if e.end > e.start))
+
+
+# Sends into chats: whole answers in order and at the pace that Telegram allows, and each part once if that is known.
+#
+# Telegram has no number by which a message sent twice could be dropped. Where the connection breaks after a part was
+# handed over, nobody can know whether it has arrived: it is sent again, and says that it may be a repetition.
 
 PERHAPS = "(Perhaps sent before: the connection broke off.)"
 

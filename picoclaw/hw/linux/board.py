@@ -9,28 +9,28 @@ from pathlib import Path
 
 from picoclaw.errors import HardwareError
 from picoclaw.hw.board import (
-    Adapter,
     Bias,
+    DiskSpace,
     GpioChip,
+    I2CAdapter,
     I2CBus,
-    Line,
     LineHandle,
-    Port,
+    LineInfo,
     SerialPort,
+    SerialPortInfo,
     SerialSettings,
-    Space,
     SpiDevice,
     SpiNode,
 )
-from picoclaw.hw.faults import explained
+from picoclaw.hw.faults import translate_os_error
 from picoclaw.hw.linux import gpio, serial, spi
 from picoclaw.hw.linux.i2c import LinuxI2C
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 
 _LONGEST_FILE = 65_536
 _TIME_ERROR = 5
 _TIMESYNCD = "/run/systemd/timesync/synchronized"
-_USES = {
+_ADAPTER_USES = {
     **dict.fromkeys(("hdmi", "ddc", "fef04500", "fef09500", "107d508200", "107d508280"), "an HDMI port"),
     **dict.fromkeys(("csi", "cam"), "a camera"),
     "dsi": "a display",
@@ -40,7 +40,7 @@ _USES = {
     "smbus": "the mainboard",
 }
 """Words in the names of adapters that are no pin header, and what those are for; the numbers are a Pi 4's and 5's."""
-_SYMBOLS = {"i2c_arm": "", "i2c_vc": "the HAT's EEPROM and the camera"}
+_SYMBOL_USES = {"i2c_arm": "", "i2c_vc": "the HAT's EEPROM and the camera"}
 
 
 class LinuxBoard:
@@ -57,7 +57,7 @@ class LinuxBoard:
 
     def text(self, path: str) -> str:
         """See Board.text."""
-        with explained(path):
+        with translate_os_error(path):
             handle = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 return os.read(handle, _LONGEST_FILE).decode("utf-8", "replace").strip().rstrip("\0")
@@ -66,7 +66,7 @@ class LinuxBoard:
 
     def put(self, path: str, text: str) -> None:
         """See Board.put."""
-        with explained(path):
+        with translate_os_error(path):
             handle = os.open(self._root + path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 os.write(handle, text.encode())
@@ -81,11 +81,11 @@ class LinuxBoard:
         """See Board.may_open."""
         return os.access(self._root + path, os.R_OK | os.W_OK)
 
-    def space(self, path: str) -> Space:
+    def space(self, path: str) -> DiskSpace:
         """See Board.space."""
-        with explained(path):
+        with translate_os_error(path):
             disk = os.statvfs(path)
-            return Space(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize)
+            return DiskSpace(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize)
 
     def clock_synchronised(self) -> bool:
         """See Board.clock_synchronised; a call with `modes` 0 only asks.
@@ -97,25 +97,25 @@ class LinuxBoard:
         answer = int(ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(512)))
         return answer != _TIME_ERROR if answer >= 0 else bool(self.glob(_TIMESYNCD))
 
-    def adapters(self) -> list[Adapter]:
+    def adapters(self) -> list[I2CAdapter]:
         """See Board.adapters."""
         found = (re.fullmatch(r"/dev/i2c-(\d+)", path) for path in self.glob("/dev/i2c-[0-9]*"))
         return sorted((self._adapter(m[0], int(m[1])) for m in found if m), key=lambda a: a.number)
 
-    def _adapter(self, path: str, number: int) -> Adapter:
+    def _adapter(self, path: str, number: int) -> I2CAdapter:
         try:
             name = self.text(f"/sys/class/i2c-dev/i2c-{number}/name")
         except HardwareError:
             name = "unknown adapter"
         node = os.path.realpath(f"{self._root}/sys/class/i2c-dev/i2c-{number}/device/of_node")
-        use = next((use for word, use in _USES.items() if word in name.lower()), "")
-        for symbol, meant in _SYMBOLS.items():
+        use = next((use for word, use in _ADAPTER_USES.items() if word in name.lower()), "")
+        for symbol, meant in _SYMBOL_USES.items():
             place = self._symbol(symbol)
             if place and node.endswith(place):
-                return Adapter(number, path, name, header=not meant, use=meant)
+                return I2CAdapter(number, path, name, header=not meant, use=meant)
             if place and not meant and f"{place}/" in node:  # a multiplexer that is wired to the header
-                return Adapter(number, path, name, header=False)
-        return Adapter(number, path, name, header=number == 1 and not use, use=use)
+                return I2CAdapter(number, path, name, header=False)
+        return I2CAdapter(number, path, name, header=number == 1 and not use, use=use)
 
     def _symbol(self, name: str) -> str:
         """Where the device tree has a node, by the label that Raspberry Pi's overlays use."""
@@ -143,9 +143,9 @@ class LinuxBoard:
                 self._chip_selects[bus, chip] = spi.LinuxSpi(bus, chip, self._root)
             return self._chip_selects[bus, chip]
 
-    def ports(self) -> list[Port]:
+    def ports(self) -> list[SerialPortInfo]:
         """See Board.ports."""
-        return serial.ports(self._root)
+        return serial.list_ports(self._root)
 
     def serial(self, name: str, settings: SerialSettings) -> SerialPort:
         """See Board.serial."""
@@ -153,11 +153,11 @@ class LinuxBoard:
 
     def gpio_chips(self) -> list[GpioChip]:
         """See Board.gpio_chips."""
-        return gpio.chips(self._root)
+        return gpio.list_chips(self._root)
 
-    def lines(self, chip: str) -> list[Line]:
+    def lines(self, chip: str) -> list[LineInfo]:
         """See Board.lines."""
-        return gpio.lines(chip, self._root)
+        return gpio.list_lines(chip, self._root)
 
     def line_in(
         self, chip: str, offset: int, *, bias: Bias = "", edges: bool = False, debounce_us: int = 0
@@ -169,12 +169,12 @@ class LinuxBoard:
         """See Board.line_out."""
         return gpio.request_output(chip, offset, level, self._root)
 
-    def lock_path(self, part: Wired) -> str:
+    def lock_path(self, part: WiredPart) -> str:
         """See Board.lock_path: the device file itself; of a serial port and of 1-Wire the kernel takes care."""
         nodes = {"i2c": f"/dev/i2c-{part.bus}", "spi": f"/dev/spidev{part.bus}.{part.chip}"}
         return self._root + nodes[part.route] if part.route in nodes else ""
 
-    def wired(self) -> Mapping[str, Wired]:
+    def wired(self) -> Mapping[str, WiredPart]:
         """See Board.wired: a real board cannot know."""
         return {}
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
-from picoclaw.hw.backoff import Backoff
-from picoclaw.hw.board import Presence, Read, Write
-from picoclaw.hw.faults import explained, explanation
+from picoclaw.hw.board import I2CRead, I2CWrite, Presence
+from picoclaw.hw.faults import Backoff, make_hardware_error, translate_os_error
 
 _I2C_SLAVE = 0x0703
 
@@ -25,7 +24,7 @@ class LinuxI2C:
         self._path = f"/dev/i2c-{number}"
         self._lock = threading.Lock()
         self._backoff = Backoff(self._path)
-        with explained(self._path):
+        with translate_os_error(self._path):
             os.close(os.open(root + self._path, os.O_RDWR | os.O_CLOEXEC))
             try:
                 import smbus2
@@ -36,11 +35,11 @@ class LinuxI2C:
             self._message = smbus2.i2c_msg
             self._device = smbus2.SMBus(root + self._path)
 
-    def transfer(self, address: int, segments: Sequence[Read | Write]) -> list[bytes]:
+    def transfer(self, address: int, segments: Sequence[I2CRead | I2CWrite]) -> list[bytes]:
         """See I2CBus.transfer."""
         messages = [
             self._message.read(address, part.length)
-            if isinstance(part, Read)
+            if isinstance(part, I2CRead)
             else self._message.write(address, part.data)
             for part in segments
         ]
@@ -49,8 +48,8 @@ class LinuxI2C:
                 self._claim(address)
                 self._device.i2c_rdwr(*messages)
             except OSError as error:
-                raise explanation(error, self._path, address) from error
-        return [bytes(m) for m, part in zip(messages, segments, strict=True) if isinstance(part, Read)]
+                raise make_hardware_error(error, self._path, address) from error
+        return [bytes(m) for m, part in zip(messages, segments, strict=True) if isinstance(part, I2CRead)]
 
     def probe(self, address: int) -> Presence:
         """See I2CBus.probe. Read-byte where EEPROMs live, quick write elsewhere, as i2cdetect(8) does.
@@ -60,7 +59,7 @@ class LinuxI2C:
         by_reading = 0x30 <= address <= 0x37 or 0x50 <= address <= 0x5F
         with self._lock:
             try:
-                with self._backoff.watched(), explained(self._path, address):
+                with self._backoff.watched(), translate_os_error(self._path, address):
                     self._claim(address)
                     (self._device.read_byte if by_reading else self._device.write_quick)(address)
             except DeviceMissing:

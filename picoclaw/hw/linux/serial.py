@@ -19,58 +19,60 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import BusFault, HardwareError
-from picoclaw.hw.board import Port, SerialSettings
-from picoclaw.hw.faults import explained
+from picoclaw.hw.board import SerialPortInfo, SerialSettings
+from picoclaw.hw.faults import translate_os_error
 
 LOWEST_BAUD, HIGHEST_BAUD = 50, 4_000_000
-_LINKS = ("/dev/serial[0-9]", "/dev/serial/by-id/*", "/dev/serial/by-path/*")
-_LOGINS = "/sys/fs/cgroup/{}system.slice/system-serial*getty.slice/serial-getty@{}.service"
+_LINK_PATTERNS = ("/dev/serial[0-9]", "/dev/serial/by-id/*", "/dev/serial/by-path/*")
+_GETTY_CGROUP = "/sys/fs/cgroup/{}system.slice/system-serial*getty.slice/serial-getty@{}.service"
 _CONSOLE, _LOGIN = "the Linux console", "a login prompt"
 _PARITY = {"none": "N", "even": "E", "odd": "O"}
 _TCGETS2, _TERMIOS2 = 0x802C542A, 44  # of arm, arm64, riscv and x86: the ioctl, and the size of its struct
 _BAUD_TOLERANCE = 0.03
-_GRACE_S = 2.0
-_PIECES = re.compile(r"(\d+)|(\D+)")
+_WRITE_GRACE_S = 2.0
+_SORT_PARTS = re.compile(r"(\d+)|(\D+)")
 
 
-def ports(root: str = "") -> list[Port]:
+def list_ports(root: str = "") -> list[SerialPortInfo]:
     """List the ports with hardware behind them; an 8250 port of type 0 is only a placeholder of the kernel's."""
-    names = _lasting_names(root)
+    names = _find_stable_names(root)
     found = []
     for device in _glob(root, "/sys/class/tty/*/device"):
         tty = device.parent.name
-        if Path(f"{root}/dev/{tty}").exists() and _text(device.parent / "type") != "0":
-            found.append(Port(f"/dev/{tty}", names.get(tty, ()), _description(device), holder(tty, root)))
+        if Path(f"{root}/dev/{tty}").exists() and _read_text(device.parent / "type") != "0":
+            found.append(
+                SerialPortInfo(f"/dev/{tty}", names.get(tty, ()), _describe_device(device), find_port_user(tty, root))
+            )
     return found
 
 
-def holder(tty: str, root: str = "") -> str:
+def find_port_user(tty: str, root: str = "") -> str:
     """Say what of the system itself uses a port, named as in `/sys/class/tty`; empty when nothing does."""
-    booted = re.findall(r"(?:^|\s)console=([^\s,]+)", _text(Path(f"{root}/proc/cmdline")))
-    active = _text(Path(f"{root}/sys/class/tty/console/active")).split()
-    names = {tty, *(Path(name).name for name in _lasting_names(root).get(tty, ()))}
+    booted = re.findall(r"(?:^|\s)console=([^\s,]+)", _read_text(Path(f"{root}/proc/cmdline")))
+    active = _read_text(Path(f"{root}/sys/class/tty/console/active")).split()
+    names = {tty, *(Path(name).name for name in _find_stable_names(root).get(tty, ()))}
     if names & {*booted, *active}:
         return _CONSOLE
-    if any(_glob(root, _LOGINS.format(version, tty)) for version in ("", "systemd/")):
+    if any(_glob(root, _GETTY_CGROUP.format(version, tty)) for version in ("", "systemd/")):
         return _LOGIN
     return ""
 
 
-def _lasting_names(root: str) -> dict[str, tuple[str, ...]]:
+def _find_stable_names(root: str) -> dict[str, tuple[str, ...]]:
     names: dict[str, tuple[str, ...]] = {}
-    for link in (link for pattern in _LINKS for link in _glob(root, pattern)):
+    for link in (link for pattern in _LINK_PATTERNS for link in _glob(root, pattern)):
         with suppress(OSError):
             tty = link.readlink().name
             names[tty] = (*names.get(tty, ()), str(link)[len(root) :])
     return names
 
 
-def _description(device: Path) -> str:
+def _describe_device(device: Path) -> str:
     """Name a USB adapter as it names itself, or the driver of a built-in port (below its serial-base devices)."""
     real = device.resolve()
     for folder in (real, *real.parents[:5]):
-        if product := _text(folder / "product"):
-            words = f"{_text(folder / 'manufacturer')} {product}"
+        if product := _read_text(folder / "product"):
+            words = f"{_read_text(folder / 'manufacturer')} {product}"
             return " ".join("".join(c if c.isprintable() else " " for c in words).split())[:80]
     for folder in (real, *real.parents[:3]):
         driver = (folder / "driver").resolve()
@@ -81,17 +83,17 @@ def _description(device: Path) -> str:
 
 def _glob(root: str, pattern: str) -> list[Path]:
     found = glob.glob(glob.escape(root) + pattern)  # noqa: PTH207 - Path.glob does not take absolute patterns
-    return sorted(map(Path, found), key=lambda path: [(int(d or 0), w) for d, w in _PIECES.findall(str(path))])
+    return sorted(map(Path, found), key=lambda path: [(int(d or 0), w) for d, w in _SORT_PARTS.findall(str(path))])
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace").strip()
     except OSError:
         return ""
 
 
-def _remedy(used_by: str, tty: str) -> str:
+def _suggest_remedy(used_by: str, tty: str) -> str:
     end = f"`sudo systemctl disable --now serial-getty@{tty}`"
     if used_by == _LOGIN:
         return f"end that with {end}"
@@ -100,7 +102,7 @@ def _remedy(used_by: str, tty: str) -> str:
     )
 
 
-def _opened(path: str, name: str, settings: SerialSettings) -> Any:
+def _open_port(path: str, name: str, settings: SerialSettings) -> Any:
     try:
         import serial  # type: ignore[import-untyped]
     except ImportError:
@@ -114,7 +116,7 @@ def _opened(path: str, name: str, settings: SerialSettings) -> Any:
 
 
 @contextmanager
-def _as_os_error() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Find the error number in what pyserial and termios raise, some of which are no OSErrors or have none."""
     try:
         yield
@@ -142,13 +144,13 @@ class LinuxSerial:
         if not LOWEST_BAUD <= settings.baud <= HIGHEST_BAUD:
             raise BusFault(f"{name} cannot have {settings.baud} baud: {LOWEST_BAUD} to {HIGHEST_BAUD} are possible")
         tty = Path(root + name).resolve().name
-        if used_by := holder(tty, root):
-            raise BusFault(f"{name} is in use by {used_by}: {_remedy(used_by, tty)}")
-        with explained(name), _as_os_error():
-            self._device = _opened(root + name, name, settings)
+        if used_by := find_port_user(tty, root):
+            raise BusFault(f"{name} is in use by {used_by}: {_suggest_remedy(used_by, tty)}")
+        with translate_os_error(name), _convert_errors():
+            self._device = _open_port(root + name, name, settings)
         self._fd: int = self._device.fileno()
         try:
-            with explained(name), _as_os_error():
+            with translate_os_error(name), _convert_errors():
                 fcntl.ioctl(self._fd, termios.TIOCEXCL)
                 self._keep_lines_up()
                 self._check_baud()
@@ -173,9 +175,9 @@ class LinuxSerial:
 
         Raises BusFault when that is over, after throwing away what the kernel had taken and not sent.
         """
-        ends = time.monotonic() + _GRACE_S + 12 * len(data) / self._baud
+        ends = time.monotonic() + _WRITE_GRACE_S + 12 * len(data) / self._baud
         left = memoryview(data)
-        with explained(self.path), _as_os_error():
+        with translate_os_error(self.path), _convert_errors():
             while left:
                 if not self._ready(select.POLLOUT, ends) or time.monotonic() > ends:
                     termios.tcflush(self._fd, termios.TCOFLUSH)
@@ -187,7 +189,7 @@ class LinuxSerial:
         """See SerialPort.read; what came before the port was unplugged is still returned."""
         ends = time.monotonic() + seconds
         received = bytearray()
-        with explained(self.path):
+        with translate_os_error(self.path):
             while len(received) < most and self._ready(select.POLLIN, ends):
                 chunk = self._chunk(most - len(received), had=bool(received))
                 if not chunk:
@@ -219,7 +221,7 @@ class LinuxSerial:
 
     def flush(self) -> None:
         """See SerialPort.flush."""
-        with explained(self.path), _as_os_error():
+        with translate_os_error(self.path), _convert_errors():
             termios.tcflush(self._handle(), termios.TCIFLUSH)
 
     def close(self) -> None:

@@ -14,27 +14,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from picoclaw.errors import BusFault
-from picoclaw.hw.board import Exchange, SpiNode, SpiSettings
-from picoclaw.hw.faults import explained
+from picoclaw.hw.board import SpiNode, SpiSettings, SpiTransfer
+from picoclaw.hw.faults import translate_os_error
 
-_TRANSFER = struct.Struct("=QQIIHBBBBBB")  # struct spi_ioc_transfer
+_TRANSFER_STRUCT = struct.Struct("=QQIIHBBBBBB")  # struct spi_ioc_transfer
 _READ_MODE = 0x80046B05  # SPI_IOC_RD_MODE32
 _WRITE_MODE = 0x40046B05  # SPI_IOC_WR_MODE32
-_OURS = 0x01 | 0x02 | 0x08  # SPI_CPHA, SPI_CPOL, SPI_LSB_FIRST
-_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+_MODE_BITS = 0x01 | 0x02 | 0x08  # SPI_CPHA, SPI_CPOL, SPI_LSB_FIRST
+_REVERSED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _BUFSIZ = "/sys/module/spidev/parameters/bufsiz"
-_USUAL_BUFSIZ = 4096
+_DEFAULT_BUFSIZ = 4096
 # A longer argument than 1024 bytes would make fcntl.ioctl hold the interpreter's lock through the transfer; and where
 # the kernel begins each segment on a 128-byte boundary (arm64), 32 segments fill the usual buffer anyway.
-MOST_SEGMENTS = 32
+MAX_SEGMENTS = 32
 
 
-def request(count: int) -> int:
+def encode_message_ioctl(count: int) -> int:
     """Return the number of the ioctl that carries `count` segments, SPI_IOC_MESSAGE(count)."""
-    return 0x40006B00 | count * _TRANSFER.size << 16
+    return 0x40006B00 | count * _TRANSFER_STRUCT.size << 16
 
 
-def message(segments: Sequence[Exchange], speed_hz: int, address: int) -> bytes:
+def pack_message(segments: Sequence[SpiTransfer], speed_hz: int, address: int) -> bytes:
     """Pack the segments, whose bytes lie one after the other at `address`, where the answers are put as well."""
     packed = []
     for index, segment in enumerate(segments):
@@ -42,7 +42,7 @@ def message(segments: Sequence[Exchange], speed_hz: int, address: int) -> bytes:
         at = address if length else 0
         # On the last segment cs_change would ask for the opposite: to keep the part selected after the message.
         release = segment.release and index < len(segments) - 1
-        packed.append(_TRANSFER.pack(at, at, length, speed_hz, segment.delay_us, 8, release, 0, 0, 0, 0))
+        packed.append(_TRANSFER_STRUCT.pack(at, at, length, speed_hz, segment.delay_us, 8, release, 0, 0, 0, 0))
         address += length
     return b"".join(packed)
 
@@ -59,10 +59,10 @@ class LinuxSpi:
         self.node = SpiNode(bus, chip, f"/dev/spidev{bus}.{chip}")
         self._root = root
         self._lock = threading.Lock()
-        with explained(self.node.path):
+        with translate_os_error(self.node.path):
             self._device = os.open(root + self.node.path, os.O_RDWR | os.O_CLOEXEC)
 
-    def transfer(self, segments: Sequence[Exchange], settings: SpiSettings) -> list[bytes]:
+    def transfer(self, segments: Sequence[SpiTransfer], settings: SpiSettings) -> list[bytes]:
         """See SpiDevice.transfer.
 
         A delay is waited before the chip select is released, which then lasts 10 microseconds unless the device tree
@@ -73,20 +73,20 @@ class LinuxSpi:
         if not segments:
             return []
         sent = b"".join(segment.data for segment in segments)
-        buffer = array("B", sent.translate(_REVERSED) if settings.lsb_first else sent)
-        argument = message(segments, settings.speed_hz, buffer.buffer_info()[0])
-        with self._lock, explained(self.node.path), self._in_mode(settings.mode):
-            fcntl.ioctl(self._device, request(len(segments)), argument)
-        received = buffer.tobytes().translate(_REVERSED) if settings.lsb_first else buffer.tobytes()
+        buffer = array("B", sent.translate(_REVERSED_BITS) if settings.lsb_first else sent)
+        argument = pack_message(segments, settings.speed_hz, buffer.buffer_info()[0])
+        with self._lock, translate_os_error(self.node.path), self._in_mode(settings.mode):
+            fcntl.ioctl(self._device, encode_message_ioctl(len(segments)), argument)
+        received = buffer.tobytes().translate(_REVERSED_BITS) if settings.lsb_first else buffer.tobytes()
         ends = [sum(len(s.data) for s in segments[: i + 1]) for i in range(len(segments))]
         return [received[end - len(s.data) : end] for s, end in zip(segments, ends, strict=True)]
 
-    def _problem(self, segments: Sequence[Exchange], settings: SpiSettings) -> str:
+    def _problem(self, segments: Sequence[SpiTransfer], settings: SpiSettings) -> str:
         total, most = sum(len(s.data) for s in segments), self._bufsiz()
         if total > most:
             return f"takes at most {most} bytes in one message (bufsiz of the kernel's spidev), not {total}"
-        if len(segments) > MOST_SEGMENTS:
-            return f"takes at most {MOST_SEGMENTS} segments in one message, not {len(segments)}"
+        if len(segments) > MAX_SEGMENTS:
+            return f"takes at most {MAX_SEGMENTS} segments in one message, not {len(segments)}"
         if any(not 0 <= s.delay_us <= 0xFFFF for s in segments):
             return "can wait 0 to 65535 microseconds after a segment"
         if not 0 <= settings.mode <= 3:
@@ -98,13 +98,13 @@ class LinuxSpi:
     def _bufsiz(self) -> int:
         with suppress(OSError, ValueError):
             return int(Path(self._root + _BUFSIZ).read_text("ascii"))
-        return _USUAL_BUFSIZ
+        return _DEFAULT_BUFSIZ
 
     @contextmanager
     def _in_mode(self, mode: int) -> Iterator[None]:
         """Set the mode, which belongs to the chip select and outlives its descriptors, and put it back."""
         (before,) = struct.unpack("=I", fcntl.ioctl(self._device, _READ_MODE, bytes(4)))
-        wanted = before & ~_OURS | mode
+        wanted = before & ~_MODE_BITS | mode
         if wanted == before:
             yield
             return

@@ -12,26 +12,26 @@ from pathlib import Path
 
 from picoclaw.errors import DeviceMissing
 from picoclaw.hw.board import (
-    Adapter,
     Bias,
+    DiskSpace,
     GpioChip,
+    I2CAdapter,
     I2CBus,
-    Line,
     LineHandle,
-    Port,
+    LineInfo,
     SerialPort,
+    SerialPortInfo,
     SerialSettings,
-    Space,
     SpiDevice,
     SpiNode,
 )
-from picoclaw.hw.faults import explained
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.faults import translate_os_error
+from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import parts
 from picoclaw.hw.sim.buses import SerialPeer, SimI2C, SimSerial, SimSpi
 from picoclaw.hw.sim.lines import SimLines
-from picoclaw.hw.sim.scene import Scene, Wiring
-from picoclaw.hw.sim.script import DEFAULT, Script
+from picoclaw.hw.sim.scene import Scene, SimFaults
+from picoclaw.hw.sim.script import DEFAULT_SCRIPT, Script
 
 _BOOTED_BEFORE_S = 90_061
 
@@ -44,7 +44,7 @@ class SimBoard:
     def __init__(
         self,
         clock: Callable[[], float] = time.time,
-        script: Script = DEFAULT,
+        script: Script = DEFAULT_SCRIPT,
         *,
         sleep: Callable[[float], None] = time.sleep,
         state: Path | None = None,
@@ -57,7 +57,7 @@ class SimBoard:
         self._clock = clock
         self._sleep = sleep
         self._script = script
-        self.wiring = Wiring(clock)
+        self.wiring = SimFaults(clock)
         self.wiring.faults += script.faults
         self.scenes = {name: Scene(clock, script.values.get(name)) for name in script.wired}
         self._buses: dict[int, SimI2C] = {1: SimI2C(1, {}, self.wiring)}
@@ -78,8 +78,8 @@ class SimBoard:
         for name, wired in script.wired.items():
             self._wire(wired, self.scenes[name])
 
-    def _wire(self, wired: Wired, scene: Scene) -> None:
-        part = parts.make(wired.part, scene)
+    def _wire(self, wired: WiredPart, scene: Scene) -> None:
+        part = parts.make_part(wired.part, scene)
         if wired.route == "i2c":
             self._buses.setdefault(wired.bus, SimI2C(wired.bus, {}, self.wiring)).parts[wired.address] = part
         elif wired.route == "spi":
@@ -93,7 +93,7 @@ class SimBoard:
 
     def _onewire(self, name: str, content: Callable[[], str]) -> str:
         """What the kernel says of a 1-Wire device whose plug may be loose."""
-        with explained(f"/sys/bus/w1/devices/{name}"):
+        with translate_os_error(f"/sys/bus/w1/devices/{name}"):
             if self.wiring.fault(name):
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
         return content()
@@ -120,22 +120,22 @@ class SimBoard:
         """See Board.may_open."""
         return True
 
-    def space(self, path: str) -> Space:  # noqa: ARG002
+    def space(self, path: str) -> DiskSpace:  # noqa: ARG002
         """See Board.space."""
-        return Space(31_000_000_000, 24_800_000_000)
+        return DiskSpace(31_000_000_000, 24_800_000_000)
 
     def clock_synchronised(self) -> bool:
         """See Board.clock_synchronised."""
         return False
 
-    def adapters(self) -> list[Adapter]:
+    def adapters(self) -> list[I2CAdapter]:
         """See Board.adapters."""
-        return [Adapter(n, f"/dev/i2c-{n}", "simulated adapter", header=n == 1) for n in sorted(self._buses)]
+        return [I2CAdapter(n, f"/dev/i2c-{n}", "simulated adapter", header=n == 1) for n in sorted(self._buses)]
 
     def i2c(self, number: int) -> I2CBus:
         """See Board.i2c."""
         if number not in self._buses:
-            _missing(f"/dev/i2c-{number}")
+            _raise_missing(f"/dev/i2c-{number}")
         return self._buses[number]
 
     def spi_nodes(self) -> list[SpiNode]:
@@ -145,24 +145,24 @@ class SimBoard:
     def spi(self, bus: int, chip: int) -> SpiDevice:
         """See Board.spi."""
         if (bus, chip) not in self._chip_selects:
-            _missing(f"/dev/spidev{bus}.{chip}")
+            _raise_missing(f"/dev/spidev{bus}.{chip}")
         return self._chip_selects[bus, chip]
 
-    def ports(self) -> list[Port]:
+    def ports(self) -> list[SerialPortInfo]:
         """See Board.ports."""
-        return [Port(path, description="simulated port") for path in sorted(self._peers)]
+        return [SerialPortInfo(path, description="simulated port") for path in sorted(self._peers)]
 
     def serial(self, name: str, settings: SerialSettings) -> SerialPort:  # noqa: ARG002
         """See Board.serial."""
         if name not in self._peers:
-            _missing(name)
+            _raise_missing(name)
         return SimSerial(name, self._peers[name], self._sleep, self.wiring, self._open_ports)
 
     def gpio_chips(self) -> list[GpioChip]:
         """See Board.gpio_chips."""
         return self._lines.chips()
 
-    def lines(self, chip: str) -> list[Line]:
+    def lines(self, chip: str) -> list[LineInfo]:
         """See Board.lines."""
         return self._lines.lines(chip)
 
@@ -176,7 +176,7 @@ class SimBoard:
         """See Board.line_out."""
         return self._lines.request_output(chip, offset, level)
 
-    def lock_path(self, part: Wired) -> str:
+    def lock_path(self, part: WiredPart) -> str:
         """See Board.lock_path: a file beside those of the lines, where there are any."""
         if self._state is None or not self._state.is_dir() or part.route not in {"i2c", "spi"}:
             return ""
@@ -185,7 +185,7 @@ class SimBoard:
             path.touch(mode=0o600)
         return str(path)
 
-    def wired(self) -> Mapping[str, Wired]:
+    def wired(self) -> Mapping[str, WiredPart]:
         """See Board.wired."""
         return {name: part for name, part in self._script.wired.items() if name not in self._script.unnamed}
 
@@ -193,6 +193,6 @@ class SimBoard:
         """See Board.close."""
 
 
-def _missing(path: str) -> None:
-    with explained(path):
+def _raise_missing(path: str) -> None:
+    with translate_os_error(path):
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))

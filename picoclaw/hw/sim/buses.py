@@ -6,13 +6,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from picoclaw.hw.backoff import Backoff
-from picoclaw.hw.board import Exchange, Presence, Read, SpiNode, SpiSettings, Write
-from picoclaw.hw.faults import explained
-from picoclaw.hw.sim.scene import Wiring
+from picoclaw.hw.board import I2CRead, I2CWrite, Presence, SpiNode, SpiSettings, SpiTransfer
+from picoclaw.hw.faults import Backoff, translate_os_error
+from picoclaw.hw.sim.scene import SimFaults
 
 _ERRNO = {"unplugged": errno.EREMOTEIO, "nack": errno.EREMOTEIO, "stuck": errno.ETIMEDOUT, "eio": errno.EIO}
-_LOG = 1000
+_LOG_LENGTH = 1000
 _SPI_BUFFER = 4096  # the usual bufsiz of the kernel's spidev
 _TTY_BUFFER = 4096  # what a Linux terminal device keeps for its reader
 
@@ -36,48 +35,48 @@ class Nack(Exception):
 class SimI2C:
     """A bus of simulated parts."""
 
-    def __init__(self, number: int, parts: Mapping[int, I2CSlave], wiring: Wiring | None = None) -> None:
+    def __init__(self, number: int, parts: Mapping[int, I2CSlave], wiring: SimFaults | None = None) -> None:
         """`parts` by 7-bit address."""
         self.number = number
         self.parts = dict(parts)
         self.held: dict[int, str] = {}  # address -> kernel driver that holds it
-        self.log: deque[tuple[int, Read | Write]] = deque(maxlen=_LOG)
-        self._wiring = wiring or Wiring(lambda: 0.0)
+        self.log: deque[tuple[int, I2CRead | I2CWrite]] = deque(maxlen=_LOG_LENGTH)
+        self._wiring = wiring or SimFaults(lambda: 0.0)
         self._path = f"/dev/i2c-{number}"
         self._backoff = Backoff(self._path, self._wiring.clock)
 
-    def transfer(self, address: int, segments: Sequence[Read | Write]) -> list[bytes]:
+    def transfer(self, address: int, segments: Sequence[I2CRead | I2CWrite]) -> list[bytes]:
         """See I2CBus.transfer."""
-        with self._backoff.watched(), explained(self._path, address):
+        with self._backoff.watched(), translate_os_error(self._path, address):
             kind = self._fault(address)
             if address in self.held:
-                raise _os_error(errno.EBUSY)
+                raise _make_os_error(errno.EBUSY)
             if number := _ERRNO.get(kind):
-                raise _os_error(number)
+                raise _make_os_error(number)
             return [self._wiring.spoiled(kind, answer) for answer in self._run(address, segments)]
 
-    def _run(self, address: int, segments: Sequence[Read | Write]) -> list[bytes]:
+    def _run(self, address: int, segments: Sequence[I2CRead | I2CWrite]) -> list[bytes]:
         part = self.parts.get(address)
         answers = []
         for segment in segments:
             if part is None:
-                raise _os_error(errno.EREMOTEIO)
+                raise _make_os_error(errno.EREMOTEIO)
             self.log.append((address, segment))
             try:
-                if isinstance(segment, Write):
+                if isinstance(segment, I2CWrite):
                     part.write(segment.data)
                 else:
                     answers.append(part.read(segment.length))
             except Nack:
-                raise _os_error(errno.EREMOTEIO) from None
+                raise _make_os_error(errno.EREMOTEIO) from None
         return answers
 
     def probe(self, address: int) -> Presence:
         """See I2CBus.probe."""
         kind = self._fault(address)
         if kind in {"stuck", "eio"}:
-            with self._backoff.watched(), explained(self._path, address):
-                raise _os_error(_ERRNO[kind])
+            with self._backoff.watched(), translate_os_error(self._path, address):
+                raise _make_os_error(_ERRNO[kind])
         if address in self.held:
             return "busy"
         if kind == "low":  # what holds the data line low looks like an acknowledgement
@@ -103,24 +102,24 @@ class SpiSlave(Protocol):
 class SimSpi:
     """A chip select with a simulated part, or with nothing, which reads as all ones."""
 
-    def __init__(self, node: SpiNode, part: SpiSlave | None, wiring: Wiring | None = None) -> None:
+    def __init__(self, node: SpiNode, part: SpiSlave | None, wiring: SimFaults | None = None) -> None:
         """`part` is None when nothing is wired."""
         self.node = node
         self.part = part
-        self.log: deque[tuple[tuple[Exchange, ...], SpiSettings]] = deque(maxlen=_LOG)
-        self._wiring = wiring or Wiring(lambda: 0.0)
+        self.log: deque[tuple[tuple[SpiTransfer, ...], SpiSettings]] = deque(maxlen=_LOG_LENGTH)
+        self._wiring = wiring or SimFaults(lambda: 0.0)
 
-    def transfer(self, segments: Sequence[Exchange], settings: SpiSettings) -> list[bytes]:
+    def transfer(self, segments: Sequence[SpiTransfer], settings: SpiSettings) -> list[bytes]:
         """See SpiDevice.transfer."""
         self.log.append((tuple(segments), settings))
         kind = self._wiring.fault(f"spi{self.node.bus}.{self.node.chip}")
-        with explained(self.node.path):
+        with translate_os_error(self.node.path):
             if sum(len(s.data) for s in segments) > _SPI_BUFFER:
-                raise _os_error(errno.EMSGSIZE)
+                raise _make_os_error(errno.EMSGSIZE)
             if kind in {"stuck", "eio"}:
-                raise _os_error(_ERRNO[kind])
+                raise _make_os_error(_ERRNO[kind])
         answers: list[bytes] = []
-        selection: list[Exchange] = []
+        selection: list[SpiTransfer] = []
         for segment in segments:
             selection.append(segment)
             if segment.release:
@@ -128,7 +127,7 @@ class SimSpi:
                 selection = []
         return answers + (self._selected(selection, settings, kind) if selection else [])
 
-    def _selected(self, segments: list[Exchange], settings: SpiSettings, kind: str) -> list[bytes]:
+    def _selected(self, segments: list[SpiTransfer], settings: SpiSettings, kind: str) -> list[bytes]:
         data = b"".join(s.data for s in segments)
         gone = self.part is None or kind in {"unplugged", "nack"}
         answer = b"\xff" * len(data) if self.part is None or gone else self.part.exchange(data, settings)
@@ -157,14 +156,14 @@ class SimSerial:
         path: str,
         peer: SerialPeer | None,
         sleep: Callable[[float], None],
-        wiring: Wiring,
+        wiring: SimFaults,
         taken: set[str] | None = None,
     ) -> None:
         """`peer` is None when nothing is wired; `taken` are the ports that are open, which it joins until closed."""
         self._taken = set() if taken is None else taken
-        with explained(path):
+        with translate_os_error(path):
             if path in self._taken:
-                raise _os_error(errno.EBUSY)
+                raise _make_os_error(errno.EBUSY)
         self._taken.add(path)
         self.path = path
         self._peer = peer
@@ -201,9 +200,9 @@ class SimSerial:
     def _fault(self) -> str:
         """A cable whose adapter is gone, or one over which nothing comes, or bytes that are spoiled."""
         kind = self._wiring.fault(self.path)
-        with explained(self.path):
+        with translate_os_error(self.path):
             if kind in {"unplugged", "eio"}:
-                raise _os_error(errno.EIO)
+                raise _make_os_error(errno.EIO)
         return "silent" if kind in {"nack", "stuck"} else kind
 
     def _listen(self) -> None:
@@ -213,5 +212,5 @@ class SimSerial:
             self._received = (self._received + heard)[:_TTY_BUFFER]
 
 
-def _os_error(number: int) -> OSError:
+def _make_os_error(number: int) -> OSError:
     return OSError(number, os.strerror(number))

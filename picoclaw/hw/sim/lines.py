@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from picoclaw.errors import HardwareError
-from picoclaw.hw.board import Bias, Edge, GpioChip, Line, LineHandle
-from picoclaw.hw.faults import explained
-from picoclaw.hw.linux.gpio import BUFFER, CONSUMER, chosen, on_line, within
+from picoclaw.hw.board import Bias, Edge, GpioChip, LineHandle, LineInfo
+from picoclaw.hw.faults import translate_os_error
+from picoclaw.hw.linux.gpio import CONSUMER, EVENT_BUFFER_SIZE, check_offset, select_chip, translate_line_error
 from picoclaw.hw.sim.script import SimLine
 
 PATH, LABEL = "/dev/gpiochip0", "pinctrl-sim"
@@ -40,22 +40,22 @@ class SimLines:
         that the file `line17` holds, whoever wrote it. Edges come from `pull` alone, not from another process.
         """
         self._known = {line.offset: line for line in lines}
-        self._pins = _Files(state) if state else _Memory()
+        self._pins = _FilePins(state) if state else _MemoryPins()
         self._clock = clock
-        self._handles: dict[int, _Handle] = {}
+        self._handles: dict[int, _SimLineHandle] = {}
 
     def chips(self) -> list[GpioChip]:
         """See Board.gpio_chips."""
         return [GpioChip(PATH, LABEL, max(self._known) + 1)] if self._known else []
 
-    def lines(self, chip: str) -> list[Line]:
+    def lines(self, chip: str) -> list[LineInfo]:
         """See Board.lines."""
-        count = chosen(self.chips(), chip).lines
+        count = select_chip(self.chips(), chip).lines
         return [self._listed(self._known.get(offset, SimLine(offset))) for offset in range(count)]
 
-    def _listed(self, line: SimLine) -> Line:
+    def _listed(self, line: SimLine) -> LineInfo:
         consumer = line.consumer or (CONSUMER if self._pins.held(line.offset) else "")
-        return Line(LABEL, line.offset, line.name, consumer, self._pins.output(line.offset))
+        return LineInfo(LABEL, line.offset, line.name, consumer, self._pins.output(line.offset))
 
     def request_input(
         self, chip: str, offset: int, bias: Bias = "", *, edges: bool = False, debounce_us: int = 0
@@ -66,14 +66,14 @@ class SimLines:
         if bias or edges:
             self._pins.release(offset)
         biased = line._replace(pull={"pull-up": 1, "pull-down": 0}.get(bias, line.pull))
-        self._handles[offset] = _Handle(self._pins, self._clock, biased, close, debounce_us if edges else None)
+        self._handles[offset] = _SimLineHandle(self._pins, self._clock, biased, close, debounce_us if edges else None)
         return self._handles[offset]
 
     def request_output(self, chip: str, offset: int, level: int) -> LineHandle:
         """See Board.line_out."""
         line = self._line(chip, offset)
         close = self._claim(line)
-        handle = _Handle(self._pins, self._clock, line, close, output=True)
+        handle = _SimLineHandle(self._pins, self._clock, line, close, output=True)
         try:
             handle.set(level)
         except HardwareError:
@@ -88,18 +88,18 @@ class SimLines:
             self._handles[offset].pulled(level)
 
     def _line(self, chip: str, offset: int) -> SimLine:
-        within(chosen(self.chips(), chip), offset)
+        check_offset(select_chip(self.chips(), chip), offset)
         return self._known.get(offset, SimLine(offset))
 
     def _claim(self, line: SimLine) -> Callable[[], None]:
-        with on_line(PATH, line.offset, lambda: line.consumer or CONSUMER):
+        with translate_line_error(PATH, line.offset, lambda: line.consumer or CONSUMER):
             close = None if line.consumer else self._pins.claim(line.offset)
             if close is None:
                 raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
             return close
 
 
-class _Memory:
+class _MemoryPins:
     """Pins of one object's own."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class _Memory:
         return lambda: self._held.discard(offset)
 
 
-class _Files:
+class _FilePins:
     """Pins that outlive a process: `lineN` holds a level, `lineN.out` exists while it is driven, `lineN.lock` is held.
 
     The lock is one of an open file description, which the kernel drops when the process ends in whatever way, and
@@ -157,7 +157,7 @@ class _Files:
 
     def put(self, offset: int, level: int) -> None:
         """One write over what is there, so that no reader finds an empty file."""
-        with explained(str(self._file(offset))):
+        with translate_os_error(str(self._file(offset))):
             self._folder.mkdir(parents=True, exist_ok=True)
             file = os.open(self._file(offset), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -167,7 +167,7 @@ class _Files:
 
     def drive(self, offset: int, level: int) -> None:
         self.put(offset, level)
-        with explained(str(self._folder)):
+        with translate_os_error(str(self._folder)):
             self._file(offset, ".out").touch()
 
     def release(self, offset: int) -> None:
@@ -187,7 +187,7 @@ class _Files:
 
     def claim(self, offset: int) -> Callable[[], None] | None:
         path = self._file(offset, ".lock")
-        with explained(str(path)):
+        with translate_os_error(str(path)):
             self._folder.mkdir(parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -198,12 +198,12 @@ class _Files:
         return lambda: os.close(file)
 
 
-class _Handle:
+class _SimLineHandle:
     """A requested line."""
 
     def __init__(
         self,
-        pins: _Memory | _Files,
+        pins: _MemoryPins | _FilePins,
         clock: Callable[[], int],
         line: SimLine,
         close: Callable[[], None],
@@ -243,7 +243,7 @@ class _Handle:
                 self._newest = level
                 self._changes.append(Edge(level, self._clock()))
                 os.write(self._pipe[1], b"\0")
-                if len(self._changes) > BUFFER:
+                if len(self._changes) > EVENT_BUFFER_SIZE:
                     self._drop()
                     self.lost += 1
 
@@ -286,7 +286,7 @@ class _Handle:
 
     def _usable(self, refused: int = 0) -> None:
         if number := errno.EBADF if self._closed else refused:
-            with on_line(PATH, self.offset):
+            with translate_line_error(PATH, self.offset):
                 raise OSError(number, os.strerror(number))
 
     def close(self) -> None:

@@ -24,25 +24,25 @@ class Scene:
         return value(self.now()) if callable(value) else value
 
 
-def _day(seconds: float) -> float:
+def _compute_day_angle(seconds: float) -> float:
     return math.tau * (seconds % 86_400) / 86_400 - 0.6
 
 
-def _flutter(seconds: float) -> float:
+def _compute_noise(seconds: float) -> float:
     return math.sin(seconds / 37) * 0.08 + math.sin(seconds / 11) * 0.03
 
 
 GREENHOUSE: Mapping[str, Value] = {
-    "temperature": lambda s: 22.0 - 5.0 * math.cos(_day(s)) + _flutter(s),
-    "humidity": lambda s: 58.0 + 14.0 * math.cos(_day(s)) - 3 * _flutter(s),
-    "pressure": lambda s: 1012.0 + 9.0 * math.sin(s / 200_000) + _flutter(s) / 4,
-    "light": lambda s: max(0.0, -24_000 * math.cos(_day(s) + 0.6)) + 3,
-    "co2": lambda s: 620 + 180 * math.cos(_day(s)) + 10 * _flutter(s),
+    "temperature": lambda s: 22.0 - 5.0 * math.cos(_compute_day_angle(s)) + _compute_noise(s),
+    "humidity": lambda s: 58.0 + 14.0 * math.cos(_compute_day_angle(s)) - 3 * _compute_noise(s),
+    "pressure": lambda s: 1012.0 + 9.0 * math.sin(s / 200_000) + _compute_noise(s) / 4,
+    "light": lambda s: max(0.0, -24_000 * math.cos(_compute_day_angle(s) + 0.6)) + 3,
+    "co2": lambda s: 620 + 180 * math.cos(_compute_day_angle(s)) + 10 * _compute_noise(s),
 }
 """A mild greenhouse: warm and dry after noon UTC, with slow pressure changes and a little flutter."""
 
 
-class Fault(NamedTuple):
+class SimFault(NamedTuple):
     """Something wrong with the wiring.
 
     `on` is a part's name or a place (`i2c-1`, `i2c-1/0x76`, `spi0.0`, `/dev/ttyS0`). `after_s` and `for_s` are seconds
@@ -58,16 +58,16 @@ class Fault(NamedTuple):
     every: int = 1
 
 
-class Wiring:
+class SimFaults:
     """The faults of a simulated board; may be changed while it runs."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """No faults; `clock` gives seconds since the epoch."""
         self.clock = clock
         self._began = clock()
-        self._transfers: dict[Fault, int] = {}
+        self._transfers: dict[SimFault, int] = {}
         self._random = random.Random(1)  # noqa: S311 - repeatable on purpose
-        self.faults: list[Fault] = []
+        self.faults: list[SimFault] = []
 
     def fault(self, *places: str) -> str:
         """Return the kind of fault that strikes a transfer at these places (bus, address, name), or nothing."""

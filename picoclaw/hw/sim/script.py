@@ -10,19 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from picoclaw.config import SensorConfig, fitted
+from picoclaw.config import fitted
 from picoclaw.config.files import read_toml
+from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError
-from picoclaw.hw import loader
-from picoclaw.hw.parts import spot, wire
-from picoclaw.hw.reading import QUANTITIES, Wired
+from picoclaw.hw import drivers
+from picoclaw.hw.drivers import format_location, resolve_part
+from picoclaw.hw.reading import QUANTITIES, WiredPart
 from picoclaw.hw.sim.parts import PARTS
-from picoclaw.hw.sim.scene import GREENHOUSE, Fault, Value
-from picoclaw.pattern import pattern
+from picoclaw.hw.sim.scene import GREENHOUSE, SimFault, Value
 from picoclaw.schema import Span, nearest
+from picoclaw.text import pattern
 
-NAME = "sim.toml"
-_LARGEST = 1e9
+SIM_FILE = "sim.toml"
+_MAX_VALUE = 1e9
 
 
 class SimLine(NamedTuple):
@@ -40,25 +41,25 @@ class Script(NamedTuple):
     `unnamed` are those of the parts that nobody has told picoclaw about.
     """
 
-    wired: Mapping[str, Wired]
+    wired: Mapping[str, WiredPart]
     values: Mapping[str, Mapping[str, Value]]
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[SimFault, ...] = ()
     lines: tuple[SimLine, ...] = ()
     empty: tuple[str, ...] = ()
     unnamed: frozenset[str] = frozenset()
 
 
-LINES = tuple(SimLine(n, f"GPIO{n}", pull=int(n < 9)) for n in range(28))
+DEFAULT_LINES = tuple(SimLine(n, f"GPIO{n}", pull=int(n < 9)) for n in range(28))
 """A Raspberry Pi's header: GPIO0-8 are pulled up at power-on, the others down (BCM2835 peripherals, table 6-31)."""
-DEFAULT = Script({"greenhouse": Wired("bme280", 1, 0x76)}, {"greenhouse": GREENHOUSE}, lines=LINES)
+DEFAULT_SCRIPT = Script({"greenhouse": WiredPart("bme280", 1, 0x76)}, {"greenhouse": GREENHOUSE}, lines=DEFAULT_LINES)
 
 
-_PLACES = "i2c-1, i2c-1/0x76, spi0.0, /dev/ttyS0, 28-000000000001"
+_PLACE_EXAMPLES = "i2c-1, i2c-1/0x76, spi0.0, /dev/ttyS0, 28-000000000001"
 _PLACE = pattern(r"i2c-\d+(/0x[0-9a-f]{2})?|spi\d+\.\d+|/dev/\S+|[0-9a-f]{2}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Swing:
+class _SwingTable:
     """A value that swings about a mean like a sine, with some noise."""
 
     mean: float
@@ -89,25 +90,25 @@ class _LineTable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _ScriptFile:
     parts: dict[str, Any] = field(default_factory=dict)
     faults: list[dict[str, Any]] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
     ports: Annotated[list[str], "serial ports without a part"] = field(default_factory=list)
 
 
-def load(path: Path, where: Sequence[Path]) -> Script:
+def load_script(path: Path, where: Sequence[Path]) -> Script:
     """Read a script, or return the default one when there is none; `where` are the folders of the drivers.
 
     Raises ConfigError naming file, table and fix.
     """
     tables = read_toml(path)
     if not tables:
-        return DEFAULT
-    whole: _Whole = fitted(_Whole, tables, str(path))
+        return DEFAULT_SCRIPT
+    whole: _ScriptFile = fitted(_ScriptFile, tables, str(path))
     wired, values = {}, {}
     for name, part in whole.parts.items():
-        wired[name], values[name] = _part(part, f"{path}: [parts.{name}]", where)
+        wired[name], values[name] = _parse_part(part, f"{path}: [parts.{name}]", where)
     faults = [fitted(_FaultTable, fault, f"{path}: [[faults]] number {n}") for n, fault in enumerate(whole.faults, 1)]
     lines = [fitted(_LineTable, line, f"{path}: [[lines]] number {n}") for n, line in enumerate(whole.lines, 1)]
     _check_places(wired, lines, str(path))
@@ -116,14 +117,17 @@ def load(path: Path, where: Sequence[Path]) -> Script:
     return Script(
         wired,
         values,
-        tuple(Fault(f.kind, _place(f.on, wired, f"{path}: [[faults]]"), f.after_s, f.for_s, f.every) for f in faults),
-        tuple(SimLine(x.offset, x.name, x.pull, x.consumer) for x in lines) or LINES,
+        tuple(
+            SimFault(f.kind, _resolve_place(f.on, wired, f"{path}: [[faults]]"), f.after_s, f.for_s, f.every)
+            for f in faults
+        ),
+        tuple(SimLine(x.offset, x.name, x.pull, x.consumer) for x in lines) or DEFAULT_LINES,
         tuple(whole.ports),
         frozenset(name for name, part in whole.parts.items() if not part.get("named", True)),
     )
 
 
-def _part(given: Any, where: str, folders: Sequence[Path]) -> tuple[Wired, dict[str, Value]]:
+def _parse_part(given: Any, where: str, folders: Sequence[Path]) -> tuple[WiredPart, dict[str, Value]]:
     if not isinstance(given, dict):
         raise ConfigError(f"{where} must be a table")
     place = {key: value for key, value in given.items() if key not in {"values", "named"}}
@@ -133,14 +137,14 @@ def _part(given: Any, where: str, folders: Sequence[Path]) -> tuple[Wired, dict[
     if sensor.part not in PARTS:
         raise ConfigError(f"{where}: no part {sensor.part!r} can be simulated{nearest(sensor.part, PARTS)}")
     try:
-        wired = wire(sensor, folders)
+        wired = resolve_part(sensor, folders)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     values = given.get("values", {})
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: values must be a table of quantities, such as {{ temperature = 21.5 }}")
-    found = {key: _value(key, value, f"{where}: values") for key, value in values.items()}
-    can = {str(key).partition(" ")[0] for key in getattr(loader.chip(wired.part, folders), "QUANTITIES", ())}
+    found = {key: _parse_value(key, value, f"{where}: values") for key, value in values.items()}
+    can = {str(key).partition(" ")[0] for key in getattr(drivers.load_driver(wired.part, folders), "QUANTITIES", ())}
     if strange := [key for key in values if can and key.partition(" ")[0] not in can]:
         raise ConfigError(
             f"{where}: {wired.part} does not measure {strange[0]!r}; it measures {', '.join(sorted(can))}"
@@ -148,36 +152,38 @@ def _part(given: Any, where: str, folders: Sequence[Path]) -> tuple[Wired, dict[
     return wired, found
 
 
-def _value(key: str, value: Any, where: str) -> Value:
+def _parse_value(key: str, value: Any, where: str) -> Value:
     quantity = key.partition(" ")[0]
     if quantity not in QUANTITIES:
         raise ConfigError(f"{where}: {key!r} is no quantity{nearest(quantity, QUANTITIES)}")
     if isinstance(value, dict):
-        swing: _Swing = fitted(_Swing, value, f"{where}: {key}")
+        swing: _SwingTable = fitted(_SwingTable, value, f"{where}: {key}")
         return swing
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not -_LARGEST <= value <= _LARGEST:  # neither infinite nor NaN is between
+    if not number or not -_MAX_VALUE <= value <= _MAX_VALUE:  # neither infinite nor NaN is between
         raise ConfigError(f"{where}: {key} must be a number, or a table such as {{ mean = 21, swing = 4 }}")
     return float(value)
 
 
-def _check_places(wired: Mapping[str, Wired], lines: Sequence[_LineTable], where: str) -> None:
+def _check_places(wired: Mapping[str, WiredPart], lines: Sequence[_LineTable], where: str) -> None:
     taken: dict[str, str] = {}
     for name, part in wired.items():
-        if spot(part) in taken:
-            raise ConfigError(f"{where}: [parts.{name}] is where [parts.{taken[spot(part)]}] is: {spot(part)}")
-        taken[spot(part)] = name
+        if format_location(part) in taken:
+            raise ConfigError(
+                f"{where}: [parts.{name}] is where [parts.{taken[format_location(part)]}] is: {format_location(part)}"
+            )
+        taken[format_location(part)] = name
     offsets = [line.offset for line in lines]
     if twice := [offset for offset in offsets if offsets.count(offset) > 1]:
         raise ConfigError(f"{where}: there are two [[lines]] with offset {twice[0]}")
 
 
-def _place(on: str, wired: Mapping[str, Wired], where: str) -> str:
+def _resolve_place(on: str, wired: Mapping[str, WiredPart], where: str) -> str:
     """Name a part's place as the simulated buses do; raises ConfigError for what is neither a part nor a place."""
     if on not in wired:
         if not _PLACE.fullmatch(on.lower()):
             close = nearest(on, dict(wired)) if wired else ""
-            raise ConfigError(f"{where}: on = {on!r} is no part and no place{close}; places: {_PLACES}")
+            raise ConfigError(f"{where}: on = {on!r} is no part and no place{close}; places: {_PLACE_EXAMPLES}")
         return on if on.startswith("/") else on.lower()
     part = wired[on]
     if part.route == "i2c":

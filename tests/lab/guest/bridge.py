@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import HardwareError
-from picoclaw.hw.board import Exchange, Read, SpiNode, SpiSettings, Write
+from picoclaw.hw.board import I2CRead, I2CWrite, SpiNode, SpiSettings, SpiTransfer
 from picoclaw.hw.sim import parts
 from picoclaw.hw.sim.buses import SimI2C, SimSpi
-from picoclaw.hw.sim.scene import Fault, Scene, Wiring
+from picoclaw.hw.sim.scene import Scene, SimFault, SimFaults
 
 SOCKET = "/run/picosim.sock"
 I2C_M_RD = 1
@@ -37,7 +37,7 @@ class Buses:
     """What is wired to the two buses, and the messages that have passed."""
 
     def __init__(self) -> None:
-        self.wiring = Wiring(time.time)
+        self.wiring = SimFaults(time.time)
         self.i2c = SimI2C(1, {}, self.wiring)
         self.spi: dict[int, SimSpi] = {}
         self.scenes: dict[str, Scene] = {}
@@ -50,11 +50,11 @@ class Buses:
             address, flags, length = struct.unpack_from("<HHI", body, at)
             at += 8
             if flags & I2C_M_RD:
-                segments.append(Read(length))
+                segments.append(I2CRead(length))
             else:
-                segments.append(Write(body[at : at + length]))
+                segments.append(I2CWrite(body[at : at + length]))
                 at += length
-        told = [s.length if isinstance(s, Read) else s.data.hex() for s in segments]
+        told = [s.length if isinstance(s, I2CRead) else s.data.hex() for s in segments]
         self.log.append({"address": address, "segments": told})
         return b"".join(self.i2c.transfer(address, segments))
 
@@ -65,7 +65,7 @@ class Buses:
         for _ in range(count):
             length, speed, bits, release, delay = struct.unpack_from("<IIBBH", body, at)
             at += 12
-            segments.append(Exchange(body[at : at + length], delay, bool(release)))
+            segments.append(SpiTransfer(body[at : at + length], delay, bool(release)))
             at += length
             told.append({"length": length, "speed": speed, "bits": bits, "release": release, "delay": delay})
         self.log.append({"chip": chip, "mode": mode, "segments": told})
@@ -76,7 +76,7 @@ class Buses:
     def place(self, part: str, at: list[str], values: dict[str, float], pace: float = 1.0) -> None:
         """Wire one part to all of the places, with a scene of its own, in which time passes `pace` times as fast."""
         scene = Scene(lambda: time.time() * pace, values)
-        made = parts.make(part, scene) if part in parts.PARTS else _made(part, scene)
+        made = parts.make_part(part, scene) if part in parts.PARTS else _made(part, scene)
         for where in at:
             self.scenes[where] = scene
             bus, _, address = where.partition("/")
@@ -105,7 +105,7 @@ class Buses:
             case "values":
                 return self.scenes[asked["at"]].values.update(asked["values"])
             case "fault":
-                self.wiring.faults = [Fault(**asked)] if asked else []
+                self.wiring.faults = [SimFault(**asked)] if asked else []
                 return None
             case "log":
                 told = list(self.log)

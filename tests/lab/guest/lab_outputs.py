@@ -10,8 +10,8 @@ from pathlib import Path
 
 import lab
 
-from picoclaw.reflex import declared
-from picoclaw.reflex.keeper import place
+from picoclaw.outputs import config
+from picoclaw.outputs.supervisor import endpoint
 
 VICTIMS = ("client", "watch", "hands")
 LEASE_S = 20.0
@@ -19,8 +19,8 @@ LONGEST_S = 1.0  # on a board of its own; an emulated one that shares a busy mac
 _SWITCHES_ON = """
 import sys
 from pathlib import Path
-from picoclaw.reflex.outputs import Outputs
-outputs = Outputs(Path(sys.argv[1]), lambda: "linux")
+from picoclaw.outputs.client import OutputsClient
+outputs = OutputsClient(Path(sys.argv[1]), lambda: "linux")
 print(outputs.set("pump", "on", float(sys.argv[2]), "owner"), flush=True)
 sys.stdin.read()
 """
@@ -30,8 +30,8 @@ def home(folder: Path, chip: str, line: int, more: str = "") -> Path:
     """Make a home with one armed output; `more` is another line of its declaration."""
     table = f'[outputs.pump]\nchip = "{chip}"\nline = "{line}"\nkind = "pump"\nlongest_on_s = 600\n{more}\n'
     (folder / "outputs.toml").write_text(table)
-    outputs = declared.load(folder / "outputs.toml").outputs
-    declared.keep_armed(folder, {name: output.digest for name, output in outputs.items()})
+    outputs = config.load_outputs(folder / "outputs.toml").outputs
+    config.save_armed(folder, {name: output.digest for name, output in outputs.items()})
     return folder
 
 
@@ -59,14 +59,14 @@ def kill(folder: Path, victim: str, level: Callable[[], int]) -> tuple[float, fl
     client = on(folder)
     starting = time.monotonic() - began
     assert level() == 1
-    watch, hands = place.holder(folder)[:2]
+    watch, hands = endpoint.read_holder(folder)[:2]
     os.kill({"client": client.pid, "watch": watch, "hands": hands}[victim], signal.SIGKILL)
     began = time.monotonic()
     lab.wait_for(lambda: level() == 0, f"the level is safe after the death of the {victim}", 5.0)
     took = time.monotonic() - began
     client.kill()
     client.wait()
-    lock = place.take_lock(folder, 10.0)
+    lock = endpoint.take_lock(folder, 10.0)
     assert lock >= 0, "the keeper did not end"
     os.close(lock)
     return starting, took

@@ -13,7 +13,7 @@ from typing import Any
 
 import lab
 
-from picoclaw.channels import line
+from picoclaw.channels import ipc
 from picoclaw.messages import DEFAULT_SESSION
 
 STATE = Path("/var/lib/picoclaw")
@@ -41,7 +41,7 @@ def owner(*words: str) -> str:
 
 def said(text: str, session: str = DEFAULT_SESSION) -> str:
     """Say something in a chat over the daemon's socket, as its terminals do; returns the answer."""
-    terminal = line.connect(HOME, 120.0)
+    terminal = ipc.connect(HOME, 120.0)
     terminal.say({"do": "chat", "session": session, "text": text})
     while words := terminal.next():
         if "end" in words:

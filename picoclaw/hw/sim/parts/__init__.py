@@ -12,40 +12,40 @@ from typing import Any
 from picoclaw.hw.sim.scene import Scene
 
 PARTS: Mapping[str, str] = {
-    "ads1115": "volts.SimADS1115",
+    "ads1115": "analog.SimADS1115",
     "aht20": "climate.SimAHT20",
     "bh1750": "light.SimBH1750",
     "bme280": "bosch.SimBME280",
-    "bme680": "bosch_gas.SimBME680",
-    "bmp180": "bosch_old.SimBMP180",
+    "bme680": "bosch.SimBME680",
+    "bmp180": "bosch.SimBMP180",
     "ds18b20": "onewire.SimDS18B20",
     "ds3231": "clocks.SimDS3231",
-    "gps": "nmea.SimGPS",
+    "gps": "serial.SimGPS",
     "htu21": "climate.SimHTU21D",
-    "ina219": "volts.SimINA219",
-    "ina226": "volts.SimINA226",
-    "lm75": "thermometers.SimLM75",
-    "max31855": "thermocouple.SimMAX31855",
-    "max31865": "thermocouple.SimMAX31865",
-    "mcp3008": "adc_spi.SimMCP3008",
-    "mcp9808": "thermometers.SimMCP9808",
-    "mhz19": "air.SimMHZ19",
+    "ina219": "analog.SimINA219",
+    "ina226": "analog.SimINA226",
+    "lm75": "temperature.SimLM75",
+    "max31855": "temperature.SimMAX31855",
+    "max31865": "temperature.SimMAX31865",
+    "mcp3008": "analog.SimMCP3008",
+    "mcp9808": "temperature.SimMCP9808",
+    "mhz19": "serial.SimMHZ19",
     "mpu6050": "motion.SimMPU6050",
     "pca9685": "expander.SimPCA9685",
     "pcf8574": "expander.SimPCF8574",
-    "pms5003": "air.SimPMS5003",
-    "scd4x": "sensirion_gas.SimSCD4x",
-    "sgp30": "sensirion_gas.SimSGP30",
-    "sgp40": "sensirion_gas.SimSGP40",
+    "pms5003": "serial.SimPMS5003",
+    "scd4x": "sensirion.SimSCD4x",
+    "sgp30": "sensirion.SimSGP30",
+    "sgp40": "sensirion.SimSGP40",
     "sht3x": "sensirion.SimSHT3x",
     "sht4x": "sensirion.SimSHT4x",
-    "tmp102": "thermometers.SimTMP102",
+    "tmp102": "temperature.SimTMP102",
     "veml7700": "light.SimVEML7700",
 }
 """Where the class of each part is: module of this folder, class. Loaded when a board is made that has the part."""
 
 
-def make(part: str, scene: Scene) -> Any:
+def make_part(part: str, scene: Scene) -> Any:
     """Make a part; raises KeyError when none of that name can be simulated."""
     module, name = PARTS[part].split(".")
     return getattr(import_module(f"{__name__}.{module}"), name)(scene)

@@ -1,8 +1,8 @@
 """Climate sensors of other makers: AHT20 and AHT10 (Aosong), HTU21D (TE)."""
 
 from picoclaw.hw.sim.buses import Nack
-from picoclaw.hw.sim.parts.sensirion import checksum
-from picoclaw.hw.sim.parts.words import clipped
+from picoclaw.hw.sim.parts.sensirion import compute_checksum
+from picoclaw.hw.sim.parts.words import clamp
 from picoclaw.hw.sim.scene import Scene
 
 _BUSY, _CALIBRATED = 0x80, 0x08
@@ -42,13 +42,13 @@ class SimAHT20:
         busy = _BUSY if self._scene.now() < self._done_at else 0
         answer = bytes([self._status | busy]) + self._data
         if self.checked:
-            answer += bytes([checksum(answer)])
+            answer += bytes([compute_checksum(answer)])
         return answer.ljust(length, b"\xff")[:length]
 
     def _measured(self) -> bytes:
         humidity = self._scene.get("humidity", 50.0) / 100
         temperature = (self._scene.get("temperature", 21.0) + 50) / 200
-        codes = [round(clipped(part * 2**20, 0, 2**20 - 1)) for part in (humidity, temperature)]
+        codes = [round(clamp(part * 2**20, 0, 2**20 - 1)) for part in (humidity, temperature)]
         return (codes[0] << 20 | codes[1]).to_bytes(5, "big")
 
 
@@ -114,17 +114,17 @@ class SimHTU21D:
 
     @staticmethod
     def _word(part: float, status: int) -> bytes:
-        raw = round(clipped(part * 65_536, 0, 65_535)) & ~0b11 | status
-        return _sealed(raw.to_bytes(2, "big"))
+        raw = round(clamp(part * 65_536, 0, 65_535)) & ~0b11 | status
+        return _append_crc(raw.to_bytes(2, "big"))
 
     def _number(self, half: int) -> bytes:
         first, *second = self.serial
         groups = [bytes([byte]) for byte in first] if half == 0 else second
-        return b"".join(map(_sealed, groups))
+        return b"".join(map(_append_crc, groups))
 
 
-def _sealed(data: bytes) -> bytes:
-    return data + bytes([checksum(data, 0)])
+def _append_crc(data: bytes) -> bytes:
+    return data + bytes([compute_checksum(data, 0)])
 
 
 class SimSi7021(SimHTU21D):

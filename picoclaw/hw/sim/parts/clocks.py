@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from picoclaw.hw.sim.parts.words import Bytes, signed
+from picoclaw.hw.sim.parts.words import ByteRegisters, encode_signed
 from picoclaw.hw.sim.scene import Scene
 
 _CONTROL, _STATUS, _AGING, _TEMPERATURE = 0x0E, 0x0F, 0x10, 0x11
@@ -11,7 +11,7 @@ _CONVERT, _OSCILLATOR_STOPPED, _BUSY = 0x20, 0x80, 0x04
 _CONVERSION_S, _EVERY_S = 0.125, 64.0
 
 
-class SimDS3231(Bytes):
+class SimDS3231(ByteRegisters):
     """A DS3231 that was set to UTC once, and has run since."""
 
     size = 0x13
@@ -29,7 +29,7 @@ class SimDS3231(Bytes):
 
     def measure(self) -> None:
         """Ten bits, to the left; the conversion bit is cleared."""
-        word = signed(self.scene.get("temperature", 21.0) * 4, 10) << 6
+        word = encode_signed(self.scene.get("temperature", 21.0) * 4, 10) << 6
         self.registers[_TEMPERATURE : _TEMPERATURE + 2] = word.to_bytes(2, "big")
         self.registers[_CONTROL] &= ~_CONVERT
 

@@ -1,6 +1,6 @@
 """NXP's PCF8574 (eight pins, revision 5 of its data sheet) and PCA9685 (sixteen PWM outputs, revision 4)."""
 
-from picoclaw.hw.sim.parts.words import Bytes
+from picoclaw.hw.sim.parts.words import ByteRegisters
 from picoclaw.hw.sim.scene import Scene
 
 
@@ -35,7 +35,7 @@ _ALL_LED, _PRESCALE, _TEST = 0xFA, 0xFE, 0xFF
 _RESTART, _AUTO_INCREMENT, _SLEEP = 0x80, 0x20, 0x10
 
 
-class SimPCA9685(Bytes):
+class SimPCA9685(ByteRegisters):
     """A PCA9685, asleep from power-on with all outputs fully off."""
 
     def __init__(self, scene: Scene) -> None:

@@ -3,7 +3,7 @@
 import math
 from typing import ClassVar
 
-from picoclaw.hw.sim.parts.words import Converter, Words, clipped
+from picoclaw.hw.sim.parts.words import Converter, WordRegisters, clamp
 from picoclaw.hw.sim.scene import Scene
 
 
@@ -52,7 +52,7 @@ class SimBH1750(Converter):
         """1.2 counts for a lux at the usual measuring time, twice as many in mode 2."""
         fine = 2 if self.mode & 0b11 == 1 else 1
         counts = self.scene.get("light", 300.0) * 1.2 * self.time / 69 * fine
-        self._result = int(clipped(counts, 0, 0xFFFF))
+        self._result = int(clamp(counts, 0, 0xFFFF))
         if self.mode & 0x20:
             self.mode = 0
 
@@ -67,7 +67,7 @@ _GAINS = (1.0, 2.0, 1 / 8, 1 / 4)
 _TIMES_S = {0: 0.1, 1: 0.2, 2: 0.4, 3: 0.8, 8: 0.05, 12: 0.025}
 
 
-class SimVEML7700(Words):
+class SimVEML7700(WordRegisters):
     """A VEML7700, shut down from power-on; shows less than there is of strong light, as the application note says."""
 
     order = "little"
@@ -98,11 +98,11 @@ class SimVEML7700(Words):
     def measure(self) -> None:
         """Counts of the light as the part shows it; the white channel sees twice as much."""
         sensitivity = _GAINS[self.registers[0] >> 11 & 0b11] / 2 * self._seconds() / 0.8 / 0.0042
-        counts = _shown(self.scene.get("light", 300.0)) * sensitivity
-        self.registers[4], self.registers[5] = (round(clipped(seen, 0, 0xFFFF)) for seen in (counts, 2 * counts))
+        counts = _invert_correction(self.scene.get("light", 300.0)) * sensitivity
+        self.registers[4], self.registers[5] = (round(clamp(seen, 0, 0xFFFF)) for seen in (counts, 2 * counts))
 
 
-def _shown(lux: float) -> float:
+def _invert_correction(lux: float) -> float:
     """Turn the correction for more than 1000 lx round, by bisection."""
     if lux <= 1000:
         return lux

@@ -2,7 +2,7 @@
 
 import struct
 
-from picoclaw.hw.sim.parts.words import Bytes, signed
+from picoclaw.hw.sim.parts.words import ByteRegisters, encode_signed
 from picoclaw.hw.sim.scene import Scene
 
 _RATE_DIVIDER, _CONFIG, _GYRO_CONFIG, _ACCEL_CONFIG = 0x19, 0x1A, 0x1B, 0x1C
@@ -13,7 +13,7 @@ _START_S = 0.03
 _STANDARD_GRAVITY = 9.80665
 
 
-class SimMPU6050(Bytes):
+class SimMPU6050(ByteRegisters):
     """An MPU-6050, asleep from power-on; lies flat unless the scene says otherwise."""
 
     size = 0x76
@@ -69,15 +69,15 @@ class SimMPU6050(Bytes):
             if not standby >> 2 - i & 1:
                 words[4 + i] = self._rotation(axis)
         if not self.registers[_POWER_1] & _TEMPERATURE_OFF:
-            words[3] = signed((self.scene.get("temperature", 21.0) - 36.53) * 340, 16)
+            words[3] = encode_signed((self.scene.get("temperature", 21.0) - 36.53) * 340, 16)
         struct.pack_into(">7H", self.registers, _DATA, *words)
         self.registers[_STATUS] |= 0x01
 
     def _acceleration(self, axis: str) -> int:
         usual = _STANDARD_GRAVITY if axis == "z" else 0.0
         full_scale = 2 * _STANDARD_GRAVITY * 2 ** (self.registers[_ACCEL_CONFIG] >> 3 & 0b11)
-        return signed(self.scene.get(f"acceleration {axis}", usual) / full_scale * 32_768, 16)
+        return encode_signed(self.scene.get(f"acceleration {axis}", usual) / full_scale * 32_768, 16)
 
     def _rotation(self, axis: str) -> int:
         per_degree = (131.0, 65.5, 32.8, 16.4)[self.registers[_GYRO_CONFIG] >> 3 & 0b11]
-        return signed(self.scene.get(f"rotation {axis}", 0.0) * per_degree, 16)
+        return encode_signed(self.scene.get(f"rotation {axis}", 0.0) * per_degree, 16)

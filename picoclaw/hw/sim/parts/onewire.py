@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 
 from picoclaw.hw.sim.buses import Nack
-from picoclaw.hw.sim.parts.words import clipped
+from picoclaw.hw.sim.parts.words import clamp
 from picoclaw.hw.sim.scene import Scene
 
 _SEARCH, _READ_ROM, _MATCH, _SKIP, _ALARM_SEARCH = 0xF0, 0x33, 0x55, 0xCC, 0xEC
@@ -11,7 +11,7 @@ _CONVERT, _WRITE, _READ, _COPY, _RECALL, _POWER = 0x44, 0x4E, 0xBE, 0x48, 0xB8, 
 _BUSY = 2  # yielded for a time slot that shows whether a conversion is running
 _CONVERSION_S = 0.75  # with 12 bits; half of it for each bit less
 
-Slots = Generator[int, int, bool]
+TimeSlots = Generator[int, int, bool]
 
 
 class SimDS18B20:
@@ -20,7 +20,7 @@ class SimDS18B20:
     def __init__(self, scene: Scene, serial: int = 1) -> None:
         """Measures `temperature` in °C; `serial` is the 48-bit number of the part."""
         self._scene = scene
-        self.rom = _with_crc(b"\x28" + serial.to_bytes(6, "little"))
+        self.rom = _append_crc(b"\x28" + serial.to_bytes(6, "little"))
         self.name = f"28-{serial:012x}"
         self._kept = bytes.fromhex("4b467f")
         self._scratchpad = bytearray.fromhex("5005 4b467f ff0c10")
@@ -51,19 +51,19 @@ class SimDS18B20:
         return level
 
     def _conversation(self) -> Generator[int, int, None]:
-        command = yield from _take(8)
+        command = yield from _receive_bits(8)
         selected = command == _SKIP
         if command == _SEARCH or (command == _ALARM_SEARCH and self._alarming()):
             selected = yield from self._searched()
         elif command == _MATCH:
-            selected = (yield from _take(64)) == int.from_bytes(self.rom, "little")
+            selected = (yield from _receive_bits(64)) == int.from_bytes(self.rom, "little")
         elif command == _READ_ROM:
-            selected = yield from _give(self.rom)
+            selected = yield from _send_bits(self.rom)
         if selected:
-            yield from self._function((yield from _take(8)))
+            yield from self._function((yield from _receive_bits(8)))
 
-    def _searched(self) -> Slots:
-        for bit in _bits(self.rom):
+    def _searched(self) -> TimeSlots:
+        for bit in _split_bits(self.rom):
             yield bit
             yield 1 - bit
             if (yield 1) != bit:
@@ -75,10 +75,10 @@ class SimDS18B20:
             self._conversion = (self._scene.now() + _CONVERSION_S / (8 >> self._resolution()), self._raw())
         elif command == _WRITE:
             for register in (2, 3, 4):
-                value = yield from _take(8)
+                value = yield from _receive_bits(8)
                 self._scratchpad[register] = value if register < 4 else value & 0x60 | 0x1F
         elif command == _READ:
-            yield from _give(_with_crc(bytes(self._scratchpad)))
+            yield from _send_bits(_append_crc(bytes(self._scratchpad)))
         elif command == _COPY:
             self._kept = bytes(self._scratchpad[2:5])
         elif command == _RECALL:
@@ -91,7 +91,7 @@ class SimDS18B20:
         return self._scratchpad[4] >> 5 & 3
 
     def _raw(self) -> int:
-        sixteenths = round(clipped(self._scene.get("temperature", 21.0), -55, 125) * 16)
+        sixteenths = round(clamp(self._scene.get("temperature", 21.0), -55, 125) * 16)
         undefined = 3 - self._resolution()
         return sixteenths >> undefined << undefined
 
@@ -110,7 +110,7 @@ class SimDS18B20:
     def _measured(self) -> bytes:
         self._conversion = (0.0, self._raw())
         self._settle(at_once=True)
-        return _with_crc(bytes(self._scratchpad))
+        return _append_crc(bytes(self._scratchpad))
 
     def _millidegrees(self) -> str:
         return str(int(int.from_bytes(self._measured()[:2], "little", signed=True) * 1000 / 16))
@@ -122,27 +122,27 @@ class SimDS18B20:
         return f"{shown} : crc={scratchpad[8]:02x} YES\n{shown} t={millidegrees}"
 
 
-def _take(count: int) -> Generator[int, int, int]:
+def _receive_bits(count: int) -> Generator[int, int, int]:
     value = 0
     for position in range(count):
         value |= (yield 1) << position
     return value
 
 
-def _give(data: bytes) -> Slots:
-    for bit in _bits(data):  # noqa: UP028 - a list cannot be sent the master's bits
+def _send_bits(data: bytes) -> TimeSlots:
+    for bit in _split_bits(data):  # noqa: UP028 - a list cannot be sent the master's bits
         yield bit
     return True
 
 
-def _bits(data: bytes) -> list[int]:
+def _split_bits(data: bytes) -> list[int]:
     return [byte >> position & 1 for byte in data for position in range(8)]
 
 
-def _with_crc(data: bytes) -> bytes:
+def _append_crc(data: bytes) -> bytes:
     """Append the CRC of x^8 + x^5 + x^4 + 1, computed bit by bit as the shift register of the datasheet does."""
     register = [0] * 8
-    for bit in _bits(data):
+    for bit in _split_bits(data):
         feedback = bit ^ register[7]
         register = [feedback, *register[:7]]
         register[4] ^= feedback
@@ -231,7 +231,7 @@ class SimDS2482:
         elif command == _TRIPLET:
             self._triplet(value >> 7)
         elif command == _WRITE_BYTE:
-            for bit in _bits(bytes([value])):
+            for bit in _split_bits(bytes([value])):
                 self._slot(bit)
         else:
             self._registers[_DATA] = sum(self._slot(1) << position for position in range(8))

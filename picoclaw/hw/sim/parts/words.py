@@ -42,7 +42,7 @@ class Converter:
             self._due = self.scene.now() + self.period()
 
 
-class Words(Converter):
+class WordRegisters(Converter):
     """A part with registers of 16 bits, each read and written by itself (SMBus read word and write word).
 
     A register is read again when more bytes are read than it has.
@@ -100,7 +100,7 @@ class Words(Converter):
         return 1 if self._pointer in self.narrow else 2
 
 
-class Bytes(Converter):
+class ByteRegisters(Converter):
     """A part with registers of 8 bits; the pointer moves on with each byte that is read or written."""
 
     size: ClassVar[int] = 256
@@ -143,17 +143,17 @@ class Bytes(Converter):
         return self.registers[register % self.size]
 
 
-def clipped(value: float, low: float, high: float) -> float:
+def clamp(value: float, low: float, high: float) -> float:
     """Hold a value to the ends of what a converter can give; to be done before rounding, as a value may be infinite."""
     return min(max(value, low), high)
 
 
-def signed(value: float, bits: int) -> int:
+def encode_signed(value: float, bits: int) -> int:
     """Round to an integer of so many bits, held to its ends, as two's complement."""
     highest = (1 << bits - 1) - 1
-    return round(clipped(value, -highest - 1, highest)) & (1 << bits) - 1
+    return round(clamp(value, -highest - 1, highest)) & (1 << bits) - 1
 
 
-def negative(word: int, bits: int = 16) -> int:
+def decode_signed(word: int, bits: int = 16) -> int:
     """Return what a two's complement of so many bits stands for."""
     return word - (1 << bits) if word >> bits - 1 else word

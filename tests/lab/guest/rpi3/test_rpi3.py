@@ -14,8 +14,8 @@ from gpiod.line import Value
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw import kernel
-from picoclaw.hw.board import Exchange, Read, SerialSettings, SpiSettings, Write
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.board import I2CRead, I2CWrite, SerialSettings, SpiSettings, SpiTransfer
+from picoclaw.hw.reading import WiredPart
 
 GPIO = "pinctrl-bcm2835"
 PARTS = {0x48: "tmp105", 0x4C: "emc1413", 0x4D: "tmp421", 0x50: "at24c", 0x68: "ds1338", 0x77: "dps310"}
@@ -50,9 +50,9 @@ def bound():
 
 def values(board, folder):
     found = {}
-    for sensor in kernel.sensors(board):
+    for sensor in kernel.list_kernel_sensors(board):
         if Path(sensor.path).resolve().is_relative_to(folder.resolve()):
-            reading = kernel.read(board, sensor)
+            reading = kernel.read_kernel_sensor(board, sensor)
             found.setdefault(sensor.quantity, []).append(reading.problem or reading.value)
     return found
 
@@ -69,20 +69,20 @@ def test_repeated_start_and_a_value_changed_outside(bus):
     qom_set("tmp105", "temperature", 31_500)
 
     def celsius():
-        return struct.unpack(">h", bus.transfer(0x48, [Write(b"\0"), Read(2)])[0])[0] / 256
+        return struct.unpack(">h", bus.transfer(0x48, [I2CWrite(b"\0"), I2CRead(2)])[0])[0] / 256
 
     lab.wait_for(lambda: celsius() == 31.5, "the thermometer shows what QEMU was told")
 
 
 def test_an_absent_part(bus):
     with pytest.raises(DeviceMissing, match="0x33 on /dev/i2c-1 does not answer"):
-        bus.transfer(0x33, [Write(b"\0"), Read(1)])
+        bus.transfer(0x33, [I2CWrite(b"\0"), I2CRead(1)])
 
 
 def test_an_eeprom_with_16_bit_addresses(bus):
     data = bytes(range(64))
-    bus.transfer(0x50, [Write(b"\x01\x00" + data)])
-    assert bus.transfer(0x50, [Write(b"\x01\x00"), Read(64)]) == [data]
+    bus.transfer(0x50, [I2CWrite(b"\x01\x00" + data)])
+    assert bus.transfer(0x50, [I2CWrite(b"\x01\x00"), I2CRead(64)]) == [data]
 
 
 def test_a_thermometer_by_the_kernel_and_by_us(bus, board, drivers, bound):
@@ -91,9 +91,9 @@ def test_a_thermometer_by_the_kernel_and_by_us(bus, board, drivers, bound):
     of_kernel = lab.wait_for(lambda: values(board, folder) == {"temperature": [-12.5]} and -12.5, "the kernel reads it")
     assert (bus.probe(0x48), bus.holder(0x48)) == ("busy", "lm75")
     with pytest.raises(BusFault, match="in use by a kernel driver"):
-        bus.transfer(0x48, [Write(b"\0"), Read(2)])
+        bus.transfer(0x48, [I2CWrite(b"\0"), I2CRead(2)])
     lab.unbind(0x48)
-    (reading,) = drivers.measure("part", Wired("lm75", 1, 0x48))
+    (reading,) = drivers.measure("part", WiredPart("lm75", 1, 0x48))
     lab.bind("tmp105", 0x48)
     assert (reading.problem, reading.value) == ("", of_kernel)
 
@@ -108,8 +108,8 @@ def test_thermometers_with_several_channels(board, bound):
 
 def test_a_barometer_by_the_kernel_and_by_its_registers(bus, board, bound):
     """QEMU's DPS310 always holds one raw value; DPS310 datasheet, sections 4.9.1, 7 (registers 0x03, 0x10) and 8.11."""
-    raw = int.from_bytes(bus.transfer(0x77, [Write(b"\x03"), Read(3)])[0], "big", signed=True)
-    trimming = int.from_bytes(bus.transfer(0x77, [Write(b"\x10"), Read(3)])[0], "big")
+    raw = int.from_bytes(bus.transfer(0x77, [I2CWrite(b"\x03"), I2CRead(3)])[0], "big", signed=True)
+    trimming = int.from_bytes(bus.transfer(0x77, [I2CWrite(b"\x10"), I2CRead(3)])[0], "big")
     offset, slope = ((word ^ 0x800) - 0x800 for word in (trimming >> 12, trimming & 0xFFF))  # 12 bits with a sign
     celsius = offset / 2 + slope * raw / 524_288
     of_kernel = values(board, bound("dps310", "dps310", 0x77))
@@ -118,8 +118,8 @@ def test_a_barometer_by_the_kernel_and_by_its_registers(bus, board, bound):
 
 
 def test_the_processor_is_warm(board):
-    sensors = [s for s in kernel.sensors(board) if s.name == "cpu"]
-    assert [kernel.read(board, s).value for s in sensors] == [pytest.approx(25, abs=1)]
+    sensors = [s for s in kernel.list_kernel_sensors(board) if s.name == "cpu"]
+    assert [kernel.read_kernel_sensor(board, s).value for s in sensors] == [pytest.approx(25, abs=1)]
     assert sensors[0].inside
 
 
@@ -156,7 +156,7 @@ def test_spi_passes_bytes(board):
     """Nothing is wired, and QEMU answers zeros; what counts is that the real driver takes mode, clock and length."""
     device = board.spi(0, 0)
     for mode in range(4):
-        assert device.transfer([Exchange(bytes(64)), Exchange(b"\x01", 10)], SpiSettings(mode, 1_000_000)) == [
+        assert device.transfer([SpiTransfer(bytes(64)), SpiTransfer(b"\x01", 10)], SpiSettings(mode, 1_000_000)) == [
             bytes(64),
             b"\0",
         ]

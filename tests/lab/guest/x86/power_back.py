@@ -12,10 +12,10 @@ import lab
 import lab_pins
 from lab_service import DROP_INS, HOME, PICOCLAW, PUMP, SAFE, STATE, done, journal, process, rows, shown
 
-from picoclaw.channels import line
+from picoclaw.automation.clock import read_boot_id
+from picoclaw.channels import ipc
 from picoclaw.messages import DEFAULT_SESSION
-from picoclaw.reflex import audit
-from picoclaw.reflex.clock import boot_id
+from picoclaw.outputs import audit
 
 REMINDER = "look at the pump"
 CUT = json.loads(Path("/run/job/cut.json").read_text())
@@ -39,7 +39,9 @@ def test_the_lease_that_was_running_is_at_its_safe_level(record_property):
     """Which was driven before the daemon was ready, and is written down."""
     assert (lab_pins.outside() / f"sim_gpio{PUMP}/value").read_text().strip() == SAFE
     assert not (HOME / "outputs.live").exists()
-    records = [said for _, said in audit.records(HOME / audit.NAME) if said and said["boot"] == boot_id()]
+    records = [
+        said for _, said in audit.read_records(HOME / audit.AUDIT_FILE) if said and said["boot"] == read_boot_id()
+    ]
     rescue = next(record for record in records if record["act"] == "rescue")
     assert rescue["left"] == ["pump"]
     record_property("kernel's start until safe, s", round(rescue["t"], 1))
@@ -70,7 +72,7 @@ def test_what_was_accepted_is_answered_once_and_the_reminder_is_told_late(record
 
 def _letters() -> list[str]:
     """Open a chat, and hear everything that waits there for somebody."""
-    terminal = line.connect(HOME, 2.0)
+    terminal = ipc.connect(HOME, 2.0)
     terminal.say({"do": "attach", "session": DEFAULT_SESSION})
     letters: list[str] = []
 

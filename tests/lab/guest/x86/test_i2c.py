@@ -8,7 +8,7 @@ import pytest
 from smbus2 import SMBus, i2c_msg
 
 from picoclaw.errors import BusFault, DeviceMissing
-from picoclaw.hw.board import Read, Write
+from picoclaw.hw.board import I2CRead, I2CWrite
 
 BME280 = "i2c-1/0x76"
 
@@ -26,19 +26,19 @@ def test_the_adapter_is_listed(bridge, board):
 
 
 def test_a_write_and_a_read_are_one_message_with_a_repeated_start(bus, bridge):
-    assert bus.transfer(0x76, [Write(b"\xd0"), Read(1)]) == [b"\x60"]
+    assert bus.transfer(0x76, [I2CWrite(b"\xd0"), I2CRead(1)]) == [b"\x60"]
     assert bridge.log() == [{"address": 0x76, "segments": ["d0", 1]}]
 
 
 def test_many_segments(bus, bridge):
-    found = bus.transfer(0x76, [Write(b"\xd0"), Read(1), Write(b"\x88"), Read(24)])
+    found = bus.transfer(0x76, [I2CWrite(b"\xd0"), I2CRead(1), I2CWrite(b"\x88"), I2CRead(24)])
     assert [len(f) for f in found] == [1, 24]
     assert len(bridge.log()) == 1
 
 
 @pytest.mark.parametrize("length", [1, 32, 33, 255, 4096])
 def test_lengths(bus, length):
-    assert len(bus.transfer(0x76, [Write(b"\x00"), Read(length)])[0]) == length
+    assert len(bus.transfer(0x76, [I2CWrite(b"\x00"), I2CRead(length)])[0]) == length
 
 
 def test_scan_finds_what_answers_and_no_more(bus):
@@ -48,10 +48,10 @@ def test_scan_finds_what_answers_and_no_more(bus):
 def test_a_16_bit_memory_with_a_page_that_wraps_and_deaf_while_it_programs(bridge, board):
     bridge.place("memory", "i2c-1/0x50")
     bus = board.i2c(1)
-    bus.transfer(0x50, [Write(b"\x00\x1eabcd")])
+    bus.transfer(0x50, [I2CWrite(b"\x00\x1eabcd")])
     deaf = bus.probe(0x50)
     lab.wait_for(lambda: bus.probe(0x50) == "present", "the memory answers again")
-    found = bus.transfer(0x50, [Write(b"\x00\x1e"), Read(2), Write(b"\x00\x00"), Read(3)])
+    found = bus.transfer(0x50, [I2CWrite(b"\x00\x1e"), I2CRead(2), I2CWrite(b"\x00\x00"), I2CRead(3)])
     bridge.remove("i2c-1/0x50")
     assert (deaf, found) == ("absent", [b"ab", b"cd\xff"])
 
@@ -68,15 +68,15 @@ def test_faults_become_words(bus, bridge, kind, error, words):
     bridge.fault(kind, BME280)
     began = time.monotonic()
     with pytest.raises(error, match=f"0x76 on /dev/i2c-1 {words}"):
-        bus.transfer(0x76, [Write(b"\xd0"), Read(1)])
+        bus.transfer(0x76, [I2CWrite(b"\xd0"), I2CRead(1)])
     assert time.monotonic() - began < 2
     bridge.heal()
-    assert bus.transfer(0x76, [Write(b"\xd0"), Read(1)]) == [b"\x60"]
+    assert bus.transfer(0x76, [I2CWrite(b"\xd0"), I2CRead(1)]) == [b"\x60"]
 
 
 def test_an_absent_part(bus):
     with pytest.raises(DeviceMissing, match="0x40 on /dev/i2c-1 does not answer"):
-        bus.transfer(0x40, [Read(1)])
+        bus.transfer(0x40, [I2CRead(1)])
 
 
 def test_an_address_that_a_kernel_driver_holds_is_busy_and_named(bus, bridge):
@@ -85,7 +85,7 @@ def test_an_address_that_a_kernel_driver_holds_is_busy_and_named(bus, bridge):
     bridge.log()
     try:
         with pytest.raises(BusFault, match="in use by a kernel driver"):
-            bus.transfer(0x76, [Write(b"\xf4\x00")])
+            bus.transfer(0x76, [I2CWrite(b"\xf4\x00")])
         assert (bus.probe(0x76), bus.holder(0x76)) == ("busy", "bmp280")
         assert bridge.log() == []
     finally:
@@ -101,7 +101,7 @@ def test_one_register_costs_little_more_than_smbus2_alone(bus, bridge, record_pr
             began = time.perf_counter()
             direct.i2c_rdwr(i2c_msg.write(0x76, [0xD0]), i2c_msg.read(0x76, 1))
             between = time.perf_counter()
-            bus.transfer(0x76, [Write(b"\xd0"), Read(1)])
+            bus.transfer(0x76, [I2CWrite(b"\xd0"), I2CRead(1)])
             ours.append(time.perf_counter() - between)
             plain.append(between - began)
     theirs_ms, ours_ms = median(plain) * 1000, median(ours) * 1000

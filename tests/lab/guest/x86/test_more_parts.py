@@ -8,8 +8,9 @@ import lab
 import pytest
 from gpiod.line import Direction, Value
 
-from picoclaw.hw import kernel, loader
-from picoclaw.hw.reading import Wired
+from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import kernel
+from picoclaw.hw.reading import WiredPart
 from picoclaw.resources import shipped
 
 HW = [shipped("tools/hw")]
@@ -29,12 +30,12 @@ def test_a_1_wire_thermometer(bridge, board, drivers):
     lab.modprobe("ds2482")
     lab.bind("ds2482", 0x18)
     name = lab.wait_for(thermometer_of_kernel, "the kernel finds the thermometer", 20)
-    sensor = next(s for s in kernel.sensors(board) if s.name == name)
+    sensor = next(s for s in kernel.list_kernel_sensors(board) if s.name == name)
     true, found = [18.25, -12.0625], []
     for value in true:
         bridge.values(place, {"temperature": value})
-        of_kernel = kernel.read(board, sensor)
-        (of_driver,) = drivers.measure("part", Wired("ds18b20", port=name))
+        of_kernel = kernel.read_kernel_sensor(board, sensor)
+        (of_driver,) = drivers.measure("part", WiredPart("ds18b20", port=name))
         found.append((of_kernel.problem or of_kernel.value, of_driver.problem or of_driver.value))
     lab.unbind(0x18)
     bridge.remove(place)
@@ -48,7 +49,7 @@ def test_a_clock_tells_the_kernel_and_us_the_same_time(bridge, drivers):
     of_kernel = int(next(folder.glob("rtc/rtc*/since_epoch")).read_text())
     now = time.time()
     lab.unbind(0x68)
-    readings = {r.quantity: r for r in drivers.measure("part", Wired("ds3231", 1, 0x68))}
+    readings = {r.quantity: r for r in drivers.measure("part", WiredPart("ds3231", 1, 0x68))}
     bridge.remove("i2c-1/0x68")
     assert of_kernel == pytest.approx(now, abs=2)
     assert readings["time"].value == pytest.approx(now, abs=2), readings["time"].problem
@@ -59,7 +60,7 @@ def test_levels_of_a_pcf8574(bridge, drivers):
     lab.modprobe("gpio-pcf857x")
     folder = lab.bind("pcf8574", 0x20)
     chip = lab.wait_for(lambda: next(folder.glob("gpiochip*"), None), "the expander's GPIO chip")
-    driver, wired = loader.chip("pcf8574", HW), Wired("pcf8574", 1, 0x20)
+    driver, wired = hw_drivers.load_driver("pcf8574", HW), WiredPart("pcf8574", 1, 0x20)
     low = gpiod.LineSettings(direction=Direction.OUTPUT, output_value=Value.INACTIVE)
     with gpiod.request_lines(f"/dev/{chip.name}", config={(0, 5): low}):
         pass
@@ -102,8 +103,8 @@ def test_duties_of_a_pca9685(bridge, drivers, duty):
     (pwm / "duty_cycle").write_text(str(round(duty * 5_000_000)))
     by_kernel = written(bridge.log())
     lab.unbind(0x41)
-    driver = loader.chip("pca9685", HW)
-    with drivers.opened(Wired("pca9685", 1, 0x41), driver) as part:
+    driver = hw_drivers.load_driver("pca9685", HW)
+    with drivers.opened(WiredPart("pca9685", 1, 0x41), driver) as part:
         driver.drive(part, 3, 0.1)
         bridge.log()
         driver.drive(part, 3, duty)

@@ -9,7 +9,7 @@ import lab
 import lab_pins
 from lab_service import HOME, ON, PUMP, UNITS, done, rows, said
 
-from picoclaw.channels import line
+from picoclaw.channels import ipc
 
 DARK_S = 7200
 MESSAGES, TOLD, PAUSE_S = 1000, 3, 0.1
@@ -24,7 +24,7 @@ def test_the_power_is_cut(service, pins):
     said("turn the pump on for 9 minutes")
     assert (pins / f"sim_gpio{PUMP}/value").read_text().strip() == ON
     told: list[str] = []
-    terminal = line.connect(HOME, 60.0)
+    terminal = ipc.connect(HOME, 60.0)
     threading.Thread(target=_heard, args=(terminal, told), daemon=True).start()
     writing = threading.Thread(target=_write, args=(terminal,), daemon=True)
     writing.start()
@@ -40,14 +40,14 @@ def _accepted() -> list[str]:
     return [key for (key,) in rows("SELECT key FROM inbox WHERE key LIKE 'cut-%' ORDER BY id")]
 
 
-def _write(terminal: line.Line) -> None:
+def _write(terminal: ipc.Line) -> None:
     """Send faster than anybody answers."""
     for number in range(MESSAGES):
         terminal.say({"do": "chat", "session": f"cut-{number}", "text": f"hello, this is message {number}"})
         time.sleep(PAUSE_S)
 
 
-def _heard(terminal: line.Line, told: list[str]) -> None:
+def _heard(terminal: ipc.Line, told: list[str]) -> None:
     """Note whose turn has begun, in the order in which they are answered, and whose answer was told."""
     begun: list[str] = []
     while (words := terminal.next()) is not None:

@@ -13,7 +13,7 @@ import pytest
 from referee import CASES, Case
 
 from picoclaw.hw import kernel
-from picoclaw.hw.reading import Wired
+from picoclaw.hw.reading import WiredPart
 
 Values = dict[str, float | str]
 
@@ -39,9 +39,9 @@ def held_by_kernel(case: Case) -> Iterator[Path]:
 def read_by_kernel(board, case: Case, folder: Path) -> Values:
     """Read one device through the kernel, by quantity and channel; a failure is told in its place."""
     found: Values = {}
-    for sensor in kernel.sensors(board):
+    for sensor in kernel.list_kernel_sensors(board):
         if Path(sensor.path).resolve().is_relative_to(folder.resolve()):
-            reading = kernel.read(board, sensor)
+            reading = kernel.read_kernel_sensor(board, sensor)
             channel = sensor.name.partition(" ")[2]
             found[f"{sensor.quantity} {channel}".strip()] = reading.problem or reading.value
     for quantity, name in case.named.items():
@@ -57,9 +57,9 @@ def read_by_driver(drivers, case: Case) -> Values:
     """Read the same part with the driver in tools/hw."""
     bus, _, address = case.at.partition("/")
     if address:
-        wired = Wired(case.part, 1, int(address, 16), options=case.options)
+        wired = WiredPart(case.part, 1, int(address, 16), options=case.options)
     else:
-        wired = Wired(case.part, 0, chip=int(bus[-1]), options=case.options)
+        wired = WiredPart(case.part, 0, chip=int(bus[-1]), options=case.options)
     readings = drivers.measure("part", wired, next(iter(case.values)))
     return {f"{r.quantity} {r.channel}".strip(): r.problem or r.value for r in readings}
 

@@ -8,7 +8,7 @@ import pytest
 import spidev
 
 from picoclaw.errors import BusFault
-from picoclaw.hw.board import Exchange, SpiSettings
+from picoclaw.hw.board import SpiSettings, SpiTransfer
 
 PLACE = "spi0.1"
 
@@ -39,7 +39,7 @@ def test_the_nodes_are_listed(bridge, board):
 @pytest.mark.parametrize("length", [1, 17, 4096])
 def test_bytes_mode_and_clock_are_those_of_py_spidev(device, bridge, mode, length):
     data, speed = os.urandom(length), 1_350_000
-    ours = device.transfer([Exchange(data)], SpiSettings(mode, speed))
+    ours = device.transfer([SpiTransfer(data)], SpiSettings(mode, speed))
     of_ours = bridge.log()
     theirs = referee(data, mode, speed)
     of_theirs = bridge.log()
@@ -49,7 +49,7 @@ def test_bytes_mode_and_clock_are_those_of_py_spidev(device, bridge, mode, lengt
 
 
 def test_segments_go_out_as_one_message_with_their_delays(device, bridge):
-    segments = [Exchange(b"\x01\x02", 150), Exchange(b"\x03", 20, release=True), Exchange(b"\x04\x05\x06")]
+    segments = [SpiTransfer(b"\x01\x02", 150), SpiTransfer(b"\x03", 20, release=True), SpiTransfer(b"\x04\x05\x06")]
     assert device.transfer(segments, SpiSettings()) == [b"\x01\x02", b"\x03", b"\x04\x05\x06"]
     (message,) = bridge.log()
     seen = [(s["length"], s["delay"], s["release"]) for s in message["segments"]]
@@ -60,7 +60,7 @@ def test_settings_are_put_back(device):
     other = spidev.SpiDev()
     other.open(0, 1)
     other.mode = 2
-    device.transfer([Exchange(b"\x00")], SpiSettings(3, 1_000_000))
+    device.transfer([SpiTransfer(b"\x00")], SpiSettings(3, 1_000_000))
     answer = fcntl.ioctl(other.fileno(), 0x80046B05, bytes(4))  # SPI_IOC_RD_MODE32; py-spidev only remembers its own
     assert struct.unpack("=I", answer)[0] & 3 == 2
     other.mode = 0
@@ -68,18 +68,18 @@ def test_settings_are_put_back(device):
 
 
 def test_the_order_of_bits_is_turned(device, bridge):
-    assert device.transfer([Exchange(b"\x01\x80\xf0")], SpiSettings(lsb_first=True)) == [b"\x01\x80\xf0"]
+    assert device.transfer([SpiTransfer(b"\x01\x80\xf0")], SpiSettings(lsb_first=True)) == [b"\x01\x80\xf0"]
 
 
 def test_more_than_the_kernel_takes_is_refused_before_anything_is_sent(device, bridge):
     with pytest.raises(BusFault, match="4096"):
-        device.transfer([Exchange(bytes(4097))], SpiSettings())
+        device.transfer([SpiTransfer(bytes(4097))], SpiSettings())
     assert bridge.log() == []
 
 
 @pytest.mark.parametrize(("kind", "constant"), [("low", b"\0\0"), ("high", b"\xff\xff")])
 def test_a_broken_wire_reads_as_constant(device, bridge, kind, constant):
     bridge.fault(kind, PLACE)
-    answer = device.transfer([Exchange(b"\x55\xaa")], SpiSettings())
+    answer = device.transfer([SpiTransfer(b"\x55\xaa")], SpiSettings())
     bridge.heal()
     assert answer == [constant]

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 import pytest
 from conftest import LABEL
 
-from picoclaw.hw import loader
-from picoclaw.hw.parts import Addresses
+from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw.drivers import RegisterAddresses
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
+from picoclaw.tools.registry import Toolset
 from picoclaw.tools.sensor_add import SensorAdd
 from picoclaw.tools.sensors import Sensors
-from picoclaw.tools.toolset import Toolset
 
 HW = [shipped("tools/hw")]
 CALLER = Caller("lab", "owner", datetime.now(UTC), print)
@@ -23,10 +23,10 @@ def ask(board, drivers, bridge, pins):
     bridge.place("bme280", "i2c-1/0x76", temperature=25.0)
     bridge.place("mcp3008", "spi0.0", **{"voltage a0": 1.65})
     wired = {}
-    group = {name: loader.load(name, HW) for name in ("i2c", "spi", "serial", "gpio")}
+    group = {name: hw_drivers.load_module(name, HW) for name in ("i2c", "spi", "serial", "gpio")}
     tools = Toolset(
         [
-            group["i2c"].I2C(board, Addresses(wired, lambda part: loader.chip(part, HW))),
+            group["i2c"].I2C(board, RegisterAddresses(wired, lambda part: hw_drivers.load_driver(part, HW))),
             group["spi"].Spi(board),
             group["serial"].Serial(board),
             group["gpio"].Gpio(board),

@@ -1,0 +1,1 @@
+"""The loop, what a model is told, compaction, commands, sub-agents."""

@@ -1,0 +1,535 @@
+"""When the older part of a conversation is to be summarised, and which turns that is. Pure."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from picoclaw.agent.context import Briefing, Told
+from picoclaw.agent.conversation import Conversation
+from picoclaw.agent.loop import Agent
+from picoclaw.config import Config
+from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, StoreError, TurnStopped, Unavailable
+from picoclaw.memory.dream import Answer, Model
+from picoclaw.messages import Around, Brief, Caller, End, Event, Inbound, Message, Purpose, Request, Stop, Turn, Usage
+from picoclaw.prompts import Templates, cut, enclosed, estimated_tokens, fill, size
+from picoclaw.providers import Provider
+from picoclaw.providers.sanitize import LONG
+from picoclaw.security.untrusted import OTHERS, own
+from picoclaw.store.marks import Marks
+from picoclaw.store.sessions import strip_context_header
+from picoclaw.stores import Stores
+from picoclaw.text import words
+from picoclaw.window import request_bytes, summary_bytes
+
+KEPT_MESSAGES = 4
+"""The newest messages stay as they are, with the rest of their turn."""
+
+_RESERVE, _LARGE = 24_000, 48_000
+_SOFT_SHARE, _LEAST_SHARE = 0.5, 0.25
+_LONGEST_REST = 16  # turns
+
+Why = Literal["", "messages", "window"]
+Numbered = Sequence[tuple[int, tuple[Message, ...]]]
+
+
+class Held(NamedTuple):
+    """An open conversation: the turns that no summary holds, and the summary of those before, up to the turn `upto`.
+
+    Of the turns, the newest `shown` are those that a model still sees.
+    """
+
+    turns: Numbered
+    shown: int
+    summary: str = ""
+    upto: int = 0
+
+    @property
+    def numbered(self) -> Numbered:
+        """The turns that a model sees, with their numbers."""
+        return self.turns[len(self.turns) - self.shown :]
+
+    @property
+    def visible(self) -> list[tuple[Message, ...]]:
+        """The turns that a model sees."""
+        return [messages for _, messages in self.numbered]
+
+    @property
+    def left_out(self) -> int:
+        """How many turns are neither shown nor summarised."""
+        return len(self.turns) - self.shown
+
+    @property
+    def older(self) -> Numbered:
+        """The turns to summarise: those left out, and all but the newest messages."""
+        kept, first = 0, len(self.turns)
+        while first > self.left_out and kept < KEPT_MESSAGES:
+            first -= 1
+            kept += len(self.turns[first][1])
+        return self.turns[:first]
+
+
+class Rest(NamedTuple):
+    """A summary that failed: the `oldest` turn that it was of, how many turns there were, how many are awaited."""
+
+    oldest: int = 0
+    turns: int = 0
+    awaited: int = 0
+
+    def over(self, held: Held) -> bool:
+        """Tell whether it may be tried again. Whatever else has become of the conversation ends the rest as well."""
+        more = len(held.turns) - self.turns
+        return held.turns[0][0] != self.oldest or not 0 <= more < self.awaited
+
+    def after(self, held: Held) -> "Rest":
+        """The rest after one more failure: twice as long, and one turn after the first."""
+        oldest = held.turns[0][0]
+        awaited = min(self.awaited * 2, _LONGEST_REST) if oldest == self.oldest else 1
+        return Rest(oldest, len(held.turns), awaited)
+
+
+class Load(NamedTuple):
+    """What the next request takes of a window, in tokens: the turns in `talk`, and what is `fixed` beside them."""
+
+    talk: int
+    fixed: int
+    window: int
+
+    def passes(self, threshold: float) -> bool:
+        """Tell whether a request is longer than so many tokens, and the turns have a part in that.
+
+        Where system text, tools and summary fill a small window, another summary after each turn would not help.
+        """
+        return self.talk > max(threshold - self.fixed, self.window * _LEAST_SHARE)
+
+
+def may_be_long(load: Load) -> bool:
+    """Tell whether a conversation can be due because of the window, whatever is beside it."""
+    return load._replace(fixed=load.window).passes(load.window)
+
+
+def why(held: Held, load: Load, most_messages: int, share: float) -> Why:
+    """Say why the older part is to be summarised, '' when it is not; `share` is that of the window."""
+    if not held.older:
+        return ""
+    if held.left_out or load.passes(load.window * share):
+        return "window"
+    messages = sum(len(turn) for turn in held.visible)
+    return "messages" if 0 < most_messages < messages else ""
+
+
+def near_the_limit(load: Load) -> bool:
+    """Tell whether there is little room left, so that what must outlast the conversation is written down."""
+    return load.passes(load.window - _RESERVE if load.window >= _LARGE else load.window * _SOFT_SHARE)
+
+
+# The turn before a summary, in which a model may write down what must outlast the conversation.
+#
+# It is asked as in the chat, with the same words and tools before it, so that a server knows most of the request already.
+# It may call few of them, and nothing of the turn is kept.
+
+MAY = frozenset(
+    {
+        "memory_store",
+        "memory_search",
+        "memory_get",
+        "memory_update",
+        "read_file",
+        "write_file",
+        "edit_file",
+        "append_file",
+        "list_dir",
+    }
+)
+STEPS, SECONDS = 5, 90.0
+_LEFT_OUT = "[…]"
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """One such turn of the chat `session`, after the `turns` that it shows; `now` is the wall clock.
+
+    `heard` names what it is told that is nobody's word.
+    """
+
+    agent: Agent
+    brief: Brief
+    turns: Sequence[tuple[Message, ...]]
+    session: str
+    now: datetime
+    heard: tuple[str, ...] = ()
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What a request of this chat has beside the conversation."""
+        tools = self.agent.tools(Conversation(list(self.turns)), self.brief)
+        return request_bytes(self.brief.system, (), tools)
+
+    def run(self, stop: Stop | None) -> Turn:
+        """Have the turn; how it ended is in the result, and whatever it says is for nobody."""
+        limits = replace(self.agent.limits, steps=STEPS, seconds=SECONDS, tokens=STEPS * self.agent.window)
+        agent = replace(self.agent, provider=_Wordless(self.agent.provider), limits=limits)
+        may = MAY & agent.toolset.names
+        caller = Caller(self.session, "owner", self.now, _nobody, set(self.heard), may=may, cause="summary")
+        return agent.turn(self.brief, self.turns, caller, Around(stop=stop))
+
+
+class _Wordless:
+    """A provider that is not asked for the last word of a turn at its limit: nobody would hear it."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    @property
+    def name(self) -> str:
+        return self._provider.name
+
+    def events(self, request: Request) -> Iterator[Event]:
+        if request.calls:
+            yield from self._provider.events(request)
+        else:
+            yield End("stop", Usage())
+
+    def close(self) -> None:
+        self._provider.close()
+
+
+def owners_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]]) -> list[tuple[Message, ...]]:
+    """Leave in turns what may be noted without asking the owner: of those that have read what is nobody's word, theirs.
+
+    Each turn comes with what it has read. After a guest has spoken it is not known who said what, so the rest is left
+    out.
+    """
+    found: list[tuple[Message, ...]] = []
+    for messages, heard in turns:
+        if any(name.startswith(OTHERS) for name in heard):
+            break
+        if heard:
+            said = "\n".join(
+                own(strip_context_header(message.text)) for message in messages if message.role == "user"
+            ).strip()
+            found.append((Message("user", said or _LEFT_OUT), Message("assistant", _LEFT_OUT)))
+        else:
+            found.append(tuple(messages))
+    return found
+
+
+def told(briefing: Briefing, session: str, template: str, turns: Sequence[tuple[Message, ...]], now: datetime) -> Told:
+    """Make the brief of such a turn, without what is not the owner's; nothing is taken for told by it."""
+    inbound = Inbound(session, template)
+    return replace(briefing, tidy=False, foreign=False).told(inbound, turns, (), now)
+
+
+def _nobody(_text: str) -> None:
+    """Nobody is told anything."""
+
+
+# What of an earlier summary a newer one does not speak of any more, and whether a text is a summary at all. Pure.
+#
+# A small model forgets what it was told to carry over. What it leaves out entirely is added again; what it has worded in
+# another way, or has corrected, shares its words and is not.
+
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\s*\n\s*")
+_SPOKEN_OF = 0.5
+_LONGEST_EXCUSE, _SHARED = 300, 0.1
+
+
+def carried(earlier: str, text: str, most: int) -> str:
+    """Put before a text the sentences of an earlier one whose words it has not, as far as both have `most` bytes."""
+    said, left, lost = set(words(text)), most - size(text), []
+    for sentence in filter(None, _SENTENCE.split(earlier)):
+        used = set(words(sentence))
+        if len(used & said) < _SPOKEN_OF * len(used) and size(sentence) < left:
+            left -= size(sentence) + 1
+            lost.append(sentence)
+    return "\n".join([*lost, text])
+
+
+def newness(text: str, earlier: str) -> float:
+    """Return which share of a text's words an earlier one does not have."""
+    used = set(words(text))
+    return len(used - set(words(earlier))) / max(1, len(used))
+
+
+def strange(text: str, sources: Iterable[str]) -> bool:
+    """Tell whether a short text speaks of nothing that its sources say, as a model's excuse does."""
+    used = set(words(text))
+    known = {word for source in sources for word in words(source)}
+    return len(text) < _LONGEST_EXCUSE and len(used & known) < _SHARED * len(used)
+
+
+# A conversation as it is shown to a model that is to summarise it. Pure.
+
+_HEAD = re.compile(r"\A<moment>(.*?)</moment>\n?", re.DOTALL)
+_WHEN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
+_REPORT = re.compile(r"<report\b.*?</report>", re.DOTALL)
+_LONGEST_RESULT, _LONGEST_ARGUMENTS = 400, 200
+
+
+def rendered(turn: Sequence[Message], most: int) -> str:
+    """Write a turn down, in at most so many bytes: who said what when, what was called, and the begin of what came.
+
+    The lines of a text are indented, so that none of them can pass for somebody else's word.
+    """
+    each = max(_LONGEST_RESULT, most // 2)
+    return cut("\n".join(line for message in turn for line in _lines(message, each)), most)
+
+
+def _lines(message: Message, most: int) -> Iterator[str]:
+    if message.role == "tool":
+        yield _said("Result", cut(message.text, _LONGEST_RESULT))
+        return
+    if message.role == "user":
+        yield from _heard(message.text, most)
+    elif message.text:
+        yield _said("Assistant", cut(message.text, most))
+    for call in message.calls:
+        arguments = json.dumps(call.arguments, ensure_ascii=False)
+        yield _said("Call", cut(f"{call.name} {arguments}", _LONGEST_ARGUMENTS))
+
+
+def _heard(text: str, most: int) -> Iterator[str]:
+    """The person's words, with the time and the helpers' reports that their head held; the rest is told anew."""
+    found = _HEAD.match(text)
+    head = found[1] if found else ""
+    for report in _REPORT.findall(head):
+        yield _said("Report", cut(report, most))
+    when = _WHEN.search(head)
+    yield _said(f"User, {when[0]}" if when else "User", cut(text[found.end() :] if found else text, most))
+
+
+def _said(who: str, text: str) -> str:
+    return f"{who}: {enclosed(text)}".strip().replace("\n", "\n  ")
+
+
+# A summary of a conversation's older part, which takes in the summary before it.
+
+_NONE, _BETWEEN = "-", "\n\n"
+_LEAST_ROOM = 500
+_LONG = 2  # times as long as the summary before: there must be something new in it
+LEAST_NEW = 0.25
+"""Share of a summary's words that the one before does not have; a small model copies that, and adds a line."""
+
+_OF_A_TURN, _OF_TWO = 0.25, 1.5
+"""Shares of what one request can hold: with both, each of two halves fits."""
+
+
+class Summed(NamedTuple):
+    """A summary, and of how many turns it is."""
+
+    text: str
+    turns: int
+
+
+class Summariser:
+    """Asks a `model` in the words of the `prompts`; `longest` are the bytes that a summary may have.
+
+    `usage` adds up what the answers have cost, also those that were not used.
+    """
+
+    def __init__(self, prompts: Templates, model: Model) -> None:
+        """Ask nothing yet."""
+        self._prompts = prompts
+        self._model = model
+        self._halved = False
+        self.usage = Usage()
+        self.longest = summary_bytes(model.window)
+
+    def summed(self, earlier: str, turns: Sequence[Sequence[Message]]) -> Summed:
+        """Sum up turns after what was `earlier`, the summary before; of very many the oldest.
+
+        Raises ProviderError, also for an answer that is not to be used: one that says nothing, was cut, only repeats
+        itself, or is too long.
+        """
+        try:
+            text, count = self._read_all(cut(earlier, self.longest), turns)
+        except Refused as error:
+            half, unexplained = turns[: len(turns) // 2], error.is_unexplained and not self._halved
+            long = unexplained and sum(size(message.text) for turn in turns for message in turn) >= LONG
+            if not half or not (long or isinstance(error, ContextOverflow)):
+                raise
+            self._halved = self._halved or unexplained
+            return self.summed(earlier, half)
+        if size(text) > self.longest:
+            text = self._merged(cut(earlier, self.longest), text)
+        if size(text) > self.longest:
+            raise Refused(f"the model's summary is too long: {size(text)} bytes of {self.longest}")
+        return Summed(carried(earlier, text, self.longest), count)
+
+    def _read_all(self, earlier: str, turns: Sequence[Sequence[Message]]) -> Summed:
+        """Sum up as many turns as two requests hold; when one is not enough, in two halves, of which one is made."""
+        room = self._model.room(self._prompts["summary"]) - size(earlier or _NONE)
+        if room < _LEAST_ROOM:
+            raise Refused(f"a window of {self._model.window} tokens is too small for it")
+        texts = [rendered(turn, int(room * _OF_A_TURN)) for turn in turns]
+        ends = list(accumulate(size(text) + size(_BETWEEN) for text in texts))
+        if ends[-1] <= room:
+            return Summed(self._read(earlier, texts), len(texts))
+        count = sum(end <= room * _OF_TWO for end in ends)
+        middle = 1 + sum(end < ends[count - 1] / 2 for end in ends)
+        older = cut(self._read(earlier, texts[:middle]), self.longest)
+        newer = cut(self._read("", texts[middle:count]), self.longest)
+        text = carried(older, self._merged(older, newer), self.longest)
+        return Summed(carried(newer, text, self.longest), count)
+
+    def _read(self, earlier: str, texts: Sequence[str]) -> str:
+        """Sum up texts; a model that only says again what was summed up before is asked for them by themselves."""
+        history = _BETWEEN.join(texts)
+        text = self._asked("summary", {"summary": earlier or _NONE, "history": history})
+        new = newness(text, earlier)
+        if new >= LEAST_NEW or (new and size(history) < _LONG * size(earlier)):
+            return text
+        newer = self._asked("summary", {"summary": _NONE, "history": history})
+        both = carried(earlier, newer, size(earlier) + 2 * size(newer))
+        return both if size(both) <= self.longest else self._merged(earlier, newer)
+
+    def _merged(self, older: str, newer: str) -> str:
+        room = self._model.room(self._prompts["merge"]) - size(older or _NONE)
+        return self._asked("merge", {"older": older or _NONE, "newer": cut(newer, room)})
+
+    def _asked(self, name: str, values: dict[str, str]) -> str:
+        """Ask in the words of a template, in which no value may be missing."""
+        template = self._prompts[name]
+        template += "".join(f"\n{{{value}}}" for value in values if f"{{{value}}}" not in template)
+        answer = self._answer(fill(template, values))
+        if answer.cut:
+            raise Refused("the model's answer was cut off")
+        if not words(answer.text):
+            raise Refused("the model's answer says nothing")
+        if strange(answer.text, values.values()):
+            raise Refused(f"the model did not do it: {cut(' '.join(answer.text.split()), 120)}")
+        return answer.text
+
+    def _answer(self, question: str) -> Answer:
+        """Ask once more when the line broke: a server may have closed one that was left open from before."""
+        try:
+            answer = self._model.ask(question)
+        except Unavailable:
+            answer = self._model.ask(question)
+        self.usage += answer.usage
+        return answer
+
+
+# What is done with a conversation between two turns, so that the next one fits: what must outlast it is noted, and its
+# older part is summarised.
+#
+# Nothing that was said is deleted or changed: a summary stands beside the turns that it is of, and whatever fails leaves
+# all as it was, to be tried again after the next turn, and then ever more rarely.
+
+_RESTS = "summary failed: "
+
+
+@dataclass
+class Compaction:
+    """The compaction of one home's conversations. `agent` and `briefing` are made when one has grown long.
+
+    The agent's provider is the model alone: no matcher is to sum up.
+    """
+
+    config: Config
+    prompts: Templates
+    stores: Stores
+    agent: Callable[[], Agent]
+    briefing: Callable[[], Briefing]
+    now: Callable[[], datetime]
+    _said: set[str] = field(default_factory=set, init=False)
+
+    def settle(self, session: str, stop: Stop | None = None) -> list[str]:
+        """Note and sum up what is due in a chat; returns what went wrong and was not said before, for the owner.
+
+        Whoever ends it, by `stop` or Ctrl-C, finds the conversation as it was.
+        """
+        try:
+            self._settle(session, stop)
+        except (TurnStopped, KeyboardInterrupt):
+            return []
+        except PicoclawError as error:
+            problem = f"what was said earlier could not be summed up: {' '.join(str(error).split())}"
+            if problem not in self._said:
+                self._said.add(problem)
+                return [problem]
+        return []
+
+    def _settle(self, session: str, stop: Stop | None) -> None:
+        held, settings, window = self._held(session), self.config.sessions, self.config.model.context_tokens
+        model = self.stores.sessions.model(session) or self.config.model.name
+        ratio = self.stores.bytes_a_token(model or "default")
+        said = (message for turn in held.visible for message in turn)
+        load = Load(estimated_tokens(request_bytes("", said, ()), ratio), 0, window)
+        flush = None
+        if held.left_out or may_be_long(load):
+            flush = self._flush(session, held, ratio)
+            load = load._replace(fixed=estimated_tokens(flush.fixed_bytes + size(held.summary), ratio))
+        reason = why(held, load, settings.summarise_messages, settings.summarise_share)
+        if reason and not self._rest(session).over(held):
+            return
+        if flush and (reason == "window" or near_the_limit(load)) and not self._flushed(flush, held, stop):
+            return
+        if reason:
+            self._sum_up(session, held, stop)
+
+    def _rest(self, session: str) -> Rest:
+        """What was noted of this chat's last failure; kept with the home, because each `chat -m` is a new process."""
+        numbers = Marks(self.stores.database).get(_RESTS + session).split()
+        return Rest(*map(int, numbers)) if numbers else Rest()
+
+    def _note_failure(self, session: str, held: Held) -> None:
+        rest = self._rest(session).after(held)
+        Marks(self.stores.database).set(_RESTS + session, " ".join(map(str, rest)))
+
+    def _held(self, session: str) -> Held:
+        sessions = self.stores.sessions
+        before, turns = sessions.summary(session), sessions.unsummarised(session)
+        shown = min(len(turns), len(self.stores.history.turns(session)))
+        return Held(turns, shown, before.text, before.upto) if before else Held(turns, shown)
+
+    def _flush(self, session: str, held: Held, ratio: float) -> Flush:
+        now, history = self.now(), self.stores.history
+        turns = owners_turns((messages, history.heard_by(number)) for number, messages in held.numbered)
+        found = told(self.briefing(), session, self.prompts["flush"], turns, now)
+        asked = found.brief
+        summary = "" if self.stores.taint(session, "owner") else held.summary
+        asked = asked._replace(
+            model=asked.model or self.stores.sessions.model(session), bytes_a_token=ratio, summary=summary
+        )
+        return Flush(self.agent(), asked, turns, session, now, found.heard)
+
+    def _flushed(self, flush: Flush, held: Held, stop: Stop | None) -> bool:
+        """Have it done once between two summaries, however it ends; False when somebody has stopped it."""
+        sessions = self.stores.sessions
+        if sessions.flushed(flush.session):
+            return True
+        sessions.set_flushed(flush.session, held.turns[-1][0])
+        if flush.heard or not flush.turns:
+            return True  # what is noted then needs a yes, and nobody is asked for it here
+        turn = flush.run(stop)
+        sessions.spend(flush.session, turn.provider, turn.usage, flush.now)
+        if turn.stopped == "stopped":
+            sessions.set_flushed(flush.session, 0)
+            return False
+        if not stop:  # else a turn has begun, whose acts these may be; they are settled with it
+            self.stores.settle(flush.session)
+        return True
+
+    def _sum_up(self, session: str, held: Held, stop: Stop | None) -> None:
+        """Keep a summary, unless what it is of was taken back, erased or summed up by another meanwhile."""
+        sessions, older = self.stores.sessions, held.older
+        window, purpose = self.config.model.context_tokens, Purpose("summary", session)
+        model = Model(self.agent().provider, window, time.monotonic, stop, purpose)
+        summariser = Summariser(self.prompts, model)
+        try:
+            summed = summariser.summed(held.summary, [said for _, said in older])
+        except ProviderError:
+            with suppress(StoreError):  # why it failed is worth more
+                self._note_failure(session, held)
+            raise
+        finally:
+            sessions.spend(session, model.provider.name, summariser.usage, self.now())
+        upto = older[summed.turns - 1][0]
+        if sessions.add_summary(session, summed.text, upto, self.now(), held.upto) and sessions.flushed(session):
+            sessions.set_flushed(session, 0)

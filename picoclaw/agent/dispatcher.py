@@ -1,0 +1,257 @@
+"""The desk: everything that comes in is answered here, a chat line, a command, a due job, a heartbeat, one by one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from picoclaw import claims
+from picoclaw.agent.context import Briefing
+from picoclaw.agent.conversation import Pictures, pictures
+from picoclaw.agent.loop import Agent
+from picoclaw.automation.heartbeat import HEARTBEAT_OK, is_check
+from picoclaw.errors import StoreError
+from picoclaw.messages import ALONE, Around, Caller, Inbound, Message, Notice, Origin, Turn, Usage, is_owner
+from picoclaw.prompts import Templates, fill
+from picoclaw.security.approvals import Approving
+from picoclaw.security.untrusted import OTHERS, own
+from picoclaw.store.approvals import Approval
+from picoclaw.store.tasks import Tasks
+from picoclaw.store.write_behind import UnsavedTurn
+from picoclaw.stores import Stores
+from picoclaw.tools.registry import texts_of
+
+if TYPE_CHECKING:
+    from picoclaw.providers.chain import Link
+
+_UNKEPT = "turns are not being kept"
+BY_COMMAND = "command"
+"""Who has answered, in a turn that was a command's."""
+
+
+@dataclass
+class Desk:
+    """Answers one message at a time, and keeps what was said.
+
+    `agent` gives the loop for an origin, `stop` brings the outputs to safety when a text orders that, `now` is the
+    wall clock in the owner's zone, `model` the name of the configured model, `tasks` those of helpers, and `approving`
+    what becomes of calls that wait for a yes. `problem()` says what is wrong with the owner's rules, and `links` are
+    the configured models.
+    """
+
+    stores: Stores
+    briefing: Callable[[], Briefing]
+    agent: Callable[[Origin], Agent]
+    stop: Callable[[str, str], tuple[bool, str] | None]
+    now: Callable[[], datetime]
+    model: str
+    tasks: Callable[[], Tasks]
+    approving: Approving
+    prompts: Templates
+    problem: Callable[[], str]
+    links: "Callable[[], Sequence[Link]]" = tuple
+    _complaints: set[str] = field(default_factory=set)
+
+    def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
+        """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not."""
+        if said := self.stop(inbound.text, inbound.origin):
+            return _said(inbound, *said, by="stop")
+        if is_owner(inbound.origin) and is_check(inbound.text):
+            return _said(inbound, True, self.briefing().checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
+        if is_owner(inbound.origin) and not inbound.foreign and inbound.text.lstrip().startswith("/"):
+            return self._commanded(inbound, around)
+        return self._turn(inbound, around)
+
+    def _commanded(self, inbound: Inbound, around: Around) -> Turn:
+        """Do a command, which is no part of the conversation; a text that is none after all is answered."""
+        from picoclaw.agent import commands
+        from picoclaw.agent.commands import Chat
+
+        if (given := commands.understood(clean(inbound.text))) is None:
+            return self._turn(inbound, around)
+        key, usual = clean(inbound.session), self.model
+        model = self._chosen(key) or usual
+        chat = Chat(
+            *(key, self.stores, self.tasks, self.briefing, lambda: self.agent("owner"), self.now(), model, usual),
+            *(self.approving, inbound.who, inbound.origin, around.stop, self.links),
+        )
+        answer = commands.answer(given, chat)
+        if answer.made:
+            return self._go_on(answer.made, answer.text, inbound, around)
+        if answer.again:
+            turn = self._turn(inbound._replace(text=answer.again, foreign=answer.foreign), around)
+            return _noted(turn, answer.text)
+        return _said(inbound, answer.good, answer.text, by=BY_COMMAND)
+
+    def _chosen(self, session: str) -> str:
+        """The model that a conversation is to be held with, '' for the configured one."""
+        try:
+            return self.stores.sessions.model(session) if self.stores.config.model.base_url else ""
+        except StoreError:
+            return ""
+
+    def _go_on(self, made: Approval, said: str, inbound: Inbound, around: Around) -> Turn:
+        """Go on with the conversation in which a call was asked for that was made now, and answer who said yes to it.
+
+        Without a model, or in another chat, they are told the result plainly.
+        """
+        plainly = "\n".join([said, *(one.outcome for one in made.each)])
+        here, modelled = made.home == clean(inbound.session), bool(self.stores.config.model.base_url)
+        if modelled:
+            number = inbound.inbox if here else 0
+            numbers = " and ".join(str(one.number) for one in made.each)
+            text = fill(self.prompts["approved"], {"number": numbers}, "number")
+            asked = Inbound(made.home, text, _who_goes_on(made), inbox=number, who=made.asked_by)
+            turn = self._turn(asked, around if here else Around(stop=around.stop, shield=around.shield), made)
+            if here:
+                return _noted(turn, said if turn.stopped != "error" else plainly)
+            self.approving.tell(made.home, plainly if turn.stopped == "error" else turn.reply)
+        elif not here:
+            self.approving.tell(made.home, plainly)
+        return _said(inbound, all(one.state == "done" for one in made.each), plainly, by=BY_COMMAND)
+
+    def _turn(self, inbound: Inbound, around: Around, made: Approval | None = None) -> Turn:
+        now = self.now()
+        earlier, acts, summary, numbers = self.stores.earlier(inbound.session)
+        if inbound.origin == "heartbeat":
+            earlier, summary = [], ""
+        if inbound.origin == "guest" and ":-" in inbound.session and self.briefing().guests() is not None:
+            earlier, summary = [_spoken(turn) for turn in earlier], ""  # in a group, the owner's turns are among them
+        words = (message.text for turn in earlier for message in turn if message.role == "user")
+        newest = "" if any(name.startswith(OTHERS) for name in inbound.foreign) else inbound.text
+        said, home = (*map(own, (*words, newest)),), inbound.reply_to
+        cleaned, unknown = inbound._replace(text=clean(inbound.text)), [act for _, act in acts]
+        told = self.briefing().told(cleaned, earlier, unknown, now, once=around.once)
+        may = told.brief.only
+        heard = {*told.heard, *inbound.foreign, *self.stores.taint(inbound.session, inbound.origin)}
+        who, key, cause = inbound.who, inbound.session, inbound.cause
+        caller = Caller(
+            key,
+            inbound.origin,
+            now,
+            around.say,
+            heard,
+            said=said,
+            reply_to=home,
+            may=may,
+            who=who,
+            cause=cause,
+            asks=[],
+        )
+        tools = self.agent(inbound.origin).toolset
+        caller.private.update(call.name for turn in earlier for message in turn for call in message.calls)
+        caller.private.intersection_update(tools.private)
+        caller.private.update(["a summary"] if summary else ())
+        if not heard:
+            made_before = (call for turn in earlier for message in turn for call in message.calls)
+            caller.written.extend(text for call in made_before for text in texts_of(call))
+        other = told.brief.model or self._chosen(inbound.session)
+        model = other or self.model
+        brief = told.brief._replace(model=other, bytes_a_token=self.stores.bytes_a_token(model), summary=summary)
+        shown = self._pictures(inbound)
+        heard.update(shown.names)  # what is written on a picture is nobody's word
+        so_far = [Message("user", brief.text, images=shown.images)]
+        if made:
+            heard.update(
+                *(one.heard for one in made.each),
+                () if made.home == made.session else [f"what a {made.origin} has asked for"],
+            )
+            so_far += _as_made(made)
+        with self.approving.gathered(caller):
+            turn = self.agent(inbound.origin).resume(brief, earlier, caller, around, so_far)
+        turn = self.stores.presentable(turn, heard, inbound)
+        with around.shield():
+            if turn.usage.total:  # the matcher counts nothing
+                self.stores.heard()
+            try:
+                upto = numbers[turn.forgotten - 1] if turn.forgotten else 0
+                done = [act for act, _ in acts]
+                owed = UnsavedTurn(
+                    inbound.session, turn, now, tuple(done), self._counter(turn, model), upto, inbound.inbox
+                )
+                doubt = self._kept(owed)
+            except StoreError as error:
+                turn = self._unkept(turn, error)
+            else:
+                turn = _noted(
+                    turn, _shown_short(turn), *self._news([doubt, self.problem(), *told.problems, *shown.problems])
+                )
+            self.stores.answered(inbound)
+        for _, act in acts:
+            turn = _noted(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
+        return turn
+
+    def _kept(self, owed: UnsavedTurn) -> str:
+        """Keep a turn; returns what should be known of it. Raises StoreError."""
+        missing = len(self.stores.unkept)
+        doubt = self.stores.unkept.keep(owed)
+        if missing:
+            self._complaints.discard(_UNKEPT)
+            return "; ".join(filter(None, [doubt, f"the disk takes it again: {missing} earlier turns are kept now"]))
+        return doubt
+
+    def _unkept(self, turn: Turn, error: StoreError) -> Turn:
+        """Say once that turns are not kept; answers go on from memory meanwhile."""
+        first = self._news([_UNKEPT])
+        why = "" if str(error) in turn.notice.text else f": {error}"
+        goes_on = "the conversation goes on from memory, until the disk takes it or picoclaw ends"
+        return _noted(turn, f"this turn could not be kept{why}; {goes_on}", failed=True) if first else turn
+
+    def _counter(self, turn: Turn, model: str) -> str:
+        """Whose tokens a turn has counted: its model's, by the name it was asked for by, or another's of the chain."""
+        by, further = turn.provider.partition(":")[2], self.stores.config.models.get(model)
+        return model if not by or (further and further.name == by) else by
+
+    def _pictures(self, inbound: Inbound) -> Pictures:
+        """The pictures that came with a message, where there is a model that sees."""
+        config = self.stores.config
+        seeing = any(model.images for model in (config.model, *config.models.values()))
+        return pictures(config.workspace, inbound.attachments) if seeing and inbound.attachments else Pictures()
+
+    def _news(self, notes: Iterable[str]) -> list[str]:
+        """What has not been said by this process; a chat that repeats a complaint every turn is no help."""
+        news = [note for note in dict.fromkeys(notes) if note and note not in self._complaints]
+        self._complaints.update(news)
+        return news
+
+
+def _said(inbound: Inbound, good: bool, said: str, *, by: str) -> Turn:  # noqa: FBT001
+    messages = (Message("user", inbound.text), Message("assistant", said))
+    notice = Notice("" if good else said, failed=not good)
+    return Turn(said, messages, 0, (), Usage(), "" if good else "error", by, notice)
+
+
+def _spoken(turn: Sequence[Message]) -> tuple[Message, ...]:
+    """Leave of a turn what everybody in the chat has seen: what was said, and the answer."""
+    said = [message._replace(text=claims.strip_context(message.text)) for message in turn if message.role == "user"]
+    answer = [message for message in turn if message.role == "assistant"][-1:]
+    return (*said, *(Message("assistant", message.text) for message in answer))
+
+
+def _as_made(made: Approval) -> list[Message]:
+    """Show a model the calls that have waited as its own, with the results: none of that is anybody's word."""
+    calls = tuple(replace(one.call, id=f"yes{one.number:06d}") for one in made.each)
+    results = (one.outcome if one.state == "done" else f"error: {one.outcome}" for one in made.each)
+    shown = [Message("tool", text, call_id=call.id) for call, text in zip(calls, results, strict=True)]
+    return [Message("assistant", "", calls), *shown]
+
+
+def _who_goes_on(made: Approval) -> Origin:
+    return made.origin if made.origin in {"web", "guest"} else "owner"
+
+
+def _shown_short(turn: Turn) -> str:
+    most = turn.longest_said
+    return (
+        f"too long for the model's window: it was shown {most} characters of that, without the middle" if most else ""
+    )
+
+
+def _noted(turn: Turn, *texts: str, failed: bool = False) -> Turn:
+    before = turn.notice
+    return turn._replace(notice=Notice("; ".join(filter(None, [before.text, *texts])), before.failed or failed))
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which undecodable input leaves behind and no database or server takes."""
+    return text.encode("utf-8", "replace").decode()

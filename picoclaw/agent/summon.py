@@ -1,0 +1,256 @@
+"""A new character from one answer of a model: what is asked, what of the answer can be used, what it would change.
+
+Decides nothing: the caller shows the changes, and writes those that the owner agrees to.
+"""
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from picoclaw import prompts as picoclaw_prompts
+from picoclaw.config.tables import ModelConfig
+from picoclaw.errors import ConfigError
+from picoclaw.files import create, explain, write_atomic
+from picoclaw.markdown import gone
+from picoclaw.messages import End, Message, Purpose, Request, Text, Usage
+from picoclaw.prompts import Page, Templates
+from picoclaw.providers import Provider
+from picoclaw.repetition import REPEATS
+from picoclaw.text import neutral
+from picoclaw.workspace import reading
+
+FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
+LARGEST = 8192
+"""Bytes of one file that a model may write."""
+
+_LARGEST_OWN = 200_000
+_ANSWER_TOKENS, _LEAST_ANSWER = 3072, 768  # 2 KB are 700 tokens; the rest is for a model that thinks first
+_CAUTIOUS = 3.0  # bytes a token, so that the answer fits the window with a vocabulary that is not made for English
+_TAG = re.compile(r"<(/?)[ \t]*file\b([^<>\n]{0,200})>", re.IGNORECASE)
+_NAME = re.compile(r"""(?<![\w-])name\s*=\s*(?:["'“]([^"'“”]*)["'”]|([^\s"'“”]+))""", re.IGNORECASE)
+_UNSEEN = {"Cc", "Cf", "Cs", "Co"}  # categories of Unicode
+_JOINERS = "\n\t\u200c\u200d"  # those of them that ordinary text and emoji are made with
+
+
+class Answer(NamedTuple):
+    """What a model said; `cut` when it was stopped at the limit of tokens, or where it went round in circles."""
+
+    text: str
+    cut: bool
+    usage: Usage
+
+
+class Change(NamedTuple):
+    """What would become of a file: its bytes when it was read (None: there is none), as text, and the new text."""
+
+    name: str
+    found: bytes | None
+    old: str
+    new: str
+
+
+def request(
+    prompts: Templates, persona: str, pages: Sequence[Page], tools: Sequence[str], model: ModelConfig, deadline: float
+) -> tuple[Request, list[str]]:
+    """Make the one request, and name the files that the model cannot write anew, because it cannot be shown them whole.
+
+    The owner's files are shortened to what the model's window holds beside the answer.
+    """
+    room = max(0, model.context_tokens - _LEAST_ANSWER * 2) * 2
+    shown, _ = picoclaw_prompts.within(pages, prompts["truncated"], LARGEST, room)
+    too_long = [page.name for page in pages if page not in shown or picoclaw_prompts.size(page.text) > LARGEST]
+    values = {
+        "persona": persona,
+        "tools": ", ".join(tools),
+        "files": "\n".join(
+            picoclaw_prompts.block(prompts["file"], page.name, page.text) for page in shown if page.text
+        ),
+    }
+    template = prompts["summon"]
+    template += "".join(f"\n{{{name}}}" for name in ("persona", "files") if f"{{{name}}}" not in template)
+    text = picoclaw_prompts.fill(template, values)
+    left = model.context_tokens - picoclaw_prompts.estimated_tokens(picoclaw_prompts.size(text), _CAUTIOUS)
+    tokens = max(_LEAST_ANSWER // 2, min(max(model.answer_tokens, _ANSWER_TOKENS), left))
+    asked = Message("user", text)
+    return Request("", (asked,), (), tokens, deadline, purpose=Purpose("summon")), too_long
+
+
+def answered(provider: Provider, wanted: Request) -> Answer:
+    """Ask a model without a fallback behind it, and wait for the whole answer; raises ProviderError."""
+    said, end = "", End("", Usage())
+    for event in provider.events(wanted):
+        if isinstance(event, Text):
+            said += event.text
+        elif isinstance(event, End):
+            end = event
+            break  # which hangs up on an answer that only repeats itself
+    return Answer(said, end.finish in {"length", REPEATS}, end.usage)
+
+
+def files_from(text: str, *, cut: bool = False) -> dict[str, str]:
+    """Find the tagged blocks, by the names that they give themselves; of blocks of one name the last counts.
+
+    A block without its closing tag ends where the next begins, and gives way to a whole one. The last block of an
+    answer that was `cut` is half a file, and none.
+    """
+    tags = list(_TAG.finditer(text.replace("\r\n", "\n").replace("\r", "\n")))
+    found: dict[str, str] = {}
+    whole = set()
+    for tag, following in zip_longest(tags, tags[1:]):
+        name = _NAME.search(tag[2])
+        if tag[1] or not name or (following is None and cut):
+            continue
+        key = (name[1] or name[2] or "").strip()
+        closed = following is not None and bool(following[1])
+        if closed or key not in whole:
+            found[key] = _bare(tag.string[tag.end() : following.start() if following else None])
+        whole |= {key} if closed else set()
+    return found
+
+
+def _bare(text: str) -> str:
+    """Take off blanks, and a fence around the whole or left open by a lost tag."""
+    lines = text.strip("\ufeff \t\n").split("\n")
+    fences = [number for number, line in enumerate(lines) if line.lstrip().startswith("```")]
+    if fences == [0, len(lines) - 1]:
+        lines = lines[1:-1]
+    elif len(fences) % 2 and fences[-1] == len(lines) - 1:
+        lines = lines[:-1]
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def judged(answer: Answer, too_long: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
+    """Sort an answer's blocks into the files that can be used, each ending in a line feed, and what was wrong.
+
+    What the answer makes of a file that is `too_long` for it would lose what stands in it.
+    """
+    known = {name.casefold(): name for name in FILES}
+    blocks = files_from(answer.text, cut=answer.cut)
+    blocks = {name: text for name, text in blocks.items() if known.get(name.casefold()) not in too_long}
+    strange = [name for name in blocks if name.casefold() not in known]
+    tokens = answer.usage.completion_tokens
+    problems = [f"the answer was cut off {f'at {tokens} tokens' if tokens else 'where it repeated itself'}"]
+    problems = problems if answer.cut else []
+    problems += [
+        f"{name} is too long for the model to be shown whole or to write anew, so it stays as it is"
+        for name in too_long
+    ]
+    if strange:
+        shown = ", ".join(ascii(name[:60]) for name in strange[:5])
+        problems.append(f"ignored in the answer, because it is not one of the five files: {shown}")
+    good = {}
+    for name, text in ((known[name.casefold()], text) for name, text in blocks.items() if name not in strange):
+        if fault := _fault(text):
+            problems.append(f"the answer's {name} {fault}")
+        else:
+            good[name] = f"{text}\n"
+    brought = {name.casefold() for name in blocks}
+    missing = [name for name in FILES if name not in too_long and name.casefold() not in brought]
+    if missing:
+        problems.append(f"not in the answer: {', '.join(missing)}")
+    return good, problems
+
+
+def _fault(text: str) -> str:
+    """Say why a text may not become a file of the workspace, '' when it may."""
+    if not text.strip():
+        return "is empty"
+    if len(text) > LARGEST or picoclaw_prompts.size(text) > LARGEST:
+        return f"is longer than {LARGEST} bytes"
+    if unseen := _unseen(text):
+        return f"holds {unseen}"
+    if neutral(text) != text:
+        return "holds control words of a chat template"
+    return ""
+
+
+def _unseen(text: str) -> str:
+    """Name a character that no reader of the diff would see, '' when there is none."""
+    odd = (char for char in text if unicodedata.category(char) in _UNSEEN and char not in _JOINERS)
+    return next((f"the invisible character U+{ord(char):04X}" for char in odd), "")
+
+
+def changes(workspace: Path, templates: Path, good: Mapping[str, str]) -> tuple[list[Change], list[str]]:
+    """Compare the usable files with the workspace; returns the changes in the order of FILES, and what stays and why.
+
+    A file that the answer did not bring stays as it is, and comes from the `templates` where there is none. An
+    answer without any usable file leaves the templates alone.
+    """
+    wanted, problems = [], []
+    for name in FILES:
+        try:
+            found = _found(workspace / name)
+            old = _text(workspace / name, found or b"")
+        except ConfigError as error:
+            problems.append(f"{error}; it stays as it is")
+            continue
+        if name in good:
+            new = _with_comments(old, good[name])
+        elif found is None or not good:
+            new = _template(templates / name)
+        else:
+            continue
+        if new != old or found is None:
+            wanted.append(Change(name, found, old, new))
+    return wanted, problems
+
+
+def _with_comments(old: str, new: str) -> str:
+    """Keep the owner's comments, which no model is shown, at the head of the file."""
+    comments = (old[comment.start : comment.end].strip("\n") for comment in gone(old, trusting=True))
+    return "\n".join([*(comment for comment in comments if comment not in new), new])
+
+
+def _template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"the template {path} cannot be read: {explain(error)}; reinstall picoclaw") from None
+
+
+def _found(path: Path) -> bytes | None:
+    """Read a regular file whole, None if there is none; a link in its place is left alone, so that it stays one."""
+    if path.is_symlink():
+        raise ConfigError(f"{path} is a symbolic link")
+    return reading.raw(path, _LARGEST_OWN)
+
+
+def _text(path: Path, data: bytes) -> str:
+    """Read an owner's file as text; one that a diff could not show whole, and so not bring back, is refused."""
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text") from None
+    if unseen := _unseen(text):
+        raise ConfigError(f"{path} holds {unseen}")
+    return text
+
+
+def diff(change: Change) -> str:
+    """Show a change in the form that `patch -p0` takes, and takes back with -R."""
+    before = "/dev/null" if change.found is None else change.name
+    lines = difflib.unified_diff(_lines(change.old), _lines(change.new), before, change.name)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """Split at line feeds alone, as patch does."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def write(workspace: Path, change: Change) -> bool:
+    """Write a file whole and durably; False, and nothing written, when it is not what it was. Raises ConfigError."""
+    path, data = workspace / change.name, change.new.encode()
+    try:
+        if change.found is None:
+            return create(path, data)
+        if _found(path) != change.found:
+            return False
+        write_atomic(path, data)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {explain(error)}") from None
+    return True

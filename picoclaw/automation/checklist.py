@@ -1,0 +1,994 @@
+"""The times that a line of the checklist may give: in brackets, (mondays 9:00), or "every morning" at either end."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from picoclaw.errors import DeviceMissing, HardwareError, StoreError
+from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import sensors
+from picoclaw.hw.board import Board
+from picoclaw.hw.reading import QUANTITIES, WiredPart
+from picoclaw.markdown import gone, seen
+from picoclaw.messages import ToolCall, ToolRun
+from picoclaw.occurrences import Plan, slots
+from picoclaw.store import history_migrations
+from picoclaw.store.database import Database
+from picoclaw.store.heartbeats import ChecklistItemState
+from picoclaw.store.samples import Samples, Series
+from picoclaw.times import duration
+
+MIN_INTERVAL_S = 300.0
+TIMING_EXAMPLES = (
+    "(hourly), (every 2 hours), (every morning), (daily 07:30), (weekdays 8:00) or (mondays and fridays 18:30)"
+)
+
+_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+_ALL_DAYS = frozenset(range(7))
+_DAY_SETS = {
+    "day": _ALL_DAYS,
+    "daily": _ALL_DAYS,
+    "days": _ALL_DAYS,
+    "weekday": frozenset(range(1, 6)),
+    "weekend": frozenset({0, 6}),
+    "week": frozenset({1}),
+    "weekly": frozenset({1}),
+}
+_HOURS = {"morning": 8, "noon": 12, "afternoon": 15, "evening": 19, "night": 21, "nightly": 21}
+_UNITS = {"min": 60.0, "minute": 60.0, "hour": 3600.0, "h": 3600.0, "day": 86_400.0}
+_DEFAULT_TIME = (8, 0)
+
+_SPAN = re.compile(r"every (?:(\d{1,4}|half(?: an?)?|an?) ?)?(min|minute|hour|h|day)s?", re.IGNORECASE)
+_CLOCK = re.compile(r"(?:\bat )?\b(\d{1,2})(?::(\d\d))? ?(am|pm)?$|\bat (\d{1,2})$")
+_TIME_WORD = re.compile(
+    r"every|each|daily|hourly|nightly|weekly|monthly|yearly|(?:week)?(?:day|end)s?|\d\d?:\d\d", re.IGNORECASE
+)
+
+
+def parse_timing(text: str) -> Plan | None:
+    """Read what stands in brackets; None when it is no time at all. Raises ValueError when it is a wrong one."""
+    words = " ".join(text.lower().replace(",", " ").split())
+    if words in {"hourly", "every hour"}:
+        return Plan("every", "3600")
+    if (span := _SPAN.fullmatch(words)) and words != "every day":
+        return _parse_interval(span)
+    clock = _CLOCK.search(words)
+    hour_minute = _parse_time(clock, text) if clock else None
+    names = [name for name in re.findall(r"[a-z]+", words[: clock.start()] if clock else words) if name not in _FILLERS]
+    days, hours = _parse_days(names), [_HOURS[_singularize(name)] for name in names if _singularize(name) in _HOURS]
+    known = bool(names) and len(names) == sum(_singularize(name) in {*_HOURS, *_DAY_SETS, *_DAYS} for name in names)
+    if known and re.search(r"\d|-", words[: clock.start()] if clock else words):
+        raise ValueError(f"({text}) says more than one time or a span; write a line for each, like {TIMING_EXAMPLES}")
+    if not (known or (hour_minute and words.startswith("at "))) or len(hours) > 1:
+        if _TIME_WORD.match(words):
+            raise ValueError(f"({text}) is no time that picoclaw knows; write it like {TIMING_EXAMPLES}")
+        return None
+    hour, minute = hour_minute or ((hours[0], 0) if hours else _DEFAULT_TIME)
+    if hour_minute and hours and not (clock and clock[3]):
+        hour = _adjust_hour(hour, hours[0])
+    return Plan("cron", f"{minute} {hour} * * {'*' if days == _ALL_DAYS else ','.join(map(str, sorted(days)))}")
+
+
+_REPEATS = re.compile(r"(?:every|each|hourly|daily|nightly|weekly)\b", re.IGNORECASE)
+_CONTINUATION = re.compile(r"(?:and|or|to|until|till|except|but|from)\b|[\d&/+-]", re.IGNORECASE)
+_LONGEST_PHRASE = 8  # words
+_MARKS = " \t.,:;–—-"
+
+
+def split_timing(text: str) -> tuple[str, Plan | None]:
+    """Split off a repeating time that a text begins or ends with: "Every morning: look", "look every 2 hours".
+
+    Raises ValueError where more than one time follows.
+    """
+    words = text.split()
+    starts = [at for at in range(max(0, len(words) - _LONGEST_PHRASE), len(words)) if _REPEATS.match(words[at])]
+    for start in dict.fromkeys([0, *starts[-1:]]) if words else ():
+        end, plan = _find_longest(words, start)
+        if plan is None:
+            continue
+        if end < len(words) and _CONTINUATION.match(words[end]):
+            raise ValueError(
+                f"{text!r} says more than one time or a span; write a line for each, like {TIMING_EXAMPLES}"
+            )
+        if start == 0 or end == len(words):
+            return " ".join([*words[:start], *words[end:]]).strip(_MARKS) or text, plan
+    return text, None
+
+
+def _find_longest(words: Sequence[str], start: int) -> tuple[int, Plan | None]:
+    """The longest time that begins at a word, and the word after it."""
+    if _REPEATS.match(words[start]):
+        for end in range(min(len(words), start + _LONGEST_PHRASE), start, -1):
+            if words[end - 1].lower().strip(_MARKS) in _FILLERS:
+                continue
+            with suppress(ValueError):
+                if plan := parse_timing(" ".join(words[start:end]).strip(_MARKS)):
+                    return end, plan
+    return start, None
+
+
+_FILLERS = {"every", "each", "and", "on", "in", "the", "at", "o", "clock"}
+
+
+def _singularize(name: str) -> str:
+    return name.removesuffix("s")
+
+
+def _parse_days(names: list[str]) -> frozenset[int]:
+    found = frozenset(_DAYS.index(_singularize(name)) for name in names if _singularize(name) in _DAYS)
+    sets = [_DAY_SETS.get(_singularize(name)) or _DAY_SETS.get(name) or frozenset[int]() for name in names]
+    return found.union(*sets) or _ALL_DAYS
+
+
+def _parse_interval(span: re.Match[str]) -> Plan:
+    count = span[1] or "1"
+    number = 0.5 if count.startswith("half") else float(count) if count.isdecimal() else 1.0
+    seconds = number * _UNITS[span[2].lower()]
+    if seconds < MIN_INTERVAL_S:
+        raise ValueError(f"({span[0]}) is too often: every 5 minutes at most")
+    return Plan("every", f"{seconds:g}")
+
+
+def _parse_time(found: re.Match[str], text: str) -> tuple[int, int] | None:
+    hour, minute, half = int(found[1] or found[4]), int(found[2] or 0), found[3]
+    if half:
+        hour = hour % 12 + (12 if half == "pm" else 0) if 1 <= hour <= 12 else 99
+    if hour > 23 or minute > 59:
+        raise ValueError(f"({text}) holds no time of day; write it like {TIMING_EXAMPLES}")
+    return hour, minute
+
+
+def _adjust_hour(hour: int, part: int) -> int:
+    """Count an hour as the part of the day means it: 8 in the evening is 20, but 1 in the night is 1."""
+    late = 12 if part > _HOURS["noon"] and (hour >= 6 or part < _HOURS["night"]) else 0
+    return hour + late if 0 < hour < 12 else hour
+
+
+def find_next_due(plan: Plan, after: datetime) -> datetime:
+    """Find the first due moment after one that is handed in, in its zone; raises ValueError when that is not known."""
+    zone = after.tzinfo
+    name = getattr(zone, "key", None) or (str(zone) if str(zone).startswith("UTC") else "")  # CET is the board's own
+    slot = slots(plan._replace(zone=name, anchor=after.timestamp()), after, 1)[0]
+    return slot.moment.astimezone(zone)
+
+
+# The conditions that a line of the checklist may have: `when: greenhouse.temperature > 35 for 10 min`.
+
+WHEN_EXAMPLES = "greenhouse.temperature > 35 for 10 min, greenhouse.humidity missing, file inbox.txt changed"
+
+ComparisonSign = Literal[">", "<", ">=", "<=", "missing"]
+FileState = Literal["changed", "exists", "missing"]
+
+_SIGNS: dict[str, ComparisonSign] = {
+    "above": ">", "over": ">", "more than": ">", "below": "<", "under": "<", "less than": "<",
+    "rises above": ">", "goes above": ">", "exceeds": ">", "falls below": "<", "drops below": "<", "goes below": "<",
+    "at least": ">=", "at most": "<=", "≥": ">=", "≤": "<=", ">": ">", "<": "<", ">=": ">=", "<=": "<=",
+}  # fmt: skip
+_FILE_STATES: dict[str, FileState] = {
+    "changed": "changed",
+    "changes": "changed",
+    "exists": "exists",
+    "appears": "exists",
+    "is there": "exists",
+    "missing": "missing",
+    "is missing": "missing",
+}
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+_FOR = r"(?: for (?P<number>\d+(?:[.]\d+)?) ?(?P<span>s|sec|second|m|min|minute|h|hour|d|day)s?)?"
+_NAME = r"(?P<sensor>[^.<>≤≥]+?)[.](?P<what>[a-z][a-z0-9]*(?: [a-z][\w.]*)??)"
+_VALUE = r"(?P<value>[-−+]?\d+(?:[.,]\d+)?) ?(?P<unit>(?!for\b)[^\s\d]\S*)?"
+_SIGN = "|".join(re.escape(sign) for sign in sorted(_SIGNS, key=len, reverse=True))
+_SENSOR_CONDITION = re.compile(rf"{_NAME} ?(?:is )?(?P<sign>{_SIGN}) ?{_VALUE}{_FOR}", re.IGNORECASE)
+_SENSOR_MISSING = re.compile(rf"{_NAME} (?:is )?missing{_FOR}", re.IGNORECASE)
+_FILE_CONDITION = re.compile(
+    rf"file (?P<path>\"[^\"]+\"|`[^`]+`|\S+) (?P<fate>{'|'.join(_FILE_STATES)})", re.IGNORECASE
+)
+
+
+class SensorCondition(NamedTuple):
+    """A sensor beyond a limit, or without a value, for a while. `what` is the quantity, with its channel if any."""
+
+    sensor: str
+    what: str
+    sign: ComparisonSign
+    value: float = 0.0
+    for_s: float = 0.0
+
+    def holds(self, value: float | None) -> bool:
+        """Tell whether it does for a value; None is none."""
+        if value is None or self.sign == "missing":
+            return value is None and self.sign == "missing"
+        return {">": value > self.value, "<": value < self.value, ">=": value >= self.value, "<=": value <= self.value}[
+            self.sign
+        ]
+
+
+class FileCondition(NamedTuple):
+    """What has become of a file; a path that is not whole is meant in the workspace."""
+
+    path: str
+    fate: FileState
+
+
+ChecklistCondition = SensorCondition | FileCondition
+
+
+def parse_when(text: str) -> ChecklistCondition:
+    """Read a condition; raises ValueError saying what is wrong with it and what to write."""
+    words = " ".join(text.split()).rstrip(".;")
+    if found := _FILE_CONDITION.fullmatch(words):
+        return FileCondition(found["path"].strip('"`'), _FILE_STATES[found["fate"].lower()])
+    if found := _SENSOR_CONDITION.fullmatch(words):
+        value = _parse_number(found["value"])
+        return _validate(
+            SensorCondition(found["sensor"], found["what"].lower(), _SIGNS[found["sign"].lower()], value), found
+        )
+    if found := _SENSOR_MISSING.fullmatch(words):
+        return _validate(SensorCondition(found["sensor"], found["what"].lower(), "missing"), found)
+    raise ValueError(f"{words!r} is no condition that picoclaw knows; write it like {WHEN_EXAMPLES}")
+
+
+def _parse_number(text: str) -> float:
+    if re.search(r",\d{3}$", text):
+        raise ValueError(f"{text} may be read in two ways; write thousands without a comma, and fractions with a point")
+    return float(text.replace(",", ".").replace("−", "-"))
+
+
+def _validate(when: SensorCondition, found: re.Match[str]) -> SensorCondition:
+    quantity = when.what.partition(" ")[0]
+    if quantity not in QUANTITIES:
+        raise ValueError(f"{quantity!r} is nothing that a sensor measures; known: {', '.join(QUANTITIES)}")
+    unit, given = QUANTITIES[quantity].unit, found.groupdict().get("unit")
+    if given and _normalize_unit(given) != _normalize_unit(unit):
+        raise ValueError(f"{quantity} is measured in {unit or 'no unit'}, not in {given}; write the value so")
+    if found["number"]:
+        return when._replace(for_s=float(found["number"]) * _SECONDS[found["span"][0].lower()])
+    return when
+
+
+def _normalize_unit(unit: str) -> str:
+    return unit.casefold().replace("°", "").replace("μ", "µ").replace("percent", "%").replace("celsius", "c")
+
+
+# Reads HEARTBEAT.md: items to look after, ticked or not, with a time or a condition, and instructions beside them.
+#
+# What has a box or a condition is an item. A line that begins by saying how to behave ("Never", "Do not", "Only", "Be",
+# "Use", "Remember"), or says what to answer when all is well, is an instruction; so is what stands under a heading such
+# as "Instructions" or "Never open", and a row of a table. Any other line of a list is an item, and in a file without any
+# list any other line. A time makes an item of a line too, unless the line forbids something. What is neither item nor
+# done is an instruction, which a model is shown with the items that are due: no line is dropped. A line with a wrong
+# time or condition is named with its number, and counts as plain text.
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(?:(?:[^\W\d][\w-]*:|[ \t#])[^\n]*\n|\n)+(?:---|\.\.\.)[ \t]*(?=\n|\Z)")
+_UNDERLINE = re.compile(r" {0,3}(?:(=+)|-{2,})\s*$")
+_TABLE = re.compile(r"\s*\|.*\|\s*$")
+_DASHES = re.compile(r"[\s|:-]+")
+_HEADING = re.compile(r" {0,3}#{1,6}\s+(.*?)[\s#]*$|\s*#{1,6}\s*$")
+_BULLET = re.compile(r"(\s*)(?:[-*+•]|\d{1,9}[.)])\s+(.*)")
+_BOX = re.compile(r"\[\s*([^\s\]]?)\s*\](?:\s+|$)|\[([xX✓✔])\](?![(\[:])|(?:([☑✅✔✓])|☐)\ufe0f?\s*")
+_HORIZONTAL_RULE = re.compile(r"\s*(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,}|={3,})$")
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_BRACKETS = re.compile(r"\s*\(([^()]{1,80})\)\s*$")
+_WHEN = re.compile(r"(?:^|\s)when:\s*", re.IGNORECASE)
+_INSTRUCTION_HEADING = re.compile(
+    r"(?:how|about|instructions?|guidelines?|rules|notes?|examples?|format|tone|style)\b"
+    r"|.*\b(?:instructions?|guidelines?|rules|examples?|format)\W*$",
+    re.IGNORECASE,
+)
+_FORBIDS = re.compile(
+    r"(?:please |just )*(?:(?:do not|don't|dont) (?!forget|miss)|(?:never|no|not|avoid|without|only)\b"
+    r"|(?:remember|note)(?:$|:| that\b))",
+    re.IGNORECASE,
+)
+"""How a line or a label begins that forbids something, or tells a fact: what is listed below it is no work either."""
+_BEHAVIOUR = re.compile(
+    r"(?:please |just |always )*(?:(?:be|use|speak|prefer|assume|i am|i'm|we are|we're)\b"
+    r"|keep (?:in mind\b|(?:it|them|this|everything|\w+s) (?:short|brief|simple|small|concise|polite|friendly)\b)"
+    r"|(?:write|answer|reply|respond|say|talk|tell me)"
+    r" (?:only|just|with|in|as|at most|no|not|nothing|briefly|shortly|\w+ly|[\"'“`])|stay (?:quiet|silent|brief)\b)",
+    re.IGNORECASE,
+)
+_STRIKETHROUGH = re.compile(r"~~[^~]+~~\W*")
+_TOKEN = re.compile(
+    r"\bheartbeat[_ ]?ok\b|[\"“`](?P<quoted>[^\n\"“”`]{1,300})[\"”`]|(?<!\w)['‘](?P<single>[^\n'’]{1,300})['’](?!\w)"
+    r"|(?<![\w*])\*{1,2}(?P<strong>[^\s*][^\n*]{0,300})\*|:\s*(?P<rest>[^\s\"“`'‘*][^\n]{0,299})"
+    r"|\b(?P<capitals>(?-i:[A-Z][A-Z_]{1,40}(?: [A-Z_]{2,40}){0,7})\b)",
+    re.IGNORECASE,
+)
+_SAY_VERB = re.compile(r"\b(?:answer|reply|respond|response|say)\b", re.IGNORECASE)
+_ALL_WELL = re.compile(
+    r"\bnothing\b(?! (?:(?:is|was) )?(?:in|on|at|from|inside|under|left|else)\b)"
+    r"|\bno (?:\w+ )?(?:news|problems?|issues?|alerts?|changes?|trouble)\b"
+    r"|\b(?:all|everything|things)(?:'s| is| are| be| looks?| seems?)?(?: all)?"
+    r" (?:well|fine|good|ok|okay|quiet|calm|normal|right|clear|in order)\b",
+    re.IGNORECASE,
+)
+_ANSWER = re.compile(r"(?:answer|reply|response):\s*(\S[^\n]{0,299})", re.IGNORECASE)
+
+
+class ChecklistItem(NamedTuple):
+    """An open line: its words without mark, time and condition, and the heading that it stands under.
+
+    `whole` has its time and condition as well; `key` stays the same while the line does, wherever in the file it goes.
+    """
+
+    line: int
+    text: str
+    key: str
+    heading: str = ""
+    timing: Plan | None = None
+    when: ChecklistCondition | None = None
+    whole: str = ""
+
+
+class ChecklistProblem(NamedTuple):
+    """What is wrong with a line, and what to write."""
+
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        """In one line, for people."""
+        return f"HEARTBEAT.md line {self.line}: {self.what}; until then it counts as plain text"
+
+
+class Checklist(NamedTuple):
+    """What the file says. `answer` is what it wants to be answered when there is nothing to tell, '' for the usual."""
+
+    items: tuple[ChecklistItem, ...] = ()
+    done: int = 0
+    problems: tuple[ChecklistProblem, ...] = ()
+    instructions: str = ""
+    answer: str = ""
+
+
+class _ChecklistRow(NamedTuple):
+    line: int
+    mark: str  # what is in the box: '' nothing or no box
+    words: list[str]
+    heading: str
+    kind: Literal["boxed", "listed", "plain", "table", "label"]
+    section: str  # the heading that it stands under, where `heading` may be a label such as "Every morning:"
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def parse_checklist(text: str) -> Checklist:
+    """Read the text of the file; whatever is in it, nothing is raised."""
+    rows = [row for row in _parse_rows(_strip_comments(text)) if row.mark or row.text]
+    has_list = any(row.kind in {"boxed", "listed"} for row in rows)
+    items, problems, others = list[ChecklistItem](), list[ChecklistProblem](), list[_ChecklistRow]()
+    for row in rows:
+        if row.mark:
+            continue
+        try:
+            item = _parse_item(row, row.text)
+        except ValueError as error:
+            item = ChecklistItem(row.line, row.text, _make_key(row.text), row.heading, whole=row.text)
+            problems.append(ChecklistProblem(row.line, str(error)))
+        else:
+            if _is_instruction(row, item, has_list=has_list):
+                others.append(row)
+                continue
+        items.append(item if item.timing or item.when else item._replace(timing=_parse_heading_time(row.heading)))
+    answers = filter(None, (_parse_quiet_answer(row.text) for row in others if row.kind != "table"))
+    return Checklist(
+        tuple(items),
+        sum(1 for row in rows if row.mark),
+        tuple(problems),
+        _format_instructions(others),
+        next(answers, ""),
+    )
+
+
+def _is_instruction(row: _ChecklistRow, item: ChecklistItem, *, has_list: bool) -> bool:
+    if row.kind in {"table", "label"}:
+        return True
+    if row.kind == "boxed" or item.when:
+        return False
+    above = (row.section, row.heading)
+    if _FORBIDS.match(row.text) or any(_FORBIDS.match(words) for words in above):
+        return True
+    if item.timing:
+        return False
+    if (
+        any(_INSTRUCTION_HEADING.match(words) for words in above)
+        or _BEHAVIOUR.match(row.text)
+        or _parse_quiet_answer(row.text)
+    ):
+        return True
+    return row.kind == "plain" and has_list
+
+
+def _format_instructions(rows: Sequence[_ChecklistRow]) -> str:
+    """What a model is shown of the file beside the items that are due, under the headings there."""
+    lines, heading = list[str](), ""
+    for row in rows:
+        if row.heading != heading:
+            heading = row.heading
+            lines += [f"{heading}:"] if heading else []
+        if row.kind != "label":
+            lines.append(f"- {row.text}" if row.kind == "listed" else row.text)
+    return "\n".join(lines)
+
+
+def _parse_quiet_answer(text: str) -> str:
+    """The answer that a line wants when all is well, '' for a line that says none.
+
+    It names the words of the answer, in quotes, marks or capitals, and the case, in any order.
+    """
+    if found := _ANSWER.match(text):
+        return found[1].strip(" *_`\"“”'")
+    said = _SAY_VERB.search(text)
+    token = (_TOKEN.search(text, said.end()) if said else None) or _TOKEN.search(text)
+    if token is None:
+        return ""
+    words = next(filter(None, token.groups()), token[0]).strip(" *_.,!")
+    is_usual = token[0].lower().startswith("heartbeat")
+    rest = f"{text[: token.start()]} , {text[token.end() :]}"
+    return words if is_usual or (said and _ALL_WELL.search(rest)) else ""
+
+
+def _strip_comments(text: str) -> str:
+    """Without comments, but with the line feeds in them, so that lines keep their numbers."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    kept, at = [], 0
+    for hidden in gone(text, trusting=True):
+        kept += [text[at : hidden.start], "\n" * text.count("\n", hidden.start, hidden.end)]
+        at = hidden.end
+    whole = seen("".join([*kept, text[at:]]))
+    front = _FRONT_MATTER.match(whole)
+    return "\n" * front[0].count("\n") + whole[front.end() :] if front else whole
+
+
+def _parse_rows(text: str) -> list[_ChecklistRow]:
+    """Put lines together: what is indented below an item belongs to it, unless it has a box of its own.
+
+    So does a line right below that goes on in a small letter. A line that ends with a colon is a label over the list
+    that follows it, and a rule ends what stands under a heading.
+    """
+    rows: list[_ChecklistRow] = []
+    section, heading, indent, in_code, going = "", "", 0, False, False
+    lines = text.split("\n")
+    underlined = -1
+    for number, line in enumerate(lines, 1):
+        fence = _FENCE.match(line)
+        in_code = in_code != bool(fence)
+        if _HORIZONTAL_RULE.match(line) and number != underlined and not in_code:
+            section, heading, going = "", "", False
+        if fence or _HORIZONTAL_RULE.match(line) or line.strip() in {"", "-", "*", "+", "•"}:
+            continue
+        titled = None if in_code else _parse_title(lines, number - 1)
+        if titled is not None:
+            underlined = -1 if _HEADING.fullmatch(line) else number + 1
+            section = heading = titled
+            going = False
+            rows += _make_label(number, titled)
+            continue
+        if _TABLE.match(line) and not in_code:
+            cells = ["" if _DASHES.fullmatch(line) else line.strip()]
+            rows.append(_ChecklistRow(number, "", cells, section, "table", section))
+            going = False
+            continue
+        bullet = _BULLET.fullmatch(line)
+        words = bullet[2] if bullet else line.strip()
+        box = _BOX.match(words) if bullet or words[0] in "☑☐✅" else None
+        mark = next(filter(None, box.groups()), "") if box else ""
+        deep = len(line) - len(line.lstrip())
+        is_wrapped = not bullet and words[0].islower() and bool(lines[number - 2].strip()) and rows[-1:] != []
+        is_wrapped = is_wrapped and not _parse_quiet_answer(words)
+        if going and not box and (in_code or deep > indent or (is_wrapped and rows[-1].kind != "plain")):
+            rows[-1].words.append(words)
+            continue
+        if not bullet and not box and not in_code and words.endswith(":") and _is_over_list(lines, number):
+            heading, going = words.rstrip(":").strip(), False
+            rows += _make_label(number, heading)
+            continue
+        if _STRIKETHROUGH.fullmatch(words[box.end() :] if box else words):
+            mark = "~"
+        kind: Literal["boxed", "listed", "plain"] = "boxed" if box else "listed" if bullet else "plain"
+        heading = section if kind == "plain" and not in_code else heading
+        rows.append(_ChecklistRow(number, mark, [words[box.end() :] if box else words], heading, kind, section))
+        indent, going = deep, True
+    return rows
+
+
+def _make_label(line: int, words: str) -> list[_ChecklistRow]:
+    """A heading that says how to behave, which a model is to see whether or not anything below it is due."""
+    is_instruction = _FORBIDS.match(words) or _BEHAVIOUR.match(words)
+    return [_ChecklistRow(line, "", [words], words, "label", words)] if is_instruction else []
+
+
+def _is_over_list(lines: Sequence[str], after: int) -> bool:
+    """Whether the next line that says something belongs to a list, or there is none."""
+    below = next((lines[at] for at in range(after, len(lines)) if lines[at].strip()), "")
+    return not below or bool(_BULLET.fullmatch(below)) or below.lstrip()[0] in "☑☐✅"
+
+
+def _parse_title(lines: Sequence[str], at: int) -> str | None:
+    """The heading that a line is; None for what may be an item."""
+    line = lines[at]
+    if titled := _HEADING.fullmatch(line):
+        return titled[1] or ""
+    if _TABLE.match(line):
+        return None
+    under = _UNDERLINE.match(lines[at + 1]) if at + 1 < len(lines) else None
+    alone = at == 0 or not lines[at - 1].strip()
+    if under and (under[1] or alone) and line == line.lstrip() and not _BULLET.fullmatch(line):
+        return line.strip()
+    return None
+
+
+def _parse_item(row: _ChecklistRow, words: str) -> ChecklistItem:
+    """Take an item apart; raises ValueError for a time or a condition that is wrong."""
+    text, found, condition = words, _WHEN.search(words), ""
+    if found:
+        text, condition = words[: found.start()], words[found.end() :]
+    text, first = _split_bracketed(text)
+    condition, second = _split_bracketed(condition)
+    if first and second:
+        raise ValueError("it has two times; leave one out")
+    wanted = parse_when(condition) if found else None
+    if not (found or first):
+        text, first = split_timing(text)
+    return ChecklistItem(
+        row.line, text.strip(" ,;–—") or condition, _make_key(words), row.heading, first or second, wanted, words
+    )
+
+
+def _split_bracketed(text: str) -> tuple[str, Plan | None]:
+    """Split off a time in brackets at the end; other brackets are words."""
+    found = _BRACKETS.search(text)
+    plan = parse_timing(found[1]) if found else None
+    return (text[: found.start()], plan) if found and plan else (text, None)
+
+
+def _parse_heading_time(heading: str) -> Plan | None:
+    """The time of all that stands under a heading: "Every morning", "Greenhouse (hourly)"; None for no time."""
+    try:
+        return _split_bracketed(heading)[1] or split_timing(heading)[1] or parse_timing(heading)
+    except ValueError:
+        return None
+
+
+def _make_key(words: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(words.encode()).hexdigest()[:16]
+
+
+# Which lines of the checklist are due, without a model: by their times, their conditions, or what they name.
+#
+# A line with neither is due when it is new or changed, when a sensor or a file that it names is no longer as it was, and
+# a day after it was asked about last.
+
+_MIN_CHANGES = {"temperature": 2.0, "humidity": 10.0, "pressure": 5.0, "level": 0.5}
+_MIN_RELATIVE_CHANGE = 0.2
+"""How much a value has to change to be worth a question: by quantity, else in proportion."""
+
+_RECHECK_S = 300.0
+"""How long after its time a condition that does not hold is looked at once more."""
+
+_REPEAT_S = 86_400.0
+"""When a line that gives no time is asked about again."""
+
+_FILE_MENTION = re.compile(r"`([^`\n]{1,200})`|(?<![\w/.-])((?:[\w-]+/)*[\w-][\w.-]*\.\w{1,8})\b")
+
+
+class PastSample(NamedTuple):
+    """A value some seconds ago, None where the sensor gave none."""
+
+    age_s: float
+    value: float | None
+
+
+class Environment(Protocol):
+    """What can be known without a model."""
+
+    def sensors(self) -> Sequence[str]:
+        """Name the sensors."""
+        ...
+
+    def read(self, sensor: str) -> Mapping[str, float]:
+        """Measure now: values by quantity, those that failed left out. Raises HardwareError if there is no such one."""
+        ...
+
+    def measures(self, sensor: str) -> Sequence[str]:
+        """Name what it measures, by quantity and channel; none where that is not known."""
+        ...
+
+    def past(self, sensor: str, what: str, seconds: float) -> Sequence[PastSample]:
+        """Return what is known of the last seconds and of the moment before, the oldest first."""
+        ...
+
+    def mark(self, path: str) -> str:
+        """Tell a file's state from another; '' when it is not there."""
+        ...
+
+
+class ItemStatus(NamedTuple):
+    """What was found of an item: whether it is due and why; `note` is for whoever is asked about it.
+
+    `known` is what to remember of it now, `settled` when it has been asked about. Its time comes in `next_s`, or came
+    `late_s` ago.
+    """
+
+    item: ChecklistItem
+    due: bool
+    why: str
+    known: ChecklistItemState
+    settled: ChecklistItemState
+    note: str = ""
+    next_s: float | None = None
+    late_s: float = 0.0
+
+
+def check_items(
+    items: Sequence[ChecklistItem],
+    known: Mapping[str, ChecklistItemState],
+    senses: Environment,
+    now: datetime,
+    *,
+    asleep: bool = False,
+) -> list[ItemStatus]:
+    """Look at every item; `asleep` without reading a sensor, when nobody will be asked anyway."""
+    looked = _CachedEnvironment(senses, asleep=asleep)
+    return [_check_item(item, known.get(item.key), looked, now) for item in items]
+
+
+class _CachedEnvironment:
+    """Senses that read each sensor once."""
+
+    def __init__(self, senses: Environment, *, asleep: bool) -> None:
+        self._senses, self.asleep = senses, asleep
+        self._read: dict[str, Mapping[str, float] | HardwareError] = {}
+        self.sensors, self.past, self.mark = senses.sensors, senses.past, senses.mark
+        self.measures = senses.measures
+
+    def read(self, sensor: str) -> Mapping[str, float]:
+        if self.asleep:
+            raise HardwareError(f"{sensor} is not read in quiet hours")
+        if sensor not in self._read:
+            try:
+                self._read[sensor] = self._senses.read(sensor)
+            except HardwareError as error:
+                self._read[sensor] = error
+        found = self._read[sensor]
+        if isinstance(found, HardwareError):
+            raise found
+        return found
+
+
+def _check_item(
+    item: ChecklistItem, known: ChecklistItemState | None, senses: _CachedEnvironment, now: datetime
+) -> ItemStatus:
+    if isinstance(item.when, SensorCondition):
+        name, wrong = _resolve_sensor(item.when, senses)
+        if wrong:
+            return _check_unknown_sensor(item, wrong, known, senses, now)
+        found = _check_sensor(item, item.when._replace(sensor=name), known or ChecklistItemState(), senses, now)
+    elif isinstance(item.when, FileCondition):
+        found = _check_file(item, item.when, known, senses, now)
+    elif item.timing:
+        return _check_timing(item, known, now)
+    else:
+        return _check_plain(item, known, senses, now)
+    return _combine_timing(item, item.timing, found, known, senses, now) if item.timing else found
+
+
+def _combine_timing(
+    item: ChecklistItem,
+    plan: Plan,
+    found: ItemStatus,
+    known: ChecklistItemState | None,
+    senses: _CachedEnvironment,
+    now: datetime,
+) -> ItemStatus:
+    """A condition with a time: it is judged when its time has come, and once more a moment later."""
+    timed = _check_timing(item, known, now)
+    after, next_s = timed.known.after, timed.next_s
+    why = found.why if timed.due else timed.why
+    if timed.due and not found.due and not senses.asleep:
+        ahead = (0.0 if plan.kind == "every" else _RECHECK_S) - timed.late_s
+        after, next_s = (after, ahead) if ahead > 0 else (timed.settled.after, None)
+        why += "" if ahead > 0 else ", so this time has passed"
+    return found._replace(
+        due=timed.due and found.due,
+        why=why,
+        known=found.known._replace(after=after),
+        settled=found.settled._replace(after=timed.settled.after, told=False),
+        next_s=next_s,
+    )
+
+
+def _resolve_sensor(when: SensorCondition, senses: Environment) -> tuple[str, str]:
+    """Name the sensor that a condition means, or say what is wrong with it."""
+    name = next((name for name in senses.sensors() if name.casefold() == when.sensor.casefold()), "")
+    if not name:
+        there = ", ".join(senses.sensors()) or "none"
+        return "", f"there is no sensor {when.sensor!r} (there are: {there})"
+    measured = senses.measures(name)
+    if not measured or when.what in measured:
+        return name, ""
+    return name, f"{name} does not measure {when.what!r} (it measures: {', '.join(measured)})"
+
+
+def _check_unknown_sensor(
+    item: ChecklistItem, wrong: str, known: ChecklistItemState | None, senses: _CachedEnvironment, now: datetime
+) -> ItemStatus:
+    """A condition on something that nobody measures counts as words, which somebody then asks about."""
+    plain = _check_plain(item._replace(text=item.whole, timing=None, when=None), known, senses, now)
+    return plain._replace(why=f"{wrong}, so it counts as plain text; {plain.why}")
+
+
+def _check_timing(item: ChecklistItem, known: ChecklistItemState | None, now: datetime) -> ItemStatus:
+    """A time counts from when the line was first seen; several that were missed are one."""
+    assert item.timing
+    moment = now.timestamp()
+    known = known if known and known.after else ChecklistItemState(moment)
+    try:
+        slot = find_next_due(item.timing, datetime.fromtimestamp(known.after, now.tzinfo))
+    except ValueError as error:
+        return ItemStatus(item, False, str(error), known, known)
+    ahead = slot.timestamp() - moment
+    why = f"its time has come ({slot:%H:%M})" if ahead <= 0 else f"its time comes {_format_slot(slot, now)}"
+    settled = known._replace(after=moment)
+    return ItemStatus(item, ahead <= 0, why, known, settled, next_s=max(ahead, 0.0), late_s=max(-ahead, 0.0))
+
+
+def _format_slot(slot: datetime, now: datetime) -> str:
+    return f"{slot:%H:%M}" if slot.date() == now.date() else f"{slot:%a %H:%M}"
+
+
+def _check_sensor(
+    item: ChecklistItem, when: SensorCondition, known: ChecklistItemState, senses: Environment, now: datetime
+) -> ItemStatus:
+    """A condition is asked about once for as long as it holds."""
+    name, moment = f"{when.sensor}.{when.what}", now.timestamp()
+    try:
+        value = senses.read(when.sensor).get(when.what)
+    except HardwareError as error:
+        return ItemStatus(item, False, str(error), known, known)
+    shown = f"{name} is {value:g} {_get_unit(when.what)}".rstrip() if value is not None else f"{name} gives no value"
+    if not when.holds(value):
+        still = known if value is None else known._replace(since=0.0, told=False)
+        return ItemStatus(item, False, shown, still, still)
+    since = _find_start(when, known, senses.past(when.sensor, when.what, when.for_s), moment)
+    holding = known._replace(since=since, told=known.told and known.since > 0)
+    lasts = f"{shown} for {duration(moment - since)}" if when.for_s else shown
+    settled = holding._replace(told=True)
+    if moment - since < when.for_s:
+        return ItemStatus(item, False, f"{lasts}, not yet for {duration(when.for_s)}", holding, settled)
+    if holding.told:
+        return ItemStatus(item, False, f"{lasts}, which was asked about already", holding, settled)
+    return ItemStatus(item, True, lasts, holding, settled, lasts)
+
+
+def _get_unit(what: str) -> str:
+    return QUANTITIES[what.partition(" ")[0]].unit
+
+
+def _find_start(when: SensorCondition, known: ChecklistItemState, past: Sequence[PastSample], moment: float) -> float:
+    """Since when it holds: from the samples without a break before now, or from when it was first seen to hold."""
+    began, broken = moment, False
+    for sample in reversed(past):
+        if not when.holds(sample.value):
+            broken = True
+            break
+        began = moment - sample.age_s
+    return began if broken or not known.since else min(began, known.since)
+
+
+def _check_file(
+    item: ChecklistItem, when: FileCondition, known: ChecklistItemState | None, senses: Environment, now: datetime
+) -> ItemStatus:
+    mark, moment = senses.mark(when.path), now.timestamp()
+    if when.fate == "changed":
+        if known is None:
+            first = ChecklistItemState(moment, seen={when.path: mark})
+            return ItemStatus(item, False, f"{when.path} is watched from now on", first, first)
+        changed = mark != known.seen.get(when.path)
+        why = f"{when.path} has {'changed' if mark else 'gone'}" if changed else f"{when.path} has not changed"
+        return ItemStatus(item, changed, why, known, ChecklistItemState(moment, seen={when.path: mark}), why)
+    known = known or ChecklistItemState()
+    holds = bool(mark) == (when.fate == "exists")
+    why = f"{when.path} is {'there' if mark else 'not there'}"
+    if not holds:
+        return ItemStatus(item, False, why, known._replace(told=False), known)
+    why += ", which was asked about already" if known.told else ""
+    return ItemStatus(item, not known.told, why, known, known._replace(told=True), why)
+
+
+def _check_plain(
+    item: ChecklistItem, known: ChecklistItemState | None, senses: _CachedEnvironment, now: datetime
+) -> ItemStatus:
+    seen = _read_mentioned(item.text, senses, known.seen if known else {})
+    settled = ChecklistItemState(now.timestamp(), told=True, seen=seen)
+    if known is None or not known.told:
+        return ItemStatus(item, True, "it is new", known or ChecklistItemState(), settled)
+    changes = [
+        _describe_change(thing, known.seen.get(thing), seen.get(thing)) for thing in sorted({*known.seen, *seen})
+    ]
+    if why := ", ".join(filter(None, changes)):
+        return ItemStatus(item, True, why, known, settled, why)
+    ahead = known.after + _REPEAT_S - now.timestamp()
+    if ahead <= 0:
+        return ItemStatus(item, True, "it was asked about a day ago", known, settled, next_s=0.0)
+    again = f"it is asked about again {_format_slot(datetime.fromtimestamp(known.after + _REPEAT_S, now.tzinfo), now)}"
+    rest = f"nothing has changed of what it names ({', '.join(seen)})" if seen else "it names no sensor and no file"
+    return ItemStatus(
+        item, False, f"{rest}; {again}, unless it is given a time such as (hourly)", known, settled, next_s=ahead
+    )
+
+
+def _read_mentioned(text: str, senses: _CachedEnvironment, before: Mapping[str, float | str]) -> dict[str, float | str]:
+    """The sensors and files that a text names, as they are now."""
+    found: dict[str, float | str] = {}
+    for name in senses.sensors():
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
+            try:
+                values = senses.read(name)
+            except HardwareError:
+                found |= {
+                    what: value for what, value in before.items() if senses.asleep and what.startswith(f"{name}.")
+                }
+                continue
+            found |= {f"{name}.{what}": value for what, value in values.items()}
+    for path in _find_paths(text):
+        if (mark := senses.mark(path)) or path in before:
+            found[path] = mark
+    return found
+
+
+def list_item_files(item: ChecklistItem) -> list[str]:
+    """Name the files that an item speaks of, whether they are there or not."""
+    if isinstance(item.when, FileCondition):
+        return [item.when.path] if item.when.fate == "changed" else []
+    return [] if item.timing or item.when else _find_paths(item.text)
+
+
+def _find_paths(text: str) -> list[str]:
+    return [match[1] or match[2] for match in _FILE_MENTION.finditer(text)]
+
+
+def _describe_change(thing: str, before: float | str | None, after: float | str | None) -> str:
+    """Say how a sensor or a file differs enough, or nothing."""
+    if before is None or after is None or isinstance(before, str) or isinstance(after, str):
+        if before == after:
+            return ""
+        gone = f"{thing} gives no value any more" if isinstance(before, float | int) else f"{thing} has changed"
+        return gone if after is None else f"{thing} has changed"
+    quantity = thing.rpartition(".")[2].partition(" ")[0]
+    step = _MIN_CHANGES.get(quantity, _MIN_RELATIVE_CHANGE * max(abs(before), abs(after)))
+    return f"{thing} went from {before:g} to {after:g}" if abs(after - before) > step else ""
+
+
+# The world that the checklist speaks of: the sensors of this board, and files by their size and time.
+
+
+def _read_no_history(_sensor: str, _what: str, _seconds: float) -> Sequence[PastSample]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class BoardEnvironment:
+    """Reads what is wired, and looks at files without opening them. `history` gives samples of the last seconds."""
+
+    board: Board
+    wired: Mapping[str, WiredPart]
+    drivers: hw_drivers.Drivers
+    workspace: Path
+    history: Callable[[str, str, float], Sequence[PastSample]] = _read_no_history
+
+    def sensors(self) -> Sequence[str]:
+        """Name the sensors."""
+        return [found.name for found in sensors.list_sensors(self.board, dict(self.wired))]
+
+    def read(self, sensor: str) -> Mapping[str, float]:
+        """Measure now, by quantity and channel. Raises DeviceMissing where no sensor has the name."""
+        known = sensors.list_sensors(self.board, dict(self.wired))
+        meant = [found for found in known if found.name.casefold() == sensor.casefold()]
+        if not meant:
+            names = ", ".join(found.name for found in known) or "none"
+            raise DeviceMissing(f"there is no sensor {sensor!r}; there are: {names}")
+        readings = [reading for found in meant for reading in sensors.read_sensor(self.board, self.drivers, found)]
+        return {reading.what: reading.value for reading in readings if reading.value is not None}
+
+    def measures(self, sensor: str) -> Sequence[str]:
+        """Name what it measures, by quantity and channel; none where that is not known."""
+        found = [found for found in sensors.list_sensors(self.board, dict(self.wired)) if found.name == sensor]
+        by_kernel = [f"{known.quantity} {known.channel}".rstrip() for one in found for known in one.kernel]
+        ours = [what for one in found if one.part and not one.kernel for what in self.drivers.channels(one.part)]
+        return list(dict.fromkeys([*by_kernel, *ours]))
+
+    def past(self, sensor: str, what: str, seconds: float) -> Sequence[PastSample]:
+        """Return what the history knows."""
+        return self.history(sensor, what, seconds)
+
+    def mark(self, path: str) -> str:
+        """Tell a file's state by its size and time; what cannot be looked at is not there."""
+        try:
+            found = (self.workspace / Path(path).expanduser()).stat()
+        except (OSError, ValueError, RuntimeError):
+            return ""
+        return f"{found.st_size} {found.st_mtime_ns}"
+
+
+# How long something has been so: what `history.db` has of the last minutes, if sensors are followed here.
+
+_MARGIN_S = 300.0  # the value before the time that is asked about belongs to it
+
+
+class SampleHistory:
+    """Samples out of the history; opened when something is first asked of it."""
+
+    def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:
+        """Opens nothing yet. `clock` gives seconds since 1970."""
+        self._path = home / history_migrations.HISTORY_FILE
+        self._clock = clock
+        self._database: Database | None = None
+
+    def __call__(self, sensor: str, what: str, seconds: float) -> Sequence[PastSample]:
+        """Return the values of the last seconds and of the moment before, the oldest first; none where nothing is kept.
+
+        What cannot be read is as if it were not there: then only what was seen counts.
+        """
+        if seconds <= 0 or not (self._database or self._path.exists()):
+            return ()
+        now = self._clock()
+        try:
+            self._database = self._database or Database(self._path, history_migrations.HISTORY_MIGRATIONS)
+            spans = Samples(self._database).spans(Series(sensor, what), now - seconds - _MARGIN_S, now, 1.0)
+        except StoreError:
+            return ()
+        return [PastSample(now - span.at, span.mean) for span in spans]
+
+    def close(self) -> None:
+        """Let go of it; may be called twice."""
+        if self._database:
+            self._database.close()
+            self._database = None
+
+
+# What a heartbeat itself has changed of the files that the checklist names: that is no news to ask about.
+#
+# A file counts as changed by a call when the call names it, and nobody else had changed it before the call.
+
+
+class FileChanges:
+    """Hears the calls of a turn, and looks at the files before and after each."""
+
+    def __init__(self, mark: Callable[[str], str], paths: Iterable[str]) -> None:
+        """`mark` tells a file's state from another."""
+        self._mark = mark
+        self._before = {path: mark(path) for path in paths}
+        self._left = dict(self._before)
+        self._calls: set[str] = set()
+
+    def hear(self, event: object) -> None:
+        """Take note of a call that begins or has ended."""
+        if isinstance(event, ToolCall):
+            self._calls = {path for path in self._named(event) if self._mark(path) == self._left[path]}
+        elif isinstance(event, ToolRun):
+            self._left.update({path: self._mark(path) for path in self._calls})
+
+    def _named(self, call: ToolCall) -> Iterable[str]:
+        words = str(call.arguments)
+        return (path for path in self._left if Path(path).name in words)
+
+    def known(self, known: ChecklistItemState, named: Iterable[str]) -> ChecklistItemState:
+        """What to remember of a line that names these files: those that were as it knows them, as they were left."""
+        left = {path: self._left[path] for path in named if self._is_ours(path, known.seen)}
+        return known._replace(seen={**known.seen, **left}) if left else known
+
+    def _is_ours(self, path: str, seen: Mapping[str, float | str]) -> bool:
+        before = self._before[path]
+        return self._left[path] != before and seen.get(path, "") == before

@@ -1,0 +1,103 @@
+"""Clocks that leases hang on. Sources: clock_gettime(2), timerfd_create(2), proc_sys_kernel(5) on boot_id."""
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+_TFD_TIMER_ABSTIME, _TFD_TIMER_CANCEL_ON_SET = 1, 2
+_FAR_FUTURE_S = 1 << 40  # seconds since 1970: later than any board lives
+
+
+def boottime() -> float:
+    """Seconds since the board began, which go on while it sleeps and which nobody can set."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@cache
+def read_boot_id() -> str:
+    """Name this boot; empty where the kernel does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def open_clock_watch() -> int:
+    """Open a descriptor that becomes readable when the date is set, or the board wakes from sleep.
+
+    Returns -1 where the C library has no timerfd.
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "timerfd_create"):
+        return -1
+    file = int(libc.timerfd_create(time.CLOCK_REALTIME, os.O_NONBLOCK | os.O_CLOEXEC))
+    when = (
+        (ctypes.c_longlong * 4)(0, 0, _FAR_FUTURE_S, 0)
+        if ctypes.sizeof(ctypes.c_long) == 8
+        else (ctypes.c_long * 4)(0, 0, 2**31 - 1, 0)
+    )
+    if file >= 0 and libc.timerfd_settime(file, _TFD_TIMER_ABSTIME | _TFD_TIMER_CANCEL_ON_SET, when, None):
+        os.close(file)
+        return -1
+    return file
+
+
+def has_clock_stepped(file: int) -> bool:
+    """Tell whether the date was set since the last call (ECANCELED, as timerfd_create(2) says)."""
+    try:
+        os.read(file, 8)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+# Whether the date can be believed, and whether somebody has set it: arithmetic on two clocks that are handed in.
+
+STEP_S = 2.0
+STABLE_S = 600.0
+_EARLIEST_DATE = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # nothing of this software is older
+
+
+class ClockWatch:
+    """Compares the date with a clock that nobody can set."""
+
+    def __init__(self, vouched: Callable[[], bool], boot: str) -> None:
+        """`vouched()` asks whether the network or a real-time clock stands for the date; `boot` names this boot."""
+        self.boot = boot
+        self._vouched = vouched
+        self._apart: float | None = None
+        self._since = 0.0
+
+    def note(self, wall: float, mono: float) -> float:
+        """Look at both clocks; returns by how many seconds the date was set since the last time, 0 for not."""
+        apart = wall - mono
+        step = 0.0 if self._apart is None else apart - self._apart
+        if self._apart is None or abs(step) > STEP_S:
+            self._since = mono
+        self._apart = apart
+        return step if abs(step) > STEP_S else 0.0
+
+    def trusted(self, wall: float, mono: float) -> bool:
+        """Tell whether the date is vouched for, or is plausible and was not set for a while."""
+        return is_plausible(wall) and (mono - self._since >= STABLE_S or self._vouched())
+
+    @property
+    def patience(self) -> str:
+        """What it takes until the date is believed, in words."""
+        return f"at most until it has not been set for {STABLE_S / 60:.0f} minutes"
+
+    def stable_in(self, mono: float) -> float:
+        """Seconds until the date counts as stable, if nobody sets it."""
+        return max(0.0, self._since + STABLE_S - mono)
+
+
+def is_plausible(wall: float) -> bool:
+    """Tell whether the date is not before this software."""
+    return wall >= _EARLIEST_DATE

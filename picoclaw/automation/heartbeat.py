@@ -1,0 +1,562 @@
+"""Whether a model is asked now, why or why not, and what: a table of rules over what is known. Opens nothing."""
+
+import re
+import threading
+import time as time_
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, time
+from typing import NamedTuple
+
+from picoclaw.automation import checklist
+from picoclaw.automation.checklist import Checklist, Environment, FileChanges, ItemStatus, check_items, list_item_files
+from picoclaw.config.tables import HEARTBEAT_LIMITS, HeartbeatConfig
+from picoclaw.errors import ConfigError, PicoclawError
+from picoclaw.markdown import seen
+from picoclaw.messages import End, Event, Inbound, Stop, ToolRun, Turn
+from picoclaw.store.heartbeats import HEARTBEAT_SESSION, HeartbeatDay, HeartbeatOutcome, HeartbeatRecord, Heartbeats
+from picoclaw.times import at, duration, seconds_until
+
+MAX_QUESTION = 8000
+"""Characters; lines that have no room stay due."""
+
+_MAX_DOUBLINGS = 4
+
+
+class Situation(NamedTuple):
+    """All that a decision depends on. `file` says why there is no checklist, '' if there is one.
+
+    `since_s` is how long ago the last heartbeat was, None if there was none; `running`: it may still be going on;
+    `failures` how many failed in a row;
+    `quiet` the hours in which nobody is to be disturbed; `by_hand`: a person asks for one now. `held` says why a model
+    may take no more today, '' if it may.
+    """
+
+    now: datetime
+    findings: Sequence[ItemStatus] = ()
+    done: int = 0
+    file: str = ""
+    enabled: bool = True
+    modelled: bool = True
+    trusted: bool = True
+    set_back: bool = False
+    since_s: float | None = None
+    running: bool = False
+    every_s: float = 1800.0
+    failures: int = 0
+    quiet: tuple[time, time] | None = None
+    used: int = 0
+    cap: int = 50_000
+    by_hand: bool = False
+    held: str = ""
+
+    @property
+    def pause_s(self) -> float:
+        """The least time between two; longer after failures."""
+        return self.every_s * (1 << min(self.failures, _MAX_DOUBLINGS))
+
+
+class HeartbeatDecision(NamedTuple):
+    """`rule` names what decided. A model is to be asked about `asked`, in the words `ask`; `wait_s` until the next."""
+
+    beat: bool
+    rule: str
+    why: str
+    wait_s: float | None
+    ask: str = ""
+    asked: tuple[ItemStatus, ...] = ()
+
+
+def decide_heartbeat(s: Situation) -> HeartbeatDecision:
+    """Apply the first rule that speaks against it; none does when there is something to ask."""
+    for name, asks_hand, check in _CHECKS:
+        if (why := check(s)) and not (s.by_hand and not asks_hand):
+            return HeartbeatDecision(False, name, why, _compute_wait(s, name))
+    asked = _select_fitting([finding for finding in s.findings if finding.due or (s.by_hand and _is_plain(finding))])
+    if not asked:
+        return HeartbeatDecision(False, "not due", _explain_not_due(s), _compute_wait(s, "not due"))
+    reasons = "; ".join(f"line {f.item.line}: {f.why if f.due else 'asked by hand'}" for f in asked)
+    return HeartbeatDecision(
+        True, "due", reasons, min([s.pause_s, *_get_condition_waits(s)]), format_question(asked), asked
+    )
+
+
+def _is_plain(finding: ItemStatus) -> bool:
+    return finding.item.timing is None and finding.item.when is None
+
+
+def _check_nothing_to_do(s: Situation) -> str:
+    if s.file or s.findings:
+        return s.file
+    return f"all lines of HEARTBEAT.md are done ({s.done})" if s.done else "HEARTBEAT.md holds nothing to look after"
+
+
+def _check_interval(s: Situation) -> str:
+    if s.since_s is None or s.since_s >= s.pause_s:
+        return ""
+    failed = f" and failed, as {s.failures} in a row have" if s.failures > 1 else " and failed" if s.failures else ""
+    return f"the last one was {duration(s.since_s)} ago{failed}; the next comes in {duration(s.pause_s - s.since_s)}"
+
+
+def is_quiet(quiet: tuple[time, time] | None, now: datetime) -> bool:
+    """Tell whether a moment is within the quiet hours, by the clock on the wall; they may go over midnight."""
+    if quiet is None:
+        return False
+    (start, end), clock = quiet, now.time()
+    return start <= clock < end if start < end else clock >= start or clock < end
+
+
+def _check_running(s: Situation) -> str:
+    return f"another picoclaw began one {duration(s.since_s or 0.0)} ago, which goes on" if s.running else ""
+
+
+def _check_quiet_hours(s: Situation) -> str:
+    return f"quiet hours until {s.quiet[1]:%H:%M}" if s.quiet and is_quiet(s.quiet, s.now) else ""
+
+
+def _check_budget(s: Situation) -> str:
+    full = f"the day's {s.cap:,} tokens for heartbeats are used ({s.used:,}); they go on tomorrow, chats go on now"
+    return full if s.used >= s.cap else ""
+
+
+_NOT_TRUSTED = "the clock cannot be trusted yet, so it waits"
+_SET_BACK = "the clock was set back; the interval counts from now"
+
+_CHECKS: tuple[tuple[str, bool, Callable[[Situation], str]], ...] = (
+    ("disabled", False, lambda s: "" if s.enabled else "heartbeats are switched off (enabled under [heartbeat])"),
+    ("nothing to do", True, _check_nothing_to_do),
+    ("no model", True, lambda s: "" if s.modelled else "no model is configured (base_url under [model])"),
+    ("clock", False, lambda s: "" if s.trusted else _NOT_TRUSTED),
+    ("set back", False, lambda s: _SET_BACK if s.set_back else ""),
+    ("interval", False, _check_interval),
+    ("running", True, _check_running),
+    ("quiet hours", False, _check_quiet_hours),
+    ("budget", True, _check_budget),
+    ("costs", True, lambda s: s.held),
+)
+"""Rules by name, in their order, and whether each also binds a person who asks for a heartbeat by hand."""
+
+
+def _explain_not_due(s: Situation) -> str:
+    return "nothing is due: " + "; ".join(f"line {f.item.line}: {f.why}" for f in s.findings)
+
+
+def _compute_wait(s: Situation, rule: str) -> float | None:
+    """How long nothing can change by itself; a file that is edited is noticed after the interval at the latest."""
+    if rule == "disabled":
+        return None
+    waits = [s.every_s, *(f.next_s for f in s.findings if f.next_s)]
+    if rule == "interval":
+        waits = [s.pause_s - (s.since_s or 0.0), *_get_condition_waits(s)]
+    if rule == "quiet hours" and s.quiet:
+        waits = [s.every_s, seconds_until(at(f"{s.quiet[1]:%H:%M}", s.now), s.now)]
+    return max(1.0, min(waits))
+
+
+def _get_condition_waits(s: Situation) -> list[float]:
+    """When a condition is to be judged, though nobody can be asked before the pause is over."""
+    return [finding.next_s for finding in s.findings if finding.next_s and finding.item.when]
+
+
+def _select_fitting(due: Sequence[ItemStatus]) -> tuple[ItemStatus, ...]:
+    """As many as a question takes, but one at least."""
+    room, asked = MAX_QUESTION, list[ItemStatus]()
+    for finding in due:
+        room -= len(finding.item.text) + len(finding.note) + len(finding.item.heading) + 10
+        if room < 0 and asked:
+            break
+        asked.append(finding)
+    return tuple(asked)
+
+
+def format_question(asked: Sequence[ItemStatus]) -> str:
+    """Put the lines as the owner wrote them, under their headings, with what was found."""
+    lines, heading = list[str](), ""
+    for finding in asked:
+        item = finding.item
+        if item.heading != heading:
+            heading = item.heading
+            lines += [f"{heading}:"] if heading else []
+        lines.append(f"- {item.text[:MAX_QUESTION]}{f' ({finding.note})' if finding.note else ''}")
+    return "\n".join(lines)
+
+
+# Whether an answer says only that all is well. What a person would want to be told is never taken for politeness.
+#
+# An answer is silence when it says HEARTBEAT_OK and, besides, nothing but courtesies and assurances. Each clause of it is
+# judged by itself: it is calm if it is made of calm words alone, or gives an assurance without a word of alarm. So a fact
+# that nobody has called good is told, at the price of telling one now and then that was not worth it.
+
+MAX_OK_LENGTH = 300
+"""Characters beside the word."""
+
+_OK_WORD = re.compile(r"\bheart[ -]?beat ?(?:is )?o[ .]?k(?:ay)?\b\.?")
+_CRON_WORD = re.compile(r"\bno\\?_reply\b")  # the words without their line are news: "No reply."
+_FENCE = re.compile(r"^[^\S\n]*(?:```|~~~)\w*[^\S\n]*$", re.MULTILINE)
+_MARKUP = re.compile(r"</?\w{1,10}/?>|[`*~_\\\"“”«»>#|\[\]{}()^=+]+")
+_CLAUSE_BREAK = re.compile(
+    r"[.!?;:\n]+(?=\s|$)|\n|\s[-–—]+\s|[–—]|,(?!\d)(?!\s*(?:which|well within|within)\b)|\band\b|\bso\b"
+)
+_PUNCTUATION = re.compile(r"[^\w\s%°']+")
+
+_NO_TROUBLE = re.compile(
+    r"\b(?:no|without|nor|or)(?: (?:new|further|other|urgent|immediate|unusual|any|active|open))*"
+    r" (?:issues?|problems?|alerts?|alarms?|warnings?|errors?|concerns?|anomal(?:y|ies)|changes?|actions?|updates?"
+    r"|news|attention|intervention)(?: (?:is|are|was|were))?"
+    r"(?: (?:found|detected|needed|required|necessary|reported|pending|due|observed|open))?"
+    r"|\bno (?:items?|tasks?|reminders?)(?: are| is)? (?:due|pending|needed|(?:needs?|requires?) (?:attention|action))"
+    r"|\bnothing(?: (?:new|else|urgent|unusual|special|important|wrong|abnormal))?"
+    r"(?: (?:(?:needs?|requires?)(?: your)? (?:attention|action)|to (?:report|tell|do|add|flag|mention|note)"
+    r"|has changed|is (?:due|wrong|pending|needed)|(?:is )?out of (?:range|the ordinary))|(?=\s*(?:[.!,;]|$)))"
+    r"|\bnot?(?:hing)? need(?:ed)? (?:to|for)(?: \w+)? (?:worry|do anything|attention|act|action)"
+    r"|\bnothing that (?:needs?|requires?)(?: your| any)? (?:action|attention)"
+    r"|\bnothing to tell you\b|\bno open items\b"
+    r"|\bdon't worry\b|\bnot to worry\b|\bno worries\b|\bnothing to worry about\b"
+    r"|\blet me know if you need (?:anything|me|help)(?: else)?\b|\bi(?:'ve| have)? (?:gone|went) through\b"
+    r"|\bkeep(?:ing)? an eye on (?:things|it|everything)\b|\bhope you(?:'re| are) having\b"
+)
+_GREETING = re.compile(
+    r"\b((?:hi|hello|hey|dear|bye|thanks|thank you"
+    r"|(?:good|nice|great|lovely) (?:morning|evening|afternoon|night|day)),?)"
+    r" (?!but\b)\w+(?=\s*(?:[.!,\n]|$))"
+)
+_ASSURANCE = re.compile(
+    r"(?:^|\b(?:is|are|was|were|be|looks?|seems?|appears?|remains?|stays?|went|runs?|running|works?|working|going|doing|all"
+    r"|everything)(?: (?:all|very|quite|just|perfectly|completely|still|also|both))*) ?"
+    r"\b(?:fine|good|great|well|normal(?:ly)?|okay|ok|nominal|healthy|stable|clear|smoothly|perfect|in order)"
+    r"(?= (?:in|at|here|now|right now|as|within)\b|$)"
+    r"|\buntroubled\b(?= (?:in|at|here|now|right now|with|by|from|on|today)\b|$)"
+    r"|\b(?:as (?:expected|usual|planned)|within(?: \w+){0,3} (?:range|ranges|limits|bounds)|in range)$"
+)
+_ALARM = re.compile(
+    r"\b(?:but|however|except\w*|although|though|despite|unless|until|yet|still|only|beware|careful|caution|warn\w*"
+    r"|alarm\w*|alert\w*|errors?|fail\w*|fault\w*|no|not|nothing|nobody|never|none|cannot|\w+n't|unable|without|nearly|almost|barely"
+    r"|low\w*|high\w*|above|below|over|under|exceed\w*|outside|beyond|hot\w*|cold\w*|dry\w*|wet\w*|leak\w*|flood\w*|fire"
+    r"|smok\w*|burn\w*|broke\w*|damag\w*|missing|lost|offline|down|dead|stuck|stopp\w*|stale|unavailable|unreachable"
+    r"|unknown|unclear|unsure|uncertain|odd|strange|unusual|unexpected|abnormal|wrong|bad|worse|worst|critical|urgent\w*"
+    r"|danger\w*|emergency|problem\w*|issue\w*|concern\w*|trouble\w*|please|must|should|need\w*|required?|want\w*|ask\w*"
+    r"|remember|remind\w*|tomorrow|due|empty|full|overdue|late|ill|sick|died|die|dying|rot\w*|mould\w*|mold\w*|pest\w*"
+    r"|rain\w*|frost\w*|storm\w*|freez\w*|rising|falling|dropp\w*|increas\w*|decreas\w*|chang\w*|would|could|might|may|if"
+    r"|good luck|good thing|well (?:above|below|over|under|beyond)|wish\w*)\b"
+)
+_SMILES = frozenset("✅☑✔👍👌🙂😊😀😃😄☺🌱🌿🍀🪴🌞☀🎉✨💚🟢🙏👋💤😴🤖💓💗❤🫡")
+_CALM = frozenset(
+    """
+    a all already am an answer are as at boss bye calm care certainly check checked checking checklist checks cheers
+    complete completed confirmed day done each enjoy evening every everyone everything fine finished for friend
+    gardening good goodbye great greetings happy has have having heartbeat hello here hey hi i i'll i'm i've in is it
+    it's items just keep later let list looked looking lovely madam moment monitor monitoring morning my next nice
+    night now of on one online operational our passed peaceful pleasant quiet quietly readings report reported
+    reporting response rest running safe see sensors sir sleep soon status stay sure system systems take talk thank
+    thanks that that's the there this through time to today's understood untroubled upon was watch watching we we'll
+    weekend welcome well were what will with wonderful worked yes you you're your yours
+    """.split()  # noqa: SIM905 - a list of a hundred words is read like this
+)
+
+
+def is_ok(text: str, wanted: str = "") -> bool:
+    """Tell whether an answer need not be told; `wanted` is what the owner has chosen to be answered then."""
+    words = _normalize(text)
+    if wanted and _PUNCTUATION.sub(" ", words).split() == _PUNCTUATION.sub(" ", _normalize(wanted)).split():
+        return True
+    rest, found = _OK_WORD.subn(" . ", words)
+    if not found or len(" ".join(rest.split())) > MAX_OK_LENGTH:
+        return False
+    rest = _GREETING.sub(r"\1", _NO_TROUBLE.sub(" untroubled ", rest))
+    return all(_is_calm(clause) for clause in _CLAUSE_BREAK.split(rest))
+
+
+def _normalize(text: str) -> str:
+    """Small letters without what is not seen, marks of Markdown, and the many forms of a letter."""
+    text = unicodedata.normalize("NFKC", seen(text)).replace("’", "'").casefold()
+    text = _CRON_WORD.sub("heartbeat ok", _FENCE.sub(" ", text)).replace("everything's", "everything is")
+    text = "".join(_replace_picture(char) for char in text)
+    text = re.sub(r"(?<=t)[\s_.:*`~\\–—-]+(?=o)", " ", _MARKUP.sub(" ", text))
+    return re.sub(r"[^\S\n]+", " ", text)
+
+
+def _replace_picture(char: str) -> str:
+    """A character as it counts: a picture that is no smile stands for something that a person should see."""
+    if unicodedata.category(char) == "So":
+        return " " if char in _SMILES else " picture "
+    return "" if unicodedata.category(char) in {"Cf", "Sk", "Mn"} else char
+
+
+def _is_calm(clause: str) -> bool:
+    words = " ".join(_PUNCTUATION.sub(" ", clause).split())
+    if not words or set(words.split()) <= _CALM:
+        return True
+    return bool(_ASSURANCE.search(words)) and not _ALARM.search(words)
+
+
+# A heartbeat: look, decide, ask a model if there is something to ask, keep what came of it. Time is handed in.
+#
+# What must survive is in the store before a model is asked, so that no restart makes the next one come earlier.
+
+CHECKLIST_FILE = "HEARTBEAT.md"
+
+_DEFAULT_TOKENS = 4000  # tokens of a request whose server does not count
+_SET_BACK_S = 120.0
+_REPORT_AFTER = 3
+_RETRY_SOON_S = 1.0
+_LONGEST_S = HEARTBEAT_LIMITS.seconds + 60.0  # with its last word
+
+
+class HeartbeatTime(NamedTuple):
+    """The date, the seconds of a boot, which nobody can set, and whether the date can be believed."""
+
+    wall: datetime
+    mono: float
+    boot: str
+    trusted: bool = True
+
+
+class HeartbeatCheck(NamedTuple):
+    """What a look found: the checklist, the situation and what follows from it."""
+
+    checklist: Checklist
+    situation: Situation
+    decision: HeartbeatDecision
+    today: HeartbeatDay
+
+
+@dataclass
+class Heartbeat:
+    """Decides and asks.
+
+    `page` reads HEARTBEAT.md, None if there is none, and raises ConfigError; `answer` takes the most tokens as well,
+    and what hears the turn; `modelled` tells whether there is a model, `empty` how an answer without words is worded;
+    `ring` is called when there is something to be told, and `mark` ends what the model says. `helped` counts
+    the tokens of helpers that heartbeats have asked for since a moment, in seconds since 1970. `going` is the number of
+    the heartbeat in hand, 0 for none, and `used` what it has taken so far. `held` says why a model may take no more.
+    """
+
+    config: HeartbeatConfig
+    beats: Heartbeats
+    page: Callable[[], str | None]
+    senses: Environment
+    answer: Callable[[Inbound, int, Callable[[Event | ToolRun], None]], Turn]
+    modelled: bool
+    empty: str = ""
+    ring: Callable[[], None] = lambda: None
+    mark: str = ""
+    helped: Callable[[float], int] = lambda _: 0
+    held: Callable[[], str] = lambda: ""
+    going: int = field(default=0, init=False)
+    used: int = field(default=0, init=False)
+
+    def step(self, now: HeartbeatTime) -> float | None:
+        """Do what is to be done now; returns for how many seconds there is nothing to do, None for ever."""
+        looked = self.look(now)
+        made = self.beat(looked, now) if looked.decision.beat else None
+        return _RETRY_SOON_S if made and made.outcome == "put off" else looked.decision.wait_s
+
+    def look(self, now: HeartbeatTime, *, by_hand: bool = False, keep: bool = True) -> HeartbeatCheck:
+        """Read, look and decide. With `keep`, what has to be remembered of the lines is."""
+        config = self.config
+        listed, problem = self._listed()
+        situation = Situation(
+            now.wall,
+            done=listed.done,
+            file=problem,
+            enabled=config.enabled,
+            modelled=self.modelled,
+            trusted=now.trusted,
+            every_s=config.every_minutes * 60.0,
+            quiet=config.quiet_hours,
+            cap=config.tokens_a_day,
+            by_hand=by_hand,
+        )
+        if problem or not (config.enabled or by_hand):
+            return HeartbeatCheck(listed, situation, decide_heartbeat(situation), HeartbeatDay())
+        return self._looked(listed, situation, now, keep=keep and now.trusted)
+
+    def _looked(self, listed: Checklist, situation: Situation, now: HeartbeatTime, *, keep: bool) -> HeartbeatCheck:
+        """Look at the lines and at what was; nothing is kept by a date that cannot be believed."""
+        known, today = self.beats.known(), self.beats.today(now.wall)
+        late = now.wall.timestamp() + _SET_BACK_S
+        ahead = bool(today.last and today.last.at > late)
+        set_back = ahead and bool(today.last and today.last.boot != now.boot)
+        if keep and (ahead or any(max(line.after, line.since) > late for line in known.values())):
+            self.beats.set_back(now.wall)
+            known, today = self.beats.known(), self.beats.today(now.wall)
+        midnight = now.wall.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        today = today._replace(tokens=today.tokens + self.helped(midnight))
+        asleep = keep and not situation.by_hand and is_quiet(situation.quiet, now.wall)
+        found = check_items(listed.items, known, self.senses, now.wall, asleep=asleep)
+        if keep and listed != Checklist():  # an editor may just be about to write it
+            self.beats.remember({finding.item.key: finding.known for finding in found})
+        since_s = _get_seconds_since(now, today.last)
+        going_on = bool(today.last and today.last.outcome == "running" and today.last.boot == now.boot)
+        situation = situation._replace(
+            findings=found,
+            set_back=set_back,
+            since_s=since_s,
+            running=going_on and (since_s or 0.0) < _LONGEST_S,
+            failures=today.failures if today.last else 0,
+            used=today.tokens,
+            held=self.held(),
+        )
+        return HeartbeatCheck(listed, situation, decide_heartbeat(situation), today)
+
+    def _listed(self) -> tuple[Checklist, str]:
+        try:
+            text = self.page()
+        except ConfigError as error:
+            return Checklist(), str(error)
+        if text is None:
+            return Checklist(), f"there is no {CHECKLIST_FILE}; `picoclaw init` makes one"
+        return checklist.parse_checklist(text), ""
+
+    def beat(self, looked: HeartbeatCheck, now: HeartbeatTime, *, told: bool = False) -> HeartbeatRecord | None:
+        """Ask what was decided; None when another process has done so meanwhile. `told`: a person reads the answer."""
+        tokens = max(1, min(HEARTBEAT_LIMITS.tokens, self.config.tokens_a_day - looked.today.tokens))
+        begun = self.beats.begin(now.wall, now.boot, now.mono, tokens, looked.today.number)
+        if begun is None:
+            return None
+        items = [finding.item for finding in looked.situation.findings]
+        traces = FileChanges(self.senses.mark, {path for item in items for path in list_item_files(item)})
+        self.going, self.used = begun.number, 0
+
+        def hear(event: Event | ToolRun) -> None:
+            self.used += event.usage.total if isinstance(event, End) else 0
+            traces.hear(event)
+
+        asked = Inbound(HEARTBEAT_SESSION, looked.decision.ask, "heartbeat", self.beats.last_chat())
+        turn = self.answer(asked, tokens, hear)
+        made = self._made(begun, turn, looked)
+        settled = looked.decision.asked if made.outcome in {"silent", "said"} else ()
+        known = [(f.item, f.known) for f in looked.situation.findings] + [(f.item, f.settled) for f in settled]
+        lines = {item.key: traces.known(one, list_item_files(item)) for item, one in known}
+        self.beats.finish(made, lines, told=told)
+        self.going = 0
+        if made.text and not told:
+            self.ring()
+        return made
+
+    def _made(self, begun: HeartbeatRecord, turn: Turn, looked: HeartbeatCheck) -> HeartbeatRecord:
+        failed = turn.stopped in {"error", "stopped"} or turn.reply.strip() in {"", self.empty.strip()}
+        tokens = turn.usage.total or (0 if failed else turn.steps * _DEFAULT_TOKENS)
+        parts = [
+            str(run.arguments["text"]) for run in turn.tools if _is_message_call(run.name, run.arguments, run.result)
+        ]
+        parts += [] if failed or is_ok(turn.reply, looked.checklist.answer) or turn.reply in parts else [turn.reply]
+        parts += [self.mark] if parts and self.mark else []
+        bad: HeartbeatOutcome = "put off" if turn.stopped == "stopped" else "failed"
+        outcome: HeartbeatOutcome = "said" if parts else bad if failed else "silent"
+        if outcome == "failed" and looked.today.ended + 1 == _REPORT_AFTER:
+            parts.append(f"The last {_REPORT_AFTER} heartbeats failed: {turn.notice.text or turn.reply}")
+        if looked.today.tokens + tokens >= self.config.tokens_a_day:
+            parts.append(f"The day's {self.config.tokens_a_day:,} tokens for heartbeats are used; they go on tomorrow.")
+        text = "\n".join(parts)
+        session = self.beats.last_chat() if text else ""
+        return begun._replace(tokens=tokens, outcome=outcome, session=session, text=text)
+
+
+def _get_seconds_since(now: HeartbeatTime, last: HeartbeatRecord | None) -> float | None:
+    """Seconds since the last one, by the clock of this boot, or else by the date; None if there was none."""
+    if last is None:
+        return None
+    return now.mono - last.mono if last.boot == now.boot else max(0.0, now.wall.timestamp() - last.at)
+
+
+def _is_message_call(name: str, arguments: dict[str, object], result: str) -> bool:
+    """Whether it is something that the model said with the tool for it."""
+    return name == "message" and bool(arguments.get("text")) and not result.startswith("error:")
+
+
+# Keeps a heart going beside a chat, and out of the way of the person who waits for the model.
+
+_IDLE_S = 30.0  # whoever has just come, or been answered, is likely to ask something
+_STOP_TIMEOUT_S = 0.5
+_RETRY_S = 300.0
+
+
+class HeartbeatThread:
+    """Sleeps until there may be something to do. A turn that begins ends the heartbeat in hand, which is put off."""
+
+    def __init__(
+        self,
+        opened: Callable[[Stop], AbstractContextManager[tuple[Heartbeat, Callable[[], HeartbeatTime]]]],
+        complain: Callable[[str], None],
+        peace_s: float | None = None,
+    ) -> None:
+        """`opened(stop)` makes the heart and its clock within the thread, with a database of its own.
+
+        `peace_s`: for how long nobody must have asked anything.
+        """
+        self._opened, self._complain = opened, complain
+        self._complained = ""
+        self._peace_s = _IDLE_S if peace_s is None else peace_s
+        self._not_before = time_.monotonic() + self._peace_s
+        self._stop = Stop()
+        self._ending = threading.Event()
+        self._wake = threading.Event()
+        self._heart: Heartbeat | None = None
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> tuple[int, int]:
+        """End at once; returns the number and the tokens of a heartbeat that would not, 0 for none."""
+        self._ending.set()
+        self._stop.say()
+        self._wake.set()
+        self._thread.join(_STOP_TIMEOUT_S)
+        heart = self._heart if self._thread.is_alive() else None
+        return (heart.going, heart.used) if heart else (0, 0)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Keep the model free while a person waits for an answer."""
+        self._stop.say()
+        try:
+            yield
+        finally:
+            self._not_before = time_.monotonic() + self._peace_s
+            if not self._ending.is_set():
+                self._stop.unsay()
+            self._wake.set()
+
+    def _run(self) -> None:
+        try:
+            with self._opened(self._stop) as (heart, clock):
+                self._heart = heart
+                while not self._ending.is_set():
+                    self._wake.clear()
+                    self._wake.wait(self._step(heart, clock))
+        except PicoclawError as error:
+            self._complain(f"there are no heartbeats: {error}")
+
+    def _step(self, heart: Heartbeat, clock: Callable[[], HeartbeatTime]) -> float | None:
+        """Returns for how many seconds there is nothing to do, None for until the turn ends."""
+        if self._stop:
+            return None
+        if (wait := self._not_before - time_.monotonic()) > 0:
+            return wait
+        try:
+            return heart.step(clock())
+        except PicoclawError as error:
+            if str(error) != self._complained:
+                self._complained = str(error)
+                self._complain(f"heartbeats wait: {error}")
+            return _RETRY_S
+
+
+# The other kind of heartbeat: somebody outside asks whether picoclaw is alive.
+
+HEARTBEAT_OK = "HEARTBEAT_OK"
+_MAX_CHECK_LENGTH = 40
+_CHECK_PHRASES = {"heartbeat", "heart beat", "heartbeat check", "health check", "healthcheck"}
+
+
+def is_check(text: str) -> bool:
+    """Tell whether a message asks for nothing but a sign of life."""
+    if len(text) > _MAX_CHECK_LENGTH:
+        return False
+    words = "".join(char if char.isalnum() else " " for char in text.casefold()).split()
+    return " ".join(words).removesuffix(" please") in _CHECK_PHRASES

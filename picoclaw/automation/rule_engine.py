@@ -1,0 +1,449 @@
+"""Whether a rule fires now: arithmetic on what was measured, what was before, and clocks that are handed in.
+
+Lengths of time are counted in seconds since the boot, which no clock that is set can move; times of day need a clock
+that something vouches for, and wait without one.
+"""
+
+import json
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+from picoclaw import times
+from picoclaw.automation.conditions import Calendar, Gate, Missing, Threshold, ValueChange, format_amount, is_beyond
+from picoclaw.automation.rules import Rule, RuleSet
+from picoclaw.errors import PicoclawError, StoreError
+from picoclaw.hw.reading import Reading
+from picoclaw.occurrences import Spans, come_due, next_slot, with_done
+from picoclaw.store.rule_log import RuleLog
+from picoclaw.store.samples import ClockReading, SampleSpan, Series
+from picoclaw.text import pattern
+from picoclaw.times import duration, shown
+
+_GRACE_S = 120.0
+_DAY_S = 86_400.0
+_MAX_RECENT = 60
+_ALMOST_ONE = 1 - 1e-9  # 0.3 - 0.1 is a little less than 0.2
+
+
+class RuleSample(NamedTuple):
+    """What was measured: a value to be believed, or why there is none."""
+
+    value: float | None
+    problem: str = ""
+
+
+class LastFiring(NamedTuple):
+    """When a rule fired last; `wall` is 0 when no clock was to be trusted."""
+
+    boot: str
+    mono: float
+    wall: float
+
+
+class RuleFiring(NamedTuple):
+    """A rule that fires, with the reading that caused it; `skipped` says why nothing is done all the same."""
+
+    rule: Rule
+    why: str
+    skipped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleState:
+    """Where a rule stands: since when it has been so, whether it has fired for that, and what was handled."""
+
+    when: str = ""
+    boot: str = ""
+    seen: float = 0.0
+    since: float | None = None
+    held: bool = False
+    recent: tuple[tuple[float, float], ...] = ()
+    fired: LastFiring | None = None
+    looked: float = 0.0
+    done: Spans = ()
+
+    def dumped(self) -> str:
+        """Write it down; the moment of the last look, which every sample moves, only where something hangs on it."""
+        quiet = {} if self.since is not None or self.recent else {"seen": 0.0}
+        return json.dumps({key: value for key, value in (asdict(self) | quiet).items() if value})
+
+
+def load_state(text: str) -> RuleState:
+    """Read what `dumped` wrote; what does not fit is a rule that was never looked at."""
+    try:
+        kept = json.loads(text)
+        fired = kept.pop("fired", None)
+        recent = tuple((float(at), float(value)) for at, value in kept.pop("recent", ()))
+        done = tuple((float(first), float(last)) for first, last in kept.pop("done", ()))
+        return RuleState(**kept, recent=recent, done=done, fired=LastFiring(*fired) if fired else None)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return RuleState()
+
+
+def evaluate_rule(
+    rule: Rule, state: RuleState, sample: RuleSample | None, now: ClockReading, stale_s: float
+) -> tuple[RuleState, RuleFiring | None]:
+    """Look at a rule once; `sample` is what its sensor said just now, None where it was not asked.
+
+    A silence of more than `stale_s` seconds counts as a new beginning, because nobody knows what was meanwhile.
+    """
+    if state.when != rule.written.when:
+        state = RuleState(rule.written.when, fired=state.fired)
+    if isinstance(rule.condition, Calendar):
+        return _evaluate_calendar(rule, rule.condition, state, now)
+    if sample is None and not isinstance(rule.condition, Missing):
+        return state, None
+    return _evaluate_sensor(
+        rule, rule.condition, state, sample or RuleSample(None, "it was not measured"), (now, stale_s)
+    )
+
+
+_SensorCondition = Threshold | ValueChange | Missing
+
+
+def _evaluate_sensor(
+    rule: Rule, condition: _SensorCondition, state: RuleState, sample: RuleSample, when: tuple[ClockReading, float]
+) -> tuple[RuleState, RuleFiring | None]:
+    now, stale_s = when
+    if state.boot != now.boot:
+        state = replace(state, since=None, recent=())
+    elif now.mono - state.seen > stale_s:
+        state = replace(state, since=None)
+    before, state = state, replace(state, boot=now.boot, seen=now.mono)
+    state, so, why = _check_condition(condition, rule.written.margin, state, sample)
+    if so is None:
+        return before, None
+    if not so:
+        return replace(state, since=None, held=False), None
+    since = now.mono if state.since is None else state.since
+    state = replace(state, since=since)
+    if now.mono - since < _get_hold_s(condition) or not _may_fire(rule, state, now):
+        return state, None
+    held = now.mono - since
+    why = f"{why} for {duration(held)}" if held >= 1 and _get_hold_s(condition) else why
+    return replace(state, held=True, fired=_make_last_firing(now)), RuleFiring(rule, why)
+
+
+def _check_condition(
+    condition: _SensorCondition, margin: float, state: RuleState, sample: RuleSample
+) -> tuple[RuleState, bool | None, str]:
+    """Tell whether it is so now, None when that cannot be known, and the reading in words."""
+    what = f"{condition.series.sensor} {condition.series.quantity}"
+    if isinstance(condition, Missing):
+        return state, sample.value is None, f"{what}: {sample.problem or 'no value'}"
+    if sample.value is None:
+        return state, None, ""
+    why = f"{what} {format_amount(sample.value, condition.series)}"
+    if isinstance(condition, Threshold):
+        back = margin if state.held else 0.0
+        limit = condition.limit - (back if condition.op[0] == ">" else -back)
+        return state, is_beyond(condition.op, sample.value, limit), why
+    state = replace(state, recent=_update_recent(condition, state, sample.value))
+    values = [value for _, value in state.recent]
+    moved = sample.value - min(values) if condition.rises else max(values) - sample.value
+    way = "up" if condition.rises else "down"
+    return state, moved >= condition.by * _ALMOST_ONE, f"{why}, {way} {format_amount(moved, condition.series)}"
+
+
+def _update_recent(condition: ValueChange, state: RuleState, value: float) -> tuple[tuple[float, float], ...]:
+    """The values of the time that counts, with the newest, thinned out: of some in a row the one that counts most."""
+    kept = [(at, old) for at, old in state.recent if state.seen - at <= condition.within_s]
+    apart = condition.within_s / _MAX_RECENT
+    if not kept or state.seen - kept[-1][0] >= apart:
+        kept.append((state.seen, value))
+    elif value < kept[-1][1] if condition.rises else value > kept[-1][1]:
+        kept[-1] = (state.seen, value)
+    return tuple(kept)
+
+
+def _get_hold_s(condition: _SensorCondition) -> float:
+    return 0.0 if isinstance(condition, ValueChange) else condition.hold_s
+
+
+def _may_fire(rule: Rule, state: RuleState, now: ClockReading) -> bool:
+    passed = get_seconds_since_fired(state, now)
+    if passed is None:
+        return not state.held
+    if passed < rule.cooldown_s:
+        return False
+    return not state.held or bool(rule.again_s and passed >= rule.again_s)
+
+
+def get_seconds_since_fired(state: RuleState, now: ClockReading) -> float | None:
+    """Seconds since the last firing, at the least; None when there was none."""
+    if state.fired is None:
+        return None
+    if state.fired.boot == now.boot:
+        return now.mono - state.fired.mono
+    by_wall = now.wall.timestamp() - state.fired.wall if now.trusted and state.fired.wall else 0.0
+    return max(now.mono, by_wall)
+
+
+def _make_last_firing(now: ClockReading) -> LastFiring:
+    return LastFiring(now.boot, now.mono, now.wall.timestamp() if now.trusted else 0.0)
+
+
+def _evaluate_calendar(
+    rule: Rule, condition: Calendar, state: RuleState, now: ClockReading
+) -> tuple[RuleState, RuleFiring | None]:
+    if not now.trusted:
+        return state, None
+    wall = now.wall.timestamp()
+    if not state.looked or wall < state.looked - _DAY_S:  # new, or the clock was far ahead
+        return replace(state, looked=wall), None
+    due = come_due(condition.plan, state.looked, wall, state.done)
+    if due is None:
+        return state, None
+    state = replace(state, looked=wall, done=with_done(condition.plan, state.done, due.last))
+    passed = get_seconds_since_fired(state, now)
+    if rule.cooldown_s and passed is not None and passed < rule.cooldown_s:
+        return state, None
+    late_s = wall - due.last.moment.timestamp()
+    why = f"it was {_format_moment(due.last.moment, now)}" + (f", {due.counted} before it missed" if due.others else "")
+    late = late_s > _GRACE_S
+    skipped = "an output is not switched late" if late and not rule.late_ok else ""
+    fired = state.fired if skipped else _make_last_firing(now)
+    return replace(state, fired=fired), RuleFiring(rule, why + f", {duration(late_s)} ago" * late, skipped)
+
+
+def _format_moment(moment: datetime, now: ClockReading) -> str:
+    local = moment.astimezone(now.wall.tzinfo)
+    return f"{local:%H:%M}" if local.date() == now.wall.date() else f"{local:%Y-%m-%d %H:%M}"
+
+
+def get_rule_wait(rule: Rule, state: RuleState, now: ClockReading) -> float | None:
+    """Seconds until a rule has to be looked at though nothing was measured, None for never."""
+    if not isinstance(rule.condition, Calendar) or not now.trusted:
+        return None
+    wall = now.wall.timestamp()
+    slot = next_slot(rule.condition.plan, max(wall, state.looked), state.done)
+    return None if slot is None else max(0.0, slot.moment.timestamp() - wall)
+
+
+def describe_state(rule: Rule, state: RuleState, now: ClockReading) -> str:
+    """Say where a rule stands."""
+    passed = get_seconds_since_fired(state, now)
+    fired = "has not fired yet" if passed is None else f"fired {duration(passed)} ago"
+    if isinstance(rule.condition, Calendar):
+        slot = next_slot(rule.condition.plan, now.wall.timestamp(), state.done) if now.trusted else None
+        then = f"next {slot.moment:%a %Y-%m-%d %H:%M}" if slot else "never comes"
+        return f"{fired}, {then if now.trusted else 'waits until the clock is set'}"
+    if state.held:
+        return f"{fired}, and it is still so"
+    if state.since is not None and state.boot == now.boot:
+        return f"{fired}; it has been so for {shown(round(state.seen - state.since))}"
+    return fired
+
+
+# Follows the rules: hands each what was measured, writes down what fires, and has it done. No model, no network.
+
+_UNTRUSTED_CHECK_S = 60.0
+TOLD = "told"
+_DELIVERY = pattern(r"\btold by letter ([0-9]{1,18}(?:, [0-9]{1,18})*)")
+
+
+class RuleActions(NamedTuple):
+    """What a rule can do. Each raises PicoclawError saying why it could not be done.
+
+    `tell(text)` reaches the owner and may return how, see `told_by`,
+    `switch(output, level, seconds)` asks the arbiter, `ask(text, rule)` the model.
+    """
+
+    tell: Callable[[str], str | None]
+    switch: Callable[[str, str, float | None], str]
+    ask: Callable[[str, str], str]
+
+
+HistoryQuery = Callable[[Series, times.Range], SampleSpan | None]
+
+
+class RuleEngine:
+    """The rules of one home, each with its state."""
+
+    def __init__(self, firings: Callable[[], RuleLog], hands: RuleActions, past: HistoryQuery) -> None:
+        """`firings()` opens the store when it is needed; `past(series, range)` tells what was measured."""
+        self._firings = firings
+        self._hands = hands
+        self._past = past
+        self._states: dict[str, RuleState] = {}
+        self._kept: dict[str, str] = {}
+        self._said: set[str] = set()
+        self._book: Mapping[str, Rule] = {}
+
+    def begin(self) -> None:
+        """Take up where the rules stood; without a store each begins anew."""
+        try:
+            self._kept = self._firings().states()
+        except StoreError as error:
+            self._say(f"rules begin anew, because where they stood cannot be read: {error}")
+        self._states = {name: load_state(text) for name, text in self._kept.items()}
+        self._tell_cut_off()
+
+    def _tell_cut_off(self) -> None:
+        """Tell what another process has begun and did not live to end; it is not done again."""
+        try:
+            found = self._firings().cut_off()
+        except StoreError:
+            return
+        for number, rule, why, acts in found:
+            text = f"Rule {rule} fired ({why}), and picoclaw was stopped in the middle of it: {acts}"
+            outcome = self._try(partial(self._told, text))
+            self._settle(number, f"unknown: picoclaw was stopped in the middle; {outcome}")
+
+    def follow(self, book: RuleSet) -> None:
+        """Follow these rules from now on; what is wrong with others is told once."""
+        self._book = {name: rule for name, rule in book.rules.items() if rule.written.enabled}
+        for problem in book.problems.values():
+            self._say(f"a rule is not followed: {problem}")
+        if "" not in book.problems:  # what the owner has taken away, or switched off, has missed nothing meanwhile
+            left = self._states.keys() - self._book.keys() - book.problems.keys()
+            self._states |= {name: RuleState(fired=self._states[name].fired) for name in left}
+
+    @property
+    def wanted(self) -> set[Series]:
+        """What the rules need to be measured."""
+        return {series for rule in self._book.values() for series in rule.series}
+
+    def heard(self, readings: Iterable[Reading], now: ClockReading, every_s: float) -> None:
+        """Look at every rule after sensors were read; they are read about every `every_s` seconds."""
+        samples = {Series(r.sensor, r.what): _make_sample(r) for r in readings}
+        failed = {series.sensor: sample for series, sample in samples.items() if sample.value is None}
+        for rule in self._book.values():
+            if not isinstance(rule.condition, Calendar):
+                series = rule.condition.series
+                self._step(rule, samples.get(series) or failed.get(series.sensor), now, 3 * every_s)
+
+    def tick(self, now: ClockReading) -> float | None:
+        """Look at the rules that have times; returns in how many seconds the next is due, None for never."""
+        soonest: list[float] = []
+        for rule in self._book.values():
+            if isinstance(rule.condition, Calendar):
+                self._step(rule, None, now, 0.0)
+                found = get_rule_wait(rule, self._states[rule.name], now) if now.trusted else _UNTRUSTED_CHECK_S
+                soonest += [] if found is None else [found]
+        return min(soonest, default=None)
+
+    def news(self) -> dict[str, str]:
+        """Return the states that are other than what was written down."""
+        dumped = {name: state.dumped() for name, state in self._states.items()}
+        return {name: text for name, text in dumped.items() if self._kept.get(name) != text}
+
+    def kept(self, states: Mapping[str, str]) -> None:
+        """Note that states were written down."""
+        self._kept |= states
+
+    def _step(self, rule: Rule, sample: RuleSample | None, now: ClockReading, stale_s: float) -> None:
+        before = self._states.get(rule.name, RuleState())
+        after, firing = evaluate_rule(rule, before, sample, now, stale_s)
+        self._states[rule.name] = after
+        if firing and not (firing.skipped or self._lets(rule.only_if, now)):
+            again = not isinstance(rule.condition, Calendar)  # it may be so at the next sample
+            self._states[rule.name] = replace(after, held=before.held if again else after.held, fired=before.fired)
+            return
+        if firing:
+            self._fire(firing, now)
+
+    def _lets(self, gate: Gate | None, now: ClockReading) -> bool:
+        return gate is None or self._was(gate, now)[0]
+
+    def _was(self, gate: Gate, now: ClockReading) -> tuple[bool, str]:
+        """Tell whether something was so, and by which figure; what is not known was not so."""
+        try:
+            span = self._past(gate.series, times.meant(gate.when, now.wall)) if now.trusted else None
+        except (StoreError, ValueError):
+            span = None
+        if span is None or not span.good:
+            return False, f"no figures of {gate.series.sensor} {gate.series.quantity} {gate.when}"
+        value = {"min": span.low, "max": span.high, "mean": span.total / span.good}[gate.figure]
+        said = (
+            f"{gate.series.sensor} {gate.series.quantity} {gate.figure} {gate.when} {format_amount(value, gate.series)}"
+        )
+        return is_beyond(gate.op, value, gate.limit), said
+
+    def _fire(self, firing: RuleFiring, now: ClockReading) -> None:
+        rule, why, seconds = firing.rule, firing.why, firing.rule.lasts_s
+        if rule.instead:
+            so, figure = self._was(rule.instead[1], now)
+            seconds, why = (rule.instead[0] if so else seconds), f"{why}; {figure}"
+        number = self._begin(rule, why, _format_actions(rule, seconds), now)
+        outcome = f"not done: {firing.skipped}" if firing.skipped else self._done(rule, why, seconds)
+        if firing.skipped or outcome.startswith("failed"):
+            told = self._try(lambda: self._told(f"Rule {rule.name} ({why}): {outcome}"))
+            outcome = outcome if told == TOLD else f"{outcome}; {told}"
+        self._settle(number, outcome)
+
+    def _done(self, rule: Rule, why: str, seconds: float | None) -> str:
+        """Do what a rule says, the output first; returns what became of it."""
+        written, outcomes = rule.written, []
+        if written.output:
+            outcomes.append(self._try(lambda: self._hands.switch(written.output, written.level, seconds)))
+        if written.notify:
+            outcomes.append(self._try(lambda: self._told(f"{written.notify} ({rule.name}: {why})")))
+        if written.ask:
+            outcomes.append(self._try(lambda: self._hands.ask(f"{written.ask}\n({rule.name}: {why})", rule.name)))
+        bad = [outcome for outcome in outcomes if outcome.startswith("failed")]
+        return "; ".join([*bad, *(outcome for outcome in outcomes if outcome not in bad)])
+
+    def _told(self, text: str) -> str:
+        return self._hands.tell(text) or TOLD
+
+    @staticmethod
+    def _try(act: Callable[[], str]) -> str:
+        try:
+            return act()
+        except PicoclawError as error:
+            return f"failed: {error}"
+
+    def _begin(self, rule: Rule, why: str, acts: str, now: ClockReading) -> int | None:
+        """Write down that it fires; a store that fails keeps nobody from being warned."""
+        news = self.news()
+        try:
+            number = self._firings().begin(rule.name, why, acts, now, news)
+        except StoreError as error:
+            self._say(f"what rules do cannot be written down: {error}")
+            return None
+        self.kept(news)
+        return number
+
+    def _settle(self, number: int | None, outcome: str) -> None:
+        try:
+            if number is not None:
+                self._firings().settle(number, outcome)
+        except StoreError as error:
+            self._say(f"what rules do cannot be written down: {error}")
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._try(lambda: self._told(text))
+
+
+def format_delivery(letters: Iterable[int]) -> str:
+    """Say in an outcome by which letters the owner is told; `outcome_now` reads it again."""
+    return f"{TOLD} by letter {', '.join(map(str, letters))}"
+
+
+def format_outcome(outcome: str, waiting: Container[int]) -> str:
+    """Word an outcome for the log: told, or waiting as long as all the letters that tell it are `waiting`."""
+
+    def worded(found: re.Match[str]) -> str:
+        letters = map(int, found[1].split(", "))
+        return "waiting: nobody could be told yet" if all(number in waiting for number in letters) else TOLD
+
+    return _DELIVERY.sub(worded, outcome)
+
+
+def _make_sample(reading: Reading) -> RuleSample:
+    """What rules believe: a doubtful value is none."""
+    return RuleSample(None if reading.doubt else reading.value, reading.problem or reading.doubt)
+
+
+def _format_actions(rule: Rule, seconds: float | None) -> str:
+    written = rule.written
+    lasts = f" for {times.shown(seconds)}" if seconds else ""
+    switch = [f"switch {written.output} {written.level}{lasts}"] if written.output else []
+    return ", ".join([*switch, *(["tell"] if written.notify else []), *(["ask the model"] if written.ask else [])])

@@ -1,0 +1,281 @@
+"""The one thread for everything that needs no model: it sleeps until the next thing is due, and never polls."""
+
+import fcntl
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from picoclaw.automation import clock
+from picoclaw.automation.clock import ClockWatch, is_plausible
+from picoclaw.automation.jobs import (
+    GRACE_S,
+    JobContext,
+    JobOutcome,
+    decide_job,
+    finish_run,
+    get_job_wait,
+    is_overdue,
+    needs_date,
+)
+from picoclaw.automation.wakeup import Wakeup
+from picoclaw.errors import PicoclawError, StoreError
+from picoclaw.hw.reading import Reading
+from picoclaw.store.conversations import get_process_identity, is_process_alive
+from picoclaw.store.jobs import Job, JobDecision, Jobs
+
+_LONGEST_SLEEP_S = 86_400.0
+_UNWATCHED_SLEEP_S = 600.0
+_JOIN_TIMEOUT_S = 5.0
+_STEP_LIMIT_S = 120.0
+StepFunction = Callable[[float, float], float | None]
+"""Takes the date and the clock that nobody can set; returns how long it may sleep, None for until the bell."""
+
+
+class SchedulerThread:
+    """Steps through what it is given, whenever something is due, the bell of its home rings or the date is set."""
+
+    def __init__(
+        self,
+        home: Path,
+        opened: Callable[[ExitStack], Sequence[StepFunction]],
+        say: Callable[[str], None],
+        expect: Callable[[float | None], None] = lambda _: None,
+    ) -> None:
+        """`opened(stack)` is called in the thread and makes what is stepped; `say` tells a person what is wrong.
+
+        `expect` is told in how many seconds the thread will be heard of again, None for when its bell rings. Raises
+        OSError when the home folder takes no bell.
+        """
+        self._opened = opened
+        self._say = say
+        self._expect = expect
+        self._bell = Wakeup(home)
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="reflex", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def ring(self) -> None:
+        """Have it look again; may be called from any thread."""
+        self._bell.ring()
+
+    def stop(self) -> None:
+        """End, and wait until the thread has let go of what it opened; one that hangs keeps its bell."""
+        self._ending = True
+        self._bell.ring()
+        self._thread.join(_JOIN_TIMEOUT_S)
+        if not self._thread.is_alive():
+            self._bell.close()
+
+    def _run(self) -> None:
+        with ExitStack() as stack:
+            try:
+                steps = self._opened(stack)
+            except StoreError as error:
+                self._say(f"reminders and jobs cannot be done: {error}")
+                return
+            watch = clock.open_clock_watch()
+            stack.callback(_close_file, watch)
+            while not self._ending:
+                self._expect(_STEP_LIMIT_S)
+                waits = [step(time.time(), clock.boottime()) for step in steps]
+                wait = min((wait for wait in waits if wait is not None), default=None)
+                if wait is not None:
+                    wait = min(max(0.0, wait), _LONGEST_SLEEP_S if watch >= 0 else _UNWATCHED_SLEEP_S)
+                self._expect(None if wait is None else wait + _STEP_LIMIT_S)
+                self._bell.wait(wait, watch)
+                if watch >= 0:
+                    clock.has_clock_stepped(watch)
+
+
+def _close_file(file: int) -> None:
+    if file >= 0:
+        os.close(file)
+
+
+# Steps through the jobs of a home: decides what is due, has it done, has it told, and says when to look again.
+#
+# It looks at clocks that are handed in and sleeps nowhere; `picoclaw/automation/scheduler.py` is what sleeps.
+
+SPREAD_S = 5.0
+RETRY_S = 30.0
+_UNTRUSTED_RETRY_S = 60.0
+JobRunner = Callable[[Job], JobOutcome | None]
+"""Does a job; None when it goes on elsewhere, and `Scheduler.ended` is called later."""
+
+
+class Scheduler:
+    """The jobs of one home, as one process sees them. Several may work on one database."""
+
+    def __init__(
+        self, jobs: Jobs, watch: ClockWatch, run: JobRunner, post: Callable[[], None], say: Callable[[str], None]
+    ) -> None:
+        """`run` does what is more than a reminder, `post` tells the letters, `say` a person what is wrong."""
+        self._jobs = jobs
+        self._watch = watch
+        self._run = run
+        self._post = post
+        self._say = say
+        self._ended: deque[tuple[int, JobOutcome]] = deque()
+        self._late_from = float("-inf")
+        self._said = ""
+
+    def ended(self, number: int, outcome: JobOutcome) -> None:
+        """Take note of how a job's run has ended; may be called from any thread."""
+        self._ended.append((number, outcome))
+
+    def step(self, wall: float, mono: float) -> float | None:
+        """Do what is due; returns how long to sleep in seconds, None for until something happens."""
+        self._watch.note(wall, mono)
+        try:
+            wrong, wait = self._step(wall, mono)
+        except StoreError as error:
+            wrong, wait = f"reminders and jobs wait: {error}", RETRY_S
+        if wrong and wrong != self._said:
+            self._say(wrong)
+        self._said = wrong
+        return wait
+
+    def _step(self, wall: float, mono: float) -> tuple[str, float | None]:
+        self.settle(wall)
+        jobs = self._jobs.all()
+        trusted = bool(jobs) and self._watch.trusted(wall, mono)
+        now = JobContext(wall, mono, self._watch.boot, trusted, get_process_identity(), is_process_alive)
+        if any(decide_job(job, now) for job in jobs):
+            self._do(now)
+            jobs = self._jobs.all()
+        self._post()
+        doubt, waits = self._doubt(jobs, now)
+        spread = max(1.0, self._late_from + SPREAD_S - mono)  # for what is held back
+        waits += [wait if wait > 0 else spread for job in jobs if (wait := get_job_wait(job, now)) is not None]
+        wait = min(waits, default=float("inf"))
+        return doubt, None if wait == float("inf") else wait
+
+    def _do(self, now: JobContext) -> None:
+        for decision in self._jobs.decide(lambda job: self._spread(decide_job(job, now), now)):
+            if decision.run and decision.job and (outcome := self._run(decision.job)):
+                self.ended(decision.job.number, outcome)
+        self.settle(now.wall)
+
+    def _spread(self, decision: JobDecision | None, now: JobContext) -> JobDecision | None:
+        """Of what comes late and is more than a few words, one thing at a time."""
+        if decision and decision.run and decision.at < now.wall - GRACE_S:
+            if now.mono < self._late_from + SPREAD_S:
+                return None
+            self._late_from = now.mono
+        return decision
+
+    def settle(self, wall: float) -> None:
+        """Keep how the runs have ended that are known to have; raises StoreError."""
+        while self._ended:
+            number, outcome = self._ended[0]
+            self._jobs.decide(partial(finish_run, outcome=outcome, wall=wall), number)
+            self._ended.popleft()
+
+    def _doubt(self, jobs: Sequence[Job], now: JobContext) -> tuple[str, list[float]]:
+        """Say what waits for a date that can be believed, and how long until it may be."""
+        held = [job for job in jobs if needs_date(job, now.boot)]
+        if now.trusted or not held:
+            return "", []
+        if not is_plausible(now.wall):  # only setting it can help
+            return f"the date was never set since power-on: {_format_count(held)} for it", []
+        if due := [job for job in held if is_overdue(job, now.wall)]:
+            said = f"nobody has confirmed the date yet: {_format_count(due)} for it, {self._watch.patience}"
+            return said, [min(self._watch.stable_in(now.mono), _UNTRUSTED_RETRY_S)]
+        return "", [max(1.0, self._watch.stable_in(now.mono))]
+
+
+def _format_count(jobs: Sequence[Job]) -> str:
+    return f"{len(jobs)} appointment{'s wait' if len(jobs) > 1 else ' waits'}"
+
+
+# Measuring apart from the thread that everything waits in: a bus that hangs delays no reminder and no rule.
+
+
+class WorkerThread:
+    """Calls something slow in a thread of its own, once at a time."""
+
+    def __init__(self, measure: Callable[[], Iterable[Reading]], done: Callable[[], None]) -> None:
+        """`done()` is called in that thread when a result can be fetched."""
+        self._measure = measure
+        self._done = done
+        self._found: list[Reading] | None = None
+        self._thread: threading.Thread | None = None
+
+    def __call__(self) -> list[Reading] | None:
+        """Return what was measured since the last call; None when it begins now, or is not finished yet."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="samples", daemon=True)
+            self._thread.start()
+            return None
+        if self._thread.is_alive() and self._found is None:
+            return None
+        found, self._found, self._thread = self._found, None, None
+        return found or []
+
+    def _run(self) -> None:
+        try:
+            self._found = list(self._measure())
+        except PicoclawError:  # nothing can be measured at all; who asks a sensor by its name is told why
+            self._found = []
+        finally:
+            self._done()
+
+
+# Which of several processes on one home does what only one may do: the one that holds the lock (flock(2)).
+
+
+class LeaderLock:
+    """One process's wish for it. The next one has it as soon as the first ends, however it ends."""
+
+    def __init__(self, path: Path, ring: Callable[[], None]) -> None:
+        """`ring()` is called in a thread of its own when another process has let go and it is this one's turn."""
+        self._path = path
+        self._ring = ring
+        self._turn = threading.Lock()
+        self._file: int | None = None
+        self._waits = self._ended = False
+
+    def mine(self) -> bool:
+        """Take it unless another process has it; where no file can be locked, better two than none."""
+        with self._turn:
+            if self._file is None and not self._waits:
+                self._take()
+            return self._file is not None
+
+    def _take(self) -> None:
+        self._file = -1
+        try:
+            flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = file = os.open(self._path, flags, 0o600)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file, self._waits = None, True
+            threading.Thread(target=self._wait, args=(file,), name="next to lead", daemon=True).start()
+        except OSError:
+            return
+
+    def _wait(self, file: int) -> None:
+        """Sleep in the kernel until the other process lets go, or dies."""
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with self._turn:
+            if self._ended:
+                os.close(file)
+                return
+            self._file = file
+        self._ring()
+
+    def close(self) -> None:
+        """Let the next one have it, or wait for it no longer; may be called twice."""
+        with self._turn:
+            self._ended = True
+            if self._file is not None and self._file >= 0:
+                os.close(self._file)
+            self._file = None

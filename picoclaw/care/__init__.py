@@ -1,1 +1,0 @@
-"""Care over the years: where picoclaw is installed, its updates and the way back, its backups."""

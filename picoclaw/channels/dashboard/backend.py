@@ -1,0 +1,136 @@
+"""What the page has to be told and may do: the door to everything that is not a browser."""
+
+from typing import NamedTuple, Protocol
+
+from picoclaw.channels.channel import outcome
+from picoclaw.store.approvals import Approval
+
+Point = tuple[float, float, float, float]
+"""A moment in seconds since 1970; the lowest value, the mean and the highest around it."""
+
+
+class Value(NamedTuple):
+    """What a sensor says now: `text` is the value with its unit, '' when there is none and `problem` says why.
+
+    `at` is when it was measured, in seconds since 1970, 0 for unknown; `doubt` says why it may be wrong.
+    """
+
+    sensor: str
+    quantity: str
+    unit: str
+    value: float | None
+    text: str
+    problem: str = ""
+    doubt: str = ""
+    at: float = 0.0
+
+
+class Switch(NamedTuple):
+    """An output: `left` are the seconds until it goes to its safe level by itself, None when it is there."""
+
+    name: str
+    kind: str
+    place: str
+    level: str
+    away: bool
+    left: float | None
+    armed: bool
+    trouble: str = ""
+
+
+class Switches(NamedTuple):
+    """The outputs; `stopped` says who has stopped them all, '' when nobody has."""
+
+    rows: tuple[Switch, ...] = ()
+    stopped: str = ""
+    problems: tuple[str, ...] = ()
+
+
+class Row(NamedTuple):
+    """A line of a list: a job, a rule, something that went wrong, a figure of the board."""
+
+    name: str
+    text: str
+    good: bool = True
+    at: float = 0.0
+
+
+class Said(NamedTuple):
+    """Something of the conversation: `role` is "user", "assistant" or "outcome", `at` seconds since 1970."""
+
+    role: str
+    text: str
+    at: float
+
+
+class Question(NamedTuple):
+    """A call that needs a yes: `id` is the sign of exactly this one, `call` the whole text, `chat` where it was asked.
+
+    It ends unanswered at `until`, in seconds since 1970; `outcome` says how it has ended, '' while it is open.
+    """
+
+    number: int
+    id: str
+    call: str
+    chat: str
+    until: float
+    outcome: str = ""
+
+
+def shown(approval: Approval) -> Question:
+    """Show a question as the page does."""
+    return Question(approval.number, approval.nonce, approval.shown, approval.chat, approval.expires, outcome(approval))
+
+
+class House(Protocol):
+    """A running picoclaw, as the page needs it. Every method may be called from any thread; raises PicoclawError."""
+
+    @property
+    def name(self) -> str:
+        """The board's name."""
+
+    @property
+    def mark(self) -> str:
+        """What is said with the values of a simulated board, '' for a real one."""
+
+    def readings(self) -> list[Value]:
+        """Give what the sensors say; measures anew when the last time was more than a few seconds ago."""
+
+    def history(self, sensor: str, quantity: str, begin: float, end: float, most: int) -> list[Point]:
+        """Give what was measured between two moments, in no more points than `most`."""
+
+    def outputs(self) -> Switches:
+        """Give the outputs as they are."""
+
+    def stop(self) -> str:
+        """Bring every output to its safe level; without a model, the network or the database."""
+
+    def off(self, name: str) -> str:
+        """Bring one output to its safe level."""
+
+    def resume(self) -> str:
+        """End a stop."""
+
+    def jobs(self) -> list[Row]:
+        """Give the reminders and jobs."""
+
+    def rules(self) -> list[Row]:
+        """Give the rules."""
+
+    def errors(self) -> list[Row]:
+        """Give what has gone wrong lately, the newest first."""
+
+    def facts(self) -> list[Row]:
+        """Give the figures of the board and of the daemon."""
+
+    def said(self, session: str, most: int) -> list[Said]:
+        """Give the end of a conversation, with what waits for its answer."""
+
+    def outcomes(self, most: int) -> list[Said]:
+        """Give how the last calls have ended that needed a yes, in whatever chat."""
+
+    def questions(self) -> list[Question]:
+        """Give the calls that wait for a yes, in whatever chat, behind those that have ended lately."""
+
+    def healthy(self) -> bool:
+        """Whether everything that has to run does."""

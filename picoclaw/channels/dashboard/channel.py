@@ -1,0 +1,129 @@
+"""The channel "page": posts what browsers say, and shows them what happens."""
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from picoclaw.channels.channel import ChannelStatus, Post
+from picoclaw.channels.dashboard.backend import House, Said, shown
+from picoclaw.channels.dashboard.live import Feed, Letters, Talk
+from picoclaw.channels.dashboard.login import Logins
+from picoclaw.channels.dashboard.server import Server, names_of
+from picoclaw.channels.dashboard.site import SESSION, Front, Site
+from picoclaw.errors import ChannelError
+from picoclaw.messages import Around, Turn
+from picoclaw.store.approvals import Approval
+from picoclaw.store.inbox import InboxMessage
+from picoclaw.store.outbox import OutboxMessage
+
+
+class Page:
+    """A chat and a dashboard for browsers on the local network; see Channel."""
+
+    name = "page"
+
+    def __init__(
+        self,
+        house: House,
+        home: Path,
+        host: str,
+        port: int,
+        names: Sequence[str] = (),
+        *,
+        origins: Sequence[str] = (),
+        proxies: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Listen at `host`, an address, and `port`; `names` are further ones that the board has in the network.
+
+        `origins` and `proxies`: see Front. `clock()` gives seconds that never go back.
+        """
+        self._house, self._host, self._port = house, host, port
+        public = frozenset(origin.strip().rstrip("/").lower() for origin in origins)
+        self._front = Front(names_of(socket.gethostname(), names, public), public, frozenset(proxies))
+        self._clock = clock
+        self._feed = Feed()
+        self._talk = Talk(self._feed)
+        self._letters, self._logins = Letters(home), Logins(home)
+        self._server: Server | None = None
+        self._thread: threading.Thread | None = None
+        self._since, self._contact, self._error = time.time(), 0.0, ""
+
+    @property
+    def port(self) -> int:
+        """The port that is listened at; only once it was begun."""
+        return self._server.port if self._server else self._port
+
+    def start(self, post: Post) -> None:
+        """See Channel.start."""
+
+        def posted(text: str, number: str, who: str) -> None:
+            self._contact = time.time()
+            post(InboxMessage(SESSION, text, who, "web", number))
+
+        inside = self._feed, self._talk, self._letters
+        site = Site(self._house, self._logins, *inside, posted, self._front, self._clock)
+        try:
+            self._check_addresses()
+            self._server = Server(site, self._host, self._port)
+        except ChannelError as error:
+            self._error = str(error)
+            raise
+        self._error, self._since = "", time.time()
+        self._thread = threading.Thread(target=self._server.run, name="page", daemon=True)
+        self._thread.start()
+
+    def _check_addresses(self) -> None:
+        """Raise ChannelError for a name where only an address will do."""
+        wanted = [("host", self._host, "127.0.0.1, or 0.0.0.0 for the whole network")]
+        wanted += [("proxies", proxy, "such as 127.0.0.1") for proxy in self._front.proxies]
+        for key, value, example in wanted:
+            try:
+                ipaddress.ip_address(value)
+            except ValueError:
+                raise ChannelError(f"[page]: {key} {value!r} is no address: write {example}") from None
+
+    def send(self, letter: OutboxMessage) -> None:
+        """See Channel.send; what is told stays on the page, also when no browser is there. A question has its card."""
+        if letter.approval and any(one.number == letter.approval for one in self._house.questions()):
+            return
+        if self._letters.keep(letter):
+            self._feed.publish("said", {"role": "assistant", "text": letter.text, "at": letter.at})
+
+    def around(self, arrived: InboxMessage) -> Around:
+        """See Channel.around."""
+        self._talk.begin(arrived.text)
+        return Around(say=self._talk.say, listen=self._talk.listen)
+
+    def changed(self, approval: Approval) -> None:
+        """See Channel.changed."""
+        if approval.state != "running":
+            self._feed.publish("question", shown(approval)._asdict())
+
+    def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
+        """See Channel.answered. What the conversation does not keep is kept here; a pressed button has its outcome."""
+        seen = self._talk.end(reply, turn.unsaid_notice if turn.notice.failed else "") > 0
+        if seen and (not turn.steps or turn.stopped == "error") and not arrived.external.startswith("answer "):
+            now = time.time()
+            asked = [] if turn.steps else [Said("user", arrived.text, now)]
+            self._letters.note(*asked, Said("assistant", reply or turn.notice.text, now))
+        return seen
+
+    def owner_chat(self) -> str:
+        """See Channel.owner_chat; a page that nobody has ever come to reaches nobody."""
+        return SESSION if self._logins.listed() else ""
+
+    def status(self) -> ChannelStatus:
+        """See Channel.status."""
+        up = self._thread is not None and self._thread.is_alive()
+        return ChannelStatus(up, self._since, self._error, self._contact)
+
+    def stop(self) -> None:
+        """See Channel.stop."""
+        server, self._server = self._server, None
+        self._feed.end()
+        if server and self._thread:
+            server.stop(self._thread)

@@ -1,0 +1,232 @@
+"""What happens, for every browser that listens: numbered, kept for a while, so that nothing is missed in between."""
+
+import json
+import secrets
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from picoclaw.channels.dashboard.backend import Said
+from picoclaw.errors import ChannelDown
+from picoclaw.files import explain, read_file, write_atomic
+from picoclaw.messages import Event, Text, ToolRun
+from picoclaw.store.outbox import OutboxMessage
+from picoclaw.window import without_hints
+
+MOST_FOLLOWERS = 5
+_KEPT = 400
+
+
+class Happened(NamedTuple):
+    """An event as server-sent events have it: `data` is JSON; '' as `mark` is not counted."""
+
+    mark: str
+    kind: str
+    data: str
+
+
+class Feed:
+    """Takes events from any thread and gives each to every follower."""
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        """`kept` events are remembered for those who were away."""
+        self._kept: deque[Happened] = deque(maxlen=kept)
+        self._era = secrets.token_hex(4)
+        self._count = 0
+        self._turn = threading.Condition()
+        self._followers: list[Follower] = []
+
+    def publish(self, kind: str, data: Any) -> int:
+        """Tell everybody; returns how many that were."""
+        with self._turn:
+            self._count += 1
+            self._kept.append(Happened(f"{self._era}-{self._count}", kind, json.dumps(data)))
+            self._turn.notify_all()
+            return len(self._followers)
+
+    def follow(self, after: str = "") -> "Follower":
+        """Begin to listen, behind an event that was seen; the one who has listened longest makes room."""
+        with self._turn:
+            follower = Follower(self, self._behind(after))
+            self._followers.append(follower)
+            for old in self._followers[:-MOST_FOLLOWERS]:
+                old.ended = old.displaced = True
+            del self._followers[:-MOST_FOLLOWERS]
+            self._turn.notify_all()
+            return follower
+
+    def end(self) -> None:
+        """Send everybody away; whoever may come again will."""
+        with self._turn:
+            for follower in self._followers:
+                follower.ended = True
+            self._followers.clear()
+            self._turn.notify_all()
+
+    def leave(self, follower: "Follower") -> None:
+        """Listen no more; may be called twice."""
+        with self._turn:
+            follower.ended = True
+            if follower in self._followers:
+                self._followers.remove(follower)
+
+    def wait(self, follower: "Follower", seconds: float) -> list[Happened] | None:
+        """Wait until something happens; nothing when the time is over, None when it is all over."""
+        with self._turn:
+            self._turn.wait_for(lambda: follower.ended or follower.seen != self._count, seconds)
+            if follower.ended:
+                return None
+            missed = self._count - follower.seen if follower.seen >= 0 else len(self._kept) + 1
+            follower.seen = self._count
+            if missed > len(self._kept):
+                return [Happened(self._mark(), "anew", "{}")]
+            return list(self._kept)[len(self._kept) - missed :] if missed else []
+
+    @property
+    def mark(self) -> str:
+        """Where it stands now; see `follow`."""
+        with self._turn:
+            return self._mark()
+
+    def _mark(self) -> str:
+        return f"{self._era}-{self._count}"
+
+    def _behind(self, after: str) -> int:
+        """The number of an event that was seen; that of the newest for who has seen none, -1 for a strange one."""
+        if not after:
+            return self._count
+        era, _, number = after.partition("-")
+        known = era == self._era and number.isascii() and number.isdecimal() and len(number) < 12
+        return int(number) if known and int(number) <= self._count else -1
+
+
+class Follower:
+    """One browser that listens; `displaced` when another has taken its place."""
+
+    def __init__(self, feed: Feed, seen: int) -> None:
+        """`seen` is the number of the last event it knows, -1 when that is not known."""
+        self.feed, self.seen, self.ended, self.displaced = feed, seen, False, False
+
+    def wait(self, seconds: float) -> list[Happened] | None:
+        """See Feed.wait."""
+        return self.feed.wait(self, seconds)
+
+    def leave(self) -> None:
+        """See Feed.leave."""
+        self.feed.leave(self)
+
+
+# The conversation while it goes on: what a turn has said so far.
+
+_LONGEST_RESULT = 300
+
+
+class Talk:
+    """What the browsers see of a turn; written by the desk's thread, read by those of the server."""
+
+    def __init__(self, feed: Feed) -> None:
+        """Nobody says anything yet."""
+        self._feed = feed
+        self._lock = threading.Lock()
+        self._said: list[str] = []
+        self._begun = 0.0
+
+    def now(self) -> dict[str, Any]:
+        """Give what a browser has to know that comes in the middle."""
+        with self._lock:
+            live = {"text": "".join(self._said), "since": self._begun} if self._begun else None
+            return {"live": live}
+
+    def begin(self, text: str) -> None:
+        """A turn begins that answers this."""
+        with self._lock:
+            self._said, self._begun = [], time.time()
+        self._feed.publish("begun", {"text": text})
+
+    def listen(self, event: Event | ToolRun) -> None:
+        """Pass on what a turn does."""
+        if isinstance(event, Text):
+            with self._lock:
+                self._said.append(event.text)
+            self._feed.publish("text", {"text": event.text})
+        elif isinstance(event, ToolRun):
+            result = " ".join(without_hints(event.result).split())
+            cut = result if len(result) <= _LONGEST_RESULT else f"{result[:_LONGEST_RESULT]}…"
+            self._feed.publish("tool", {"name": event.name, "arguments": str(event.arguments), "result": cut})
+
+    def say(self, text: str) -> None:
+        """Pass on a message that comes ahead of the answer."""
+        self._feed.publish("said", {"role": "assistant", "text": text, "at": time.time()})
+
+    def end(self, reply: str, problem: str) -> int:
+        """A turn has ended; returns how many browsers were told."""
+        with self._lock:
+            self._said, self._begun = [], 0.0
+        return self._feed.publish("ended", {"text": reply, "problem": problem, "at": time.time()})
+
+
+# What was told on the page without being asked: reminders, warnings, answers that nobody was there to see.
+
+NAME = "page_letters.json"
+_LETTERS_KEPT = 60
+
+
+class Letters:
+    """The last letters, in a file of their own: a browser that comes later has to see them."""
+
+    def __init__(self, home: Path) -> None:
+        """Read nothing yet."""
+        self._path = home / NAME
+        self._lock = threading.Lock()
+        self._rows: list[dict[str, Any]] | None = None
+
+    def keep(self, letter: OutboxMessage) -> bool:
+        """Keep a letter durably; False for one that was kept before. Raises ChannelDown."""
+        with self._lock:
+            rows = self._read()
+            if any(row["number"] == letter.number and row["text"] == letter.text for row in rows):
+                return False
+            self._write([*rows, {"number": letter.number, "text": letter.text, "at": letter.at}])
+            return True
+
+    def note(self, *said: Said) -> None:
+        """Keep what is no part of the conversation in `state.db`: commands, and answers that say what went wrong."""
+        rows = [{"number": 0, "role": one.role, "text": one.text, "at": one.at} for one in said if one.text]
+        with self._lock, suppress(ChannelDown):
+            self._write([*self._read(), *rows])
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        rows = rows[-_LETTERS_KEPT:]
+        try:
+            write_atomic(self._path, json.dumps(rows, ensure_ascii=False).encode("utf-8", "replace"))
+        except OSError as error:
+            raise ChannelDown(f"{self._path} cannot be written: {explain(error)}") from None
+        self._rows = rows
+
+    def all(self) -> list[Said]:
+        """Give them, the oldest first."""
+        with self._lock:
+            return [Said(str(row.get("role", "assistant")), str(row["text"]), float(row["at"])) for row in self._read()]
+
+    def _read(self) -> list[dict[str, Any]]:
+        if self._rows is None:
+            try:
+                rows = json.loads(read_file(self._path))
+                self._rows = [row for row in rows if {"number", "text", "at"} <= row.keys()]
+            except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+                self._rows = []
+        return self._rows
+
+
+def merged(said: list[Said], letters: list[Said], mark: str, most: int) -> list[Said]:
+    """Put letters where they belong by time, but for those that the conversation has as an answer, without the mark.
+
+    Of a conversation with more than `most` lines only the end is `said`, and letters from before that are left out.
+    """
+    answers = {line.text.strip() for line in said if line.role == "assistant"}
+    news = [letter for letter in letters if letter.text.strip().removesuffix(mark).strip() not in answers]
+    begin = said[0].at if len(said) >= most else 0.0
+    return sorted([*said, *(letter for letter in news if letter.at >= begin)], key=lambda line: line.at)

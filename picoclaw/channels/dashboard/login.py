@@ -1,0 +1,154 @@
+"""Who may see the page: a code that is printed on the board makes a browser known, by a cookie, for months.
+
+Of both only the digests are kept. A code has 40 bits and ten minutes, so guessing it is hopeless even without the
+limit on tries, and nobody who guesses can lock the owner out.
+"""
+
+import hashlib
+import hmac
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from picoclaw.errors import ChannelError
+from picoclaw.files import explain, read_file, remove, write_atomic
+from picoclaw.security.audit import Audit
+
+CODE, LOGINS = "page_code.json", "page_logins.json"
+CODE_S = 600.0
+KEPT_S = 90 * 86_400
+MOST = 20
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_LENGTH = 8
+_ALIKE = str.maketrans("OIL", "011", "- \t\r\n")
+_DAY_S = 86_400.0
+_LONGEST_AGENT = 120
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_Kept = dict[str, dict[str, Any]]
+
+
+def uptime() -> tuple[str, float]:
+    """Name this boot, and its seconds, by a clock that nobody can set."""
+    return _BOOT.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def new_code(home: Path) -> str:
+    """Make a code that lets one browser in within ten minutes, in place of the last one. Raises ChannelError."""
+    code = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
+    boot, now = uptime()
+    _keep(home / CODE, {"code": _digest(code), "boot": boot, "at": now})
+    return f"{code[:4]}-{code[4:]}"
+
+
+class Logins:
+    """The browsers that are known in one home."""
+
+    def __init__(self, home: Path, wall: Callable[[], float] = time.time) -> None:
+        """`wall()` gives seconds since 1970."""
+        self._home, self._wall = home, wall
+        self._lock = threading.Lock()
+        self._known: _Kept = {}
+        self._mark = (-1, -1)
+
+    def enter(self, code: str, agent: str, address: str) -> str:
+        """Give a browser that knows the code its secret, '' to one that does not. Raises ChannelError."""
+        with self._lock:
+            if not self._fits(code):
+                return ""
+            remove(self._home / CODE)
+            secret, now = secrets.token_urlsafe(32), self._wall()
+            shown = agent.encode("ascii", "replace").decode()[:_LONGEST_AGENT]
+            known = self._read() | {_digest(secret): {"at": now, "seen": now, "agent": shown, "from": address}}
+            newest = sorted(known, key=lambda digest: float(known[digest]["seen"]))[-MOST:]
+            self._write({digest: known[digest] for digest in newest})
+            Audit(self._home).mention("login", on="page", who=self.name(secret), by=address, agent=shown)
+            return secret
+
+    def knows(self, secret: str) -> bool:
+        """Whether this is the secret of a browser that was let in, and has come again since."""
+        if not secret:
+            return False
+        with self._lock:
+            known, digest, now = self._read(), _digest(secret), self._wall()
+            login = known.get(digest)
+            if login is None or now - float(login["seen"]) > KEPT_S:
+                return False
+            if now - float(login["seen"]) > _DAY_S:
+                try:
+                    self._write(known | {digest: login | {"seen": now}})
+                except ChannelError:
+                    login["seen"] = now  # a full disk keeps nobody out
+            return True
+
+    def name(self, secret: str) -> str:
+        """Name a browser for others, as the audit log does; the same until it is forgotten."""
+        return f"page:{_digest(secret)[:8]}"
+
+    def forget(self, secret: str = "") -> int:
+        """Forget one browser, or all; returns how many. Raises ChannelError."""
+        with self._lock:
+            known = self._read()
+            left = {digest: login for digest, login in known.items() if secret and digest != _digest(secret)}
+            if left != known:
+                self._write(left)
+                Audit(self._home).mention("logout", on="page", browsers=len(known) - len(left))
+            return len(known) - len(left)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Give when and where each was let in, and when it came last."""
+        with self._lock:
+            return list(self._read().values())
+
+    def _fits(self, code: str) -> bool:
+        kept = _load(self._home / CODE)
+        boot, now = uptime()
+        try:
+            alive = kept["boot"] == boot and 0 <= now - float(kept["at"]) <= CODE_S
+            return hmac.compare_digest(str(kept["code"]), _digest(code.upper().translate(_ALIKE))) and alive
+        except (KeyError, TypeError, ValueError):
+            return False
+
+    def _read(self) -> _Kept:
+        """Read the file again when somebody has changed it."""
+        path = self._home / LOGINS
+        try:
+            found = path.stat()
+        except OSError:
+            self._known, self._mark = {}, (-1, -1)
+            return self._known
+        if (mark := (found.st_mtime_ns, found.st_ino)) != self._mark:
+            logins = _load(path)
+            self._known = {digest: login for digest, login in logins.items() if _sound(login)}
+            self._mark = mark
+        return self._known
+
+    def _write(self, known: _Kept) -> None:
+        _keep(self._home / LOGINS, known)
+
+
+def _sound(login: Any) -> bool:
+    return isinstance(login, dict) and isinstance(login.get("seen"), int | float)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Read a file of ours; one that is torn or strange says nothing."""
+    try:
+        kept = json.loads(read_file(path))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _keep(path: Path, data: Any) -> None:
+    try:
+        write_atomic(path, json.dumps(data).encode())
+    except OSError as error:
+        raise ChannelError(f"{path} cannot be written: {explain(error)}") from None

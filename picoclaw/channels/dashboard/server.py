@@ -1,0 +1,230 @@
+"""The server below the page: waitress, with a deadline for requests that drip and room for those who come late.
+
+waitress has caps for headers and bodies; it does not mind a request that never ends, nor one address that takes every
+connection. Source: https://docs.pylonsproject.org/projects/waitress/en/stable/arguments.html
+"""
+
+import ipaddress
+import logging
+import re
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+from waitress.wasyncore import close_all, poll2
+
+from picoclaw.errors import ChannelError
+from picoclaw.files import explain
+
+LONGEST_HEAD, LONGEST_BODY = 16_384, 65_536
+THREADS, CONNECTIONS = 8, 60
+REQUEST_S, IDLE_S = 15, 60
+_LOOK_S = 5
+_ASLEEP_S = 60
+_PATIENCE_S = 0.8
+_IP_FREEBIND = 15
+"""ip(7); Python has no name for it."""
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class _Connection(HTTPChannel):  # type: ignore[misc]
+    """One browser's connection; when there are too many, an idle one of whoever has most of them makes room."""
+
+    def __init__(self, server: Any, sock: Any, addr: Any, adj: Any, map: Any = None) -> None:  # noqa: A002
+        """As waitress has it."""
+        super().__init__(server, sock, addr, adj, map)
+        self.began = 0.0
+        everyone = list(server.active_channels.values())
+        if len(everyone) > CONNECTIONS:
+            greediest = Counter(one.addr[0] for one in everyone).most_common(1)[0][0]
+            idle = [one for one in everyone if one.addr[0] == greediest and not one.requests and one is not self]
+            for one in sorted(idle, key=lambda one: one.creation_time)[:1]:
+                one.handle_close()
+
+    def received(self, data: bytes) -> bool:
+        """Note when a request begins to come in, and end one that takes too long."""
+        done = bool(super().received(data))
+        if self.request is None:
+            self.began = 0.0
+        elif not self.began:
+            self.began = time.monotonic()
+        elif time.monotonic() - self.began > REQUEST_S:
+            self.will_close = True
+        return done
+
+
+class _Server(TcpWSGIServer):  # type: ignore[misc]
+    """The listening side."""
+
+    channel_class = _Connection
+
+    def bind_server_socket(self) -> None:
+        """Take also an address that this machine has not got yet: the network may come long after the start."""
+        self.socket.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+        super().bind_server_socket()
+
+    def maintenance(self, now: float) -> None:
+        """Close what is idle, and also requests that were begun and not finished."""
+        super().maintenance(now)
+        late = time.monotonic() - REQUEST_S
+        for one in self.active_channels.values():
+            if one.request is not None and one.began < late:
+                one.will_close = True
+
+
+class Server:
+    """A server that runs until it is stopped."""
+
+    def __init__(self, application: Application, host: str, port: int) -> None:
+        """Listen at an address; port 0 is any. Raises ChannelError."""
+        logging.getLogger("waitress").setLevel(logging.ERROR)  # a browser that leaves is no news
+        settings = Adjustments(
+            host=host,
+            port=port,
+            threads=THREADS,
+            ident="",
+            backlog=256,
+            connection_limit=2 * CONNECTIONS,
+            cleanup_interval=_LOOK_S,
+            channel_timeout=IDLE_S,
+            log_socket_errors=False,
+            max_request_header_size=LONGEST_HEAD,
+            max_request_body_size=LONGEST_BODY,
+            inbuf_overflow=2 * LONGEST_BODY,
+            asyncore_loop_timeout=_ASLEEP_S,
+            asyncore_use_poll=True,
+            clear_untrusted_proxy_headers=False,  # the site believes those of the owner's own proxies, see client_of
+        )
+        self._map: dict[int, Any] = {}
+        self._ending = False
+        try:
+            self._server = _Server(application, map=self._map, adj=settings)
+        except OSError as error:
+            close_all(self._map, ignore_all=True)
+            where = f"{host} port {port} ({explain(error)})"
+            raise ChannelError(f"the page cannot listen at {where}: choose others in [page] of config.toml") from None
+        self.port = int(self._server.effective_port)
+
+    def run(self) -> None:
+        """Serve until `stop`."""
+        while not self._ending:
+            poll2(_ASLEEP_S, self._map)
+
+    def stop(self, loop: threading.Thread) -> None:
+        """End what is answered and the thread that runs `run`; from any other one."""
+        self._ending = True
+        self._server.pull_trigger()
+        self._server.task_dispatcher.shutdown(timeout=_PATIENCE_S)
+        loop.join(_PATIENCE_S)
+        late = bool(self._server.task_dispatcher.threads)  # which will still want to wake the loop: not by a number
+        left = {n: one for n, one in self._map.items() if not (late and one is self._server.trigger)}  # of another file
+        close_all(left, ignore_all=True)
+
+
+# What a request has to be before anybody looks at what it wants: for this host, from this page, not too often. Pure.
+#
+# Sources: https://fetch.spec.whatwg.org/#origin-header, https://www.w3.org/TR/fetch-metadata/, and on DNS rebinding,
+# where a name of the attacker's comes to mean our address: the Host header then still has the attacker's name.
+
+_HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(:\d{1,5})?", re.IGNORECASE)
+_OWN_WORDS = {"", "same-origin", "none"}
+
+_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    ("Content-Security-Policy", _CSP),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Permissions-Policy", "camera=(), microphone=(), geolocation=()"),
+)
+
+
+def names_of(hostname: str, more: Collection[str], origins: Collection[str] = ()) -> frozenset[str]:
+    """The names that the page may be reached by, beside any address: its own, `more`, and the hosts of `origins`."""
+    own = hostname.lower().partition(".")[0]
+    public = {urlsplit(origin).hostname or "" for origin in origins}
+    names = {"localhost", own, f"{own}.local", f"{own}.lan", hostname.lower(), *map(str.lower, more), *public}
+    return frozenset(names - {""})
+
+
+def meant(host: str, names: Collection[str]) -> bool:
+    """Whether a Host header means us: an address, which no foreign page can have for its name, or a name of ours."""
+    match = _HOST.fullmatch(host)
+    if not match:
+        return False
+    name = match[1].lower().strip("[]").rstrip(".")
+    if name in names:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def foreign(environ: Mapping[str, str], origins: Collection[str] = ()) -> str:
+    """Say why a request does not come from our own page, '' when it does.
+
+    What only reads may come without an Origin, as browsers send it; what changes something may not. `origins` are the
+    page's own beside the host that was asked for: a proxy may ask us by another name than the browser asked it.
+    """
+    host, origin = environ.get("HTTP_HOST", "").lower(), environ.get("HTTP_ORIGIN", "").lower()
+    if environ.get("HTTP_SEC_FETCH_SITE", "") not in _OWN_WORDS and environ.get("PATH_INFO") != "/":
+        return "another page has sent this"
+    if origin and origin not in {f"http://{host}", f"https://{host}", *origins}:
+        return "another page has sent this; behind a proxy, name the page's address in origins in [page] of config.toml"
+    if not origin and environ.get("REQUEST_METHOD") not in {"GET", "HEAD"}:
+        return "a request that changes something needs its Origin"
+    return ""
+
+
+def client_of(environ: Mapping[str, str], proxies: Collection[str]) -> str:
+    """The address of whoever asks: the one that the nearest of our own `proxies` has added, where one passed it on.
+
+    Only the end of X-Forwarded-For is a proxy's word; what stands before it may have been sent by anybody.
+    """
+    address = environ.get("REMOTE_ADDR", "")
+    forwarded = [one.strip() for one in environ.get("HTTP_X_FORWARDED_FOR", "").split(",")]
+    while address in proxies and forwarded and forwarded[-1]:
+        address = forwarded.pop()
+    return address
+
+
+class _Bucket(NamedTuple):
+    """What is left of an allowance, and when that was."""
+
+    left: float
+    at: float
+
+
+class Allowance:
+    """So many at once, and then so many a second, for each who asks; any thread may ask, time is handed in."""
+
+    def __init__(self, burst: float, a_second: float, most: int = 500) -> None:
+        """`most` askers are remembered; who has asked for nothing for the longest is forgotten."""
+        self._burst, self._a_second, self._most = burst, a_second, most
+        self._buckets: dict[str, _Bucket] = {}
+        self._lock = threading.Lock()
+
+    def take(self, who: str, now: float) -> float:
+        """Take one; returns 0, or for how many seconds there is none."""
+        with self._lock:
+            before = self._buckets.pop(who, _Bucket(self._burst, now))
+            left = min(self._burst, before.left + max(0.0, now - before.at) * self._a_second)
+            granted = left >= 1
+            self._buckets[who] = _Bucket(left - granted, now)
+            if len(self._buckets) > self._most:
+                del self._buckets[next(iter(self._buckets))]
+        return 0.0 if granted else (1 - left) / self._a_second

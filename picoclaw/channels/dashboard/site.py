@@ -1,0 +1,378 @@
+"""What every address of the page does alike: read a request, give a file, refuse in words."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple, cast, get_args
+
+import bottle
+
+from picoclaw.channels.channel import Word
+from picoclaw.channels.dashboard import server
+from picoclaw.channels.dashboard.backend import House, Said
+from picoclaw.channels.dashboard.live import Feed, Letters, Talk, merged
+from picoclaw.channels.dashboard.login import KEPT_S, Logins
+from picoclaw.errors import PicoclawError
+from picoclaw.resources import shipped
+
+_LONGEST_HOURS = 24 * 366 * 3
+FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/board.js": ("board.js", "text/javascript; charset=utf-8"),
+    "/chat.js": ("chat.js", "text/javascript; charset=utf-8"),
+    "/chart.js": ("chart.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+
+def hours(text: str) -> float:
+    """Read a length of time in hours."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not found > 0:
+        refuse(400, "hours is no number above 0")
+    return min(found, _LONGEST_HOURS)
+
+
+def file() -> Any:
+    """Give a file that ships with the page; a browser asks again each time, and is told when nothing has changed."""
+    name, kind = FILES[bottle.request.path]
+    data = (shipped("templates") / "page" / name).read_bytes()
+    mark = f'"{sha256(data).hexdigest()[:16]}"'
+    bottle.response.content_type = kind
+    bottle.response.set_header("Cache-Control", "no-cache")
+    bottle.response.set_header("ETag", mark)
+    if header("If-None-Match") == mark:
+        bottle.response.status = 304
+        return b""
+    return data
+
+
+def header(name: str) -> str:
+    """Read a header's bytes as Latin-1; bottle would end the request over one that is not UTF-8."""
+    return str(bottle.request.environ.get(f"HTTP_{name.upper().replace('-', '_')}", ""))
+
+
+def cookie(name: str) -> str:
+    """Read a cookie; those of other services on this host come along (RFC 6265, 8.5), and may be written in any way."""
+    for part in header("Cookie").split(";"):
+        key, _, value = part.strip().partition("=")
+        if key == name:
+            return str(value)
+    return ""
+
+
+def query_of() -> Any:
+    """Read the words behind an address's question mark."""
+    try:
+        return bottle.request.query.decode("utf-8")
+    except UnicodeError:
+        return refuse(400, "this is no UTF-8")
+
+
+def body_of() -> dict[str, Any]:
+    """Read a JSON object; another page's form can send none, for which the browser would ask us first."""
+    if bottle.request.content_type.partition(";")[0].strip().lower() != "application/json":
+        refuse(415, "send JSON")
+    try:
+        body = json.loads(bottle.request.body.read())
+    except (ValueError, RecursionError):
+        body = None
+    return body if isinstance(body, dict) else cast("dict[str, Any]", refuse(400, "this is no JSON object"))
+
+
+def word(body: Mapping[str, Any], name: str, longest: int) -> str:
+    """Read a text of a body, of so many characters at most."""
+    text = body.get(name)
+    if not isinstance(text, str):
+        refuse(400, f"{name} has to be a text")
+    if len(str(text)) > longest:
+        refuse(413, f"{name} may have {longest:,} characters at most")
+    return str(text).encode("utf-8", "replace").decode()
+
+
+def refuse(code: int, text: str) -> Any:
+    """End the request with an answer that says why."""
+    headers = {"Cache-Control": "no-store"}
+    raise bottle.HTTPResponse(json.dumps({"error": text}), code, {"Content-Type": "application/json", **headers})
+
+
+def worded(error: Any) -> str:
+    """Word what bottle itself refuses; it quotes nothing of the request."""
+    bottle.response.content_type = "application/json"
+    return json.dumps({"error": str(error.status_line)})
+
+
+# The page's addresses: what each gives and takes, and who may. Bottle finds the way, the house does the work.
+
+COOKIE, SESSION = "picoclaw", "page:home"
+LONGEST_TEXT = 16_000
+_SHOWN = 60
+_LIVE_S, _PLANS_S = 10.0, 60.0
+_HEALTH_S = 10.0
+_MOST_POINTS, _SPARK_POINTS = 200, 48
+Posted = Callable[[str, str, str], None]
+"""Takes a text, the browser's own number of it and the person's name, and has it answered; raises PicoclawError."""
+
+
+class Front(NamedTuple):
+    """How browsers reach the page: the `names` of its host, and, behind a proxy, its public `origins`.
+
+    `proxies` are the addresses of those whose word counts on whom they pass on.
+    """
+
+    names: frozenset[str]
+    origins: frozenset[str] = frozenset()
+    proxies: frozenset[str] = frozenset()
+
+
+class Site:
+    """A WSGI application; every request passes the gate first."""
+
+    def __init__(
+        self,
+        house: House,
+        logins: Logins,
+        feed: Feed,
+        talk: Talk,
+        letters: Letters,
+        post: Posted,
+        front: Front,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock()` gives seconds that never go back."""
+        self._house, self._logins, self._feed, self._talk, self._letters = house, logins, feed, talk, letters
+        self._post, self._front, self._clock = post, front, clock
+        self._health_lock, self._health_until, self._is_healthy = threading.Lock(), 0.0, False
+        self._tries = server.Allowance(6, 0.1)
+        self._calls = server.Allowance(60, 10)
+        self._writes = server.Allowance(10, 1)
+        self._app = bottle.Bottle()
+        self._app.default_error_handler = worded
+        for path in FILES:
+            self._app.route(path, "GET", file)
+        self._app.route("/health", "GET", self._health)
+        self._app.route("/api/login", "POST", self._login)
+        self._route("GET", state=self._state, board=self._board, plans=self._plans, history=self._history)
+        self._route("GET", day=self._day, events=self._events)
+        self._route("POST", say=self._say, answer=self._answer, logout=self._logout)
+        self._route("POST", stop=self._stop, off=self._off, resume=self._resume)
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request, with the headers that every answer has."""
+
+        def begin(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            return start(status, [*headers, *server.HEADERS], *rest)
+
+        if problem := self._stopped_at_the_gate(environ):
+            code, text = problem
+            begin(f"{code} Refused", [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"{text}\n".encode()]
+        return cast("Iterable[bytes]", self._app(environ, begin))
+
+    def _stopped_at_the_gate(self, environ: Mapping[str, str]) -> tuple[int, str] | None:
+        if not server.meant(environ.get("HTTP_HOST", ""), self._front.names):
+            return 421, "this is not the host that was asked for; add its name to names in [page] of config.toml"
+        if not environ.get("PATH_INFO", "").isascii():  # of which a router might read less than is there
+            return 404, "there is nothing here"
+        if why := server.foreign(environ, self._front.origins):
+            return 403, why
+        return None
+
+    def _route(self, method: str, **handlers: Callable[[], Any]) -> None:
+        for name, handler in handlers.items():
+            self._app.route(f"/api/{name}", method, self._for_known(handler))
+
+    def _for_known(self, handler: Callable[[], Any]) -> Callable[[], Any]:
+        """Let in who is logged in and does not ask too often, and word what goes wrong."""
+
+        def answered() -> Any:
+            bottle.response.set_header("Cache-Control", "no-store")
+            secret = cookie(COOKIE)
+            if not self._logins.knows(secret):
+                refuse(401, "log in first")
+            urgent = handler == self._stop  # which is never put off
+            allowance = self._calls if bottle.request.method == "GET" else self._writes
+            if not urgent and (wait := allowance.take(secret, time.monotonic())):
+                refuse(429, f"too many requests; try again in {wait:.0f} s")
+            try:
+                return handler()
+            except PicoclawError as error:
+                return refuse(503, str(error))
+
+        return answered
+
+    def _health(self) -> str:
+        """Whether all is well, for a monitor; anybody may ask, and is told no more than that.
+
+        It is looked into at most once in ten seconds, however often and by however many it is asked.
+        """
+        bottle.response.set_header("Cache-Control", "no-store")
+        bottle.response.content_type = "text/plain; charset=utf-8"
+        with self._health_lock:
+            if self._clock() >= self._health_until:
+                try:
+                    self._is_healthy = self._house.healthy()
+                except PicoclawError:
+                    self._is_healthy = False
+                self._health_until = self._clock() + _HEALTH_S
+            good = self._is_healthy
+        bottle.response.status = 200 if good else 503
+        return "ok\n" if good else "not ok\n"
+
+    def _login(self) -> Any:
+        address = server.client_of(bottle.request.environ, self._front.proxies)
+        if wait := self._tries.take(address, time.monotonic()):
+            refuse(429, f"too many tries; try again in {wait:.0f} s")
+        code = word(body_of(), "code", 40)
+        try:
+            secret = self._logins.enter(code, header("User-Agent"), address)
+        except PicoclawError as error:
+            return refuse(503, str(error))
+        if not secret:
+            return refuse(403, "this code is wrong or too old; `picoclaw page code` prints a new one")
+        encrypted = header("Origin").lower().startswith("https:")
+        attributes = {"path": "/", "httponly": True, "samesite": "strict", "maxage": KEPT_S, "secure": encrypted}
+        bottle.response.set_cookie(COOKIE, secret, **attributes)
+        bottle.response.set_header("Cache-Control", "no-store")
+        return {}
+
+    def _logout(self) -> Any:
+        self._logins.forget(cookie(COOKIE))
+        self._feed.end()
+        bottle.response.delete_cookie(COOKIE, path="/")
+        return {}
+
+    def _state(self) -> dict[str, Any]:
+        said, problem, mark = [], "", self._feed.mark
+        try:
+            said = self._house.said(SESSION, _SHOWN)
+        except PicoclawError as error:  # then what is on the board can be seen all the same
+            problem = str(error)
+        told = [*self._letters.all(), *self._outcomes()]
+        lines = [line._asdict() for line in merged(said, told, self._house.mark, _SHOWN)]
+        own = {"name": self._house.name, "mark": self._house.mark, "said": lines, "problem": problem, "seen": mark}
+        asked = _tried(questions=self._house.questions)
+        return own | asked | self._talk.now() | self._board() | self._plans()
+
+    def _outcomes(self) -> list[Said]:
+        try:
+            return self._house.outcomes(_SHOWN)
+        except PicoclawError:  # the conversation says what is wrong
+            return []
+
+    def _board(self) -> dict[str, Any]:
+        return _tried(readings=self._house.readings) | _outputs(self._house)
+
+    def _plans(self) -> dict[str, Any]:
+        house = self._house
+        return _tried(jobs=house.jobs, rules=house.rules, errors=house.errors, facts=house.facts)
+
+    def _history(self) -> dict[str, Any]:
+        query = query_of()
+        hours_ = hours(query.get("hours", "24"))
+        end = time.time()
+        begin = end - hours_ * 3600
+        points = self._house.history(query.get("sensor", ""), query.get("quantity", ""), begin, end, _MOST_POINTS)
+        return {"begin": begin, "end": end, "points": points}
+
+    def _day(self) -> dict[str, Any]:
+        """Give every series of the last day in a few points each."""
+        end = time.time()
+        begin = end - 86_400
+        series = {(value.sensor, value.quantity) for value in self._house.readings()}
+        rows = [
+            {"sensor": s, "quantity": q, "points": self._house.history(s, q, begin, end, _SPARK_POINTS)}
+            for s, q in sorted(series)
+        ]
+        return {"begin": begin, "end": end, "series": rows}
+
+    def _events(self) -> Iterator[str]:
+        """Stream what happens, and every few seconds what the board says, if that has changed."""
+        bottle.response.content_type = "text/event-stream; charset=utf-8"
+        bottle.response.set_header("X-Accel-Buffering", "no")  # nginx would hold back what is not over
+        secret = cookie(COOKIE)
+        after = header("Last-Event-ID") or bottle.request.query.get("after", "")
+        return self._streamed(secret, after)
+
+    def _streamed(self, secret: str, after: str) -> Iterator[str]:
+        follower, shown, due, plans_due = self._feed.follow(after), "", 0.0, time.monotonic() + _PLANS_S
+        try:
+            yield "retry: 3000\n\n"
+            while self._logins.knows(secret):
+                now = time.monotonic()
+                if now >= due:
+                    due = now + _LIVE_S
+                    board = self._board() | (self._plans() if now >= plans_due else {})
+                    plans_due = now + _PLANS_S if now >= plans_due else plans_due
+                    news = json.dumps(board)
+                    yield f"event: board\ndata: {news}\n\n" if news != shown else ": \n\n"
+                    shown = news
+                happened = follower.wait(max(0.0, due - time.monotonic()))
+                if happened is None:
+                    yield "event: displaced\ndata: {}\n\n" if follower.displaced else ": \n\n"
+                    return
+                for event in happened:
+                    yield f"id: {event.mark}\nevent: {event.kind}\ndata: {event.data}\n\n"
+        finally:
+            follower.leave()
+
+    def _say(self) -> dict[str, Any]:
+        body = body_of()
+        text, number = word(body, "text", LONGEST_TEXT), word(body, "id", 64)
+        if not text.strip() or not number:
+            refuse(400, "there is no text to answer")
+        self._post(text, number, self._logins.name(cookie(COOKIE)))
+        self._feed.publish("said", {"role": "user", "text": text, "at": time.time(), "id": number})
+        return {}
+
+    def _answer(self) -> dict[str, Any]:
+        """Have the person's word on a question posted, as if they had typed it."""
+        body = body_of()
+        said, sign = word(body, "word", 10), word(body, "id", 64)
+        if said not in get_args(Word):
+            refuse(400, f"word has to be one of {', '.join(get_args(Word))}")
+        number = next((one.number for one in self._house.questions() if one.id == sign and not one.outcome), 0)
+        if not number:
+            refuse(409, "this question is not open any more")
+        self._post(f"/{said} {number} {sign}", f"answer {sign}", self._logins.name(cookie(COOKIE)))
+        return {}
+
+    def _stop(self) -> dict[str, Any]:
+        return self._switched(self._house.stop())
+
+    def _off(self) -> dict[str, Any]:
+        return self._switched(self._house.off(word(body_of(), "name", 200)))
+
+    def _resume(self) -> dict[str, Any]:
+        return self._switched(self._house.resume())
+
+    def _switched(self, text: str) -> dict[str, Any]:
+        outputs = _outputs(self._house)
+        self._feed.publish("board", outputs)
+        return {"text": text} | outputs
+
+
+def _outputs(house: House) -> dict[str, Any]:
+    try:
+        rows, stopped, problems = house.outputs()
+    except PicoclawError as error:
+        rows, stopped, problems = (), "", (str(error),)
+    return {"outputs": [row._asdict() for row in rows], "stopped": stopped, "output_problems": problems}
+
+
+def _tried(**parts: Callable[[], Iterable[Any]]) -> dict[str, Any]:
+    """Ask for each part; one that fails says why and spoils no other."""
+    found: dict[str, Any] = {}
+    for name, part in parts.items():
+        try:
+            found[name] = [row._asdict() for row in part()]
+        except PicoclawError as error:
+            found[f"{name}_problem"] = str(error)
+    return found

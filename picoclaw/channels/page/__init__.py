@@ -1,1 +1,0 @@
-"""The page: a chat and a dashboard on the local network, served by the daemon itself."""

@@ -1,0 +1,261 @@
+"""What the page shows and does, from the parts of a running picoclaw; see channels/dashboard/backend.py."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import datetime, tzinfo
+from functools import cached_property
+from socket import gethostname
+
+from picoclaw.automation import rules
+from picoclaw.channels.channel import outcome
+from picoclaw.channels.dashboard.backend import Point, Question, Row, Said, Switch, Switches, Value, shown
+from picoclaw.config import Config
+from picoclaw.daemon import status_text
+from picoclaw.daemon.status import StatusDict
+from picoclaw.errors import ConfigError, HardwareError
+from picoclaw.hw import health, sensors
+from picoclaw.hw.reading import Reading, format_reading
+from picoclaw.outputs import config
+from picoclaw.outputs.stop import stop_outputs
+from picoclaw.store import history_migrations
+from picoclaw.store.approvals import Approvals
+from picoclaw.store.database import Database
+from picoclaw.store.inbox import Inbox
+from picoclaw.store.jobs import Job, Jobs
+from picoclaw.store.samples import Samples, Series
+from picoclaw.store.sessions import Sessions, strip_context_header
+from picoclaw.tools import cron, history
+from picoclaw.wiring import Wiring
+
+DASHBOARD_USER = "owner on the page"
+_READINGS_MAX_AGE_S = 5.0
+_FAILURES_PERIOD_S = 86_400.0
+_MAX_ERRORS = 20
+_MAX_ENDED, _ENDED_PERIOD_S = 5, 3600.0
+
+
+class DashboardBackend:
+    """The board, the outputs and the stores, with connections of its own: the server's threads come in at any time.
+
+    `zone` is the owner's, `mark` what is said with simulated values, and `status()` how the daemon is.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        wiring: Wiring,
+        zone: Callable[[], tzinfo | None],
+        mark: str,
+        status: Callable[[], StatusDict],
+    ) -> None:
+        """Open and read nothing yet."""
+        self._config, self._wiring, self._zone, self._mark, self._status = config, wiring, zone, mark, status
+        self._stores, self._bus = threading.Lock(), threading.Lock()
+        self._readings: list[Value] = []
+        self._read_at = -_READINGS_MAX_AGE_S
+
+    @property
+    def name(self) -> str:
+        """See House.name."""
+        return gethostname()
+
+    @property
+    def mark(self) -> str:
+        """See House.mark."""
+        return self._mark
+
+    def readings(self) -> list[Value]:
+        """See House.readings; while one thread measures, the others take what was measured before."""
+        with self._bus if not self._readings else _TryLock(self._bus) as mine:
+            if mine and time.monotonic() - self._read_at > _READINGS_MAX_AGE_S:
+                self._readings = [_make_value(reading) for reading in self._measured()]
+                self._read_at = time.monotonic()
+            return self._readings
+
+    def _measured(self) -> Iterator[Reading]:
+        wiring = self._wiring
+        try:
+            found = sensors.list_sensors(wiring.board, dict(wiring.wired))
+        except ConfigError as error:
+            raise HardwareError(str(error)) from None
+        for sensor in found:
+            yield from sensors.read_sensor(wiring.board, wiring.drivers, sensor)
+
+    def history(self, sensor: str, quantity: str, begin: float, end: float, most: int) -> list[Point]:
+        """See House.history."""
+        with self._stores:
+            spans = self._samples.spans(Series(sensor, quantity), begin, end, history.step(end - begin, most))
+        return [(span.at, span.low, span.total / span.good, span.high) for span in spans if span.good]
+
+    def outputs(self) -> Switches:
+        """See House.outputs."""
+        if self._wiring.outputs is None:
+            return Switches()
+        answer = self._wiring.outputs.list()
+        rows = tuple(
+            Switch(
+                row["name"],
+                row["kind"],
+                row["place"],
+                config.format_level(row["level"]),
+                row["left"] is not None,
+                row["left"],
+                row["armed"],
+                "could not be brought to its safe level" if row["unsafe"] else row["fault"],
+            )
+            for row in answer["outputs"]
+        )
+        return Switches(rows, answer["stopped"], tuple(answer["problems"]))
+
+    def stop(self) -> str:
+        """See House.stop."""
+        return stop_outputs(
+            self._config.home, lambda: "sim" if self._wiring.board.simulated else "linux", DASHBOARD_USER
+        )
+
+    def off(self, name: str) -> str:
+        """See House.off."""
+        if self._wiring.outputs is None:
+            raise ConfigError("outputs.toml declares no output")
+        return self._wiring.outputs.off(name, DASHBOARD_USER)
+
+    def resume(self) -> str:
+        """See House.resume."""
+        if self._wiring.outputs is None:
+            raise ConfigError("outputs.toml declares no output")
+        return self._wiring.outputs.resume("owner")  # a person who is logged in; the keeper asks for that word
+
+    def jobs(self) -> list[Row]:
+        """See House.jobs."""
+        now = self._now()
+        return [_make_job_row(job, now) for job in self._all_jobs()]
+
+    def rules(self) -> list[Row]:
+        """See House.rules."""
+        found = rules.load_rules(self._config.home, self._now(), str(self._zone() or ""))
+        rows = [Row(name, rules.explain_rule(one).removeprefix(f"{name}: ")) for name, one in found.rules.items()]
+        return rows + [Row(name or "rules.toml", text, good=False) for name, text in found.problems.items()]
+
+    def errors(self) -> list[Row]:
+        """See House.errors."""
+        lines_ = (line for line in self._status().get("log", []) if line["trouble"])
+        log = (Row("log", line["text"], good=False, at=line["at"]) for line in lines_)
+        found = [*log, *self._failed_jobs(), *self._troubles()]
+        return sorted(found, key=lambda row: -row.at)[:_MAX_ERRORS]
+
+    def facts(self) -> list[Row]:
+        """See House.facts."""
+        told = (line.partition(": ") for line in status_text.format_status(self._status(), time.time()))
+        rows = [Row(name, text, good=name != "NOT OK") for name, _, text in told if text and name != "log"]
+        known = {row.name for row in rows}
+        board = health.check_health(self._wiring.board, self._now(), str(self._config.home))
+        return rows + [Row(row.what, row.how, row.mark != "bad") for row in board if row.what not in known]
+
+    def said(self, session: str, most: int) -> list[Said]:
+        """See House.said."""
+        with self._stores:
+            sessions = Sessions(self._state)
+            number = next((info.number for info in sessions.listed(session) if not info.ended), None)
+            told = {"user", "assistant"}
+            every = sessions.transcript(number) if number is not None else ()
+            rows = (row for row in every if row.role in told and row.text and not row.undone)
+            last = deque(rows, maxlen=most)
+            waiting = [Said("user", text, at) for text, at in Inbox(self._state).open_texts(session)]
+        kept = [
+            Said(row.role, strip_context_header(row.text) if row.role == "user" else row.text, _parse_timestamp(row.at))
+            for row in last
+        ]
+        return [*kept, *waiting][-most:]
+
+    def outcomes(self, most: int) -> list[Said]:
+        """See House.outcomes."""
+        with self._stores:
+            ended = Approvals(self._state).ended(most)
+        return [Said("outcome", f"{one.shortly}\n{outcome(one)}", one.at) for one in reversed(ended)]
+
+    def questions(self) -> list[Question]:
+        """See House.questions."""
+        with self._stores:
+            approvals, since = Approvals(self._state), time.time() - _ENDED_PERIOD_S
+            asked = approvals.questions(_MAX_ENDED)
+            return [shown(one) for one in asked if one.at > since or one.state == "waiting"]
+
+    def healthy(self) -> bool:
+        """See House.healthy."""
+        return bool(self._status()["ok"])
+
+    def close(self) -> None:
+        """Let go of what was opened; may be called twice."""
+        with self._stores:
+            for name in ("_chronicle", "_state"):
+                if database := self.__dict__.pop(name, None):
+                    database.close()
+
+    def _now(self) -> datetime:
+        return datetime.now().astimezone(self._zone())
+
+    def _all_jobs(self) -> list[Job]:
+        with self._stores:
+            return Jobs(self._state).all()
+
+    def _failed_jobs(self) -> Iterator[Row]:
+        for job in self._all_jobs():
+            if job.last_error:
+                yield Row(f"job {job.number}", job.last_error, good=False, at=job.last_run)
+
+    def _troubles(self) -> Iterator[Row]:
+        now = time.time()
+        with self._stores:
+            sensors = {series.sensor for series in self._samples.known()} | {value.sensor for value in self._readings}
+            found = [one for name in sensors for one in self._samples.troubles(name, now - _FAILURES_PERIOD_S, now)]
+        for trouble in found:
+            often = f" ({trouble.times} times)" if trouble.times > 1 else ""
+            yield Row(trouble.sensor, f"{trouble.problem}{often}", good=False, at=trouble.ended)
+
+    @cached_property
+    def _state(self) -> Database:
+        return Database(self._config.home / "state.db")
+
+    @cached_property
+    def _chronicle(self) -> Database:
+        return Database(self._config.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
+
+    @property
+    def _samples(self) -> Samples:
+        return Samples(self._chronicle)
+
+
+class _TryLock:
+    """A lock that is taken only when it is free; gives whether it was."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock, self._mine = lock, False
+
+    def __enter__(self) -> bool:
+        self._mine = self._lock.acquire(blocking=False)
+        return self._mine
+
+    def __exit__(self, *_: object) -> None:
+        if self._mine:
+            self._lock.release()
+
+
+def _make_value(reading: Reading) -> Value:
+    text = "" if reading.value is None else format_reading(reading).removeprefix(reading.what).strip()
+    known = reading.sensor, reading.what, reading.unit, reading.value, text
+    return Value(*known, reading.problem, reading.doubt or reading.note, reading.at)
+
+
+def _make_job_row(job: Job, now: datetime) -> Row:
+    """What it says, and then when."""
+    number, _, rest = cron.row(job, now).partition(": ")
+    return Row(f"{number}.", rest, not job.last_error)
+
+
+def _parse_timestamp(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0

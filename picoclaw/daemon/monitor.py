@@ -1,0 +1,175 @@
+"""Samples the sensors and follows the rules while picoclaw runs: what both need of the house, put together."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from functools import cached_property, partial
+from pathlib import Path
+
+from picoclaw.automation import rules
+from picoclaw.automation.clock import ClockWatch
+from picoclaw.automation.rule_engine import RuleActions, RuleEngine
+from picoclaw.automation.sampler import RuleStateHooks, Sampler
+from picoclaw.automation.scheduler import LeaderLock, WorkerThread
+from picoclaw.automation.wakeup import wake_all as ring_home
+from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
+from picoclaw.hw import sensors as hw_sensors
+from picoclaw.hw.reading import Reading
+from picoclaw.store import history_migrations
+from picoclaw.store.database import Database
+from picoclaw.store.rule_log import RuleLog
+from picoclaw.store.samples import ClockReading, Samples, SampleSpan, Series, make_span, merge_spans
+from picoclaw.times import Range
+from picoclaw.wiring import Wiring
+
+LOCK = "history.lock"
+
+
+@dataclass
+class Watch:
+    """One process's part in watching; of several on one home, the first does it. Steps as ReflexThread wants it.
+
+    `measure()` reads every sensor once, or returns None while that lasts; `hands` do what rules say; `parts()` counts
+    what is wired.
+    """
+
+    home: Path
+    measure: Callable[[], list[Reading] | None]
+    hands: RuleActions
+    every_s: float
+    clock: ClockWatch
+    zone: Callable[[], tzinfo | None] = lambda: None
+    parts: Callable[[], int] = lambda: 0
+    _parts: int = 0
+    _book: str | None = None
+    _begun: bool = False
+    _knows: bool = False
+    _now: ClockReading = field(init=False)
+
+    @cached_property
+    def _lead(self) -> LeaderLock:
+        return LeaderLock(self.home / LOCK, partial(ring_home, self.home))
+
+    @cached_property
+    def database(self) -> Database:
+        """The open `history.db`."""
+        return Database(self.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
+
+    @cached_property
+    def engine(self) -> RuleEngine:
+        """The rules."""
+        return RuleEngine(lambda: RuleLog(self.database), self.hands, self._past)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The samples."""
+        rules = RuleStateHooks(self.engine.news, self.engine.kept)
+        return Sampler(self.measure, lambda: Samples(self.database), self.every_s, rules, self._say)
+
+    def step(self, wall: float, mono: float) -> float | None:
+        """Do what is due; returns how many seconds it may sleep, None for until something changes."""
+        if not self._lead.mine():
+            return None
+        zone = self.zone()
+        local = datetime.fromtimestamp(wall, zone) if zone else datetime.fromtimestamp(wall).astimezone()
+        self.clock.note(wall, mono)
+        now = self._now = ClockReading(self.clock.boot, mono, local, self.clock.trusted(wall, mono))
+        self._follow(now, zone_name(zone))
+        if (parts := self.parts()) > self._parts:
+            self.sampler.hurry()
+        self._parts = parts
+        readings = self.sampler.step(now)
+        if readings is not None:
+            self.engine.heard(readings, now, self.every_s)
+        wait = self.engine.tick(now)
+        self.sampler.commit(now)
+        sample = self.sampler.wait(now, wanted=bool(self.engine.wanted))
+        waits = [seconds for seconds in (wait, sample) if seconds is not None]
+        return min(waits, default=None)
+
+    def close(self) -> None:
+        """Keep what is not kept yet, and let another process watch; may be called twice."""
+        if self._begun:
+            self.sampler.commit(self._now, all_of_it=True)
+        if database := self.__dict__.pop("database", None):
+            with contextlib.suppress(StoreError):
+                database.close()
+        self._begun = False
+        self._lead.close()
+
+    def _follow(self, now: ClockReading, zone: str) -> None:
+        """Read the rules anew when their file is another one."""
+        self._begun = True
+        try:
+            found = (self.home / rules.RULES_FILE).stat()
+            mark = f"{found.st_mtime_ns} {found.st_size} {found.st_ino} {zone}"
+        except OSError:
+            mark = ""
+        if mark == self._book:
+            return
+        if not self._knows and (mark or (self.home / history_migrations.HISTORY_FILE).exists()):
+            self.engine.begin()
+            self._knows = True
+        self.engine.follow(rules.load_rules(self.home, now.wall, zone))
+        self._book = mark
+
+    def _past(self, series: Series, when: Range) -> SampleSpan | None:
+        """Sum up what is kept, and what is not kept yet: a rule that asks for every sample costs no writing."""
+        begin, end = when.begin.timestamp(), when.end.timestamp()
+        kept = Samples(self.database).whole(series, begin, end)
+        apart = self._now.wall.timestamp() - self._now.mono
+        news = (make_span(at + apart, value) for at, value in self.sampler.pending(series))
+        return merge_spans([*([kept] if kept else []), *(span for span in news if begin <= span.at < end)])
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(PicoclawError):
+            self.hands.tell(text)
+
+
+def zone_name(zone: tzinfo | None) -> str:
+    """Name a zone as a plan keeps it, '' for the board's own."""
+    return str(zone) if zone else ""
+
+
+def sensors(wiring: Wiring, wanted: Callable[[], set[Series]]) -> list[Reading]:
+    """Read what is followed, one after the other: every sensor outside the board, and what a rule names."""
+    named = {series.sensor for series in wanted()}
+    return [
+        reading
+        for found in _followed(wiring, named)
+        for reading in hw_sensors.read_sensor(wiring.board, wiring.drivers, found)
+    ]
+
+
+def _followed(wiring: Wiring, named: set[str]) -> Iterator[hw_sensors.Sensor]:
+    try:
+        known = hw_sensors.list_sensors(wiring.board, dict(wiring.wired))
+    except ConfigError:
+        return
+    yield from (found for found in known if found.part or not found.kernel[0].inside or found.name in named)
+
+
+def switcher(wiring: Wiring) -> Callable[[str, str, float | None], str]:
+    """Return what asks the arbiter for an output, as a rule."""
+
+    def switch(output: str, level: str, seconds: float | None) -> str:
+        if wiring.outputs is None:
+            raise ToolError(f"there is no output {output!r}: outputs.toml declares none")
+        return wiring.outputs.set(wiring.outputs.meant(output), level, seconds, "rule")
+
+    return switch
+
+
+def watching(
+    wiring: Wiring,
+    every_s: float,
+    clock: ClockWatch,
+    zone: Callable[[], tzinfo | None],
+    hands: RuleActions,
+    ring: Callable[[], None],
+) -> Watch:
+    """Put a Watch together whose sensors are read in a thread of their own; `ring()` wakes the one that steps it."""
+    apart = WorkerThread(lambda: sensors(wiring, lambda: watch.engine.wanted), ring)
+    watch = Watch(wiring.config.home, apart, hands, every_s, clock, zone, lambda: len(wiring.wired))
+    return watch

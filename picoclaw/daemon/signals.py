@@ -1,0 +1,103 @@
+"""Signals that end a process, and what they must not interrupt."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from picoclaw.messages import Stop
+
+
+class TurnStopper:
+    """Ends a turn by the word for it, and by Ctrl-C where the word alone has not done it after a while."""
+
+    def __init__(self, patience: float = 0.5, number: int = signal.SIGINT) -> None:
+        """`patience` is that while, in seconds: what neither reads nor waits for the word takes longer.
+
+        `number` is the signal that interrupts the main thread like Ctrl-C.
+        """
+        self._patience, self._number = patience, number
+        self._stop = Stop()
+        self._guard = threading.Lock()
+        self._running = False
+        self._late: threading.Timer | None = None
+
+    @contextmanager
+    def turn(self) -> Iterator[Stop]:
+        """Give the word for one turn; what was said before is forgotten, and what is said after is not heard."""
+        self._stop = stop = Stop()
+        with self._guard:
+            self._running = True
+        try:
+            yield stop
+        finally:
+            with self._guard:
+                self._running = False
+                late, self._late = self._late, None
+            if late is not None:
+                late.cancel()
+
+    @property
+    def said(self) -> bool:
+        """Whether the turn that runs is to end."""
+        return self._late is not None
+
+    def say(self) -> None:
+        """End the turn that runs, if one does; from any thread."""
+        with self._guard:
+            if not self._running or self._late is not None:
+                return
+            self._late = threading.Timer(self._patience, self._interrupt)
+            self._late.daemon = True
+            self._late.start()
+        self._stop.say()
+
+    def _interrupt(self) -> None:
+        with self._guard:
+            if self._running:
+                # to that thread, because the kernel may give a signal of the process to another, which wakes nobody
+                signal.pthread_kill(threading.main_thread().ident or 0, self._number)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_REPEAT_WINDOW_S = 0.4
+
+
+def handle_signals() -> threading.Event:
+    """Let Ctrl-C, SIGTERM and a lost connection end the turn; returns what is set when the program is to end too.
+
+    A program that was started in the background of a script has SIGINT ignored; it is heeded again.
+    """
+    leaving, last = threading.Event(), -_REPEAT_WINDOW_S
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        nonlocal last
+        if number != signal.SIGINT:
+            leaving.set()
+        elif time.monotonic() - last < _REPEAT_WINDOW_S:
+            return
+        last = time.monotonic()
+        raise KeyboardInterrupt
+
+    for number in _SIGNALS:
+        signal.signal(number, interrupt)
+    return leaving
+
+
+def ignore_signals() -> None:
+    """Everything is done and kept; what is left is to end."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def block_signals() -> Iterator[None]:
+    """Let no signal in while a turn is being kept: there is nothing left to stop."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,84 @@
+"""How the house is, in words for a person. Imports little: `picoclaw status` is to be instant."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from picoclaw.times import duration
+
+StatusMapping = Mapping[str, Any]
+
+
+def format_status(status: StatusMapping, now: float) -> Iterator[str]:
+    """Word it for a person, a line each."""
+    if status["running"] and "since" not in status:
+        yield f"picoclaw {status['version']} does not answer on {status['board']} (process {status['pid']})"
+    elif status["running"]:
+        age = duration(max(0, now - status["since"]))
+        yield f"picoclaw {status['version']} runs on {status['board']}, for {age} (process {status['pid']})"
+        used = f"{status['memory_mb']:g} of at most {status['memory_limit_mb']} MB"
+        held = f"; {status['files']} files, {status['threads']} threads" if "files" in status else ""
+        yield f"desk: {_format_queue(status)}; memory: {used}{held}"
+        yield from (_format_channel(name, one, now) for name, one in status["channels"].items())
+        yield f"model: {status['model']['name']}{_format_model(status['model'], now)}"
+        yield from _format_model_chain(status["model"], now)
+    else:
+        yield f"picoclaw {status['version']} does not run on {status['board']}; `picoclaw run` starts it"
+    yield from _format_offline_status(status, now)
+    for line in status.get("log", [])[-3:]:
+        yield f"log: {_format_ago(line['at'], now)}: {line['text']}"
+    yield from (f"NOT OK: {problem}" for problem in status["problems"])
+
+
+def _format_offline_status(status: StatusMapping, now: float) -> Iterator[str]:
+    """The lines that need no daemon."""
+    yield from status["output_lines"]
+    if "jobs" in status:
+        yield f"jobs: {status['jobs'] or 'none'}"
+        yield from (f"  {job['text']}" for job in status["next_jobs"])
+        if status["letters"] or status["inbox"]:
+            yield f"waiting: {status['letters']} to be told, {status['inbox']} to be answered"
+        if beat := status["heartbeat"]:
+            yield f"heartbeat: {_format_ago(beat['at'], now)}, {beat['outcome']}; {beat['tokens_today']:,} tokens today"
+        if costs := _format_costs(status.get("costs", {})):
+            yield f"costs: {costs}"
+    yield f"clock: {status['clock']['text']}"
+    if "disk_free_mb" in status:
+        yield f"disk: {status['disk_free_mb']} of {status['disk_total_mb']} MB free"
+
+
+def _format_queue(status: StatusMapping) -> str:
+    turn = f"answers {status['turn']}" if status.get("turn") else "nothing to answer"
+    return turn + (f", {status['queue']} waiting" if status.get("queue") else "")
+
+
+def _format_channel(name: str, one: Mapping[str, Any], now: float) -> str:
+    heard = f", last heard from {_format_ago(one['last_contact'], now)}" if one["last_contact"] else ""
+    how = "up" if one["up"] else f"DOWN since {_format_ago(one['since'], now)}: {one['error']}"
+    return f"{name}: {how}{heard}"
+
+
+def _format_model(model: StatusMapping, now: float) -> str:
+    if model.get("rests"):
+        return f", resting: {model['error']}"
+    return f", not answering ({_format_ago(model['at'], now)}: {model['error']})" if model.get("error") else ""
+
+
+def _format_model_chain(model: StatusMapping, now: float) -> Iterator[str]:
+    """A line for each model, where there are several."""
+    chain = model.get("chain", [])
+    for one in chain if len(chain) > 1 else ():
+        how = f"answered {_format_ago(one['at'], now)}" if one["at"] else "not asked yet"
+        how = f"no answer {_format_ago(one['at'], now)}: {one['error']}" if one["error"] else how
+        only = "" if one["chosen"] else " (only where it is chosen)"
+        yield f"  {one['name'] or 'first'}: {one['model']} at {one['url']}{only}, {how}"
+
+
+def _format_costs(costs: Mapping[str, Any]) -> str:
+    """What models have taken today, '' for nothing."""
+    money = f", {costs['money']:.2f} in money" if costs.get("money") else ""
+    reached = f"; {costs['reached']} % of a cap is reached (/usage)" if costs.get("reached") else ""
+    return f"{costs['tokens']:,} tokens today{money}{reached}" if costs.get("tokens") else ""
+
+
+def _format_ago(at: float, now: float) -> str:
+    return f"{duration(max(0, now - at))} ago"

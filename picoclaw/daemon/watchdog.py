@@ -1,0 +1,241 @@
+"""Tells the service manager how the daemon is: sd_notify(3) over its datagram socket, without a library.
+
+The watchdog is told that all is well only while every thread keeps its promise: see progress.py.
+"""
+
+import ctypes
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from picoclaw.files import read_file, remove, write_atomic
+
+
+def notify_systemd(environment: Mapping[str, str], *words: str) -> bool:
+    """Send assignments such as READY=1; tells whether there was somebody to take them."""
+    address = environment.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return False
+    name = f"\0{address[1:]}" if address.startswith("@") else address
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line:
+        line.settimeout(1)
+        line.sendto("\n".join(words).encode(), name)
+        return True
+    return False
+
+
+def get_watchdog_interval(environment: Mapping[str, str], pid: int) -> float:
+    """Return how often the manager wants to hear from us, in seconds; 0 when it does not (sd_watchdog_enabled(3))."""
+    with suppress(ValueError):
+        if int(environment.get("WATCHDOG_PID") or pid) == pid:
+            return max(0, int(environment.get("WATCHDOG_USEC", "0"))) / 1e6
+    return 0.0
+
+
+class Watchdog:
+    """A thread that tells the manager twice in each of its intervals that we live, as long as it is true."""
+
+    def __init__(self, late: Callable[[], Sequence[str]], note: Callable[[str], None]) -> None:
+        """`late()` names the threads that are frozen; `note` is told of them once."""
+        self._late, self._note = late, note
+        self._ending = threading.Event()
+        self._every_s = get_watchdog_interval(os.environ, os.getpid()) / 2
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin, if the manager wants it."""
+        if self._every_s:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._ending.set()
+
+    def _run(self) -> None:
+        said: Sequence[str] = ()
+        while not self._ending.is_set():
+            frozen = self._late()
+            if not frozen:
+                notify_systemd(os.environ, "WATCHDOG=1")
+            elif frozen != said:
+                self._note(f"frozen: {', '.join(frozen)}; the watchdog is not told that all is well")
+            said = frozen
+            self._ending.wait(self._every_s)
+
+
+# Whether the threads that matter get on: each says when it will be heard of again, and one that is not is frozen.
+
+
+class ThreadDeadlines:
+    """The promises of the threads, by name."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nobody has promised anything."""
+        self._clock = clock
+        self._until: dict[str, float | None] = {}
+        self._lock = threading.Lock()
+
+    def expect(self, thread: str, seconds: float | None) -> None:
+        """Promise that it will be heard of within `seconds`; None while it sleeps until somebody wakes it."""
+        with self._lock:
+            self._until[thread] = None if seconds is None else self._clock() + seconds
+
+    def late(self) -> list[str]:
+        """Name the threads that have not kept their promise."""
+        now = self._clock()
+        with self._lock:
+            return [thread for thread, until in self._until.items() if until is not None and now > until]
+
+
+# Notices that the daemon keeps dying: `run.begun` has a line for each start that no clean end has followed.
+#
+# A start is a line of seconds since 1970. A board without a clock goes on with about the time that it was cut off at, so
+# that a relay which pulls the power down at each start is noticed as well.
+
+STARTS_FILE = "run.begun"
+MAX_CRASHES, CRASH_WINDOW_S = 5, 600.0
+
+
+def record_start(home: Path, now: float) -> bool:
+    """Note a start; tells whether so many have come to a bad end lately that only the least is to be run.
+
+    What the disk does not take is not counted.
+    """
+    recent = [at for at in _read_starts(home) if abs(now - at) <= CRASH_WINDOW_S]
+    with suppress(OSError):
+        _write_starts(home, [*recent[-MAX_CRASHES:], now])
+    return len(recent) >= MAX_CRASHES
+
+
+def has_unclean_end(home: Path) -> bool:
+    """Tell whether the last daemon came to no clean end."""
+    return (home / STARTS_FILE).exists()
+
+
+def is_crash_loop(home: Path, now: float) -> bool:
+    """Tell whether so many starts have come to a bad end lately that another would help nothing."""
+    return sum(abs(now - at) <= CRASH_WINDOW_S for at in _read_starts(home)) >= MAX_CRASHES
+
+
+def record_clean_end(home: Path) -> None:
+    """Note a clean end: what came before it is forgiven."""
+    with suppress(OSError):
+        remove(home / STARTS_FILE)
+
+
+def _read_starts(home: Path) -> list[float]:
+    try:
+        lines = read_file(home / STARTS_FILE).decode("ascii", "replace").split()
+    except OSError:
+        return []
+    starts = []
+    for line in lines:
+        with suppress(ValueError):
+            starts.append(float(line))
+    return starts
+
+
+def _write_starts(home: Path, starts: list[float]) -> None:
+    write_atomic(home / STARTS_FILE, "".join(f"{at:.0f}\n" for at in starts).encode())
+
+
+# What this process holds of its machine, and when that is so much that it begins afresh at a quiet moment.
+#
+# Memory, open files and threads: each of them is given back by beginning afresh, whatever has kept it.
+#
+# A stock Raspberry Pi OS takes every MemoryMax= and enforces none, because its firmware switches that part of the kernel
+# off. Whoever waits for the kernel is ended by it, in the middle of something.
+
+MEGABYTE = 1 << 20
+_MIN_LIMIT_MB, _MAX_LIMIT_MB, _MEMORY_DIVISOR = 120, 400, 4
+_MIN_AGE_S = 600.0
+_MAX_FILES, _MAX_THREADS = 400, 100
+"""A page with all the browsers that it lets in, and Telegram, hold half of that."""
+
+
+class ResourceUsage(NamedTuple):
+    """Bytes of memory, open files (sockets are among them) and threads."""
+
+    memory: int
+    files: int
+    threads: int
+
+
+def measure_usage(proc: Path = Path("/proc/self")) -> ResourceUsage:
+    """Count what this process holds (proc(5)); 0 of what cannot be known."""
+    return ResourceUsage(
+        get_resident_bytes(proc / "statm"), _count_open_files(proc / "fd"), _count_entries(proc / "task")
+    )
+
+
+def get_resource_limits(memory: int) -> ResourceUsage:
+    """Return what a daemon may hold: so many bytes, and no more than half the files that the system lets it open."""
+    allowed = os.sysconf("SC_OPEN_MAX")
+    return ResourceUsage(memory, min(allowed // 2, _MAX_FILES) if allowed > 0 else _MAX_FILES, _MAX_THREADS)
+
+
+def _count_open_files(folder: Path) -> int:
+    """Count the open files; where not even these can be listed, there are as many as there may be."""
+    try:
+        os.close(os.open(folder, os.O_RDONLY))
+    except OSError as error:
+        return os.sysconf("SC_OPEN_MAX") if error.errno == errno.EMFILE else 0
+    return _count_entries(folder)
+
+
+def _count_entries(folder: Path) -> int:
+    try:
+        return len(os.listdir(folder))  # noqa: PTH208 - no path is made of each, this is asked often
+    except OSError:
+        return 0
+
+
+def get_resident_bytes(path: Path = Path("/proc/self/statm")) -> int:
+    """Return the resident bytes of this process (proc(5)), 0 where that cannot be known."""
+    try:
+        return int(path.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def get_default_memory_limit(total: int) -> int:
+    """Return the bytes that a daemon may take on a machine that has so many: a quarter, within bounds."""
+    return min(max(total // _MEMORY_DIVISOR, _MIN_LIMIT_MB * MEGABYTE), _MAX_LIMIT_MB * MEGABYTE)
+
+
+def get_total_memory() -> int:
+    """Return the bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def list_exceeded_limits(now: ResourceUsage, limits: ResourceUsage, age_s: float = _MIN_AGE_S) -> list[str]:
+    """Say what it is time to begin afresh for, nothing soon after a start, which would help nothing."""
+    if age_s < _MIN_AGE_S:
+        return []
+    words = (
+        f"more than {limits.memory // MEGABYTE} MB of memory",
+        f"more than {limits.files} open files",
+        f"more than {limits.threads} threads",
+    )
+    return [text for text, have, limit in zip(words, now, limits, strict=True) if have > limit]
+
+
+# One heap of the C library for all threads of a process that lives long. Source: mallopt(3).
+#
+# The GNU library gives threads heaps of their own, up to eight for each core, so that they need not wait for each other;
+# Python's threads wait for each other anyway. What one heap has free no other can use: a daemon of twenty threads grew by
+# 6 MB in 450 turns, and by 2 MB with a single heap.
+
+_M_ARENA_MAX = -8
+
+
+def limit_malloc_arenas() -> bool:
+    """Have the threads that are still to begin share the heap of the first; tells whether this C library can."""
+    library = ctypes.CDLL(None)
+    return hasattr(library, "mallopt") and bool(library.mallopt(_M_ARENA_MAX, 1))

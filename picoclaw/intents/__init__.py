@@ -1,0 +1,1 @@
+"""The built-in provider that needs no model."""

@@ -1,0 +1,356 @@
+"""Understands one sentence without a model: templates with slots first, then the nearest example sentence.
+
+Only grammar is here. Words, templates and examples are data that the owner can change.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, count, islice, pairwise
+from typing import Any
+
+from picoclaw.intents.classifier import Nearest, Speller, Vocabulary, stem
+from picoclaw.intents.grammar import SURE, Book, Edges, Intent, Match, Template, fill, finished
+from picoclaw.intents.sentence import Found, Hit, Reader, Sentence, Slot
+
+MAX_CLASSIFIED = 30
+MIN_SCORE = 0.42
+MIN_MARGIN = 0.05
+HINT = 0.5  # a statement must come nearer than a question
+_QUOTES = frozenset(">\"'`«»“”„‘’‹›")
+SHORT = 4  # words; "how many hectopascals" is short for "do we have here"
+
+
+class Walk:
+    """One sentence's way through the templates."""
+
+    def __init__(
+        self, reader: Reader, vocabulary: Vocabulary, sentence: Sentence, ends: Sequence[int], polite: Mapping[int, int]
+    ) -> None:
+        """`ends`: where a sentence may stop; `polite`: from and to where it may be passed over."""
+        self._reader, self._sentence, self._ends = reader, sentence, ends
+        self._labels = [(word, "@" + vocabulary.names[vocabulary[word]]) for word in sentence.words]
+        self._failed: set[tuple[int, int]] = set()
+        self._polite = polite
+
+    def fit(self, edges: Edges, i: int, found: Found, score: int = 0) -> tuple[int, Found] | None:
+        """The slots of the first way that ends well, and how many words it does not owe to free text."""
+        if (id(edges), i) in self._failed:
+            return None  # without this, nested options on a hostile text would take exponential time
+        words, slots = edges.sorted
+        for label in self._labels[i] if i < len(self._labels) else ():
+            for then in words.get(label, ()):
+                if fit := self.fit(then, i + 1, found, score + 1):
+                    return fit
+        fit = next(filter(None, (self._slot(slot, then, i, found, score) for slot, then in slots)), None)
+        if not fit and "" in words and i in self._ends:
+            return score, found
+        if not fit and i in self._polite:
+            fit = self.fit(edges, self._polite[i], found, score)
+        if not fit:
+            self._failed.add((id(edges), i))
+        return fit
+
+    def _slot(self, slot: Slot, then: Edges, i: int, found: Found, score: int) -> tuple[int, Found] | None:
+        for value, end in self._reader.read(slot, self._sentence, i):
+            free = slot.kind == "text" or (slot.kind == "name" and value not in slot.values.values())
+            gain = 0 if free else end - i
+            fit = self.fit(then, end, with_value(found, slot, value), score + gain)
+            if fit:
+                return fit
+        return None
+
+
+def is_quoted(s: Sentence, begin: int) -> bool:
+    """Whether the words from `begin` on are what somebody else has said: behind a quotation mark or ">"."""
+    return not _QUOTES.isdisjoint(s.raw[: s.starts[begin] + 1])
+
+
+def with_value(found: Found, slot: Slot, value: Any) -> Found:
+    """Add a slot's value; "the soil in the greenhouse" is one place, and none of the two alone."""
+    before = found.get(slot.name) if slot.joins else None
+    joined = f"{before} {value}" if before and value != before else value
+    return {**found, slot.name: slot.values.get(joined, joined) if slot.joins else value}
+
+
+class Matcher:
+    """Tables of data, ready to understand sentences."""
+
+    def __init__(self, data: Sequence[Mapping[str, Any]], sources: Sequence[str] = ()) -> None:
+        """`data`: what is shipped, then the owner's; `sources` names the files in messages. Raises ConfigError."""
+        self._book = Book()
+        for number, table in enumerate(data):
+            self._book.add(table, sources[number] if number < len(sources) else f"intents file {number + 1}")
+        self.say, self.tools, self.intents = self._book.say, self._book.tools, self._book.intents
+        self.words = self._book.words
+        self._reader = Reader(self._book.words)
+        words = self._book.words
+        self._lead = words["lead"] | words["wonder"]
+        self._vocabulary = Vocabulary(
+            self._book.concepts, words["ignore"] | words["polite"], words["filenames"], words["ordinary"]
+        )
+        self._acts = frozenset(map(stem, words["acts"]))
+        self._keys = self._book.keys.union(self._book.concepts, *words.values())
+
+    @cached_property
+    def _nearest(self) -> Nearest:
+        """Weighed when the first sentence comes that no template fits."""
+        intents = self._book.intents
+        examples = {name: intent.examples for name, intent in intents.items() if intent.examples}
+        return Nearest(self._vocabulary, examples, {name: intent.tool for name, intent in intents.items()})
+
+    @cached_property
+    def _speller(self) -> Speller:
+        """Made when the first unknown word comes."""
+        words = self._book.words
+        lines = chain.from_iterable(intent.examples for intent in self._book.intents.values())
+        known = words["ordinary"].keys() | set(chain.from_iterable(map(str.split, lines)))
+        return Speller(words["mend"], self._vocabulary, known)
+
+    def _mended(self, word: str) -> str:
+        return self._speller.fix(word)
+
+    def match(self, text: str, offered: Collection[Any] | None = None) -> Match | None:
+        """What `text` means, or None: no template fits it and no example is near enough.
+
+        `offered` are the tools there are; without it, nothing that acts is understood.
+        """
+        s = Sentence(text, self._book.words)
+        if not s.words:
+            return None
+        s.respell(self._keys, self._mended)
+        polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
+        begins, ends = self._core(s, polite)
+        walk = Walk(self._reader, self._vocabulary, s, ends, polite)
+        fits = self._fits(s, walk, begins, offered)
+        for i in begins if not self._after(s, self._book.words["negations"], begins[-1]) else begins[-1:]:
+            wished = self._is_wish(s, i) and not is_quoted(s, begins[-1])
+            fits += [fit if wished else self._nearly(fit) for fit in self._fits(s, walk, [i], offered, kind="adds")]
+        if offered is not None and self._is_wish(s) and not is_quoted(s, begins[-1]):
+            exact = Walk(self._reader, self._vocabulary, s, ends[:1], {})
+            asks = s.holds(self._book.words["requests"])
+            acts = self._fits(s, exact, begins[:1], kind="acts")
+            fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
+        if not fits and stem(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
+            later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
+            questions = [i for i in later if self._after(s, self._book.words["questions"], i)]
+            fits = self._fits(s, walk, questions, offered, whole=True)
+        best = max(fits, key=_rank)[0] if fits else None
+        if best is None or not (best.tool or best.answer):
+            best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(best, 0))[0]
+        if best or len(s.words) > MAX_CLASSIFIED or s.holds(self._book.words["negations"]):
+            return best
+        return self._classify(s, begins[-1], ends[-1])
+
+    def _is_wish(self, s: Sentence, begin: int = -1) -> bool:
+        """Whether a sentence is no question but "could you ...?"; its first word counts where `begin` is given."""
+        words = self._book.words
+        if s.holds(words["requests"]):
+            return True
+        asks = (
+            begin >= 0 and self._after(s, words["questions"], begin) and not self._after(s, words["negations"], begin)
+        )
+        return "?" not in s.raw and not asks
+
+    def _nearly(self, fit: tuple[Match, int]) -> tuple[Match, int]:
+        """The same, asking for a sentence that is an order."""
+        return fit[0]._replace(missing=fit[0].missing or self._exact(fit[0].intent)), fit[1]
+
+    def _exact(self, intent: str) -> str:
+        return fill(self.say["near"], {"exact": self.intents[intent].exact})
+
+    def _fits(
+        self,
+        s: Sentence,
+        walk: Walk,
+        begins: Sequence[int],
+        offered: Collection[Any] | None = None,
+        *,
+        whole: bool = False,
+        kind: str = "",
+    ) -> list[tuple[Match, int]]:
+        """What templates make of the words from one of `begins` on, and how well.
+
+        `kind` is that of the intents, "" for those that only read or talk; `whole`: none with free text.
+        """
+        found = []
+        for i in begins:
+            for template in self._starting(s, i, bare=kind != "adds"):
+                intent = self._book.intents[template.intent]
+                if intent.kind != kind or (intent.only and intent.tool not in (offered or ())):
+                    continue
+                if (not whole or (intent.tool and not _texts(intent))) and (fit := walk.fit(template.edges, i, {})):
+                    match = self._planned(finished(intent, fit[1], 1.0, "template"))
+                    found += [(match, fit[0] + ("request" in fit[1]))] if match else []
+        return found
+
+    def _planned(self, match: Match) -> Match | None:
+        """The same with its "request" made a call that a job is to make; None where that is no reading."""
+        if "request" not in match.arguments:
+            return match
+        arguments = dict(match.arguments)
+        wanted = self.match(arguments.pop("request"))
+        if wanted is None or not wanted.tool or wanted.missing or self.intents[wanted.intent].kind:
+            return None
+        call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
+        return match._replace(arguments=arguments | {"kind": "tool", "message": call})
+
+    def _starting(self, s: Sentence, i: int, *, bare: bool) -> Iterator[Template]:
+        """The templates that may begin at word `i`; with a slot at a "do not" only if that is no order, `bare`."""
+        word = s.words[i]
+        words = (word, "@" + self._vocabulary.names[self._vocabulary[word]])
+        keys = words if not bare and self._after(s, self._book.words["negations"], i) else (*words, "")
+        return chain.from_iterable(self._book.starts.get(key, ()) for key in keys)
+
+    def _core(self, s: Sentence, polite: Mapping[int, int]) -> tuple[list[int], list[int]]:
+        """Where the sentence may begin and end, with and without its polite words."""
+        begins, ends = [0], [len(s.words)]
+        while (end := self._after(s, self._lead, begins[-1]) or polite.get(begins[-1], 0)) and end < len(s.words):
+            begins.append(end)
+        backwards = {end: start for start, end in reversed(list(polite.items()))}
+        while (end := self._without_tail(s, begins[-1], ends[-1]) or backwards.get(ends[-1], 0)) > begins[-1]:
+            ends.append(end)
+        return begins, ends
+
+    @staticmethod
+    def _after(s: Sentence, table: Mapping[str, Any], i: int) -> int:
+        hit = s.longest(table, i)
+        return hit[1] if hit else 0
+
+    def _without_tail(self, s: Sentence, begin: int, end: int) -> int:
+        tails = self._book.words["tail"]
+        return next((i for i in range(max(begin + 1, end - 4), end) if " ".join(s.words[i:end]) in tails), 0)
+
+    def _classify(self, s: Sentence, begin: int, end: int) -> Match | None:
+        words = s.words[begin:end]
+        scores = self._nearest.scores(words)
+        intents = self._book.intents
+        name = max(scores, key=scores.__getitem__, default="")
+        if not name or scores[name] < MIN_SCORE:
+            return None
+        intent = intents[name]
+        if intent.tool and not self._may(intent, s, begin, end, scores[name]):
+            return None
+        rival = max((score for other, score in scores.items() if not intents[other].tool), default=0.0)
+        if intent.tool and scores[name] - rival < MIN_MARGIN:
+            return None
+        match = finished(intent, self._gather(intent, s, begin, end), scores[name], "example")
+        if intent.tool == "sensor_read" and not match.arguments and scores[name] < SURE:
+            return None  # it would be answered with whatever is measured
+        return match if not intent.kind else match._replace(missing=match.missing or self._exact(name))
+
+    def _may(self, intent: Intent, s: Sentence, begin: int, end: int, score: float) -> bool:
+        """Whether a sentence of this kind, as near as this, may call the intent's tool."""
+        mood = self._mood(s, begin, end)
+        words = self._book.words
+        if mood in {"acts", "general"} or (score < SURE and (mood == "vague" or end - begin == 1)):
+            return False
+        texts = _texts(intent)
+        if mood == "tells" and not (intent.hints and score >= HINT and (texts or not s.holds(words["past"]))):
+            return False
+        if any(slot.kind == "name" for slot in intent.slots.values()) and s.holds(words["calendar"]):
+            return False  # a sensor knows only the present
+        if score < SURE and self._is_of_another(s, begin, end, intent.tool):
+            return False
+        near = score >= SURE or self._nearest.concerns(s.words[begin:end], intent.tool)
+        return near and (texts or self._ours(s, begin))
+
+    def _is_of_another(self, s: Sentence, begin: int, end: int, tool: str) -> bool:
+        """Whether a word of the tool's subject follows one that nothing knows: an "ip address" is none of a bus."""
+        for word, then in pairwise(s.words[begin:end]):
+            unknown = word.isalpha() and word not in self._book.words["here"] and not self._nearest.known(word)
+            if unknown and not self._nearest.common(then) and self._nearest.concerns([then], tool):
+                return True
+        return False
+
+    def _mood(self, s: Sentence, begin: int, end: int) -> str:
+        """What kind of sentence it is: it "asks" about here and now or for a thing, "acts" on what no tool can reach,
+        "tells" something, is about the world in "general", or is too "vague" to tell.
+        """
+        words = self._book.words
+        if stem(s.words[begin]) in self._acts:
+            return "acts"
+        asks = s.asks or self._after(s, words["questions"], begin) > 0 or s.holds(words["wonder"])
+        if not asks and any(self._after(s, words["ends"], i) in {end, i + 2} for i in range(begin + 1, end)):
+            return "acts"
+        spoken = words["verbs"].keys() | words["past"].keys()
+        if not asks and s.words[begin] in words["tells"] and not spoken.isdisjoint(s.words[begin:]):
+            return "tells"
+        if s.holds(words["general"]):
+            return "general"
+        near = any(word in words["here"] or not word.isalpha() for word in s.words) or s.holds(self._places)
+        return "asks" if near or end - begin <= SHORT else "vague"
+
+    @cached_property
+    def _places(self) -> dict[str, str]:
+        slots = (slot for intent in self._book.intents.values() for slot in intent.slots.values())
+        return {phrase: name for slot in slots if slot.kind == "name" for phrase, name in slot.values.items()}
+
+    def _ours(self, s: Sentence, begin: int) -> bool:
+        """Whether no foreign word is a proper name or follows "in": "will it freeze in Madrid?" asks nothing here."""
+        foreign = (i for i in range(begin + 1, len(s.words)) if self._nearest.foreign(s.words[i]))
+        return not any(
+            s.text(i, i + 1).istitle() or (s.words[i - 1] == "in" and not s.longest(self._places, i)) for i in foreign
+        )
+
+    def _gather(self, intent: Intent, s: Sentence, begin: int, end: int) -> Found:
+        """The slots of a sentence without a template: each where it first reads well, free text last."""
+        found: Found = {}
+        left = set(range(begin, end))
+        for slot in sorted(intent.slots.values(), key=lambda slot: slot.kind == "text"):
+            if slot.name in found:
+                continue
+            if slot.kind == "text":
+                text = self._rest(slot, s, sorted(left))
+                found |= {slot.name: text} if text else {}
+                continue
+            hits = [(value, i, stop) for i in sorted(left) for value, stop in self._likely(slot, s, i)]
+            if slot.joins:
+                apart = [hit for n, hit in enumerate(hits) if all(other[2] <= hit[1] for other in hits[:n])]
+                for value, i, stop in apart:
+                    found = with_value(found, slot, value)
+                    left -= set(range(i, stop))
+                continue
+            for value, i, stop in hits[:1]:
+                several = slot.kind == "choice" and len({hit[0] for hit in hits}) > 1
+                found[slot.name] = "" if several else value
+                left -= set(range(i, stop))
+        return found
+
+    def _likely(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """The likeliest reading at word `i`; a name that the data does not list must follow an "in the"."""
+        follows = not slot.after or self._follows(slot, s, i)
+        follows = follows or (i + 1 < len(s.words) and s.words[i + 1] in slot.before)
+        if slot.kind in {"name", "folder"}:
+            follows = s.longest(slot.values, i) is not None or (follows and not self._nearest.known(s.words[i]))
+        if follows:
+            yield from islice(self._reader.read(slot, s, i), 1)
+
+    @staticmethod
+    def _follows(slot: Slot, s: Sentence, i: int) -> bool:
+        """Whether word `i` stands behind "in the" or the like."""
+        before = i - 1
+        while before > 0 and s.words[before] in slot.drop:
+            before -= 1
+        return before >= 0 and s.words[before] in slot.after
+
+    def _rest(self, slot: Slot, s: Sentence, left: list[int]) -> str:
+        """Free text: what follows "about" or the like; else all of the sentence, or its unusual words."""
+        for place, i in enumerate(left[:-1]):
+            run = [n for n, m in zip(left[place + 1 :], count(i + 1), strict=False) if n == m]
+            while len(run) > 1 and s.words[run[0]] in slot.drop:
+                del run[0]
+            if run and s.words[i] in slot.after:
+                return s.text(run[0], run[-1] + 1)
+        if slot.whole:
+            return s.text(left[0], left[-1] + 1) if left else ""
+        return " ".join(s.text(i, i + 1) for i in left if not self._nearest.common(s.words[i]))
+
+
+def _rank(fit: tuple[Match, int]) -> tuple[bool, int, bool]:
+    match, score = fit
+    return not match.missing, score, not match.tool
+
+
+def _texts(intent: Intent) -> bool:
+    return any(slot.kind == "text" for slot in intent.slots.values())

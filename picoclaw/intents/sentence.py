@@ -1,0 +1,314 @@
+"""A sentence as words, and the readers that turn some of them into values: numbers, times of day, names, files."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from picoclaw.intents.classifier import ADDRESS, amount, is_file
+from picoclaw.intents.times import Repeat, Times, Words, length
+from picoclaw.text import pattern
+
+MAX_CHARS = 4000  # a note may be longer than this, a request is not
+MAX_WORDS = 64
+_READ = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
+SLOT_KINDS = frozenset(_READ | {"percent", "repeat", "seconds", "term", "text", "time", "value"})
+UNLIKE = frozenset({"past", "term"})
+"""Kinds whose words count nothing in the likeness of sentences: a term is a choice for templates only."""
+
+Found = dict[str, Any]
+Hit = tuple[Any, int]
+
+_WORD = pattern(r"[^\s,;!?\"()\[\]{}<>*`“”„…]+")
+_GLUED = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
+_DIGITS = pattern(r"\d{1,9}", re.ASCII)
+_PERCENT = pattern(r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent)(?= |$)", re.ASCII)
+_VALUE = pattern(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
+_DATE = pattern(r"\d{4}-\d\d-\d\d", re.ASCII)
+_LONGEST_TIME = 14  # words
+_MINUS = frozenset("-−")
+_DASHES = frozenset("-−–—")
+_LABEL = pattern(r"[a-z0-9][a-z0-9_-]*")
+_JOINTS = frozenset({"and", "&", "plus"})
+_CLAUSE = frozenset(",.;:!?")
+_SIGNS = frozenset("+-|=")
+_TRIM = " \t\r\n.,;:?\"'“”"
+
+
+class Slot(NamedTuple):
+    """A part of a sentence that becomes an argument; `kind` says how it is read.
+
+    `joins`: two readings in one sentence name one thing together; `without`: phrases that no text of it has;
+    `numbered`: words that a text does not follow when it begins with a number, as in "reminder 3".
+    """
+
+    name: str
+    kind: str
+    values: Mapping[str, str]
+    never: frozenset[str] = frozenset()
+    after: frozenset[str] = frozenset()
+    before: frozenset[str] = frozenset()
+    drop: frozenset[str] = frozenset()
+    part: str = ""
+    whole: bool = False
+    joins: bool = False
+    without: frozenset[str] = frozenset()
+    numbered: frozenset[str] = frozenset()
+
+
+class Sentence:
+    """A text and its words in lower case, with where each came from."""
+
+    def __init__(self, raw: str, words: Words) -> None:
+        """Short forms ("what's", "90s", "half-past") become several words with one origin."""
+        self.raw, self.words = raw, list[str]()
+        self.starts: list[int] = []
+        self._hits: dict[tuple[int, int], Hit | None] = {}
+        expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
+        for found in _WORD.finditer(raw[:MAX_CHARS]):
+            word = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
+            glued = _GLUED.fullmatch(word)
+            if word in expand:
+                parts = expand[word].split()
+            elif glued and glued[2] in glue:
+                parts = [glued[1], glued[2]]
+            elif "-" in word and word.replace("-", "").isalpha():
+                parts = word.replace("-", " ").split()
+            else:
+                parts = [word] if word else []
+            self.words += parts
+            self.starts += [found.start()] * len(parts)
+        del self.words[MAX_WORDS:]
+        self.spelt = tuple(self.words)
+        self.asks = raw.rstrip()[-1:] == "?"
+
+    def respell(self, known: Collection[str], fix: Callable[[str], str]) -> None:
+        """Mend the words that are not known, but for names; what was written stays as it is for free text."""
+        for i, word in enumerate(self.words):
+            if word not in known and word.isalpha() and not (i and self.raw[self.starts[i]].isupper()):
+                self.words[i] = fix(word)
+
+    def text(self, first: int, end: int) -> str:
+        """The words from `first` up to `end` as they were written; the last word brings all that follows."""
+        stop = self.starts[end] if end < len(self.words) else len(self.raw)
+        return self.raw[self.starts[first] : stop].strip(_TRIM)
+
+    def after_comma(self, i: int) -> bool:
+        """Whether word `i` begins a new clause."""
+        return 0 < i < len(self.words) and self.raw[: self.starts[i]].rstrip()[-1:] in _CLAUSE
+
+    def longest(self, table: Mapping[str, Any], i: int) -> Hit | None:
+        """The value of the longest phrase of `table` that stands at word `i`, and where it ends."""
+        key = (id(table), i)
+        if key not in self._hits:
+            self._hits[key] = self._longest(table, i)
+        return self._hits[key]
+
+    def _longest(self, table: Mapping[str, Any], i: int) -> Hit | None:
+        for end in range(min(i + 5, len(self.words)), i, -1):
+            phrase = " ".join(self.words[i:end])
+            if phrase in table:
+                return table[phrase], end
+        return None
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether any phrase of `table` occurs."""
+        return any(self.longest(table, i) for i in range(len(self.words)))
+
+
+class Reader:
+    """Reads slots out of a sentence: every reading is (value, index behind it), the likeliest first."""
+
+    def __init__(self, words: Words) -> None:
+        """`words`: the tables of numbers, units and times of day."""
+        self._words = words
+        self._times = Times(words)
+
+    def read(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """Every reading of `slot` that begins at word `i`."""
+        reader: Callable[[Slot, Sentence, int], Iterator[Hit]] = getattr(self, f"_{slot.kind}")
+        return reader(slot, s, i) if i < len(s.words) else iter(())
+
+    def _text(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        first = i
+        while first < len(s.words) - 1 and s.words[first] in slot.drop:
+            first += 1
+        if s.words[first] in slot.never or self._is_of_number(slot, s, i):
+            return
+        for end in range(first + 1, len(s.words) + 1):
+            if slot.without and self._is_condition(slot, s, end - 1):
+                return
+            yield s.text(first, end), end
+
+    def _is_of_number(self, slot: Slot, s: Sentence, i: int) -> bool:
+        """Whether word `i` is a number that tells which one: "reminder 3" is no reminder of "3"."""
+        before = s.words[i - 1] if i else ""
+        word = s.words[i].lstrip("#")
+        return before in slot.numbered and (word.isdecimal() or isinstance(self._words["numbers"].get(word), int))
+
+    def _is_condition(self, slot: Slot, s: Sentence, i: int) -> bool:
+        """Whether a phrase that the slot must do without stands at word `i`; "check if" is no condition."""
+        found = any(" ".join(s.words[i:end]) in slot.without for end in range(i + 1, min(i + 4, len(s.words)) + 1))
+        return found and not (s.words[i] == "if" and i > 0 and s.words[i - 1] in self._words["whether"])
+
+    @staticmethod
+    def _choice(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        hit = s.longest(slot.values, i)
+        while hit:  # "co2 ppm" says one thing twice, "temperature, humidity" is no single choice
+            yield hit
+            value, end = hit
+            joint = end < len(s.words) and s.words[end] in _JOINTS
+            hit = s.longest(slot.values, end + joint)
+            if hit and hit[0] != value:
+                hit = ("", hit[1]) if joint or s.after_comma(end) else None
+
+    def _term(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        return self._choice(slot, s, i)
+
+    def _name(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        yield from self._choice(slot, s, i)
+        for end in range(i + 1, min(i + 3, len(s.words)) + 1):
+            word = s.words[end - 1]
+            foreign = end > 1 and word not in slot.values and s.text(end - 1, end)[:1].isupper()
+            if foreign or word in slot.never or word in self._words["polite"] or not word[0].isalnum():
+                return  # "in Berlin" is no place of the owner's
+            yield s.text(i, end).lower(), end
+
+    @staticmethod
+    def _label(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """A name of the owner's, never mended: "grow light 2" is grow_light_2. `before`, if given, has its noun."""
+        for end in range(i + 1, min(i + 3, len(s.words)) + 1):
+            words = s.spelt[i:end]
+            if words[-1] in slot.never or not words[0][0].isalpha() or not _LABEL.fullmatch(words[-1]):
+                return
+            noun = words[-1] if len(words) == 1 or not words[-1].isdigit() else words[-2]
+            if not slot.before or noun in slot.before or not noun.isalpha():
+                yield "_".join(words), end
+
+    def _file(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        if is_file(s.words[i], self._words["filenames"]):
+            yield s.text(i, i + 1), i + 1
+        yield from self._choice(slot, s, i)
+
+    def _folder(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        yield from self._choice(slot, s, i)
+        if s.words[i] not in slot.never and not is_file(s.words[i], self._words["filenames"]):
+            yield s.text(i, i + 1), i + 1
+
+    def _dir(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        word = s.words[i]
+        path = word[-1] == "/" or ("/" in word and word[0] in "/~.")
+        yield from self._folder(slot, s, i) if path else self._choice(slot, s, i)
+
+    @staticmethod
+    def _address(_slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        if ADDRESS.fullmatch(s.words[i]):
+            yield int(s.words[i], 16), i + 1
+
+    def _number(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        word = s.words[i].lstrip("#")
+        gap = s.raw[: s.starts[i] + 1].rstrip(word).rstrip() if i else ""
+        if word in slot.never or s.raw[s.starts[i]] in _MINUS or (gap and gap[-1] in _DASHES):
+            return
+        value = int(word) if _DIGITS.fullmatch(word) else self._words["numbers"].get(word)
+        if isinstance(value, int):
+            yield value, i + 1
+        if not slot.before:  # nobody counts bytes in hex
+            yield from self._address(slot, s, i)
+
+    def _time(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        if i and s.words[i - 1] in self._words["every"]:
+            return  # once is not every time
+        if self._is_one_of_several(slot, s, i):
+            return
+        for value, count in self._times.once(s.words[i : i + _LONGEST_TIME], slot.part):
+            if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
+                yield value, i + count
+
+    def _is_one_of_several(self, slot: Slot, s: Sentence, i: int) -> bool:
+        """Whether more than one time of day is named in a row, this one among them: "at 8, 12 and 18"."""
+        for at in range(max(0, i - _LONGEST_TIME), i + 1):
+            end = self._times.several(s.words[at : at + _LONGEST_TIME], slot.part)
+            if end and at + end > i:
+                return True
+        return False
+
+    def _apart(self, s: Sentence, first: int, end: int) -> bool:
+        """Whether a day stands alone here and a time of day elsewhere: which is meant cannot be told."""
+        if not self._times.names_a_day(s.words[first:end]):
+            return False
+        elsewhere = (i for i in range(len(s.words)) if not first <= i < end)
+        return any(self._times.names_a_time(s.words[i : i + _LONGEST_TIME]) for i in elsewhere)
+
+    def _repeat(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """What comes again, in arguments of a job."""
+        for repeat, end in self._repeated(slot, s, i):
+            yield repeat.arguments, end
+
+    def _calendar(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """What comes again, as a rule is told."""
+        for repeat, end in self._repeated(slot, s, i):
+            if repeat.text:
+                yield repeat.text, end
+
+    def _repeated(self, slot: Slot, s: Sentence, i: int) -> Iterator[tuple[Repeat, int]]:
+        for repeat, count in self._times.repeated(s.words[i : i + _LONGEST_TIME], slot.part):
+            within = any(self._times.range(s.words[at : at + _LONGEST_TIME]) for at in range(len(s.words)))
+            if not within and not self._otherwise(s, i, i + count) and not s.holds(self._words["bounds"]):
+                yield repeat, i + count
+
+    def _otherwise(self, s: Sentence, first: int, end: int) -> bool:
+        """Whether a day is named beside a time: without its "on Friday", a reminder would come at the wrong one."""
+        hits = ((i, s.longest(self._words["calendar"], i)) for i in range(len(s.words)))
+        return any(i < first or hit[1] > end for i, hit in hits if hit)
+
+    def _past(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """A time that is past: "yesterday", "in the last 24 hours", "since monday", "on 2026-11-20"."""
+        for at in range(i, len(s.words)):
+            if hit := s.longest(slot.values, at):
+                yield hit
+            elif _DATE.fullmatch(s.words[at]):
+                yield s.words[at], at + 1
+            since = at + 1 if s.words[at] in self._words["since"] and at + 1 < len(s.words) else 0
+            if since and (hit := s.longest(slot.values, since)):
+                yield f"{s.words[at]} {hit[0]}", hit[1]
+            for value, count in self._times.past(s.words[at : at + _LONGEST_TIME]):
+                yield value, at + count
+            if s.words[at] not in slot.drop:
+                return
+
+    def _seconds(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """How long: "90 s", "half an hour"; with none of the words in `never`, which tell when."""
+        for value, end in self._time(slot, s, i):
+            if "at_seconds" in value and s.raw[s.starts[i]] not in _SIGNS and slot.never.isdisjoint(s.words[i:end]):
+                yield value["at_seconds"], end
+
+    def _length(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """The same in words, whatever else is said of when."""
+        for value, count in self._times.once(s.words[i : i + _LONGEST_TIME], slot.part):
+            if "at_seconds" in value and slot.never.isdisjoint(s.words[i : i + count]):
+                yield length(value["at_seconds"]), i + count
+
+    def _value(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        """A measured value, with what is measured in its unit: "21.5 °C", "minus 5", "20%"."""
+        at = i + (s.words[i] == slot.part)
+        numbers = self._words["numbers"]
+        spoken = s.words[at] if at < len(s.words) else ""
+        found = _VALUE.fullmatch(str(numbers[spoken]) if isinstance(numbers.get(spoken), int) else spoken)
+        if not found:
+            return
+        sign = "-" if at > i or s.raw[s.starts[at]] in _MINUS else ""
+        measures = self._words["measures"]
+        said = {slot.name: sign + found[1]}
+        hit = s.longest(measures, at + 1)
+        if not found[2] and hit:
+            yield said | {"quantity": hit[0]}, hit[1]
+        elif not found[2]:
+            yield said, at + 1
+        elif found[2] in measures:
+            yield said | {"quantity": measures[found[2]]}, at + 1
+
+    def _percent(self, _slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+        found = _PERCENT.match(" ".join(s.words[i : i + 4]))
+        value = amount(found[1], self._words["numbers"]) if found and s.raw[s.starts[i]] not in _SIGNS else 0.0
+        if found and value:
+            yield f"{value:g}", i + len(found[0].split())

@@ -1,0 +1,305 @@
+"""Reads when: lengths of time, times of day, what repeats, and times that are past."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from picoclaw.intents.classifier import amount
+
+Words = Mapping[str, Mapping[str, Any]]
+_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
+_DAY_S = 86_400
+NEXT = " o'clock"
+"""Behind a time of day: the next time that a clock with twelve hours shows it."""
+
+
+class Repeat(NamedTuple):
+    """Something that comes again: at times of day on some days, or every so many seconds."""
+
+    days: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """How a job is told."""
+        if self.seconds:
+            return {"every_seconds": _whole_if(self.seconds)} | ({"at": self.times[0]} if self.times else {})
+        days = ",".join(_SETS.get(day) or str(_DAYS.index(day)) for day in self.days)
+        hours = ",".join(str(int(time[:2])) for time in self.times)
+        return {"cron_expr": f"{int(self.times[0][3:])} {hours} * * {days}"}
+
+    @property
+    def text(self) -> str:
+        """How a rule is told; '' when it cannot be."""
+        if self.times:
+            return f"every {' and '.join(self.days)} at {' and '.join(self.times)}" if self.days else ""
+        return f"every {length(self.seconds)}".replace("every 1 ", "every ")
+
+
+class Times:
+    """The tables of numbers, units and times of day, ready to read the words at the beginning of a text."""
+
+    def __init__(self, words: Words) -> None:
+        """`words`: all tables of words."""
+        self._words = words
+
+    def once(self, near: Sequence[str], part: str) -> Iterator[tuple[dict[str, Any], int]]:
+        """How much later, or at what time of day, in arguments of a job; with how many words say so."""
+        if near[0] not in self._timely and not near[0][0].isdigit():
+            return
+        tail = " ".join(near)
+        for value, end in (self._duration(tail, part), self._clock(tail, part, once=True)):
+            if value:
+                yield value, _count(tail, end)
+
+    def several(self, near: Sequence[str], part: str) -> int:
+        """How many words name more than one time of day in a row, as in "at 7 and at 19"; 0 where they do not."""
+        if near[0] not in self._timely and not near[0][0].isdigit():
+            return 0
+        tail = " ".join(near)
+        times, end = self._clocks(tail, part)
+        return _count(tail, end) if len(times) > 1 else 0
+
+    def range(self, near: Sequence[str]) -> bool:
+        """Whether the words are "from" one time of day to another."""
+        return len(near) > 1 and near[0] == "from" and self._clocks("at " + " ".join(near[1:]), "")[0][1:] != ()
+
+    def names_a_day(self, words: Sequence[str]) -> bool:
+        """Whether words name a day and nothing else: "on friday"."""
+        piece = self._moment.fullmatch(" ".join(words))
+        return piece is not None and piece["day"] is not None
+
+    def names_a_time(self, near: Sequence[str]) -> bool:
+        """Whether the words begin with a time of day: "at 8"."""
+        piece = self._moment.match(" ".join(near)) if near[0] in self._timely or near[0][0].isdigit() else None
+        return (
+            piece is not None and (piece["fixed"] or (piece["hour"] and (piece["at"] or piece["minute"]))) is not None
+        )
+
+    def repeated(self, near: Sequence[str], part: str) -> Iterator[tuple[Repeat, int]]:
+        """What comes again: "every 30 minutes", "every day at 7", "at 18:00 on weekdays"."""
+        if near[0] not in self._timely and not near[0][0].isdigit():
+            return
+        tail = " ".join(near)
+        for read in (self._calendar, self._interval):
+            repeat, end = read(tail, part)
+            if repeat:
+                yield repeat, _count(tail, end)
+
+    def past(self, near: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """A time that is past and needs arithmetic: "last 24 hours", "3 days ago", "since 6:00"."""
+        tail = " ".join(near)
+        if since := self._since.match(tail):
+            value, end = self._clock(tail[since.end() :], "")
+            if value and " " not in value["at"]:
+                yield f"since {value['at']}", _count(tail, since.end() + end)
+        if (found := self._recent.match(tail)) and (span := self._span.match(tail, found.end())):
+            yield f"last {length(self._seconds(span))}", _count(tail, span.end())
+        if (span := self._span.match(tail)) and (ago := self._ago.match(tail, span.end())):
+            seconds = self._seconds(span)
+            days = f"{seconds / _DAY_S:g} days" if seconds % _DAY_S == 0 else length(seconds)
+            yield f"{days} ago", _count(tail, ago.end())
+
+    def _interval(self, tail: str, part: str) -> tuple[Repeat | None, int]:
+        found = self._every.match(tail)
+        rest = tail[found.end() :] if found else ""
+        if span := self._span.match(rest):
+            end = len(tail) - len(rest) + span.end()
+        elif span := self._span.match(f"1 {rest}"):  # "every hour"
+            end = len(tail) - len(rest) + span.end() - 2
+        if not span:
+            return None, 0
+        seconds = self._seconds(span)
+        if seconds < _DAY_S:
+            return Repeat(seconds=seconds), end
+        times, more = self._clocks(tail[end:], part)
+        daily = seconds == _DAY_S
+        return (Repeat(times=times, seconds=seconds), end + more) if len(times) == 1 and not daily else (None, 0)
+
+    def _calendar(self, tail: str, part: str) -> tuple[Repeat | None, int]:
+        """Days and times of day, in either order; all of its times have the same minute."""
+        times, start = self._clocks(tail, part)
+        days, half, end = self._days(tail, start)
+        if not days:
+            return None, 0
+        if not times:
+            times, more = self._clocks(tail[end:], half or part)
+            end += more
+        if not times and half:
+            times = (self._resolve({"part": half}, ""),)
+        if not times or any(len(time) != 5 or time[3:] != times[0][3:] for time in times):
+            return None, 0
+        return Repeat(days, times), end
+
+    def _days(self, tail: str, start: int) -> tuple[tuple[str, ...], str, int]:
+        found = self._repeats.match(tail, start)
+        if not found:
+            return (), "", 0
+        day, _, half = self._words["repeats"][found["days"]].partition(" ")
+        days, end = [day], found.end()
+        while day in _DAYS and (more := self._another.match(tail, end)):
+            days.append(self._words["repeats"].get(more["day"]) or self._words["days"][more["day"]])
+            end = more.end()
+        return tuple(days), half, end
+
+    def _clocks(self, tail: str, part: str) -> tuple[tuple[str, ...], int]:
+        """Times of day: "at 7", "at 7 and at 19"."""
+        times: list[str] = []
+        end = 0
+        while True:
+            start = self._and.match(tail, end).end() if times else end  # type: ignore[union-attr]  # it may be empty
+            value, more = self._clock(tail[start:], part, bare=bool(times))
+            if not value:
+                break
+            times.append(value["at"])
+            end = start + more
+        return tuple(times), end
+
+    @cached_property
+    def _and(self) -> re.Pattern[str]:
+        """What may stand between two times of day, besides a comma."""
+        return re.compile(r"(?:(?:and|or|then|also|plus|&|to|till|until|through|-|–) )*")
+
+    @cached_property
+    def _timely(self) -> frozenset[str]:
+        tables = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets", "every", "repeats")
+        return frozenset(phrase.split()[0] for table in tables for phrase in self._words[table])
+
+    @cached_property
+    def _whole(self) -> dict[str, int]:
+        return {word: value for word, value in self._words["numbers"].items() if isinstance(value, int)}
+
+    @cached_property
+    def _span(self) -> re.Pattern[str]:
+        joins, numbers, halves, units, later = (
+            _either(self._words[table]) for table in ("joins", "numbers", "halves", "units", "from_now")
+        )
+        return re.compile(
+            rf"(?:(?:{joins}) )*(?P<n>\d{{1,6}}(?:\.\d{{1,3}})?|(?:{numbers})(?: (?:{numbers}))?)"
+            rf"(?P<before> (?:{halves}))? (?P<unit>{units})(?P<after> (?:{halves}))?(?: (?:{later}))?(?:(?= )|$) ?",
+            re.ASCII,
+        )
+
+    @cached_property
+    def _bare(self) -> re.Pattern[str]:
+        inside, numbers = _either(self._words["within"]), _either(self._whole)
+        return re.compile(
+            rf"(?:{inside}) (?P<n>\d{{1,3}}|{numbers})(?=$| (?:{_either(self._words['to'])})(?: |$))", re.ASCII
+        )
+
+    @cached_property
+    def _every(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:{_either(self._words['every'])}) ")
+
+    @cached_property
+    def _repeats(self) -> re.Pattern[str]:
+        return re.compile(rf"(?P<days>{_either(self._words['repeats'])})(?:(?= )|$) ?")
+
+    @cached_property
+    def _another(self) -> re.Pattern[str]:
+        """A weekday behind another one."""
+        named = {**self._words["days"], **self._words["repeats"]}
+        days = _either({phrase: day for phrase, day in named.items() if day in _DAYS})
+        return re.compile(rf"(?:(?:{_either(self._words['joins'])}) )?(?P<day>{days})(?:(?= )|$) ?")
+
+    @cached_property
+    def _recent(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:{_either(self._words['recent'])}) ")
+
+    @cached_property
+    def _since(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:{_either(self._words['since'])}) ")
+
+    @cached_property
+    def _ago(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:{_either(self._words['ago'])})(?:(?= )|$) ?")
+
+    def _duration(self, tail: str, _part: str) -> tuple[dict[str, Any], int]:
+        """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
+        seconds, end = 0.0, 0
+        while found := self._span.match(tail, end):
+            seconds, end = seconds + self._seconds(found), found.end()
+        if not end and (bare := self._bare.match(tail)):  # "in 20" is minutes
+            seconds, end = amount(bare["n"], self._words["numbers"]) * 60, bare.end()
+        return ({"at_seconds": _whole_if(seconds)} if seconds else {}), end
+
+    def _seconds(self, span: re.Match[str]) -> float:
+        halves = bool(span["before"]) + bool(span["after"])
+        number = amount(span["n"], self._words["numbers"]) + halves / 2
+        return float(number * self._words["units"][span["unit"]])
+
+    @cached_property
+    def _moment(self) -> re.Pattern[str]:
+        at, on, days, parts, past, hours, oclock = (
+            _either(self._words[table]) for table in ("at", "on", "days", "parts", "offsets", "hours", "oclock")
+        )
+        numbers, units = _either(self._whole), _either(self._words["units"])
+        return re.compile(
+            rf"(?:(?:{on}) )*(?P<at>(?:{at}) )*(?:(?P<day>{days}|\d{{4}}-\d\d-\d\d)|(?P<part>{parts})|"
+            rf"(?P<past>(?:{past}) )?(?:(?P<fixed>{hours})|(?P<hour>\d\d?|{numbers})(?P<minute>[:.][0-5]\d)?"
+            rf"(?! (?:{units})(?: |$)))"
+            rf"(?P<oclock> (?:{oclock})|(?= (?:{parts})(?: |$)))?)(?:(?= )|$) ?",
+            re.ASCII,
+        )
+
+    def _clock(self, tail: str, part: str, *, bare: bool = False, once: bool = False) -> tuple[dict[str, Any], int]:
+        """A time of day: "18:30", "tomorrow 07:30" or "2026-12-01 08:00"."""
+        found: dict[str, str] = {}
+        end = 0
+        while piece := self._moment.match(tail, end):
+            new = {name: text for name, text in piece.groupdict().items() if text is not None}
+            alone = "hour" in new and not new.keys() & {"at", "past", "minute", "oclock"}
+            if (alone and not bare) or (found.keys() & new.keys()) - {"at", "oclock"}:
+                break
+            found, end = found | new, piece.end()
+        when = self._resolve(found, part, once=once) if end else ""
+        return ({"at": when} if when else {}), end
+
+    def _resolve(self, found: dict[str, str], part: str, *, once: bool = False) -> str:
+        """The time as a job is told it; one of `once` that may be in either half of the day is the next that comes."""
+        half, clock = self._words["parts"].get(found.get("part", part), ("", "09:00"))
+        hour = self._words["hours"].get(found.get("fixed", ""))
+        either = False
+        if part == "same" and not found.keys() & {"fixed", "hour", "part"}:
+            clock = ""
+        if hour is None and "hour" in found:
+            hour = _of_day(int(amount(found["hour"], self._words["numbers"])), half)
+            either = once and not half and "minute" not in found and not found.get("day") and 1 <= hour < 12
+        if hour is not None:
+            minutes = hour * 60 + int(found.get("minute", ":0")[1:])
+            minutes += self._words["offsets"].get(found.get("past", "").strip(), 0)
+            if hour > 24:
+                return ""
+            clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
+        day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
+        return f"{day} {clock}{NEXT if either else ''}".strip()
+
+
+def _count(tail: str, end: int) -> int:
+    return len(tail[:end].split())
+
+
+def _whole_if(seconds: float) -> float:
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def length(seconds: float) -> str:
+    """Say a length of time in its largest whole unit; a day is 24 hours."""
+    for name, size in (("day", _DAY_S), ("hour", 3600), ("minute", 60)):
+        if seconds % size == 0 and seconds >= size * (2 if name == "day" else 1):
+            return f"{seconds / size:g} {name}{'' if seconds == size else 's'}"
+    return f"{seconds:g} seconds"
+
+
+def _of_day(hour: int, half: str) -> int:
+    """The hour of 24: as it stands, unless a part of the day is named; the night has early hours and late ones."""
+    if half == "am" or (half == "night" and hour in {1, 2, 3, 4, 12}):
+        return hour % 12 if hour == 12 else hour
+    return hour + 12 if half and hour < 12 else hour
+
+
+def _either(table: Mapping[str, Any]) -> str:
+    return "|".join(re.escape(phrase) for phrase in sorted(table, key=len, reverse=True)) or r"(?!)"

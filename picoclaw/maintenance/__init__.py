@@ -1,0 +1,1 @@
+"""Install, update, backup, check, repair, doctor."""

@@ -1,0 +1,356 @@
+"""Backups: the home as it is at one moment, in one compressed archive whose last member says what belongs into it.
+
+What can be made again is left out (the index of the notes), and what is only true now (locks, sockets). An archive
+without its last member, `backup.json`, is not whole.
+"""
+
+import ctypes
+import glob
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple, Self, cast
+
+from picoclaw import __version__
+from picoclaw.errors import StoreError, explain_syntax
+from picoclaw.files import explain, make_folder, open_file, read_file, sync_folder, write_atomic
+from picoclaw.maintenance import database_copy
+from picoclaw.maintenance.errors import MaintenanceError, translate_os_errors
+from picoclaw.maintenance.install import act_as_owner
+from picoclaw.store import history_migrations
+from picoclaw.store.database import Database
+from picoclaw.store.migrations import MIGRATIONS
+
+MANIFEST_NAME, HOME_PREFIX = "backup.json", "home/"
+SECRETS_FILE = "secrets.toml"
+_EXCLUDED = re.compile(
+    r"last(/.*)?|[^/]*\.(suspect|damaged-.*)"
+    r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|bell-\d+[^/]*|before-update(/.*)?"
+    r"|\.[^/]*\.\d+\.\d+|\.backup-[^/]*(/.*)?"
+)
+MAX_DEPTH = 100
+"""Folders within each other; what lies deeper is neither taken nor unpacked."""
+
+_COMPRESSION_LEVEL = 3  # a Zero 2 W writes 5 to 10 MB a second with it, and a higher one saves a tenth
+
+
+class BackupSummary(NamedTuple):
+    """What a backup holds: files, their bytes before they were compressed, and what was not taken and why."""
+
+    files: int
+    size: int
+    left: list[str]
+
+
+def write_backup(home: Path, target: Path, *, secrets: bool = True) -> BackupSummary:
+    """Write an archive whole and durably, under a name that must be free; raises CareError."""
+    if os.path.lexists(target):
+        raise MaintenanceError(f"{target} is there already; name another file")
+    young = target.with_name(f".{target.name[:40]}.{os.getpid()}.0")
+    with translate_os_errors(target):
+        handle = os.open(young, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                made = stream_backup(home, file, secrets=secrets)
+                file.flush()
+                os.fsync(handle)
+            young.replace(target)
+            sync_folder(target.parent)
+        finally:
+            young.unlink(missing_ok=True)
+    return made
+
+
+def stream_backup(home: Path, stream: IO[bytes], *, secrets: bool = True) -> BackupSummary:
+    """Send an archive into a stream, such as standard output; raises CareError, OSError when the stream breaks."""
+    if not home.is_dir():
+        raise MaintenanceError(f"{home} does not exist: there is nothing to back up")
+    made = BackupSummary(0, 0, [])
+    sums: dict[str, str] = {}
+    with (
+        _copy_databases(home) as copies,
+        gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=_COMPRESSION_LEVEL) as packed,
+        tarfile.open(fileobj=packed, mode="w|") as archive,
+    ):
+        for path, name in _select_files(home, copies, made.left, secrets=secrets):
+            try:
+                member = _add_file(archive, path, name)
+            except FileNotFoundError:  # it was deleted meanwhile
+                continue
+            sums[name] = member[0]
+            made = made._replace(files=made.files + 1, size=made.size + member[1])
+        about = {"picoclaw": __version__, "at": int(time.time()), "home": str(home), "files": sums}
+        data = json.dumps(about, ensure_ascii=False, indent=1).encode()
+        info = tarfile.TarInfo(MANIFEST_NAME)
+        info.size, info.mode, info.mtime = len(data), 0o600, int(time.time())
+        archive.addfile(info, io.BytesIO(data))
+    return made
+
+
+@contextmanager
+def _copy_databases(home: Path) -> Iterator[dict[str, Path]]:
+    """Copy the databases to where they hold still, by name."""
+    with act_as_owner(home), translate_os_errors(home):
+        folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=home))
+    try:
+        with act_as_owner(home):
+            found = {name: folder / name for name in database_copy.DATABASE_NAMES if (home / name).exists()}
+            for name, path in found.items():
+                database_copy.copy_database(home / name, path)
+        yield found
+    finally:
+        with act_as_owner(home):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _select_files(home: Path, copies: dict[str, Path], left: list[str], *, secrets: bool) -> Iterator[tuple[Path, str]]:
+    def closed(error: OSError) -> None:
+        left.append(f"{Path(error.filename).relative_to(home)}: {explain(error)}")
+
+    for where, folders, names in os.walk(home, onerror=closed):
+        folders.sort()
+        for name in sorted([*names, *(f for f in folders if Path(where, f).is_symlink())]):
+            path = Path(where, name)
+            inside = str(path.relative_to(home))
+            if _EXCLUDED.fullmatch(inside) or (inside == SECRETS_FILE and not secrets):
+                continue
+            if inside.count("/") >= MAX_DEPTH:
+                left.append(f"{inside[:80]}…: {inside.count('/')} folders deep")
+                continue
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                left.append(f"{inside}: a link, or no regular file")
+                continue
+            yield copies.get(inside, path), inside
+
+
+def _add_file(archive: tarfile.TarFile, path: Path, name: str) -> tuple[str, int]:
+    """Add one file; returns its checksum and size. A file that shrinks meanwhile ends the backup."""
+    with path.open("rb") as file:
+        found = os.fstat(file.fileno())
+        info = tarfile.TarInfo(HOME_PREFIX + name)
+        info.size, info.mode, info.mtime = found.st_size, stat.S_IMODE(found.st_mode), int(found.st_mtime)
+        counted = _HashingReader(file)
+        try:
+            archive.addfile(info, counted)
+        except OSError as error:
+            if counted.short:
+                raise MaintenanceError(f"{path} became shorter while it was read; try again") from error
+            raise
+    return counted.sum.hexdigest(), info.size
+
+
+class _HashingReader(io.RawIOBase):
+    """A file whose bytes are summed up as they are read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.sum = hashlib.sha256()
+        self.short = False
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        """Hand the bytes on."""
+        data = self._file.read(size)
+        self.short = self.short or len(data) < size
+        self.sum.update(data)
+        return data
+
+
+# Restoring: a backup is unpacked beside the home, proved whole, and only then takes its place, in one step.
+#
+# What the home was before is kept beside it. Source: renameat2(2) (RENAME_EXCHANGE).
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_UNFINISHED_MARKER = ".unfinished"
+"""In a folder that is still being unpacked; a restore that was cut off is swept away by it."""
+
+_MAX_MANIFEST_BYTES = 50_000_000
+_MAX_HEADER_BYTES = 65_536  # bytes that may stand before a file, such as a name of more than 100 characters
+_HEADER_TYPES = {
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+}
+_CHUNK_BYTES = 1 << 20
+
+
+class BackupInfo(NamedTuple):
+    """What a backup says of itself: its picoclaw, when it was made (seconds since 1970), and its files."""
+
+    version: str
+    at: float
+    files: int
+
+
+def verify_backup(path: Path) -> BackupInfo:
+    """Read a backup whole and compare every file with its checksum; raises CareError."""
+    return _unpack_archive(path, None)
+
+
+def restore_backup(path: Path, home: Path) -> tuple[BackupInfo, Path | None]:
+    """Put a backup in the place of a home; returns what it was and where the home of before is. Raises CareError."""
+    home = home.resolve()  # a link to another disk stays one, and what it leads to is replaced
+    if busy := database_copy.list_home_users(home):
+        raise MaintenanceError(
+            f"{home} is in use by {', '.join(busy)}: stop it first, with"
+            " `sudo picoclaw service stop`, or with Ctrl-C or /quit in the terminal where it runs"
+        )
+    with act_as_owner(home), translate_os_errors(home):
+        make_folder(home.parent)
+        for left in home.parent.glob(f"{glob.escape(home.name)}.before-*/{_UNFINISHED_MARKER}"):
+            shutil.rmtree(left.parent, ignore_errors=True)
+        staged = _make_staging_folder(home)
+        try:
+            kept = _unpack_archive(path, staged)
+            if (home / SECRETS_FILE).is_file() and not (staged / SECRETS_FILE).exists():
+                write_atomic(staged / SECRETS_FILE, read_file(home / SECRETS_FILE))
+            _verify_databases(staged)
+            (staged / _UNFINISHED_MARKER).unlink()
+            for folder in (*(found for found in staged.rglob("*") if found.is_dir()), staged):
+                sync_folder(folder)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        return kept, _replace_home(staged, home)
+
+
+def _make_staging_folder(home: Path) -> Path:
+    """Make the folder that changes places with the home: its name is the one that the old home is to have."""
+    staged = home.with_name(f"{home.name}.before-{time.strftime('%Y%m%d-%H%M%S')}")
+    while os.path.lexists(staged):
+        staged = staged.with_name(f"{staged.name}a")
+    staged.mkdir(0o700)
+    (staged / _UNFINISHED_MARKER).touch()
+    return staged
+
+
+def _unpack_archive(path: Path, folder: Path | None) -> BackupInfo:
+    try:
+        with open_file(path) as packed, tarfile.open(fileobj=packed, mode="r:gz", tarinfo=_LimitedTarInfo) as archive:
+            about, sums = _extract_members(archive, path, folder)
+        kept = BackupInfo(str(about["picoclaw"]), float(about["at"]), len(sums))
+        if about["files"] != sums:
+            raise MaintenanceError(
+                f"{path} is damaged: its files are not those that its list names; nothing was changed"
+            )
+    except (tarfile.TarError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise MaintenanceError(
+            f"{path} is no whole backup of picoclaw's ({explain_syntax(error)}); nothing was changed"
+        ) from None
+    except OSError as error:
+        raise MaintenanceError(f"{path} cannot be unpacked: {error.strerror or error}; nothing was changed") from None
+    return kept
+
+
+class _LimitedTarInfo(tarfile.TarInfo):
+    """A member of an archive that says no more of itself than any file needs: what it says is held in memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read a block. Raises tarfile.ReadError for one that announces too much."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _HEADER_TYPES and member.size > _MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"{member.size} bytes of headers stand before a file")
+        return member
+
+
+def _extract_members(
+    archive: tarfile.TarFile, path: Path, folder: Path | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Unpack the files; returns the list that the backup ends with, and the checksums of what it holds."""
+    sums: dict[str, str] = {}
+    for member in archive:
+        archive.members = []  # type: ignore[attr-defined]  # which would hold every one of them to the end
+        content = archive.extractfile(member) if member.isfile() and not member.issparse() else None
+        if content is None:
+            raise MaintenanceError(f"{path} holds {member.name!r}, a link or a device; nothing was changed")
+        if member.name == MANIFEST_NAME and member.size <= _MAX_MANIFEST_BYTES:
+            about = dict(json.loads(content.read()))
+            _read_to_end(archive)
+            return about, sums
+        name = _parse_member_name(member.name, path)
+        sums[name] = _extract_file(content, folder / name if folder else None, member.mode & 0o700 | 0o600)
+    raise EOFError("its end is missing")
+
+
+def _read_to_end(archive: tarfile.TarFile) -> None:
+    """Read on to the end of the file: gzip's own checksum stands there, which covers names and modes as well."""
+    for _ in _read_chunks(cast("IO[bytes]", archive.fileobj)):
+        pass
+
+
+def _parse_member_name(name: str, path: Path) -> str:
+    """Take the name of a member apart; one that leads out of the folder is refused."""
+    inside = PurePosixPath(name.removeprefix(HOME_PREFIX))
+    if len(inside.parts) > MAX_DEPTH:
+        raise MaintenanceError(
+            f"{path} holds {name[:80]!r}…, which is {len(inside.parts)} folders deep; nothing was changed"
+        )
+    if not name.startswith(HOME_PREFIX) or inside.is_absolute() or ".." in inside.parts or "\0" in name:
+        raise MaintenanceError(f"{path} holds {name!r}, which leads out of the home; nothing was changed")
+    return str(inside)
+
+
+def _extract_file(content: IO[bytes], target: Path | None, mode: int) -> str:
+    summed = hashlib.sha256()
+    if target is None:
+        for data in _read_chunks(content):
+            summed.update(data)
+        return summed.hexdigest()
+    make_folder(target.parent)
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    with os.fdopen(handle, "wb") as file:
+        for data in _read_chunks(content):
+            summed.update(data)
+            file.write(data)
+        file.flush()
+        os.fsync(handle)
+    return summed.hexdigest()
+
+
+def _read_chunks(content: IO[bytes]) -> Iterator[bytes]:
+    while data := content.read(_CHUNK_BYTES):
+        yield data
+
+
+def _verify_databases(staged: Path) -> None:
+    """Open the databases, which also brings older ones up to this picoclaw."""
+    shapes = {"state.db": MIGRATIONS, history_migrations.HISTORY_FILE: history_migrations.HISTORY_MIGRATIONS}
+    try:
+        for path in (staged / name for name in database_copy.DATABASE_NAMES if (staged / name).exists()):
+            Database(path, shapes[path.name]).close()
+    except StoreError as error:
+        raise MaintenanceError(f"the backup cannot be used: {error}") from None
+
+
+def _replace_home(staged: Path, home: Path) -> Path | None:
+    if not os.path.lexists(home):
+        staged.rename(home)
+        sync_folder(home.parent)
+        return None
+    if not _exchange_folders(staged, home):
+        aside = staged.with_name(f"{staged.name}b")
+        home.rename(aside)
+        staged.rename(home)
+        staged = aside
+    sync_folder(home.parent)
+    return staged
+
+
+def _exchange_folders(one: Path, other: Path) -> bool:
+    """Let two folders change places in one step; False where the file system cannot."""
+    with suppress(AttributeError):
+        libc = ctypes.CDLL(None, use_errno=True)
+        done = libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+        return int(done) == 0
+    return False

@@ -1,0 +1,272 @@
+"""What is done unasked when nobody waits: the index kept up to date, the tasks gone through, the nightly dream,
+conversations that are kept no longer, and copies of what must not be lost.
+
+Knows when each is due, and does it once: what was begun is written down first, so that neither a power cut nor a clock
+that is put back has it done twice, and what fails waits for its next time.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from picoclaw import times
+from picoclaw.config import Config
+from picoclaw.errors import ConfigError, ProviderError, StoreError, TurnStopped
+from picoclaw.files import explain
+from picoclaw.memory import versions
+from picoclaw.memory.dream import Step
+from picoclaw.memory.memory import Recollection
+from picoclaw.messages import Purpose, Usage
+from picoclaw.prompts import Templates
+from picoclaw.security.redaction import Redactor
+from picoclaw.skills.skill import Skill
+from picoclaw.store import retention
+from picoclaw.store.database import Database
+from picoclaw.store.ledger import Ledger
+from picoclaw.store.marks import Marks
+from picoclaw.store.pulse import Pulse
+
+if TYPE_CHECKING:
+    from picoclaw.memory.dream import Dream, Model
+
+_NIGHT, _REVIEWED, _PRUNED = "dream.day", "review.at", "pruned.day"
+_REST_S = 60.0
+_REFRESH_S, _REFRESH_LEFT_S = 900.0, 120.0
+_LONGEST_REFRESH_S = 5.0
+_PRUNE_S = 86_400.0
+_CLOCK_IS_SET = 2024
+"""A board without a battery begins in an earlier year, and learns the time from the network."""
+
+_Chore = Callable[["Model", datetime], Step]
+
+
+@dataclass
+class Chores:
+    """The chores of one home. `model` is there when one is configured; each part is made when it is first used."""
+
+    config: Config
+    prompts: Templates
+    database: Callable[[], Database]
+    memory: Callable[[], Recollection]
+    skills: Callable[[], Iterable[Skill]]
+    model: "Callable[[], Model] | None"
+    redact: Redactor | None = None
+    _rested: datetime | None = field(default=None, init=False)
+    _refreshed: datetime | None = field(default=None, init=False)
+    _pruned: datetime | None = field(default=None, init=False)
+    _copied: datetime | None = field(default=None, init=False)
+    _left: int = field(default=0, init=False)
+    _said: set[str] = field(default_factory=set, init=False)
+
+    @cached_property
+    def _marks(self) -> Marks:
+        return Marks(self.database())
+
+    @cached_property
+    def _dream(self) -> "Dream":
+        from picoclaw.memory.dream import Dream
+
+        home, pulse = self.config.home, Pulse(self.database())
+        return Dream(home, self.config.workspace, self.prompts, pulse, self._marks, self.skills)
+
+    def next_due(self, now: datetime) -> datetime:
+        """Return when there may be something to do; `now` if there is. Raises StoreError."""
+        found = [self._index_due(now)]
+        if now.year >= _CLOCK_IS_SET:
+            found += filter(None, [self._review_due(now), self._night_due(now), self._prune_due(now)])
+        due = min(found, key=lambda moment: moment.timestamp())
+        rest = _later(self._rested, _REST_S, now)
+        return max(due, rest, key=lambda moment: moment.timestamp())
+
+    def run(self, now: datetime) -> list[str]:
+        """Do what is due; returns what was done or went wrong, for the owner. Raises TurnStopped, nothing else."""
+        self._rested = now
+        told: list[str] = []
+        try:
+            told += self._index(now)
+            if now.year >= _CLOCK_IS_SET:
+                told += self._night(now)
+                told += self._review(now)
+                told += self._prune(now)
+            told += self._copy(now)
+        except StoreError as error:
+            told += self._once(f"the memory could not be looked after: {error}")
+        return told
+
+    def daily(self, now: datetime) -> list[str]:
+        """Let go of conversations once a day, for those who answer and leave; returns what went wrong."""
+        today = str(now.date())
+        try:
+            before = self._marks.get(_PRUNED)
+            if before == today or now.year < _CLOCK_IS_SET or not self._marks.moved(_PRUNED, before, today):
+                return []
+        except StoreError as error:
+            return self._once(f"old conversations could not be deleted: {error}")
+        return self._prune(now)
+
+    def _prune_due(self, now: datetime) -> datetime:
+        return _later(self._pruned, _PRUNE_S, now)
+
+    def _prune(self, now: datetime) -> list[str]:
+        """Let go of conversations that are kept no longer, as the settings say and without a word."""
+        if not _is_due(self._prune_due(now), now):
+            return []
+        self._pruned, limits = now, self.config.sessions
+        try:
+            retention.prune_conversations(self.database(), now, limits.keep_days, limits.keep_mb)
+            Ledger(self.database).prune()
+            retention.shrink(self.database())
+        except StoreError as error:
+            return self._once(f"old conversations could not be deleted: {error}")
+        return []
+
+    def _copy(self, now: datetime) -> list[str]:
+        """Copy what has changed of the settings, and `state.db` once a day; as far as the disk lets us."""
+        if not _is_due(_later(self._copied, _REFRESH_S, now), now):
+            return []
+        from picoclaw.maintenance import repair
+        from picoclaw.maintenance.errors import MaintenanceError
+
+        self._copied = now
+        try:
+            repair.copy_changed_files(self.config.home)
+            repair.copy_state_database(self.config.home, now.timestamp(), self.redact)
+            repair.create_reserve(self.config.home)
+        except OSError as error:
+            return self._once(f"copies in case of damage: {explain(error)}")
+        except MaintenanceError as error:
+            return self._once(str(error))
+        return []
+
+    def _index_due(self, now: datetime) -> datetime:
+        return _later(self._refreshed, _REFRESH_LEFT_S if self._left else _REFRESH_S, now)
+
+    def _index(self, now: datetime) -> Iterator[str]:
+        if _is_due(self._index_due(now), now):
+            self._refreshed, self._left = now, 0
+            try:
+                done = self.memory().refresh(seconds=self._embedding_s)
+            except StoreError as error:
+                yield from self._once(f"the memory's index: {error}")
+            else:
+                self._left = 0 if done.problem else done.left
+                yield from self._once(done.problem)
+
+    @property
+    def _embedding_s(self) -> float:
+        """How long to embed: a table does that in no time when something is searched, and takes numpy to do it."""
+        return _LONGEST_REFRESH_S if self.config.memory.embeddings == "server" else 0.0
+
+    def _review_due(self, now: datetime) -> datetime | None:
+        minutes = self.config.memory.review_minutes
+        if not (minutes and self.model and self._dream.unreviewed(now.date())):
+            return None
+        last = self._marks.get(_REVIEWED)
+        return _later(datetime.fromisoformat(last) if last else None, minutes * 60, now)
+
+    def _review(self, now: datetime) -> list[str]:
+        due = self._review_due(now)
+        if due is None or not _is_due(due, now):
+            return []
+        before = self._marks.get(_REVIEWED)
+        if not self._marks.moved(_REVIEWED, before, now.isoformat(timespec="seconds")):
+            return []  # another chat does it
+        try:
+            step = self._asked(self._dream.review, now, "review")
+        except TurnStopped:
+            self._marks.set(_REVIEWED, before)
+            raise
+        said = self._worded([step], "review") if step.said else []
+        return said if step.answered else self._once(said[0])
+
+    def _night_due(self, now: datetime) -> datetime | None:
+        """The next night; one that was slept through is made up for. A first night is never the one that is past."""
+        hour, last = self.config.memory.dream_hour, self._marks.get(_NIGHT)
+        if hour < 0:
+            return None
+        if not last:
+            return now
+        day = date.fromisoformat(last)
+        if day > now.date() + timedelta(days=1):
+            day = date.min  # the clock was wrong then
+        if day < now.date() and now.hour >= hour:
+            return now
+        due = times.at(f"{hour:02}:00", now)
+        return due if due.date() > day else times.at(f"tomorrow {hour:02}:00", now)
+
+    def _night(self, now: datetime) -> list[str]:
+        due, last, today = self._night_due(now), self._marks.get(_NIGHT), now.date()
+        if due is None or not _is_due(due, now):
+            return []
+        if not last:
+            begun = now.hour >= self.config.memory.dream_hour
+            self._marks.set(_NIGHT, str(today if begun else today - timedelta(days=1)))
+            return []
+        if not self._marks.moved(_NIGHT, last, str(today)):
+            return []  # another chat does it
+        try:
+            said, _ = self.dreamt(now)
+            return [*said, *self.recorded(said, now)]
+        except TurnStopped:
+            self._marks.set(_NIGHT, last)
+            raise
+
+    def dreamt(self, now: datetime) -> tuple[list[str], bool]:
+        """Dream now, whatever the hour; returns what was done, and whether the model answered. Raises TurnStopped."""
+        steps: list[Step] = []
+        for chore in (self._dream.memory, self._dream.tasks):
+            steps.append(self._asked(chore, now))
+            if not steps[-1].answered:
+                break
+        answered = all(step.answered for step in steps)
+        try:
+            steps.append(self._dream.housekeeping(now))
+        except StoreError as error:
+            steps.append(Step(str(error)))
+        return self._worded(steps, "dream"), answered
+
+    def _asked(self, chore: _Chore, now: datetime, cause: str = "dream") -> Step:
+        """Do a chore that takes a model; without one it waits."""
+        if self.model is None:
+            return Step()
+        try:
+            return chore(self.model()._replace(purpose=Purpose(cause)), now)
+        except ProviderError as error:
+            return Step(f"the model did not answer: {' '.join(str(error).split())}", answered=False)
+        except (StoreError, ConfigError) as error:
+            return Step(str(error))
+
+    @staticmethod
+    def _worded(steps: Iterable[Step], name: str) -> list[str]:
+        every = list(steps)
+        used = sum((step.usage for step in every), Usage())
+        said = [f"{name}: {step.said}" for step in every if step.said]
+        return [*said, f"{name}: {used.total} tokens"] if used.total else said
+
+    def recorded(self, said: list[str], now: datetime) -> list[str]:
+        """Write down what a dream did, where it did anything; returns why it could not be."""
+        try:
+            if said:
+                versions.record(self.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
+        except OSError as error:
+            return [f"dream: {self.config.home / versions.FOLDER} cannot be written: {explain(error)}"]
+        return []
+
+    def _once(self, problem: str) -> list[str]:
+        """Say what is wrong once; a complaint every quarter of an hour is no help."""
+        new = bool(problem) and problem not in self._said
+        self._said.add(problem)
+        return [problem] if new else []
+
+
+def _later(last: datetime | None, seconds: float, now: datetime) -> datetime:
+    """When something is due again; now, if it never was or the clock was put back since."""
+    if last is None or last.timestamp() > now.timestamp():
+        return now
+    return times.later(last.astimezone(now.tzinfo), seconds)
+
+
+def _is_due(due: datetime, now: datetime) -> bool:
+    return due.timestamp() <= now.timestamp()

@@ -1,0 +1,409 @@
+"""The last good copies, in `last/` of the home: of `state.db` once a day or less, of settings when they change.
+
+Damage is what a failing card leaves: zeros in a text, bytes that are no text, nothing at all where something was. What
+its owner has mistyped is no damage, and is theirs to mend. Keys have no copy, and notes have none: what was forgotten
+is to be forgotten.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from picoclaw.config.files import read
+from picoclaw.errors import ConfigError, StoreDamaged, StoreError
+from picoclaw.files import (
+    DAMAGED,
+    drop_oldest,
+    explain,
+    make_folder,
+    remove,
+    set_aside,
+    spare,
+    sync_folder,
+    write_atomic,
+)
+from picoclaw.maintenance import database_copy
+from picoclaw.maintenance.errors import MaintenanceError
+from picoclaw.security.redaction import Redactor
+from picoclaw.store import history_migrations
+from picoclaw.store.database import (
+    COPIES_FOLDER,
+    SUSPECT_SUFFIX,
+    Database,
+    Migration,
+    mark_suspect,
+    run_quick_check,
+    translate_sqlite_errors,
+)
+from picoclaw.store.heartbeats import Heartbeats
+from picoclaw.store.migrations import MIGRATIONS
+from picoclaw.store.outbox import Outbox
+from picoclaw.store.salvage import SalvagedTable, salvage
+from picoclaw.workspace.pages import owner_time
+
+_MAX_FILE_BYTES = 1_000_000
+_COPY_INTERVAL_S, _MAX_BYTES_PER_DAY = 20 * 3600.0, 10_000_000
+"""How often a `state.db` is copied, and the bytes that a day's copying may write: a larger one waits longer."""
+
+
+def _is_torn_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return True
+    return not data or b"\0" in data
+
+
+def _is_toml(data: bytes) -> bool:
+    """Whether it can be read: only that is worth a copy."""
+    import tomllib
+
+    try:
+        tomllib.loads(data.decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_damaged_json(data: bytes) -> bool:
+    try:
+        return not isinstance(json.loads(data), dict | list)
+    except (ValueError, RecursionError):
+        return True
+
+
+def _is_json(data: bytes) -> bool:
+    return not _is_damaged_json(data)
+
+
+def _return_false(_: bytes) -> bool:
+    return False
+
+
+_ContentCheck = Callable[[bytes], bool]
+COPIED_FILES: Mapping[str, tuple[_ContentCheck, _ContentCheck]] = {
+    **dict.fromkeys(
+        ("config.toml", "sensors.toml", "rules.toml", "outputs.toml", "policy.toml"), (_is_torn_text, _is_toml)
+    ),
+    **dict.fromkeys(("seeds.json", "memory-feedback.json"), (_is_damaged_json, _is_json)),
+    **dict.fromkeys(("page_logins.json", "page_letters.json"), (_is_damaged_json, _return_false)),
+}
+"""By name in the home: what is damage to it, and when a copy is worth making; who was let in may be shut out again."""
+
+
+def copy_changed_files(home: Path) -> None:
+    """Copy the small files that have changed; one that its owner has deleted loses its copy. Raises OSError."""
+    for name, (_, good) in COPIED_FILES.items():
+        data, copy = _read_content(home / name), home / COPIES_FOLDER / name
+        if not data:
+            if not (home / name).exists():
+                remove(copy)
+        elif data != _read_content(copy) and good(data):
+            spare("records", home)
+            make_folder(copy.parent)
+            write_atomic(copy, data)
+
+
+def copy_state_database(home: Path, now: float, redact: Redactor | None = None) -> bool:
+    """Copy `state.db` when it has changed and the last copy is old enough; tells whether it did.
+
+    The secrets that `redact` knows, and what looks like one, are not in the copy: a message that waits for its answer
+    has them, and so do reminders, questions and jobs.
+
+    Raises OSError and CareError: what cannot be copied is damaged, or the disk is full.
+    """
+    source, copy = home / database_copy.DATABASE_NAMES[0], home / COPIES_FOLDER / database_copy.DATABASE_NAMES[0]
+    if not source.exists():
+        return False
+    every = _COPY_INTERVAL_S * max(1.0, source.stat().st_size / _MAX_BYTES_PER_DAY)
+    last = copy.stat().st_mtime if copy.exists() else 0.0
+    changed = max(one.stat().st_mtime for one in (source, source.with_name(f"{source.name}-wal")) if one.exists())
+    if changed <= last or abs(now - last) < every:
+        return False
+    spare("records", home)
+    make_folder(copy.parent)
+    young = copy.with_name(f".{copy.name}.0.0")
+    remove(young)
+    database_copy.copy_database(source, young, lambda connection: _mask_secrets(connection, redact or Redactor()))
+    database_copy.replace_database(young, copy)
+    return True
+
+
+_DISABLE_MASKED_JOBS = """
+    UPDATE jobs SET enabled = 0, last_status = 'failed',
+    last_error = 'its command held a secret, which the copy of state.db that was put back does not have: add it again'
+    WHERE kind IN ('command', 'tool') AND message != mask(message)
+"""
+
+
+def _mask_secrets(connection: apsw.Connection, redact: Redactor) -> None:
+    """Take the secrets out of every text of a database, and leave no command to be run that was changed by that."""
+
+    def mask(*given: Any) -> str:
+        text = str(given[0])
+        if text[:1] in {"[", "{"}:
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError):
+                return redact(text)
+            return text if (masked := redact.values(value)) == value else json.dumps(masked, ensure_ascii=False)
+        return redact.said(text)
+
+    connection.create_scalar_function("mask", mask, 1, deterministic=True)
+    connection.execute("PRAGMA secure_delete = ON")
+    tables = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    with connection:
+        if "jobs" in tables:
+            connection.execute(_DISABLE_MASKED_JOBS)
+        for table in tables:
+            sql = "SELECT name FROM pragma_table_info(?) WHERE type = 'TEXT' AND NOT pk"
+            for (name,) in connection.execute(sql, (table,)).fetchall():
+                text = f'"{name}"'
+                connection.execute(f'UPDATE "{table}" SET {text} = mask({text}) WHERE {text} != mask({text})')  # noqa: S608
+
+
+def is_damaged(home: Path, name: str) -> bool:
+    """Tell whether one of FILES is damaged: an empty one only where its copy says something."""
+    path, (torn, _) = home / name, COPIED_FILES[name]
+    if not path.is_file():
+        return False
+    data = _read_content(path)
+    return torn(data) and bool(data or _read_content(home / COPIES_FOLDER / name) or name.endswith(".json"))
+
+
+def restore_damaged_files(home: Path, stamp: str) -> list[str]:
+    """Set aside the small files that are damaged and put their copies in their place; says so. Raises OSError.
+
+    Where there is no copy, what the owner has written stays where it is; what can be made again just goes.
+    """
+    said = []
+    for name in COPIED_FILES:
+        path, copy = home / name, _read_content(home / COPIES_FOLDER / name)
+        if not is_damaged(home, name) or not (copy or name.endswith(".json")):
+            continue
+        aside = set_aside(path, stamp).name
+        if copy:
+            when = owner_time(home, (home / COPIES_FOLDER / name).stat().st_mtime)
+            write_atomic(path, copy)
+            said.append(f"{name} was damaged: the copy of {when:%d %b %Y %H:%M} is used, and {aside} is what was there")
+        else:
+            said.append(f"{name} was damaged and begins anew; {aside} is what was there")
+    return said
+
+
+def _read_content(path: Path) -> bytes:
+    """Read a regular file that is not too large, nothing of any other."""
+    try:
+        return read(path) if path.stat().st_size <= _MAX_FILE_BYTES else b""
+    except (OSError, ConfigError):
+        return b""
+
+
+# Mends what a failing card, or a cut at the worst moment, has left of a home; its owner is told once.
+#
+# A damaged database gets a second name, NAME.damaged-DATE, and its log with it. What can be read of it is brought into
+# the last copy, or into a new one, under a third name; with it the letter that tells so. Then the log goes, and the new
+# file takes the place of the damaged one in one step. A cut anywhere leaves a mark beside the file, by which the next
+# start begins again from the same damaged file: nothing is mended twice, and nothing is told twice.
+
+DATABASE_MIGRATIONS: Mapping[str, Sequence[Migration]] = {
+    "state.db": MIGRATIONS,
+    history_migrations.HISTORY_FILE: history_migrations.HISTORY_MIGRATIONS,
+}
+_TABLE_LABELS = {
+    **dict.fromkeys(("sessions", "turns", "messages", "summaries", "results"), "conversations"),
+    "jobs": "reminders",
+    "pulse": "tasks",
+    "outbox": "letters",
+    "tasks": "helpers' work",
+    **dict.fromkeys(("approvals", "always"), "approvals"),
+    **dict.fromkeys(("raw", "spans", "series"), "measurements"),
+}
+
+
+def repair_home(home: Path, *, tell: bool = True) -> list[str]:
+    """Mend what is damaged before anything else of a home is used; returns what was done, which its owner is told.
+
+    Without `tell`, no letter says so. Raises StoreError where that cannot be done, having changed nothing.
+    """
+    if not home.is_dir():
+        return []
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    try:
+        with _lock_home(home):
+            said = [line for name in DATABASE_MIGRATIONS for line in _repair_if_damaged(home / name, stamp, tell=tell)]
+            files = restore_damaged_files(home, stamp)
+            if tell and (news := [*files, *(line for line in said if not line.startswith("state.db"))]):
+                _notify_owner(home, news)
+    except OSError as error:
+        raise StoreError(f"{error.filename or home} cannot be mended: {explain(error)}") from None
+    except MaintenanceError as error:
+        raise StoreError(str(error)) from None
+    return [*said, *files]
+
+
+@contextmanager
+def _lock_home(home: Path) -> Iterator[None]:
+    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _repair_if_damaged(path: Path, stamp: str, *, tell: bool) -> Iterator[str]:
+    """Look at one database as whoever opens it does, and mend it if it is damaged."""
+    if not os.path.lexists(path):
+        return
+    if why := "its mending was cut off" if find_interrupted_repair(path) else describe_damage(path):
+        if pid := database_copy.find_opener(path.with_name(f"{path.name}-shm")):
+            raise StoreError(f"{path} is damaged ({why}), and process {pid} has it open: end that first")
+        yield _repair_database(path, stamp, why, tell=tell)
+
+
+def describe_damage(path: Path) -> str:
+    """Open and close a database, and say what of it is damaged, '' for nothing. Raises StoreError."""
+    try:
+        Database(path, DATABASE_MIGRATIONS[path.name]).close()
+    except StoreDamaged as error:
+        said = str(error).partition(";")[0]
+        return said.partition("(")[2].rstrip(")") or said.removeprefix(f"{path} is ")
+    return ""
+
+
+def _repair_database(path: Path, stamp: str, why: str, *, tell: bool) -> str:
+    mark_suspect(path)
+    aside = _set_aside_database(path, stamp)
+    young = path.with_name(f".{path.name}.{os.getpid()}.0")
+    try:
+        for left in path.parent.glob(f".{path.name}.*"):
+            left.unlink(missing_ok=True)
+        said = _rebuild_database(path, aside, young, why, tell=tell)
+        database_copy.replace_database(young, path)
+    finally:
+        for left in path.parent.glob(f"{young.name}*"):
+            left.unlink(missing_ok=True)
+    remove(path.with_name(path.name + SUSPECT_SUFFIX))
+    drop_oldest(path)
+    return said
+
+
+def find_interrupted_repair(path: Path) -> Path | None:
+    """Return the second name of a file whose mending was cut off."""
+    names = path.parent.glob(f"{path.name}{DAMAGED}*")
+    return next((known for known in names if known.samefile(path)), None)
+
+
+def _set_aside_database(path: Path, stamp: str) -> Path:
+    """Give the damaged file and its log a second name; a mending that was cut off has done so already."""
+    if known := find_interrupted_repair(path):
+        return known
+    for log in path.parent.glob(f"{path.name}{DAMAGED}*-wal"):  # a cut came before its file had the second name
+        if not log.with_name(log.name.removesuffix("-wal")).exists():
+            log.unlink()
+    aside = path.with_name(f"{path.name}{DAMAGED}{stamp}")
+    with suppress(FileNotFoundError):
+        aside.with_name(f"{aside.name}-wal").hardlink_to(path.with_name(f"{path.name}-wal"))
+    aside.hardlink_to(path)
+    sync_folder(path.parent)
+    return aside
+
+
+def _rebuild_database(path: Path, aside: Path, young: Path, why: str, *, tell: bool) -> str:
+    """Make a whole database of the copy and of what can be read; returns what its owner is told."""
+    copied = _start_from_copy(path, young)
+    with translate_sqlite_errors(young), closing(Database(young, DATABASE_MIGRATIONS[path.name])) as database:
+        damaged = apsw.Connection(str(aside), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            damaged.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            saved = salvage(damaged, database.connection)
+        finally:
+            damaged.close()
+            _remove_side_files(aside)
+        said = _format_repair_report(why, aside.name, saved, copied)
+        if tell and path.name == "state.db":
+            Outbox(database).put(Heartbeats(database).last_chat(), said, time.time())
+    if (found := run_quick_check(young, DATABASE_MIGRATIONS[path.name])) != "ok":
+        raise StoreError(f"{path} cannot be mended: {found}; {aside.name} is what was there")
+    return said
+
+
+def _remove_side_files(aside: Path) -> None:
+    """Take away what looking at the damaged file has made beside it; a log that holds something stays."""
+    log, index = (aside.with_name(aside.name + end) for end in database_copy.WAL_SUFFIXES)
+    index.unlink(missing_ok=True)
+    if log.exists() and not log.stat().st_size:
+        log.unlink()
+
+
+def _start_from_copy(path: Path, young: Path) -> str:
+    """Begin with the last good copy; returns of when it is, '' where there is none."""
+    copy = path.parent / COPIES_FOLDER / path.name
+    try:
+        if not copy.exists() or run_quick_check(copy, DATABASE_MIGRATIONS[path.name]) != "ok":
+            return ""
+        database_copy.copy_database(copy, young)
+    except (StoreError, MaintenanceError):
+        young.unlink(missing_ok=True)
+        return ""
+    return f"{owner_time(path.parent, copy.stat().st_mtime):%d %b %Y %H:%M}"
+
+
+def _format_repair_report(why: str, aside: str, saved: Sequence[SalvagedTable], copied: str) -> str:
+    """Say what was lost, in words of the owner's."""
+    said = f"{aside.partition(DAMAGED)[0]} was damaged ({why}), and is kept as {aside}. "
+    torn = [one for one in saved if not one.whole]
+    if not torn:
+        return f"{said}All that it held could be read, and nothing is lost."
+    rows, older = sum(one.rows for one in saved), sum(one.older for one in torn)
+    named = ", ".join(sorted({_TABLE_LABELS[one.table] for one in torn if one.table in _TABLE_LABELS}))
+    read = f"{rows} entries could be read" if rows else "Nothing of it could be read"
+    rest = f"{older} are as they were on {copied}" if copied else "there was no copy to take the rest from"
+    return f"{said}{read}; {rest}. What is newer may be lost{f' of {named}' if named else ''}: look through it."
+
+
+def _notify_owner(home: Path, news: Sequence[str]) -> None:
+    """Leave a letter for whoever the owner talks to, unless it waits there already."""
+    with closing(Database(home / "state.db")) as database:
+        outbox, chat = Outbox(database), Heartbeats(database).last_chat()
+        known = {letter.text for letter in outbox.waiting()}
+        for text in news:
+            if text not in known:
+                outbox.put(chat, text, time.time())
+
+
+# A file that says nothing: it goes when the disk is too full for a daemon to begin, and comes back afterwards.
+
+RESERVE_FILE = "ballast"
+RESERVE_BYTES = 1 << 20
+_MIN_FREE_BYTES = 1 << 18
+"""Bytes: what SQLite needs beside three databases to open them."""
+
+
+def create_reserve(home: Path) -> None:
+    """Take room for a worse day, unless there is little now. Raises OSError."""
+    path = home / COPIES_FOLDER / RESERVE_FILE
+    if not path.exists():
+        spare("records", home)
+        make_folder(path.parent)
+        write_atomic(path, os.urandom(RESERVE_BYTES))  # zeros are no room on a disk that compresses
+
+
+def release_reserve(home: Path) -> bool:
+    """Give the room back where the disk is full; tells whether it did. Raises OSError."""
+    path = home / COPIES_FOLDER / RESERVE_FILE
+    if not path.exists():
+        return False
+    disk = os.statvfs(home)
+    full = disk.f_bavail * disk.f_frsize < _MIN_FREE_BYTES and not disk.f_flag & os.ST_RDONLY
+    if full:
+        remove(path)
+    return full

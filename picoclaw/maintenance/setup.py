@@ -1,0 +1,301 @@
+"""The few settings of a new home: from options or from questions, written into the owner's files."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from getpass import getpass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from picoclaw.automation.wakeup import wake_all
+from picoclaw.config import Config, load
+from picoclaw.config.credentials import OPENAI, OPENROUTER
+from picoclaw.config.files import put, read
+from picoclaw.errors import ConfigError, HardwareError
+from picoclaw.files import explain, write_atomic
+from picoclaw.http_client import Client, HTTPError, Timeout
+from picoclaw.hw import boards, detect, drivers, kernel
+from picoclaw.hw.board import Board
+from picoclaw.resources import home_folder
+from picoclaw.stores import Stores
+from picoclaw.times import zone_named
+from picoclaw.tools.cron import move_to_zone
+from picoclaw.tools.onboarding import with_field, zone_in
+
+_LOCAL_SERVERS = {"Ollama": "http://127.0.0.1:11434/v1", "llama.cpp": "http://127.0.0.1:8080/v1"}
+_PROBE_TIMEOUT = Timeout(2.0, 2.0)
+_MAX_SHOWN_MODELS = 8
+_MAX_KEY_LENGTH = 4096
+_DASHBOARD_HOSTS = {"local": "127.0.0.1", "network": "0.0.0.0"}  # noqa: S104 - the owner's choice, for their own network
+
+
+class InitialSettings(NamedTuple):
+    """What is to be set; "" leaves it as it is. `page` is off, local or network; `alone` takes the model away."""
+
+    url: str = ""
+    model: str = ""
+    key: str = ""
+    zone: str = ""
+    token: str = ""
+    allow: tuple[int, ...] = ()
+    page: str = ""
+    alone: bool = False
+
+
+def add_settings_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that answer the questions."""
+    group = parser.add_argument_group("settings", "each is left as it is unless it is given")
+    group.add_argument(
+        "--model-url", metavar="URL", default="", help=f"an OpenAI-compatible server: {_LOCAL_SERVERS['Ollama']}"
+    )
+    group.add_argument("--model", metavar="NAME", default="", help="the model's name at that server")
+    group.add_argument("--key-from", metavar="FILE", help="a file that holds its API key; - for standard input")
+    group.add_argument("--zone", metavar="ZONE", default="", help="where you live: Europe/Berlin, or a city")
+    group.add_argument("--telegram-token-from", metavar="FILE", help="a file with a bot's token; - for standard input")
+    group.add_argument("--telegram-allow", metavar="ID", type=int, action="append", help="who may talk to the bot")
+    group.add_argument(
+        "--page", choices=["off", *_DASHBOARD_HOSTS], default="", help="the page in a browser, and for whom"
+    )
+
+
+def parse_settings(options_: argparse.Namespace) -> InitialSettings | None:
+    """Take the options; None when there is none of them. Raises ConfigError."""
+    if options_.key_from == options_.telegram_token_from == "-":
+        raise ConfigError("standard input can hold one secret: give the other one as a file")
+    wanted = InitialSettings(
+        options_.model_url,
+        options_.model,
+        _read_secret(options_.key_from),
+        _parse_zone(options_.zone),
+        _read_secret(options_.telegram_token_from),
+        tuple(options_.telegram_allow or ()),
+        options_.page,
+    )
+    return wanted if any(wanted) else None
+
+
+def _read_secret(path: str | None) -> str:
+    if path is None:
+        return ""
+    text = sys.stdin.read(_MAX_KEY_LENGTH) if path == "-" else read(Path(path)).decode(errors="replace")
+    if not text.strip():
+        raise ConfigError(f"{path} holds no key")
+    return text.strip()
+
+
+def _parse_zone(text: str) -> str:
+    try:
+        return str(zone_named(text)) if text else ""
+    except ValueError as error:
+        raise ConfigError(f"--zone: {error}") from None
+
+
+def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
+    """Write what is wanted and say what was set; a setting that does not fit leaves the files as they were."""
+    tables: list[tuple[str, str, Any]] = [("model", "base_url", wanted.url), ("model", "name", wanted.model)]
+    tables += [("telegram", "allow", list(wanted.allow))]
+    if wanted.page:
+        tables += [("page", "enabled", wanted.page != "off"), ("page", "host", _DASHBOARD_HOSTS.get(wanted.page, ""))]
+    tables = [entry for entry in tables if entry[2] != "" and entry[2] != []]
+    tables += [("model", "base_url", ""), ("model", "name", "")] if wanted.alone else []
+    secrets = [("", "api_key", wanted.key), ("", "telegram_token", wanted.token)]
+    config, kept, page = home / "config.toml", home / "secrets.toml", home / "workspace/USER.md"
+    changed = {
+        config: _apply_entries(read(config), tables),
+        kept: _apply_entries(read(kept), [entry for entry in secrets if entry[2]]),
+    }
+    if wanted.zone:
+        changed[page] = with_field(read(page), "Time zone", wanted.zone)
+    old = zone_in(read(page))
+    _write_files({path: data for path, data in changed.items() if data != read(path)})
+    yield from _describe_changes(wanted)
+    if wanted.zone and old is None and (home / "state.db").exists():
+        with closing(Stores(load())) as stores:
+            yield from move_to_zone(stores.jobs, None, zone_in(read(page)), datetime.now(UTC))
+        wake_all(home)
+
+
+def _apply_entries(before: bytes, entries: list[tuple[str, str, Any]]) -> bytes:
+    text = before.decode(errors="replace")
+    for table, key, value in entries:
+        text = put(text, table, key, value)
+    return text.encode() if entries else before
+
+
+def _write_files(files: dict[Path, bytes]) -> None:
+    """Write all of the files, or leave each as it was when they do not fit together."""
+    before = {path: read(path) if path.exists() else None for path in files}
+    try:
+        for path, data in files.items():
+            _write_or_delete(path, data)
+        load()
+    except ConfigError:
+        for path, old in before.items():
+            _write_or_delete(path, old)
+        raise
+
+
+def _write_or_delete(path: Path, data: bytes | None) -> None:
+    """Write a file, through a link if it is one, or take it away."""
+    try:
+        if data is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_atomic(path.resolve(), data)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {explain(error)}") from None
+
+
+def _describe_changes(wanted: InitialSettings) -> Iterator[str]:
+    model = load().model
+    told = {
+        "model: none": wanted.alone,
+        f"model: {model.name or 'the usual one'} at {model.shown_url}": wanted.url or wanted.model,
+        "API key: in secrets.toml, which only you can read": wanted.key,
+        f"time zone: {wanted.zone}": wanted.zone,
+        "Telegram: the token is in secrets.toml; `picoclaw telegram pair` lets you in once picoclaw runs": wanted.token,
+        f"Telegram: {', '.join(map(str, wanted.allow))} may talk to the bot, beside those paired": wanted.allow,
+        "page: off": wanted.page == "off",
+        "page: `picoclaw page code` prints the code to log in with once picoclaw runs": wanted.page in _DASHBOARD_HOSTS,
+    }
+    yield from (text for text, so in told.items() if so)
+
+
+def ask_settings(before: Config) -> Iterator[InitialSettings]:
+    """Ask a person on the terminal, and give each answer to be written before the next question.
+
+    Enter takes what is proposed. Raises ConfigError where the person leaves.
+    """
+    kept = "network" if before.page.host != _DASHBOARD_HOSTS["local"] else "local"
+    shown = kept if before.page.enabled else "off"
+    print("\nA few questions; Enter takes what stands in [brackets].")
+    try:
+        yield from _ask_model(before.model.shown_url)
+        yield InitialSettings(zone=_ask_zone())
+        token = getpass(f"Telegram bot's token [{'as before' if before.telegram_token else 'none'}]: ").strip()
+        yield InitialSettings(token=token)
+        page = _ask_choice("Page in a browser: off, local (this machine) or network", ("off", *_DASHBOARD_HOSTS), shown)
+        yield InitialSettings(page=page if page != shown else "")
+    except (EOFError, KeyboardInterrupt):
+        raise ConfigError(
+            "the questions were left; what is written so far stays, `picoclaw init --ask` asks again"
+        ) from None
+    for line in _describe_hardware():
+        print(line)
+
+
+def _ask_model(before: str) -> Iterator[InitialSettings]:
+    """Ask for address, name and key, or for no model any more; `before` is the address until now."""
+    running = {name: models for name, url in _LOCAL_SERVERS.items() if (models := list_server_models(url)) is not None}
+    kinds = (
+        *(("keep",) if before else ()),
+        "none",
+        *(name.lower() for name in _LOCAL_SERVERS),
+        "openrouter",
+        "openai",
+        "other",
+    )
+    proposed = "keep" if before else next((name.lower() for name in running), "none")
+    kind = _ask_choice(f"Model{f' (now {before})' if before else ''}: {', '.join(kinds)}", kinds, proposed)
+    if kind == "keep":
+        return
+    if kind == "none":
+        print(
+            "  Then the built-in matcher answers about sensors, reminders and notes; `init --ask` adds a model later."
+        )
+        yield InitialSettings(alone=bool(before))
+        return
+    known = {name.lower(): url for name, url in _LOCAL_SERVERS.items()} | {"openrouter": OPENROUTER, "openai": OPENAI}
+    yield InitialSettings(url=known.get(kind) or _ask_address())
+    models = next((found for name, found in running.items() if name.lower() == kind), None) or []
+    if models:
+        print(f"  It has: {', '.join(models[:_MAX_SHOWN_MODELS])}")
+    yield InitialSettings(model=_ask_line("  The model's name", models[0] if models else ""))
+    if kind not in {name.lower() for name in _LOCAL_SERVERS}:
+        yield InitialSettings(key=getpass("  API key [none]: ").strip())
+
+
+def _ask_address() -> str:
+    while True:
+        url = _ask_line("  Its address, such as http://192.168.1.20:8080/v1", "")
+        try:
+            load({"PICOCLAW_BASE_URL": url, "PICOCLAW_HOME": str(home_folder(os.environ))})
+        except ConfigError as error:
+            print(f"  {error}")
+        else:
+            if url:
+                return url
+
+
+def list_server_models(url: str) -> list[str] | None:
+    """List the models of a server on this machine, None when none answers."""
+    try:
+        with Client(proxies=False) as http, http.stream("GET", f"{url}/models", timeout=_PROBE_TIMEOUT) as answer:
+            told = json.loads(b"".join(answer.iter_bytes()))
+        return [str(entry["id"]) for entry in told["data"]]
+    except (HTTPError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _ask_zone() -> str:
+    proposed = get_machine_zone()
+    while True:
+        text = _ask_line("Time zone, or a city near you", proposed)
+        try:
+            return str(zone_named(text)) if text else ""
+        except ValueError as error:
+            print(f"  {error}")
+
+
+def get_machine_zone(root: Path = Path("/")) -> str:
+    """Name the zone that the machine is set to, empty when it is not known or merely UTC."""
+    place = os.path.realpath(root / "etc/localtime")
+    _, _, name = place.partition("zoneinfo/")
+    return "" if name in {"Etc/UTC", "UTC", "Universal"} else name
+
+
+def _ask_choice(question: str, kinds: tuple[str, ...], proposed: str) -> str:
+    while (answer := _ask_line(question, proposed).lower()) not in kinds:
+        print(f"  write one of {', '.join(kinds)}")
+    return answer
+
+
+def _ask_line(question: str, proposed: str) -> str:
+    return input(f"{question} [{proposed or 'none'}]: ").strip() or proposed
+
+
+def _describe_hardware() -> Iterator[str]:
+    """Say what is wired, by asking for a mere sign of life; nothing is written to any part."""
+    config = load({"PICOCLAW_HOME": str(home_folder(os.environ))})
+    try:
+        board = boards.choose_board("linux", config)
+    except ConfigError as error:
+        yield str(error)
+        return
+    try:
+        outside = [sensor.name for sensor in kernel.list_kernel_sensors(board) if not sensor.inside]
+        if outside:
+            yield f"The kernel reads: {', '.join(outside)}"
+        yield from _describe_i2c_buses(board, config.home)
+    finally:
+        board.close()
+
+
+def _describe_i2c_buses(board: Board, home: Path) -> Iterator[str]:
+    for adapter in board.adapters():
+        if not adapter.header:
+            continue
+        try:
+            bus = board.i2c(adapter.number)
+            answering = [address for address in range(0x08, 0x78) if drivers.probe(board, bus, address) == "present"]
+        except HardwareError as error:
+            yield f"i2c-{adapter.number} cannot be looked at: {error}"
+            continue
+        for address in answering:
+            names = ", ".join(detect.load_drivers_for_address(drivers.list_driver_folders(home), address)) or "unknown"
+            there = f"0x{address:02x}"
+            yield f'i2c-{adapter.number}: {there} answers ({names}); say in a chat "add the sensor at {there} as NAME"'

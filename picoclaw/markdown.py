@@ -1,0 +1,341 @@
+"""Tells what each line of a Markdown text is, as far as it decides what is code and where a paragraph ends."""
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from enum import Enum, auto
+from typing import NamedTuple
+
+from picoclaw.text import pattern
+
+
+class Kind(Enum):
+    """What a line begins or is; markup may go on beyond it, and `ALONE` is a paragraph of one line."""
+
+    FENCE = auto()
+    CODE = auto()
+    BLANK = auto()
+    MARKUP = auto()
+    DEFINITION = auto()
+    PARAGRAPH = auto()
+    CONTINUED = auto()
+    ALONE = auto()
+
+
+_QUOTATION = 0  # any other box is an item of a list, by the columns that its lines are indented
+_DEEPEST = 100
+
+_BOX = pattern(r" {0,3}(?:>( ?)|(?:[-+*]|(\d{1,9})[.)])(?: {1,4}(?! )| (?= {4})|\Z))")
+_OPENING = pattern(r" {0,3}(`{3,}(?=[^`]*\Z)|~{3,})")
+_CLOSING = pattern(r" {0,3}(`{3,}|~{3,})\Z")
+_HEADING = pattern(r" {0,3}#{1,6}(?: |\Z)")
+_RULE = pattern(r" {0,3}(?:(?:- *){3,}|(?:_ *){3,}|(?:\* *){3,})\Z")
+_UNDERLINE = pattern(r" {0,3}(?:=+|-+)\Z")
+_MARKUP = pattern(r" {0,3}<(?:!--|\?|!\[CDATA\[|![A-Za-z])")
+_DEFINITION = pattern(r" {0,3}\[")
+
+
+class Lines:
+    """Is told a text line by line, and remembers what they stand in."""
+
+    def __init__(self) -> None:
+        """Before the first line."""
+        self._boxes: list[int] = []
+        self._fence = ""
+        self._going = False
+
+    def kind(self, line: str) -> Kind:
+        """Tell what the next line is."""
+        line = line.expandtabs(4).rstrip(" \n")
+        if not line:
+            return self._blank()
+        at, known = self._entered(line)
+        inside = known == len(self._boxes)
+        if self._fence and inside:
+            return self._fenced(line, at)
+        self._fence = ""
+        boxes, at = self._opened(line, at, interrupting=self._going and inside)
+        going = self._going and not boxes
+        kind = self._what(line, at, going=going, underlined=going and inside)
+        if kind is not Kind.CONTINUED:
+            self._boxes[known:] = boxes
+        self._going = kind in {Kind.PARAGRAPH, Kind.CONTINUED, Kind.DEFINITION}
+        return kind
+
+    def _blank(self) -> Kind:
+        if _QUOTATION in self._boxes:
+            del self._boxes[self._boxes.index(_QUOTATION) :]
+            self._fence = ""
+        self._going = False
+        return Kind.CODE if self._fence else Kind.BLANK
+
+    def _entered(self, line: str) -> tuple[int, int]:
+        """How far a line is indented or quoted like those before it, and how many boxes it stays in."""
+        at = 0
+        for known, box in enumerate(self._boxes):
+            if box == _QUOTATION:
+                quoted = _BOX.match(line, at)
+                if not quoted or quoted[1] is None:
+                    return at, known
+                at = quoted.end()
+            elif line[at : at + box].strip(" "):
+                return at, known
+            else:
+                at += box
+        return at, len(self._boxes)
+
+    def _fenced(self, line: str, at: int) -> Kind:
+        closing = _CLOSING.match(line, at)
+        if closing and closing[1].startswith(self._fence):
+            self._fence = ""
+        return Kind.CODE
+
+    def _opened(self, line: str, at: int, *, interrupting: bool) -> tuple[list[int], int]:
+        """The boxes that begin in a line. In a paragraph, neither an empty item does nor any number but 1."""
+        boxes: list[int] = []
+        while len(self._boxes) + len(boxes) < _DEEPEST and not _RULE.match(line, at):
+            box = _BOX.match(line, at)
+            empty = box is not None and box[1] is None and box.end() == len(line)
+            if not box or (interrupting and not boxes and (empty or box[2] not in {None, "1"})):
+                break
+            boxes.append(_QUOTATION if box[1] is not None else box.end() - at + empty)
+            at = box.end()
+        return boxes, at
+
+    def _what(self, line: str, at: int, *, going: bool, underlined: bool) -> Kind:
+        if line.startswith("    ", at):
+            return Kind.CONTINUED if going else Kind.CODE
+        if fence := _OPENING.match(line, at):
+            self._fence = fence[1]
+            return Kind.FENCE
+        if _MARKUP.match(line, at):
+            return Kind.MARKUP
+        alone = _HEADING.match(line, at) or _RULE.match(line, at) or (underlined and _UNDERLINE.match(line, at))
+        if alone or at == len(line):
+            return Kind.ALONE
+        if going:
+            return Kind.CONTINUED
+        return Kind.DEFINITION if _DEFINITION.match(line, at) else Kind.PARAGRAPH
+
+
+# Finds what a viewer of Markdown does not show: comments and their like, and definitions that are none's.
+
+_COMMENT, _LINK = "comment", "unused link"
+
+_ANY = pattern(r"<[!?]|\]:|```|~~~")
+_COMMENTS_OPENING = r"<!--|<\?|<!\[CDATA\[|<![A-Za-z]"
+_COMMENTS_CLOSING = {"<!--": "-->", "<?": "?>", "<![CDATA[": "]]>"}
+_COMMENTS_MARKUP = pattern(_COMMENTS_OPENING)
+_INLINE = pattern(rf"\\.|(?P<code>`+)|(?P<markup>{_COMMENTS_OPENING})|<[A-Za-z/][^<>]*>", re.DOTALL)
+_RUN = pattern(r"`+")
+
+_INFO = pattern(r"[^`~]*[`~]+(?![`~])[ \t]*[^ \t\n]+(?=[ \t])([^\n]*\S)")
+
+# Each alternative begins with another character, so that there is one way to match a text, and no time lost on others.
+_GAP = r"[ \t]*(?:\n[ \t>]*(?![ \t>]))?"
+_TITLES = "|".join(rf"{a}(?:\\(?:.|(?=\n))|[^{a}{b}\\\n]|\n(?![ \t]*\n))*{b}" for a, b in ('""', "''", (r"\(", r"\)")))
+_LABEL = r"\[((?:\\.|[^][\\]){1,999})\]"
+_REFERENCE = pattern(rf"{_LABEL}(?!:)")
+_COMMENTS_DEFINITION = pattern(
+    rf"{_LABEL}:{_GAP}(?P<leads><[^<>\n]*>|[^\s<]\S*)(?:(?:[ \t]{_GAP}|\n[ \t>]*)(?:{_TITLES}))?(?=[ \t]*(?:\n|\Z))"
+)
+
+
+class Gone(NamedTuple):
+    """Where something begins and ends that is not shown, and what it is, in words for one of its kind."""
+
+    start: int
+    end: int
+    what: str
+
+
+def gone(text: str, *, trusting: bool) -> list[Gone]:
+    """Find what is not shown, in its order. `trusting`: as said of `visible`."""
+    if not _ANY.search(text):
+        return []
+    viewer = _Viewer(text, trusting=trusting)
+    viewer.read()
+    return viewer.found
+
+
+class _Viewer:
+    def __init__(self, text: str, *, trusting: bool) -> None:
+        self.found: list[Gone] = []
+        self._text, self._trusting = text, trusting
+        self._lines = Lines()
+        self._missing: set[str] = set()
+        self._references: set[str] | None = None
+
+    def read(self) -> None:
+        at = paragraph = 0
+        first = Kind.BLANK
+        while at < len(self._text):
+            end = self._line_end(at)
+            kind = self._lines.kind(self._text[at:end])
+            if kind is not Kind.CONTINUED:
+                self._read(first, paragraph, at)
+                paragraph, first = at, kind
+            if kind is Kind.MARKUP:
+                end = self._read_markup(self._text.index("<", at), end)
+            at = end
+        self._read(first, paragraph, at)
+
+    def _read(self, first: Kind, at: int, end: int) -> None:
+        """Read some lines, of which the first is of a kind and the others go on with it."""
+        if first is Kind.FENCE and not self._trusting and (info := _INFO.match(self._text, at, end)):
+            self.found.append(Gone(info.start(1), info.end(1), _COMMENT))
+        elif first is Kind.DEFINITION:
+            at = self._read_definitions(self._text.index("[", at), end)
+        if first in {Kind.PARAGRAPH, Kind.DEFINITION, Kind.ALONE}:
+            self._read_paragraph(at, end)
+
+    def _read_markup(self, at: int, end: int) -> int:
+        """Comments that begin in a line of nothing but markup; returns where the line ends that the last ends in."""
+        while opening := _COMMENTS_MARKUP.search(self._text, at, end):
+            after = self._after(opening, len(self._text), self._missing)
+            if not after and self._trusting:
+                at = opening.end()
+                continue
+            at = after or len(self._text)
+            self.found.append(Gone(opening.start(), at, _COMMENT))
+            end = end if at <= end else self._line_end(at - 1)
+        return end
+
+    def _read_definitions(self, at: int, end: int) -> int:
+        """Definitions of links, which are comments if they lead nowhere; returns where the words behind them begin."""
+        while (definition := _COMMENTS_DEFINITION.match(self._text, at, end)) and not definition[1].startswith("^"):
+            if definition["leads"].startswith(("#", "<#", "<>")):
+                self.found.append(Gone(at, definition.end(), _COMMENT))
+            elif not self._trusting and _folded(definition[1]) not in self._referred():
+                self.found.append(Gone(at, definition.end(), _LINK))
+            at = self._word(self._line_end(definition.end()))
+        return at
+
+    def _read_paragraph(self, at: int, end: int) -> None:
+        """Comments in running text; what is in backticks, or behind a backslash, is shown as it is."""
+        if not _COMMENTS_MARKUP.search(self._text, at, end):
+            return
+        missing: set[str] = set()
+        runs: defaultdict[int, list[int]] = defaultdict(list)
+        for run in _RUN.finditer(self._text, at, end):
+            runs[len(run[0])].append(run.start())
+        while mark := _INLINE.search(self._text, at, end):
+            at = mark.end()
+            if code := mark["code"]:
+                alike = runs[len(code)]
+                closing = bisect_left(alike, at)
+                at = alike[closing] + len(code) if closing < len(alike) else at
+            elif mark["markup"] and (after := self._after(mark, end, missing)):
+                self.found.append(Gone(mark.start(), after, _COMMENT))
+                at = after
+
+    def _after(self, opening: re.Match[str], limit: int, missing: set[str]) -> int:
+        """Where what has been opened ends, 0 if it never does; `missing` remembers for what there is no end.
+
+        In an owner's text the end of a later comment is not that of one that was never closed: the lines between them
+        may be rules.
+        """
+        closing = _COMMENTS_CLOSING.get(opening[0], ">")
+        if closing in missing:
+            return 0
+        again = self._text.find(opening[0], opening.end(), limit) if self._trusting else -1
+        found = self._text.find(closing, opening.start() + 2, limit if again < 0 else again)
+        if found < 0:
+            if again < 0:
+                missing.add(closing)
+            return 0
+        return found + len(closing)
+
+    def _word(self, at: int) -> int:
+        """Where the words of a line begin that goes on with a paragraph."""
+        while self._text.startswith((" ", "\t", ">"), at):
+            at += 1
+        return at
+
+    def _line_end(self, at: int) -> int:
+        return self._text.find("\n", at) + 1 or len(self._text)
+
+    def _referred(self) -> set[str]:
+        if self._references is None:
+            self._references = {_folded(label) for label in _REFERENCE.findall(self._text)}
+        return self._references
+
+
+def _folded(label: str) -> str:
+    return " ".join(label.casefold().split())
+
+
+# What a reader sees of a Markdown text: viewers hide comments, and no eye sees some characters; a model reads both.
+#
+# Follows CommonMark 0.31 as far as it decides what is code, which is shown whatever is in it, and what is hidden. Takes
+# time in proportion to a text's length, whoever wrote it.
+
+_SELECTED = "\xa9\xae\u0300-\u1fff\u203c-\u2fff\u3003-\ud7ff\uf900-\ufdff\U0001f000-\U0001faff"
+_JOINED = "\u0300-\u1fff\u2070-\u2fff\u3001-\ufdff\ufe10-\U0010ffff"
+
+# Controls, direction marks, fillers, tags, and the selectors of looks that fonts do not have.
+_UNSEEN = pattern(
+    "[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_NEAR_UNSEEN = pattern("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\xad]")
+_FAR = pattern("[^\x00-\u02ff\u2010-\u2027\u2030-\u205e\u20a0-\u20bf\u2190-\u22ff]")
+"""What is written in Western Europe needs none of the rest, whose tables take 9 ms to make."""
+
+# A joiner belongs between letters of a script that joins them, or emoji; a selector behind what has two looks.
+_IDLE = pattern(
+    f"(?<![{_JOINED}])(?<![{_SELECTED}][\ufe0e\ufe0f])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])"
+    f"|(?<![{_SELECTED}])[\ufe0e\ufe0f](?!\u20e3)"
+)
+_BLANKS = pattern(r"[ \t]*(?:\n|\Z)")
+
+
+def visible(text: str, *, trusting: bool = False) -> str:
+    """Leave out what a reader does not see, and the lines that hold nothing else; code stays as it is.
+
+    A text that is `trusting` is its owner's: a comment that is never closed stays, and so does a definition of a
+    link that nothing refers to, because its writer sees both and would miss them.
+    """
+    return seen(_without(*_gone(text, trusting=trusting)))
+
+
+def blanked(text: str) -> str:
+    """Leave out an owner's comments, and every line where it was."""
+    plain, left_out = _gone(text, trusting=True)
+    kept, at = [], 0
+    for start, end, _ in left_out:
+        kept += [plain[at:start], "\n" * plain.count("\n", start, end)]
+        at = end
+    return "".join([*kept, plain[at:]])
+
+
+def hidden(text: str, *, trusting: bool = False) -> list[str]:
+    """Say in words what `visible` leaves out: "1 comment", "3 invisible characters"."""
+    plain, left_out = _gone(text, trusting=trusting)
+    counted = Counter(what for _, _, what in left_out)
+    rest = _without(plain, left_out)
+    counted["invisible character"] = len(rest) - len(seen(rest))
+    return [f"{number} {what}{'s' if number > 1 else ''}" for what, number in counted.items() if number]
+
+
+def seen(text: str) -> str:
+    """Leave out the characters that nobody sees, wherever they are."""
+    return _IDLE.sub("", _UNSEEN.sub("", text)) if _FAR.search(text) else _NEAR_UNSEEN.sub("", text)
+
+
+def _gone(text: str, *, trusting: bool) -> tuple[str, list[Gone]]:
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    return plain, gone(plain, trusting=trusting)
+
+
+def _without(text: str, left_out: list[Gone]) -> str:
+    kept: list[str] = []
+    at, bare = 0, True
+    for start, end, _ in left_out:
+        before, newline, last = text[at:start].rpartition("\n")
+        bare = (bare or bool(newline)) and not last.strip()
+        filled = _BLANKS.match(text, end) if bare else None
+        kept += [before, newline, "" if filled else last]
+        at = filled.end() if filled else end
+    return "".join([*kept, text[at:]])

@@ -1,0 +1,242 @@
+"""The days that a question means: "last Tuesday", "in March", "on 3 May", "2026-03-01". English; pure.
+
+Notes tell of what was, so a day without a year is the latest one that is not after today.
+"""
+
+import re
+from calendar import monthrange
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from typing import NamedTuple
+
+from picoclaw.text import pattern
+
+
+class Days(NamedTuple):
+    """Some days in a row, both ends included."""
+
+    first: date
+    last: date
+
+
+_WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+_FEW = {"a": 1, "an": 1, "couple of": 2, "few": 3}
+
+_WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
+_NAMED = "|".join(sorted([*MONTHS, *(m[:3] for m in MONTHS), "sept"], key=len, reverse=True))
+_MONTH = rf"(?P<month>{_NAMED})\b\.?"
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>(?:19|20)\d\d)"
+_COUNT = rf"(?P<count>\d{{1,4}}|{'|'.join([*_NUMBERS, *_FEW])})"
+_UNIT = r"(?P<unit>day|night|week|month|year)s?"
+_BEFORE_MONTHS = [
+    "in",
+    "of",
+    "during",
+    "since",
+    "from",
+    "to",
+    "until",
+    "till",
+    "by",
+    "around",
+    "for",
+    "early",
+    "mid",
+    "late",
+    "last",
+]
+_NEAR = "|".join(rf"(?<=\b{word} )" for word in _BEFORE_MONTHS)
+
+
+def mentioned(text: str, now: datetime) -> list[Days]:
+    """Return the days that a text speaks of, in its order; none when it names no day."""
+    return apart(text, now)[0]
+
+
+def apart(text: str, now: datetime) -> tuple[list[Days], str]:
+    """Return the days that a text speaks of, and what it says besides."""
+    text = _TWO_DAYS.sub(r"\1 \4 \2 \3 \4", " ".join(text.lower().replace("mid-", "mid ").split()))
+    left, found = text.replace("\0", " "), []
+    for form, days_of in _FORMS:
+        for match in form.finditer(left):
+            try:
+                found.append((match.span(), days_of(match, now.date())))
+            except (ValueError, OverflowError):  # 31 February, or beyond the calendar's ends
+                continue
+        left = form.sub(lambda match: "\0" * len(match[0]), left)
+    return _joined(sorted(found), text, now.date()), left.replace("\0", "")
+
+
+def _joined(found: list[tuple[tuple[int, int], Days]], text: str, today: date) -> list[Days]:
+    """Make one row of days of "from 3 to 5 May" and of "since Monday"."""
+    result: list[Days] = []
+    end = 0
+    for (start, after), days in found:
+        lead = text[end:start].split()
+        opened = result and " ".join(lead) in _TO and _opened(text[:end])
+        if opened and (first := _no_later(result[-1].first, days.last)):
+            result[-1] = Days(first, days.last)
+        else:
+            since = bool(lead) and lead[-1] == "since" and days.first <= today
+            result.append(Days(days.first, today) if since else days)
+        end = after
+    return list(dict.fromkeys(result))
+
+
+_TO = {"and", "to", "until", "till", "-", "–"}
+_opened = re.compile(r"\b(?:between|from)\b").search
+
+
+def _no_later(first: date, last: date) -> date | None:
+    """The year may stand only once: "between 11 August and 15 August 2023"."""
+    if first > last and (first.month, first.day) <= (last.month, last.day):
+        first = first.replace(year=last.year)
+    return first if first <= last else None
+
+
+def _iso(match: re.Match[str], _: date) -> Days:
+    year, month = int(match["year"]), int(match["month"])
+    return _one(date(year, month, int(match["day"]))) if match["day"] else _whole_month(year, month)
+
+
+def _day_of_month(match: re.Match[str], today: date) -> Days:
+    month, day = _month_number(match["month"]), int(match["day"])
+    if match["year"]:
+        return _one(date(int(match["year"]), month, day))
+    return _one(next(d for year in range(today.year, today.year - 9, -1) if (d := _valid(year, month, day)) <= today))
+
+
+def _valid(year: int, month: int, day: int) -> date:
+    """That day; the end of the calendar where the year has no 29 February, so that it is not taken."""
+    if month == 2 and day == 29 and monthrange(year, 2)[1] < day:
+        return date.max
+    return date(year, month, day)
+
+
+def _some_month(match: re.Match[str], today: date) -> Days:
+    month = _month_number(match["month"])
+    year = int(match["year"] or (today.year if month <= today.month else today.year - 1))
+    return _whole_month(year, month)
+
+
+def _last_nth(match: re.Match[str], today: date) -> Days:
+    """Find the latest day with that number in its month: "on the 3rd"."""
+    year, month = today.year, today.month
+    for _ in range(12):
+        day = int(match["day"])
+        if day <= monthrange(year, month)[1] and (found := date(year, month, day)) <= today:
+            return _one(found)
+        year, month = _months_before(year, month, 1)
+    raise ValueError("no month has so many days")
+
+
+def _ago(match: re.Match[str], today: date) -> Days:
+    count, unit = _count(match["count"]), match["unit"]
+    if unit in {"month", "year"}:
+        return _period(unit, count, today)
+    day = today - timedelta(count * (7 if unit == "week" else 1))
+    vague = timedelta(3 if unit == "week" else 2 if match["count"] == "few" else 0)
+    return Days(day - vague, min(day + vague, today))
+
+
+def _past(match: re.Match[str], today: date) -> Days:
+    """Go back from today: "in the last three weeks"."""
+    length = {"day": 1, "night": 1, "week": 7, "month": 31, "year": 366}[match["unit"]]
+    return Days(today - timedelta(length * _count(match["count"])), today)
+
+
+def _calendar(match: re.Match[str], today: date) -> Days:
+    """Say which calendar week, weekend, month or year "last" and "this" mean."""
+    return _period(match["unit"], 0 if match["which"] == "this" else 1, today)
+
+
+def _period(unit: str, back: int, today: date) -> Days:
+    if unit in {"week", "weekend"}:
+        monday = today - timedelta(today.weekday() + 7 * back)
+        return Days(monday + timedelta(5 if unit == "weekend" else 0), monday + timedelta(6))
+    if unit == "month":
+        return _whole_month(*_months_before(today.year, today.month, back))
+    return _whole_year(today.year - back)
+
+
+def _weekday(match: re.Match[str], today: date) -> Days:
+    """Find the latest such day before today."""
+    return _one(today - timedelta((today.weekday() - _WEEKDAYS.index(match["weekday"]) - 1) % 7 + 1))
+
+
+def _week_of(match: re.Match[str], today: date) -> Days:
+    """Take the seven days before a day: "the week before 16 November"."""
+    before = _day_of_month(match, today).first
+    return Days(before - timedelta(7), before - timedelta(1))
+
+
+def _one(day: date) -> Days:
+    return Days(day, day)
+
+
+def _whole_month(year: int, month: int) -> Days:
+    return Days(date(year, month, 1), date(year, month, monthrange(year, month)[1]))
+
+
+def _whole_year(year: int) -> Days:
+    return Days(date(year, 1, 1), date(year, 12, 31))
+
+
+def _months_before(year: int, month: int, count: int) -> tuple[int, int]:
+    years, index = divmod(12 * year + month - 1 - count, 12)
+    return years, index + 1
+
+
+def _month_number(name: str) -> int:
+    return next(i for i, month in enumerate(MONTHS, 1) if month.startswith(name[:3]))
+
+
+def _count(word: str) -> int:
+    return int(word) if word.isdecimal() else _FEW.get(word, 0) or _NUMBERS.index(word)
+
+
+def _form(text: str) -> re.Pattern[str]:
+    return pattern(rf"(?<![\w-]){text}(?![\w-])")
+
+
+_DAY_FIRST = rf"{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s*{_YEAR})?"
+_MONTH_FIRST = rf"{_MONTH}\s+(?:the\s+)?{_DAY}(?:,?\s*{_YEAR})?"
+
+_TWO_DAYS = pattern(rf"\b(\d{{1,2}}) (and|to|until|till|-|–) (\d{{1,2}}) ({_NAMED})\b")
+
+# In this order: what an earlier form has read is not read again.
+_FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str], date], Days]]] = [
+    (_form(r"(?P<year>\d{4})-(?P<month>\d\d)(?:-(?P<day>\d\d))?(?:t[\d:.]+z?)?"), _iso),
+    (_form(rf"week\s+before\s+(?:the\s+)?{_DAY_FIRST}"), _week_of),
+    (_form(rf"week\s+before\s+{_MONTH_FIRST}"), _week_of),
+    (_form(_DAY_FIRST), _day_of_month),
+    (_form(_MONTH_FIRST), _day_of_month),
+    (_form(rf"{_MONTH},?\s+(?:of\s+)?{_YEAR}"), _some_month),
+    (_form(rf"(?:{_NEAR})(?P<month>{_NAMED})(?P<year>)"), _some_month),
+    (_form(rf"(?P<month>{'|'.join(m for m in MONTHS if m not in {'march', 'may'})})(?P<year>)"), _some_month),
+    (_form(r"(?:the\s+)?day\s+before\s+yesterday"), lambda _, today: _one(today - timedelta(2))),
+    (_form(r"yesterday|last\s+night"), lambda _, today: _one(today - timedelta(1))),
+    (_form(r"today|tonight|this\s+(?:morning|afternoon|evening)"), lambda _, today: _one(today)),
+    (_form(rf"(?:a\s+)?{_COUNT}\s+{_UNIT}\s+ago"), _ago),
+    (_form(rf"(?:last|past|previous)\s+{_COUNT}\s+{_UNIT}"), _past),
+    (_form(r"(?P<which>last|past|previous|this)\s+(?P<unit>weekend|week|month|year)"), _calendar),
+    (_form(rf"(?:(?:last|this|past|on)\s+)?{_WEEKDAY}"), _weekday),
+    (_form(r"on\s+the\s+(?P<day>\d{1,2})(?:st|nd|rd|th)"), _last_nth),
+    (_form(rf"(?:(?:in|of|during|since|year)\s+){_YEAR}"), lambda match, _: _whole_year(int(match["year"]))),
+]

@@ -1,1 +1,0 @@
-"""Who turns texts into vectors."""

@@ -1,0 +1,186 @@
+"""The entries of a memory file: items of lists, paragraphs and blocks of code, each with what is said around it. Pure.
+
+What picoclaw writes is one line: `- 14:05 the fuse is 3 A` in a day's note, `- 2026-03-01: the fuse is 3 A` among what
+is lasting. Where it is from stands before the words, (chat 42); what is not the owner's word is in quotation marks as
+well, so that nothing in it can look like the end of it.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from datetime import date
+from typing import NamedTuple
+
+from picoclaw.markdown import gone, seen
+from picoclaw.text import pattern
+
+FOREIGN = "not from the owner"
+_UNASKED = ("cron", "heartbeat", "rule", "helper")  # turns of our own, which had read nothing
+_TAINTED = pattern(rf"{FOREIGN}: (?!(?:{'|'.join(_UNASKED)})[)\]])")
+LONGEST = 700
+"""Characters of one entry: a chunk of the index takes it whole, with where it is from."""
+
+_BULLET = r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)"
+_ITEM = pattern(_BULLET)
+_FENCE = pattern(rf"(?:{_BULLET})?\s*(`{{3,}}|~{{3,}})")
+_ONLY_FENCE = pattern(r"\s*(?:`{3,}|~{3,})\s*")
+_NO_ENTRY = pattern(r" {0,3}(?:#{1,6}(?:\s|$)|(?:(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|(?:\*[ \t]*){3,}|=+[ \t]*)$)")
+_PARTS = pattern(
+    rf"(?P<bullet>{_BULLET})?(?P<stamp>\d\d:\d\d |\d{{4}}-\d\d-\d\d: )?"
+    rf"(?:\((?P<source>(?:chat |{FOREIGN})[^()]*)\) )?(?P<body>.*?)(?: \(changed [\d-]+\))?",
+    re.DOTALL,
+)
+_LINE = pattern(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_OPENS = pattern(r"\\*<(?=[!?])")
+_BRACKETS = str.maketrans("()", "[]")
+_HIDDEN = "\0"
+
+
+class Entry(NamedTuple):
+    """One thing that is remembered. Its lines count from 1, both included; `below` counts the entries in it.
+
+    `bullet`, `stamp` and `source` are what stands before its words, as it was written; `code` is a block of code.
+    """
+
+    first: int
+    last: int
+    indent: int
+    bullet: str
+    stamp: str
+    source: str
+    body: str
+    code: bool = False
+    below: int = 0
+
+
+def lines_of(text: str) -> list[str]:
+    """Split a text into its lines, each with its end, as an editor counts them."""
+    return _LINE.findall(text)
+
+
+def entries(text: str) -> list[Entry]:
+    """Find the entries of a Markdown text; headings, front matter and what a viewer hides are none."""
+    lines = _visible_lines(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
+    found = [_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _Spans(lines).all()]
+    return [entry._replace(below=below) if below else entry for entry, below in zip(found, _below(found), strict=True)]
+
+
+def tainted(text: str) -> bool:
+    """Tell whether anything in a text is marked as the word of another, or as made of what nobody has said."""
+    return FOREIGN in text and bool(_TAINTED.search(text))
+
+
+def without_tainted(text: str) -> str:
+    """Leave out the entries that are tainted, with those below them; nothing is left where that is not all of it."""
+    if not tainted(text):
+        return text
+    original, found = lines_of(text), entries(text)
+    lines = list(original)
+    for number, entry in enumerate(found):
+        if tainted("".join(original[entry.first - 1 : entry.last])):
+            last = max(each.last for each in found[number : number + 1 + entry.below])
+            lines[entry.first - 1 : last] = [""] * (last - entry.first + 1)
+    rest = "".join(lines)
+    return "" if tainted(rest) else rest
+
+
+def plain(text: str) -> str:
+    """Make one line of a text, of which a viewer shows every character, and which neither opens nor ends a comment."""
+    line = " ".join(seen(" ".join(text.split())).split())
+    return _OPENS.sub(r"\\<", line).replace("-->", r"--\>")
+
+
+def written(bullet: str, stamp: str, source: str, body: str, changed: date | None = None) -> str:
+    """Write an entry's line. `source` is where it is from, with FOREIGN in it if it is not the owner's word."""
+    if FOREIGN in source:
+        body = '"{}"'.format(body.replace('"', "'"))
+    told = f"({plain(source).translate(_BRACKETS)}) " if source else ""
+    end = f" (changed {changed})" if changed else ""
+    if not (stamp or told) and (_FENCE.match(body) or _NO_ENTRY.match(body) or _NO_ENTRY.match(f"{bullet}{body}{end}")):
+        body = f"\\{body}"  # a viewer would take it for something else
+    return f"{bullet}{stamp}{told}{body}{end}"
+
+
+def key(text: str) -> str:
+    """Write a text as it is compared: case, white space and the punctuation of sentences do not matter."""
+    words = (word.lstrip("\"'([*_“‘¿¡").rstrip(".,;:!?\"')]*_”’…") for word in text.casefold().split())
+    return " ".join(filter(None, words))
+
+
+def _visible_lines(text: str) -> list[str]:
+    """The lines without comments; those that a longer comment goes through, and front matter, are marked as hidden."""
+    kept, at = [], 0
+    for start, end, _ in gone(text, trusting=True):
+        count = text.count("\n", start, end)
+        kept += [text[at:start], "\n".join([_HIDDEN] * (count + 1)) if count else ""]
+        at = end
+    lines = "".join([*kept, text[at:]]).split("\n")
+    if lines[0].rstrip() == "---" and "---" in lines[1:]:
+        end = lines.index("---", 1)
+        lines[: end + 1] = [_HIDDEN] * (end + 1)
+    return lines
+
+
+class _Spans:
+    """Finds the lines of each entry, in time in proportion to their number."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._fences = [at for at, line in enumerate(lines) if _ONLY_FENCE.fullmatch(line)]
+        self._ends: dict[str, list[int]] = {}
+
+    def all(self) -> Iterator[tuple[int, int, bool]]:
+        """The first and last line of each entry, and whether it is code."""
+        lines, at = self._lines, 0
+        while at < len(lines):
+            line = lines[at]
+            end = self._code_end(at)
+            if end:
+                yield at + 1, end, True
+            elif line.strip() and _HIDDEN not in line and not _NO_ENTRY.match(line):
+                end = at + 1
+                while end < len(lines) and self._goes_on(end):
+                    end += 1
+                yield at + 1, end, False
+            at = max(end, at + 1)
+
+    def _code_end(self, at: int) -> int:
+        """The line that a block of code ends in which begins here; 0 where none begins, or it never ends."""
+        fence = _FENCE.match(self._lines[at])
+        if not fence:
+            return 0
+        mark = fence[1]
+        if mark not in self._ends:
+            self._ends[mark] = [i for i in self._fences if self._lines[i].strip().startswith(mark)]
+        ends = self._ends[mark]
+        following = bisect_right(ends, at)
+        return ends[following] + 1 if following < len(ends) else 0
+
+    def _goes_on(self, at: int) -> bool:
+        line = self._lines[at]
+        opens = _ITEM.match(line) or _NO_ENTRY.match(line) or self._code_end(at)
+        return bool(line.strip()) and _HIDDEN not in line and not opens
+
+
+def _entry(first: int, last: int, lines: list[str], *, code: bool) -> Entry:
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    if code:
+        return Entry(first, last, indent, "", "", "", "\n".join(lines), code=True)
+    parts = _PARTS.fullmatch(f"{lines[0].rstrip()} {' '.join(' '.join(lines[1:]).split())}".rstrip())
+    assert parts
+    source, body = parts["source"] or "", parts["body"].strip()
+    if FOREIGN in source and len(body) > 1 and body[0] == body[-1] == '"':
+        body = body[1:-1]
+    return Entry(first, last, indent, parts["bullet"] or "", parts["stamp"] or "", source, body)
+
+
+def _below(found: list[Entry]) -> list[int]:
+    """How many of the entries behind each belong to it, if it is an item."""
+    counts, ends = [0] * len(found), list[int]()  # `ends` are entries behind, each indented less than the one before
+    for at in range(len(found) - 1, -1, -1):
+        while ends and found[ends[-1]].indent > found[at].indent:
+            ends.pop()
+        if found[at].bullet:
+            counts[at] = (ends[-1] if ends else len(found)) - at - 1
+        ends.append(at)
+    return counts

@@ -1,0 +1,203 @@
+"""Finds what belongs to the memory and reads it: files of the workspace, and documents that are no files.
+
+No link leads out of the workspace, and nothing is waited for.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from picoclaw import files
+from picoclaw.errors import StoreError
+from picoclaw.files import explain
+
+LARGEST = 4_000_000
+"""Bytes; of a larger file only its head is read."""
+
+ROOT_FILE, FOLDER = "MEMORY.md", "memory"
+ROOT_FILES = (ROOT_FILE, "memory.md")
+"""Beside the other pages; the second is what other projects call it."""
+
+_NOT_NOTES = frozenset({"node_modules", "site-packages", "venv", "__pycache__"})
+"""Folders of programs, whose texts are no notes."""
+
+_MOST_PROBLEMS = 20
+_YOUNG_NS = 2_000_000_000  # two writes so near to each other may have the same time
+_INT63 = (1 << 63) - 1  # what SQLite keeps of a number; times beyond 2262 and some inodes are larger
+
+
+class Source(NamedTuple):
+    """A file of the memory: its path in the workspace, and what tells that it has changed."""
+
+    path: str
+    mtime_ns: int
+    size: int
+    inode: int
+
+
+class Content(NamedTuple):
+    """A file as it was read; `problem` says what of it cannot be searched, `day` is that of a document."""
+
+    source: Source
+    text: str
+    problem: str
+    day: str = ""
+
+
+class Document(NamedTuple):
+    """Something to be found that is no file: a path such as `chats/terminal/12`, never one in the memory's folder.
+
+    `stamp` changes with the text, which `read` gives or raises StoreError; `day` is '' where it has none.
+    """
+
+    path: str
+    stamp: int
+    read: Callable[[], str]
+    day: str
+
+
+@dataclass(slots=True)
+class Files:
+    """The memory files of one workspace and documents besides, and what was wrong with some of them."""
+
+    root: str
+    documents: Mapping[str, Document] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)  # folders that could not be listed
+
+    @classmethod
+    def of(cls, workspace: Path, documents: Iterable[Document] = ()) -> "Files":
+        """Look at a workspace; reads nothing yet."""
+        return cls(os.path.realpath(workspace), {document.path: document for document in documents})
+
+    def folders(self) -> Iterator[tuple[str, Iterator[Source]]]:
+        """Give each folder and the files of the memory in it, in no order: one stat each, none is opened.
+
+        Take the files of a folder before the next: only then is it known which folders it holds.
+        """
+        top = {found.inode: found for path in reversed(ROOT_FILES) if (found := self.source(path))}
+        yield "", iter(top.values())  # one only where a file system takes both names for the same
+        waiting = [FOLDER] if self._inside(FOLDER) else []
+        while waiting:
+            folder = waiting.pop()
+            yield folder, self._listed(folder, waiting)
+        for folder, paths in groupby(sorted(self.documents, key=_parted), lambda path: _parted(path)[0]):
+            yield folder, filter(None, map(self.source, paths))
+
+    def _listed(self, folder: str, waiting: list[str]) -> Iterator[Source]:
+        try:
+            with os.scandir(f"{self.root}/{folder}") as entries:
+                yield from filter(None, map(partial(self._seen, folder, waiting), entries))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.unread.append(f"{folder}/")
+            self.blame(folder, f"it cannot be listed: {explain(error)}")
+
+    def _seen(self, folder: str, waiting: list[str], entry: "os.DirEntry[str]") -> Source | None:
+        is_folder = entry.is_dir(follow_symlinks=False)  # links to folders are not followed: they may go in circles
+        if not (is_folder or entry.name.endswith(".md")) or entry.name.startswith(".") or entry.name in _NOT_NOTES:
+            return None
+        path = f"{folder}/{entry.name}"
+        if not self._speakable(path):
+            return None
+        if is_folder:
+            waiting.append(path)
+            return None
+        return self.source(path)
+
+    def source(self, path: str) -> Source | None:
+        """Look at one file; None when there is none that belongs to the memory."""
+        if document := self.documents.get(path):
+            return Source(path, document.stamp & _INT63, 0, 0)
+        if path not in ROOT_FILES and not path.startswith(f"{FOLDER}/"):
+            return None
+        try:
+            about = os.lstat(f"{self.root}/{path}")
+            if stat.S_ISLNK(about.st_mode):
+                if not self._inside(path):
+                    self.blame(path, "it is a link that leads out of the workspace; put a copy in its place")
+                    return None
+                about = Path(f"{self.root}/{path}").stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self.blame(path, f"it cannot be read: {explain(error)}")
+            return None
+        return _source(path, about) if stat.S_ISREG(about.st_mode) else None
+
+    def read(self, path: str) -> Content | None:
+        """Read a file as it is now; None when it is not there any more, or cannot be read just now."""
+        if document := self.documents.get(path):
+            return self._told(document)
+        place = files.settled(self.root, f"{self.root}/{path}")
+        if place is None or not place.parts:
+            return None
+        try:
+            with os.fdopen(files.rooted_open_file(place), "rb") as file:
+                about = os.fstat(file.fileno())
+                data = file.read(LARGEST + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.blame(path, f"it cannot be read: {explain(error)}")
+            return None
+        content = _content(_settled(_source(path, about)), data)
+        if content.problem:
+            self.blame(path, content.problem)
+        return content
+
+    def _told(self, document: Document) -> Content | None:
+        try:
+            text = document.read()[:LARGEST].replace("\0", " ").encode("utf-8", "replace").decode()
+        except StoreError as error:
+            self.blame(document.path, f"it cannot be read: {error}")
+            return None
+        return Content(Source(document.path, document.stamp & _INT63, 0, 0), text, "", document.day)
+
+    def blame(self, path: str, why: str) -> None:
+        """Keep what was wrong with a file, the first of them."""
+        problem = f"{path if path.isprintable() else ascii(path)}: {why}"
+        if len(self.problems) < _MOST_PROBLEMS and problem not in self.problems:
+            self.problems.append(problem)
+
+    def _inside(self, path: str) -> bool:
+        """Tell whether a path is in the workspace also when every link on the way is followed."""
+        return os.path.realpath(f"{self.root}/{path}").startswith(f"{self.root}/")
+
+    def _speakable(self, path: str) -> bool:
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            self.blame(path, "its name is not UTF-8; rename it")
+            return False
+        return True
+
+
+def _parted(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder, name
+
+
+def _source(path: str, about: os.stat_result) -> Source:
+    return Source(path, about.st_mtime_ns & _INT63, about.st_size, about.st_ino & _INT63)
+
+
+def _settled(source: Source) -> Source:
+    """Date a file that was just written a little earlier, so that it is looked at again."""
+    young = abs(time.time_ns() - source.mtime_ns) < _YOUNG_NS
+    return source._replace(mtime_ns=source.mtime_ns - 1) if young else source
+
+
+def _content(source: Source, data: bytes) -> Content:
+    if b"\0" in data:
+        return Content(source, "", "it holds NUL bytes and is no text, so it is not searched")
+    text = data[:LARGEST].decode("utf-8-sig", "replace")
+    problem = f"only its first {LARGEST // 1_000_000} MB are searched; split it" if len(data) > LARGEST else ""
+    return Content(source, text, problem)

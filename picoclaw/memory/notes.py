@@ -1,0 +1,588 @@
+"""The Markdown that is remembered: notes of the day in `memory/YYYYMM/YYYYMMDD.md`, what is lasting in `MEMORY.md`."""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date, datetime, timedelta
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from picoclaw import files
+from picoclaw.errors import StoreError
+from picoclaw.files import Place as files_Place
+from picoclaw.files import add as add_to
+from picoclaw.files import create, explain, write_atomic
+from picoclaw.markdown import visible
+from picoclaw.memory import versions
+from picoclaw.memory.entries import FOREIGN, LONGEST, Entry, entries, key, lines_of, plain, written
+from picoclaw.memory.files import FOLDER, ROOT_FILES, Files
+from picoclaw.messages import Message
+from picoclaw.prompts import Page, enclosed
+from picoclaw.text import asked, folded, pattern, words
+from picoclaw.workspace import reading
+from picoclaw.workspace.pages import without_empty
+
+LASTING = f"{FOLDER}/MEMORY.md"
+LARGEST = reading.WHOLE
+"""Bytes of a file that is added to or changed."""
+
+_MOST_SHOWN = 64_000  # characters of a day's note
+
+
+class Noted(NamedTuple):
+    """Where an entry stands, and what it says; `known` when it stood there before."""
+
+    path: str
+    line: int
+    text: str
+    known: bool
+
+
+def add(workspace: Path, text: str, now: datetime, source: str = "", *, lasting: bool = False) -> Noted:
+    """Note a text on the local day of `now`, or for good, unless it is known; durable when this returns.
+
+    `source` says where it is from if it is not from the owner in their usual chat. What was noted within the hour,
+    or is remembered for good, is known; for good, only the latter counts. Raises StoreError, and nothing is noted.
+    """
+    body, today = fit(text), now.date()
+    with held(workspace):
+        files = [lasting_file(workspace)] if lasting else [day_file(today), *_LASTING]
+        if known := _known(workspace, body, files, now, foreign=FOREIGN in source):
+            return known
+        stamp = f"{today}: " if lasting else f"{now:%H:%M} "
+        line = written("- ", stamp, source, body)
+        return Noted(files[0], _put(workspace, files[0], line, "" if lasting else f"# {today}\n\n"), line, known=False)
+
+
+def fit(text: str) -> str:
+    """Make one line of what is to be noted; raises StoreError when nothing or too much is left."""
+    body = plain(text)
+    if not body:
+        raise StoreError("text is empty; say what is to be noted")
+    if len(body) > LONGEST:
+        raise StoreError(
+            f"text has {len(body)} characters, and a note at most {LONGEST}: note what matters, "
+            f"or write all of it to a file such as {FOLDER}/NAME.md"
+        )
+    return body
+
+
+def recent(workspace: Path, today: date, days: int = 3) -> list[Page]:
+    """Return the notes of the last days that say something, the newest first; of a very long one only its end."""
+    files = Files.of(workspace)
+    found = ((day_file(day), files.read(day_file(day))) for day in _days(today, days))
+    texts = ((path, without_empty(_end(content.text))) for path, content in found if content)
+    return [Page(path, text) for path, text in texts if text]
+
+
+def day_file(day: date) -> str:
+    """Name the file of a day's note."""
+    return f"{FOLDER}/{day:%Y%m}/{day:%Y%m%d}.md"
+
+
+def lasting_file(workspace: Path) -> str:
+    """Name the file of what is lasting: memory/MEMORY.md, or the one beside the other pages if only that is there."""
+    there = [name for name in _LASTING if os.path.lexists(workspace / name)]
+    return there[0] if there else LASTING
+
+
+_LASTING = (LASTING, *ROOT_FILES)
+
+
+@contextmanager
+def held(workspace: Path) -> Iterator[None]:
+    """Hold the memory's files against other picoclaws that change them. Raises StoreError."""
+    found = place(workspace, FOLDER)
+    try:
+        with files.folder(found, make=True) as way:
+            handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way)
+    except OSError as error:
+        raise StoreError(f"the folder {FOLDER} cannot be used: {explain(error)}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def place(workspace: Path, path: str) -> files_Place:
+    """Return where a file of the memory really lies. Raises StoreError when a link leads out of the memory."""
+    root = os.path.realpath(workspace)
+    found = files.settled(root, f"{root}/{path}")
+    if found is None or (found.parts[:1] != (FOLDER,) and "/".join(found.parts) not in ROOT_FILES):
+        raise StoreError(f"{path} leads out of the memory: a symbolic link is in its way; put a copy in its place")
+    return found
+
+
+def content(workspace: Path, path: str) -> str | None:
+    """Read a file as it can be written back: bytes that are no UTF-8 are kept. None when there is none.
+
+    What a crash has left of a write that never came, NUL bytes at the end, is not part of it. Raises StoreError.
+    """
+    try:
+        with os.fdopen(files.rooted_open_file(place(workspace, path)), "rb") as file:
+            data = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {explain(error)}") from None
+    if len(data) > LARGEST:
+        raise StoreError(f"{path} is larger than {LARGEST // 1000} kB; shorten it")
+    text = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    if "\0" in text:
+        raise StoreError(f"{path} holds NUL bytes and is no text; move it aside")
+    return text
+
+
+def keep(workspace: Path, path: str, text: str) -> None:
+    """Write a file whole and durably, as `content` read it. Raises StoreError; the file is as it was then."""
+    found = place(workspace, path)
+    try:
+        with suppress(FileNotFoundError):
+            os.close(files.rooted_open_file(found, adds=True))  # an owner may have locked it
+        with files.folder(found.above) as way:
+            write_atomic(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {explain(error)}") from None
+
+
+def _put(workspace: Path, path: str, line: str, head: str) -> int:
+    """Add an entry to the end of a file on a line of its own; returns the number of the line."""
+    before = content(workspace, path)
+    text = f"{_ended(before)}{line}\n" if before else f"{head}{line}\n"
+    if line not in visible(text, trusting=True):
+        raise StoreError(f"{path} has a comment that is never closed, so what is added would not be seen; close it")
+    found = place(workspace, path)
+    try:
+        if before is None and _created(found, text):
+            return len(lines_of(text))
+        torn = not _added(found, before, text)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {explain(error)}") from None
+    if torn:  # its end goes
+        keep(workspace, path, text)
+    return len(lines_of(text))
+
+
+def _created(found: files_Place, text: str) -> bool:
+    with files.folder(found.above, make=True) as way:
+        return create(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
+
+
+def _added(found: files_Place, before: str | None, text: str) -> bool:
+    """Add what a text has more than before; not where the file does not end with it."""
+    file = files.rooted_open_file(found, adds=True)
+    try:
+        if before is not None and os.fstat(file).st_size != len(before.encode("utf-8", "surrogateescape")):
+            return False
+        add_to(file, text.removeprefix(before or "").encode("utf-8", "surrogateescape"))
+    finally:
+        os.close(file)
+    return True
+
+
+def _ended(text: str) -> str:
+    """End a text so that an item of a list can follow it."""
+    if not text.endswith(("\n", "\r")):
+        text += "\n"
+    last = next(reversed(entries(text)), None)
+    ends_in_item = last is not None and bool(last.bullet) and last.last == len(lines_of(text))
+    return text if ends_in_item or not lines_of(text)[-1].strip() else f"{text}\n"
+
+
+def _known(workspace: Path, body: str, paths: Iterable[str], now: datetime, *, foreign: bool) -> Noted | None:
+    """Find an entry that says the same; the owner's word is not known from somebody else's."""
+    wanted, files = key(body), Files.of(workspace)
+    for path in paths:
+        found = files.read(path)
+        for entry in entries(found.text) if found and wanted else ():
+            if key(entry.body) == wanted and (foreign or FOREIGN not in entry.source) and not _past(entry, now):
+                return Noted(path, entry.first, shown(entry), known=True)
+    return None
+
+
+def _past(entry: Entry, now: datetime) -> bool:
+    """Whether a time stands before an entry that is more than an hour ago: the same may have happened again."""
+    return entry.stamp[2:3] == ":" and entry.stamp[:5] < f"{now - timedelta(hours=1):%H:%M}" < f"{now:%H:%M}"
+
+
+def shown(entry: Entry) -> str:
+    """Say an entry in one line, as it is written."""
+    return written("", entry.stamp, entry.source, " ".join(entry.body.split()))
+
+
+def _days(today: date, count: int) -> Iterator[date]:
+    for back in range(min(count, today.toordinal())):
+        yield date.fromordinal(today.toordinal() - back)
+
+
+def _end(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else text[-_MOST_SHOWN:].partition("\n")[2]
+
+
+# Changes and forgets one thing that is remembered: found by where it stands, by what it says, or by its words.
+
+_MOST_LISTED = 6
+_LONGEST_SHOWN = 160
+_MOST_GROWN = 2  # words for each of those that are replaced; more of them say something else
+_MOST_SPANS = 400  # of a text that repeats its words: which of them are meant would not be certain
+_TOKEN = pattern(r"[^\W_](?:\S*[^\W_])?")
+_PLACE = pattern(
+    r"(?P<found>\[id:\d+\] )?(?:/|\./|workspace/)*(?P<path>(?:memory/\S.*?|MEMORY|memory)\.md)"
+    r"(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?(?:[:,]?\s(?P<said>.*))?"
+)
+
+
+class Unknown(StoreError):
+    """Nothing that is remembered is meant by a text."""
+
+
+class Ambiguous(StoreError):
+    """Several things that are remembered may be meant by a text."""
+
+
+class Place(NamedTuple):
+    """An entry and the file that it stands in."""
+
+    path: str
+    entry: Entry
+
+    def __str__(self) -> str:
+        """Say where it is and what it says."""
+        text = shown(self.entry)
+        return f"{self.path}:{self.entry.first} {text if len(text) <= _LONGEST_SHOWN else f'{text[:_LONGEST_SHOWN]}…'}"
+
+
+class Changed(NamedTuple):
+    """What an entry was and what it is; where the same stood in several files, all of it has changed."""
+
+    places: list[Place]
+    text: str
+
+
+def replace(home: Path, workspace: Path, old: str, new: str, now: datetime, source: str = "") -> Changed:
+    """Change what is remembered: `old` names it, `new` is what it says from now on, or what a part of it says.
+
+    `source` as for `notes.add`. What it said is kept in `home` for `restore`. Returns when it is durable. Raises
+    StoreError, and nothing has changed.
+    """
+    body = fit(new)
+    with held(workspace):
+        try:
+            places = _found(workspace, old)
+        except Ambiguous as error:
+            raise StoreError(
+                f'{error}\nand behind it the words that are to be replaced, as in "path:line 3 A"'
+            ) from None
+        if any(place.entry.code for place in places):
+            raise StoreError(f"{places[0].path}:{places[0].entry.first} is a block of code; edit_file changes it")
+        if len({place.path for place in places}) < len(places):  # below different headings they are different facts
+            raise Ambiguous(_listed(old, places))
+        text, whole = _corrected(places[0], old, body)
+        if whole and all((text, source) == (place.entry.body, place.entry.source) for place in places):
+            raise StoreError(f"that is what it says already: {places[0]}")
+        for path, found in _by_file(places):
+            said = {e: source if whole or FOREIGN in source else e.source for e in found}
+            lines = {e: written(e.bullet, e.stamp, told, text, now.date()) for e, told in said.items()}
+            for entry, line in lines.items():
+                _remember(home, versions.Correction(path, _raw(workspace, path, entry), line), now)
+            _rewrite(workspace, path, dict(lines))
+    return Changed(places, text)
+
+
+def restore(home: Path, workspace: Path, correction: versions.Correction, now: datetime) -> None:
+    """Take a correction back, where the entry still says what it was changed to. Raises StoreError."""
+    path, before, after = correction
+    with held(workspace):
+        text = content(workspace, path) or ""
+        found = next((entry for entry in entries(text) if _raw(workspace, path, entry) == after), None)
+        if found is None:
+            raise StoreError(f"{path} does not say {_cut(after)!r} any more; what it said before: {before!r}")
+        _remember(home, versions.Correction(path, after, before), now)
+        _rewrite(workspace, path, {found: before})
+
+
+def _remember(home: Path, correction: versions.Correction, now: datetime) -> None:
+    try:
+        versions.keep_correction(home, correction, now)
+    except OSError as error:
+        raise StoreError(f"what it said cannot be kept in {home / versions.FOLDER}: {explain(error)}") from None
+
+
+def forget(workspace: Path, text: str) -> Changed:
+    """Take what is remembered out of its files, and keep it nowhere; durable when this returns. Raises StoreError."""
+    with held(workspace):
+        places = _found(workspace, text)
+        if full := next((place for place in places if place.entry.below), None):
+            raise StoreError(f"{full} has {full.entry.below} more below it; forget those first, one at a time")
+        for path, found in _by_file(places):
+            _rewrite(workspace, path, dict.fromkeys(found))
+    return Changed(places, "")
+
+
+def meant(workspace: Path, text: str) -> str:
+    """Tell which entry a text names, and all that it says; '' where none is, or it may be any of several."""
+    try:
+        places = _found(workspace, text)
+    except StoreError:
+        return ""
+    return "\n".join(f"{place.path}: {shown(place.entry)}" for place in places)
+
+
+def names_whole(workspace: Path, text: str) -> bool:
+    """Tell whether a text has all the words of the one entry that it names; a place or some of its words do not."""
+    try:
+        places = _found(workspace, text)
+    except StoreError:
+        return False
+    place = place_of(text)
+    return set(words(places[0].entry.body)) <= set(words(_behind_place(text) if place and place[1] else text))
+
+
+def place_of(text: str) -> tuple[str, int, int] | None:
+    """Read a place in the memory as search results write it: "memory/a.md:3-5"; the lines are 0 without any."""
+    found = _PLACE.fullmatch(" ".join(text.split()))
+    if not found or ".." in found["path"].split("/"):
+        return None
+    first = int(found["first"] or 0)
+    return found["path"], first, max(first, int(found["last"] or 0))
+
+
+def _behind_place(text: str) -> str:
+    """Read what stands behind a place: words of its entry."""
+    found = _PLACE.fullmatch(" ".join(text.split()))
+    return (found["said"] or "").strip("\"'“”‘’` ") if found else ""
+
+
+def _part_of(old: str) -> str:
+    """Read which words of an entry `old` names; '' for a place alone, and for a line of a search or of a list."""
+    place = place_of(old)
+    if not place or not place[1]:
+        return plain(old)
+    said = plain(_behind_place(old))
+    return "" if old.lstrip().startswith("[id:") or said.endswith("…") else said
+
+
+def _found(workspace: Path, text: str) -> list[Place]:
+    """Find the one entry that is meant, more than one only if they say the same."""
+    meant = place_of(text)
+    if meant and meant[1]:
+        there, said = _between(workspace, *meant), _part_of(text)
+        having = [place for place in there if set(words(said)) <= set(words(shown(place.entry)))]
+        if there and not having:
+            raise StoreError(f"{there[0]} does not say {_cut(said)!r}")
+        return _one(text, having)
+    wanted, stems = key(plain(text)), {*asked(text)} - {"s"}
+    if not stems:
+        raise StoreError(f"{_cut(text)!r} names nothing; give the words of the entry that is meant, or its path:line")
+    near = [place for place in _all(workspace, stems) if stems <= set(words(shown(place.entry)))]
+    near.sort(key=lambda place: place.path, reverse=True)  # the newest first, and what is lasting before it
+    exact = [place for place in near if wanted in {key(place.entry.body), key(shown(place.entry))}]
+    return _one(text, exact or near)
+
+
+def _between(workspace: Path, path: str, first: int, last: int) -> list[Place]:
+    text = content(workspace, path)
+    if text is None:
+        raise Unknown(f"there is no file {path}")
+    return [Place(path, entry) for entry in entries(text) if entry.first <= last and entry.last >= first]
+
+
+def _all(workspace: Path, stems: Iterable[str]) -> Iterator[Place]:
+    """Every entry of the files that have these words."""
+    files = Files.of(workspace)
+    for _, sources in files.folders():
+        for path in sorted(source.path for source in sources):
+            found = files.read(path)
+            if found and _holds(found.text, stems):
+                yield from (Place(path, entry) for entry in entries(found.text))
+
+
+def _holds(text: str, stems: Iterable[str]) -> bool:
+    small = text.lower() if text.isascii() else folded(text)
+    return all(stem in small for stem in stems)
+
+
+def _one(text: str, places: list[Place]) -> list[Place]:
+    if not places:
+        raise Unknown(f"nothing that is remembered says {_cut(text)!r}")
+    if len({key(place.entry.body) for place in places}) > 1:
+        raise Ambiguous(_listed(text, places))
+    return places
+
+
+def _listed(text: str, places: list[Place]) -> str:
+    listed = "\n".join(map(str, places[:_MOST_LISTED]))
+    more = f"\nand {len(places) - _MOST_LISTED} more" if len(places) > _MOST_LISTED else ""
+    return f"{_cut(text)!r} may be any of {len(places)}; name one by its path:line\n{listed}{more}"
+
+
+def _corrected(place: Place, old: str, new: str) -> tuple[str, bool]:
+    """What an entry says after a correction, and whether that is new as a whole.
+
+    `new` takes the place of the stretch of the entry that it says anew, else of the words that `old` names, and the
+    rest stays. Where `old` has all that the entry says, `new` may also say something else, if no less of it. Raises
+    StoreError where it is not certain which of these is meant, or where more would be lost than is said anew.
+    """
+    body, part = " ".join(place.entry.body.split()), _part_of(old)
+    all_named = key(part) in {key(body), key(shown(place.entry))}
+    spans = _restated(body, "" if all_named else part, new)
+    if not spans and all_named:
+        before, after = set(words(body)), set(words(new))
+        spans = {(0, len(body))} if len(before - after) <= len(after - before) else set()
+    elif not spans and part:
+        spans = (_part_behind_place if place_of(old) else _named_part)(body, part, new)
+    if len(spans) == 1:
+        ((start, end),) = spans
+        return fit(f"{body[:start]}{new}{body[end:]}"), not (body[:start] or body[end:])
+    raise StoreError(
+        f"{place} would say no more than {_cut(new)!r}, or it is not certain which words of it change: give all that it"
+        f' is to say, or name just the words that are to be replaced, as in "{place.path}:{place.entry.first} WORDS"'
+    )
+
+
+def _restated(body: str, old: str, new: str) -> set[tuple[int, int]]:
+    """The stretches of an entry that a text says anew, or else the whole entry.
+
+    A stretch begins with the text's first word or ends with its last, and has a number where the text has one, a word
+    where it has a word; or else it begins and ends as the text, and shares more words with it than it loses.
+    """
+    spoken, named = [key(word) for word in new.split()], set(words(old))
+    found = [(word.start(), word.end(), key(word[0])) for word in _TOKEN.finditer(body)]
+    begins = [i for i, (_, _, word) in enumerate(found) if word == spoken[0]]
+    ends = [i for i, (_, _, word) in enumerate(found) if word == spoken[-1]]
+    if len(begins) * len(ends) > _MOST_SPANS:
+        return set()
+    more = len(spoken) - 1
+    spans = {(i, i + more) for i in begins if i + more < len(found)} | {(j - more, j) for j in ends if j >= more}
+    kinds, after = [_kind(word) for word in spoken], set(words(new))
+    alike = {(i, j) for i, j in spans if [_kind(word) for *_, word in found[i : j + 1]] == kinds}
+    fits = set()
+    for i, j in alike | {(i, j) for i in begins for j in ends if i <= j}:
+        start, end = found[i][0], found[j][1]
+        said = set(words(body[start:end]))
+        close = (i, j) in alike or len(said - after) < len(said & after)
+        if close and named <= said and _says_anew(said, after):
+            fits.add((start, end))
+    return fits or ({(0, len(body))} if _says_anew(set(words(body)), after) else set())
+
+
+def _kind(word: str) -> str:
+    """Tell a number, a word and a little word such as "the" apart."""
+    return "number" if any(map(str.isdecimal, word)) else "word" if words(word) else "little"
+
+
+def _says_anew(said: set[str], new: set[str]) -> bool:
+    """Whether a text has something else for every word that it lacks, and has at least as many as it lacks."""
+    lost = len(said - new)
+    return not said.isdisjoint(new) and lost <= min(len(said & new), len(new - said))
+
+
+def _named_part(body: str, old: str, new: str) -> set[tuple[int, int]]:
+    """Where `old` stands word by word, if `new` is of its kind and length: a number for a number, a word for a word."""
+    numbers = [any(map(str.isdecimal, text)) for text in (old, new)]
+    alike = all(numbers) or (not any(numbers) and not set(words(old)).isdisjoint(words(new)))
+    before, after = set(key(old).split()), set(key(new).split())
+    if not alike or len(before - after) > len(after - before) or len(after) > _MOST_GROWN * len(before):
+        return set()
+    return _standing(body, old)
+
+
+def _part_behind_place(body: str, part: str, new: str) -> set[tuple[int, int]]:
+    """Where `part` stands word by word, unless the entry would then say twice what `new` says."""
+    spans = _standing(body, part)
+    rest = [word for start, end in spans for word in words(f"{body[:start]} {body[end:]}")]
+    return spans if set(words(new)).isdisjoint(rest) else set()
+
+
+def _standing(body: str, part: str) -> set[tuple[int, int]]:
+    found = re.compile(rf"(?<![A-Za-z0-9]){re.escape(part)}(?![A-Za-z0-9])", re.IGNORECASE).finditer(body)
+    return {hit.span() for hit in found}
+
+
+def _by_file(places: Iterable[Place]) -> Iterator[tuple[str, list[Entry]]]:
+    found: dict[str, list[Entry]] = {}
+    for path, entry in places:
+        found.setdefault(path, []).append(entry)
+    yield from found.items()
+
+
+def _raw(workspace: Path, path: str, entry: Entry) -> str:
+    """The lines of an entry as they stand in its file."""
+    lines = lines_of(content(workspace, path) or "")
+    return "".join(lines[entry.first - 1 : entry.last]).rstrip("\r\n")
+
+
+def _rewrite(workspace: Path, path: str, changes: dict[Entry, str | None]) -> None:
+    """Put lines in place of entries, None for nothing; all else in the file stays as it is."""
+    text = content(workspace, path) or ""
+    lines, now = lines_of(text), {(entry.first, entry.last): entry for entry in entries(text)}
+    for entry in sorted(changes, key=lambda entry: -entry.first):
+        there = now.get((entry.first, entry.last))
+        if there is None or key(plain(there.body)) != key(plain(entry.body)):
+            raise StoreError(f"{path} was changed just now; try again")
+        new, last = changes[entry], lines[entry.last - 1]
+        end = last[len(last.rstrip("\r\n")) :]
+        lines[entry.first - 1 : entry.last] = [] if new is None else [new + end]
+    keep(workspace, path, "".join(lines))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+# What was noted in the last days, as lines that a conversation is told once. Pure.
+
+_ENTRY = pattern(r"[-*+] ")
+_DAY = pattern(r"(\d{4})(\d\d)(\d\d)")
+_SHARE, _SHORT = 4, 200
+"""The part of the budget that one line may take, and what it may take however small that is."""
+
+
+def lines(notes: Iterable[Page], most: int) -> list[str]:
+    """Make a line of each entry of daily notes, the newest note first: its day, and what it says.
+
+    Returns the newest `most` characters of them, in the order of time; what else stands in a note is a line as well.
+    One that is long for the others is cut.
+    """
+    kept: list[str] = []
+    longest = max(_SHORT, most // _SHARE)
+    for page in notes:
+        for entry in reversed(_entries(page.text)):
+            line = enclosed(f"{_day(page.name)} {entry}")
+            line = line if len(line) <= longest else f"{line[: longest - 1]}…"
+            most -= len(line) + 1
+            if most < 0:
+                return kept[::-1]
+            kept.append(line)
+    return kept[::-1]
+
+
+def _day(path: str) -> str:
+    found = _DAY.fullmatch(PurePath(path).stem)
+    return "-".join(found.groups()) if found else path
+
+
+def _entries(text: str) -> list[str]:
+    """Each item of a list with the lines that go on with it, and every other line but headings."""
+    found: list[str] = []
+    going_on = False
+    for line in text.splitlines():
+        words = " ".join(line.split())
+        if not words or words.startswith("#"):
+            going_on = False
+        elif going_on and line[:1].isspace():
+            found[-1] += f" {words}"
+        else:
+            going_on = bool(_ENTRY.match(line))
+            found.append(words[2:] if going_on else words)
+    return found
+
+
+def untold(found: Sequence[str], earlier: Iterable[Sequence[Message]]) -> tuple[list[str], list[str]]:
+    """Part lines into those that no message of the user's holds yet, and those that one does."""
+    said = [message.text for turn in earlier for message in turn if message.role == "user"]
+    told = [line for line in found if any(line in text for text in said)]
+    return [line for line in found if line not in told], told

@@ -1,1 +1,0 @@
-"""The notes as the owner can open them: entries, found, written, changed, forgotten."""

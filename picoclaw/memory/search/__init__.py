@@ -1,1 +1,0 @@
-"""How a question becomes hits: words, vectors, days, and their fusion."""

@@ -1,0 +1,1 @@
+"""Declared outputs: configuration, limits, client, audit."""

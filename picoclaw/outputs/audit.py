@@ -1,0 +1,140 @@
+"""`outputs.audit`: one JSON line for every act and every refusal, each with the hash of the line before it.
+
+It is the only state there is: cooldowns and used duty are read back from it. The chain is security/hash_chain.py's.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.outputs.limits import OnPeriod
+from picoclaw.security import hash_chain
+
+AUDIT_FILE = "outputs.audit"
+MAX_SIZE = 1_000_000
+MAX_FILES = 8
+_FAR_FUTURE_S = 1e10
+History = dict[str, list[OnPeriod]]
+
+
+def write_record(home: Path, act: str, history: Mapping[str, Sequence[OnPeriod]] | None = None, **more: Any) -> None:
+    """Append a record durably; when the file has grown long, begin a new one with `history` as its first record.
+
+    A torn last line, which a power cut leaves, is taken out of the chain and kept in a record of its own.
+    Raises OSError (also when another process holds the lock for too long); then nothing was added.
+    """
+    append_records(home, [make_record(act, **more)], history)
+
+
+def append_records(
+    home: Path, made: Sequence[Mapping[str, Any]], history: Mapping[str, Sequence[OnPeriod]] | None = None
+) -> None:
+    """Append records that `record` made, all or none, with one sync; otherwise as `write`."""
+    with hash_chain.held(home / AUDIT_FILE) as end:
+        acts = [*([make_record("torn", why=end.torn)] if end.torn else []), *made]
+        if history is not None and end.size > MAX_SIZE:
+            first = make_record("rotated", history={n: list(map(list, s)) for n, s in history.items()})
+            end.go_on([first, *acts], MAX_FILES)
+        else:
+            end.add(acts)
+
+
+def make_record(act: str, **more: Any) -> dict[str, Any]:
+    """Make the record of an act that happens now; it may be written later."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return {"at": at, "boot": read_boot_id(), "t": round(boottime(), 3), "act": act, **more}
+
+
+def read_records(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """Read a file's lines, each with what it says, or None where it says nothing that can be understood."""
+    return hash_chain.records(path)
+
+
+def list_files(home: Path) -> list[Path]:
+    """Return what is kept, the oldest first."""
+    return hash_chain.files(home / AUDIT_FILE, MAX_FILES)
+
+
+def verify(home: Path) -> tuple[int, str]:
+    """Hold every line against the next one's hash; returns how many there are, and the first fault in words.
+
+    That lines are missing at the very end cannot be seen.
+    """
+    return hash_chain.verify(home / AUDIT_FILE, MAX_FILES)
+
+
+def replay(home: Path) -> History:
+    """Read back what each output did, in seconds of this boot's CLOCK_BOOTTIME; raises OSError.
+
+    What happened before this boot is placed as late as it can have been: the last record of an earlier boot at
+    the beginning of the next, so that no clock of the day is needed. A time away from the safe level that nothing
+    ended is as long as was asked for, and ended with its boot.
+    """
+    boots: list[tuple[str, list[dict[str, Any]]]] = []
+    for _, said in read_records(home / AUDIT_FILE):
+        if said is None or not _is_valid_time(said.get("t")):
+            continue
+        if not boots or boots[-1][0] != said.get("boot"):
+            boots.append((str(said.get("boot")), []))
+        boots[-1][1].append(said)
+    history: History = {}
+    for boot, acts in boots:
+        asked = _replay_boot(history, acts)
+        if boot != read_boot_id():
+            _end_boot(history, asked, max(float(said["t"]) for said in acts))
+    return history
+
+
+def _is_valid_time(t: object) -> bool:
+    return isinstance(t, int | float) and 0 <= t < _FAR_FUTURE_S
+
+
+def _replay_boot(history: History, acts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Add the records of one boot; returns how long each open spell may have lasted."""
+    asked: dict[str, float] = {}
+    for said in acts:
+        act, name, t = said.get("act"), str(said.get("name", "")), float(said["t"])
+        if act == "rotated":
+            history.clear()
+            history.update(_parse_history(said.get("history")))
+        elif act in {"on", "renew"}:
+            asked[name] = float(said.get("seconds", 0))
+            spells = history.setdefault(name, [])
+            if not spells or spells[-1].ended is not None:
+                spells.append(OnPeriod(t))
+        elif act in {"off", "safe"}:
+            _close_period(history.get(name, []), t)
+        elif act == "cancelled":  # it was written down, and not switched on then
+            if name in history and history[name] and history[name][-1].ended is None:
+                history[name].pop()
+        elif act in {"start", "rescue"}:
+            for spells in history.values():
+                _close_period(spells, t)
+    return asked
+
+
+def _close_period(spells: list[OnPeriod], t: float) -> None:
+    if spells and spells[-1].ended is None:
+        spells[-1] = OnPeriod(spells[-1].began, t)
+
+
+def _end_boot(history: History, asked: Mapping[str, float], last: float) -> None:
+    for name, spells in history.items():
+        if spells and spells[-1].ended is None:
+            spells[-1] = OnPeriod(min(spells[-1].began, last - asked.get(name, 0.0)), last)
+        spells[:] = [OnPeriod(s.began - last, None if s.ended is None else s.ended - last) for s in spells]
+
+
+def _parse_history(history: Any) -> History:
+    """What a rotated file's first record says; what is not of its shape is left out."""
+    found: History = {}
+    for name, spells in history.items() if isinstance(history, dict) else ():
+        pairs = spells if isinstance(spells, list) else []
+        found[name] = [OnPeriod(*pair) for pair in pairs if isinstance(pair, list) and _is_period(pair)]
+    return found
+
+
+def _is_period(pair: list[Any]) -> bool:
+    return len(pair) == 2 and isinstance(pair[0], int | float) and isinstance(pair[1], int | float | None)

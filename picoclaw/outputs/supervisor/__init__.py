@@ -1,0 +1,1 @@
+"""The process that alone drives outputs."""

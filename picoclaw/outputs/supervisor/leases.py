@@ -1,0 +1,377 @@
+"""The outputs that are away from their safe level: granted, written down, driven, and brought back.
+
+On the way out: the marker and the intent are on the disk, the watch is told the end, then the output moves. On the
+way back: the output moves first. All writing is the journal's, in a thread of its own: a card that takes nothing for
+ten seconds keeps an `on` waiting, and delays neither the end of a lease nor a stop.
+"""
+
+import errno
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from picoclaw.automation import wakeup
+from picoclaw.files import explain, write_atomic
+from picoclaw.outputs import audit, config
+from picoclaw.outputs.config import OutputConfig
+from picoclaw.outputs.limits import OnPeriod, OutputRequest, prune_periods
+from picoclaw.outputs.supervisor.endpoint import LIVE_FILE
+from picoclaw.outputs.supervisor.lines import OutputDrivers
+from picoclaw.security.hash_chain import content
+
+_RETRY_S = 1.0
+_MAX_UNWRITTEN = 100
+_NOT_REPLAYED = {"refused", "dry", "read", "stop", "resume", "reload"}
+"""Acts that are not written down when that many records wait already: `audit.replay` can do without them."""
+
+
+class Lease(NamedTuple):
+    """A time away from the safe level that was granted; without a client it runs to its end by itself."""
+
+    output: OutputConfig
+    level: float
+    ends: float
+    client: int | None
+
+
+@dataclass(eq=False)
+class PendingRequest:
+    """What a client has asked for and what has to be on the disk first: `is_done` when it is, or cannot be (`error`).
+
+    `at` is when it was asked for, `cancelled` why it is not to be done any more.
+    """
+
+    at: float
+    name: str = ""
+    seconds: float = 0.0
+    renews: bool = False
+    outputs: Sequence[OutputConfig] = ()
+    is_done: bool = False
+    error: OSError | None = None
+    cancelled: str = ""
+
+
+@dataclass(eq=False)
+class _JournalEntry:
+    """One thing for the journal to do: append a record, or make a change to a file of the home."""
+
+    record: Mapping[str, Any] | None = None
+    change: Callable[[], object] | None = None
+    intent: PendingRequest | None = None
+
+
+class Journal:
+    """Writes the audit and the other files of a keeper, in the order in which that was asked for.
+
+    A thread of its own does, and begins with the first wish. Records that the disk did not take are tried again
+    before the next ones.
+    """
+
+    def __init__(self, home: Path, kind: str, history: audit.History, written: Callable[[], None] | None) -> None:
+        """`written` is called, in the thread, when an intent is done; with None the caller does the writing itself."""
+        self._home = home
+        self._kind = kind
+        self._history = history
+        self._written = written
+        self._entries: deque[_JournalEntry] = deque()
+        self._failed: list[Mapping[str, Any]] = []
+        self._turn = threading.Condition()
+        self._asked = self._answered = 0
+        self._thread: threading.Thread | None = None
+        self.is_ours = True
+
+    def record(self, act: str, intent: PendingRequest | None = None, **more: Any) -> None:
+        """Append a record with the next `flush`; with an intent, the marker is on the disk before it."""
+        if act in _NOT_REPLAYED and len(self._entries) + len(self._failed) >= _MAX_UNWRITTEN:
+            return
+        kept = {key: value for key, value in more.items() if value not in ("", None)}
+        self._entries.append(_JournalEntry(audit.make_record(act, **kept), intent=intent))
+
+    def change(self, change: Callable[[], object], intent: PendingRequest | None = None) -> None:
+        """Make a change to a file with the next `flush`; an OSError becomes the intent's, or is passed over."""
+        self._entries.append(_JournalEntry(change=change, intent=intent))
+
+    def flush(self) -> None:
+        """Have everything written soon; without a thread, at once."""
+        if not (self._entries or self._failed):
+            return
+        if self._written is None:
+            self._write()
+            return
+        with self._turn:
+            self._asked += 1
+            self._turn.notify_all()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+            self._thread.start()
+
+    def drain(self, seconds: float) -> None:
+        """Wait until everything was written, or could not be."""
+        self.flush()
+        with self._turn:
+            wanted = self._asked
+            self._turn.wait_for(lambda: self._answered >= wanted, seconds)
+
+    def disown(self) -> None:
+        """From now on write nothing: what has our names in the home is no longer ours."""
+        self.is_ours = False
+
+    def _run(self) -> None:
+        while True:
+            with self._turn:
+                self._turn.wait_for(lambda: self._asked > self._answered)
+                asked = self._asked
+            self._write()
+            with self._turn:
+                self._answered = asked
+                self._turn.notify_all()
+
+    def _write(self) -> None:
+        again = bool(self._failed)
+        while self._entries or again:
+            again, entries = False, list(self._entries)
+            until = next((n for n, entry in enumerate(entries) if entry.change), len(entries)) or 1
+            for _ in entries[:until]:
+                self._entries.popleft()
+            self._do(entries[:until])
+
+    def _do(self, entries: Sequence[_JournalEntry]) -> None:
+        """Make one change, or append records, with one sync; an intent that cannot be written down is not kept."""
+        error = None
+        wanted = [entry.intent for entry in entries if entry.intent]
+        try:
+            if not self.is_ours:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._home))
+            if entries and entries[0].change:
+                entries[0].change()
+            else:
+                self._append(entries)
+        except OSError as caught:
+            error = caught
+        for intent in wanted:
+            intent.error, intent.is_done = error, True
+        if wanted and self._written:
+            self._written()
+
+    def _append(self, entries: Sequence[_JournalEntry]) -> None:
+        kept = [*self._failed, *(entry.record for entry in entries if entry.record and not entry.intent)]
+        records = [*self._failed, *(entry.record for entry in entries if entry.record)]
+        try:
+            for entry in entries:
+                if entry.intent:
+                    self._mark(entry.intent.outputs)
+            if records:
+                audit.append_records(
+                    self._home, records, {name: list(spells) for name, spells in dict(self._history).items()}
+                )
+        except OSError:
+            self._failed = kept[:_MAX_UNWRITTEN]
+            raise
+        self._failed = []
+
+    def _mark(self, outputs: Iterable[OutputConfig]) -> None:
+        if not (self._home / LIVE_FILE).exists():
+            kept = {"board": self._kind, "outputs": [asdict(output) for output in outputs]}
+            write_atomic(self._home / LIVE_FILE, json.dumps(kept).encode())
+        wakeup.wake_all(self._home)  # a daemon looks after what is on from now on
+
+    def unmark(self) -> None:
+        """Take the marker away with the next `flush`."""
+        self.change(lambda: (self._home / LIVE_FILE).unlink(missing_ok=True))
+
+
+class Leases:
+    """The leases of one home, and what has happened before them."""
+
+    def __init__(
+        self,
+        home: Path,
+        terminals: OutputDrivers,
+        clock: Callable[[], float],
+        promise: Callable[[float | None], bool],
+        written: Callable[[], None] | None = None,
+    ) -> None:
+        """`clock` gives boottime; `promise(moment)` tells the watch when it hears of us again at the latest.
+
+        It returns False when there is no watch that hears it. `written` is the Journal's.
+        """
+        self._home = home
+        self.kind = terminals.kind
+        self._terminals = terminals
+        self._clock = clock
+        self._promise = promise
+        self._is_marked = True
+        self.running: dict[str, Lease] = {}
+        self.unsafe: dict[str, tuple[OutputConfig, float]] = {}
+        self.history: audit.History = {}
+        self.intents: dict[int, PendingRequest] = {}
+        self.journal = Journal(home, self.kind, self.history, written)
+
+    def begin(self, armed: Iterable[OutputConfig]) -> str:
+        """Bring all of them to their safe level, and those that a keeper had left on; returns what is wrong."""
+        left = load_marker(self._home).outputs
+        for output in left:
+            self.unsafe[output.name] = (output, self._clock())
+        outputs = list(armed)
+        self.safe_all(outputs)
+        problem = ""
+        try:
+            self.history.update(audit.replay(self._home))
+        except (OSError, ValueError, TypeError, KeyError, ArithmeticError) as error:
+            problem = f"{self._home / audit.AUDIT_FILE} cannot be read back: {error}; move it aside"
+        if not problem and not audit.list_files(self._home):
+            self.history.update({output.name: [_make_ended_period(output, self._clock())] for output in outputs})
+        for spells in self.history.values():
+            spells[:] = [s if s.ended is not None else OnPeriod(s.began, self._clock()) for s in spells]
+        self.note("start", left=[output.name for output in left])
+        return problem
+
+    def write_down(
+        self, client: int, output: OutputConfig, ask: OutputRequest, armed: Iterable[OutputConfig]
+    ) -> PendingRequest | str:
+        """Have what a client asks for written down, which `grant` does then; returns what is wrong with the output."""
+        if problem := self._terminals.ready(output):
+            self.note("refused", name=output.name, rule="hardware", why=problem, who=ask.who)
+            return problem
+        name, renews, seconds = output.name, output.name in self.running, ask.seconds or 0.0
+        intent = self.intents[client] = PendingRequest(self._clock(), name, seconds, renews, tuple(armed))
+        self._is_marked = True
+        act = "renew" if renews else "on"
+        self.journal.record(act, intent, name=name, level=ask.level, seconds=seconds, who=ask.who)
+        self.flush()
+        return intent
+
+    def change(self, client: int, change: Callable[[], object]) -> PendingRequest:
+        """Have a file of the home changed for a client."""
+        intent = self.intents[client] = PendingRequest(self._clock())
+        self.journal.change(change, intent)
+        self.flush()
+        return intent
+
+    def cancel(self, why: str, name: str = "") -> None:
+        """Do nothing of what is being written down, of one output or of all; those who asked are told why."""
+        for intent in self.intents.values():
+            if name in {"", intent.name}:
+                intent.cancelled = intent.cancelled or why
+
+    def forget(self, client: int) -> None:
+        """A client has its answer: what was written down for it and was not done is cancelled."""
+        intent = self.intents.pop(client, None)
+        if intent is None or intent.error or intent.renews or intent.name in {"", *self.running}:
+            return
+        if all(other.name != intent.name for other in self.intents.values()):
+            self.later("cancelled", name=intent.name, why=intent.cancelled)
+
+    def grant(self, client: int, output: OutputConfig, ask: OutputRequest) -> str:
+        """Drive what was written down, for its seconds from now on; returns what is wrong.
+
+        Then it is at its safe level, or as it was before.
+        """
+        name, seconds, now = output.name, ask.seconds or 0.0, self._clock()
+        lease = Lease(output, ask.level, now + seconds, client)
+        if not self._promise(min([lease.ends, *(other.ends for other in self.running.values())])):
+            problem = "the keeper's watch does not hear it"
+            self.note("refused", name=name, rule="hardware", why=problem, who=ask.who)
+            return problem
+        if name not in self.running:
+            self.history[name] = [*prune_periods(self.history.get(name, ()), output, now), OnPeriod(now)]
+        self.running[name] = lease
+        del self.intents[client]
+        if problem := self._terminals.drive(output, lease.level):
+            self.safe(output, "safe", f"it could not be driven: {problem}")
+            return problem
+        self.note("read", name=name, level=self._terminals.read(output))
+        return ""
+
+    def leave(self, client: int) -> None:
+        """A client goes, and what it switched on stays until its end."""
+        self.running = {n: x._replace(client=None) if x.client == client else x for n, x in self.running.items()}
+
+    def safe(self, output: OutputConfig, act: str, why: str = "", who: str = "") -> str:
+        """Bring one output to its safe level; returns what is wrong, and tries again later then."""
+        name = output.name
+        self.cancel(why or act, name)
+        problem = self._terminals.drive(output, output.safe_level)
+        lease = self.running.pop(name, None)
+        known = name in self.unsafe
+        if problem:
+            if lease or known:
+                self.unsafe[name] = (output, self._clock() + _RETRY_S)
+            if not known:
+                self.later("unsafe", name=name, why=why, problem=problem)
+            return f"{name} could not be brought to its safe level: {problem}"
+        self.unsafe.pop(name, None)
+        self._promise(min((other.ends for other in self.running.values()), default=None))
+        spells = self.history.get(name, [])
+        if spells and spells[-1].ended is None:
+            spells[-1] = OnPeriod(spells[-1].began, self._clock())
+        if lease or known:
+            self.later(act, name=name, level=output.safe_level, why=why, who=who)
+        return ""
+
+    def safe_all(self, others: Sequence[OutputConfig] = (), why: str = "") -> list[str]:
+        """Bring back everything that is away, and drive the others safe as well; returns what is wrong."""
+        self.cancel(why)
+        away = [lease.output for lease in self.running.values()] + [output for output, _ in self.unsafe.values()]
+        outputs = {output.name: output for output in [*others, *away]}
+        return [problem for output in outputs.values() if (problem := self.safe(output, "safe", why))]
+
+    def release(self) -> None:
+        """Let go of what is at its safe level, because its declaration may change."""
+        self._terminals.close()
+
+    def retry(self) -> None:
+        """Try again what would not go safe."""
+        for output, at in list(self.unsafe.values()):
+            if self._clock() >= at:
+                self.safe(output, "safe", "tried again")
+
+    def note(self, act: str, **more: Any) -> None:
+        """Have an act written down."""
+        self.later(act, **more)
+        self.flush()
+
+    def flush(self) -> None:
+        """Have what was done written down, and the marker taken away when nothing is or goes away from its level."""
+        if self._is_marked and not (self.running or self.unsafe or self.intents):
+            self._is_marked = False
+            self.journal.unmark()
+        self.journal.flush()
+
+    def later(self, act: str, **more: Any) -> None:
+        """Have an act written down with the next `flush`."""
+        self.journal.record(act, **more)
+
+
+def _make_ended_period(output: OutputConfig, now: float) -> OnPeriod:
+    """Who has taken the audit away has not taken a rest away: it is as if the longest time had ended just now."""
+    return OnPeriod(now - output.longest_on_s, now)
+
+
+class LiveMarker(NamedTuple):
+    """Outputs that may be away from their safe level, as they were declared then, and the board that they are on."""
+
+    board: str = ""
+    outputs: Sequence[OutputConfig] = ()
+
+
+def load_marker(home: Path) -> LiveMarker:
+    """Return what the marker says; nothing where there is none, or where it cannot be read."""
+    try:
+        kept = json.loads(content(home / LIVE_FILE))
+    except (OSError, ValueError, RecursionError):
+        return LiveMarker()
+    if not isinstance(kept, dict):
+        return LiveMarker()
+    board = kept.get("board")
+    return LiveMarker(board if board in {"sim", "linux"} else "", config.restore_outputs(kept.get("outputs")))
+
+
+def explain_unwritable(error: OSError) -> str:
+    """Say why nothing may be switched on that cannot be written down."""
+    return f"it cannot be written down: {explain(error)}"

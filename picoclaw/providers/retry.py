@@ -1,0 +1,388 @@
+"""What to do about a model's error: one table, total over whatever a provider raises. Pure: no clock, no network."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+from picoclaw.errors import (
+    ContextOverflow,
+    DeadlinePassed,
+    KeyRefused,
+    KnownDown,
+    NoCredit,
+    NotAsked,
+    NotServed,
+    OverBudget,
+    OwnersMatter,
+    PicoclawError,
+    ProviderError,
+    Refused,
+    TurnStopped,
+    Unavailable,
+)
+from picoclaw.providers import Zone
+
+Action = Literal["retry", "later", "next", "compact", "owner", "give up"]
+"""Ask again in a moment; not before some seconds, and another model meanwhile; another model; the same with a shorter
+request; the owner has to do something, and another model is asked meanwhile; end the turn."""
+
+LONGEST_WAIT_S = 20.0
+"""Nobody who waits for an answer is kept waiting for longer before a server is asked again."""
+
+LONGEST_HOLD_S = 3600.0
+OWNER_S = 60.0
+"""After that a server is asked again, although nobody has told that its owner has done something."""
+
+_FIRST_WAIT_S = 0.5
+_TABLE: tuple[tuple[type[PicoclawError], Action], ...] = (
+    (TurnStopped, "give up"),
+    (DeadlinePassed, "give up"),
+    (NotAsked, "next"),
+    (KnownDown, "next"),
+    (OverBudget, "next"),
+    (ContextOverflow, "compact"),
+    (OwnersMatter, "owner"),
+    (Refused, "next"),
+    (Unavailable, "retry"),
+    (ProviderError, "next"),
+    (PicoclawError, "give up"),
+)
+"""The first row that an error is one of, so the special ones come first."""
+
+
+class Verdict(NamedTuple):
+    """What to do, and in how many seconds that server may be asked again."""
+
+    action: Action
+    seconds: float = 0.0
+
+
+def verdict(error: PicoclawError, failures: int = 0) -> Verdict:
+    """Say what to do about an error after so many earlier `failures` of the same request at the same server.
+
+    A server that has just failed and now answers no knock may be starting anew: it is asked again all the same.
+    """
+    action = next(action for kind, action in _TABLE if isinstance(error, kind))
+    if failures and type(error) is KnownDown:
+        action = "retry"
+    if action == "owner":
+        return Verdict(action, OWNER_S)
+    if action != "retry":
+        return Verdict(action)
+    told = error.retry_after if isinstance(error, Unavailable) else 0.0
+    wait = told if told > 0 else _FIRST_WAIT_S * 3.0 ** min(failures, 10)
+    return Verdict("retry" if wait <= LONGEST_WAIT_S else "later", min(wait, LONGEST_HOLD_S))
+
+
+# How long a server asks to be left alone, in all the places where servers say that. Pure: the time is handed in.
+#
+# Source: RFC 9110, section 10.2.3 (Retry-After); google.rpc.RetryInfo; draft-ietf-httpapi-ratelimit-headers; the
+# references of OpenAI's, Anthropic's, Azure's and OpenRouter's APIs for their own headers and words.
+
+_LONGEST_S = 1e9
+_EPOCH_S, _EPOCH_MS = 1e9, 1e12  # numbers above these are a moment, not a while
+_NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
+_UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PART = rf"({_NUMBER})\s*(milli|ms|s|m|h|d)(?:seconds?|econds?|ecs?|inutes?|ins?|ours?|rs?|ays?)?(?![a-z])"
+_WHILE = re.compile(rf"{_PART}")
+_SAID = re.compile(
+    rf"(?:again|retry|wait|reset)\w*(?:\s+(?:your|the|this)\s+\w+)?\s+(?:(?:in|after|for|at least|about)\s+)*"
+    rf"((?:{_PART}[\s,]*(?:and\s+)?)+)",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(
+    rf'"retry[-_]?(?:after|delay|in)(?P<unit>[-_]?ms|[-_]?milliseconds)?(?:[-_]?s(?:ec(?:onds)?)?)?"\s*:'
+    rf'\s*"?(?P<number>{_NUMBER})s?"?\s*[,}}]',
+    re.IGNORECASE,
+)
+_RESET_NAMED = re.compile(rf'"x-ratelimit-reset"\s*:\s*"?({_NUMBER})', re.IGNORECASE)
+_RESETS = re.compile(r"(?:x-|anthropic-)?ratelimit-(?:[a-z-]+-)?reset(?:-[a-z-]+)?")
+
+
+def asked_for(headers: Mapping[str, str], text: str, now: float) -> float:
+    """Seconds that an error answer asks to wait, by its headers (names in small letters), else by its `text`.
+
+    `now` is the wall clock, for dates. 0 where nothing is said that can be understood.
+    """
+    for name in ("retry-after-ms", "x-ms-retry-after-ms"):
+        if re.fullmatch(_NUMBER, headers.get(name, "").strip()):
+            return _sane(float(headers[name]) / 1000)
+    after = headers.get("retry-after", "").strip()
+    return _value(after, now) or _reset(headers, now) or told(text) or _moment(_RESET_NAMED.search(text), now)
+
+
+def told(text: str) -> float:
+    """Seconds that a text names: a field of JSON, or words such as `try again in 1m2.5s`; 0 where it names none."""
+    if field := _NAMED.search(text):
+        return _sane(float(field["number"]) * (0.001 if field["unit"] else 1.0))
+    said = _SAID.search(text)
+    return _while(said[1]) if said else 0.0
+
+
+def _reset(headers: Mapping[str, str], now: float) -> float:
+    """When a limit that is used up begins anew; the longest, where several are."""
+    waits = [0.0]
+    for name, value in headers.items():
+        if _RESETS.fullmatch(name) and headers.get(name.replace("reset", "remaining"), "0").strip() in {"0", "0.0"}:
+            waits.append(_value(value.strip(), now))
+    return max(waits)
+
+
+def _value(value: str, now: float) -> float:
+    """A while or a moment, as headers write them."""
+    if number := re.fullmatch(rf"({_NUMBER})", value):
+        return _moment(number, now)
+    if re.fullmatch(rf"(?:{_NUMBER}(?:ms|[smhd]))+", value):
+        return _while(value)
+    return _date(value, now)
+
+
+def _moment(number: re.Match[str] | None, now: float) -> float:
+    """Seconds until a number that is a moment, or the number itself."""
+    value = float(number[1]) if number else 0.0
+    if value >= _EPOCH_MS:
+        return _sane(value / 1000 - now)
+    return _sane(value - now if value >= _EPOCH_S else value)
+
+
+def _while(text: str) -> float:
+    return _sane(sum(float(number) * _UNITS[unit.lower()] for number, unit in re.findall(_PART, text, re.IGNORECASE)))
+
+
+def _date(value: str, now: float) -> float:
+    """Seconds until a date, of HTTP or of RFC 3339."""
+    from email.utils import parsedate_to_datetime
+
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            date = read(value)
+        except (ValueError, TypeError, IndexError):
+            continue
+        return _sane((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
+    return 0.0
+
+
+def _sane(seconds: float) -> float:
+    return seconds if 0 < seconds < _LONGEST_S else 0.0
+
+
+# Remembers that asking a server is no use: an Outage that it is silent, a Breaker what it has answered.
+#
+# A request to a silent server takes minutes to fail, because a slow model is silent as well. A knock is a question that
+# a server answers at once, whatever its model does: one that answers nothing is away. One that answers, and says no or
+# not now, is let alone for as long as that takes.
+
+KNOCK_S = 3.0
+SAME_AGAIN = 10
+"""So many times in a row the same error, and a server is asked less and less often."""
+
+_RESTS = 3.0
+_DAY_S = 20 * 3600.0
+_FIRST_HOLD_S, _MOST_DOUBLED = 60.0, 6
+_MINUTE_S = 60
+
+
+class Outage:
+    """Whether one server is away, and since when."""
+
+    def __init__(
+        self,
+        knock: Callable[[], str],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        zone: Zone = lambda: None,
+    ) -> None:
+        """`knock` says what is wrong, '' when somebody answers; `clock` and `wall` give seconds."""
+        self._knock, self._clock, self._wall, self._zone = knock, clock, wall, zone
+        self._since: float | None = None
+        self._again = 0.0
+        self._error = ""
+
+    def begins(self, error: Unavailable) -> None:
+        """Note that the server did not answer a request."""
+        if self._since is None:
+            self._since, self._again = self._clock(), 0.0
+        self._error = str(error)
+
+    def ends(self) -> None:
+        """Note that it has answered one."""
+        self._since = None
+
+    def heed(self) -> None:
+        """Return when a request may be made; raises KnownDown while nobody answers a knock.
+
+        Three times as long as a knock has taken, nobody waits for another.
+        """
+        if self._since is None:
+            return
+        begun = self._clock()
+        if begun >= self._again:
+            problem = self._knock()
+            if not problem:
+                return
+            now, self._error = self._clock(), problem
+            self._again = now + _RESTS * (now - begun)
+        raise KnownDown(f"no answer since {self._moment(self._since)}: {self._error}")
+
+    def _moment(self, since: float) -> str:
+        """Word when it began, by the clock as it is now: it may have been set meanwhile."""
+        age = self._clock() - since
+        at = datetime.fromtimestamp(self._wall() - age, UTC).astimezone(self._zone())
+        return f"{at:%H:%M}" if age < _DAY_S else f"{at:%d %b %H:%M}"
+
+
+@dataclass(slots=True)
+class _Held:
+    """What came of the newest requests for one model: the same error so often, and when it may be asked again."""
+
+    error: str = ""
+    kind: str = ""
+    times: int = 0
+    until: float = 0.0
+
+
+class Breaker:
+    """Whether the models of one server are worth asking, by what was answered; "" stands for the usual one."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` gives seconds."""
+        self._clock = clock
+        self._models: dict[str, _Held] = {}
+
+    def failed(self, model: str, error: ProviderError) -> None:
+        """Learn from the error of a request for a model."""
+        action, seconds = verdict(error)
+        if isinstance(error, KnownDown | OverBudget) or action in {"give up", "compact"}:
+            return
+        held, kind = self._models.setdefault(model, _Held()), _kind(error)
+        held.times = held.times + 1 if held.kind == kind else 1
+        held.error, held.kind = str(error), kind
+        hold = seconds if action in {"owner", "later"} else 0.0
+        if held.times >= SAME_AGAIN:
+            hold = max(hold, _FIRST_HOLD_S * 2 ** min(held.times - SAME_AGAIN, _MOST_DOUBLED))
+        held.until = self._clock() + min(hold, LONGEST_HOLD_S)
+
+    def worked(self, model: str) -> None:
+        """Note that a request for a model was answered."""
+        self._models.pop(model, None)
+
+    def heed(self, model: str) -> None:
+        """Return when a model may be asked; raises NotAsked before."""
+        held = self._models.get(model)
+        left = held.until - self._clock() if held else 0.0
+        if held and left > 0:
+            again = f"{left / _MINUTE_S:.0f} min" if left > 2 * _MINUTE_S else f"{left:.0f} s"
+            often = f", {held.times} times in a row" if held.times >= SAME_AGAIN else ""
+            raise NotAsked(f"not asked again for {again}{often}: {held.error}")
+
+
+def _kind(error: ProviderError) -> str:
+    """What makes two errors the same: our own words before the server's, in which numbers and ids differ."""
+    return f"{type(error).__name__} {str(error).split(': ', 1)[0]}"
+
+
+# What a server's error means: what it said, and what the owner can do about it. Pure; the same for every format.
+#
+# Source: the references of OpenAI's and Anthropic's APIs, and what servers and gateways were seen to send.
+
+_CONTEXT_WORDS = (
+    "context_length_exceeded",
+    "context length",
+    "context size",
+    "context window",
+    "exceed context limit",
+    "exceed_context_size",
+    "input token count",
+    "prompt is too long",
+)
+_UNPAID = ("insufficient_quota", "enforced_spend_limit", "credit balance is too low", "insufficient balance")
+"""Words of a limit that no waiting moves, whatever the status: many say 429 for it."""
+
+_FOR_NOW = {0, 408, 409, 421, 423, 424, 425, 429, 499}
+"""What may pass by itself; 0 for an answer that names no status."""
+
+_UNEXPLAINED = {0, 400, 422, 500}
+"""What servers answer to a request that is too long, in words of their own, and to much else."""
+
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""Anthropic's types of errors, which come without their status in the middle of a stream."""
+
+
+def failure(status: int, answer: Any, retry_after: float = 0.0) -> ProviderError:
+    """Turn an error answer into the error to raise: what the server said, and what the owner can do about it."""
+    error = _failure(status, answer, retry_after)
+    error.is_unexplained = status in _UNEXPLAINED and type(error) in {Refused, Unavailable}
+    return error
+
+
+def _failure(status: int, answer: Any, retry_after: float) -> ProviderError:
+    said = said_by(answer)
+    told, low = f": {said}" if said else "", said.lower()
+    if status == 402 or any(word in low for word in _UNPAID):
+        return NoCredit(f"the model server wants to be paid ({status}){told}; check the account's credit and limits")
+    if status in {401, 403}:
+        return KeyRefused(f"the model server refused the key ({status}){told}; check PICOCLAW_API_KEY or secrets.toml")
+    if status in {404, 405}:
+        return NotServed(
+            f"the model server knows no such model or path ({status}){told}; check base_url and the model's name"
+        )
+    if status == 413 or (status != 429 and any(word in low for word in _CONTEXT_WORDS)):
+        return ContextOverflow(
+            f"the conversation does not fit the model's window{told}; lower context_tokens, or begin another --session"
+        )
+    if status in _FOR_NOW or status >= 500:
+        number = f" ({status})" if status else ""
+        wait = retry_after or _wait(said)
+        return Unavailable(f"the model server cannot answer now{number}{told}", retry_after=wait)
+    return Refused(f"the model server refused the request ({status}){told}; check [model] in config.toml")
+
+
+def _wait(said: str) -> float:
+    """Seconds that the server's words ask to wait."""
+    if not any(character.isdigit() for character in said):
+        return 0.0
+
+    return told(said)
+
+
+def status_within(error: Any) -> int:
+    """The status that an error within an answer names; 0 when it does not."""
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    return int(code) if re.fullmatch(r"[45]\d\d", code) else 0
+
+
+def status_of_type(error: Any) -> int:
+    """The status that belongs to the type of one of Anthropic's errors; 0 for one that is not known."""
+    kind = error.get("type") if isinstance(error, dict) else None
+    return _STATUSES.get(kind, 0) if isinstance(kind, str) else 0
+
+
+def said_by(answer: Any) -> str:
+    """What the server itself says, as one line that is not too long."""
+    if isinstance(answer, list) and answer:
+        answer = answer[0]
+    error = answer.get("error", answer) if isinstance(answer, dict) else answer
+    if isinstance(error, dict):
+        parts = (error.get("type"), error.get("code"), error.get("message") or error.get("detail") or error.get("msg"))
+        error = " ".join(p if isinstance(p, str) else json.dumps(p) for p in parts if isinstance(p, str | list | dict))
+    return " ".join(mended(error).split())[:300] if isinstance(error, str) else ""
+
+
+def mended(text: str) -> str:
+    """Join the halves of a character that were sent apart; one without its other half is replaced."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

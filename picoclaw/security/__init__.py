@@ -1,0 +1,1 @@
+"""Policy, guard, approvals, audit, sandbox, redaction."""

@@ -1,0 +1,243 @@
+"""Keeps a call that needs the owner's yes, takes the answer, and makes the call: once, and exactly that one.
+
+All of it is done by the desk, in its thread: a channel on which the owner has pressed a button posts `/yes N NONCE` in
+their name, or `/no` or `/always`, as if they had typed it. No text that anybody quotes, and no model, comes here.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from picoclaw.errors import Denied, PicoclawError, StoreError
+from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, is_owner
+from picoclaw.security.guard import Note, not_noted, question
+from picoclaw.security.policy import Asked, Decision, Policy, decide, digest
+from picoclaw.store.approvals import Approval, Approvals
+from picoclaw.store.database import Database
+from picoclaw.store.heartbeats import LAST_CHAT_MARK
+from picoclaw.store.marks import Marks
+from picoclaw.store.outbox import Outbox
+from picoclaw.tools.registry import Toolset
+
+LONGEST_QUESTION = 60_000
+"""Characters; a chat takes them in some fifteen messages."""
+
+
+class Said(NamedTuple):
+    """What a person has said to a kept call: `who` says it, `origin` what they are, `nonce` the button's, if any.
+
+    A button, and whoever gives no number (`whole`), answers all that the question of this call has listed.
+    """
+
+    number: int
+    yes: bool
+    who: str
+    origin: Origin
+    nonce: str | None = None
+    always: bool = False
+    whole: bool = False
+
+
+class Outcome(NamedTuple):
+    """What became of an answer, in words; `made` is the call that was made for it, None when none was."""
+
+    text: str
+    good: bool = True
+    made: Approval | None = None
+
+
+class Kept(Protocol):
+    """Where kept calls lie."""
+
+    @property
+    def database(self) -> Database:
+        """The open database."""
+
+    @property
+    def approvals(self) -> Approvals:
+        """The calls in it."""
+
+    def settle(self, session: str) -> None:
+        """Cross off the acts that were no part of a turn."""
+
+
+@dataclass
+class Approving:
+    """The way from a call that has to be asked about to its outcome.
+
+    `minutes` is how long a question waits, `now` the owner's wall clock. `changed` hears of each call that was asked
+    about, answered or done, so that a channel can show it. `note` is the guard's: it writes down what was decided.
+    """
+
+    stores: Kept
+    toolset: Callable[[], Toolset]
+    policy: Callable[[], Policy]
+    now: Callable[[], datetime]
+    minutes: float
+    changed: Callable[[Approval], None] = lambda _: None
+    note: Note = field(default=not_noted)
+    _unasked: list[int] = field(default_factory=list)
+
+    @property
+    def approvals(self) -> Approvals:
+        """The kept calls."""
+        return self.stores.approvals
+
+    def keep(self, asked: Asked, caller: Caller, decision: Decision) -> int:
+        """Keep a call for the guard, and ask the owner; returns its number. Raises Denied, or StoreError."""
+        shown = question(asked)
+        if len(shown) > LONGEST_QUESTION:
+            raise Denied(
+                f"{asked.call.name} needs the owner's yes, and nobody can judge {len(shown)} characters: at most"
+                f" {LONGEST_QUESTION} are asked about, so do it in parts"
+            )
+        number = self.approvals.open(asked, caller, decision, self._chat(caller), shown, self.minutes)
+        if caller.asks is not None:
+            caller.asks.append(number)
+        elif kept := self.approvals.question(number):
+            self.changed(kept)
+        return number
+
+    @contextmanager
+    def gathered(self, caller: Caller) -> Iterator[None]:
+        """Ask about the calls that a turn keeps when it ends; what the disk does not take then, at the next end."""
+        try:
+            yield
+        finally:
+            self._unasked += caller.asks or ()
+            with suppress(StoreError):
+                self.ask(self._unasked)
+                self._unasked.clear()
+
+    def ask(self, numbers: Sequence[int]) -> None:
+        """Ask about calls that a turn has kept, in one question, unless that would be too long. Raises StoreError."""
+        listed: list[int] = []
+        length = 0
+        for number in dict.fromkeys(numbers):
+            one = self.approvals.get(number)
+            length += len(one.shown) if one else 0
+            if listed and length > LONGEST_QUESTION:
+                self._ask(listed)
+                listed, length = [], len(one.shown) if one else 0
+            listed.append(number)
+        if listed:
+            self._ask(listed)
+
+    def ask_left(self, approvals: Approvals) -> None:
+        """Ask about what processes have kept that ended before they asked. Raises StoreError."""
+        for numbers in approvals.left():
+            self._ask(numbers, approvals)
+
+    def _ask(self, numbers: Sequence[int], approvals: Approvals | None = None) -> None:
+        if asked := (approvals or self.approvals).ask(numbers, self.now().tzinfo):
+            self.changed(asked)
+
+    def say(self, said: Said, stop: Stop | None = None) -> Outcome:
+        """Take an answer, and make the call if it is a yes; `stop` ends that. Raises StoreError."""
+        if not is_owner(said.origin):
+            return Outcome("Only the owner can answer that, in person.", good=False)
+        asked = self.approvals.question(said.number) if said.whole or said.nonce is not None else None
+        if asked is None or not asked.several:
+            return self._say(said, stop or Stop())
+        if said.nonce not in {None, asked.nonce}:
+            return Outcome(f"Nothing was done: there is no question number {said.number} with that button.", good=False)
+        waiting = [one for one in asked.several if one.state == "waiting"]
+        if not waiting:
+            return Outcome("Nothing was done: all of that was answered already.", good=False)
+        if said.yes:
+            self.approvals.renew(asked.listed)
+        return self._say_all(waiting, said, stop or Stop())
+
+    def _say_all(self, waiting: Sequence[Approval], said: Said, stop: Stop) -> Outcome:
+        """Take an answer to several calls, one by one; those behind one that fails, or a stop, go on waiting."""
+        outcomes: list[Outcome] = []
+        for one in waiting:
+            outcomes.append(self._say(said._replace(number=one.number, nonce=one.nonce), stop))
+            if stop or not outcomes[-1].good:
+                break
+        made = [outcome.made for outcome in outcomes if outcome.made]
+        texts = [outcome.text for outcome in outcomes]
+        if left := [f"{one.number}" for one in waiting[len(outcomes) :]]:
+            texts.append(f"Not done, and still waiting for your yes: {', '.join(left)}.")
+        together = made[0]._replace(several=tuple(made)) if len(made) > 1 else made[0] if made else None
+        return Outcome(" ".join(texts), all(outcome.good for outcome in outcomes), together)
+
+    def _say(self, said: Said, stop: Stop) -> Outcome:
+        taken = self.approvals.answer(said.number, said.who, yes=said.yes, nonce=said.nonce)
+        if isinstance(taken, str):
+            return Outcome(f"Nothing was done: {taken}.", good=False)
+        self._noted(taken, f"{'yes' if said.yes else 'no'} to number {taken.number} by {said.who or 'the owner'}")
+        self._show(taken)
+        if said.yes:
+            return self._made(taken, said, stop)
+        self._tell(taken, "the owner said no")
+        return Outcome(f"Number {taken.number} is not done.")
+
+    def _show(self, one: Approval) -> None:
+        """Have the channels show how the question of a call stands."""
+        self.changed(self.approvals.question(one.number) or one)
+
+    def tell(self, session: str, text: str) -> None:
+        """Put a letter into a chat. Raises StoreError."""
+        Outbox(self.stores.database).put(session, text, time.time())
+
+    def _chat(self, caller: Caller) -> str:
+        """Name the chat that the owner is asked in: where they spoke last, if it is not they who ask."""
+        if is_owner(caller.origin):
+            return caller.session
+        return Marks(self.stores.database).get(LAST_CHAT_MARK) or DEFAULT_SESSION
+
+    def _made(self, taken: Approval, said: Said, stop: Stop) -> Outcome:
+        """Make a call that was taken for it, unless it is another one by now."""
+        if void := self._void(taken):
+            self._settle(ended := taken._replace(state="void", outcome=void))
+            self._tell(ended, void)
+            return Outcome(f"Number {taken.number} was not done: {void}.", good=False)
+        caller = replace(self._caller(taken, lambda text: self.tell(taken.home, text)), stop=stop)
+        good, result = self.toolset().run_approved(taken.asked, caller)
+        heard = tuple(sorted(caller.heard))
+        ended = taken._replace(state="done" if good else "failed", outcome=result, heard=heard)
+        try:  # whatever the disk says from here on: it was done, and nobody may be told that it was not
+            self._settle(ended)
+            more = self._allowed(ended, said) if said.always else ""
+        except StoreError as error:
+            more = f" But that could not be written down: {error}"
+        return Outcome(f"Number {ended.number} {'was done' if good else 'has failed'}.{more}", good, ended)
+
+    def _allowed(self, ended: Approval, said: Said) -> str:
+        allowed = self.approvals.allow(ended, said.who)
+        self._noted(ended, f"allowed for good as rule {allowed} by {said.who or 'the owner'}")
+        return f" It is allowed for good as rule {allowed}; `picoclaw policy revoke {allowed}` takes that back."
+
+    def _settle(self, ended: Approval) -> None:
+        self.approvals.settle(ended.number, ended.state, ended.outcome, ended.heard)
+        self.stores.settle(ended.session)
+        self._noted(ended, f"number {ended.number}: {ended.state}")
+        self._show(ended)
+
+    def _void(self, taken: Approval) -> str:
+        """Why a call is not the one any more that the yes was given to, '' when it is."""
+        try:
+            asked = self.toolset().asked(taken.call, whole=bool(taken.means or taken.bound))
+        except PicoclawError as error:
+            return str(error)
+        if digest(asked) != taken.digest:
+            return "what it would do has changed since the question"
+        decision = decide(self.policy(), asked, taken.origin, taken.heard)
+        return f"rule {decision.rule} does not allow it now" if decision.verdict == "refuse" else ""
+
+    def _tell(self, approval: Approval, what: str) -> None:
+        """Tell a conversation that is not the one the owner was asked in."""
+        if approval.home != approval.chat:
+            self.tell(approval.home, f"number {approval.number} ({approval.call.name}) is not done: {what}")
+
+    def _noted(self, approval: Approval, outcome: str) -> None:
+        decision = Decision("ask", approval.rule, approval.why)
+        self.note(approval.asked, self._caller(approval, lambda _: None), decision, outcome)
+
+    def _caller(self, approval: Approval, say: Callable[[str], None]) -> Caller:
+        heard, home = set(approval.heard), approval.home
+        return Caller(approval.session, approval.origin, self.now(), say, heard, reply_to=home, who=approval.asked_by)

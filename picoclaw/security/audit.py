@@ -1,0 +1,210 @@
+"""`audit.log`: who had what done, or was refused it, by which rule; written before it is done, and what came of it.
+
+A mark in `audit.head` says which record was the last, so that it shows when the end of the file goes missing. It is not
+synced: one that is behind says less, never anything wrong. Whoever can write both files can forge both; a head that was
+noted elsewhere (the service writes it to the system's journal) still tells.
+"""
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from picoclaw.errors import StoreError
+from picoclaw.files import explain
+from picoclaw.messages import Caller
+from picoclaw.security import hash_chain
+from picoclaw.security.policy import Asked, Decision, Effect, digest
+from picoclaw.security.redaction import Redactor
+
+NAME, HEAD, RULES = "audit.log", "audit.head", "policy.toml"
+LONGEST, KEPT = 1_000_000, 8
+_LONGEST_SHOWN, _MOST_HEARD, _SHORT = 400, 5, 80
+_NONE = "-" * 64
+_PATIENCE_S = 0.2
+_LONGEST_TEXT: Mapping[Effect, int] = {"remember": 0, "erase": 0, "write": _SHORT, "instruct": _SHORT}
+"""Texts over this are not repeated: they lie where their owner can delete them, and the sum tells which they were."""
+
+
+class Head(NamedTuple):
+    """Which record is the last: its number, and the sum of its line, or the beginning of that."""
+
+    number: int
+    sum: str
+
+    def __str__(self) -> str:
+        """As it is shown, and may be given back."""
+        return f"{self.number}:{self.sum[:16]}"
+
+
+class Audit:
+    """What is written down of one home."""
+
+    def __init__(self, home: Path, redact: Redactor | None = None) -> None:
+        """`redact` knows the secrets of this set-up; what looks like one is taken out in any case. Opens nothing."""
+        self._home, self._redact = home, redact or Redactor()
+
+    def note(self, asked: Asked, caller: Caller, decision: Decision, outcome: str) -> None:
+        """Write down what was decided on a call, durably, before it is made; what only looks is left out.
+
+        Raises StoreError, save for what brings an output to safety: that is done in any case, and does not wait for a
+        disk that takes nothing.
+        """
+        if asked.effect == "read" and outcome == "allowed":
+            return
+        arguments = json.dumps(self._redact.values(_told(asked)), ensure_ascii=False)
+        more = {"effect": asked.effect, "arguments": arguments, "rule": decision.rule, "outcome": outcome}
+        more = {"tool": asked.call.name, "sum": digest(asked)[:16], **more, **self._by(caller)}
+        if asked.effect == "safe":
+            writing = threading.Thread(target=self.mention, args=("call",), kwargs=more)
+            writing.start()
+            writing.join(_PATIENCE_S)
+        else:
+            self.write("call", **more)
+
+    def ended(self, asked: Asked, caller: Caller, problem: str) -> None:
+        """Write down what came of a call, '' when it went well, as far as the disk lets us: done it is."""
+        more = {"session": caller.session, "good": not problem, "problem": problem}
+        self.mention("ended", tool=asked.call.name, sum=digest(asked)[:16], **more)
+
+    def write(self, act: str, **more: Any) -> None:
+        """Write down an act, durably; before it, what has become of the rules and of the file. Raises StoreError."""
+        try:
+            self._write(act, {name: self._shown(value) for name, value in more.items() if value or value is False})
+        except OSError as error:
+            raise StoreError(f"{self._home / NAME} cannot be written: {explain(error)}") from None
+
+    def mention(self, act: str, **more: Any) -> None:
+        """Write down an act that is not held up where that fails."""
+        with contextlib.suppress(StoreError):
+            self.write(act, **more)
+
+    def head(self) -> Head | None:
+        """Return the mark of the last record, None where there is none."""
+        found = _marked(self._home)
+        return found[0] if found else None
+
+    def _write(self, act: str, more: Mapping[str, Any]) -> None:
+        with hash_chain.held(self._home / NAME) as end:
+            marked, rules = _marked(self._home), _sum_of_rules(self._home)
+            last = Head(_number_of(end.last), hash_chain.sum_of(end.last))
+            made: list[dict[str, Any]] = [{"act": "torn", "why": end.torn}] if end.torn else []
+            if marked and (lost := _lost(last, marked[0])):
+                made.append({"act": "lost", "why": lost})
+            if not marked or marked[1] != rules:
+                made.append({"act": "policy", "sum": rules[:16]})
+            made.append({"act": act, **more})
+            number = max(last.number, marked[0].number if marked else 0)
+            at = datetime.now(UTC).isoformat(timespec="milliseconds")
+            records = [{"n": number + place, "at": at, **one} for place, one in enumerate(made, 1)]
+            newest = end.go_on(records, KEPT) if end.size > LONGEST else end.add(records)
+            with contextlib.suppress(OSError):
+                _mark(self._home, Head(number + len(records), hash_chain.sum_of(newest)), rules)
+
+    def _by(self, caller: Caller) -> dict[str, Any]:
+        """Say who asks, and what the turn has read."""
+        heard = sorted(caller.heard)
+        shown = [self._shown(name, _SHORT) for name in heard[:_MOST_HEARD]]
+        more = [f"and {len(heard) - _MOST_HEARD} more"] if len(heard) > _MOST_HEARD else []
+        who = {"origin": caller.origin, "who": caller.who, "session": caller.session, "task": caller.task}
+        return {**who, "heard": shown + more}
+
+    def _shown(self, value: Any, most: int = _LONGEST_SHOWN) -> Any:
+        """Take secrets out before anything is cut, so that no half of one is left."""
+        clean = self._redact.values(value)
+        if not isinstance(clean, str) or len(clean) <= most:
+            return clean
+        return f"{clean[:most]}… ({len(clean)} characters)"
+
+
+def _told(asked: Asked) -> dict[str, Any]:
+    most = _LONGEST_TEXT.get(asked.effect)
+    given = {name: value for name, value in asked.call.arguments.items() if value != ""}
+    if most is None:
+        return given
+    return {name: f"({len(v)} characters)" if isinstance(v, str) and len(v) > most else v for name, v in given.items()}
+
+
+def _number_of(line: bytes) -> int:
+    number = (hash_chain.read(line) or {}).get("n") if line else 0
+    return number if isinstance(number, int) else 0
+
+
+def _lost(last: Head, marked: Head) -> str:
+    """Say what is wrong with the end of the file, '' for nothing."""
+    if last.number < marked.number:
+        return f"{marked.number} was the last record, and after {last.number} they are gone"
+    if last.number == marked.number and last.sum != marked.sum:
+        return f"record {last.number} is not what was written"
+    return ""
+
+
+def _sum_of_rules(home: Path) -> str:
+    try:
+        return hash_chain.sum_of(hash_chain.content(home / RULES))
+    except OSError:
+        return _NONE
+
+
+def _marked(home: Path) -> tuple[Head, str] | None:
+    """Read the mark: the last record, and the sum of the rules by then; None where nothing of that can be read."""
+    try:
+        number, newest, rules = hash_chain.content(home / HEAD).decode("ascii").split()
+        return Head(int(number), newest), rules
+    except (OSError, ValueError):
+        return None
+
+
+def _mark(home: Path, head: Head, rules: str) -> None:
+    """Always of one length and in place, so that there is nothing to shorten, and one block to be written in time."""
+    file = os.open(home / HEAD, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    try:
+        os.pwrite(file, f"{head.number:012d} {head.sum} {rules}\n".encode(), 0)
+    finally:
+        os.close(file)
+
+
+class Verified(NamedTuple):
+    """What the audit is worth: how many records are as they were written, the last of them, and the first fault."""
+
+    good: int
+    head: Head
+    fault: str
+
+
+def verify(home: Path, noted: Iterable[Head] = ()) -> Verified:
+    """Hold the records against each other, their numbers, the mark, and the heads that were `noted` elsewhere.
+
+    Raises OSError.
+    """
+    marked = _marked(home)
+    wanted = [*noted, *([marked[0]] if marked else [])]
+    newest, first = Head(0, ""), 0
+
+    def look(said: Mapping[str, Any], line: bytes) -> str:
+        nonlocal newest, first
+        number = said.get("n")
+        if not isinstance(number, int) or (first and number != newest.number + 1 and said.get("act") != "lost"):
+            return f"record {newest.number} is followed by {number}"
+        if said.get("act") == "lost":
+            return f"record {number} says that {said.get('why')}"
+        first, newest = first or number, Head(number, hash_chain.sum_of(line))
+        known = (head for head in wanted if head.number == number)
+        return "" if all(newest.sum.startswith(head.sum) for head in known) else f"record {number} is another one"
+
+    found = hash_chain.verify(home / NAME, KEPT, look)
+    fault = found.fault or _ends(home, first, newest, wanted)
+    return Verified(found.good, newest, fault)
+
+
+def _ends(home: Path, first: int, newest: Head, wanted: Iterable[Head]) -> str:
+    last = max((head.number for head in wanted), default=0)
+    if last > newest.number:
+        return f"{home / NAME}: {last} was the last record, and after {newest.number} they are gone"
+    if first > 1 and not (home / f"{NAME}.{KEPT}").exists():
+        return f"{home / NAME}: it begins with record {first}, and the files before it are gone"
+    return ""

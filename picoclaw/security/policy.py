@@ -1,0 +1,274 @@
+"""The rules of the guard, as data and one pure function: (effect, origin, taint, policy) to allow, ask or refuse.
+
+A turn is tainted once it has read what is nobody's word in the chat: a page, a file, the output of a command, a
+helper's report. What it may do then is the stricter of two rules.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeGuard, get_args
+
+from picoclaw.messages import Origin, ToolCall
+from picoclaw.schema import nearest
+
+Effect = Literal[
+    "read",
+    "private",
+    "safe",
+    "write",
+    "remember",
+    "erase",
+    "plan",
+    "instruct",
+    "exec",
+    "exec_network",
+    "exec_planned",
+    "network",
+    "actuate",
+    "switch",
+]
+"""What a call does to the world.
+
+read: nothing is changed; private: the call shows what the owner keeps, such as notes, files, tasks and the output of
+commands; safe: an output goes to its safe level; write: a file that nobody takes for the owner's word; remember: notes
+and tasks, which are; erase: a note is deleted for good that the call does not name by all its words; plan: what is done
+later, unasked; instruct: what tells later turns how to work; exec: a command that may change files; exec_network: a
+command that may use the network; exec_planned: a command is planned, or is due (`unattended`); network: another host is
+asked; actuate: a bus or line is written; switch: an output that its owner declared to need no yes leaves its safe
+level.
+"""
+
+Verdict = Literal["allow", "ask", "refuse"]
+Who = Literal["owner", "guest", "unattended"]
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+_WHO: Mapping[Origin, Who] = {
+    "owner": "owner",
+    "web": "owner",
+    "guest": "guest",
+    "cron": "unattended",
+    "heartbeat": "unattended",
+    "rule": "unattended",
+    "helper": "unattended",
+}
+
+
+class Row(NamedTuple):
+    """The verdicts on one effect, by who asks; `tainted` is the least strict one for a turn that is."""
+
+    owner: Verdict
+    guest: Verdict
+    unattended: Verdict
+    tainted: Verdict
+
+
+DEFAULTS: Mapping[Effect, Row] = {
+    "read": Row("allow", "allow", "allow", "allow"),
+    "private": Row("allow", "refuse", "allow", "allow"),
+    "safe": Row("allow", "allow", "allow", "allow"),
+    "write": Row("allow", "ask", "allow", "allow"),
+    "remember": Row("allow", "ask", "allow", "ask"),
+    "erase": Row("ask", "ask", "ask", "ask"),
+    "plan": Row("allow", "allow", "allow", "ask"),  # the tool lets nobody but the owner plan more than reminders
+    "instruct": Row("ask", "ask", "ask", "ask"),
+    "exec": Row("allow", "ask", "allow", "ask"),
+    "exec_network": Row("ask", "ask", "ask", "ask"),
+    "exec_planned": Row("ask", "ask", "allow", "ask"),
+    "network": Row("allow", "ask", "allow", "ask"),
+    "actuate": Row("ask", "ask", "ask", "ask"),
+    "switch": Row("allow", "ask", "allow", "ask"),
+}
+
+
+class Asked(NamedTuple):
+    """A call that wants to be made. `call` has its checked arguments, all of them.
+
+    `means` says in plain words what it does. `bound` is what else a yes holds for: the folder, the environment, the
+    checksum of a script. `vouched`: somebody's own word leads there, so that a tainted turn need not ask about it,
+    unless the owner wants that of this very tool. `also` are further effects, of which each has its say. `sees`
+    names files that a command can see, and may run, which a turn has written that had read others' words.
+    """
+
+    effect: Effect
+    call: ToolCall
+    means: str = ""
+    bound: Mapping[str, str] = {}
+    vouched: bool = False
+    also: tuple[Effect, ...] = ()
+    sees: tuple[str, ...] = ()
+
+
+class Decision(NamedTuple):
+    """What is to happen to a call, by which rule, and why in words."""
+
+    verdict: Verdict
+    rule: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules in force: the defaults with the owner's changes.
+
+    `effects` and `tools` give verdicts by column of Row; a tool's go before its effect's. `always` are the digests of
+    calls that the owner has allowed for good, with the number of each.
+    """
+
+    effects: Mapping[Effect, Mapping[str, Verdict]] = field(default_factory=dict)
+    tools: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict)
+    always: Mapping[str, int] = field(default_factory=dict)
+
+    def verdict(self, effect: Effect, tool: str, column: str) -> tuple[Verdict, str]:
+        """Return a verdict and the name of the rule that gives it."""
+        if found := self.tools.get(tool, {}).get(column):
+            return found, f"tools.{tool}.{column}"
+        found = self.effects.get(effect, {}).get(column)
+        return found or DEFAULTS[effect]._asdict()[column], f"{effect}.{column}"
+
+
+def changed(*effects: Mapping[Effect, Verdict]) -> Policy:
+    """Make the rules in which the verdict on some effects is another one, whoever asks."""
+    return Policy({name: dict.fromkeys(Row._fields, verdict) for one in effects for name, verdict in one.items()})
+
+
+def decide(policy: Policy, asked: Asked, origin: Origin, taint: Collection[str], *, planned: bool = False) -> Decision:
+    """Decide on a call by the strictest of its effects; `taint` names what the turn has read that is nobody's word.
+
+    `planned`: a command that is due. Whether it may have its network was asked when it was planned.
+    """
+    effects = (asked.effect, *asked.also, *(["exec_planned"] if planned else ()))
+    verdict, rule, why = max(
+        (_ruled(policy, effect, asked, origin, taint, planned=planned) for effect in effects),
+        key=lambda one: VERDICTS.index(one[0]),
+    )
+    if verdict == "ask" and (number := policy.always.get(digest(asked))):
+        return Decision("allow", f"always {number}", f"{why}; the owner has allowed exactly this for good")
+    return Decision(verdict, f"{rule} = {verdict}", why)
+
+
+def _ruled(
+    policy: Policy, effect: Effect, asked: Asked, origin: Origin, taint: Collection[str], *, planned: bool
+) -> Decision:
+    """Apply the rules on one effect of a call; the name of the rule is without its verdict."""
+    verdict, rule = policy.verdict(effect, asked.call.name, _WHO[origin])
+    if planned and effect == "exec_network" and verdict == "ask" and not rule.startswith("tools."):
+        verdict = "allow"
+    why = f"{effect}, asked for by {_named(origin)}"
+    stricter, tainted_rule = policy.verdict(effect, asked.call.name, "tainted")
+    lifted = asked.vouched and stricter == "ask" and not tainted_rule.startswith("tools.")
+    if VERDICTS.index(stricter) > VERDICTS.index(verdict) and ((taint and not lifted) or asked.sees):
+        verdict, rule = stricter, tainted_rule
+        if taint and not lifted:
+            why += f", in a turn that has read {_few(taint)}"
+    if asked.sees:
+        why += f", where it can see what others' words have led to: {_few(asked.sees, 200)}"
+    return Decision(verdict, rule, why)
+
+
+def digest(asked: Asked) -> str:
+    """Sum up what a yes holds for, to the byte: the tool, its arguments, what they mean just now, what is bound."""
+    import hashlib
+    import json
+
+    exact: Any = [asked.effect, asked.call.name, asked.call.arguments, asked.means, dict(asked.bound)]
+    return hashlib.sha256(json.dumps(exact, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def together(calls: Iterable[str]) -> str:
+    """Show several calls that one answer is given to."""
+    shown = list(calls)
+    return "\n".join([f"{len(shown)} {TOGETHER}", *shown])
+
+
+TOGETHER = "calls, one answer for all of them:"
+
+
+def _named(origin: Origin) -> str:
+    names = {"owner": "the owner", "web": "the owner on the page", "guest": "another person who may chat"}
+    return names.get(origin, f"a {origin}" if origin != "cron" else "a job")
+
+
+def _few(taint: Collection[str], longest: int = 60) -> str:
+    first = sorted(taint)
+    return ", ".join(name[:longest] for name in first[:3]) + (f" and {len(first) - 3} more" if len(first) > 3 else "")
+
+
+# What the owner writes in policy.toml, and what it comes to; a mistake in it never gives anybody more.
+
+_TABLES = ("effects", "tools")
+_NEVER_ASKED: frozenset[Effect] = frozenset({"read", "private", "safe"})
+
+
+class Written(NamedTuple):
+    """The rules that a file holds, and what is wrong with it: one sentence each."""
+
+    policy: Policy
+    problems: tuple[str, ...]
+
+
+def understood(tables: Mapping[str, Any]) -> Written:
+    """Take policy.toml for rules; where something is wrong, those of them that are stricter than the usual ones."""
+    known = dict.fromkeys(_TABLES)
+    problems = [f"unknown table [{name}]{nearest(name, known)}" for name in tables if name not in known]
+    effects: dict[Effect, Mapping[str, Verdict]] = {}
+    tools: dict[str, Mapping[str, Verdict]] = {}
+    for name, given in _rows(tables, "effects", problems):
+        if name in DEFAULTS:
+            effects |= {effect: _row(given, f"effects.{name}", problems) for effect in EFFECTS if effect == name}
+        else:
+            problems.append(f"there is no effect {name!r}{nearest(name, dict.fromkeys(EFFECTS))}")
+    for name, given in _rows(tables, "tools", problems):
+        tools[name] = _row(given, f"tools.{name}", problems)
+    policy = Policy(effects, tools)
+    return Written(careful(policy) if problems else policy, tuple(problems))
+
+
+def careful(policy: Policy) -> Policy:
+    """Have asked whatever would be allowed and changes something, whoever wants it; what is stricter stays."""
+    effects: dict[Effect, Mapping[str, Verdict]] = {
+        effect: {column: stricter(policy.verdict(effect, "", column)[0], "ask") for column in Row._fields}
+        for effect in EFFECTS
+        if effect not in _NEVER_ASKED
+    }
+    tools = {
+        name: {column: verdict for column, verdict in row.items() if verdict != "allow"}
+        for name, row in policy.tools.items()
+    }
+    kept = {name: policy.effects[name] for name in _NEVER_ASKED - {"private"} if name in policy.effects}
+    return Policy(kept | effects, tools)
+
+
+def stricter(one: Verdict, other: Verdict) -> Verdict:
+    """Return the stricter of two verdicts."""
+    return max(one, other, key=VERDICTS.index)
+
+
+def _rows(tables: Mapping[str, Any], name: str, problems: list[str]) -> Iterator[tuple[str, Any]]:
+    table = tables.get(name, {})
+    if isinstance(table, dict):
+        yield from table.items()
+    else:
+        problems.append(f"{name} must be a table, such as [{name}.exec], not {table!r}")
+
+
+def _row(given: Any, where: str, problems: list[str]) -> Mapping[str, Verdict]:
+    """Read one row: a verdict by who asks, or one for all."""
+    if isinstance(given, str):
+        given = dict.fromkeys(Row._fields, given)
+    if not isinstance(given, dict):
+        problems.append(f'{where} must be a table of verdicts, such as {{ guest = "refuse" }}, not {given!r}')
+        return {}
+    row: dict[str, Verdict] = {}
+    for column, verdict in given.items():
+        if column not in Row._fields:
+            problems.append(f"{where}: there is no {column!r}{nearest(column, dict.fromkeys(Row._fields))}")
+        elif _is_verdict(verdict):
+            row[column] = verdict
+        else:
+            problems.append(f"{where}.{column} must be allow, ask or refuse, not {verdict!r}")
+    return row
+
+
+def _is_verdict(given: Any) -> TypeGuard[Verdict]:
+    return isinstance(given, str) and given in VERDICTS

@@ -1,0 +1,247 @@
+"""Keeps secrets out of what is shown, told and kept: those that this set-up knows, and what looks like one. Pure.
+
+What looks like one has a vendor's mark, stands in a header or an address where passwords stand, or behind a name such
+as `api_key=`. A hash, a UUID or a dump of registers is none. A text that holds no hint of a rule is not searched by it.
+"""
+
+import re
+from binascii import b2a_base64
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from picoclaw.errors import ProviderError
+from picoclaw.messages import Event, Text
+from picoclaw.text import pattern
+
+MASK = "[secret]"
+SHORTEST = 8
+"""Characters; what a server without keys is given, such as "none", is no secret and a common word."""
+
+
+class _Rule(NamedTuple):
+    """A format: one of the `hints`, in small letters, is in every text that has it.
+
+    Of what is found, a group `kept` stays and a group `value` is looked at: a placeholder is no secret.
+    """
+
+    hints: tuple[str, ...]
+    pattern: str
+
+
+# Beginnings that vendors have chosen so that their keys can be found.
+_MARKED = (
+    r"sk-(?:proj|svcacct|admin|ant|or|lf|live|test)-[\w-]{20,}",
+    r"sk-[A-Za-z0-9]{20,}[\w-]*",
+    r"[srp]k_(?:live|test)_[A-Za-z0-9]{16,}",
+    r"gh[pousr]_[A-Za-z0-9]{30,}",
+    r"github_pat_\w{40,}",
+    r"glpat-[\w-]{20,}",
+    r"hf_[A-Za-z0-9]{30,}",
+    r"npm_[A-Za-z0-9]{36,}",
+    r"pypi-[\w-]{50,}",
+    r"AIza[\w-]{35}",
+    r"ya29\.[\w-]{20,}",
+    r"xox[abeoprs]-[\w-]{10,}",
+    r"xapp-\d-[\w-]{10,}",
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",
+    r"(?:gsk|dop_v1|tskey|nvapi|pplx|tvly|xai|r8)[_-](?=\w*\d)[\w-]{20,}",
+    r"SG\.[\w-]{16,}\.[\w-]{16,}",
+    r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}",
+)
+_MARKS = (
+    "sk-",
+    "k_live_",
+    "k_test_",
+    "gh",
+    "github_pat_",
+    "glpat-",
+    "hf_",
+    "npm_",
+    "pypi-",
+    "aiza",
+    "ya29.",
+    "xox",
+    "xapp-",
+    "akia",
+)
+_MORE_MARKS = ("asia", "gsk_", "dop_v1", "tskey", "nvapi", "pplx", "tvly", "xai", "r8_", "sg.", "eyj")
+
+_NAMES = (
+    r"api[_-]?key|access[_-]?key(?:[_-]id)?|secret[_-]?key|client[_-]?secret|secret|auth[_-]?token|token|password|passwd"
+    r"|passphrase|passwort|kennwort|psk|pwd|private[_-]?key|(?<![A-Za-z])pass|(?<![A-Za-z])pw"
+)
+_VALUE = r"""(?:"(?P<quoted>[^"\n]{4,200})"|'(?P<single>[^'\n]{4,200})'|(?P<bare>[^\s"'`,;&<>(){}\[\]|]{4,200}))"""
+
+_RULES = (
+    _Rule((*_MARKS, *_MORE_MARKS), rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_MARKED)})"),
+    _Rule((":aa",), r"(?<![0-9])\d{6,12}:AA[\w-]{30,}"),
+    _Rule(
+        ("private key",),
+        r"(?P<kept>-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----)"
+        # In a lookahead, because what it has found is not gone through again in every other way.
+        r"(?=(?P<headers>(?:\\[nr]|\s|[A-Za-z-]{1,20}: (?:(?!-----BEGIN)[^\n\\]){1,80})*))(?P=headers)"
+        r"(?:[A-Za-z0-9+/=]{16,}(?:\\[nr]|\s)*)+"
+        r"(?:(?:[A-Za-z0-9+/=]{1,15}(?:\\[nr]|\s)*)?-----END [A-Z0-9 ]{0,40}-----)?",
+    ),
+    _Rule(("bearer",), r"(?i:(?P<kept>\bbearer\s{1,3}))(?P<value>(?=[\w.~+/-]*\d)[\w.~+/-]{12,}=*)"),
+    _Rule(("basic ",), r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?basic ))(?P<value>[A-Za-z0-9+/]{8,}={0,2})"),
+    _Rule(("token ",), r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?token ))(?P<value>[\w.~+/=-]{8,})"),
+    _Rule(("--pass",), r"(?P<kept>--pass(?:word|wd)?[ =])(?P<value>[^\s\"'$<-][^\s\"'<>]{3,})"),
+    _Rule(("curl ",), r"(?P<kept>\bcurl\b[^\n|;]{0,200}? (?:-u|--user)[ =][^\s:\"']{1,64}:)(?P<value>[^\s\"'$<]{4,})"),
+    _Rule(("://",), r"(?P<kept>://[^\s/:@\"'<>]{0,64}:)(?P<value>[^\s/@\"'<>]{1,200})(?=@)"),
+    _Rule(
+        ("key", "token", "secret", "pass", "kennwort", "psk", "pwd", "pw"),
+        rf"(?P<kept>(?i:(?P<name>{_NAMES}))\\?[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?){_VALUE}",
+    ),
+)
+
+_PLACEHOLDER = pattern(
+    r"[\W_]*|\[?secret\]?|[x*.•_-]+|.*(?:\$|%\w+%|\{|<|\.\.\.|…).*|(?i:.*\b(?:your|my|the|an?|example|changeme|dummy|"
+    r"placeholder|redacted|todo)\b.*|(?:your|my|some|example|test|dummy|change|replace)[_-].*|"
+    r"(?:your|example|changeme|pass(?:word|wd)?|secret|token|none|null|true|false|required|optional|string|empty|unset|"
+    r"undefined|hidden|missing|invalid|wrong|expired|default|unknown|configured)\w{0,3})"
+)
+_CODE = pattern(r"[/~.].*|[a-z]+://.*|(?:os|self|config|settings|env|args|process|request)\..*")
+_WORD = pattern(r"[A-Za-z]+")
+_MIXED = pattern(r"(?=.*\d)(?=.*[A-Za-z])\S{8,}")
+_PASSWORDS = ("passw", "passphrase", "kennwort", "psk")
+_DUMMIES = {"not-needed", "not-required", "no-key-required", "sk-no-key-required", "lm-studio", "no-api-key"}
+"""What is given to a server that wants any key; they are words."""
+_HEAD_END = "</moment>"
+
+
+class Redactor:
+    """Takes secrets out of texts. `secrets` are those that are known; the short ones among them are none."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        """Nothing is compiled yet."""
+        known = {secret.strip() for secret in secrets if len(secret.strip()) >= SHORTEST} - _DUMMIES
+        self._known = sorted({form for secret in known for form in _forms(secret)}, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """Return a text with `[secret]` in the place of each secret. Doing it twice changes nothing."""
+        for secret in self._known:
+            text = text.replace(secret, MASK)
+        small = text.lower()
+        for number, rule in enumerate(_RULES):
+            if any(hint in small for hint in rule.hints):
+                text = _compiled(number).sub(_masked, text)
+        return text
+
+    def said(self, text: str) -> str:
+        """Redact a person's message, but not its head: that repeats files, and has to be found again as it was."""
+        head, end, rest = text.partition(_HEAD_END) if text.startswith("<moment>") else ("", "", text)
+        return head + end + self(rest)
+
+    def values(self, value: Any) -> Any:
+        """Redact every text within the arguments of a call; the name of an argument counts as in `api_key=`."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, Mapping):
+            return {key: self._named(str(key), one) for key, one in value.items()}
+        return [self.values(one) for one in value] if isinstance(value, list | tuple) else value
+
+    def _named(self, name: str, value: Any) -> Any:
+        before = f"{name}="
+        if isinstance(value, str) and (whole := self(before + value)).startswith(before):
+            return whole.removeprefix(before)
+        return self.values(value)
+
+
+def _forms(secret: str) -> Iterable[str]:
+    """A secret as it may be written: as it is, in an address, in hexadecimal and in base 64."""
+    data = secret.encode("utf-8", "replace")
+    yield from (secret, secret.replace(":", "%3A"), data.hex(), b2a_base64(data, newline=False).decode().rstrip("="))
+
+
+@cache
+def _compiled(number: int) -> re.Pattern[str]:
+    return re.compile(_RULES[number].pattern)
+
+
+def _masked(found: re.Match[str]) -> str:
+    groups = found.groupdict()
+    kept = groups.get("kept") or ""
+    if "bare" in groups:
+        return _assigned(found)
+    if _PLACEHOLDER.fullmatch(groups.get("value") or "-----") and "value" in groups:
+        return found[0]
+    return f"{kept}{MASK}"
+
+
+def _assigned(found: re.Match[str]) -> str:
+    """What is to stand for `name = value`: code, paths and the words of a description stay."""
+    name, quoted, single, bare = found["name"].lower(), found["quoted"], found["single"], found["bare"]
+    value = (quoted or single or bare).rstrip("\\")
+    password = name.startswith(_PASSWORDS)
+    phrase = " " in value and not (password and "=" in found["kept"])  # `password: "at least 8 letters"`
+    if phrase or _PLACEHOLDER.fullmatch(value) or _CODE.fullmatch(value):
+        return found[0]
+    if bare is None:
+        secret = password or bool(_MIXED.fullmatch(value)) or len(value) >= 2 * SHORTEST
+    else:
+        secret = bool(_MIXED.fullmatch(value)) or (password and _is_whole(found) and bool(_WORD.fullmatch(value)))
+    if not secret:
+        return found[0]
+    mark = '"' if quoted else "'" if single else ""
+    return f"{found['kept']}{mark}{MASK}{mark}"
+
+
+def _is_whole(found: re.Match[str]) -> bool:
+    """Whether a plain word is all that its line says, as in a file of settings, and not a word of a sentence."""
+    rest = found.string[found.end() : found.end() + 1]
+    return rest in {"", "\n", "\r"} and "=" in found["kept"]
+
+
+# Keeps the key out of everything that people see and that is kept, whatever a server sends back.
+
+_SHORTEST_SECRET = 8  # what a server without keys is given, such as "none", is no secret and a common word
+_MASK = "[secret]"
+
+
+def _with_error(events: Iterator[Event]) -> Iterator[Event | ProviderError]:
+    """Give the error that ends events as the last of them."""
+    try:
+        yield from events
+    except ProviderError as error:
+        yield error
+
+
+class Mask:
+    """One secret. `whole` is for a text that is complete, `events` for one that comes in pieces."""
+
+    def __init__(self, secret: str) -> None:
+        """Nothing is masked when the secret is too short to be one."""
+        self._secret = secret if len(secret) >= _SHORTEST_SECRET else ""
+
+    def whole(self, text: str) -> str:
+        """Return the text without the secret."""
+        return text.replace(self._secret, _MASK) if self._secret else text
+
+    def events(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Pass events on; of a text, the end that may be the beginning of the secret waits for what comes next."""
+        held = ""
+        for event in _with_error(events):
+            if isinstance(event, Text):
+                text = self.whole(held + event.text)
+                held = self._begun(text)
+                if shown := text[: len(text) - len(held)]:
+                    yield Text(shown)
+                continue
+            if held:
+                yield Text(self._ended(held))
+                held = ""
+            if isinstance(event, ProviderError):
+                raise event
+            yield event
+        if held:
+            yield Text(self._ended(held))
+
+    def _begun(self, text: str) -> str:
+        lengths = range(min(len(self._secret) - 1, len(text)), 0, -1)
+        return next((text[-n:] for n in lengths if text.endswith(self._secret[:n])), "")
+
+    @staticmethod
+    def _ended(held: str) -> str:
+        return _MASK if len(held) >= _SHORTEST_SECRET else held

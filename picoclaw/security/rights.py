@@ -1,0 +1,102 @@
+"""The rules in force: policy.toml as it is now, what was allowed for good, and the settings that bear on both."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from picoclaw.config.files import read_toml
+from picoclaw.errors import ConfigError, StoreError
+from picoclaw.security.policy import Effect, Policy, Row, Verdict, Written, careful, stricter, understood
+from picoclaw.store.approvals import Approvals
+
+_NOT_READ = (-1, -1, -1, -1, -1)
+
+
+@dataclass
+class Rights:
+    """What may be done, by the owner's file and settings.
+
+    `approvals()` opens what was allowed for good, `exec_` is the setting of that name, `rehearses` asks for no yes to
+    what a simulated board is made to do.
+    """
+
+    file: Path
+    approvals: Callable[[], Approvals]
+    exec_: str = "allow"
+    rehearses: Callable[[], bool] = lambda: False
+    _problem: str = ""
+    _seen: tuple[int, ...] = _NOT_READ
+    _written: Policy = field(default_factory=Policy)
+
+    def problem(self) -> str:
+        """Say what is wrong with the file, '' for nothing."""
+        self.policy()
+        return self._problem
+
+    def policy(self) -> Policy:
+        """Return the rules; the file is read again when it has changed. Raises nothing."""
+        if (seen := _state(self.file)) != self._seen:
+            found = written(self.file)
+            self._seen, self._written = seen, found.policy
+            self._problem = _worded(self.file, found.problems)
+        effects: dict[Effect, Mapping[str, Verdict]] = dict(self._written.effects)
+        tools: dict[str, Mapping[str, Verdict]] = dict(self._written.tools)
+        if self.exec_ == "ask":
+            usual = self._written.verdict
+            tools["exec"] = {column: stricter(usual("exec", "exec", column)[0], "ask") for column in Row._fields}
+            effects["exec"] = {column: stricter(usual("exec", "", column)[0], "ask") for column in Row._fields}
+        if self.rehearses():
+            effects["actuate"] = dict.fromkeys(Row._fields, "allow")
+        return replace(self._written, effects=effects, tools=tools, always=_Allowed(self.approvals))
+
+
+def written(file: Path) -> Written:
+    """Read policy.toml; with one that cannot be read, whatever changes something is asked about."""
+    try:
+        found = understood(read_toml(file))
+    except ConfigError as error:
+        return Written(careful(Policy()), (str(error),))
+    with suppress(OSError):
+        if (mode := file.stat().st_mode) & 0o022:
+            others = f"others may write it (mode {mode & 0o777:04o}): chmod 600 {file}"
+            return Written(careful(found.policy), (*found.problems, others))
+    return found
+
+
+def _worded(file: Path, problems: tuple[str, ...]) -> str:
+    if not problems:
+        return ""
+    first = problems[0] if str(file) in problems[0] else f"{file}: {problems[0]}"
+    more = f" (and {len(problems) - 1} more: see `picoclaw policy`)" if len(problems) > 1 else ""
+    return f"{first}{more}; until it is mended, everything that changes something is asked about"
+
+
+def _state(file: Path) -> tuple[int, ...]:
+    try:
+        now = file.stat()
+    except OSError:
+        return ()
+    return now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode
+
+
+class _Allowed(Mapping[str, int]):
+    """What was allowed for good, looked up when it matters; nothing while the disk fails."""
+
+    def __init__(self, approvals: Callable[[], Approvals]) -> None:
+        self._approvals = approvals
+
+    def _rules(self) -> dict[str, int]:
+        try:
+            return {rule.digest: rule.number for rule in self._approvals().always()}
+        except StoreError:
+            return {}
+
+    def __getitem__(self, exact: str) -> int:
+        return self._rules()[exact]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rules())
+
+    def __len__(self) -> int:
+        return len(self._rules())

@@ -1,0 +1,773 @@
+"""Programs that only look, and have to see more than the walls show: the host's network, its processes, its firmware.
+
+By exact words: a program of the system's own, its name alone, with nothing but arguments that are named here.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import selectors
+import shutil
+import stat
+import struct
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from picoclaw.errors import HardwareError, ToolError
+from picoclaw.security.sandbox_launcher import FILTER_FD, end
+
+if TYPE_CHECKING:
+    import socket
+    import subprocess
+
+
+class Sight(NamedTuple):
+    """What a program is shown beyond the walls; it can change nothing of it."""
+
+    network: bool = False
+    processes: bool = False
+    devices: tuple[str, ...] = ()
+
+
+_INTERFACE = r"(?:lo|(?:eth|wlan|en|wl|ww|usb|br|docker|tun|tap|wg|can|bond|vlan)[a-zA-Z0-9@.:_-]{0,14})"
+_NETWORK = Sight(network=True)
+_PROCESSES = Sight(processes=True)
+_WORD = r"[A-Za-z0-9_.,:@%+=-]{1,64}"
+_WORDS = rf"(?:{_WORD}(?: {_WORD})*)?"  # read in one way only: what can be in many takes for ever
+_PATTERNS = r"[!-~]{1,200}(?: [!-~]{1,200})*"
+
+_FIRMWARE = (
+    r"(?:measure_temp|measure_volts|measure_clock|get_throttled|get_mem|get_config|get_camera|get_rsts|version"
+    r"|bootloader_version|bootloader_config|codec_enabled|mem_oom|mem_reloc_stats|read_ring_osc|pmic_read_adc"
+    r"|hdmi_timings|otp_dump|commands)(?: [A-Za-z0-9_]{1,32})?"
+)
+_ROUTES = (
+    r"(?:-(?:4|6|br|brief|s|stats|j|json|p|pretty|o|oneline|d|details|c|color=never) ){0,6}"
+    rf"(?:a|addr|address|l|link|r|route|n|neigh)(?: (?:show|list|ls))?(?: (?:dev )?{_INTERFACE})?(?: up)?"
+    r"|(?:r|route) get [0-9a-f.:]{2,39}"
+)
+
+_KNOWN: Mapping[str, tuple[Sight, str]] = {
+    "vcgencmd": (Sight(devices=("/dev/vcio",)), _FIRMWARE),
+    "ip": (_NETWORK, _ROUTES),
+    "ss": (_NETWORK, r"(?:-[tuwxlnpaeimos46]{1,12} ?)*"),
+    "hostname": (_NETWORK, r"(?:-[IisfdA]|--all-ip-addresses)?"),
+    "ifconfig": (_NETWORK, rf"(?:-a|{_INTERFACE})?"),
+    "iwgetid": (_NETWORK, rf"(?:{_INTERFACE})?(?: ?-r| ?--raw)?"),
+    "iwconfig": (_NETWORK, rf"(?:{_INTERFACE})?"),
+    "iw": (_NETWORK, rf"dev(?: {_INTERFACE} (?:link|info|station dump))?"),
+    "netstat": (_NETWORK, r"-i|(?=.*n)-[tuwxlnpaeiosr46]{1,12}(?: -[tuwxlnpaeiosr46]{1,12})*"),
+    "route": (_NETWORK, r"(?=.*n)-[ne46]{1,4}"),
+    "arp": (_NETWORK, r"(?=.*n)-[aen]{1,3}"),
+    "cat": (_NETWORK, r"/proc/net/[a-z0-9_]{1,20}"),
+    "ps": (_PROCESSES, _WORDS),
+    "pgrep": (_PROCESSES, _PATTERNS),
+    "pidof": (_PROCESSES, _PATTERNS),
+    "pstree": (_PROCESSES, _WORDS),
+    "top": (_PROCESSES, rf"(?=(?:.* )?-[a-zA-Z]*b){_WORDS}"),
+}
+
+
+_PATHS = r"(?:/[A-Za-z0-9_./-]{0,100}(?: /[A-Za-z0-9_./-]{0,100})*)?"
+_OPTIONS = r"(?:-[A-Za-z0-9]{1,6}|--[a-z-]{1,20})"
+_SYSTEMS_OWN: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("uptime", "uname", "arch", "nproc", "id", "whoami", "pwd", "cal", "free", "lscpu", "vmstat", "locale"),
+        rf"(?:{_OPTIONS}(?: |$))*(?:\d{{1,4}} ?){{0,2}}",
+    ),
+    "date": r"(?:-u|-R|-I[a-z]*|--utc)?(?: ?\+[^ ]{1,100})?",
+    "df": rf"(?:{_OPTIONS}(?: |$))*{_PATHS}",
+    "getconf": r"[A-Z_a-z]{1,40}",
+    "cat": r"/proc/(?:cpuinfo|meminfo|loadavg|uptime|version|stat|vmstat|modules|device-tree/model|net/[a-z0-9_]{1,20})"
+    r"|/etc/(?:os-release|debian_version|hostname|timezone)",
+    **{name: _KNOWN[name][1] for name in ("vcgencmd", "ip", "hostname", "ifconfig", "netstat", "route", "arp")},
+    "ss": r"(?:-[tuwxlnaeimos46]{1,12} ?)*",
+}
+"""Of what programs say that only look, nobody but the system is the author: no file's content, no names of others."""
+
+
+_TAR = r"[cxtzjJvfpkC]+"
+_LOADS_NOTHING: Mapping[str, str] = {
+    **dict.fromkeys(("mkdir", "rmdir"), r"-[pv]+|--parents|--verbose"),
+    **dict.fromkeys(
+        ("rm", "cp", "mv", "ln", "chmod", "touch"), r"-[aAcdDfHiLmnpPrRsTuv]+|--(?:recursive|force|verbose)"
+    ),
+    **dict.fromkeys(("ls", "cat", "head", "tail", "wc", "stat", "du", "cut", "uniq"), r"-[A-Za-z0-9]+"),
+    **dict.fromkeys(("truncate", "tee", "sha256sum", "md5sum", "gzip", "gunzip"), r"-[A-Za-z0-9]+"),
+    "sort": r"-[bdfghinMRruVkto0-9,.]+",
+    "tar": rf"-{_TAR}|--(?:gzip|create|extract|list|verbose|file)",
+    "git": r"-[aAbdmMqsu]+|--(?:short|all|amend|stat|message|quiet)",
+}
+"""Programs that run no code out of a folder they work in, with options of theirs that have them run no other program.
+
+Hooks and settings of git are such code; nothing else beside them is.
+"""
+_GIT = frozenset(
+    {"status", "add", "commit", "branch", "tag", "init", "mv", "rm", "log", "restore", "switch", "checkout"}
+)
+
+
+def loads_nothing(argv: Sequence[str]) -> bool:
+    """Tell whether a command runs no code from files that it does not name, whatever lies around it."""
+    options = _LOADS_NOTHING.get(argv[0])
+    if options is None or (argv[0] == "git" and (len(argv) < 2 or argv[1] not in _GIT)):
+        return False
+    if argv[0] == "tar" and not (len(argv) > 1 and re.fullmatch(rf"-?{_TAR}|--[a-z]+", argv[1])):
+        return False  # its first word is options, also without a dash
+    return all(not word.startswith("-") or word == "--" or re.fullmatch(options, word) for word in argv[1:])
+
+
+def is_systems_own(argv: Sequence[str]) -> bool:
+    """Tell whether what a command prints is the system's own words, whatever somebody may have written anywhere."""
+    found = _SYSTEMS_OWN.get(argv[0])
+    return bool(found and re.fullmatch(found, " ".join(argv[1:])))
+
+
+def sight(argv: Sequence[str]) -> Sight:
+    """Tell what a command is shown; nothing more than the walls do for one that is not in the table."""
+    found = _KNOWN.get(argv[0])
+    if found and re.fullmatch(found[1], " ".join(argv[1:])):
+        return found[0]
+    return Sight()
+
+
+# The system call filter of the sandbox: what no command needs and attackers go through is refused.
+#
+# It stands behind the namespaces, not in their place: new namespaces and mounts, kernel keys, BPF, io_uring and the like,
+# and sockets of any family but those that are named. Numbers: the kernel's syscall tables of each machine.
+# Format: struct sock_filter of linux/filter.h, seccomp(2).
+
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NEW_USER = 0x10000000
+_X32 = 0x40000000
+UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
+"""Address families."""
+
+_EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442)
+"""io_uring_setup, _enter, _register; open_tree, move_mount, fsopen, fsconfig, fsmount, fspick; mount_setattr."""
+_CLONE3 = 435
+
+
+class _Machine(NamedTuple):
+    """A machine's call numbers.
+
+    refused: unshare, setns, mount, umount2, pivot_root, keyctl, add_key, request_key, bpf, perf_event_open,
+    userfaultfd, open_by_handle_at, kexec_load, kexec_file_load, init_module, finit_module, delete_module.
+    """
+
+    architecture: int
+    clone: int
+    socket: int
+    refused: tuple[int, ...]
+
+
+_X86_64 = _Machine(
+    0xC000003E,
+    56,
+    41,
+    (272, 308, 165, 166, 155, 250, 248, 249, 321, 298, 323, 304, 246, 320, 175, 313, 176),
+)
+_AARCH64 = _Machine(
+    0xC00000B7,
+    220,
+    198,
+    (97, 268, 40, 39, 41, 219, 217, 218, 280, 241, 282, 265, 104, 294, 105, 273, 106),
+)
+_ARM = _Machine(
+    0x40000028,
+    120,
+    281,
+    (337, 375, 21, 52, 218, 311, 309, 310, 386, 364, 388, 371, 347, 401, 128, 379, 129),
+)
+_BOTH_ARMS = (_AARCH64, _ARM)
+"""A 64-bit kernel with a 32-bit system is usual on a Raspberry Pi."""
+_MACHINES = {"x86_64": (_X86_64,), "aarch64": _BOTH_ARMS, "armv7l": _BOTH_ARMS, "armv6l": _BOTH_ARMS}
+
+
+@cache
+def rules(families: Collection[int], machine: str = "") -> bytes:
+    """Write the filter that lets sockets of these families be made; empty for a machine whose numbers are not known."""
+    known = _MACHINES.get(machine or os.uname().machine, ())
+    program = [_does(_LOAD, _ARCHITECTURE)]
+    for one in known:
+        block = list(_block(one, families))
+        program += [_does(_EQUAL, one.architecture, 0, len(block)), *block]
+    return b"".join([*program, _does(_RETURN, _KILL)]) if known else b""
+
+
+def _block(machine: _Machine, families: Collection[int]) -> Iterable[bytes]:
+    yield _does(_LOAD, _NUMBER)
+    if machine is _X86_64:
+        yield _does(_AT_LEAST, _X32, 0, 1)
+        yield _refuse(_EPERM)
+    for number in (*machine.refused, *_EVERYWHERE):
+        yield _does(_EQUAL, number, 0, 1)
+        yield _refuse(_EPERM)
+    yield _does(_EQUAL, _CLONE3, 0, 1)
+    yield _refuse(_ENOSYS)  # its flags cannot be seen; the C library goes on with clone then
+    yield _does(_EQUAL, machine.clone, 0, 4)
+    yield _does(_LOAD, _FIRST_ARGUMENT)
+    yield _does(_ANY_BIT, _NEW_USER, 0, 1)
+    yield _refuse(_EPERM)
+    yield _does(_RETURN, _ALLOW)
+    yield _does(_EQUAL, machine.socket, 0, 2 + 2 * len(families))
+    yield _does(_LOAD, _FIRST_ARGUMENT)
+    for family in families:
+        yield _does(_EQUAL, family, 0, 1)
+        yield _does(_RETURN, _ALLOW)
+    yield _refuse(_EAFNOSUPPORT)
+    yield _does(_RETURN, _ALLOW)
+
+
+def _refuse(errno: int) -> bytes:
+    return _does(_RETURN, _ERRNO | errno)
+
+
+def _does(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_so, if_not, value)
+
+
+# What a command sees and may change, written as the arguments of bubblewrap. Source: bwrap(1) of 0.8.
+#
+# The whole system is there to be read, but for homes, sockets, temporary files and picoclaw's own home; of the workspace
+# alone something can be changed, and only by a command that asked for it.
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+HOME = "/tmp"  # noqa: S108
+_HIDDEN = ("/home", "/root", "/run", "/srv", "/mnt", "/media")
+"""What is empty there: other files and disks of the owner's, and the sockets of the system's services."""
+_KEYS = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
+    *("/etc/picoclaw", "/etc/credstore", "/etc/credstore.encrypted", "/etc/ssl/private", "/etc/wireguard"),
+    *("/etc/wpa_supplicant", "/etc/NetworkManager/system-connections", "/etc/netplan", "/etc/krb5.keytab"),
+    *("/var/lib/NetworkManager", "/var/lib/iwd", "/var/lib/systemd/credential.secret", "/var/lib/private"),
+    *("/var/spool/cron", "/var/mail", "/var/backups"),
+)
+"""What only root may read; a picoclaw that runs as root could, so that it is empty there."""
+_FRESH = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
+_OF_RUN = ("/run/log/journal", "/run/udev/data", "/run/utmp", "/run/mount", "/run/systemd/timesync/synchronized")
+_OF_NETWORK = ("/run/avahi-daemon/socket",)
+_SETTINGS = (".config/mosquitto_sub", ".config/mosquitto_pub", ".homeassistant-header")
+"""Of the owner's folder: how shipped skills say that a broker or a house is reached, for commands with a network."""
+_WATCH = '[ $$ = 2 ] && ( ( read -r _ </proc/self/fd/$1; kill -9 -1 ) </dev/null >/dev/null 2>&1 & ); shift; exec "$@"'
+"""Ends all that is in the sandbox when we are gone; --die-with-parent misses that while the walls are put up."""
+_FRESH_BYTES = 64 << 20
+_FILE_BYTES = 1 << 30
+_LEAST_MEMORY = 256 << 20
+_WALLS_PROCESSES, _OPEN_FILES = 128, 1024
+
+
+class Wish(NamedTuple):
+    """A command and what it asks for; `argv` is never empty, `cwd` absolute, `seconds` its longest life."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    seconds: float
+    write: bool = False
+    network: bool = False
+
+
+def _none() -> Iterable[Path]:
+    return ()
+
+
+class Ground(NamedTuple):
+    """Where the walls stand: picoclaw's home, of which nothing is seen but the workspace; further folders to work in.
+
+    `owner` is the owner's own folder, which is not seen either. `kept()` are files and folders that commands see and
+    never change, also in the workspace: they instruct later turns.
+    """
+
+    home: Path
+    workspace: Path
+    owner: Path
+    folders: tuple[Path, ...] = ()
+    kept: Callable[[], Iterable[Path]] = _none
+
+    def works_in(self, path: Path) -> bool:
+        """Tell whether a resolved path lies where a command may be given the right to write."""
+        if path.is_relative_to(self.workspace.resolve()):
+            return True
+        return not path.is_relative_to(self.home.resolve()) and any(
+            path.is_relative_to(folder.resolve()) for folder in self.folders
+        )
+
+    def pages(self) -> list[Path]:
+        """Name what no command changes, by what it is mounted as: in the workspace all that lies at its top.
+
+        A folder there could else be moved away with the mount in it.
+        """
+        return list(dict.fromkeys(map(self._at_top, self.kept())))
+
+    def _at_top(self, page: Path) -> Path:
+        top = self.workspace.resolve()
+        for root in (self.workspace, top):
+            if page != root and page.is_relative_to(root):
+                return top / page.relative_to(root).parts[0]
+        return page.resolve()
+
+    def shows(self, path: Path) -> bool:
+        """Tell whether a command sees a resolved path."""
+        hidden = (*_HIDDEN, *_FRESH, "/dev", *self.hidden())
+        shown = self.works_in(path) or any(path.is_relative_to(page.resolve()) for page in self.kept())
+        return shown or not any(path.is_relative_to(name) for name in hidden)
+
+    def hidden(self) -> list[str]:
+        """Name what is empty, so that nothing of it is seen; picoclaw's home comes last."""
+        named = (*_HIDDEN, *(path for path in _KEYS if os.access(path, os.R_OK)), *map(str, self._owners()))
+        found = [os.path.realpath(path) for path in named if Path(path).is_dir()]
+        return [*dict.fromkeys(found), str(self.home.resolve())]
+
+    def _owners(self) -> tuple[Path, ...]:
+        """The owner's folder, unless that is the system's: a user that has none has `/` or `/usr/sbin`."""
+        own = self.owner.resolve()
+        return (own,) if len(own.parts) > 2 and own.parts[1] not in {"usr", "etc", "tmp"} else ()
+
+
+def families(wish: Wish) -> tuple[int, ...]:
+    """Name the kinds of sockets that a command may make: without a network none that reaches another program."""
+    return (INET, INET6, NETLINK, UNIX) if wish.network else (INET, INET6, NETLINK)
+
+
+def environment(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
+    """Make the environment of commands; of ours it takes how people write, what time it is, and what is named."""
+    given = {name: ours[name] for name in names if ours.get(name)}
+    kept = {name: ours[name] for name in ("LANG", "LC_ALL", "TZ") if ours.get(name)}
+    return given | {"PATH": PATH, "HOME": HOME, "TERM": "dumb"} | kept
+
+
+def walls(
+    wish: Wish, ground: Ground, variables: Mapping[str, str], *, filter_fd: int = 0, lifeline: int = 0
+) -> list[str]:
+    """Word the whole command.
+
+    `filter_fd` is where bwrap reads the filter of system calls, `lifeline` a pipe that ends with us; 0 for none.
+    """
+    seen = sight(wish.argv)
+    words = ["bwrap", "--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    words += [] if wish.network or seen.network else ["--unshare-net"]
+    words += [] if seen.processes else ["--unshare-pid"]
+    words += ["--new-session", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"]
+    words += _files(wish, ground, seen)
+    for name, value in variables.items():
+        words += ["--setenv", name, value]
+    words += ["--chdir", str(wish.cwd)]
+    words += ["--seccomp", str(filter_fd)] if filter_fd else []
+    words += ["--", "/bin/sh", "-c", _WATCH, "sh", str(lifeline)] if lifeline and not seen.processes else ["--"]
+    return [*words, *_limits(wish.seconds), *wish.argv]
+
+
+def _files(wish: Wish, ground: Ground, seen: Sight) -> Iterator[str]:
+    """Say what is mounted where, in this order: what comes later lies over what came before."""
+    workspace, (*hidden, home) = str(ground.workspace.resolve()), ground.hidden()
+    yield from ("--ro-bind", "/", "/", "--dev", "/dev")
+    yield from ("--ro-bind", "/proc", "/proc") if seen.processes else ("--proc", "/proc", "--remount-ro", "/proc")
+    yield from _emptied(hidden)
+    for path in (*_OF_RUN, *(_resolver() if wish.network else ())):
+        yield from ("--ro-bind-try", path, path)
+    for folder in ground.folders:
+        yield from ("--bind-try" if wish.write else "--ro-bind-try", *[str(folder.resolve())] * 2)
+    yield from ("--tmpfs", home)
+    yield from ("--bind" if wish.write else "--ro-bind", workspace, workspace)
+    for page in ground.pages():
+        yield from ("--ro-bind-try", *[str(page.resolve())] * 2)
+    for path in (*_uncovered(hidden, ground.folders), home):
+        yield from ("--remount-ro", path)
+    for name in _SETTINGS if wish.network else ():
+        yield from ("--ro-bind-try", str(ground.owner / name), f"{HOME}/{name}")
+    for device in seen.devices:
+        yield from ("--dev-bind-try", device, device)
+    yield from ("--remount-ro", "/dev")
+
+
+def _uncovered(hidden: Iterable[str], folders: Iterable[Path]) -> list[str]:
+    """Leave out what the owner has opened again as a whole, with a folder that is it or holds it."""
+    opened = [folder.resolve() for folder in folders if folder.resolve() != Path("/")]
+    return [path for path in hidden if not any(Path(path).is_relative_to(folder) for folder in opened)]
+
+
+def _emptied(hidden: Iterable[str]) -> Iterator[str]:
+    for path in (*(path for path in _FRESH if not Path(path).is_symlink()), *hidden):
+        yield from ("--size", str(_FRESH_BYTES), "--tmpfs", path)
+    for path in _keys():
+        yield from ("--ro-bind", "/dev/null", path)
+
+
+def _keys() -> list[str]:
+    """Name the single files of root's that we can read, and nobody else should."""
+    named = (*_KEYS, *(str(path) for path in Path("/etc/ssh").glob("ssh_host_*_key")))
+    return [path for path in named if os.access(path, os.R_OK) and os.path.isfile(path)]  # noqa: PTH113 - or a link
+
+
+def _resolver() -> tuple[str, ...]:
+    """Where names are looked up, if that is said in /run."""
+    found = os.path.realpath("/etc/resolv.conf")
+    return (found, *_OF_NETWORK) if found.startswith("/run/") else _OF_NETWORK
+
+
+def _limits(seconds: float) -> list[str]:
+    """Bound what each process may take; inside, so that only those of the sandbox are counted."""
+    memory = max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2, _LEAST_MEMORY)
+    cpu = int(seconds * (os.cpu_count() or 1)) + 2
+    return [
+        *("prlimit", "--core=0", f"--cpu={cpu}", f"--data={memory}", f"--fsize={_FILE_BYTES}"),
+        *(f"--nofile={_OPEN_FILES}", f"--nproc={_WALLS_PROCESSES}", "--"),
+    ]
+
+
+# Keeps the names of what instructs later turns, while a command runs that may change the folder they lie in.
+#
+# What is there is mounted over itself, read-only. A mount needs something to lie on: where there is nothing yet, an empty
+# file or folder stands in, and goes with the last of the commands that it was made for.
+
+_lock = threading.Lock()
+_stands_in: dict[Path, list[int]] = {}
+"""What was made: its inode, and how many commands need it."""
+
+
+def hold(pages: Iterable[Path]) -> list[Path]:
+    """Let each of the pages be there, and return those that `release` has to be told.
+
+    A name with an ending is a file's. Raises OSError, and ToolError for a link, on which nothing can be mounted.
+    """
+    held: list[Path] = []
+    try:
+        held.extend(page for page in pages if _made(page))
+    except BaseException:
+        release(held)
+        raise
+    return held
+
+
+def release(held: Iterable[Path]) -> None:
+    """Take away what stands in for nobody any more, unless somebody has put something there meanwhile."""
+    for page in held:
+        _let_go(page)
+
+
+def _made(page: Path) -> bool:
+    """Make it if need be; tells whether it stands in for something."""
+    if page.is_symlink():
+        raise ToolError(
+            f"{page} is a link, which a command with write could turn: put in its place what it leads to, or leave"
+            " out write"
+        )
+    with _lock:
+        if page in _stands_in:
+            _stands_in[page][1] += 1
+            return True
+        try:
+            if page.suffix:
+                os.close(os.open(page, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o400))
+            else:
+                page.mkdir(0o700)
+        except FileExistsError:
+            return False
+        _stands_in[page] = [page.lstat().st_ino, 1]
+        return True
+
+
+def _let_go(page: Path) -> None:
+    with _lock:
+        _stands_in[page][1] -= 1
+        if _stands_in[page][1]:
+            return
+        made, _ = _stands_in.pop(page)
+        with suppress(OSError):
+            found = page.lstat()
+            if not page.suffix:
+                page.rmdir()
+            elif found.st_ino == made and not found.st_size:
+                page.unlink()
+
+
+# Starts a command within its walls, here or by the service that may make them, reads what it says, and ends it.
+
+INSTALL = "sudo apt install bubblewrap"
+_NEEDED = {"bwrap": "bubblewrap", "prlimit": "prlimit (util-linux)", "choom": "choom (util-linux)"}
+_SOCKET = "picoclaw/exec.sock"
+LOST = -1000
+"""The exit code where the service did not say how it ended."""
+_HEAD, _TAIL = 96_000, 32_000  # bytes; what of it is shown is another matter
+_CHUNK = 65_536
+_PATIENCE_S = 5.0
+running: "set[Running]" = set()
+"""The commands that run now."""
+
+
+class SandboxMissing(HardwareError):
+    """Commands cannot be run, because this machine makes no walls for them."""
+
+
+class Output:
+    """Keeps the head and the tail of what a command prints, whatever the length between. For any thread."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._lock = threading.Lock()
+        self._head, self._tail, self._dropped = bytearray(), bytearray(), 0
+
+    def add(self, data: bytes) -> None:
+        """Take what came."""
+        with self._lock:
+            room = max(_HEAD - len(self._head), 0)
+            self._head += data[:room]
+            self._tail += data[room:]
+            if (excess := len(self._tail) - _TAIL) > 0:
+                self._dropped += excess
+                del self._tail[:excess]
+
+    def take(self) -> str:
+        """Show what is kept, and how much is not, and begin anew."""
+        with self._lock:
+            head, tail, dropped = self._head, self._tail, self._dropped
+            self._head, self._tail, self._dropped = bytearray(), bytearray(), 0
+        gap = f"\n[cut: {dropped} bytes left out here; send the output to a file to read it all]\n" if dropped else ""
+        whole = head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace")
+        return whole if not whole or whole.endswith("\n") else whole + "\n"
+
+
+class _Life(Protocol):
+    """A started bwrap, wherever it is: `ended` is readable when it is over."""
+
+    ended: int
+
+    def kill(self) -> None: ...
+
+    def reap(self) -> int: ...
+
+
+class _Child:
+    """One of our own processes; `held` is our end of its lifeline."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", held: int) -> None:
+        self._process, self._held = process, held
+        self.ended = os.pidfd_open(process.pid)
+
+    def kill(self) -> None:
+        if self._process.returncode is None:
+            end(self._process.pid)
+
+    def reap(self) -> int:
+        os.close(self.ended)
+        os.close(self._held)
+        return self._process.wait()
+
+
+class _Served:
+    """A process of the service that makes the walls; it ends with the connection."""
+
+    def __init__(self, connection: "socket.socket") -> None:
+        self._connection = connection
+        self.ended = connection.fileno()
+
+    def kill(self) -> None:
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(1)  # SHUT_WR: it can still say how that ended
+
+    def reap(self) -> int:
+        self._connection.settimeout(_PATIENCE_S)
+        with self._connection, contextlib.suppress(OSError, ValueError):
+            return int(self._connection.recv(32))
+        return LOST
+
+
+class Running:
+    """A command that was started. Its methods are for one thread, but for `kill`."""
+
+    def __init__(self, life: _Life, pipe: int, feed: int, held: list[Path]) -> None:
+        """`pipe` is where its output comes, `feed` where it reads, -1 for nowhere; `held` ends with it."""
+        self._life, self._pipe, self.feed, self._held = life, pipe, feed, held
+        self.output, self.code, self._lock = Output(), 0, threading.Lock()
+        os.set_blocking(pipe, False)
+        self.changes = False
+        """Whether it may write or use the network."""
+        running.add(self)
+
+    def collect(self, deadline: float) -> bool:
+        """Read until the command itself has ended, even when something keeps the pipe open; False at the deadline."""
+        selector = selectors.DefaultSelector()
+        selector.register(self._life.ended, selectors.EVENT_READ)
+        selector.register(self._pipe, selectors.EVENT_READ)
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                ready = {key.fd for key, _ in selector.select(left)}
+                if self._pipe in ready and not self._drain():
+                    selector.unregister(self._pipe)
+                if self._life.ended in ready:
+                    self._drain()
+                    return True
+            return False
+        finally:
+            selector.close()
+
+    def _drain(self) -> bool:
+        """Take what is there, at most a chunk; False when the other end is closed."""
+        try:
+            data = os.read(self._pipe, _CHUNK)
+        except BlockingIOError:
+            return True
+        self.output.add(data)
+        return bool(data)
+
+    def kill(self) -> None:
+        """End it with everything that it has started; from any thread."""
+        self._life.kill()
+
+    def close(self) -> int:
+        """End it if need be, and give back what it held; returns the exit code."""
+        running.discard(self)
+        self._life.kill()
+        self.code = self._life.reap()
+        os.close(self._pipe)
+        self.hang_up()
+        release(self._held)
+        return self.code
+
+    def hang_up(self) -> None:
+        """Let nothing more come for it to read; from any thread."""
+        with self._lock:
+            feed, self.feed = self.feed, -1
+        if feed >= 0:
+            os.close(feed)
+
+
+def end_all() -> None:
+    """End every command that another thread runs: nobody would be there to time it."""
+    for one in list(running):
+        one.kill()
+
+
+def start(wish: Wish, ground: Ground, variables: Mapping[str, str], given: str | None = "") -> Running:
+    """Start a command that reads `given`, or with None what is written to its `feed`.
+
+    Raises SandboxMissing where no walls can be made, OSError and ToolError when the command cannot be started.
+    """
+    with contextlib.ExitStack() as stack:
+        source, feed = _given(given, stack)
+        pipe, out = os.pipe2(os.O_CLOEXEC)
+        stack.callback(os.close, out)
+        held: list[Path] = []
+        try:
+            held = hold(page for page in ground.pages() if ground.works_in(page.parent)) if wish.write else []
+            life = _begun(wish, ground, variables, (source, out))
+        except BaseException:
+            os.close(pipe)
+            if feed >= 0:
+                os.close(feed)
+            release(held)
+            raise
+    begun = Running(life, pipe, feed, held)
+    begun.changes = wish.write or wish.network
+    return begun
+
+
+def _given(text: str | None, stack: contextlib.ExitStack) -> tuple[int, int]:
+    """Make what a command reads, and our end of it."""
+    if text is None:
+        source, feed = os.pipe2(os.O_CLOEXEC)
+    else:
+        source, feed = os.memfd_create("stdin") if text else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1
+    stack.callback(os.close, source)
+    if text:
+        _fill(source, text.encode())
+    return source, feed
+
+
+def _fill(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+    os.lseek(file, 0, os.SEEK_SET)
+
+
+def _begun(wish: Wish, ground: Ground, variables: Mapping[str, str], streams: tuple[int, int]) -> _Life:
+    filter_ = os.memfd_create("filter")
+    try:
+        program = rules(families(wish))
+        _fill(filter_, program)
+        if door := service(os.environ):
+            words = walls(wish, ground, variables, filter_fd=FILTER_FD if program else 0)
+            return _served(door, words, (*streams, filter_))
+        if missing := lacking():
+            raise SandboxMissing(
+                f"{missing} is not installed, and no command is run without the walls it makes: {INSTALL}"
+            )
+        return _alive(wish, ground, variables, streams, filter_ if program else 0)
+    finally:
+        os.close(filter_)
+
+
+def _alive(wish: Wish, ground: Ground, variables: Mapping[str, str], streams: tuple[int, int], filter_: int) -> _Child:
+    """Start a child with a lifeline: a pipe that tells its reader when we end, however that happens.
+
+    Each has its own: a command that opens it to write can cut itself off, but no other.
+    """
+    line, held = os.pipe2(os.O_CLOEXEC)
+    try:
+        words = walls(wish, ground, variables, filter_fd=filter_, lifeline=line)
+        return _Child(_child(words, streams, (filter_, line) if filter_ else (line,)), held)
+    except BaseException:
+        os.close(held)
+        raise
+    finally:
+        os.close(line)
+
+
+def _child(words: list[str], streams: tuple[int, int], more: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+    import subprocess
+
+    return subprocess.Popen(
+        ["choom", "-n", "1000", "--", *words],
+        stdin=streams[0],
+        stdout=streams[1],
+        stderr=streams[1],
+        pass_fds=more,
+        start_new_session=True,
+        env={"PATH": os.environ.get("PATH", os.defpath)},
+    )
+
+
+def _served(door: str, words: list[str], fds: tuple[int, int, int]) -> _Served:
+    """Ask the service; it gets the descriptors themselves, so that output goes the same way as from a child."""
+    import socket
+
+    text = b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in words)
+    if len(text) > 2_000_000:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        connection.connect(door)
+        socket.send_fds(connection, [b"%08d" % len(text)], fds)
+        connection.sendall(text)
+    except OSError as error:
+        connection.close()
+        raise SandboxMissing(
+            f"{door} does not answer ({error.strerror}): systemctl status picoclaw-exec.socket"
+        ) from None
+    return _Served(connection)
+
+
+def service(environment: Mapping[str, str]) -> str:
+    """Find the socket of the service that makes walls for this very user; '' where we make them ourselves."""
+    named = environment.get("PICOCLAW_EXEC_SOCKET")
+    folders = ("/run", environment.get("XDG_RUNTIME_DIR") or "/run")
+    for door in (named,) if named else (f"{folder}/{_SOCKET}" for folder in folders):
+        with contextlib.suppress(OSError):
+            found = Path(door).stat()
+            if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():
+                return door
+    return ""
+
+
+def lacking() -> str:
+    """Name the program that is missing, '' when all are there."""
+    return next((package for name, package in _NEEDED.items() if not shutil.which(name)), "")

@@ -1,0 +1,271 @@
+"""What comes from outside, as a model and a person may be shown it: text, names, and whose word a turn rests on.
+
+A page, a file, the output of a command or a name in a chat may hold what no eye sees, what a model's template takes for
+a system message, and the end of the tag that it is put into.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from picoclaw.markdown import seen
+from picoclaw.messages import Message, ToolCall
+from picoclaw.prompts import enclosed, fill
+from picoclaw.text import neutral, pattern
+
+BRING = frozenset(
+    {"read_file", "list_dir", "read_result", "exec", "process", "serial", "subagent", "spawn_status"}
+    | {"web_fetch", "web_search"}
+)
+"""The tools that are marked `brings`, also those that this set-up does not have any more."""
+
+OURS = "\x1e"
+"""Stands in a tool's result before words of ours that had to be put there; no text from outside keeps it."""
+
+OTHERS = "what others have said: "
+"""Begins the name of a guest's words among what a turn has heard."""
+
+LONGEST_NAME = 64
+_TAGGED = frozenset({"subagent", "spawn_status"})  # a report has its own tag
+_LONGEST_HEARD, _MOST_HEARD = 100, 12
+_SHORTEST_STEM = 8
+_TAG = pattern(r"<(?=\s*(?:/\s*)?untrusted\b)", re.IGNORECASE)
+_BLOCK = pattern(r"<untrusted\b.*?(?:</untrusted>|\Z)", re.DOTALL)
+_ESCAPES = pattern(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]")
+_CONTROLS = dict.fromkeys([*range(9), *range(11, 32), 127])
+_SKILL = pattern(r"skills/[\w-]{1,64}/SKILL\.md")
+_BREAKS = pattern(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_NUMBER = pattern(
+    r"(?:0x[0-9a-f]{1,8}|[+~-]?[0-9]{1,20}(?:\.[0-9]{0,20})*(?:e[+-]?[0-9]{1,3}|T(?=[0-9]{2})[0-9]{2})?)", re.ASCII
+)
+_PREFIX = pattern("(?:[kmµnKMGT]i?)?")
+_BASES = frozenset({"V", "A", "W", "m", "s", "g", "l", "B", "Hz", "Pa", "Ω", "bar", "K", "M", "G", "T"})
+_UNITS = frozenset({"°C", "%", "C", "F", "min", "h", "d", "Z", "dB", "cm"})
+_BETWEEN = pattern(r"[,;:=/|()\[\]<>!?*#@+~^-]+")
+_PLAIN_NAME = pattern(r"[\w .,+@()&#~-]{1,80}")
+_ENDING = pattern(r"(?:\.tar)?\.[A-Za-z0-9]{1,5}$")
+_MOST_WORDS, _MOST_LETTERS = 2, 24
+_MOST_MARKS, _MOST_SINGLE, _MOST_PIECES, _MOST_NAMES, _MOST_WRITTEN, _LONGEST_UNIT = 6, 2, 4, 2, 100, 40
+_LONGEST_KNOWN = 131_072
+"""Characters of a text that is looked at, more than a command's output has: nobody can stop the look."""
+_MOST_LOOKS = 1_000_000
+_QUOTED = pattern(r"\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'")
+_QUOTES = "\"'‘’`.,:;()[]<>"
+_NOT_IN_A_NAME = pattern(r'[<>"`{}\[\]|]+')
+_NOT_IN_A_FILE = pattern(r"[^\w .,+=@()-]+|(?<=\.)\.+")
+
+
+def shown(text: str) -> str:
+    """Leave out of a text what no eye sees: terminals' orders, controls, direction marks, characters without width.
+
+    Its lines end as ours do, and lone surrogates become question marks.
+    """
+    plain = text.encode("utf-8", "replace").decode()
+    if "\x1b" in plain or "\x9b" in plain:
+        plain = _ESCAPES.sub("", plain)
+    plain = _BREAKS.sub("\n", plain)
+    return plain.translate(_CONTROLS) if plain.isascii() else seen(plain)
+
+
+def wrap(template: str, source: str, text: str) -> str:
+    """Put a text from outside into a tagged block that it can neither close nor open, labelled with where it is from.
+
+    An empty `template` leaves only the tag out.
+    """
+    inner = _TAG.sub("< ", enclosed(shown(text)))
+    return fill(template or "{content}", {"name": name(source), "content": inner}, "content")
+
+
+def wrapped(template: str, call: ToolCall, text: str) -> str:
+    """Show a tool's result as it goes to a model: what is nobody's word within its block, words of ours behind it."""
+    result, mark, ours = text.partition(OURS)
+    if brings(call) and call.name not in _TAGGED:
+        return (
+            wrap(template, source(call), result.removesuffix("\n") if mark else result) + ("\n" if mark else "") + ours
+        )
+    return result + ours
+
+
+def own(text: str) -> str:
+    """Leave a person's own words of a message: without what was put into it within such blocks."""
+    return _BLOCK.sub("", text) if "<untrusted" in text else text
+
+
+def name(text: str, most: int = LONGEST_NAME) -> str:
+    """Make of a name from outside one short line, in which nothing is hidden and nothing looks like markup.
+
+    For display names, labels of sensors and buses, titles. '' when nothing of it is left; then the caller has to say
+    who it is in another way.
+    """
+    line = " ".join(_NOT_IN_A_NAME.sub(" ", neutral(shown(text))).split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+
+
+def is_plain_name(text: str) -> bool:
+    """Tell whether a file's name is an ordinary one, in which nobody can have written a request.
+
+    It has two words at most beside its ending. A capital letter after a small one begins a word, and so does every
+    letter of a script without capitals, which may have no blanks either.
+    """
+    stem = _ENDING.sub("", unicodedata.normalize("NFC", text))
+    words, before = 0, ""
+    for char in stem:
+        if char.isalpha():
+            caseless = char.lower() == char.upper() and unicodedata.category(char) != "Ll"
+            words += not before.isalpha() or caseless or (char.isupper() and not before.isupper())
+        before = char
+    letters = sum(map(str.isalpha, stem))
+    return bool(_PLAIN_NAME.fullmatch(text)) and words <= _MOST_WORDS and letters <= _MOST_LETTERS
+
+
+def _nothing(_: str) -> bool:
+    return False
+
+
+def is_known(
+    text: str,
+    phrases: Iterable[str] = (),
+    written: Iterable[str] = (),
+    is_word: Callable[[str], bool] = _nothing,
+    is_name: Callable[[str], bool] = _nothing,
+    units: Collection[str] = (),
+) -> bool:
+    """Tell whether a text says nothing new: numbers, words that `is_word` knows, and a few known pieces in each line.
+
+    Such a text, the output of `wc` or of a program that the turn has written itself, cannot ask for anything, wherever
+    it comes from. Known pieces are whole `phrases`, names of files, and of what was `written` whole lines and whole
+    quoted texts, one in a line; one of a single word stands alone there, so that no request can be put together.
+    `units` are those that numbers may have beside the usual ones.
+    """
+    return _Known(phrases, written, is_word, is_name, units).fits(text)
+
+
+class _Known:
+    """What is known of a text that is read; takes a time in proportion to its length, and not long in any case."""
+
+    def __init__(
+        self,
+        phrases: Iterable[str],
+        written: Iterable[str],
+        is_word: Callable[[str], bool],
+        is_name: Callable[[str], bool],
+        units: Collection[str],
+    ) -> None:
+        self._known_units = _UNITS.union(units, *(unit.split("/") for unit in units))
+        self._is_word, self._is_name = is_word, is_name
+        self._phrases = _by_first_word(phrases)
+        self._written = _by_first_word(unit for one in written for unit in _units(one))
+        self._marks: set[str] = set()
+        self._single: set[str] = set()
+        self._left = _MOST_WRITTEN
+        self._looks = _MOST_LOOKS
+
+    def fits(self, text: str) -> bool:
+        return len(text) <= _LONGEST_KNOWN and all(map(self._fits_line, text.splitlines()))
+
+    def _fits_line(self, line: str) -> bool:
+        tokens, at, pieces, names, written = line.split(), 0, 0, 0, 0
+        words = [token.strip(_QUOTES) for token in tokens]
+        while at < len(tokens):
+            if count := self._longest(self._phrases, words, at):
+                at, pieces = at + count, pieces + 1
+            elif count := self._longest(self._written, words, at):
+                at, pieces = at + count, pieces + (1 if count > 1 else _MOST_PIECES)
+                written, self._left = written + 1, self._left - count
+            elif self._is_plain(tokens[at], words[at]):
+                at += 1
+            elif self._is_name(words[at]) or self._is_name(tokens[at]):
+                at, pieces, names = at + 1, pieces + 1, names + 1
+            elif self._is_name(" ".join(tokens[at:]).strip(_QUOTES)):
+                at, pieces, names = len(tokens), pieces + 1, names + 1
+            else:
+                return False
+            if pieces > _MOST_PIECES or names > _MOST_NAMES or written > 1:
+                return False
+            if self._left < 0 or self._looks < 0:
+                return False
+        return len(self._marks) <= _MOST_MARKS and len(self._single) <= _MOST_SINGLE
+
+    def _longest(self, units: Mapping[str, Mapping[int, set[tuple[str, ...]]]], words: Sequence[str], at: int) -> int:
+        """Count the words of the longest unit that begins at a place; 0 for none."""
+        by_length = units.get(words[at], {})
+        fitting = [count for count in by_length if count <= len(words) - at]
+        self._looks -= sum(fitting)
+        return max((count for count in fitting if tuple(words[at : at + count]) in by_length[count]), default=0)
+
+    def _is_plain(self, token: str, word: str) -> bool:
+        """Tell whether a token is a known word, or parts that are numbers with units, single letters or known words."""
+        if self._is_word(token) or self._is_number(word):
+            return True
+        return all(self._is_number(part) or self._is_word(part) for part in _BETWEEN.split(word))
+
+    def _is_number(self, part: str) -> bool:
+        """Tell whether a part is a number, a unit, both, or one letter; of these a text has only a few different ones.
+
+        Else letters could spell words, with numbers between them.
+        """
+        number = _NUMBER.match(part)
+        mark = part[number.end() :] if number else part
+        if not number and len(mark) == 1 and mark.isascii() and mark.isalpha():
+            self._single.add(mark)
+            return True
+        if mark and self._is_unit(mark):
+            self._marks.add(mark)
+            return True
+        return not mark
+
+    def _is_unit(self, text: str) -> bool:
+        prefix = _PREFIX.match(text)
+        return text in self._known_units or text in _BASES or bool(prefix and text[prefix.end() :] in _BASES)
+
+
+def _units(text: str) -> Iterator[str]:
+    """Give the parts of a text that may stand for themselves elsewhere: lines, and what is quoted in them."""
+    yield from text.splitlines()
+    yield from (one or another for one, another in _QUOTED.findall(text))
+
+
+def _by_first_word(units: Iterable[str]) -> dict[str, dict[int, set[tuple[str, ...]]]]:
+    """Order units by their first word and their length."""
+    found: dict[str, dict[int, set[tuple[str, ...]]]] = {}
+    for unit in units:
+        words = tuple(word.strip(_QUOTES) for word in unit.split())
+        if 0 < len(words) <= _LONGEST_UNIT and any(map(str.isalnum, "".join(words))):
+            found.setdefault(words[0], {}).setdefault(len(words), set()).add(words)
+    return found
+
+
+def file_name(text: str, most: int = LONGEST_NAME) -> str:
+    """Make of a name that somebody has sent one that a file may have: no folder, no leading dot, its ending kept.
+
+    '' when nothing of it is left.
+    """
+    line = " ".join(shown(text).replace("/", "_").replace("\\", "_").split())
+    plain = _NOT_IN_A_FILE.sub("_", line).strip(" ._-")
+    stem, dot, ending = plain.rpartition(".")
+    if len(plain) <= most or not dot or len(ending) > most - _SHORTEST_STEM:
+        return plain[:most].rstrip(" .")
+    return f"{stem[: most - len(ending) - 1].rstrip(' .')}.{ending}"
+
+
+def brings(call: ToolCall) -> bool:
+    """Tell whether a call brings in what nobody in the chat has said; a skill's instructions are the owner's."""
+    skill = call.name == "read_file" and _SKILL.fullmatch(str(call.arguments.get("path", "")))
+    return call.name in BRING and not skill
+
+
+def source(call: ToolCall) -> str:
+    """Name what a call brings in."""
+    return " ".join([call.name, *(str(value) for value in call.arguments.values() if value)])[:_LONGEST_HEARD]
+
+
+def heard_in(messages: Iterable[Message]) -> Iterator[str]:
+    """Name what a conversation holds that is nobody's word in it, by its calls."""
+    return (source(call) for message in messages for call in message.calls if brings(call))
+
+
+def fewer(heard: Iterable[str]) -> tuple[str, ...]:
+    """Name what was heard as it is kept: others' words first, each once, and of very many how many more there are."""
+    names = sorted({shown(one)[:_LONGEST_HEARD] for one in heard}, key=lambda one: (not one.startswith(OTHERS), one))
+    left = len(names) - _MOST_HEARD
+    return (*names[:_MOST_HEARD], f"{left} more") if left > 0 else tuple(names)

@@ -1,0 +1,100 @@
+"""Which skills a turn is shown: a listing of all, those whose trigger was said, or the best of a search. Pure."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from picoclaw.prompts import estimated_tokens, size
+from picoclaw.skills.skill import Skill
+from picoclaw.text import bm25, folded
+
+LONGEST_LISTING = 30_720
+MOST_LISTED = 20
+MOST_TOKENS = 3_500
+MOST_TRIGGERED = 3
+WORDS_SHARE, MEANING_SHARE = 0.3, 0.7
+TEXT_WEIGHT = 0.3
+
+_FIRST_WITHOUT_SPACES = "\u2e80"  # from here on are scripts that do not put spaces between words
+
+
+def listing(skills: Iterable[Skill]) -> str:
+    """List the skills a line each, as many as go into 30 KB."""
+    lines: list[str] = []
+    room = LONGEST_LISTING
+    for skill in _listed(skills):
+        line = _line(skill)
+        room -= size(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _listed(skills: Iterable[Skill]) -> list[Skill]:
+    return [skill for skill in skills if skill.listed]
+
+
+def _line(skill: Skill) -> str:
+    return f"- {skill.name}: {skill.description}"
+
+
+def fits(skills: Sequence[Skill], bytes_a_token: float) -> bool:
+    """Tell whether the listing may stand in the prompt; otherwise skills are searched for."""
+    lines = [_line(skill) for skill in _listed(skills)]
+    whole = sum(size(line) + 1 for line in lines)
+    return (
+        len(lines) <= MOST_LISTED and whole <= LONGEST_LISTING and estimated_tokens(whole, bytes_a_token) <= MOST_TOKENS
+    )
+
+
+def triggered(skills: Iterable[Skill], text: str) -> list[Skill]:
+    """Find the skills of which a trigger is in the text in whole words; the longest trigger first, at most 3."""
+    said = _level(text)
+    found = {skill: length for skill in skills if (length := _longest_said(skill, said))}
+    return sorted(found, key=lambda skill: (-found[skill], skill.name))[:MOST_TRIGGERED]
+
+
+def _longest_said(skill: Skill, said: str) -> int:
+    return max((len(trigger) for trigger in skill.triggers if _said(_level(trigger), said)), default=0)
+
+
+def _level(text: str) -> str:
+    return " ".join(folded(text).split())
+
+
+def _said(trigger: str, text: str) -> bool:
+    at = text.find(trigger) if trigger else -1
+    while at >= 0:
+        end = at + len(trigger)
+        if not _joined(text[at - 1 : at], trigger[0]) and not _joined(trigger[-1], text[end : end + 1]):
+            return True
+        at = text.find(trigger, at + 1)
+    return False
+
+
+def _joined(before: str, after: str) -> bool:
+    """Tell whether two neighbouring characters belong to one word."""
+    return all(char.isalnum() and char < _FIRST_WITHOUT_SPACES for char in (before, after))
+
+
+def search(
+    skills: Sequence[Skill],
+    query: str,
+    most: int = 5,
+    alike: Callable[[str, Sequence[str]], Sequence[float]] | None = None,
+) -> list[tuple[Skill, float]]:
+    """Find the listed skills that fit a query, the best first, with their scores.
+
+    The words of a skill's text count for 0.3 of those of its name, description and triggers. `alike` tells how near in
+    meaning the query is to each of some texts, from 0 to 1, where embeddings exist. The score is then 0.3 of the words'
+    (the best is 1) and 0.7 of the meaning's.
+    """
+    skills = _listed(skills)
+    texts = [f"{skill.name} {skill.description} {' '.join(skill.triggers)}" for skill in skills]
+    inside = bm25(query, [skill.keywords for skill in skills])
+    scores = [head + TEXT_WEIGHT * text for head, text in zip(bm25(query, texts), inside, strict=True)]
+    if alike:
+        best = max(scores, default=0.0) or 1.0
+        near = alike(query, texts)
+        scores = [WORDS_SHARE * s / best + MEANING_SHARE * max(0.0, n) for s, n in zip(scores, near, strict=True)]
+    ranked = sorted(zip(skills, scores, strict=True), key=lambda pair: (-pair[1], pair[0].name))
+    return [pair for pair in ranked if pair[1] > 0][:most]

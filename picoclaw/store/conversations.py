@@ -1,0 +1,357 @@
+"""Conversations in `state.db`: turns go in whole, come back as sent, and are never deleted here.
+
+A turn is one transaction, so a cut at any moment leaves all of it or nothing, and never half a tool call.
+A chat, named by its key, has one open conversation; see store/sessions.py for the others.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import apsw
+
+from picoclaw.messages import Message, Role, ToolCall, Turn
+from picoclaw.store import ledger
+from picoclaw.store.database import Database, is_valid_row_id, replace_surrogates
+from picoclaw.store.marks import get_mark, set_mark
+
+VISIBLE_TURNS = """
+    turns.session = sessions.id AND NOT undone AND turns.id >= shown_from
+    AND turns.id > coalesce((SELECT upto FROM summaries WHERE session = sessions.id ORDER BY id DESC LIMIT 1), 0)
+"""
+"""Which turns of a session a model should still see."""
+
+_SELECT_TURNS = f"""
+    SELECT turns.id, role, text, calls, call_id FROM sessions JOIN turns ON {VISIBLE_TURNS} JOIN messages ON turn = turns.id
+    WHERE key = ? AND ended = '' ORDER BY turns.id, messages.id
+"""  # noqa: S608
+_HIDE_OLDEST_TURNS = f"""
+    UPDATE sessions SET shown_from = (
+        SELECT coalesce(1 + max(id), shown_from) FROM (SELECT turns.id FROM turns WHERE {VISIBLE_TURNS} ORDER BY id LIMIT ?2)
+    ) WHERE id = ?1
+"""  # noqa: S608
+_HIDE_TURNS_UPTO = """
+    UPDATE sessions SET shown_from = max(shown_from, ?2 + 1)
+    WHERE id = ?1 AND EXISTS (SELECT 1 FROM turns WHERE id = ?2 AND session = ?1)
+"""
+_UNDO_TURN = f"""
+    UPDATE turns SET undone = 1 WHERE id IN (
+        SELECT turns.id FROM sessions JOIN turns ON {VISIBLE_TURNS} WHERE sessions.id = ?1 AND turns.id = ?2
+    )
+"""  # noqa: S608
+_ATTACH_RESULTS = """
+    UPDATE results SET turn = ?1
+    WHERE turn = 0 AND process = ?2 AND session IN (SELECT id FROM sessions WHERE key = ?3)
+"""
+_SELECT_TAINT = """
+    SELECT DISTINCT heard FROM sessions JOIN turns ON session = sessions.id
+    WHERE key = ?1 AND ended = '' AND NOT undone AND turns.id != ?2 AND heard != '[]'
+"""
+_UNREADABLE_TURN = "turn {} of this chat cannot be read whole in {}; a model is shown what is left of it"
+_SELECT_ALL_TURNS = """
+    SELECT turns.id, key, substr(at, 1, 10) FROM turns JOIN sessions ON sessions.id = session
+    WHERE NOT undone ORDER BY 1
+"""
+
+
+TransactionWrapper = Callable[[AbstractContextManager[apsw.Connection]], AbstractContextManager[apsw.Connection]]
+"""Gives a transaction back as one that keeps something else as well."""
+
+
+class History:
+    """The turns of every session."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open database. Whoever has something to be kept with each turn sets `along`."""
+        self._database = database
+        self.along: TransactionWrapper = lambda transaction: transaction
+        self._replaced: dict[str, int] = {}
+        self._unread: dict[str, list[int]] = {}
+
+    def turns(self, session: str) -> list[tuple[Message, ...]]:
+        """Return the turns of the open conversation that a model should still see, oldest first."""
+        return list(self.numbered(session).values())
+
+    def numbered(self, session: str) -> dict[int, tuple[Message, ...]]:
+        """Return those turns by their numbers, without what of them cannot be read."""
+        with self._database.reading() as connection:
+            found, self._unread[session] = group_by_turn(connection.execute(_SELECT_TURNS, (session,)))
+        found.pop(self._replaced.get(session, 0), None)
+        return found
+
+    def replace(self, session: str, number: int) -> None:
+        """Show a turn to no model in this process, and take it back at last when the next one is kept."""
+        self._replaced[session] = number
+
+    def kept(self) -> list[tuple[int, str, str]]:
+        """List all turns that are kept and were not taken back: number, session and day."""
+        with self._database.reading() as connection:
+            rows = [
+                (int(str(number)), str(key), str(day)) for number, key, day in connection.execute(_SELECT_ALL_TURNS)
+            ]
+        return [row for row in rows if row[0] not in self._replaced.values()]
+
+    def turn(self, number: int) -> tuple[Message, ...]:
+        """Return the messages of a turn, none for one that was never kept, or that cannot be read whole."""
+        sql = "SELECT turn, role, text, calls, call_id FROM messages WHERE turn = ? ORDER BY id"
+        with self._database.reading() as connection:
+            found, unread = group_by_turn(connection.execute(sql, (number,)))
+        return () if unread else found.get(number, ())
+
+    def heard(self, session: str) -> frozenset[str]:
+        """Name what the open conversation rests on that is nobody's word in it.
+
+        What a model is shown no more counts as well: the answers after it were made of it.
+        """
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                _SELECT_TAINT, (replace_surrogates(session), self._replaced.get(session, 0))
+            ).fetchall()
+        return frozenset(name for (names,) in rows for name in json.loads(str(names)))
+
+    def heard_by(self, number: int) -> tuple[str, ...]:
+        """Name what a turn rests on that is nobody's word in its chat."""
+        with self._database.reading() as connection:
+            found = connection.execute("SELECT heard FROM turns WHERE id = ?", (number,)).get
+        return tuple(json.loads(str(found))) if found else ()
+
+    def keep(
+        self,
+        session: str,
+        turn: Turn,
+        at: datetime,
+        shown_acts: Sequence[int] = (),
+        model: str = "",
+        upto: int = 0,
+        inbox: int = 0,
+    ) -> str:
+        """Add a finished turn; when this returns it is durable.
+
+        The acts of this process are settled with it, and those of `unknown_acts` that the turn has shown. What the
+        server's counts say of the `model` is learned; returns what the owner should know about them, or nothing. What
+        no longer fitted the window goes by the number of its newest turn, `upto`: another process may have summed up
+        or taken back some of it meanwhile. Within the same transaction the turn that it replaces is taken back.
+        `inbox` is the number of what it answers.
+        """
+        replaced = self._replaced.pop(session, 0)
+        with self.along(self._database.transaction()) as connection:
+            conversation = ensure_open_conversation(connection, session, at)
+            connection.execute(_UNDO_TURN, (conversation, replaced))
+            if upto:
+                connection.execute(_HIDE_TURNS_UPTO, (conversation, upto))
+            elif turn.forgotten:
+                connection.execute(_HIDE_OLDEST_TURNS, (conversation, turn.forgotten))
+            connection.execute(
+                "INSERT INTO turns (session, at, provider, steps, prompt_tokens, completion_tokens, stopped, inbox,"
+                " heard) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    conversation,
+                    at.isoformat(timespec="seconds"),
+                    turn.provider,
+                    turn.steps,
+                    turn.usage.prompt_tokens,
+                    turn.usage.completion_tokens,
+                    turn.stopped,
+                    inbox,
+                    replace_surrogates(json.dumps(turn.heard, ensure_ascii=False)),
+                ),
+            )
+            number = connection.last_insert_rowid()
+            connection.executemany(
+                "INSERT INTO messages (turn, role, text, calls, call_id) VALUES (?, ?, ?, ?, ?)",
+                [
+                    (number, m.role, replace_surrogates(m.text), _encode_calls(m.calls), replace_surrogates(m.call_id))
+                    for m in turn.messages
+                ],
+            )
+            connection.execute(_ATTACH_RESULTS, (number, get_process_identity(), replace_surrogates(session)))
+            _delete_settled_acts(connection, session, shown_acts)
+            news = [
+                ledger.update_calibration(connection, model, turn.usage.counted),
+                *self._damage(connection, session),
+            ]
+            return "; ".join(filter(None, news))
+
+    def _damage(self, connection: apsw.Connection, session: str) -> Iterator[str]:
+        """Say of each turn once that it cannot be read."""
+        for number in self._unread.pop(session, []):
+            if not get_mark(connection, name := f"unread turn {number}"):
+                set_mark(connection, name, "told")
+                yield _UNREADABLE_TURN.format(number, self._database.path.name)
+
+    def settle(self, session: str) -> None:
+        """Cross off this process's acts of a session, when they were not part of a turn."""
+        with self._database.transaction() as connection:
+            _delete_settled_acts(connection, session)
+
+    def begin_act(self, session: str, call: ToolCall, at: datetime) -> None:
+        """Write down that a call is about to change something; durable when this returns."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO acts (session, at, tool, arguments, process) VALUES (?, ?, ?, ?, ?)",
+                (
+                    session,
+                    at.isoformat(timespec="seconds"),
+                    call.name,
+                    replace_surrogates(json.dumps(call.arguments, ensure_ascii=False)),
+                    get_process_identity(),
+                ),
+            )
+
+    def unknown_acts(self, session: str) -> list[tuple[int, str]]:
+        """Return the acts whose process ended before their turn was kept: number and `time tool {arguments}`."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT id, at, tool, arguments, process FROM acts WHERE session = ? ORDER BY id", (session,)
+            )
+            return [
+                (int(str(number)), f"{at} {tool} {arguments}")
+                for number, at, tool, arguments, process in rows
+                if not is_process_alive(str(process))
+            ]
+
+
+def find_open_conversation(connection: apsw.Connection, key: str) -> int:
+    """Return the number of a chat's open conversation, 0 when there is none."""
+    return int(
+        connection.execute("SELECT id FROM sessions WHERE key = ? AND ended = ''", (replace_surrogates(key),)).get or 0
+    )
+
+
+def ensure_open_conversation(connection: apsw.Connection, key: str, at: datetime | None) -> int:
+    """Return the number of a chat's open conversation, opened when there is none; it begins at its first `at`."""
+    number = find_open_conversation(connection, key)
+    if not number:
+        connection.execute("INSERT INTO sessions (key) VALUES (?)", (replace_surrogates(key),))
+        number = connection.last_insert_rowid()
+    if at is not None:
+        begun = at.isoformat(timespec="seconds")
+        connection.execute("UPDATE sessions SET begun = ? WHERE id = ? AND begun = ''", (begun, number))
+    return number
+
+
+def decode_calls(text: str) -> tuple[ToolCall, ...]:
+    """Read the calls of a message as they are kept. Raises ValueError, TypeError or RecursionError."""
+    return tuple(_make_tool_call(*call) for call in json.loads(text))
+
+
+def group_by_turn(rows: Iterable[tuple[Any, ...]]) -> tuple[dict[int, tuple[Message, ...]], list[int]]:
+    """Put rows of turn, role, text, calls and call id together by turn; names also the turns that are not whole.
+
+    A call that is not what picoclaw writes is left out, and so is a turn in which nobody knows who spoke.
+    """
+    found: dict[int, list[Message]] = {}
+    unread, lost = set[int](), set[int]()
+    for number, role, text, calls, call_id in rows:
+        kept, good = _decode_readable_calls(calls)
+        found.setdefault(number, []).append(Message(role, text, kept, call_id))
+        if role not in get_args(Role):
+            lost.add(number)
+        elif not good:
+            unread.add(number)
+    turns = {number: tuple(messages) for number, messages in found.items() if number not in lost}
+    return turns, sorted(unread | lost)
+
+
+def _decode_readable_calls(text: str) -> tuple[tuple[ToolCall, ...], bool]:
+    """Read the calls of a message one by one; tells whether all of them could be."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return (), False
+    if not isinstance(given, list):
+        return (), False
+    found = []
+    for call in given:
+        with suppress(TypeError):
+            found.append(_make_tool_call(*call))
+    return tuple(found), len(found) == len(given)
+
+
+def _delete_settled_acts(connection: apsw.Connection, session: str, shown: Sequence[int] = ()) -> None:
+    """Nothing but what is known to be settled: another process may have died since the turn began."""
+    connection.execute("DELETE FROM acts WHERE session = ? AND process = ?", (session, get_process_identity()))
+    connection.executemany("DELETE FROM acts WHERE session = ? AND id = ?", [(session, number) for number in shown])
+
+
+def _encode_calls(calls: tuple[ToolCall, ...]) -> str:
+    return replace_surrogates(json.dumps([[c.id, c.name, c.arguments, c.broken] for c in calls], ensure_ascii=False))
+
+
+def _make_tool_call(number: Any, name: Any, arguments: Any, broken: Any) -> ToolCall:
+    if not (isinstance(arguments, dict) and all(isinstance(text, str) for text in (number, name, broken))):
+        raise TypeError("a call is its id, its name, an object and a text")
+    return ToolCall(number, name, arguments, broken)
+
+
+def get_process_identity() -> str:
+    """Name this process so that neither a later one nor one after a reboot can be taken for it."""
+    return _identify_process(os.getpid())
+
+
+def is_process_alive(identity: str) -> bool:
+    """Tell whether the process of that identity still runs."""
+    pid = identity.partition(":")[0]
+    return pid.isdecimal() and _identify_process(int(pid)) == identity
+
+
+def _identify_process(pid: int) -> str:
+    """Pid, start time in clock ticks (proc(5), field 22 of stat) and boot; one that nobody has reaped is gone."""
+    try:
+        state, *fields = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return f"{pid}:gone"
+    return f"{pid}:gone" if state in {"Z", "X"} else f"{pid}:{fields[18]}:{boot}"
+
+
+# Results of tools that were too long to be shown whole, in `state.db`: kept for as long as their conversation.
+
+# What was taken back is not shown to a model again.
+_SELECT_RESULT = """
+    SELECT text FROM results JOIN sessions ON sessions.id = session WHERE results.id = ? AND key = ? AND NOT EXISTS (
+        SELECT 1 FROM turns WHERE turns.id = results.turn AND undone
+    )
+"""
+
+
+class Results:
+    """The whole results of one home."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open database."""
+        self._database = database
+
+    def keep(self, session: str, tool: str, text: str, at: datetime) -> int:
+        """Keep a result durably with the chat's open conversation; returns its number.
+
+        `at` is when the turn began, the caller's `now`. It is of the turn that this process keeps next in the chat.
+        """
+        row = (
+            at.isoformat(timespec="seconds"),
+            replace_surrogates(tool),
+            replace_surrogates(text),
+            get_process_identity(),
+        )
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO results (session, at, tool, text, process) VALUES (?, ?, ?, ?, ?)",
+                (ensure_open_conversation(connection, session, at), *row),
+            )
+            return connection.last_insert_rowid()
+
+    def read(self, session: str, number: int) -> str | None:
+        """Return a result of any conversation of the chat; None for one that is not kept, or of a turn taken back."""
+        with self._database.reading() as connection:
+            found = (
+                connection.execute(_SELECT_RESULT, (number, replace_surrogates(session))).get
+                if is_valid_row_id(number)
+                else None
+            )
+        return None if found is None else str(found)

@@ -1,0 +1,78 @@
+"""Turns that the disk did not take: a model is shown them as if they were kept, and they are kept as soon as it takes
+them, in their order. A conversation that is new gives way while the last of the room is for what was promised.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
+from picoclaw.files import NearlyFull, explain, spare
+from picoclaw.messages import Message, Turn
+from picoclaw.store.conversations import History
+
+_MAX_UNSAVED = 50
+
+
+class UnsavedTurn(NamedTuple):
+    """A turn with all that History.keep is told of it."""
+
+    session: str
+    turn: Turn
+    at: datetime
+    acts: tuple[int, ...] = ()
+    model: str = ""
+    upto: int = 0
+    inbox: int = 0
+
+
+class TurnWriteBehind:
+    """What one process owes to the disk; of more than 50 turns, the oldest are lost with the process."""
+
+    def __init__(self, folder: Path, history: Callable[[], History]) -> None:
+        """`history` opens the conversations, which lie in `folder`, or raises StoreError."""
+        self._folder, self._history = folder, history
+        self._owed: deque[UnsavedTurn] = deque(maxlen=_MAX_UNSAVED)
+
+    def turns(self, session: str) -> list[tuple[Message, ...]]:
+        """Return what is owed of a conversation, the oldest first."""
+        return [owed.turn.messages for owed in self._owed if owed.session == session]
+
+    def heard(self, session: str) -> frozenset[str]:
+        """Name what the turns that are owed of a conversation rest on that is nobody's word in it."""
+        return frozenset(name for owed in self._owed if owed.session == session for name in owed.turn.heard)
+
+    def keep(self, owed: UnsavedTurn) -> str:
+        """Keep a turn, and before it what is owed already; returns what History.keep does.
+
+        Raises StoreError where the disk does not take it; then it is remembered.
+        """
+        try:
+            self._spare(owed.session)
+            self.settle()
+            return self._history().keep(*owed)
+        except (StoreDamaged, StoreNewer):
+            raise
+        except StoreError:
+            self._owed.append(owed)
+            raise
+
+    def settle(self) -> None:
+        """Keep what is owed, as far as the disk takes it. Raises StoreError."""
+        while self._owed:
+            self._history().keep(*self._owed[0])
+            self._owed.popleft()
+
+    def __len__(self) -> int:
+        """How many turns are owed."""
+        return len(self._owed)
+
+    def _spare(self, session: str) -> None:
+        """Keep a new conversation from taking the room that is left. Raises StoreError."""
+        try:
+            spare("new conversations", self._folder)
+        except NearlyFull as error:
+            if not self._history().numbered(session):
+                raise StoreError(explain(error)) from None

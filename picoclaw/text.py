@@ -1,0 +1,158 @@
+"""Text: regular expressions compiled on first use, chat markup, ranking of words, printable text."""
+
+import json
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+
+class _Pattern:
+    """Stands in for a compiled expression; what has been asked of it once is there without detour."""
+
+    def __init__(self, text: str, flags: int) -> None:
+        self._text, self._flags = text, flags
+
+    def __getattr__(self, name: str) -> Any:
+        made = getattr(re.compile(self._text, self._flags), name)  # which re keeps
+        if not name.startswith("__"):
+            setattr(self, name, made)
+        return made
+
+
+def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    """Write a regular expression as for re.compile; one that is none raises re.error where it is first used."""
+    return cast("re.Pattern[str]", _Pattern(text, flags))
+
+
+# Takes the force out of chat templates' control tokens in a text, and leaves the text readable.
+#
+# A server that puts messages into a model's template may read `<|im_start|>system` in a file, a web page or a sensor's
+# name as the beginning of a system message. The tokens are those of the public templates of Llama 2 to 4, ChatML, Qwen,
+# Mistral, Gemma, DeepSeek, Phi, GPT-OSS, Command-R, GLM, Granite, EXAONE, Nemotron and Seed.
+
+_ANGLE = (
+    "(?:start|end)_of_turn>",
+    "(?:bos|eos|unk|pad)(?:_token)?>",
+    "tool_(?:call|response|result)s?>",
+    "(?:think|sop|eop|arg_key|arg_value)>",
+    "(?:function|parameter)=",
+    r"(?:special|extra_id)_\d{1,4}>",
+    r"seed:\w{1,20}>",
+    r"[a-z]{1,20}:tool_calls?>",
+    "(?:start|end)_function_call>",
+    "(?:toolcall|function_calls)>",
+    'invoke name="',
+    r"[a-z_]{1,40}\|>",  # <turn|>
+)
+_SQUARE = ("inst", "tool_calls", "available_tools", "tool_results", "tool_content", "system_prompt", "think", "gmask")
+_ROLES = ("system", "user", "assistant", "tool", "endofturn")
+
+# `<|` before anything that can be a name, `<｜` before everything. `<S>` is a type's parameter in code and no token.
+_OPENING = pattern(
+    rf'<(?=/?(?:\|["/\w]|｜|(?=[a-zA-Z_])(?:s>|(?i:{"|".join(_ANGLE)})))|(?i:</?sys>>))'
+    rf"|\[(?=/?(?=[a-zA-Z])(?i:{'|'.join(_SQUARE)})\]|(?i:\|(?:{'|'.join(_ROLES)})\|\]))"
+)
+
+
+def neutral(text: str) -> str:
+    """Put a blank behind the bracket that opens a control token: `< |im_start|>`. Doing it twice changes nothing."""
+    return _OPENING.sub(lambda bracket: f"{bracket[0]} ", text)
+
+
+# Which of some texts fits a question best, by their words alone. Pure.
+
+# Scripts in which no blank tells where a word ends: kana, Chinese characters, Hangul with its endings.
+_UNSPACED = (
+    "\u3005\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+    "\U00020000-\U0003ffff"
+)
+_WORD = pattern(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+_PLAIN_WORD = pattern(r"[^\W_]+")
+_FAR = pattern("[^\x00-\u3004]")
+"""Before these there is no unspaced script, and the tables of them take 6 ms to make."""
+_RUN = pattern(f"[{_UNSPACED}]")
+_LITTLE = (
+    "a about am an and any are at be been can did do does for from had has have how i if in is it its me my of on or so"
+    " that the there this to use used using was we were what when where which who will with you your"
+)
+_SILENT = frozenset(_LITTLE.split())
+_SAME = str.maketrans(dict.fromkeys("‘’ʼ′", "'") | dict.fromkeys("‐‑‒–—−", "-"))
+
+
+def folded(text: str) -> str:
+    """Write a text as it can be compared: small letters, one form of each character, of apostrophes and of hyphens."""
+    return unicodedata.normalize("NFKC", text).casefold().translate(_SAME)
+
+
+def words(text: str) -> list[str]:
+    """List what a text is found by: stems of its words; of Chinese and the like, characters and pairs of neighbours."""
+    return [form for word in _split(folded(text)) for form in _forms(word, single=True)]
+
+
+def asked(query: str) -> list[str]:
+    """List what a question looks for: its words; of Chinese and the like a single character only where it is alone."""
+    return [form for word in _split(folded(query)) for form in _forms(word, single=False)]
+
+
+def vocabulary(text: str) -> str:
+    """Shorten a text to each of its words once, in their order and without the little ones: `words` finds the same."""
+    return " ".join(dict.fromkeys(word for word in _split(folded(text)) if word not in _SILENT))
+
+
+def _split(text: str) -> list[str]:
+    return (_WORD if _FAR.search(text) else _PLAIN_WORD).findall(text)
+
+
+def _forms(word: str, *, single: bool) -> Iterator[str]:
+    if not _FAR.match(word) or not _RUN.match(word):
+        yield from () if word in _SILENT else (_stem(word),)
+        return
+    if single or len(word) == 1:
+        yield from word
+    yield from (word[i : i + 2] for i in range(len(word) - 1))
+
+
+def _stem(word: str) -> str:
+    """Take off what a word's form adds, as far as it helps to find: sensors, wiring and wire, watered and water."""
+    if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
+        word = word[:-1]
+    ending = next((end for end in ("ing", "ed", "e") if word.endswith(end) and len(word) >= len(end) + 3), "")
+    return word.removesuffix(ending)
+
+
+def bm25(query: str, texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> list[float]:
+    """Score each text for the query by Okapi BM25: rare words count more, repetition and length less and less.
+
+    `k1` says how soon a repeated word stops counting, `b` how much a long text is marked down. Never negative.
+    """
+    counted = [Counter(words(text)) for text in texts]
+    lengths = [counts.total() for counts in counted]
+    usual = sum(lengths) / len(lengths) if any(lengths) else 1.0
+    scores = [0.0] * len(texts)
+    for word in dict.fromkeys(asked(query)):
+        having = [i for i, counts in enumerate(counted) if word in counts]
+        rarity = math.log(1 + (len(texts) - len(having) + 0.5) / (len(having) + 0.5))
+        for i in having:
+            count = counted[i][word]
+            scores[i] += rarity * count * (k1 + 1) / (count + k1 * (1 - b + b * lengths[i] / usual))
+    return scores
+
+
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e0fff]"
+)
+
+
+def format_json(value: object, *, indent: int | None = None) -> str:
+    """Write JSON for a terminal or a file, with an escape for whatever `printable` makes visible."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def escape_unprintable(text: str) -> str:
+    """Make control characters and what nobody sees visible, so that a text can neither drive a terminal nor hide."""
+    return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

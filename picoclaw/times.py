@@ -1,0 +1,525 @@
+"""The time that words mean: how long "10 minutes" are, when "yesterday" or "since monday" was. Pure; English."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from picoclaw.errors import ConfigError
+from picoclaw.text import pattern
+
+FORMS = "'last 24 hours', 'today', 'yesterday', 'this week', 'last month', 'since monday', '2026-03-01'"
+DURATIONS = "'90 seconds', '10 minutes', '2 hours' or '3 days'"
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_UNITS = {
+    "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600,
+    "d": 86_400, "day": 86_400, "night": 86_400, "w": 604_800, "week": 604_800,
+    "month": 30 * 86_400, "year": 365 * 86_400,
+}  # fmt: skip
+_FEW = {"a": 1, "an": 1, "one": 1, "half an": 0.5, "two": 2, "three": 3, "few": 3, "five": 5, "ten": 10, "twelve": 12}
+_PARTS = {"morning": 6, "afternoon": 12, "evening": 18}
+_NAMES = "|".join(sorted(_UNITS, key=len, reverse=True))
+_LENGTH = re.compile(
+    rf"(\d+(?:\.\d+)?|{'|'.join(sorted(_FEW, key=len, reverse=True))})?\s*({_NAMES})(?:(?<=[a-z]{{2}})s)?(?![a-z])"
+)
+_LONGEST_S = 3660 * 86_400
+_LONGEST_SHOWN = 60
+_LONGEST = 200
+"""Characters that are read: a longer text is no time, and reading it would take the square of its length."""
+_AROUND = timedelta(minutes=10)
+"""What belongs to "an hour ago", on either side of it."""
+
+
+class Range(NamedTuple):
+    """Some time, from `begin` to before `end`."""
+
+    begin: datetime
+    end: datetime
+
+    @property
+    def seconds(self) -> float:
+        """Its length; a day has 23 hours when the clocks are put forward."""
+        return self.end.timestamp() - self.begin.timestamp()
+
+
+def seconds(text: str) -> float:
+    """Read a length of time, such as "10 minutes" or "1 h 30 min"; a bare number counts seconds. Raises ValueError."""
+    words = " ".join(text[:_LONGEST].lower().replace(" and ", " ").split())
+    found = _bare(words) if re.fullmatch(r"\d+(\.\d+)?", words) else _sum(words)
+    if len(text) > _LONGEST or found is None or not 0 < found <= _LONGEST_S:
+        raise ValueError(f"{_cut(text)!r} is no length of time; write it like {DURATIONS}")
+    return found
+
+
+def _bare(words: str) -> float:
+    return float(words) if len(words) < 12 else 0.0
+
+
+def _sum(words: str) -> float | None:
+    total, end = 0.0, 0
+    for match in _LENGTH.finditer(words):
+        if words[end : match.start()].strip():
+            return None
+        total += _length(match)
+        end = match.end()
+    return None if words[end:].strip() or not words else total
+
+
+def _length(match: re.Match[str]) -> float:
+    count, unit = match[1] or "1", match[2]
+    return (_FEW[count] if count in _FEW else float(count)) * _UNITS[unit]
+
+
+def shown(length: float) -> str:
+    """Say a length of time as a person would, exactly."""
+    for unit in ("week", "day", "hour", "minute"):
+        if length >= _UNITS[unit] and length % _UNITS[unit] == 0:
+            return _counted(length / _UNITS[unit], unit)
+    return _counted(length, "second")
+
+
+def _counted(number: float, unit: str) -> str:
+    return f"{number:g} {unit}{'' if number == 1 else 's'}"
+
+
+def meant(text: str, now: datetime) -> Range:
+    """Return the time that a text means, in the zone of `now` and never later than it. Raises ValueError."""
+    words = re.sub(r"\bthe\b|^\s*(?:for|during|in|over|within)\b", " ", text[:_LONGEST].lower())
+    words = " ".join(words.split())
+    try:
+        found = _found(words, now) if len(text) <= _LONGEST else None
+    except (ValueError, OverflowError):
+        found = None
+    if found is None:
+        raise ValueError(f"{_cut(text)!r} is no time picoclaw knows; write it like {FORMS}")
+    found = Range(found.begin, min(found.end, now, key=datetime.timestamp))
+    if found.seconds <= 0:
+        raise ValueError(f"{_cut(text)!r} is yet to come; it is {now:%Y-%m-%d %H:%M} now")
+    return found
+
+
+def _found(words: str, now: datetime) -> Range | None:
+    for form, range_of in _KNOWN:
+        if match := form.fullmatch(words):
+            return range_of(match, now)
+    return None
+
+
+def _back(match: re.Match[str], now: datetime) -> Range:
+    length = _sum(match[1])
+    if not length or length > _LONGEST_S:
+        raise ValueError
+    return Range((now.astimezone(UTC) - timedelta(seconds=length)).astimezone(now.tzinfo), now)
+
+
+def _since(match: re.Match[str], now: datetime) -> Range:
+    if clock := re.fullmatch(r"(\d{1,2})(?::(\d\d))?", match[1]):
+        begin = _midnight(now.date(), now).replace(hour=int(clock[1]), minute=int(clock[2] or 0))
+        return Range(begin if begin <= now else _yesterday_at(begin, now), now)
+    found = _found(match[1], now)
+    if found is None:
+        raise ValueError
+    return Range(found.begin, now)
+
+
+def _yesterday_at(begin: datetime, now: datetime) -> datetime:
+    return _midnight(now.date() - timedelta(1), now).replace(hour=begin.hour, minute=begin.minute)
+
+
+def _between(match: re.Match[str], now: datetime) -> Range:
+    first, last = _found(match[1], now), _found(match[2], now)
+    if first is None or last is None:
+        raise ValueError
+    return Range(first.begin, last.end)
+
+
+def _day(ahead: int) -> Callable[[re.Match[str], datetime], Range]:
+    return lambda _, now: _days(now.date() + timedelta(ahead), 1, now)
+
+
+def _ago(match: re.Match[str], now: datetime) -> Range:
+    length = _sum(match[1])
+    if not length:
+        raise ValueError
+    if length < _UNITS["day"]:
+        moment = (now.astimezone(UTC) - timedelta(seconds=length)).astimezone(now.tzinfo)
+        return Range(moment - _AROUND, moment + min(_AROUND, timedelta(seconds=length)))
+    return _days(now.date() - timedelta(seconds=length), 1, now)
+
+
+def _weekday(match: re.Match[str], now: datetime) -> Range:
+    """The latest such day, which may be today unless it is the last one."""
+    back = (now.weekday() - _DAYS.index(match[2])) % 7
+    back += 7 if match[1] == "last" and not back else 0
+    return _days(now.date() - timedelta(back), 1, now)
+
+
+def _date(match: re.Match[str], now: datetime) -> Range:
+    return _days(date.fromisoformat(match[1]), 1, now)
+
+
+def _night(_: re.Match[str], now: datetime) -> Range:
+    """From six to six."""
+    evening = _midnight(now.date() - timedelta(1), now).replace(hour=18)
+    return Range(evening, _midnight(now.date(), now).replace(hour=6))
+
+
+def _part(match: re.Match[str], now: datetime) -> Range:
+    """Six hours of a day; an evening ends with its day."""
+    day = now.date() - timedelta(match[1] == "yesterday")
+    begin = _PARTS[match[2]]
+    end = _midnight(day + timedelta(1), now) if begin == 18 else _midnight(day, now).replace(hour=begin + 6)
+    return Range(_midnight(day, now).replace(hour=begin), end)
+
+
+def _calendar(match: re.Match[str], now: datetime) -> Range:
+    today, back = now.date(), match[1] in {"last", "previous"}
+    if match[2] == "week":
+        return _days(today - timedelta(today.weekday() + (7 if back else 0)), 7, now)
+    if match[2] == "year":
+        year = today.year - back
+        return Range(_midnight(date(year, 1, 1), now), _midnight(date(year + 1, 1, 1), now))
+    month = 12 * today.year + today.month - 1 - back
+    return Range(*(_midnight(date(m // 12, m % 12 + 1, 1), now) for m in (month, month + 1)))
+
+
+def _days(first: date, count: int, now: datetime) -> Range:
+    return Range(_midnight(first, now), _midnight(first + timedelta(count), now))
+
+
+def _midnight(day: date, now: datetime) -> datetime:
+    """The first moment of a day in the zone of `now`; an offset alone stands for the board's own."""
+    start = datetime(day.year, day.month, day.day)  # noqa: DTZ001 - zoned at once
+    named = hasattr(now.tzinfo, "key") or str(now.tzinfo).startswith("UTC")
+    return start.replace(tzinfo=now.tzinfo) if named else start.astimezone()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+_Form = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], Range]]
+_KNOWN: list[_Form] = [
+    (re.compile(r"today|so far today"), _day(0)),
+    (re.compile(r"yesterday"), _day(-1)),
+    (re.compile(r"day before yesterday|day before"), _day(-2)),
+    (re.compile(r"last night"), _night),
+    (re.compile(r"(this|last|previous) (week|month|year)"), _calendar),
+    (re.compile(rf"(this|yesterday) ({'|'.join(_PARTS)})"), _part),
+    (re.compile(r"(\S+ (?:minute|hour|day|week)s?) ago"), _ago),
+    (re.compile(rf"(?:(last|on|this) )?({'|'.join(_DAYS)})"), _weekday),
+    (re.compile(r"(?:on )?(\d{4}-\d\d-\d\d)"), _date),
+    (re.compile(r"since (.+)"), _since),
+    (re.compile(r"(?:from |between )?(\S.*) (?:to|until|till|and|-|–) (.+)"), _between),
+    (re.compile(r"(?:last |past |previous )?(.+)"), _back),
+]
+
+# When something is due, and in whose time zone: arithmetic on moments that are handed in.
+
+LONGEST = timedelta(days=3660)
+_YEARS_OF_RULES = 20  # beyond, no zone's rules are known, and the ends of the calendar are near
+_CLOCK = pattern(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
+SCHEDULE_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00' or '2026-12-01 08:00'"
+
+
+def at(text: str, now: datetime) -> datetime:
+    """Find the next moment, after `now`, that a person means by a text; in the zone of `now`.
+
+    A time of day alone is today's, or tomorrow's when it is past; one that comes twice, because the clocks are put
+    back, is the next of the two; "6:00 o'clock" is 6:00 or 18:00, whichever comes first. Raises ValueError naming the
+    accepted forms.
+    """
+    words = " ".join(text.lower().split())
+    text = _cut(text)
+    if moment := _schedule_date(words):
+        return _local(moment, now)
+    if words.endswith(" o'clock"):
+        return _next_of_two(_clock(words.removesuffix(" o'clock"), text), now)
+    day, _, clock = words.rpartition(" ")
+    if clock in {"am", "pm"}:
+        day, _, hour = day.rpartition(" ")
+        clock = hour + clock
+    hour_minute = _clock(clock, text)
+    day = f" {day}".removesuffix(" at").strip()
+    ahead = _days_ahead(day, now, text)
+    moment = _wall(now, ahead or 0, hour_minute)
+    if seconds_until(moment, now) > 0:
+        return moment
+    if ahead is None:
+        return _wall(now, 1, hour_minute)
+    return _wall(now, 7, hour_minute) if day.removeprefix("on ") in _DAYS else moment
+
+
+def _next_of_two(hour_minute: tuple[int, int], now: datetime) -> datetime:
+    """The next moment at which a clock with twelve hours shows a time."""
+    hour, minute = hour_minute
+    moments = (_wall(now, days, (each, minute)) for days in (0, 1) for each in {hour, (hour + 12) % 24})
+    return min((moment for moment in moments if seconds_until(moment, now) > 0), key=datetime.timestamp)
+
+
+def later(now: datetime, seconds: float) -> datetime:
+    """The moment that is so much later than `now`, in its zone; hours that the clocks skip or repeat count as hours."""
+    return (now.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(now.tzinfo)
+
+
+def seconds_until(due: datetime, now: datetime) -> float:
+    """Seconds from one moment to another. Python itself subtracts the clocks of one zone, not the moments."""
+    return due.timestamp() - now.timestamp()
+
+
+def _schedule_date(words: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(words.upper().replace(" ", "T", 1))
+    except ValueError:
+        return None
+
+
+def _local(moment: datetime, now: datetime) -> datetime:
+    """A date without a zone is meant in the zone of `now`, which knows its own summer time.
+
+    Of two moments that clocks show it at, it is the next, or the first of two that are past. Where clocks are put
+    forward over it, it is as much later as they are.
+    """
+    if moment.tzinfo:
+        return moment
+    first, second = (_zoned(moment.replace(fold=fold), now) for fold in (0, 1))
+    repeated_after = seconds_until(second, first)
+    if repeated_after >= 0:
+        return second if repeated_after and seconds_until(first, now) <= 0 else first
+    shown = first.astimezone(UTC).astimezone(first.tzinfo)
+    return second if moment < now.replace(tzinfo=None) < shown.replace(tzinfo=None) else shown
+
+
+def _zoned(moment: datetime, now: datetime) -> datetime:
+    own_rules = hasattr(now.tzinfo, "key") or str(now.tzinfo).startswith("UTC")
+    if now.tzinfo is None or own_rules or abs(moment.year - now.year) > _YEARS_OF_RULES:
+        return moment.replace(tzinfo=now.tzinfo)
+    # an offset called CET stands for the system's zone, whose rules apply on that day
+    return datetime.fromtimestamp(moment.timestamp(), UTC).astimezone()
+
+
+def _wall(now: datetime, days: int, hour_minute: tuple[int, int]) -> datetime:
+    day = now.date() + timedelta(days=days)
+    return _local(datetime(day.year, day.month, day.day, *hour_minute), now)  # noqa: DTZ001 - zoned at once
+
+
+def _clock(words: str, text: str) -> tuple[int, int]:
+    found = _CLOCK.fullmatch(words)
+    if found is None or (found[2] is None and found[3] is None):
+        raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {SCHEDULE_FORMS}")
+    hour, minute, half = int(found[1]), int(found[2] or 0), (found[3] or "").lower()
+    if half:
+        hour = hour % 12 + (12 if half == "pm" else 0) if 1 <= hour <= 12 else 99
+    if hour > 23 or minute > 59:
+        raise ValueError(f"{text!r} is not a time of day")
+    return hour, minute
+
+
+def _days_ahead(day: str, now: datetime, text: str) -> int | None:
+    """Days until the named one; None when none is named."""
+    if not day:
+        return None
+    known = {"today": 0, "tonight": 0, "tomorrow": 1}
+    if day in known:
+        return known[day]
+    if day.removeprefix("on ") in _DAYS:
+        return (_DAYS.index(day.removeprefix("on ")) - now.weekday()) % 7
+    raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {SCHEDULE_FORMS}")
+
+
+def duration(seconds: float) -> str:
+    """Say a time span in its two largest units."""
+    parts = [
+        (int(seconds // 86_400), "d"),
+        (int(seconds // 3600 % 24), "h"),
+        (int(seconds // 60 % 60), "min"),
+    ]
+    shown = [f"{amount} {unit}" for amount, unit in parts if amount][:2]
+    return " ".join(shown) or f"{int(seconds)} s"
+
+
+_OFFSET = pattern(r"(?:utc|gmt|z)?\s*(?:([+-])\s*(\d{1,2})(?::?([0-5]\d))?)?", re.IGNORECASE)
+_WIDEST_H = 14
+_NAME = pattern(r"(?=.{2,50}\Z)[A-Z][\w+-]*(?:/[\w+-]+)*", re.ASCII)
+_MARKS = pattern("[.'’\u0300-\u036f]")
+_WORDS = pattern(r"[^\W_]+")
+_NOT_A_PLACE = {"EST", "MST", "HST", "Factory"}
+"""Zones that know no summer time where people have it, and one that is whatever its board's maker left there."""
+
+_ALSO_CALLED = {
+    "buenos_aires": "america/argentina/buenos_aires",
+    "calcutta": "kolkata",
+    "canberra": "sydney",
+    "ho_chi_minh_city": "ho_chi_minh",
+    "indianapolis": "america/indiana/indianapolis",
+    "kiev": "kyiv",
+    "louisville": "america/kentucky/louisville",
+    "montreal": "toronto",
+    "new_york_city": "new_york",
+    "rangoon": "yangon",
+    "saigon": "ho_chi_minh",
+    "tel_aviv": "jerusalem",
+}
+_COUNTRY_ALSO_CALLED = {
+    "britain": "GB",
+    "czechia": "CZ",
+    "england": "GB",
+    "great_britain": "GB",
+    "scotland": "GB",
+    "south_korea": "KR",
+    "the_netherlands": "NL",
+    "turkiye": "TR",
+    "uk": "GB",
+    "united_kingdom": "GB",
+    "us": "US",
+    "usa": "US",
+}
+_ALSO_A_STATE = "georgia"
+_UNSET = {"", "-"}
+_SHORT = 4  # letters; EST is no misspelt West, nor East a misspelt Easter
+_MOST_NAMED = 4
+ZONE_FORMS = "a city such as Berlin, the biggest one that has your time, or an offset such as UTC+1"
+
+
+class _Zone(NamedTuple):
+    """A row of the time zone database: whose land it is on, by the country's code, and what it is called."""
+
+    country: str
+    name: str
+    parts: list[str]
+
+
+def zone_of(fields: Mapping[str, str]) -> tuple[tzinfo | None, str]:
+    """Return the zone that the owner's fields name, and what is wrong with it; None for the board's own zone."""
+    text = next((value.strip() for label, value in fields.items() if label.lower() == "time zone"), "")
+    return (None, "") if text in _UNSET else _zone_or_problem(text)
+
+
+@lru_cache(maxsize=4)
+def _zone_or_problem(text: str) -> tuple[tzinfo | None, str]:
+    try:
+        return zone_named(text), ""
+    except ValueError as error:
+        return None, f"the time zone: {error}"
+
+
+def zone_named(text: str) -> tzinfo:
+    """Find the zone that a person means; `str()` of it is the name to keep. Raises ValueError saying what to write.
+
+    A city is the one that the time zone database calls so; with a country or a state behind a comma it has to lie
+    there. A country means its time, where it has only one.
+    """
+    text = " ".join(text.replace("−", "-").split())
+    offset = _OFFSET.fullmatch(text) if text else None
+    if offset and int(offset[2] or 0) <= _WIDEST_H:
+        east = timedelta(hours=int(offset[2] or 0), minutes=int(offset[3] or 0))
+        return timezone(-east if offset[1] == "-" else east)
+    try:
+        return _from_database(text)
+    except OSError as error:
+        raise ValueError(f"this board's time zones cannot be read ({error}); give an offset such as UTC+1") from None
+
+
+def _from_database(text: str) -> tzinfo:
+    from zoneinfo import TZPATH, ZoneInfo
+
+    for name in (text, text.upper()):
+        if _NAME.fullmatch(name) and name not in _NOT_A_PLACE and any(Path(top, name).is_file() for top in TZPATH):
+            return ZoneInfo(name)
+    zones = _zones(TZPATH)
+    if not zones:
+        raise ValueError("this board has no time zones: `sudo apt install tzdata`, or give an offset such as UTC+1")
+    found = _meant(text, zones, TZPATH)
+    if not found:
+        raise ValueError(f"{_cut(text)!r} is not a time zone picoclaw knows{_alike(text, zones)}; write {ZONE_FORMS}")
+    if any(_rules(name) != _rules(found[0]) for name in found[1:]):
+        which = f"may be {' or '.join(found)}" if len(found) <= _MOST_NAMED else "has several time zones"
+        raise ValueError(f"{_cut(text)!r} {which}; write {ZONE_FORMS}")
+    return ZoneInfo(found[0])
+
+
+def _zones(folders: Iterable[str]) -> list[_Zone]:
+    rows = (row.split("\t") for row in _table(folders, "zone.tab"))
+    return [_Zone(row[0], row[2], _key(row[2]).split("/")) for row in rows]
+
+
+def _table(folders: Iterable[str], name: str) -> list[str]:
+    """The rows of one of the database's tables, none where it is not installed."""
+    path = next((path for top in folders if (path := Path(top, name)).is_file()), None)
+    lines = path.read_text(encoding="utf-8").splitlines() if path else []
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _meant(text: str, zones: Sequence[_Zone], folders: Iterable[str]) -> list[str]:
+    """The names of the zones that a text may mean: those of a city, or else those of a country."""
+    before, comma, last = text.rpartition(",")
+    city, place = (_key(before), _key(last)) if comma else (_key(last), "")
+    named = [zone for zone in zones if _is_called(zone, _ALSO_CALLED.get(city, city))]
+    if named and not place:
+        return [zone.name for zone in named]
+    country = _country(place or city, folders)
+    there = [zone.name for zone in named if zone.country == country]
+    there += [zone.name for zone in zones if zone.parts[-1] == city and place in zone.parts[1:-1]]
+    if there or (place or city) == _ALSO_A_STATE:
+        return there
+    return [zone.name for zone in zones if zone.country == country]
+
+
+def _is_called(zone: _Zone, city: str) -> bool:
+    """Whether it is the city's. Below a state's name the city alone is no name, because there are others."""
+    return city == "/".join(zone.parts) or zone.parts[1:] == [city]
+
+
+def _country(words: str, folders: Iterable[str]) -> str:
+    """A country's code, '' for what is none; the code itself is not understood, because CA is California as well."""
+    rows = (row.partition("\t") for row in _table(folders, "iso3166.tab"))
+    return _COUNTRY_ALSO_CALLED.get(words) or next((code for code, _, name in rows if _key(name) == words), "")
+
+
+def _key(name: str) -> str:
+    """A name without case and accents; what is between its words does not matter."""
+    plain = _MARKS.sub("", unicodedata.normalize("NFKD", name)).casefold()
+    return "/".join("_".join(_WORDS.findall(part)) for part in plain.split("/"))
+
+
+def _rules(name: str) -> tuple[timedelta | None, ...]:
+    """What tells one zone from another that is only called differently: its offsets in the months of some years."""
+    from zoneinfo import ZoneInfo
+
+    zone = ZoneInfo(name)
+    months = (datetime(2024 + i // 12, i % 12 + 1, 1, tzinfo=UTC) for i in range(120))
+    return tuple(month.astimezone(zone).utcoffset() for month in months)
+
+
+def _alike(text: str, zones: Sequence[_Zone]) -> str:
+    """A city that is written nearly like this; a place behind a comma says that another one was meant."""
+    wanted = _key(text[:_LONGEST_SHOWN])
+    if "," in text or len(wanted) <= _SHORT:
+        return ""
+    import difflib
+
+    cities = {zone.parts[-1]: zone.name for zone in zones if len(zone.parts) == len(("region", "city"))}
+    close = difflib.get_close_matches(wanted.rpartition("/")[2], cities, n=1, cutoff=0.8)
+    return f"; did you mean {cities[close[0]]}?" if close else ""
+
+
+# Hours of the day as an owner writes them: "22:00-07:00".
+
+_HOURS = pattern(r"(\d{1,2}):(\d\d)\s*[-–—]\s*(\d{1,2}):(\d\d)")
+
+
+def hours(text: str, where: str) -> tuple[time, time] | None:
+    """Read a span of hours, which may go over midnight; None for an empty one. Raises ConfigError naming `where`."""
+    if not text.strip():
+        return None
+    found = _HOURS.fullmatch(text.strip())
+    try:
+        start, end = (time(int(found[i]), int(found[i + 1])) for i in (1, 3)) if found else (time(), time())
+    except ValueError:
+        start = end = time()
+    if start == end:
+        raise ConfigError(f'{where} is {text!r}; write it like "22:00-07:00", or "" for none')
+    return start, end

@@ -1,0 +1,645 @@
+"""Commands that go on while the conversation does: started, looked at, written to, and ended at the latest in time."""
+
+import contextlib
+import errno
+import os
+import re
+import shlex
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from picoclaw.errors import PicoclawError, ToolError
+from picoclaw.files import explain
+from picoclaw.hw.reading import UNITS
+from picoclaw.messages import Caller, Stop
+from picoclaw.schema import Span
+from picoclaw.security import guard
+from picoclaw.security.policy import Effect
+from picoclaw.security.sandbox import (
+    LOST,
+    PATH,
+    Ground,
+    Running,
+    SandboxMissing,
+    Wish,
+    end_all,
+    environment,
+    is_systems_own,
+    loads_nothing,
+    start,
+)
+from picoclaw.security.untrusted import is_known, is_plain_name
+from picoclaw.text import pattern
+from picoclaw.tools.registry import Effects, tool
+
+if TYPE_CHECKING:
+    from picoclaw.store.foreign import ForeignFile
+
+
+_MOST_RUNNING, _MOST_KEPT = 8, 20
+_PATIENCE_S = 5.0
+
+
+@dataclass
+class Process:
+    """A command of one chat; `effects` are what it may do to the world, and what is written to it through it.
+
+    `mark` tells it from one that has its number after a restart.
+    """
+
+    number: int
+    chat: str
+    shown: str
+    effects: tuple[Effect, ...]
+    seconds: float
+    running: Running | None = None
+    problem: str = ""
+    ending: str = ""
+    mark: str = field(default_factory=lambda: os.urandom(8).hex())
+    news: threading.Event = field(default_factory=threading.Event)
+
+    def state(self) -> str:
+        """Say in a few words how it is."""
+        return self.ending or "runs"
+
+
+class Processes:
+    """The commands that run beside the chats of this process."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._all: dict[int, Process] = {}
+        self._last = 0
+
+    def begin(self, process: Process, start: Callable[[], Running]) -> Process:
+        """Start a command and keep it under the next number; raises what `start` does, ToolError for one too many."""
+        if sum(not one.ending for one in self._all.values()) >= _MOST_RUNNING:
+            raise ToolError(f"{_MOST_RUNNING} commands run in the background already: kill one with process")
+        for number in [n for n, one in self._all.items() if one.ending][: max(len(self._all) - _MOST_KEPT, 0)]:
+            del self._all[number]
+        begun = threading.Event()
+        threading.Thread(target=_attend, args=(process, start, begun), name="command", daemon=True).start()
+        begun.wait()
+        if process.problem:
+            raise ToolError(process.problem)
+        self._last += 1
+        process.number = self._last
+        self._all[process.number] = process
+        return process
+
+    def of(self, chat: str) -> list[Process]:
+        """List those of a chat, also those that have ended."""
+        return [process for process in self._all.values() if process.chat == chat]
+
+    def effects(self, number: int) -> tuple[Effect, ...]:
+        """Tell what may come of writing to a command."""
+        return self._all[number].effects if number in self._all else ("read",)
+
+    def bound(self, number: int) -> dict[str, str]:
+        """Tell which command a number names, so that a yes to it is none to a later one of that number."""
+        found = self._all.get(number)
+        return {"to the command": found.shown, "as it was started": found.mark} if found else {}
+
+    def get(self, chat: str, number: int) -> Process:
+        """Find one; raises ToolError."""
+        found = self._all.get(number)
+        if found is None or found.chat != chat:
+            known = ", ".join(str(process.number) for process in self.of(chat))
+            raise ToolError(f"there is no command {number} in this chat; known: {known or 'none'}")
+        return found
+
+
+def _attend(process: Process, start: Callable[[], Running], begun: threading.Event) -> None:
+    """Start it, read what it says, end it. The kernel ends it with this very thread, however that ends."""
+    try:
+        running = process.running = start()
+    except (PicoclawError, OSError) as error:
+        process.problem = f"the command could not be started: {error}"
+        return
+    finally:
+        begun.set()
+    in_time = running.collect(time.monotonic() + process.seconds)
+    code = running.close()
+    process.ending = f"ended with exit code {code}" if in_time else f"stopped after {process.seconds:g} s"
+    process.news.set()
+
+
+def look(process: Process, seconds: float, stop: Stop) -> str:
+    """Tell what it has said since the last look and how it is, at the latest after so many seconds."""
+    with stop.ends(process.news.set):
+        if not stop:
+            process.news.wait(seconds)
+        if not process.ending:
+            process.news.clear()
+    said = process.running.output.take() if process.running else ""
+    return f"{said}[{process.state()}]"
+
+
+def write(process: Process, text: str, *, end: bool) -> str:
+    """Hand it a line to read; `end`: nothing comes after it. Raises ToolError."""
+    running = process.running
+    if process.ending or running is None or running.feed < 0:
+        raise ToolError(f"command {process.number} reads nothing any more: {process.ending or 'its input has ended'}")
+    data = (text if not text or text.endswith("\n") else text + "\n").encode()
+    os.set_blocking(running.feed, False)
+    try:
+        taken = os.write(running.feed, data) if data else 0
+    except (BlockingIOError, BrokenPipeError):
+        raise ToolError(f"command {process.number} does not read what is written to it") from None
+    if taken < len(data):
+        raise ToolError(f"only {taken} of {len(data)} bytes were read")
+    if end:
+        running.hang_up()
+    return f"{taken} bytes written"
+
+
+def kill(process: Process) -> str:
+    """End it with everything that it has started."""
+    if process.running and not process.ending:
+        process.news.clear()
+        process.running.kill()
+        process.news.wait(_PATIENCE_S)
+    return process.state()
+
+
+# Reads a command that a model wrote: a list of words, or a line without anything that only a shell understands.
+
+_QUOTED = pattern(r"'[^']*'|\"(?:\\.|[^\"\\$`])*\"|\\.", re.DOTALL)
+_SYNTAX = pattern(r"[|&;<>()$`\n\"'*]|\[|(?<!\S)[#~!]|\{[^{}\s,.]*[,.][^{}\s]*\}|(?<![:/\w])\?|^\s*\w+=")
+_SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"}
+_WANTS_SHELL = "a line of shell is run with shell = true under [tools] in config.toml, the owner's to set"
+_INSTEAD = "give argv, a program and its arguments; several commands are several calls"
+
+
+def words_of(argv: Sequence[str], line: str, *, shell: bool) -> tuple[str, ...]:
+    """Return the words to run; a line of shell is given to one where the owner lets it. Raises ToolError."""
+    line = line.strip()
+    if bool(argv) == bool(line):
+        raise ToolError(
+            "argv is missing: a program and its arguments" if not argv else "give argv or command, not both"
+        )
+    words: tuple[str, ...] = tuple(argv)
+    if len(words) == 1 and re.search(r"\s", words[0].strip()):
+        line, words = words[0].strip(), ()  # a whole command in one word
+    if "\0" in line or any("\0" in word for word in words):
+        raise ToolError("the command holds a NUL character")
+    found = words or _split(line, shell=shell)
+    if not found or not found[0].strip():
+        raise ToolError("argv is missing: a program and its arguments")
+    if not shell and _is_shell_line(found):
+        raise ToolError(f"{found[0]} -c: {_WANTS_SHELL}; {_INSTEAD}")
+    return found
+
+
+def _split(line: str, *, shell: bool) -> tuple[str, ...]:
+    syntax = _SYNTAX.search(_QUOTED.sub("q", line))
+    if shell and (syntax or not shutil.which(line.split(maxsplit=1)[0], path=PATH)):
+        return ("/bin/sh", "-c", line)  # such as `cd` and `exit`, which are no programs
+    if syntax:
+        raise ToolError(
+            f"command holds what only a shell understands ({syntax[0].strip()!r}): {_INSTEAD}; {_WANTS_SHELL}"
+        )
+    try:
+        return tuple(shlex.split(line))
+    except ValueError as error:
+        raise ToolError(f"command cannot be taken apart: {error}; {_INSTEAD}") from None
+
+
+def _is_shell_line(words: Sequence[str]) -> bool:
+    name = words[0].rpartition("/")[2]
+    if name not in _SHELLS:
+        return False
+    value = False
+    for word in words[1:]:
+        if not value and word[:1] not in {"-", "+"}:
+            return False  # a script; what comes after it is the script's own affair
+        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
+            return True
+        value = not value and bool(re.fullmatch(r"[-+][a-zA-Z]*[oO]", word))
+    return False
+
+
+# The `exec` tool: runs a program within walls of the kernel's own, with a time limit that takes everything along.
+
+_LONGEST_S, _LONGEST_BEHIND_S = 600, 86_400
+_IN_PERSON = frozenset({"owner", "web", "guest"})
+_HINTS = (
+    ("write", "Read-only file system", "it could change nothing: write=true lets it change the workspace"),
+    ("network", "ame resolution", "it had no network: network=true gives it one"),
+    ("network", "Network is unreachable", "it had no network: network=true gives it one"),
+    ("network", "ould not resolve host", "it had no network: network=true gives it one"),
+)
+_ERRORS = tuple(map(os.strerror, errno.errorcode))
+_PHRASES = {
+    program: tuple(phrase.strip() for phrase in phrases.replace("\n", " / ").split(" / "))
+    for program, phrases in {
+        "": "total / cannot access / cannot create directory / cannot remove / cannot stat / missing operand / execvp",
+        "git": """
+        On branch main / On branch master / main (root-commit) / master (root-commit) / main / master / HEAD
+        No commits yet / nothing to commit, working tree clean / no changes added to commit
+        Switched to a new branch / Switched to branch / create mode / delete mode / mode change
+        nothing added to commit but untracked files present (use "git add" to track) / Untracked files:
+        no changes added to commit (use "git add" and/or "git commit -a")
+        Changes to be committed: / Changes not staged for commit:
+        (use "git add <file>..." to update what will be committed)
+        (use "git add <file>..." to include in what will be committed) / (use "git rm --cached <file>..." to unstage)
+        (use "git restore <file>..." to discard changes in working directory)
+        (use "git restore --staged <file>..." to unstage)
+        new file: / modified: / deleted: / renamed: / file changed / files changed / insertions(+) / deletions(-)
+        insertion(+) / deletion(-)""",
+        "python": """
+        Traceback (most recent call last): / File / line / in <module> / AssertionError: / NameError: name
+        is not defined / passed in / failed in / Ran tests in / OK""",
+    }.items()
+}
+"""What usual programs say themselves, beside numbers and the names that they are given; '' for all programs."""
+
+_SHOWS_FILES = frozenset({"show", "diff", "log", "grep", "blame", "cat-file", "whatchanged", "reflog", "stash"})
+"""What of git prints what is in files, and what others have written of them."""
+_MODE = re.compile(r"[bcdlps-][rwxsStT-]{9}[.+]?")
+_MONTHS = frozenset(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
+_LONG_LISTING = re.compile(r"^[bcdlps-][rwx-]{9}", re.MULTILINE)
+_DIGESTS = frozenset({"sha1sum", "sha224sum", "sha256sum", "sha512sum", "md5sum", "b2sum"})
+_DIGEST = re.compile(r"[0-9a-f]{7,128}")
+_STATES = frozenset({"A", "M", "D", "R", "AM", "AD", "MM", "MD", "RM", "??"})
+_STARTERS = frozenset({"execvp", "bwrap", "prlimit", "env", "sh", "/bin/sh"})
+_MOST_NAMES, _LONGEST_PATH = 2000, 1000
+_MOST_NAMED = 20
+_DEVICES = "no device is shown to commands, whether it is there or not"
+
+
+class Shell:
+    """Runs commands that see the system and the workspace, without the agent's secrets, home, devices or network."""
+
+    def __init__(
+        self,
+        workspace: Path,
+        ours: Mapping[str, str],
+        *,
+        folders: Sequence[str] = (),
+        shell: bool = False,
+        environ: Sequence[str] = (),
+        kept: Callable[[], Iterable[Path]] = lambda: (),
+        foreign: Callable[[], Sequence["ForeignFile"]] = tuple,
+    ) -> None:
+        """`ours` is our environment, of which next to nothing is passed on; the workspace lies in picoclaw's home.
+
+        `environ` names what is passed on besides, such as a key that a skill's program needs. `folders` are further
+        ones that may be worked in; `shell`: whether a line of shell may be run; `kept()` are
+        the pages of the workspace that no command changes, `foreign()` the files that were written after others' words
+        were read.
+        """
+        extra = tuple(Path(folder).expanduser() for folder in folders)
+        self._ground = Ground(workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
+        self._environment, self._given = environment(ours, environ), frozenset(environ)
+        self._shell, self._foreign = shell, foreign
+        self._processes = Processes()
+
+    def _wish(self, arguments: Mapping[str, Any]) -> Wish:
+        """Read what is wanted; raises ToolError for what cannot be done."""
+        words = words_of(arguments["argv"] or (), arguments["command"], shell=self._shell)
+        seconds = arguments["timeout"]
+        if seconds > _LONGEST_S and not arguments["background"]:
+            raise ToolError(f"timeout is over {_LONGEST_S}: give background=true, and look at it with process")
+        try:
+            cwd = (self._ground.workspace / Path(arguments["cwd"] or ".")).resolve()
+        except (OSError, RuntimeError, ValueError):  # a ring of links, a NUL, a name that is too long
+            raise ToolError(f"cwd {arguments['cwd'][:100]!r} leads nowhere; leave it out for the workspace") from None
+        if not self._ground.shows(cwd):
+            raise ToolError(f"cwd {cwd} is out of reach of commands; leave it out for the workspace")
+        if not os.path.isdir(cwd):  # noqa: PTH112 - is_dir raises for long names
+            raise ToolError(f"cwd {cwd} is no folder")
+        return Wish(words, cwd, seconds, arguments["write"], arguments["network"])
+
+    def _effect(self, arguments: Mapping[str, Any]) -> Effects:
+        """Without write and network the kernel lets nothing be changed, whatever is run."""
+        return _does(self._wish(arguments))
+
+    def _means(self, arguments: Mapping[str, Any]) -> str:
+        wish = self._wish(arguments)
+        rights = ["change files in the workspace"] * wish.write + ["use the network, your own included"] * wish.network
+        line = ", as a line of shell" if wish.argv[:2] == ("/bin/sh", "-c") else ""
+        return f"run {wish.argv[0]} in {wish.cwd}{line}; it may {' and '.join(rights)}, for {wish.seconds:g} s at most"
+
+    def _brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+        """Tell whether the output may be somebody's text: not what a program can only have of the system or of us."""
+        if not good or arguments["background"]:
+            return False  # words of ours
+        wish, output = self._wish(arguments), result.rpartition("[")[0]
+        return not (is_systems_own(wish.argv) or self._is_known(wish, output, caller.written))
+
+    def _is_known(self, wish: Wish, output: str, written: Sequence[str]) -> bool:
+        """Tell whether an output says only what the model has written, names of files, and what programs say."""
+        program, *rest = wish.argv
+        is_git = program == "git" and ("--stat" in rest or _SHOWS_FILES.isdisjoint(rest))
+        kind = "git" if is_git else "python" if program.startswith("py") else ""
+        names = set(islice(_names(wish.cwd), _MOST_NAMES))
+        owners = _users() if _LONG_LISTING.search(output) else ()
+
+        def is_word(text: str) -> bool:
+            if _MODE.fullmatch(text) or text in _MONTHS or text in owners:
+                return True
+            if is_git and text in _STATES:
+                return True
+            return bool((is_git or program in _DIGESTS) and _DIGEST.fullmatch(text))
+
+        def is_name(text: str) -> bool:
+            return text in names or any(_is_file(root, text) for root in (wish.cwd, self._ground.workspace))
+
+        phrases = [*_ERRORS, *_PHRASES[""], *_PHRASES[kind], *(rest if is_git else ())]
+        lines = (line for line in output.splitlines() if not _is_error(line, wish.argv))
+        return is_known("\n".join(lines), phrases, written, is_word, is_name, UNITS)
+
+    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+        """Tell whether the owner's newest message orders just this command, word for word."""
+        plain = not (arguments["network"] or arguments["stdin"] or arguments["background"] or arguments["cwd"])
+        return plain and guard.ordered_command(self._wish(arguments).argv, caller)
+
+    def _is_private(self, arguments: Mapping[str, Any]) -> bool:
+        """What a command only looks at, nobody is asked about; the owner sees one with more rights first."""
+        return not (arguments.get("write") or arguments.get("network"))
+
+    def _shown(self) -> list[str]:
+        """The environment as a person sees it: of what the owner passes on, the names."""
+        return [name if name in self._given else f"{name}={value}" for name, value in self._environment.items()]
+
+    def _binds(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        """Bind where it runs, with which variables, and what is in the files that it names."""
+        wish = self._wish(arguments)
+        bound = {"in": str(wish.cwd), "environment": shlex.join(self._shown())}
+        for word in wish.argv:
+            for part in {word, word.rpartition("=")[2]}:
+                path = Path(os.path.realpath(wish.cwd / part))  # Path.resolve() fails for a ring of links
+                if self._ground.works_in(path) and os.path.isfile(path):  # noqa: PTH113 - and is_file() for a long word
+                    bound[f"sha256 of {path}"] = _checksum(path)
+        return bound | foreign_bound(self._seen(wish))
+
+    def _seen(self, wish: Wish | None = None) -> "list[ForeignFile]":
+        """List the files that a command can see and run, and that a turn has written which had read others' words.
+
+        Of those that it does not name, one that loads no code runs none; git runs such of its own folders.
+        """
+        seen = [one for one in self._foreign() if os.path.lexists(one.path) and self._ground.shows(Path(one.path))]
+        if not seen or wish is None or not loads_nothing(wish.argv):
+            return seen
+        named = [Path(os.path.realpath(wish.cwd / word)) for word in wish.argv[1:]]
+        is_git = wish.argv[0] == "git"
+        return [
+            one
+            for one in seen
+            if any(_is_named(Path(one.path), path, inside=not is_git) for path in named)
+            or (is_git and _is_code(Path(one.path)))
+        ]
+
+    def _sees(self, arguments: Mapping[str, Any]) -> list[str]:
+        return [_named(one) for one in self._seen(self._wish(arguments))]
+
+    def _process_sees(self, _arguments: Mapping[str, Any]) -> list[str]:
+        return [_named(one) for one in self._seen()]
+
+    @tool(
+        effect=_effect,
+        brings=_brings,
+        means=_means,
+        binds=_binds,
+        vouched=_vouched,
+        private=_is_private,
+        sees=_sees,
+        opens=("process",),
+        later=("timeout", "cwd", "stdin", "background", "command"),
+    )
+    def exec(
+        self,
+        argv: list[str] | None = None,
+        *,
+        write: bool = False,
+        network: bool = False,
+        timeout: Annotated[float, Span(0.1, _LONGEST_BEHIND_S), "seconds"] = 30,
+        cwd: str = "",
+        stdin: str = "",
+        background: Annotated[bool, "go on at once; `process` looks at it"] = False,
+        command: Annotated[str, "a line instead of argv"] = "",
+        caller: Caller | None = None,
+    ) -> str:
+        """Run a program without a shell. It can only read; write=true: change the workspace."""
+        wish = self._wish(locals())
+        if background:
+            return self._go_on(wish, stdin, caller)
+        stop = caller.stop if caller else Stop()
+        with _Signals() as signals:
+            running = self._begin(wish, stdin)
+            try:
+                signals.deliver()
+                with _ended_by(stop, running):
+                    finished = running.collect(time.monotonic() + wish.seconds)
+            finally:
+                running.close()
+        return _told(wish, running.output.take(), running.code, finished=finished)
+
+    def _begin(self, wish: Wish, given: str | None) -> Running:
+        if not self._ground.workspace.is_dir():
+            raise ToolError(f"{self._ground.workspace} is not there: picoclaw init makes it")
+        try:
+            return start(wish, self._ground, self._environment, given)
+        except (OSError, ValueError) as error:
+            why = explain(error) if isinstance(error, OSError) else error
+            raise ToolError(f"the command could not be started: {why}") from None
+
+    def _go_on(self, wish: Wish, given: str, caller: Caller | None) -> str:
+        if caller is None or caller.origin not in _IN_PERSON or caller.depth:
+            raise ToolError("only a person's chat runs commands in the background: leave out background")
+        process = Process(0, caller.session, shlex.join(wish.argv), _does(wish), wish.seconds)
+        self._processes.begin(process, lambda: self._begin(wish, None))
+        if given:
+            write(process, given, end=False)
+        return f"command {process.number} runs for {wish.seconds:g} s at most; process looks at it, writes and ends it"
+
+    def _process_effect(self, arguments: Mapping[str, Any]) -> Effects:
+        """What is written to a command is done by it."""
+        return self._processes.effects(arguments["number"]) if arguments["action"] == "write" else ("read",)
+
+    def _written_to(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        return self._processes.bound(arguments["number"]) | foreign_bound(self._seen())
+
+    def _process_brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+        """Tell whether a look at a command shows what may be somebody's text."""
+        if not good or arguments["action"] != "poll":
+            return False  # words of ours
+        line = self._processes.get(caller.session, arguments["number"]).shown
+        wish = Wish(tuple(shlex.split(line)), self._ground.workspace, 0, write=False, network=False)
+        return not self._is_known(wish, result.rpartition("[")[0], caller.written)
+
+    @tool(effect=_process_effect, brings=_process_brings, binds=_written_to, sees=_process_sees, private=True)
+    def process(
+        self,
+        action: Literal["list", "poll", "write", "kill"],
+        caller: Caller,
+        number: Annotated[int, Span(0, 1_000_000_000)] = 0,
+        text: Annotated[str, "a line"] = "",
+        *,
+        eof: Annotated[bool, "no more comes"] = False,
+        wait: Annotated[float, Span(0, 60), "seconds"] = 0,
+    ) -> str:
+        """Look after commands in the background: poll shows what is new."""
+        if action == "list":
+            own = self._processes.of(caller.session)
+            return "\n".join(f"{one.number}: {one.shown[:200]} [{one.state()}]" for one in own) or "none"
+        one = self._processes.get(caller.session, number)
+        if action == "write":
+            return write(one, text, end=eof)
+        if action == "kill":
+            return kill(one)
+        return look(one, wait, caller.stop)
+
+
+_TEXTS = frozenset({".md", ".txt", ".csv", ".tsv", ".log", ".json"})
+_LOADED = frozenset({"cmakelists.txt", "requirements.txt", "package.json"})
+
+
+def _is_code(path: Path) -> bool:
+    """Tell whether some program may run or follow a file without being given its name."""
+    inside = any(part.startswith(".git") for part in path.parts)
+    return inside or path.suffix.lower() not in _TEXTS or path.name.lower() in _LOADED
+
+
+def _is_named(path: Path, named: Path, *, inside: bool) -> bool:
+    """Tell whether a command that names a path names a file: just that, or with `inside` a folder that it lies in."""
+    real = Path(os.path.realpath(path))
+    return real == named or (inside and real.is_relative_to(named))
+
+
+def _named(one: "ForeignFile") -> str:
+    return f"{one.path} (written after {', '.join(one.heard[:2]) or 'a guest had spoken'})"
+
+
+def foreign_bound(seen: Sequence["ForeignFile"]) -> dict[str, str]:
+    """Bind to a yes the files that others' words have led to: what is in them, the first by name, very many as one."""
+    sums = {_named(one): _checksum(Path(one.path)) for one in seen}
+    bound = {f"a yes also takes for yours {name}, sha256": sums[name] for name in list(sums)[:_MOST_NAMED]}
+    if more := list(sums.items())[_MOST_NAMED:]:
+        import hashlib
+
+        bound[f"and {len(more)} more such files, sha256 of all"] = hashlib.sha256(repr(more).encode()).hexdigest()
+    return bound
+
+
+def _does(wish: Wish) -> Effects:
+    found: list[Effect] = ["network", "exec_network"] if wish.network else []
+    found += ["exec"] * wish.write
+    return tuple(found) or ("read",)
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """Name the files of a folder that have plain names."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        yield from (entry.name for entry in entries if is_plain_name(entry.name))
+
+
+def _users() -> set[str]:
+    """Name the users and groups that files of ours belong to, as a listing does."""
+    import grp
+    import pwd
+
+    found = {"root", "nobody", "nogroup"}
+    with contextlib.suppress(KeyError):
+        found |= {pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name}
+    return found
+
+
+def _is_error(line: str, argv: Sequence[str]) -> bool:
+    """Tell whether a line is the system's error about just a word of the command: `ls: cannot access 'x': ...`."""
+    begin, _, why = line.rpartition(": ")
+    of, _, what = begin.partition(": ")
+    words = what.replace("execvp ", "").replace("'", " ").replace("\u2018", " ").replace("\u2019", " ").split()
+    plain = all(word in argv or word in {"cannot", "access", "create", "directory", "remove", "stat"} for word in words)
+    return why in _ERRORS and of in {argv[0], *_STARTERS} and plain and all(map(is_plain_name, set(argv) & set(words)))
+
+
+def _is_file(root: Path, text: str) -> bool:
+    """Tell whether a text is the path of a file below a folder, all of whose names are plain."""
+    if len(text) > _LONGEST_PATH or ".." in text or "\0" in text:
+        return False
+    path = root / text
+    if not path.is_relative_to(root) or not all(map(is_plain_name, path.relative_to(root).parts)):
+        return False
+    return os.path.lexists(path)
+
+
+def end_commands() -> None:
+    """End every command that another thread runs, with all that it holds: nobody would be there to time it."""
+    end_all()
+
+
+def passed_on(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
+    """Make of our environment what a command has as its own."""
+    return environment(ours, names)
+
+
+def _checksum(path: Path) -> str:
+    import hashlib
+
+    try:
+        if not path.is_file():
+            return "no regular file"
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ToolError(f"{path} cannot be read: {explain(error)}") from None
+
+
+def _told(wish: Wish, said: str, code: int, *, finished: bool) -> str:
+    """Show what came of a command, and what it lacked."""
+    if code == LOST:
+        raise SandboxMissing("the service that runs commands ended without a word: `picoclaw service install` mends it")
+    if said.startswith("bwrap: ") and code:
+        raise SandboxMissing(f"the sandbox could not be made: {said.splitlines()[0]}; `picoclaw doctor` says more")
+    if not finished:
+        return (
+            f"{said}[stopped after {wish.seconds:g} s, with everything that it had started; a longer timeout"
+            f" (up to {_LONGEST_S}) may help]"
+        )
+    hints = [hint for right, sign, hint in _HINTS if code and sign in said and not getattr(wish, right)]
+    hints += [_DEVICES] if code and re.search(r"/dev/(?!shm/)[^\n]{1,99}: No such file", said) else []
+    return f"{said}[exit code {code}{''.join(f'; {hint}' for hint in hints[:1])}]"
+
+
+class _Signals:
+    """Holds back what would interrupt the start of a command, and leave it running without anybody who knows it."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._held: list[int] = []
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if callable(handler := signal.getsignal(number)):
+                    self._before[number] = handler
+                    signal.signal(number, lambda which, _: self._held.append(which))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Let them come again, and give those that came meanwhile."""
+        while self._before:
+            signal.signal(*self._before.popitem())
+        while self._held:
+            signal.raise_signal(self._held.pop())
+
+
+@contextlib.contextmanager
+def _ended_by(stop: Stop, running: Running) -> Iterator[None]:
+    """Give the word to stop power over a command, also when it was said while the command started."""
+    with stop.ends(running.kill):
+        if stop:
+            running.kill()
+        yield

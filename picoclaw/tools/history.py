@@ -1,0 +1,233 @@
+"""`sensor_history`: what the sensors said in some time, summed up."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, tzinfo
+from typing import Annotated, NamedTuple
+
+from picoclaw.automation.conditions import get_unit, parse_series
+from picoclaw.errors import StoreError, ToolError
+from picoclaw.hw.reading import QUANTITIES
+from picoclaw.messages import Caller
+from picoclaw.store.samples import Samples, SampleSpan, SensorFailure, Series, merge_spans
+from picoclaw.times import Range, duration
+from picoclaw.tools.registry import tool
+
+_MOST_SPANS = 12
+_MOST_SERIES = 6
+
+
+class SensorHistory:
+    """The samples of this home."""
+
+    def __init__(self, samples: Callable[[], "Samples"]) -> None:
+        """`samples()` opens the store when it is first needed."""
+        self._samples = samples
+
+    @tool(effect="read")
+    def sensor_history(
+        self,
+        caller: Caller,
+        sensor: str = "",
+        quantity: str = "",
+        when: Annotated[str, "today, since monday"] = "last 24 hours",
+        compare: Annotated[str, "with another time"] = "",
+    ) -> str:
+        """Past min, max, mean, trend."""
+        from picoclaw import times
+
+        try:
+            wanted = times.meant(when, caller.now)
+            other = times.meant(compare, caller.now) if compare.strip() else None
+        except ValueError as error:
+            raise ToolError(str(error)) from None
+        try:
+            samples = self._samples()
+            series = self._meant(samples, sensor, quantity)
+            found = [look_ for one in series if (look_ := look(samples, one, wanted, _MOST_SPANS))]
+            if not found:
+                raise ToolError(
+                    f"nothing was measured {when}; " + "; ".join(newest(samples.known(), caller.now.tzinfo))
+                )
+            before = {f.series: look(samples, f.series, other, _MOST_SPANS) for f in found} if other else {}
+        except StoreError as error:
+            raise ToolError(f"the measurements cannot be read: {error}") from None
+        return "\n".join(
+            row for look in found for row in _rows(look, before.get(look.series), len(found) == 1, compare)
+        )
+
+    def _meant(self, samples: "Samples", sensor: str, quantity: str) -> "list[Series]":
+
+        known = samples.known()
+        series = meant(list(known), sensor, quantity)
+        names = ", ".join(f"{one.sensor} {one.quantity}" for one in known)
+        if not known:
+            raise ToolError(
+                "nothing was measured yet: that is done while `picoclaw run` or an interactive `picoclaw chat` runs"
+            )
+        if not series:
+            raise ToolError(f"nothing was kept of that; kept are: {names}")
+        if len(series) > _MOST_SERIES:
+            raise ToolError(f"that is too much at once: name a sensor; kept are: {names}")
+        return series
+
+
+def _rows(look: "Past", before: "Past | None", alone: bool, compare: str) -> list[str]:  # noqa: FBT001
+    from picoclaw import times
+
+    rows = list(summary(look))
+    if alone and look.whole.good:
+        means = (f"{clock(s.at, look.range)} {s.total / s.good:.4g}" for s in look.spans if s.good)
+        rows.append(f"mean every {times.shown(look.step_s)}: {', '.join(means)}")
+    if compare:
+        rows.append(compared(look, before) if before else f"nothing was measured {compare}")
+    return rows
+
+
+# What sensors said in some time, in figures and in words: for the tool, for the command line, for a picture.
+
+_LEAST_TREND = 3
+_MOST_TROUBLES = 3
+_NICE_S = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 604_800)
+
+
+class Past(NamedTuple):
+    """A series in some time. `trend` is its slope in units an hour, None where there is too little."""
+
+    series: Series
+    range: Range
+    whole: SampleSpan
+    low_at: float
+    high_at: float
+    spans: list[SampleSpan]
+    step_s: float
+    trend: float | None
+    troubles: list[SensorFailure]
+    undated: bool = False
+
+
+def look(samples: Samples, series: Series, when: Range, most: int) -> Past | None:
+    """Sum a series up, with at most so many spans; None when nothing was measured then. Raises StoreError."""
+    begin, end = when.begin.timestamp(), when.end.timestamp()
+    step_s = step(end - begin, most)
+    fine = samples.spans(series, begin, end, min(step_s, 60.0))
+    good = [span for span in fine if span.good]
+    whole = merge_spans(fine)
+    if whole is None:
+        return None
+    low_at = min(good, key=lambda s: s.low).at if good else 0.0
+    high_at = max(good, key=lambda s: s.high).at if good else 0.0
+    troubles = samples.troubles(series.sensor, begin, end)
+    doubt = samples.undated(begin, end)
+    coarse = _coarse(fine, begin, step_s)
+    return Past(series, when, whole, low_at, high_at, coarse, step_s, trend(coarse), troubles, doubt)
+
+
+def step(seconds: float, most: int) -> float:
+    """Choose a round length of time, of which a range has about so many."""
+    return float(next((nice for nice in _NICE_S if seconds / nice <= most), seconds / most))
+
+
+def _coarse(spans: Sequence[SampleSpan], begin: float, step_s: float) -> list[SampleSpan]:
+    found: dict[int, SampleSpan] = {}
+    for span in spans:
+        index = max(0, int((span.at - begin) // step_s))
+        start = span._replace(at=begin + index * step_s)
+        found[index] = found[index] | start if index in found else start
+    return [found[index] for index in sorted(found)]
+
+
+def trend(spans: Sequence[SampleSpan]) -> float | None:
+    """Return the slope of the straight line that fits best (least squares), in units an hour."""
+    points = [((span.at - spans[0].at) / 3600, span.total / span.good) for span in spans if span.good]
+    if len(points) < _LEAST_TREND:
+        return None
+    middle_x, middle_y = (sum(values) / len(points) for values in zip(*points, strict=True))
+    below = sum((x - middle_x) ** 2 for x, _ in points)
+    return float(sum((x - middle_x) * (y - middle_y) for x, y in points) / below)
+
+
+def shown(value: float, series: Series) -> str:
+    """Write a value with its unit."""
+    known = QUANTITIES.get(series.quantity.partition(" ")[0])
+    return f"{value:.{known.digits if known else 2}f} {get_unit(series)}".rstrip()
+
+
+def clock(at: float, when: Range) -> str:
+    """Write a moment as briefly as the range allows."""
+    local = datetime.fromtimestamp(at, when.begin.tzinfo)
+    return f"{local:%H:%M}" if when.seconds <= 25 * 3600 else f"{local:%a %d %b %H:%M}"
+
+
+def summary(past: Past) -> Iterator[str]:
+    """Say what was measured, a few lines."""
+    series, whole = past.series, past.whole
+    begin, end = (f"{moment:%Y-%m-%d %H:%M}" for moment in (past.range.begin, past.range.end))
+    length = duration(past.range.seconds)
+    yield f"{series.sensor} {series.quantity}, {begin} to {end} ({length}), {_counted(whole.good)}:"
+    if whole.good:
+        yield (
+            f"min {shown(whole.low, series)} at {clock(past.low_at, past.range)},"
+            f" max {shown(whole.high, series)} at {clock(past.high_at, past.range)},"
+            f" mean {shown(whole.total / whole.good, series)}{_trend_worded(past)}"
+        )
+    if whole.failed:
+        yield f"{_counted(whole.failed)} failed"
+    yield from (_trouble(trouble, past.range) for trouble in past.troubles[-_MOST_TROUBLES:])
+    if past.undated:
+        yield "some of it was measured before the clock was set: its times are estimates"
+
+
+def _counted(readings: int) -> str:
+    return f"{readings} reading{'' if readings == 1 else 's'}"
+
+
+def _trend_worded(past: Past) -> str:
+    spread = past.whole.high - past.whole.low
+    if past.trend is None:
+        return "; too little for a trend"
+    if not spread or abs(past.trend) * past.range.seconds / 3600 < 0.1 * spread:
+        return ", steady"
+    return f", {'rising' if past.trend > 0 else 'falling'} {shown(abs(past.trend), past.series)} an hour"
+
+
+def _trouble(trouble: SensorFailure, when: Range) -> str:
+    times = f", {trouble.times} times" if trouble.times > 1 else ""
+    return f"failed {clock(trouble.began, when)} to {clock(trouble.ended, when)}{times}: {trouble.problem}"
+
+
+def compared(past: Past, other: Past) -> str:
+    """Say how one time differs from another."""
+    if not (past.whole.good and other.whole.good):
+        return "nothing to compare"
+    pairs = [
+        ("min", past.whole.low, other.whole.low),
+        ("max", past.whole.high, other.whole.high),
+        ("mean", past.whole.total / past.whole.good, other.whole.total / other.whole.good),
+    ]
+    figures = ", ".join(f"{name} {shown(was, past.series)} ({_by(now - was, past.series)})" for name, now, was in pairs)
+    return f"compared with {other.range.begin:%Y-%m-%d %H:%M} to {other.range.end:%Y-%m-%d %H:%M}: {figures}"
+
+
+def _by(difference: float, series: Series) -> str:
+    sign = "+" if difference >= 0 else "-"
+    return f"now {sign}{shown(abs(difference), series)}"
+
+
+def newest(known: dict[Series, float], zone: tzinfo | None) -> Iterator[str]:
+    """List what there is, with the time of the newest value."""
+    for series, at in known.items():
+        yield f"{series.sensor} {series.quantity}: last {datetime.fromtimestamp(at, zone):%Y-%m-%d %H:%M}"
+
+
+def meant(known: Sequence[Series], sensor: str, quantity: str) -> list[Series]:
+    """Find the series that are meant by a sensor's name and a quantity, either of which may be empty."""
+    sensor, quantity = " ".join(sensor.lower().split()), " ".join(quantity.lower().split())
+    if sensor in QUANTITIES and not quantity:
+        sensor, quantity = "", sensor
+    if not quantity and not any(series.sensor.lower() == sensor for series in known):
+        with contextlib.suppress(ValueError):
+            sensor, quantity = parse_series(sensor)
+    fits = [series for series in known if quantity in {"", series.quantity, series.quantity.partition(" ")[0]}]
+    exact = [series for series in fits if series.sensor.lower() == sensor]
+    return exact or [series for series in fits if sensor in series.sensor.lower()]

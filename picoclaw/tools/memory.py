@@ -1,0 +1,212 @@
+"""The tools of the memory: what is noted, found again, mended and forgotten."""
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+from picoclaw.errors import StoreError, ToolError
+from picoclaw.markdown import blanked, seen
+from picoclaw.memory import notes
+from picoclaw.memory.entries import FOREIGN
+from picoclaw.memory.files import Files
+from picoclaw.memory.memory import Recollection
+from picoclaw.memory.past import holding
+from picoclaw.memory.search import Hit
+from picoclaw.messages import DEFAULT_SESSION, Caller, is_owner
+from picoclaw.schema import Span, nearest
+from picoclaw.security import guard
+from picoclaw.security.policy import Effect
+from picoclaw.tools.registry import tool
+
+STEP = 0.25
+_OLDEST_YEAR = 2026  # before it, a clock has never been set
+_MOST_HEARD, _LONGEST_NAME, _LONGEST_LINE = 2, 60, 2000
+_ID = re.compile(r"\[?(?:id)?[:= ]*(\d{1,18})\]?|\[id:(\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
+_OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "memory_demote")
+
+
+class Recall:
+    """What is remembered in one workspace."""
+
+    def __init__(self, workspace: Path, recollection: Recollection, *, past: bool = False) -> None:
+        """Touches nothing yet; the `recollection` finds what the workspace's files say, and `past` messages."""
+        self._workspace = workspace
+        self._recollection = recollection
+        self._past = past
+
+    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+        return guard.is_fact(arguments["text"], caller)
+
+    @tool(effect="remember", opens=("memory_update", "memory_forget"), vouched=_vouched)
+    def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
+        """Note a fact that the user tells you."""
+        whose = replace(caller, heard=set()) if guard.is_fact(text, caller) else caller
+        noted = notes.add(self._workspace, text, caller.now, source(whose), lasting=lasting)
+        if noted.known:
+            return f"known already: {noted.path} line {noted.line}: {noted.text}"
+        unset = f"; the clock is not set, so this is the day of {caller.now:%Y-%m-%d}"
+        return f"noted in {noted.path} line {noted.line}{unset if caller.now.year < _OLDEST_YEAR else ''}"
+
+    @tool(effect="read", opens=_OPENED, private=True)
+    def memory_search(self, query: str, caller: Caller) -> str:
+        """Find what was noted, by its words."""
+        if not query.strip():
+            raise ToolError("query is empty; say what to look for")
+        try:
+            if hits := self._recollection.search(query, caller.now):
+                return _heard(caller, "memory_search", "\n".join(map(self._line, hits)))
+            count = self._recollection.stats()["files"]
+        except StoreError as error:
+            raise ToolError(f"the notes cannot be searched: {error}") from None
+        asked = query if len(query) <= _LONGEST_NAME else f"{query[:_LONGEST_NAME]}…"
+        return f"no note says anything about {asked!r} ({count} file{'' if count == 1 else 's'} searched)"
+
+    @tool(effect="read", private=True)
+    def memory_get(
+        self,
+        path: str,
+        caller: Caller,
+        line: Annotated[int, Span(0, 10_000_000)] = 1,
+        lines: Annotated[int, Span(0, 1000)] = 40,
+    ) -> str:
+        """Read lines of a note."""
+        if number := _number(path):
+            row = self._recollection.row(number)
+            texts = row.text.split("\n")
+            return _heard(caller, row.path, _numbered(texts, row.start, row.end + 1 - row.start, f"{row.path}\n"))
+        place = notes.place_of(path)
+        found = Files.of(self._workspace).read(place[0]) if place else None
+        if place is None or found is None:
+            raise ToolError(f"there is no note {path!r}{nearest(path, dict.fromkeys(self._paths()))}")
+        if found.problem and not found.text:
+            raise ToolError(f"{place[0]}: {found.problem}")
+        first = place[1] or line or 1
+        count = place[2] + 1 - place[1] if place[1] else lines or 40
+        return _heard(caller, place[0], _numbered(blanked(found.text).split("\n"), first, count))
+
+    def _updated(self, arguments: Mapping[str, Any]) -> str:
+        return notes.meant(self._workspace, arguments["old"])
+
+    @tool(effect="remember", means=_updated, private=True)
+    def memory_update(self, old: str, new: str, caller: Caller) -> str:
+        """Correct a note; old: its words, or path:line and the wrong words; new: what it is to say instead."""
+        try:
+            home = self._recollection.home
+            done = notes.replace(home, self._workspace, _named(old), new, caller.now, source(caller))
+        except notes.Unknown as error:
+            raise self._with_nearest(error, old, caller) from None
+        return f"changed {_where(done.places)}: {_quoted(done.places[0].entry.body)} is now {_quoted(done.text)}"
+
+    def _forgotten(self, arguments: Mapping[str, Any]) -> str:
+        return notes.meant(self._workspace, arguments["text"])
+
+    def _forgetting(self, arguments: Mapping[str, Any]) -> Effect:
+        """A note that is not named by all its words is shown to a person before it is gone for good."""
+        text = arguments["text"]
+        found = notes.meant(self._workspace, text)
+        return "erase" if found and not notes.names_whole(self._workspace, text) else "remember"
+
+    @tool(effect=_forgetting, means=_forgotten, private=True)
+    def memory_forget(self, text: str, caller: Caller) -> str:
+        """Delete one note for ever; text: its words or path:line."""
+        try:
+            done = notes.forget(self._workspace, _named(text))
+        except notes.Unknown as error:
+            raise self._with_nearest(error, text, caller) from None
+        said = f"forgotten, from {_where(done.places)}: {_quoted(done.places[0].entry.body)}"
+        try:
+            self._recollection.forget(done.places[0].entry.body)
+        except StoreError as error:
+            said += f"; a copy is still kept: {error}"
+        with suppress(StoreError):
+            held = holding(self._recollection, done.places[0].entry.body, caller.now) if self._past else []
+            said += f"; past messages still hold it: {', '.join(held[:_MOST_HEARD])}" if held else ""
+        return said
+
+    @tool(effect="write", private=True)
+    def memory_reinforce(self, id: str) -> str:  # noqa: A002 - as search results name it
+        """Rank a found note higher."""
+        return self._boost(id, STEP)
+
+    @tool(effect="write", private=True)
+    def memory_demote(self, id: str) -> str:  # noqa: A002
+        """Rank a found note lower."""
+        return self._boost(id, -STEP)
+
+    def _boost(self, text: str, step: float) -> str:
+        number = _number(text)
+        if not number:
+            raise ToolError(f"{text!r} is no id; memory_search shows them, as in [id:12]")
+        self._recollection.boost(number, step)
+        return f"[id:{number}] is now at {self._recollection.row(number).boost:+g}, of -1 to +1"
+
+    def _with_nearest(self, error: StoreError, text: str, caller: Caller) -> ToolError:
+        try:
+            hits = self._recollection.search(text, caller.now, 2)
+        except StoreError:
+            hits = []
+        return ToolError("\n".join([f"{error}; the nearest:" if hits else str(error), *map(self._line, hits)]))
+
+    def _line(self, hit: Hit) -> str:
+        lines = f"{hit.start}-{hit.end}" if hit.end > hit.start else f"{hit.start}"
+        about = ", ".join(filter(None, [hit.day, hit.heading if hit.heading != hit.day else ""]))
+        head = f"[id:{hit.id}] {hit.path}:{lines} {f'({about}) ' if about else ''}{hit.score:.2f}"
+        return seen(f"{head} {hit.snippet}")
+
+    def _paths(self) -> list[str]:
+        return sorted(source.path for _, sources in Files.of(self._workspace).folders() for source in sources)
+
+
+def source(caller: Caller) -> str:
+    """Say where a note is from, '' for the owner's word in their usual chat."""
+    why: list[str] = [] if is_owner(caller.origin) else [caller.origin]
+    heard = [name[:_LONGEST_NAME] for name in sorted(caller.heard)]
+    if heard:
+        more = f" and {len(heard) - _MOST_HEARD} more" if len(heard) > _MOST_HEARD else ""
+        why.append(f"after {', '.join(heard[:_MOST_HEARD])}{more}")
+    chat = f"chat {caller.session[:_LONGEST_NAME]}" if caller.session not in {DEFAULT_SESSION, ""} else ""
+    return "; ".join(filter(None, [chat, f"{FOREIGN}: {', '.join(why)}" if why else ""]))
+
+
+def _heard(caller: Caller, where: str, result: str) -> str:
+    """What is marked as nobody's word in a result is not the owner's when it is noted again."""
+    if f"{FOREIGN}: " in result:
+        caller.heard.add(where)
+    return result
+
+
+def _number(text: str) -> int:
+    """Read an id as search results and models write it: 12, id:12, [id:12]; 0 if it is none."""
+    found = _ID.fullmatch(text.strip())
+    return int(found[1] or found[2]) if found else 0
+
+
+def _named(text: str) -> str:
+    """Refuse what names a note by its id only: another one may have it by now."""
+    if _number(text) and not notes.place_of(text):
+        raise ToolError(f"an id, as {text.strip()!r}, may mean another note by now; name its words, or path:line")
+    return text
+
+
+def _numbered(texts: list[str], first: int, count: int, head: str = "") -> str:
+    if texts[-1:] == [""]:
+        texts.pop()
+    offset = first if head else 1  # a chunk begins at its own first line
+    start = first - offset
+    shown = [f"{first + i}\t{seen(t)[:_LONGEST_LINE]}" for i, t in enumerate(islice(texts, start, start + count))]
+    if not shown:
+        raise ToolError(f"the note ends at line {len(texts)}, before line {first}")
+    more = f"\n[more follows from line {first + len(shown)}]" if start + len(shown) < len(texts) else ""
+    return f"{head}{chr(10).join(shown)}{more}"
+
+
+def _where(places: list[notes.Place]) -> str:
+    return " and ".join(f"{place.path} line {place.entry.first}" for place in places)
+
+
+def _quoted(text: str) -> str:
+    return f'"{" ".join(text.split())}"'

@@ -1,0 +1,242 @@
+"""The `first_run` tool: notes what the owner tells of themself at the first meeting, and ends it.
+
+A result ends with the next open question, in the form `Label: what is asked?`, so that a small model, or none, can
+simply say it; the label is that of the field, here and in USER.md. Where nothing is open, in a meeting that was brought
+back, it says what is known; such a meeting ends when it is done.
+"""
+
+import os
+import re
+import stat
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Annotated, Any
+
+from picoclaw import files
+from picoclaw.errors import ToolError
+from picoclaw.files import Place, explain, remove, write_atomic
+from picoclaw.markdown import gone, seen
+from picoclaw.messages import Caller
+from picoclaw.security.policy import Effect
+from picoclaw.store.jobs import Jobs
+from picoclaw.times import zone_named, zone_of
+from picoclaw.tools.cron import move_to_zone
+from picoclaw.tools.registry import tool
+from picoclaw.workspace.templates import first_meeting
+
+QUESTIONS = {
+    "Name": "what should I call you?",
+    "Time zone": "which city are you near, such as Berlin or New York?",
+    "Preferences": "is there anything I should keep to, such as celsius or short answers?",
+    "Wired": "which parts are connected to this board?",
+}
+_BEGIN = 'A few questions; "skip" leaves one out, "undo" takes an answer back, "done" ends them.'
+_CHANGED = 'Is any of that different now? Say so, as in "call me Ada" or "I live in Berlin"; "done" ends this.'
+_OVER = (
+    "The first meeting is over, and BOOTSTRAP.md is gone; what was noted is in USER.md, and can be changed there."
+    " `picoclaw init --first-meeting` asks again."
+)
+
+_LONGEST = 200
+_LARGEST_PAGE = 1_000_000
+_SKIPPED = {"skip", "skipped", "-"}
+_UNDO = "undo"
+"""In the place of a value: what is noted is taken out again."""
+_NOT_SAID = {"", "none", "null", "n/a", "unknown"}
+"""What small models put where they know nothing."""
+
+_WORD = re.compile(r"[^\W_]+")
+_JOINERS = "\u200c\u200d"  # parts of words in Persian, and of emoji
+
+
+class FirstRun:
+    """The first meeting of one home, for as long as it is open."""
+
+    def __init__(
+        self,
+        home: Path,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        jobs: Callable[[], Jobs] | None = None,
+    ) -> None:
+        """`clock` tells the moment, to compare the board's zone with the owner's; `jobs` follow to the owner's zone."""
+        self._home, self._clock, self._jobs = home, clock, jobs
+        self._workspace = home / "workspace"
+
+    def _effect(self, arguments: Mapping[str, Any]) -> Effect:
+        return "remember" if any(arguments.values()) else "read"
+
+    @tool(effect=_effect, private=True)
+    def first_run(
+        self,
+        caller: Caller,
+        name: str = "",
+        time_zone: Annotated[str, "Europe/Berlin"] = "",
+        preferences: str = "",
+        wired: str = "",
+        agent_name: str = "",
+        *,
+        done: bool = False,
+    ) -> str:
+        """Note what your owner told you ("skip": not wanted); returns the next question."""
+        if not first_meeting(self._home):
+            raise ToolError("the first meeting is over; edit_file changes USER.md and IDENTITY.md at any time")
+        _refuse_invented(caller.said, name, time_zone, preferences, wired, agent_name)
+        given = {"Name": name, "Time zone": time_zone, "Preferences": preferences, "Wired": wired}
+        try:
+            return self._noted(given, agent_name, done=done)
+        except OSError as error:
+            raise ToolError(f"{self._workspace} cannot be read or written: {explain(error)}") from None
+
+    def _noted(self, given: Mapping[str, str], agent_name: str, *, done: bool) -> str:
+        page = self._read("USER.md")
+        values = {label: _said(label, text) for label, text in given.items()}
+        undone = {label: _value(page, label) for label, text in values.items() if text == _UNDO}
+        new = {label: text for label, text in values.items() if text and label not in undone}
+        new = {label: text for label, text in new.items() if not (text == "-" and _value(page, label))}
+        remarks = self._settle_zone(new)
+        agent = {"Name": text} if (text := _said("agent_name", agent_name)) not in {"", "-"} else {}
+        agent = {"Name": ""} if text == _UNDO else agent
+        own_page = self._read("IDENTITY.md") if agent else b""
+        self._write("USER.md", page, dict.fromkeys(undone, "") | new)
+        self._write("IDENTITY.md", own_page, agent)
+        remarks += self._move_jobs(page)
+        noted = [f"{label} {'left out' if text == '-' else text}" for label, text in new.items()]
+        noted += [f"my name is {text}" if text else "my name is picoclaw again" for text in agent.values()]
+        lines = [f"Noted: {'; '.join(noted)}."] if noted else []
+        back = [f"{label} {'left out' if text == '-' else text}" for label, text in undone.items() if text]
+        lines += [f"Taken back: {'; '.join(back)}."] if back else []
+        known = {label: "" if label in undone else _value(page, label) for label in QUESTIONS}
+        if done or ("" in known.values() and all({**known, **new}.values())):
+            return "\n".join([*lines, *remarks, *self._end()])
+        return "\n".join([*lines, *remarks, *_next({**known, **new}, begun=bool(lines))])
+
+    def _end(self) -> list[str]:
+        remove(self._workspace / "BOOTSTRAP.md")
+        return [_OVER]
+
+    def _settle_zone(self, new: dict[str, str]) -> list[str]:
+        """Put the zone's own name in the place of what was said; returns what the owner should know about it."""
+        text = new.get("Time zone", "-")
+        if text == "-":
+            return []
+        try:
+            zone = zone_named(text)
+        except ValueError as error:
+            raise ToolError(f"time_zone: {error}; nothing was noted") from None
+        new["Time zone"] = str(zone)
+        return _differs(zone, self._clock())
+
+    def _move_jobs(self, before: bytes) -> list[str]:
+        """Let jobs follow when the zone is known for the first time, or is taken back; a later one is a journey."""
+        old, new = zone_in(before), zone_in(self._read("USER.md"))
+        if self._jobs is None or old == new or (old and new):
+            return []
+        return move_to_zone(self._jobs(), old, new, self._clock())
+
+    def _read(self, name: str) -> bytes:
+        """A page's bytes, none when it is not there yet."""
+        place = self._place(name)
+        about = files.look(place)
+        if about is None:
+            return b""
+        if stat.S_ISDIR(about.st_mode):
+            raise ToolError(f"{name} is not a regular file; move it away")
+        with os.fdopen(files.rooted_open_file(place), "rb") as file:
+            page = file.read(_LARGEST_PAGE + 1)
+        if len(page) > _LARGEST_PAGE:
+            raise ToolError(
+                f"{name} is larger than {_LARGEST_PAGE} bytes; shorten it, or write the facts there by hand"
+            )
+        return page
+
+    def _write(self, name: str, before: bytes, values: Mapping[str, str]) -> None:
+        after = before
+        for label, text in values.items():
+            after = with_field(after, label, text)
+        if after != before:
+            place = self._place(name)
+            with files.folder(place.above) as way:
+                write_atomic(Path(place.parts[-1]), after, folder=way)
+
+    def _place(self, name: str) -> Place:
+        """Where a page lies; a link to another file of the workspace stays a link."""
+        root = os.path.realpath(self._workspace)
+        place = files.settled(root, f"{root}/{name}")
+        if place is None:
+            raise ToolError(f"{name} is a link that leads out of the workspace; put a file in its place")
+        return place
+
+
+def _next(known: Mapping[str, str], *, begun: bool) -> list[str]:
+    """The next open question; before the first of them, or where there is none, what is known already."""
+    said = "; ".join(f"{label} {text}" for label, text in known.items() if text not in {"", "-"})
+    facts = f"Known: {said or 'nothing, as you wished'}."
+    asked = next((label for label, text in known.items() if not text), "")
+    if not asked:
+        return [facts, _CHANGED]
+    return [*([] if begun else [*([facts] if said else []), _BEGIN]), f"{asked}: {QUESTIONS[asked]}"]
+
+
+def with_field(page: bytes, label: str, text: str) -> bytes:
+    """Set the line `- Label: text` of a page, or add it at the end; every other byte stays as it is."""
+    if found := _field(page, label):
+        rest = page[found.end() :]
+        gap = b" " if rest.startswith(b"<!--") else b""
+        return page[: found.end(1)] + (f" {text}" if text else "").encode() + gap + rest
+    newline = b"\r\n" if b"\r\n" in page else b"\n"
+    gap = newline if page and not page.endswith(b"\n") else b""
+    return page + gap + f"- {label}: {text}".encode() + newline
+
+
+def zone_in(page: bytes) -> tzinfo | None:
+    """The owner's zone by their page, None for the board's own."""
+    return zone_of({"Time zone": _value(page, "Time zone")})[0]
+
+
+def _value(page: bytes, label: str) -> str:
+    found = _field(page, label)
+    return found[2].strip().decode(errors="replace") if found else ""
+
+
+def _field(page: bytes, label: str) -> re.Match[bytes] | None:
+    """The first line of a field that is not within a comment, up to a comment behind it."""
+    head = rb"[ \t]*[-*+][ \t]+(?:\*\*)?%s(?:\*\*)?[ \t]*:(?:\*\*)?" % re.escape(label.encode())
+    lines = re.finditer(rb"^(%s)((?:(?!<!--)[^\r\n])*)" % head, page, re.IGNORECASE | re.MULTILINE)
+    plain = page.replace(b"\r\n", b" \n").decode("latin-1")  # a character a byte
+    hidden = gone(plain, trusting=True)
+    behind = [comment.start for comment in hidden]
+    for line in lines:
+        before = bisect_left(behind, line.start()) - 1
+        if before < 0 or hidden[before].end <= line.start():
+            return line
+    return None
+
+
+def _refuse_invented(said: Sequence[str], *values: str) -> None:
+    """Refuse a value of which no word is the owner's own; small models fill in what nobody said."""
+    words = {word for text in said for word in _WORD.findall(text.casefold())}
+    for value in values if said else ():
+        told = _WORD.findall(value.casefold())
+        if told and words.isdisjoint(told) and value.lower().strip(".") not in _SKIPPED | _NOT_SAID | {_UNDO}:
+            raise ToolError(f"{value!r} is not what was said; nothing was noted")
+
+
+def _said(label: str, text: str) -> str:
+    """What was said in one line: "-" for what is not wanted, "" for nothing."""
+    text = "".join(c if c.isprintable() or c in _JOINERS else " " for c in text)
+    text = " ".join(re.sub("<!--|-->", " ", seen(text)).split())
+    if len(text) > _LONGEST:
+        raise ToolError(f"{label} has {len(text)} characters; say it in {_LONGEST}; nothing was noted")
+    if text.lower().strip(".") in _NOT_SAID:
+        return ""
+    return "-" if text.lower().strip(".") in _SKIPPED else text
+
+
+def _differs(zone: tzinfo, now: datetime) -> list[str]:
+    """What to say when the board's own clock goes by another zone, in this half of the year or in the other."""
+    moments = (now.astimezone(), (now + timedelta(days=182)).astimezone())
+    if all(moment.utcoffset() == moment.astimezone(zone).utcoffset() for moment in moments):
+        return []
+    return [f"The board's own clock is on {moments[0].tzname()} (UTC{moments[0]:%z}); I tell times in {zone}."]

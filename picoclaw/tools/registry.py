@@ -1,0 +1,534 @@
+"""How tools are described to a model, written once for all the steps of a turn that show the same ones."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from picoclaw.claims import ERROR_PREFIX
+from picoclaw.errors import PicoclawError, StoreError, ToolError
+from picoclaw.messages import Caller, Message, ToolCall, ToolRun
+from picoclaw.prompts import Templates, fill
+from picoclaw.repetition import in_a_row
+from picoclaw.schema import Parameter, Unfit, check, json_schema, nearest, parameters
+from picoclaw.security.policy import Asked, Effect, Policy
+from picoclaw.security.redaction import Redactor
+from picoclaw.security.untrusted import shown, source
+from picoclaw.window import READ_ON, cut, given_up, tool_bytes, unmarked
+
+Definitions = tuple[dict[str, Any], ...]
+
+
+class Described(Protocol):
+    """A tool, as far as it is shown to a model."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def opens(self) -> Collection[str]:
+        """The tools that are offered once it was called."""
+        ...
+
+    def definition(self, *, called: bool = True) -> dict[str, Any]:
+        """Describe it: whole once it was called."""
+        ...
+
+
+class Descriptions:
+    """Describes tools, and knows the last answer."""
+
+    def __init__(self) -> None:
+        """Nothing was described."""
+        self._last: tuple[Any, Definitions] = None, ()
+
+    def of(
+        self,
+        tools: Collection[Described],
+        offered: Collection[str],
+        called: Collection[str],
+        most: int | None,
+        wording: Mapping[str, str | None],
+    ) -> Definitions:
+        """Describe those that are offered, in their order; see Toolset.definitions."""
+        key = frozenset(offered), frozenset(called), most, wording
+        last = self._last
+        if last[0] != key:
+            last = self._last = key, _described(tools, offered, called, most, wording)
+        return last[1]
+
+
+def openers(tools: Iterable[Described], name: str) -> frozenset[str]:
+    """Name the tools of which one has to be called before this one is offered; none for most."""
+    return frozenset(tool.name for tool in tools if name in tool.opens)
+
+
+def _described(
+    tools: Collection[Described],
+    offered: Collection[str],
+    called: Collection[str],
+    most: int | None,
+    wording: Mapping[str, str | None],
+) -> Definitions:
+    kept = {name: by for name in offered if (by := openers(tools, name))}
+    closed = {name for name, by in kept.items() if by.isdisjoint(called)}
+    shown = [t.definition(called=t.name in called) for t in tools if t.name in offered and t.name not in closed]
+    found = tuple(d | {"description": wording[d["name"]] or d["description"]} for d in shown)
+    away = given_up({d["name"]: tool_bytes(d) for d in found}, most) if most is not None else ()
+    return tuple(d for d in found if d["name"] not in away)
+
+
+# How a tool is declared, described to a model, and called: look up, check arguments, guard, run, cut.
+#
+# A tool is a method marked `@tool`; its name, schema and help come from its signature and docstring. A parameter
+# named `caller` is handed in and never shown to the model. Every failure becomes a result the model can act on.
+
+Effects = tuple[Effect, ...]
+EffectOf = Callable[[Mapping[str, Any]], Effects]
+EffectMethod = Callable[[Any, Mapping[str, Any]], Effect | Effects]
+BringsMethod = Callable[[Any, Mapping[str, Any], str, "Caller", bool], bool]
+Method = TypeVar("Method", bound=Callable[..., str])
+
+_KEEPS = frozenset({"write", "remember", "plan"})
+_HIDDEN = ("self", "caller")
+
+
+class Tool(NamedTuple):
+    """A callable tool. `effects` is what a call with given arguments does to the world, the one that names it first.
+
+    `opens` are tools that make sense once this one was called, `later` its own parameters, and words for them, that do;
+    `brings` tells whether a result is text from outside; `means` says in plain words what a person is asked to agree
+    to, `binds` what else that yes holds for. `is_private` tells whether a call shows what the owner keeps.
+    """
+
+    name: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    effects: EffectOf
+    function: Callable[..., str]
+    wants_caller: bool
+    only_reads: bool = False
+    opens: frozenset[str] = frozenset()
+    brings: Callable[[Mapping[str, Any], str, Caller, bool], bool] | None = None
+    later: frozenset[str] = frozenset()
+    means: Callable[[Mapping[str, Any]], str] | None = None
+    binds: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
+    vouched: Callable[[Mapping[str, Any], Caller], bool] | None = None
+    is_private: Callable[[Mapping[str, Any]], bool] | None = None
+    sees: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+
+    def effect(self, arguments: Mapping[str, Any]) -> Effect:
+        """Tell the first effect of a call with these arguments, by which it is known."""
+        return self.effects(arguments)[0]
+
+    def definition(self, *, called: bool = True) -> dict[str, Any]:
+        """Describe the tool to a model: whole once it was called."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": json_schema(self.parameters, () if called else self.later),
+        }
+
+
+def tool(
+    effect: Effect | EffectMethod,
+    *,
+    opens: Collection[str] = (),
+    brings: bool | BringsMethod = False,
+    later: Collection[str] = (),
+    means: Callable[[Any, Mapping[str, Any]], str] | None = None,
+    binds: Callable[[Any, Mapping[str, Any]], Mapping[str, str]] | None = None,
+    vouched: Callable[[Any, Mapping[str, Any], Caller], bool] | None = None,
+    private: bool | Callable[[Any, Mapping[str, Any]], bool] = False,
+    sees: Callable[[Any, Mapping[str, Any]], Sequence[str]] | None = None,
+) -> Callable[[Method], Method]:
+    """Mark a method as a tool; `effect` feeds the guard, and may be a method that looks at the arguments.
+
+    One that has several effects gives them all, and the strictest rule counts.
+
+    Such a method raises ToolError for a call that could not be done, so that nobody is asked about it. The tools that
+    this one `opens` are offered only once it was called in the conversation: what is done with a result costs no bytes
+    before there is one; its own parameters and choices named in `later` are understood always, and described then.
+    `brings`: its result is text that nobody in the chat has said, or a method that tells so of the arguments, a result,
+    the caller, and whether the call went well. `means` is a method that says in plain words what a
+    call would have done, for the person who is asked; `binds` one that gives what else their yes holds for, by name,
+    such as the folder it works in, or the checksum of a file that it runs. `vouched` is one that tells whether a word
+    of whoever asks leads there, so that a tainted turn is asked no more than another. `private`: it shows, or tells by
+    its errors, what the owner keeps (effect `private`), or a method that tells so of the arguments and raises nothing.
+    `sees` names the files that it may run and that others' words have led to.
+    """
+
+    def mark(method: Method) -> Method:
+        marks = effect, frozenset(opens), brings, frozenset(later), private, means, binds, vouched, sees
+        method.__dict__["picoclaw_tool"] = marks
+        return method
+
+    return mark
+
+
+def tools_of(group: object) -> Iterable[Tool]:
+    """List the tools of an object, in the order of their definition."""
+    for name, method in vars(type(group)).items():
+        marks = getattr(method, "picoclaw_tool", None)
+        if marks is not None:
+            effect, opens, brings, later, private, *methods = marks
+            given = partial(effect, group) if callable(effect) else _always(effect)
+            found = _tool(name, getattr(group, name), partial(_each, given))
+            said, bound, vouched, sees = (partial(one, group) if one else None for one in methods)
+            reads = effect == "read" or getattr(effect, "__annotations__", {}).get("return") == Literal["read"]
+            outside = partial(brings, group) if callable(brings) else (lambda *_: True) if brings else None
+            shows = partial(private, group) if callable(private) else (lambda _: True) if private else None
+            found = found._replace(only_reads=reads, opens=opens, brings=outside, later=later, is_private=shows)
+            yield found._replace(means=said, binds=bound, vouched=vouched, sees=sees)
+
+
+def _tool(name: str, function: Callable[..., str], effects: EffectOf) -> Tool:
+    annotations = getattr(function, "__annotations__", {})
+    return Tool(
+        name=name,
+        description=" ".join((function.__doc__ or "").split()),
+        parameters=parameters(function, _HIDDEN),
+        effects=effects,
+        function=function,
+        wants_caller="caller" in annotations,
+    )
+
+
+def _always(effect: Effect) -> Callable[[Mapping[str, Any]], Effect]:
+    return lambda _arguments: effect
+
+
+def _each(effect: Callable[[Mapping[str, Any]], Effect | Effects], arguments: Mapping[str, Any]) -> Effects:
+    found = effect(arguments)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def texts_of(call: ToolCall) -> Iterator[str]:
+    """Give the texts among the arguments of a call."""
+    for value in call.arguments.values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and text:
+                yield text
+
+
+class Toolset:
+    """The tools of this board and configuration, and the one way to call them."""
+
+    def __init__(
+        self,
+        groups: Iterable[object],
+        *,
+        guard: Callable[[Asked, Caller], object],
+        journal: Callable[[ToolCall, Caller], None],
+        longest_result: int,
+        secrets: tuple[str, ...] = (),
+        wording: Callable[[str], str | None] = lambda _: None,
+        keep_whole: Callable[[str, str, Caller], int] = lambda *_: 0,
+    ) -> None:
+        """Collect the groups' tools.
+
+        `guard(asked, caller)` raises Denied to stop a call, and is true when a person has just said yes to it;
+        `journal(call, caller)` writes down an act durably before it is done; `longest_result` is in characters;
+        `secrets` never appear in a result;
+        `wording(name)` is the owner's own description of a tool, if there is one; `keep_whole(tool, result, caller)`
+        keeps a result that is shown cut and returns its number, 0 when it cannot.
+        """
+        self.keep_whole = keep_whole
+        self._wording, self._descriptions = wording, Descriptions()
+        self._tools = {t.name: t for group in groups for t in tools_of(group)}
+        self._guard = guard
+        self.ended: Callable[[Asked, Caller, str], None] = lambda *_: None
+        """Is told what came of an act, '' when it went well."""
+        self.accepted: Callable[[Asked], None] = lambda _: None
+        """Is told what a person has said yes to, before it is done."""
+        self.ask_ahead: Callable[[Sequence[Asked], Caller], None] = lambda *_: None
+        """Is told which calls are about to be made, one behind the other."""
+        self._journal = journal
+        self._longest_result = longest_result
+        self._redact = Redactor(secrets)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all tools, also of those that are only offered at times."""
+        return frozenset(self._tools)
+
+    def shown_to_guests(self, policy: Policy) -> frozenset[str] | None:
+        """Name the tools that a guest's turn is offered; None where nothing is private by these rules."""
+        if policy.verdict("private", "", "guest")[0] == "allow":
+            return None
+        private = {t.name for t in self._tools.values() if t.is_private and t.is_private({})}
+        return frozenset(
+            name
+            for name in self._tools
+            if name not in private or policy.verdict("private", name, "guest")[0] != "refuse"
+        )
+
+    @property
+    def only_reading(self) -> tuple[str, ...]:
+        """The names of the tools that change nothing, whatever their arguments are."""
+        return tuple(t.name for t in self._tools.values() if t.only_reads)
+
+    def definitions(
+        self, offered: Collection[str] | None = None, called: Collection[str] = (), most: int | None = None
+    ) -> tuple[dict[str, Any], ...]:
+        """Describe the tools that are offered, None for all, always in the same order.
+
+        Of those that another tool opens, the ones are described whose opener is among the `called`. Where all of them
+        have more than `most` bytes, the least needed are left out; they can be called nevertheless.
+        """
+        named = self.names if offered is None else offered
+        wording = {name: self._wording(name) for name in self._tools}
+        return self._descriptions.of(self._tools.values(), named, called, most, wording)
+
+    @property
+    def private(self) -> frozenset[str]:
+        """The names of the tools that show what the owner keeps."""
+        return frozenset(t.name for t in self._tools.values() if t.is_private and t.is_private({}))
+
+    def opened(self, names: Collection[str]) -> frozenset[str]:
+        """Name the tools that some open."""
+        return frozenset(name for t in self._tools.values() if t.name in names for name in t.opens)
+
+    def openers(self, name: str) -> frozenset[str]:
+        """Name the tools of which one has to be called before this one is offered; none for most."""
+        return openers(self._tools.values(), name)
+
+    def effect(self, call: ToolCall) -> Effect:
+        """Tell what a call would do to the world; raises ToolError for one that cannot be made."""
+        found = self._find(call)
+        return found.effect(self._checked(found, call))
+
+    def call(self, call: ToolCall, caller: Caller) -> str:
+        """Run one call and return its result for a model; what went wrong begins with `error:`."""
+        good, text = self.run(call, caller)
+        return text if good else f"error: {text}"
+
+    def announce(self, calls: Iterable[ToolCall], caller: Caller) -> None:
+        """Tell of calls that are about to be made: a person can be asked about all of them at once."""
+        asked = []
+        for call in calls:
+            with suppress(PicoclawError):  # said when it is made
+                asked.append(self.asked(call, caller))
+        self.ask_ahead(asked, caller)
+
+    def writes(self, call: ToolCall) -> bool:
+        """Tell whether a call would write to files, reminders or notes; no when it is not known."""
+        found = self._tools.get(call.name)
+        try:
+            return found is not None and not _KEEPS.isdisjoint(found.effects(self._checked(found, call)))
+        except PicoclawError:
+            return False
+
+    def run(self, call: ToolCall, caller: Caller) -> tuple[bool, str]:
+        """Run one call; returns whether it went well, and the result or what was wrong, cut to size."""
+        return self._run(call, caller, self._admit)
+
+    def run_approved(self, asked: Asked, caller: Caller) -> tuple[bool, str]:
+        """Run a call that the owner has said yes to; whoever calls this has made sure that it is still the same."""
+        return self._run(asked.call, caller, lambda *_: (self._begin(asked, caller), True))
+
+    def _run(
+        self,
+        call: ToolCall,
+        caller: Caller,
+        admit: Callable[[Tool, ToolCall, dict[str, Any], Caller], tuple[Asked, bool]],
+    ) -> tuple[bool, str]:
+        good, asked, maker = False, None, caller
+        try:
+            found = self._find(call)
+            arguments = self._checked(found, call)
+            asked, agreed = admit(found, call, arguments, caller)
+            if agreed:
+                maker = replace(caller, heard=set())  # what is written is the word of the owner, who has seen it
+                self.accepted(asked)
+            extra = {"caller": maker} if found.wants_caller else {}
+            result, good = found.function(**arguments, **extra), True
+        except PicoclawError as error:
+            result = str(error)
+        except Exception as error:  # noqa: BLE001 - a tool must not end the turn
+            result = f"{call.name} failed unexpectedly: {type(error).__name__}: {error}"
+        caller.heard.update(maker.heard)
+        if good and call.name in self.private:
+            caller.private.add(call.name)
+        if asked:
+            self._note_source(asked.call, result, caller, good=good)
+        if asked and asked.effect != "read":
+            self.ended(asked, caller, "" if good else result)
+        return good, self._presentable(call.name, result, caller)
+
+    def _note_source(self, call: ToolCall, result: str, caller: Caller, *, good: bool) -> None:
+        """Note for the turn what a call has brought in; else what the model has written, as long as that is its own."""
+        brings = self._tools[call.name].brings
+        if brings and brings(call.arguments, result, caller, good):
+            caller.heard.add(source(ToolCall("", call.name, self._redact.values(call.arguments))))
+        if not caller.heard:
+            caller.written.extend(texts_of(call))
+
+    def _find(self, call: ToolCall) -> Tool:
+        if call.name not in self._tools:
+            raise ToolError(f"there is no tool {call.name!r}{nearest(call.name, self._tools)}")
+        return self._tools[call.name]
+
+    def _checked(self, found: Tool, call: ToolCall) -> dict[str, Any]:
+        if call.broken:
+            raise ToolError(
+                f"the arguments of {call.name} are not a JSON object: {call.broken[:200]!r}; send them again"
+            )
+        try:
+            return check(found.parameters, call.arguments)
+        except Unfit as error:
+            raise ToolError(f"argument {error}") from None
+
+    def _admit(self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller) -> tuple[Asked, bool]:
+        """Have a call decided on; returns it, and whether a person has just said yes to it."""
+        try:
+            asked = self._asked(found, call, arguments, caller)
+        except PicoclawError:
+            if found.is_private and found.is_private(arguments):  # what is wrong with it tells of what is there
+                self._guard(Asked("read", ToolCall(call.id, call.name, arguments), also=("private",)), caller)
+            raise
+        agreed = bool(self._guard(asked, caller))
+        return self._begin(asked, caller), agreed
+
+    def _begin(self, asked: Asked, caller: Caller) -> Asked:
+        try:
+            if asked.effect not in {"read", "safe"}:  # what goes to safety waits for no disk, and may be done twice
+                self._journal(asked.call, caller)
+        except StoreError as error:
+            raise ToolError(f"nothing was done, since it cannot be written down first: {error}") from None
+        return asked
+
+    def asked(self, call: ToolCall, caller: Caller | None = None, *, whole: bool = False) -> Asked:
+        """Tell what a call would do, and what a yes to it holds for; raises ToolError for one that cannot be made.
+
+        With a `caller` also whether a word of theirs leads there; `whole` also for one that only looks.
+        """
+        found = self._find(call)
+        return self._asked(found, call, self._checked(found, call), caller, whole=whole)
+
+    def _asked(
+        self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller | None, *, whole: bool = False
+    ) -> Asked:
+        (effect, *also), exact = found.effects(arguments), ToolCall(call.id, call.name, arguments)
+        if found.is_private and found.is_private(arguments):
+            also.append("private")
+        if effect == "read" and not (whole or (caller and caller.planned)):
+            return Asked(effect, exact, also=tuple(also))
+        means = found.means(arguments) if found.means else ""
+        vouched = bool(found.vouched and caller and found.vouched(arguments, caller))
+        sees = tuple(found.sees(arguments)) if found.sees else ()
+        bound = found.binds(arguments) if found.binds else {}
+        return Asked(effect, exact, means, bound, vouched, tuple(also), sees)
+
+    def _presentable(self, name: str, result: str, caller: Caller) -> str:
+        """Without secrets, without what no eye sees, and with its middle cut out."""
+        result = self._redact(shown(result))
+        if name != READ_ON:
+            result = unmarked(result)
+        if len(result) <= self._longest_result:
+            return result
+        return cut(result, self._longest_result, self.keep_whole(name, result, caller))
+
+
+# The calls of one turn: which are made, which are refused, and what they gave.
+
+SAME_CALLS, SAME_READS = 3, 4  # somebody may want to see three values, one after the other
+LONGEST_RESULT = 1000  # characters, of one that is told because the model says nothing
+
+
+@dataclass(slots=True)
+class Calls:
+    """Makes calls by a toolset and remembers them.
+
+    `only` are the names of those that may be made, None for all; `writes` tells whether one changes files, so that
+    doing it twice in a row can only be a slip. `stuck` says that the same was asked for again and again.
+    """
+
+    toolset: Toolset
+    prompts: Templates
+    only: frozenset[str] | None
+    writes: Callable[[ToolCall], bool]
+    clock: Callable[[], float]
+    runs: list[ToolRun] = field(default_factory=list)
+    newest: str = "none"
+    stuck: bool = False
+    _same: int = 0
+    _asked: list[ToolCall] = field(default_factory=list)
+
+    def acts(self, call: ToolCall) -> bool:
+        """Tell whether a call may change something, so that it must not be made twice by mistake."""
+        return call.name not in self.toolset.only_reading
+
+    def announce(self, calls: Sequence[ToolCall], caller: Caller) -> None:
+        """Tell of calls that are about to be made."""
+        caller.agreed.clear()
+        if len(calls) > 1:
+            self.toolset.announce([call for call in calls if self.only is None or call.name in self.only], caller)
+
+    def make(self, call: ToolCall, caller: Caller) -> ToolRun:
+        """Make a call, or refuse it."""
+        self._count(call)
+        began = self.clock()
+        if not (result := self._refused(call)):
+            result = self.newest = self.toolset.call(call, caller)
+        self.runs.append(ToolRun(call.name, call.arguments, result, (self.clock() - began) * 1000))
+        return self.runs[-1]
+
+    def remember(self, messages: Iterable[Message]) -> None:
+        """Know the calls of a turn that another process has begun, by its messages."""
+        asked: list[ToolCall] = []
+        for message in messages:
+            if message.role != "tool":
+                asked = list(message.calls)
+            elif asked:
+                self.met(asked.pop(0), message.text)
+
+    def met(self, call: ToolCall, result: str) -> None:
+        """Take a call for made, with that result."""
+        self._count(call)
+        self.newest = result
+        self.runs.append(ToolRun(call.name, call.arguments, result, 0.0))
+
+    def begin_anew(self) -> None:
+        """Count no call from before as the same: whoever asks has said something new."""
+        self._asked.clear()
+        self.stuck = False
+
+    def told_alone(self) -> str:
+        """The newest good result, for a model that has nothing to say about it; '' where there is none."""
+        run = next((run for run in reversed(self.runs) if not run.result.startswith(ERROR_PREFIX)), None)
+        if run is None:
+            return ""
+        shown = run.result if len(run.result) <= LONGEST_RESULT else f"{run.result[:LONGEST_RESULT]}…"
+        return fill(self.prompts["result"], {"tool": run.name, "result": shown}, "result")
+
+    def _count(self, call: ToolCall) -> None:
+        self._asked.append(call)
+        self._same = in_a_row(self._asked, self._is_idle)
+        self.stuck = self._same >= (SAME_READS if self._reads_well(call) else SAME_CALLS)
+
+    def _refused(self, call: ToolCall) -> str:
+        """Why a call is not made, '' when it is."""
+        only, prompts = self.only, self.prompts
+        if only is not None and call.name not in only:
+            return fill(prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only)) or "-"}, "tools")
+        before = self._results(call)
+        if self.stuck:
+            return fill(prompts["repeated"], {"result": before[-1]}, "result")
+        if self._same > 1 and not before[-1].startswith(ERROR_PREFIX) and self.writes(call):
+            return fill(prompts["written"], {"result": before[-1]}, "result")
+        return ""
+
+    def _results(self, call: ToolCall) -> list[str]:
+        return [run.result for run in self.runs if (run.name, run.arguments) == (call.name, call.arguments)]
+
+    def _reads_well(self, call: ToolCall) -> bool:
+        """Whether a call only looks, and what it saw before was no error."""
+        return not (self.acts(call) or any(result.startswith(ERROR_PREFIX) for result in self._results(call)))
+
+    def _is_idle(self, call: ToolCall) -> bool:
+        """Whether a call does nothing to the world outside, so that its being made in turns leads nowhere."""
+        return not self.acts(call) or self.writes(call)

@@ -1,0 +1,202 @@
+"""The tools that give work to helpers: in the background, or waiting for it; and those that look after it."""
+
+import time
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, Literal
+
+from picoclaw.agent import workflow
+from picoclaw.config.tables import HEARTBEAT_LIMITS, HelpersConfig
+from picoclaw.errors import ToolError
+from picoclaw.messages import DEFAULT_SESSION, Caller, Stop
+from picoclaw.schema import Span
+from picoclaw.security.untrusted import fewer
+from picoclaw.store.conversations import get_process_identity
+from picoclaw.store.heartbeats import HEARTBEAT_SESSION as HEARTBEAT
+from picoclaw.store.tasks import HEARTBEAT_PARENT, OPEN_STATUSES, Task, Tasks, TaskUsage
+from picoclaw.tools.registry import tool
+
+_MOST = 1_000_000_000
+_LISTED = 12
+_LEAST_TOKENS = 1000
+_LATER = ("name", "mode", "tools", "needs", "tasks", "steps", "seconds", "tokens")
+_BESIDES = ("name", "mode", "tools", "steps", "seconds", "tokens")
+
+Mode = Literal["minimal", "full", "base", "none"]
+Names = Annotated[list[str] | None, "fewer than yours"]
+Steps = Annotated[int, Span(0, _MOST)]
+Seconds = Annotated[float, Span(0, _MOST)]
+
+
+class Spawn:
+    """Work for helpers, on behalf of the chat that the turn belongs to."""
+
+    def __init__(
+        self,
+        tasks: Callable[[], Tasks],
+        tools: Callable[[], Collection[str]],
+        settings: HelpersConfig,
+        do: Callable[[Task, Stop], Task] | None,
+        ring: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`tools()` names all that there are; `do` does a task now, until a word stops it, None without a model.
+
+        `ring` wakes those who do tasks, and `clock` gives the seconds since 1970.
+        """
+        self._tasks = tasks
+        self._tools = tools
+        self._settings = settings
+        self._do = do
+        self._ring = ring
+        self._clock = clock
+
+    @tool(effect="write", opens=("spawn_status", "spawn_cancel"), later=_LATER)
+    def spawn(
+        self,
+        task: str,
+        caller: Caller,
+        name: str = "",
+        mode: Mode = "minimal",
+        tools: Names = None,
+        needs: Annotated[list[str] | None, "ids to wait for; their reports are handed on"] = None,
+        tasks: Annotated[list[dict[str, Any]] | None, "to do before: [{name, task, needs: [names]}]"] = None,
+        steps: Steps = 0,
+        seconds: Seconds = 0.0,
+        tokens: Steps = 0,
+    ) -> str:
+        """Have a helper do a task in the background; it sees only that text, and reports to the user."""
+        wanted = workflow.steps_of(tasks or ())
+        known = self._known(caller)
+        found = workflow.needs_of(wanted, known)
+        if task.strip() or not wanted:
+            last = workflow.step(name, task, needs or ())
+            ends = workflow.last(found)
+            wanted.append(last)
+            found = workflow.needs_of(wanted, known)
+            found[-1] = tuple(dict.fromkeys((*found[-1], *ends)))
+        self._check_room(caller, len(wanted))
+        plain = self._plain(caller, mode, tools, TaskUsage(steps, seconds, tokens), len(wanted))
+        added = self._tasks().add(
+            [
+                plain._replace(name=step.name, text=step.text, needs=need)
+                for step, need in zip(wanted, found, strict=True)
+            ],
+            self._clock(),
+        )
+        self._ring()
+        return f"given to helper{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}; {_TOLD}"
+
+    @tool(effect="write", brings=True, later=_BESIDES)
+    def subagent(
+        self,
+        task: str,
+        caller: Caller,
+        name: str = "",
+        mode: Mode = "minimal",
+        tools: Names = None,
+        steps: Steps = 0,
+        seconds: Seconds = 0.0,
+        tokens: Steps = 0,
+    ) -> str:
+        """Have a helper do a task, and wait for its report."""
+        plain = self._plain(caller, mode, tools, TaskUsage(steps, seconds, tokens))
+        step = workflow.step(name, task, ())
+        self._check_room(caller, 1)
+        here = get_process_identity()
+        begun = plain._replace(name=step.name, text=step.text, status="running", claimed=here, waits=here, tries=1)
+        (added,) = self._tasks().add([begun], self._clock())
+        ended = self._do(added, caller.stop) if self._do else added
+        return workflow.answer(ended)
+
+    @tool(effect="read", brings=True, private=True)
+    def spawn_status(self, caller: Caller, number: Annotated[int, Span(0, _MOST)] = 0) -> str:
+        """Show how far a helper is, with its report; without a number all of them in a line each."""
+        if number:
+            task = self._meant(number, caller)
+            rows = [workflow.row(task, self._clock())]
+            rows += [workflow.row(child, self._clock()) for child in self._tasks().children(number)]
+            return "\n".join([*rows, *([] if task.status in OPEN_STATUSES else [workflow.shown(task)])])
+        return "\n".join(workflow.row(task, self._clock()) for task in self._listed(caller)) or "no helpers"
+
+    @tool(effect="write")
+    def spawn_cancel(self, number: Annotated[int, Span(1, _MOST)], caller: Caller) -> str:
+        """End a helper's task, and what it has given to others."""
+        task = self._meant(number, caller)
+        knows = caller.task or caller.session == task.session  # what a job or a heartbeat ends, the chat is told
+        ended = self._tasks().cancel(number, task.session if knows else "", self._clock())
+        self._ring()
+        if not ended:
+            raise ToolError(f"helper {task.label} has ended already: {task.status}")
+        return f"cancelled: {', '.join(task.label for task in ended)}"
+
+    def _plain(self, caller: Caller, mode: Mode, tools: list[str] | None, wish: TaskUsage, number: int = 1) -> Task:
+        """What all tasks of a call have in common. Refuses what may not be asked for."""
+        if self._do is None:
+            raise ToolError("a helper needs a model, and none is configured")
+        if caller.depth >= workflow.DEEPEST:
+            raise ToolError(f"helpers of helpers end at depth {workflow.DEEPEST}")
+        asker = self._tasks().get(caller.task) if caller.task else None
+        return Task(
+            0,
+            self._chat(caller),
+            "",
+            "",
+            workflow.limited(wish, self._most(asker, caller, number)),
+            workflow.allowed(self._tools(), caller.may, tools, caller.depth + 1),
+            mode,
+            parent=HEARTBEAT_PARENT if caller.origin == HEARTBEAT else caller.task,
+            depth=caller.depth + 1,
+            flow=asker.flow if asker else 0,
+            claimed=get_process_identity(),  # whoever asked has it done, as long as that process lives
+            taint=fewer(caller.heard),
+        )
+
+    def _most(self, asker: Task | None, caller: Caller, number: int) -> TaskUsage:
+        """What each of a `number` of tasks may take at most."""
+        settings, tasks = self._settings, self._tasks()
+        if asker:  # what its helpers took, it has taken
+            given = sum(task.used.tokens for task in tasks.children(asker.number))
+            return workflow.left(asker.limits, asker.used._replace(tokens=asker.used.tokens + given))
+        if caller.origin != HEARTBEAT:
+            return TaskUsage(settings.steps, settings.seconds, settings.tokens)
+        left = HEARTBEAT_LIMITS.tokens - tasks.of_heartbeats(caller.now.timestamp())
+        share = min(settings.tokens, left // (number + 1))  # something stays for the next that it asks for
+        if share < _LEAST_TOKENS:
+            raise ToolError("the helpers of this heartbeat may take no more tokens")
+        return TaskUsage(settings.steps, settings.seconds, share)
+
+    def _chat(self, caller: Caller) -> str:
+        chat = caller.reply_to or caller.session
+        return DEFAULT_SESSION if chat == HEARTBEAT else chat
+
+    def _known(self, caller: Caller) -> dict[str, int]:
+        """The tasks that may be needed, by number and by name; of two names the newer counts."""
+        listed = self._tasks().newest(self._chat(caller), 4 * workflow.MOST)
+        named = {task.name: task.number for task in listed if task.name}
+        return named | {str(task.number): task.number for task in listed}
+
+    def _check_room(self, caller: Caller, more: int) -> None:
+        if len(self._tasks().unfinished(self._chat(caller))) + more > workflow.MOST:
+            raise ToolError(f"this chat may have {workflow.MOST} tasks that are not done; cancel some, or wait")
+
+    def _listed(self, caller: Caller) -> list[Task]:
+        chat = self._chat(caller)
+        both = {task.number: task for task in self._tasks().newest(chat, _LISTED)}
+        both |= {task.number: task for task in self._tasks().unfinished(chat)}
+        return [task for task in both.values() if not caller.task or self._is_below(task, caller.task)]
+
+    def _is_below(self, task: Task | None, number: int) -> bool:
+        while task and task.parent != number:
+            task = self._tasks().get(task.parent)
+        return task is not None
+
+    def _meant(self, number: int, caller: Caller) -> Task:
+        found = self._tasks().get(number)
+        if found is None or found.session != self._chat(caller):
+            raise ToolError(f"this chat has no helper {number}; spawn_status shows them")
+        if caller.task and not self._is_below(found, caller.task):
+            raise ToolError(f"helper {found.label} is not yours: you may see and end what you have given to others")
+        return found
+
+
+_TOLD = "the report comes into the chat by itself"
