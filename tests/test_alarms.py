@@ -82,6 +82,30 @@ def test_an_alarm_goes_to_the_page_and_to_telegram(tmp_path, server):
         until(lambda: any("It is warm" in one["text"] for one in browser.told("/api/state")["said"]))
 
 
+LAST = {"the chat with the bot": OWNER, "a group": -100500, "none": 0}
+
+
+@pytest.mark.parametrize("chat", LAST.values(), ids=LAST)
+def test_an_alarm_comes_once_to_each_chat(tmp_path, server, chat):
+    """The owner's with the bot, the page, and the one that they spoke in last; once where two of them are the same."""
+    port = free_port()
+    folder = house(tmp_path, server, f"[page]\nenabled = true\nport = {port}\n", rules="")
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        browser = Client(Place(port), folder, None, [])
+        browser.login()
+        server.people.add(chat)
+        if chat:
+            server.says(OWNER, "@pico_bot what time is it?", chat)
+            server.wait(lambda: server.texts(chat), 20)
+        (folder / "rules.toml").write_text(RULES)
+        until(lambda: any("It is warm" in one["text"] for one in browser.told("/api/state")["said"]), 20)
+        until(lambda: log(tmp_path).rstrip().endswith("; tell: told") and waiting(folder) == [])
+        chats = [one.chat for one in server.sent if "It is warm" in one.text]
+        assert sorted(chats) == sorted({OWNER, chat or OWNER})
+        assert sum("It is warm" in one["text"] for one in browser.told("/api/state")["said"]) == 1
+
+
 def test_a_reminder_from_the_command_line_reaches_telegram_when_no_terminal_is_open(tmp_path, server):
     house(tmp_path, server, rules="")
     with Daemon(tmp_path) as daemon:

@@ -4,6 +4,7 @@ import argparse
 import fcntl
 import gzip
 import io
+import itertools
 import json
 import os
 import signal
@@ -13,7 +14,6 @@ import sys
 import tarfile
 import tempfile
 import threading
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -129,31 +129,46 @@ def test_secrets_that_were_left_out_stay_in_the_home(tmp_path):
 
 
 def test_a_restore_that_is_killed_leaves_a_whole_home(tmp_path):
-    """Wherever it is cut, the home is there: what it was, or what it becomes."""
+    """Before whichever step: the home is what it was, or what it becomes; what looks like the home of before is it."""
     home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
     lived_in(home, "before").close()
     backup.write_backup(home, file)
     database = Database(home / "state.db")
     Marks(database).set("after", "kept")
     database.close()
-    ended = []
-    for n in range(200):
+    for n in itertools.count():
         pid = os.fork()
         if pid == 0:
+            die_at(n)
             backup.restore_backup(file, home)
             os._exit(0)
-        time.sleep(n * 0.002)
-        os.kill(pid, signal.SIGKILL)
-        ended.append(os.waitpid(pid, 0)[1])
-        if marks_of(home) == {"before"}:
+        killed = os.waitpid(pid, 0)[1]
+        shown = [p for p in tmp_path.glob("picoclaw.before-*") if not (p / ".unfinished").exists()]
+        is_restored = marks_of(home) == {"before"}
+        assert [marks_of(path) for path in shown] == [{"before", "after"}] * is_restored
+        if is_restored:
             break
-        assert marks_of(home) == {"before", "after"}
-    before = [path for path in tmp_path.glob("*.before-*") if not (path / ".unfinished").exists()]
-    assert {"before", "after"} in map(marks_of, before)
-    assert ended[0] == signal.SIGKILL
-    backup.restore_backup(file, home)
-    assert not list(tmp_path.glob("*/.unfinished"))
-    assert {"before", "after"} in map(marks_of, before)
+        assert (killed, marks_of(home)) == (signal.SIGKILL, {"before", "after"})
+    backup.write_backup(home, tmp_path / "again.tar.gz")
+    backup.restore_backup(tmp_path / "again.tar.gz", home)
+    assert sorted(p.name.partition("-")[0] for p in tmp_path.iterdir()) == [
+        *("again.tar.gz", "b.tar.gz", "picoclaw", "picoclaw.before", "picoclaw.before")
+    ]
+    assert not (home / ".unfinished").exists()
+    assert n > 20
+
+
+def die_at(n):
+    """Have this process killed before its n-th change to the disk."""
+    changes = itertools.count()
+    steps = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "ctypes.dlopen"}  # the last is what exchanges two names
+
+    def heard(event, given):
+        writes = event == "open" and given[2] & (os.O_WRONLY | os.O_RDWR)
+        if (writes or event in steps) and next(changes) == n:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(heard)
 
 
 # --- what is no good backup ---

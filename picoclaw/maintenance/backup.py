@@ -38,7 +38,7 @@ SECRETS_FILE = "secrets.toml"
 _EXCLUDED = re.compile(
     r"last(/.*)?|[^/]*\.(suspect|damaged-.*)"
     r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|bell-\d+[^/]*|before-update(/.*)?"
-    r"|\.[^/]*\.\d+\.\d+|\.backup-[^/]*(/.*)?"
+    r"|\.[^/]*\.\d+\.\d+|\.backup-[^/]*(/.*)?|\.unfinished"
 )
 MAX_DEPTH = 100
 """Folders within each other; what lies deeper is neither taken nor unpacked."""
@@ -173,7 +173,7 @@ class _HashingReader(io.RawIOBase):
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _UNFINISHED_MARKER = ".unfinished"
-"""In a folder that is still being unpacked; a restore that was cut off is swept away by it."""
+"""In a folder until it has taken the home's place; what a restore that was cut off has left is known by it."""
 
 _MAX_MANIFEST_BYTES = 50_000_000
 _MAX_HEADER_BYTES = 65_536  # bytes that may stand before a file, such as a name of more than 100 characters
@@ -207,15 +207,13 @@ def restore_backup(path: Path, home: Path) -> tuple[BackupInfo, Path | None]:
         )
     with act_as_owner(home), translate_os_errors(home):
         make_folder(home.parent)
-        for left in home.parent.glob(f"{glob.escape(home.name)}.before-*/{_UNFINISHED_MARKER}"):
-            shutil.rmtree(left.parent, ignore_errors=True)
+        _remove_unfinished(home)
         staged = _make_staging_folder(home)
         try:
             kept = _unpack_archive(path, staged)
             if (home / SECRETS_FILE).is_file() and not (staged / SECRETS_FILE).exists():
                 write_atomic(staged / SECRETS_FILE, read_file(home / SECRETS_FILE))
             _verify_databases(staged)
-            (staged / _UNFINISHED_MARKER).unlink()
             for folder in (*(found for found in staged.rglob("*") if found.is_dir()), staged):
                 sync_folder(folder)
         except BaseException:
@@ -224,13 +222,26 @@ def restore_backup(path: Path, home: Path) -> tuple[BackupInfo, Path | None]:
         return kept, _replace_home(staged, home)
 
 
+def _remove_unfinished(home: Path) -> None:
+    """Remove what a restore that was cut off has left; the home itself is whole, also where it is still marked."""
+    with suppress(FileNotFoundError):
+        (home / _UNFINISHED_MARKER).unlink()
+        sync_folder(home)
+    name = glob.escape(f"{home.name}.before-")
+    marked = (path.parent for path in home.parent.glob(f"{name}*/{_UNFINISHED_MARKER}"))
+    for left in (*home.parent.glob(f".{name}*"), *marked):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 def _make_staging_folder(home: Path) -> Path:
     """Make the folder that changes places with the home: its name is the one that the old home is to have."""
     staged = home.with_name(f"{home.name}.before-{time.strftime('%Y%m%d-%H%M%S')}")
     while os.path.lexists(staged):
         staged = staged.with_name(f"{staged.name}a")
-    staged.mkdir(0o700)
-    (staged / _UNFINISHED_MARKER).touch()
+    young = staged.with_name(f".{staged.name}")  # nobody sees a folder without its mark
+    young.mkdir(0o700)
+    (young / _UNFINISHED_MARKER).touch()
+    young.rename(staged)
     return staged
 
 
@@ -334,17 +345,16 @@ def _verify_databases(staged: Path) -> None:
 
 
 def _replace_home(staged: Path, home: Path) -> Path | None:
-    if not os.path.lexists(home):
+    before = staged if os.path.lexists(home) else None
+    if before is None:
         staged.rename(home)
-        sync_folder(home.parent)
-        return None
-    if not _exchange_folders(staged, home):
-        aside = staged.with_name(f"{staged.name}b")
-        home.rename(aside)
+    elif not _exchange_folders(staged, home):
+        before = staged.with_name(f"{staged.name}b")
+        home.rename(before)
         staged.rename(home)
-        staged = aside
     sync_folder(home.parent)
-    return staged
+    (home / _UNFINISHED_MARKER).unlink()
+    return before
 
 
 def _exchange_folders(one: Path, other: Path) -> bool:

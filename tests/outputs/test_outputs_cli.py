@@ -1,14 +1,12 @@
 """The verbs `outputs` and `stop`, and the `output` tool, as a person and a model use them."""
 
-import os
-import signal
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from outputs_kit import HARMS, LAMP, PUMP, client, close_clients, ended, harm, make_home, pin
+from outputs_kit import HARMS, LAMP, PUMP, client, close_clients, ended, harm, leave_on, make_home, pin
 
 from picoclaw.errors import Denied, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
@@ -118,11 +116,7 @@ def test_stop_and_resume(tmp_path, home):
 def test_safe_after_both_were_killed(tmp_path, home):
     """What a service does when it has ended in whatever way (ExecStopPost)."""
     config.save_armed(home, {n: o.digest for n, o in config.load_outputs(home / "outputs.toml").outputs.items()})
-    client(home).set("pump", "on", 60, "owner")
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in endpoint.read_holder(home)[:2]:
-            os.kill(pid, number)
-    ended(home)
+    leave_on(home)
     done = picoclaw(tmp_path, "outputs", "safe")
     assert (done.returncode, done.stdout) == (0, "everything is at its safe level\n")
     assert pin(home) == 0
@@ -261,20 +255,6 @@ def test_off_and_stop_wait_for_no_disk(home, tmp_path):
         toolset._journal = lambda *_: None
 
 
-def left_on(home):
-    """Switch the pump on, and kill all that could switch it off again."""
-    pid = os.fork()
-    if pid == 0:
-        client(home).set("pump", "on", 600, "owner")
-        for each in (*endpoint.read_holder(home)[:2], os.getpid()):
-            os.kill(each, signal.SIGSTOP if each != os.getpid() else signal.SIGKILL)
-    os.waitpid(pid, 0)
-    for each in endpoint.read_holder(home)[:2]:
-        os.kill(each, signal.SIGKILL)
-    ended(home)
-    assert pin(home) == 1
-
-
 SPOILT = {
     "nothing": lambda home: None,
     "outputs.toml is gone": lambda home: (home / "outputs.toml").unlink(),
@@ -287,7 +267,7 @@ SPOILT = {
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_the_next_start_of_the_daemon_makes_safe_what_was_left_on(tmp_path, spoil):
     home = make_home(tmp_path / "picoclaw", PUMP)
-    left_on(home)
+    leave_on(home)
     spoil(home)
     with daemon_kit.Daemon(tmp_path) as daemon:
         daemon_kit.until(lambda: pin(home) == 0 and not (home / endpoint.LIVE_FILE).exists())
@@ -297,7 +277,7 @@ def test_the_next_start_of_the_daemon_makes_safe_what_was_left_on(tmp_path, spoi
 
 def test_what_was_left_on_is_said(tmp_path):
     home = make_home(tmp_path / "picoclaw", PUMP)
-    left_on(home)
+    leave_on(home)
     said = picoclaw(tmp_path, "status")
     assert "something may have been left on" in said.stdout
     assert "outputs safe" in said.stdout

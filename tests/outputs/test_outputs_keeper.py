@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from outputs_kit import HARMS, LAMP, PUMP, alive, client, close_clients, ended, harm, make_home, pin, until
+from outputs_kit import HARMS, LAMP, PUMP, alive, client, close_clients, ended, harm, leave_on, make_home, pin, until
 
 from picoclaw.automation import clock
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
@@ -146,14 +146,7 @@ def test_both_are_killed_while_the_client_lives(home):
 
 
 def test_both_and_the_client_are_killed_and_the_next_one_makes_it_safe(home):
-    one = client(home)
-    one.set("pump", "on", 60, "owner")
-    one._left.set()  # as if it were dead
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in endpoint.read_holder(home)[:2]:
-            os.kill(pid, number)
-    ended(home)
-    assert pin(home) == 1, "nobody was left to do it"
+    leave_on(home)
     assert (home / endpoint.LIVE_FILE).exists()
     client(home).recover()
     assert pin(home) == 0

@@ -182,18 +182,22 @@ class Soak:
     def _clockwork(self, spent):
         """What was due by the clock has come as often as it was."""
         told, apart = once(self.telegram.texts(OWNER)), 1.5 + self.trouble.kills + self.given.full + spent / 43_200
-        told += [one.text for one in Letters(self.house.home).all()]  # warnings go where the owner spoke last
         with contextlib.closing(
             Database(self.house.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
         ) as kept:
-            water = RuleLog(kept).log(5000, "water")
+            water, hot = (RuleLog(kept).log(5000, rule) for rule in ("water", "hot"))
         yield judge.about("the rule that waters", len(water), spent / 600, apart)
         bad = [one.outcome for one in water if "valve1 is on" not in one.outcome]
         yield judge.most(
             "waterings that failed, and said so", len(bad), self.trouble.kills + self.given.full + BAD_A_DAY
         )
-        hot = judge.times(told, "soak: it is hot") / 2  # told in the owner's chat and in the one that was used last
-        yield judge.about("the rule that says it is hot", hot, spent / PERIOD_S, apart)
+        yield judge.about("the rule that says it is hot", len(hot), spent / PERIOD_S, apart)
+        cut = sum("stopped in the middle" in one.outcome for one in hot)  # which is told in other words
+        alarms = judge.times(told, "soak: it is hot")
+        yield judge.within("its alarms on Telegram", alarms, len(hot) - cut, len(hot))
+        shown = [one.text for one in Letters(self.house.home).all() if "soak: it is hot" in one.text]
+        least = 0 if self.given.day else len(hot)  # the page keeps the last letters only
+        yield judge.within("its alarms at the page", len(shown), least, len(hot))
         for words, every in (("soak drips", 900), ("soak strikes", 1200)):
             yield judge.about(f"job: {words}", judge.times(told, words), spent / every, apart)
         ticks = judge.times(told, "soak ticks")
