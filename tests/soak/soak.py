@@ -54,6 +54,11 @@ BAD_A_DAY = 1
 DUE_S = 120.0
 """Of the quick clock's: so long after it was due, whatever was promised for later has come."""
 
+SILENT_S = 20.0
+"""Of the machine's: four times as long as the model may be silent. What has no time of its own has come by then."""
+
+REPORT = r"soak report (\d+)"
+
 
 class Soak:
     """One of them, from the first start to the last count."""
@@ -120,6 +125,9 @@ class Soak:
         for one in (*self.chatters, self.browser):
             one.join(60)
         time.sleep(later)
+        soon = time.monotonic() + SILENT_S
+        while set(self.script.promised("help")) - set(self._told(REPORT)) and time.monotonic() < soon:
+            time.sleep(0.2)  # the last failure of the model's may have been for a helper
         self.ended_at = self.pace.now()
         self.status = self.house.asked("status") or {}
         for one in (self.presser, self.watcher):
@@ -167,17 +175,20 @@ class Soak:
         """What a tool has done was done once, and what was promised for later has come."""
         undone = [kind for kind in (*PLANS, *OWNER_SAYS) if kind in TAKE_A_TOOL and not self.script.promised(kind)]
         yield judge.none("wishes of which no tool has done one", undone)
-        told = once(self.telegram.texts(OWNER))
-        found = lambda words: [int(n) for text in told for n in re.findall(words, text)]  # noqa: E731
+        told, found = once(self.telegram.texts(OWNER)), self._told
         path = self.house.home / "workspace/soak.txt"
         lines = [int(n) for n in re.findall(r"line (\d+)", path.read_text())] if path.exists() else []
         yield from judge.each_once("lines of a file", self.script.promised("file"), lines)
         yield from judge.each_once("reminders", self.script.promised("remind"), found(r"Reminder: tea (\d+)"))
-        yield from judge.each_once("reports of helpers", self.script.promised("help"), found(r"soak report (\d+)"))
+        yield from judge.each_once("reports of helpers", self.script.promised("help"), found(REPORT))
         yeses, pressed = found(r"Number (\d+) was done"), len(self.presser.pressed)
         yield judge.each_once("yeses", [], yeses)[1]
         refused = len(re.findall(r"/yes was not done|answered this: '/yes|Number \d+ has failed", "\n".join(told)))
         yield judge.within("yeses", len(set(yeses)), pressed - refused, pressed)
+
+    def _told(self, words):
+        """The numbers that the owner was told with such words."""
+        return [int(n) for text in once(self.telegram.texts(OWNER)) for n in re.findall(words, text)]
 
     def _clockwork(self, spent):
         """What was due by the clock has come as often as it was."""
