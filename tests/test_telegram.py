@@ -363,7 +363,9 @@ def test_what_was_acknowledged_before_its_file_had_come_is_fetched_after_a_resta
 
 
 def test_calls_that_follow_one_another_share_a_connection(bench, server):
-    bench.settled()  # its own connection waits for updates
+    server.says(OWNER, "hello")
+    bench.come()  # updates are waited for on a connection of their own, which is there from now on
+    bench.settled()
     bench.letter("first")
     before = server.connections
     for number in range(2, 12):
