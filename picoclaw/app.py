@@ -22,30 +22,30 @@ from picoclaw.memory import notes
 from picoclaw.memory.files import FOLDER, ROOT_FILES
 from picoclaw.messages import ALONE, Around, Inbound, Message, Origin, Stop, Turn
 from picoclaw.providers import BUILT_IN, Provider, made
-from picoclaw.security.approvals import Approving
-from picoclaw.security.audit import Audit
+from picoclaw.security.approvals import ApprovalManager
+from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard
-from picoclaw.security.policy import Asked
+from picoclaw.security.policy import CallRequest
 from picoclaw.security.redaction import Redactor
-from picoclaw.security.rights import Rights
+from picoclaw.security.rights import PolicyLoader
 from picoclaw.skills.library import Library, tiers_of
 from picoclaw.skills.skill import Here
 from picoclaw.store.approvals import Approval
 from picoclaw.store.tasks import Task, Tasks
 from picoclaw.stores import Stores, keys_of
-from picoclaw.tools.cron import Reminders, words_run
-from picoclaw.tools.exec import Shell, foreign_bound, passed_on
-from picoclaw.tools.files import CHECKLIST, Files
+from picoclaw.tools.cron import CronTool, list_command_words
+from picoclaw.tools.exec import ExecTools, bind_foreign_files, passed_on
+from picoclaw.tools.files import CHECKLIST, FileTools
 from picoclaw.tools.history import SensorHistory
-from picoclaw.tools.memory import Recall
-from picoclaw.tools.onboarding import FirstRun
+from picoclaw.tools.memory import MemoryTools
+from picoclaw.tools.onboarding import FirstRunTool
 from picoclaw.tools.pulse import PulseTool
 from picoclaw.tools.registry import Toolset
-from picoclaw.tools.results import Messages, WholeResults
-from picoclaw.tools.rules import Rules
+from picoclaw.tools.results import MessageTool, ResultTool
+from picoclaw.tools.rules import RuleTool
 from picoclaw.tools.skills import SkillTools
-from picoclaw.tools.subagents import Spawn
-from picoclaw.tools.web import WebPages, WebSearch
+from picoclaw.tools.subagents import SubagentTools
+from picoclaw.tools.web import WebFetchTool, WebSearchTool
 from picoclaw.window import Room, room
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import intent_tables
@@ -90,7 +90,7 @@ class House(Protocol):
 
 
 def groups(
-    house: House, whole: WholeResults, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
+    house: House, whole: ResultTool, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
 ) -> Iterator[object]:
     """Make the groups of tools, in the order in which a model is shown them; those of absent hardware are left out.
 
@@ -98,29 +98,29 @@ def groups(
     """
     config, home, stores = house.config, house.config.home, house.stores
     yield house.wiring.sensors()
-    yield Files(
+    yield FileTools(
         *(config.workspace, config.tools.extra_folders),
         library=house.library,
         instructions=lambda: _instructions(config),
-        run=lambda: words_run(stores.jobs.all()),
+        run=lambda: list_command_words(stores.jobs.all()),
         foreign=lambda: stores.foreign_files,
     )
-    yield Recall(config.workspace, stores.memory, past=config.memory.messages)
+    yield MemoryTools(config.workspace, stores.memory, past=config.memory.messages)
     commands, line = config.tools.exec != "off", config.tools.shell
-    yield Reminders(lambda: stores.jobs, lambda: house.toolset.effect, commands=commands, shell=line)
+    yield CronTool(lambda: stores.jobs, lambda: house.toolset.effect, commands=commands, shell=line)
     yield PulseTool(lambda: stores.pulse)
-    yield Messages()
-    yield Spawn(lambda: house.helpers, lambda: house.toolset.names, config.helpers, do, partial(wake_all, home))
+    yield MessageTool()
+    yield SubagentTools(lambda: house.helpers, lambda: house.toolset.names, config.helpers, do, partial(wake_all, home))
     yield from _web(config)
     yield SensorHistory(lambda: stores.samples)
-    yield Rules(home, house.wiring.measured, lambda: str(zone() or ""))
+    yield RuleTool(home, house.wiring.measured, lambda: str(zone() or ""))
     yield SkillTools(house.library, house.here, config.workspace)
-    yield FirstRun(home, jobs=lambda: stores.jobs)
+    yield FirstRunTool(home, jobs=lambda: stores.jobs)
     yield whole
     if config.tools.exec != "off":
         kept, tools = (lambda: _untouched(config)), config.tools
         seen = lambda: stores.foreign_files.all() if (home / "state.db").exists() else ()  # noqa: E731
-        yield Shell(
+        yield ExecTools(
             *(config.workspace, os.environ),
             folders=tools.extra_folders,
             shell=tools.shell,
@@ -135,9 +135,9 @@ def _web(config: Config) -> Iterator[object]:
     """Make the tools that reach the web, as far as the owner wants them."""
     web = config.web
     if web.enabled:
-        yield (pages := WebPages(os.environ, web.seconds))
+        yield (pages := WebFetchTool(os.environ, web.seconds))
         if web.search != "off":
-            yield WebSearch(pages, web.search, web.searxng_url, config.brave_key)
+            yield WebSearchTool(pages, web.search, web.searxng_url, config.brave_key)
 
 
 def _instructions(config: Config) -> tuple[Path, ...]:
@@ -201,7 +201,7 @@ class App:
     @cached_property
     def toolset(self) -> Toolset:
         """The tools of this board and configuration; those of absent hardware are left out."""
-        whole = WholeResults(lambda: self.stores.results, self.room.result)
+        whole = ResultTool(lambda: self.stores.results, self.room.result)
         do_now = partial(do, self) if self.config.model.base_url else None
         guard = Guard(self.rights.policy, self.ask, self.approving.keep, self.audit.note)
         made = Toolset(
@@ -216,29 +216,29 @@ class App:
         made.ended, made.accepted, made.ask_ahead = self.audit.ended, self._accept, guard.ask_ahead
         return made
 
-    def _accept(self, asked: Asked) -> None:
+    def _accept(self, asked: CallRequest) -> None:
         """Take the files for the owner's that a person was shown with a call and has said yes to."""
         if asked.bound and (files := [one for one in self.stores.foreign_files.all() if os.path.lexists(one.path)]):
-            every = foreign_bound(files).items() <= asked.bound.items()
-            shown = [one for one in files if every or foreign_bound([one]).items() <= asked.bound.items()]
+            every = bind_foreign_files(files).items() <= asked.bound.items()
+            shown = [one for one in files if every or bind_foreign_files([one]).items() <= asked.bound.items()]
             self.stores.foreign_files.accept(one.number for one in shown)
 
     @cached_property
-    def audit(self) -> Audit:
+    def audit(self) -> AuditLog:
         """What is written down of who had what done."""
-        return Audit(self.config.home, Redactor(keys_of(self.config, os.environ)))
+        return AuditLog(self.config.home, Redactor(keys_of(self.config, os.environ)))
 
     @cached_property
-    def rights(self) -> Rights:
+    def rights(self) -> PolicyLoader:
         """The rules in force."""
         home, approvals = self.config.home, lambda: self.stores.approvals
-        return Rights(home / "policy.toml", approvals, self.config.tools.exec, lambda: self.rehearses)
+        return PolicyLoader(home / "policy.toml", approvals, self.config.tools.exec, lambda: self.rehearses)
 
     @cached_property
-    def approving(self) -> Approving:
+    def approving(self) -> ApprovalManager:
         """What becomes of a call that needs a yes."""
         stores, minutes = self.stores, self.config.approvals.minutes
-        return Approving(
+        return ApprovalManager(
             stores, lambda: self.toolset, self.rights.policy, self.now, minutes, self._changed, self.audit.note
         )
 

@@ -20,8 +20,8 @@ from picoclaw.memory.past import documents
 from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, is_owner
 from picoclaw.prompts import BYTES_A_TOKEN
 from picoclaw.security.redaction import Redactor
-from picoclaw.security.untrusted import OTHERS, fewer, shown
-from picoclaw.security.untrusted import name as plain_name
+from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints, strip_invisible
+from picoclaw.security.untrusted import sanitize_name as plain_name
 from picoclaw.skills.skill import Skill
 from picoclaw.store import history_migrations
 from picoclaw.store.approvals import Approvals
@@ -202,14 +202,14 @@ class Stores:
             found = self.history.heard(session) | self.unkept.heard(session)
         except (StoreError, ValueError):
             return frozenset({"what could not be read again"})
-        return frozenset(name for name in found if origin != "guest" or not name.startswith(OTHERS))
+        return frozenset(name for name in found if origin != "guest" or not name.startswith(GUEST_PREFIX))
 
     def presentable(self, turn: Turn, heard: Iterable[str], inbound: Inbound) -> Turn:
         """Take the secrets out of a turn that is to be kept and told, and name what it rests on."""
-        others = [f"{OTHERS}{plain_name(inbound.who)}"] if inbound.origin == "guest" else []
+        others = [f"{GUEST_PREFIX}{plain_name(inbound.who)}"] if inbound.origin == "guest" else []
         messages = tuple(self._redacted(message) for message in turn.messages)
-        notice = turn.notice._replace(text=self.redact(shown(turn.notice.text)))
-        reply, names = self.redact(turn.reply), fewer([*heard, *others])
+        notice = turn.notice._replace(text=self.redact(strip_invisible(turn.notice.text)))
+        reply, names = self.redact(turn.reply), limit_taints([*heard, *others])
         return turn._replace(reply=reply, messages=messages, notice=notice, heard=names)
 
     def _redacted(self, message: Message) -> Message:

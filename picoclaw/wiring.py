@@ -13,13 +13,13 @@ from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
-from picoclaw.tools.sensor_add import SensorAdd
-from picoclaw.tools.sensors import Sensors
+from picoclaw.tools.sensor_add import SensorAddTool
+from picoclaw.tools.sensors import SensorTools
 from picoclaw.workspace import outputs_file
 
 if TYPE_CHECKING:
     from picoclaw.outputs.client import OutputsClient
-    from picoclaw.tools.outputs import Switch
+    from picoclaw.tools.outputs import OutputSwitch
 
 STOP_WORDS = {
     "stop",
@@ -95,15 +95,15 @@ class Wiring:
         family_28 = {"ds18b20" for sensor in found if "/28-" in sensor.source}
         return frozenset(ours | theirs | family_28)
 
-    def sensors(self) -> Sensors:
+    def sensors(self) -> SensorTools:
         """The tools that read what is wired."""
-        return Sensors(self.board, self.wired, self.drivers, str(self.config.home))
+        return SensorTools(self.board, self.wired, self.drivers, str(self.config.home))
 
     def measured(self) -> dict[str, list[str]]:
         """Name the sensors and what each measures, without reading any."""
-        from picoclaw.tools.rules import measured
+        from picoclaw.tools.rules import list_measured
 
-        return measured(self.board, self.wired, self.drivers)
+        return list_measured(self.board, self.wired, self.drivers)
 
     def buses(self) -> Iterator[object]:
         """The tools of the buses that this board has; what is not there costs no memory and no word of the prompt."""
@@ -112,7 +112,7 @@ class Wiring:
         ports = [port for port in board.ports() if not port.used_by]
         if board.adapters() or board.spi_nodes() or ports:
             kept = partial(hw_drivers.add_sensor, self.config.home)
-            yield SensorAdd(board, wired, self.drivers, where, kept, owned, partial(wake_all, self.config.home))
+            yield SensorAddTool(board, wired, self.drivers, where, kept, owned, partial(wake_all, self.config.home))
         if board.adapters():
             yield hw_drivers.load_module("i2c", where).I2C(
                 board, hw_drivers.RegisterAddresses(wired, self._chip), owned=owned
@@ -126,16 +126,16 @@ class Wiring:
         if board.gpio_chips():
             yield hw_drivers.load_module("gpio", where).Gpio(board, self._switch())
         if self.outputs:
-            from picoclaw.tools.outputs import Outputs as OutputTool
+            from picoclaw.tools.outputs import OutputTool
 
             yield OutputTool(self.outputs)
 
-    def _switch(self) -> "Switch | None":
+    def _switch(self) -> "OutputSwitch | None":
         if self.outputs is None:
             return None
-        from picoclaw.tools.outputs import Switch
+        from picoclaw.tools.outputs import OutputSwitch
 
-        return Switch(self.outputs, self.board, self.config.home)
+        return OutputSwitch(self.outputs, self.board, self.config.home)
 
     def _chip(self, part: str) -> ModuleType:
         return hw_drivers.load_driver(part, hw_drivers.list_driver_folders(self.config.home))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.security.sandbox import lacking
-from picoclaw.tools.exec import Shell
+from picoclaw.security.sandbox import find_missing_program
+from picoclaw.tools.exec import ExecTools
 from picoclaw.tools.registry import Toolset
 
 CALLER = Caller("test", "owner", datetime(2026, 7, 1, tzinfo=UTC), print)
@@ -21,7 +21,7 @@ ENVIRONMENT = {
     "PICOCLAW_API_KEY": "sk-secret",
     "AWS_SECRET": "sk-secret",
 }
-needs_walls = pytest.mark.skipif(bool(lacking()), reason="bubblewrap is not installed")
+needs_walls = pytest.mark.skipif(bool(find_missing_program()), reason="bubblewrap is not installed")
 
 
 class Bench:
@@ -32,7 +32,7 @@ class Bench:
         self.workspace.mkdir(parents=True, exist_ok=True)
         (home / "secrets.toml").write_text("api_key = 'sk-secret'")
         self.asked: list[object] = []
-        group = Shell(self.workspace, ENVIRONMENT, **more)
+        group = ExecTools(self.workspace, ENVIRONMENT, **more)
         self.toolset = Toolset(
             [group], guard=lambda asked, _: self.asked.append(asked), journal=lambda *_: None, longest_result=200_000
         )

@@ -29,7 +29,7 @@ from picoclaw.messages import (
 from picoclaw.prompts import fill
 from picoclaw.providers import openai_wire
 from picoclaw.repetition import REPEATS
-from picoclaw.security.untrusted import OURS
+from picoclaw.security.untrusted import OWN_TEXT_MARK
 from picoclaw.tools.registry import tool
 
 MEASURE = ToolCall("a", "measure", {"quantity": "temperature"})
@@ -205,7 +205,7 @@ def test_step_limit_gets_a_last_word_without_tools() -> None:
     first, last = bench.provider.requests[0], bench.provider.requests[-1]
     assert (first.calls, last.calls) == (True, False)
     assert last.tools == first.tools  # the bytes before the messages stay the same
-    assert bench.last_asked().endswith(f"\n{OURS}\nLast step: the limit of 3 steps is reached.")
+    assert bench.last_asked().endswith(f"\n{OWN_TEXT_MARK}\nLast step: the limit of 3 steps is reached.")
 
 
 def test_token_limit() -> None:

@@ -17,9 +17,9 @@ from validity import check_body
 from picoclaw.daemon.background import BackgroundWorker
 from picoclaw.errors import Denied, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Inbound, ToolCall
-from picoclaw.security.approvals import Approving, Said
+from picoclaw.security.approvals import ApprovalAnswer, ApprovalManager
 from picoclaw.security.guard import Guard
-from picoclaw.security.policy import Asked, Decision, Policy, changed
+from picoclaw.security.policy import CallRequest, Decision, Policy, override_effects
 from picoclaw.store.approvals import MAX_WAITING_PER_SESSION, Approvals
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import LAST_CHAT_MARK
@@ -37,7 +37,7 @@ def caller(origin="owner", session="home", **more):
 
 
 def asked(number=1, **bound):
-    return Asked("exec", ToolCall("c1", "valve", {"number": number}), bound=bound)
+    return CallRequest("exec", ToolCall("c1", "valve", {"number": number}), bound=bound)
 
 
 class Kept:
@@ -71,7 +71,7 @@ def kept(tmp_path):
 
 
 def test_a_kept_call_comes_back_as_it_went_in_after_a_restart(kept):
-    odd = Asked("exec", ToolCall("c1", "valve", {"x": "caf\udce9 \u202e", "n": 1.5}), "opens it", {"cwd": "/srv"})
+    odd = CallRequest("exec", ToolCall("c1", "valve", {"x": "caf\udce9 \u202e", "n": 1.5}), "opens it", {"cwd": "/srv"})
     who = Caller("home", "guest", NOW, print, {"web_fetch x"}, who="telegram:7", reply_to="")
     number = kept.approvals.open(odd, who, WHY, "owner's", "whole " * 5000, 15)
     with closing(Database(kept.path)) as again:
@@ -242,10 +242,10 @@ class House:
     """A valve behind the real guard, with its kept calls."""
 
     def __init__(self, kept, folder):
-        self.kept, self.rules, self.noted, self.heard = kept, changed({"exec": "ask"}), [], []
+        self.kept, self.rules, self.noted, self.heard = kept, override_effects({"exec": "ask"}), [], []
         (folder / "script").write_text("turn")
         self.valve, self.journal = Valve(folder / "script"), []
-        self.approving = Approving(
+        self.approving = ApprovalManager(
             kept,
             lambda: self.toolset,
             lambda: self.rules,
@@ -265,7 +265,7 @@ class House:
         return self.toolset.call(ToolCall("c1", "valve", arguments), who or caller())
 
     def say(self, number=1, *, yes=True, origin="owner", **more):
-        return self.approving.say(Said(number, yes, OWNER, origin, **more))
+        return self.approving.say(ApprovalAnswer(number, yes, OWNER, origin, **more))
 
 
 @pytest.fixture
@@ -321,7 +321,7 @@ def test_a_no_is_told_to_whoever_has_asked(house):
 CHANGES = [
     (lambda house: house.valve.script.write_text("burn"), "has changed since the question"),
     (
-        lambda house: setattr(house, "rules", changed({"exec": "refuse"})),
+        lambda house: setattr(house, "rules", override_effects({"exec": "refuse"})),
         "rule exec.owner = refuse does not allow it now",
     ),
     (lambda house: house.toolset._tools.clear(), "there is no tool 'valve'"),
@@ -638,7 +638,7 @@ def test_what_a_process_has_not_asked_about_any_more_the_next_one_asks(kept):
         ' Decision("ask", "", ""), "home", "the question", 15)',
     )
     imports = "from datetime import UTC, datetime\nfrom picoclaw.messages import Caller, ToolCall\n"
-    imports += "from picoclaw.security.policy import Asked, Decision\n"
+    imports += "from picoclaw.security.policy import CallRequest, Decision\n"
     kept.wall = time.time()
     subprocess.run([sys.executable, "-c", imports + script])
     assert (kept.letters(), kept.approvals.next_expiry(), kept.approvals.left()) == ([], None, [[1]])

@@ -20,9 +20,9 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.outputs import audit as outputs
 from picoclaw.security import audit as room
 from picoclaw.security import hash_chain
-from picoclaw.security.audit import HEAD, KEPT, NAME, RULES, Audit, Head, verify
+from picoclaw.security.audit import HEAD_NAME, KEPT_FILES, LOG_NAME, POLICY_NAME, AuditHead, AuditLog, verify_audit
 from picoclaw.security.guard import Guard
-from picoclaw.security.policy import Asked, Decision, changed, digest
+from picoclaw.security.policy import CallRequest, Decision, compute_digest, override_effects
 from picoclaw.security.redaction import Redactor
 from picoclaw.tools.registry import Toolset, tool
 
@@ -36,10 +36,10 @@ def caller(origin="owner", *heard, **more):
 
 
 def asked(effect="exec", **arguments):
-    return Asked(effect, ToolCall("c1", "valve", arguments))
+    return CallRequest(effect, ToolCall("c1", "valve", arguments))
 
 
-def said(home, name=NAME):
+def said(home, name=LOG_NAME):
     return [json.loads(line) for line in (home / name).read_bytes().splitlines()]
 
 
@@ -49,7 +49,7 @@ def acts(home):
 
 def written(home, *names):
     """An audit of acts."""
-    audit = Audit(home)
+    audit = AuditLog(home)
     for name in names:
         audit.write(name)
     return audit
@@ -62,7 +62,9 @@ class Valve:
         self.home, self.seen = home, []
 
     def _look(self):
-        self.seen.append([record.get("outcome") for record in said(self.home)] if (self.home / NAME).exists() else [])
+        self.seen.append(
+            [record.get("outcome") for record in said(self.home)] if (self.home / LOG_NAME).exists() else []
+        )
         return "done"
 
     @tool(effect="read")
@@ -83,7 +85,7 @@ class Valve:
 
 def toolset(home, policy=None, keep=None):
     valve = Valve(home)
-    guard = Guard(lambda: policy or changed(), None, keep, Audit(home).note)
+    guard = Guard(lambda: policy or override_effects(), None, keep, AuditLog(home).note)
     return valve, Toolset([valve], guard=guard, journal=lambda *_: None, longest_result=1000)
 
 
@@ -102,21 +104,21 @@ def test_an_act_is_written_down_before_it_is_done(tmp_path):
         "rule": "exec.owner = allow", "outcome": "allowed", "origin": "owner", "who": "telegram:1", "session": "home",
         "chain": "",
     }  # fmt: skip
-    assert (tmp_path / NAME).stat().st_mode & 0o777 == (tmp_path / HEAD).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / LOG_NAME).stat().st_mode & 0o777 == (tmp_path / HEAD_NAME).stat().st_mode & 0o777 == 0o600
 
 
 def test_what_only_looks_is_not_written(tmp_path):
     _, tools = toolset(tmp_path)
     assert run(tools, "look") == "done"
-    assert not (tmp_path / NAME).exists()
+    assert not (tmp_path / LOG_NAME).exists()
 
 
 @pytest.mark.parametrize(
     ("policy", "who", "keep", "tool_", "outcome"),
     [
-        (changed({"exec": "refuse"}), caller(), None, "turn", "refused"),
-        (changed({"read": "refuse"}), caller(), None, "look", "refused"),
-        (changed({"exec": "ask"}), caller("cron"), None, "turn", "nobody"),
+        (override_effects({"exec": "refuse"}), caller(), None, "turn", "refused"),
+        (override_effects({"read": "refuse"}), caller(), None, "look", "refused"),
+        (override_effects({"exec": "ask"}), caller("cron"), None, "turn", "nobody"),
         (None, caller("guest"), lambda *_: 7, "turn", "kept as number 7"),
         (None, caller("owner", "web_fetch x"), lambda *_: 8, "turn", "kept as number 8"),
     ],
@@ -129,12 +131,12 @@ def test_what_was_not_done_is_written_too(tmp_path, policy, who, keep, tool_, ou
 
 
 def test_what_the_turn_has_read_is_named(tmp_path):
-    Audit(tmp_path).note(asked(), caller("owner", *(f"read_file {n}" for n in range(9))), ALLOWED, "allowed")
+    AuditLog(tmp_path).note(asked(), caller("owner", *(f"read_file {n}" for n in range(9))), ALLOWED, "allowed")
     assert said(tmp_path)[-1]["heard"] == [*(f"read_file {n}" for n in range(5)), "and 4 more"]
 
 
 def test_what_cannot_be_written_down_is_not_done_unless_it_is_for_safety(tmp_path):
-    (tmp_path / NAME).mkdir()
+    (tmp_path / LOG_NAME).mkdir()
     valve, tools = toolset(tmp_path)
     assert "cannot be written: it is a folder" in run(tools, "turn")
     assert valve.seen == []
@@ -143,14 +145,14 @@ def test_what_cannot_be_written_down_is_not_done_unless_it_is_for_safety(tmp_pat
 
 
 def test_what_came_of_it(tmp_path):
-    audit = Audit(tmp_path)
+    audit = AuditLog(tmp_path)
     audit.ended(asked(), caller(), "")
     audit.ended(asked(), caller(), "it is stuck")
     good, bad = said(tmp_path)[1:]
     assert (good["good"], "problem" in good) == (True, False)
     assert (bad["good"], bad["problem"]) == (False, "it is stuck")
-    (tmp_path / NAME).unlink()
-    (tmp_path / NAME).mkdir()
+    (tmp_path / LOG_NAME).unlink()
+    (tmp_path / LOG_NAME).mkdir()
     audit.ended(asked(), caller(), "")  # it is done, whatever the disk says
 
 
@@ -166,17 +168,19 @@ def test_what_came_of_it(tmp_path):
     ],
 )
 def test_no_secret_is_in_it_not_even_half_of_one(tmp_path, who, arguments):
-    audit = Audit(tmp_path, Redactor([SECRET]))
+    audit = AuditLog(tmp_path, Redactor([SECRET]))
     audit.note(asked(**arguments), who, ALLOWED, "allowed")
     audit.ended(asked(**arguments), who, f"no good: {SECRET}")
-    text = (tmp_path / NAME).read_text()
+    text = (tmp_path / LOG_NAME).read_text()
     assert SECRET[:10] not in text
     assert "[secret]" in text
 
 
 def test_what_looks_like_a_secret_is_not_in_it_though_nobody_knows_it(tmp_path):
-    Audit(tmp_path).note(asked(api_key="hd7Jk2Lm9Qw4", text="Bearer abc123def456ghi789"), caller(), ALLOWED, "allowed")
-    text = (tmp_path / NAME).read_text()
+    AuditLog(tmp_path).note(
+        asked(api_key="hd7Jk2Lm9Qw4", text="Bearer abc123def456ghi789"), caller(), ALLOWED, "allowed"
+    )
+    text = (tmp_path / LOG_NAME).read_text()
     assert not any(part in text for part in ("hd7Jk2", "abc123"))
 
 
@@ -192,15 +196,15 @@ def test_what_looks_like_a_secret_is_not_in_it_though_nobody_knows_it(tmp_path):
 def test_what_lies_elsewhere_is_not_repeated(tmp_path, effect, arguments, told):
     """What is forgotten or deleted there is not kept here; the sum still belongs to those very words."""
     call = asked(effect, **arguments)
-    Audit(tmp_path).note(call, caller(), ALLOWED, "allowed")
+    AuditLog(tmp_path).note(call, caller(), ALLOWED, "allowed")
     assert said(tmp_path)[-1]["arguments"] == told
-    assert said(tmp_path)[-1]["sum"] == digest(call)[:16]
+    assert said(tmp_path)[-1]["sum"] == compute_digest(call)[:16]
 
 
 def test_long_arguments_are_cut_with_their_length(tmp_path):
-    Audit(tmp_path).note(asked(text="x" * 100_000), caller(), ALLOWED, "allowed")
+    AuditLog(tmp_path).note(asked(text="x" * 100_000), caller(), ALLOWED, "allowed")
     assert said(tmp_path)[-1]["arguments"].endswith("x… (100012 characters)")
-    assert (tmp_path / NAME).stat().st_size < 1200
+    assert (tmp_path / LOG_NAME).stat().st_size < 1200
 
 
 CHANGES = [
@@ -220,79 +224,79 @@ CHANGES = [
 @pytest.mark.parametrize(("change", "fault"), CHANGES)
 def test_a_change_is_seen(tmp_path, change, fault):
     written(tmp_path, "one", "two", "three")
-    assert verify(tmp_path)[::2] == (4, "")
-    lines = (tmp_path / NAME).read_bytes().splitlines()
-    (tmp_path / NAME).write_bytes(b"".join(line + b"\n" for line in change(lines)))
-    found = verify(tmp_path)
+    assert verify_audit(tmp_path)[::2] == (4, "")
+    lines = (tmp_path / LOG_NAME).read_bytes().splitlines()
+    (tmp_path / LOG_NAME).write_bytes(b"".join(line + b"\n" for line in change(lines)))
+    found = verify_audit(tmp_path)
     assert fault in found.fault
 
 
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_a_cut_end_stays_seen_when_it_is_gone_on_from(tmp_path, left):
     audit = written(tmp_path, "one", "two")
-    lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
-    (tmp_path / NAME).write_bytes(b"".join(lines[:left]))
+    lines = (tmp_path / LOG_NAME).read_bytes().splitlines(keepends=True)
+    (tmp_path / LOG_NAME).write_bytes(b"".join(lines[:left]))
     audit.write("three")
     assert acts(tmp_path)[-2:] == ["lost", "three"]
     assert said(tmp_path)[-1]["n"] == 5
-    assert f"after {left} they are gone" in verify(tmp_path).fault
+    assert f"after {left} they are gone" in verify_audit(tmp_path).fault
 
 
 def test_a_last_record_that_was_changed_stays_seen_when_it_is_gone_on_from(tmp_path):
     audit = written(tmp_path, "one", "two")
-    (tmp_path / NAME).write_bytes((tmp_path / NAME).read_bytes().replace(b"two", b"TWO"))
+    (tmp_path / LOG_NAME).write_bytes((tmp_path / LOG_NAME).read_bytes().replace(b"two", b"TWO"))
     audit.write("three")
-    assert "record 3 is not what was written" in verify(tmp_path).fault
+    assert "record 3 is not what was written" in verify_audit(tmp_path).fault
 
 
 @pytest.mark.parametrize("torn", [b'{"n": 3, "act": "tw', b"\0" * 300, b"{", b'{"n": 3}'])
 def test_a_torn_line_is_set_aside_and_said(tmp_path, torn):
     audit = written(tmp_path, "one")
-    with (tmp_path / NAME).open("ab") as file:
+    with (tmp_path / LOG_NAME).open("ab") as file:
         file.write(torn)
     audit.write("two")
     assert acts(tmp_path) == ["policy", "one", "torn", "two"]
-    assert verify(tmp_path)[::2] == (4, "")
+    assert verify_audit(tmp_path)[::2] == (4, "")
 
 
 @pytest.mark.parametrize("mark", [b"", b"\0" * 143, b"nonsense", b"\xff\xfe", b"1 2 3 4", None])
 def test_a_mark_that_a_power_cut_has_spoilt_accuses_nobody(tmp_path, mark):
     audit = written(tmp_path, "one")
-    (tmp_path / HEAD).unlink() if mark is None else (tmp_path / HEAD).write_bytes(mark)
-    assert verify(tmp_path).fault == ""
+    (tmp_path / HEAD_NAME).unlink() if mark is None else (tmp_path / HEAD_NAME).write_bytes(mark)
+    assert verify_audit(tmp_path).fault == ""
     audit.write("two")
-    assert verify(tmp_path).fault == ""
-    assert audit.head() == verify(tmp_path).head
+    assert verify_audit(tmp_path).fault == ""
+    assert audit.head() == verify_audit(tmp_path).head
 
 
 def test_a_mark_that_is_behind_accuses_nobody(tmp_path):
     audit = written(tmp_path, "one")
-    before = (tmp_path / HEAD).read_bytes()
+    before = (tmp_path / HEAD_NAME).read_bytes()
     audit.write("two")
-    (tmp_path / HEAD).write_bytes(before)
+    (tmp_path / HEAD_NAME).write_bytes(before)
     audit.write("three")
-    assert verify(tmp_path)[::2] == (4, "")
+    assert verify_audit(tmp_path)[::2] == (4, "")
 
 
 def test_a_head_that_was_noted_elsewhere(tmp_path):
     audit = written(tmp_path, "one", "two")
     noted = audit.head()
     audit.write("three")
-    assert verify(tmp_path, [noted]).fault == ""
-    assert verify(tmp_path, [Head(noted.number, noted.sum[:8])]).fault == ""
-    for path in (NAME, HEAD):
+    assert verify_audit(tmp_path, [noted]).fault == ""
+    assert verify_audit(tmp_path, [AuditHead(noted.number, noted.sum[:8])]).fault == ""
+    for path in (LOG_NAME, HEAD_NAME):
         (tmp_path / path).unlink()
     written(tmp_path, "one", "TWO", "three")
-    assert verify(tmp_path).fault == "", "who can write both files can forge both"
-    assert "record 3 is another one" in verify(tmp_path, [noted]).fault
+    assert verify_audit(tmp_path).fault == "", "who can write both files can forge both"
+    assert "record 3 is another one" in verify_audit(tmp_path, [noted]).fault
 
 
 def test_a_changed_policy_is_written_once_and_before_what_is_done_by_it(tmp_path):
     audit = written(tmp_path, "one")
-    (tmp_path / RULES).write_text('[effects]\nexec = "refuse"\n')
+    (tmp_path / POLICY_NAME).write_text('[effects]\nexec = "refuse"\n')
     audit.write("two")
     audit.write("three")
-    (tmp_path / RULES).unlink()
+    (tmp_path / POLICY_NAME).unlink()
     audit.write("four")
     assert acts(tmp_path) == ["policy", "one", "policy", "two", "three", "policy", "four"]
     sums = [record["sum"] for record in said(tmp_path) if record["act"] == "policy"]
@@ -300,34 +304,34 @@ def test_a_changed_policy_is_written_once_and_before_what_is_done_by_it(tmp_path
 
 
 def test_a_long_file_gets_a_number_and_the_chain_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "LONGEST", 500)
+    monkeypatch.setattr(room, "MAX_LOG_BYTES", 500)
     written(tmp_path, *map(str, range(60)))
-    files = hash_chain.files(tmp_path / NAME, KEPT)
-    assert len(files) == KEPT + 1
-    found = verify(tmp_path)
+    files = hash_chain.list_files(tmp_path / LOG_NAME, KEPT_FILES)
+    assert len(files) == KEPT_FILES + 1
+    found = verify_audit(tmp_path)
     assert (found.fault, found.head.number) == ("", 61)
     assert found.good < 61, "the oldest are gone"
     files[3].unlink()
-    assert "does not follow" in verify(tmp_path).fault
+    assert "does not follow" in verify_audit(tmp_path).fault
 
 
 def test_files_that_were_taken_away_before_they_were_old(tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "LONGEST", 500)
+    monkeypatch.setattr(room, "MAX_LOG_BYTES", 500)
     written(tmp_path, *map(str, range(12)))
-    files = hash_chain.files(tmp_path / NAME, KEPT)
-    assert 2 < len(files) < KEPT
+    files = hash_chain.list_files(tmp_path / LOG_NAME, KEPT_FILES)
+    assert 2 < len(files) < KEPT_FILES
     files[0].unlink()
-    assert "the files before it are gone" in verify(tmp_path).fault
+    assert "the files before it are gone" in verify_audit(tmp_path).fault
 
 
 def test_a_power_cut_while_a_file_gets_its_number(tmp_path, monkeypatch):
     audit = written(tmp_path, "one", "two")
-    (tmp_path / f"{NAME}.1").hardlink_to(tmp_path / NAME)
-    assert verify(tmp_path)[::2] == (3, "")
-    monkeypatch.setattr(room, "LONGEST", 1)
+    (tmp_path / f"{LOG_NAME}.1").hardlink_to(tmp_path / LOG_NAME)
+    assert verify_audit(tmp_path)[::2] == (3, "")
+    monkeypatch.setattr(room, "MAX_LOG_BYTES", 1)
     audit.write("three")
-    assert verify(tmp_path)[::2] == (4, "")
-    assert len(hash_chain.files(tmp_path / NAME, KEPT)) == 2
+    assert verify_audit(tmp_path)[::2] == (4, "")
+    assert len(hash_chain.list_files(tmp_path / LOG_NAME, KEPT_FILES)) == 2
 
 
 def test_several_processes_make_one_chain(tmp_path):
@@ -335,17 +339,17 @@ def test_several_processes_make_one_chain(tmp_path):
     for child in range(4):
         if not (pid := os.fork()):
             for n in range(15):
-                Audit(tmp_path).write("on", name=str(child), place=n)
+                AuditLog(tmp_path).write("on", name=str(child), place=n)
             os._exit(0)
         children.append(pid)
     assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
-    assert verify(tmp_path)[::2] == (61, "")
+    assert verify_audit(tmp_path)[::2] == (61, "")
 
 
 def test_what_was_said_to_be_written_is_there_after_a_kill(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from picoclaw.security.audit import Audit\n"
-        "audit = Audit(Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from picoclaw.security.audit import AuditLog\n"
+        "audit = AuditLog(Path(sys.argv[1]))\n"
         "while True: audit.write('on', why='x' * 300); print(audit.head().number, flush=True)"
     )
     for _ in range(3):
@@ -353,15 +357,15 @@ def test_what_was_said_to_be_written_is_there_after_a_kill(tmp_path):
         time.sleep(0.25)
         child.send_signal(signal.SIGKILL)
         last = int((child.communicate()[0].split() or [b"0"])[-1])
-        Audit(tmp_path).write("looked")
-        found = verify(tmp_path)
+        AuditLog(tmp_path).write("looked")
+        found = verify_audit(tmp_path)
         assert (found.fault, found.head.number > last) == ("", True)
 
 
 def test_a_full_disk_leaves_no_half_line(tmp_path):
     """A limit on the file's size stands for the disk: a part of the line is written, then no more."""
     audit = written(tmp_path, "one")
-    before = (tmp_path / NAME).read_bytes()
+    before = (tmp_path / LOG_NAME).read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, hard))
     try:
@@ -370,9 +374,9 @@ def test_a_full_disk_leaves_no_half_line(tmp_path):
         audit.mention("two")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (tmp_path / NAME).read_bytes() == before
+    assert (tmp_path / LOG_NAME).read_bytes() == before
     audit.write("three")
-    assert verify(tmp_path)[::2] == (3, "")
+    assert verify_audit(tmp_path)[::2] == (3, "")
 
 
 def test_what_an_act_costs(tmp_path, monkeypatch):
@@ -380,18 +384,18 @@ def test_what_an_act_costs(tmp_path, monkeypatch):
     audit, synced = written(tmp_path, "start"), []
     sync = os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(file) or sync(file))
-    before = (tmp_path / NAME).stat().st_size
+    before = (tmp_path / LOG_NAME).stat().st_size
     audit.note(asked(argv=["git", "status"]), caller(who="telegram:12345"), ALLOWED, "allowed")
-    call = (tmp_path / NAME).stat().st_size - before
+    call = (tmp_path / LOG_NAME).stat().st_size - before
     audit.ended(asked(), caller(), "")
-    ended = (tmp_path / NAME).stat().st_size - before - call
-    assert (len(synced), (tmp_path / HEAD).stat().st_size) == (2, 143)
+    ended = (tmp_path / LOG_NAME).stat().st_size - before - call
+    assert (len(synced), (tmp_path / HEAD_NAME).stat().st_size) == (2, 143)
     assert call < 450
     assert ended < 250
 
 
 def test_what_came_of_an_act_is_written_by_the_tools_themselves(tmp_path):
-    audit = Audit(tmp_path)
+    audit = AuditLog(tmp_path)
 
     class Pump:
         @tool(effect="read")
@@ -406,12 +410,12 @@ def test_what_came_of_an_act_is_written_by_the_tools_themselves(tmp_path):
                 raise ToolError("the tank is empty")
             return "pumped"
 
-    guard = Guard(changed, None, None, audit.note)
+    guard = Guard(override_effects, None, None, audit.note)
     tools = Toolset([Pump()], guard=guard, journal=lambda *_: None, longest_result=1000)
     tools.ended = audit.ended
     for name, arguments in [("look", {}), ("pump", {"litres": 1}), ("pump", {"litres": 9}), ("pump", {"x": 1})]:
         run(tools, name, **arguments)
-    tools.run_approved(Asked("exec", ToolCall("c2", "pump", {"litres": 2})), caller())
+    tools.run_approved(CallRequest("exec", ToolCall("c2", "pump", {"litres": 2})), caller())
     found = [(record.get("outcome") or record.get("good"), record.get("problem")) for record in said(tmp_path)[1:]]
     assert found == [("allowed", None), (True, None), ("allowed", None), (False, "the tank is empty"), (True, None)]
     sums = [record["sum"] for record in said(tmp_path)[1:]]
@@ -434,7 +438,7 @@ def test_who_was_let_in(tmp_path):
         {"act": "paired", "who": "telegram:9"},
         {"act": "unpaired", "who": "telegram:9"},
     ]
-    text = (tmp_path / NAME).read_text()
+    text = (tmp_path / LOG_NAME).read_text()
     assert code not in text
     assert secret not in text
 
@@ -499,9 +503,9 @@ def test_it_is_verified_with_the_outputs(home, capsys):
     outputs.write_record(home, "start")
     out, code = audited(capsys, "--verify")
     assert code == 0
-    newest = Audit(home).head()
+    newest = AuditLog(home).head()
     assert out.splitlines() == [
-        f"{NAME}: 2 records follow from each other; the newest is {newest}",
+        f"{LOG_NAME}: 2 records follow from each other; the newest is {newest}",
         "outputs.audit: 1 records follow from each other",
     ]
     assert audited(capsys, "--verify", "--head", str(newest))[1] == 0
@@ -509,6 +513,6 @@ def test_it_is_verified_with_the_outputs(home, capsys):
     (home / outputs.AUDIT_FILE).write_text("{\n")
     out, code = audited(capsys, "--verify")
     assert (code, "but: " in out) == (1, True)
-    (home / NAME).unlink()
+    (home / LOG_NAME).unlink()
     out, code = audited(capsys, "--verify")
     assert (code, "2 was the last record, and after 0 they are gone" in out) == (1, True)

@@ -19,7 +19,7 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
 from picoclaw.times import duration
 from picoclaw.tools.registry import Toolset
-from picoclaw.tools.sensors import Sensors
+from picoclaw.tools.sensors import SensorTools
 
 HW = [shipped("tools/hw")]
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -483,7 +483,7 @@ def toolset(*groups):
 
 
 def sensors(board, wired=None):
-    return Sensors(
+    return SensorTools(
         board, board.wired() if wired is None else wired, Drivers(board, lambda part: load_module(part, HW)), "/"
     )
 
@@ -602,7 +602,7 @@ DRIVERS = {
 def test_a_faulty_driver_loses_no_other_sensor(tmp_path, name):
     (tmp_path / f"faulty_{name}.py").write_text(f"ADDRESSES = (0x76,)\n{DRIVERS[name]}\n")
     wired = {"attic": WiredPart(f"faulty_{name}", 1, 0x76), **SimBoard().wired()}
-    group = Sensors(SimBoard(), wired, Drivers(SimBoard(), lambda part: load_driver(part, [tmp_path, *HW])), "/")
+    group = SensorTools(SimBoard(), wired, Drivers(SimBoard(), lambda part: load_driver(part, [tmp_path, *HW])), "/")
     broken, whole = ask(group, "sensor_read").splitlines()
     assert broken.startswith(f"attic: temperature not available: its driver faulty_{name}.py failed: ")
     assert whole.startswith("greenhouse: temperature ")

@@ -13,7 +13,7 @@ from picoclaw.cli import check as verb
 from picoclaw.errors import StoreError, StoreNewer
 from picoclaw.maintenance import check
 from picoclaw.outputs import audit as outputs
-from picoclaw.security.audit import Audit
+from picoclaw.security.audit import AuditLog
 from picoclaw.store import history_migrations
 from picoclaw.store.database import COPIES_FOLDER, Database
 from picoclaw.workspace import prepare
@@ -25,8 +25,8 @@ def home(tmp_path, monkeypatch):
     prepare(folder)
     filled(folder)
     Database(folder / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS).close()
-    Audit(folder).write("start")
-    Audit(folder).write("stop")
+    AuditLog(folder).write("start")
+    AuditLog(folder).write("stop")
     outputs.write_record(folder, "start")
     monkeypatch.setenv("PICOCLAW_HOME", str(folder))
     return folder

@@ -22,8 +22,8 @@ from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.scene import Scene, SimFault
 from picoclaw.messages import ToolCall
 from picoclaw.resources import shipped
-from picoclaw.tools.sensor_add import SensorAdd
-from picoclaw.tools.sensors import Sensors
+from picoclaw.tools.sensor_add import SensorAddTool
+from picoclaw.tools.sensors import SensorTools
 
 SHIPPED = [shipped("tools/hw")]
 WEATHER = {"temperature": 21.5, "humidity": 55.25, "pressure": 1013.25}
@@ -183,7 +183,7 @@ def adder(board, wired=None, where=SHIPPED, kept=None):
     clock = Clock(1e9, step=0.01)
     kept = {} if kept is None else kept
     drivers = Drivers(board, lambda name: hw_drivers.load_driver(name, where), clock, clock.sleep)
-    return SensorAdd(board, {} if wired is None else wired, drivers, where, kept.__setitem__)
+    return SensorAddTool(board, {} if wired is None else wired, drivers, where, kept.__setitem__)
 
 
 @pytest.mark.parametrize(
@@ -583,7 +583,7 @@ def test_a_part_that_a_kernel_driver_is_bound_to(tree, part, found):
 def test_a_named_part_is_read_by_the_kernel_and_listed_once(tree):
     board = tree(FACES)
     wired = {"porch": WiredPart("bme280", 1, 0x76), "tank": WiredPart("ds18b20", port="28-0316a2794cff")}
-    group = Sensors(board, wired, Drivers(board, lambda name: hw_drivers.load_driver(name, SHIPPED)), "/")
+    group = SensorTools(board, wired, Drivers(board, lambda name: hw_drivers.load_driver(name, SHIPPED)), "/")
     assert ask(group, "sensor_list").splitlines() == [
         f"porch: bme280 on i2c-1 at 0x76, read by the kernel ({IIO}0)",
         f"tank: ds18b20 on 28-0316a2794cff, read by the kernel ({W1})",

@@ -18,9 +18,9 @@ from picoclaw.providers.http import bounded
 from picoclaw.providers.text_calls import InlineCalls
 from picoclaw.security.redaction import Redactor
 from picoclaw.skills import frontmatter
-from picoclaw.tools.exec import words_of
-from picoclaw.tools.onboarding import with_field
-from picoclaw.web.readable import readable
+from picoclaw.tools.exec import parse_command
+from picoclaw.tools.onboarding import set_field
+from picoclaw.web.readable import extract_text
 from picoclaw.workspace.pages import cleaned
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,7 +108,7 @@ def inline(text: str) -> None:
 
 def command(text: str) -> None:
     with pytest.raises(ToolError):
-        words_of((), f"ls {text} |", shell=False)
+        parse_command((), f"ls {text} |", shell=False)
 
 
 def skill(text: str) -> None:
@@ -137,12 +137,12 @@ LONG = [
         visible,
         ['[a]: x "y\n', "\t", "[a]: x" + " " * 40, "~~~ a b\n", "`a``b", "[\\]", '[a]: x "\\"', "[a]:\n> <", ">"],
     ),
-    (lambda s: readable(f"<body><pre>x{s}</pre>y", "http://a.example/"), [" ", "<br> ", "<p>x  </p>", "\v "]),
+    (lambda s: extract_text(f"<body><pre>x{s}</pre>y", "http://a.example/"), [" ", "<br> ", "<p>x  </p>", "\v "]),
     (cleaned, ["- ", "- a", "- **a", " ", "- a:\n"]),
     (command, ["{", "{a,", "{a", " {", "a="]),
     (server, ["\n", ": x\n", "\r", "data: ", "event: ping\n", " "]),
     (
-        lambda s: with_field(s.encode(), "Name", "Ada"),
+        lambda s: set_field(s.encode(), "Name", "Ada"),
         [" ", "- ", "- **Name", "- Name: <", "- Name: <!-- x -->", "\n  - "],
     ),
     (Redactor(), [KEY, f"{KEY}\n", f"a: {KEY}", f"{KEY}a: b\n", KEY + "A" * 20, f"{KEY}-----END ", "\\n", "a: "]),

@@ -15,7 +15,7 @@ from picoclaw.errors import ToolError
 from picoclaw.files import make_folder
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.skills.library import Library
-from picoclaw.tools.files import Files
+from picoclaw.tools.files import FileTools
 from picoclaw.tools.registry import Toolset
 
 CALLER = Caller("test", "owner", datetime(2026, 7, 1, tzinfo=UTC), print)
@@ -30,7 +30,7 @@ class Desk:
         for folder in (self.path, self.outside):
             folder.mkdir(parents=True, exist_ok=True)
         (self.outside / "secret.txt").write_text("do not look\n")
-        files = Files(self.path, [str(folder) for folder in extra])
+        files = FileTools(self.path, [str(folder) for folder in extra])
         self.toolset = Toolset([files], guard=lambda *_: None, journal=lambda *_: None, longest_result=1_000_000)
 
     def __call__(self, tool, /, **arguments):
@@ -427,7 +427,7 @@ from datetime import datetime
 from pathlib import Path
 from picoclaw import files
 from picoclaw.memory import notes
-from picoclaw.tools.files import Files
+from picoclaw.tools.files import FileTools
 here = Path(sys.argv[1])
 eval(sys.argv[2])
 print(*kinds)
@@ -507,7 +507,7 @@ def skilled(tmp_path):
     library = Library([("workspace", workspace / "skills"), ("built-in", shipped)])
     library.look()
     told = (workspace / "skills", workspace / "prompts", workspace / "AGENTS.md", workspace / "BOOTSTRAP.md")
-    return Files(workspace, library=library, instructions=lambda: told), shipped
+    return FileTools(workspace, library=library, instructions=lambda: told), shipped
 
 
 @pytest.mark.parametrize(
@@ -614,7 +614,7 @@ def test_what_instructs_later_turns_needs_a_yes(skilled, path, effect):
 
 def test_what_instructs_is_told_anew_at_each_call(tmp_path):
     told = [tmp_path / "rules.md"]
-    asked = Asked(Files(tmp_path, instructions=lambda: told))
+    asked = Asked(FileTools(tmp_path, instructions=lambda: told))
     asked("write_file", path="rules.md", content="x")
     told.clear()
     asked("append_file", path="rules.md", content="x")
@@ -715,7 +715,7 @@ def test_reading_a_page_does_not_look_at_every_skill(tmp_path, monkeypatch):
         (folder / "more.md").write_text("x\n")
     library = Library([("workspace", tmp_path / "skills")])
     library.look()
-    files = Files(tmp_path, library=library)
+    files = FileTools(tmp_path, library=library)
     (tmp_path / "a.md").write_text("x\n")
     looked, real = [], Path.resolve
     monkeypatch.setattr(Path, "resolve", lambda path, *more: looked.append(path) or real(path, *more))

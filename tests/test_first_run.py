@@ -17,7 +17,7 @@ from picoclaw.intents.provider import Intents
 from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
 from picoclaw.resources import shipped
 from picoclaw.times import at, zone_named, zone_of
-from picoclaw.tools.onboarding import QUESTIONS, FirstRun, with_field
+from picoclaw.tools.onboarding import QUESTIONS, FirstRunTool, set_field
 from picoclaw.tools.registry import Toolset
 from tests.model_server import ModelServer, call, reply
 from tests.person import picoclaw
@@ -51,7 +51,9 @@ def board_clock(monkeypatch):
 
 
 def tools_of(home, now=WINTER):
-    return Toolset([FirstRun(home, lambda: now)], guard=lambda *_: None, journal=lambda *_: None, longest_result=16_000)
+    return Toolset(
+        [FirstRunTool(home, lambda: now)], guard=lambda *_: None, journal=lambda *_: None, longest_result=16_000
+    )
 
 
 def told(home, now=WINTER, **given):
@@ -142,7 +144,7 @@ def test_what_is_known_is_said_before_the_first_question_that_is_open(home):
 
 
 def test_only_what_is_given_makes_it_a_write(home):
-    effect = FirstRun(home)._effect
+    effect = FirstRunTool(home)._effect
     assert [effect(given) for given in ({}, {"name": ""}, {"name": "x"}, {"done": True})] == [
         "read",
         "read",
@@ -189,7 +191,7 @@ PAGES = [
 
 @pytest.mark.parametrize(("before", "after"), PAGES, ids=[str(case[0]) for case in PAGES])
 def test_every_other_byte_stays(home, before, after):
-    assert with_field(before, "Name", "Ada") == after
+    assert set_field(before, "Name", "Ada") == after
     (home / "workspace" / "USER.md").write_bytes(before)
     assert told(home, name="Ada").startswith("Noted: Name Ada.")
     assert (home / "workspace" / "USER.md").read_bytes() == after
@@ -201,7 +203,7 @@ def test_every_other_byte_stays(home, before, after):
 def test_a_hostile_page_takes_time_in_proportion(piece):
     def seconds(size):
         page = b"-" + piece * (size // len(piece))
-        return least_seconds(lambda: with_field(page, "Name", "Ada"))
+        return least_seconds(lambda: set_field(page, "Name", "Ada"))
 
     assert seconds(200_000) < 10 * seconds(50_000) + 0.1
 

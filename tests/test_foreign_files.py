@@ -16,7 +16,7 @@ from picoclaw.daemon.background import run_job
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import Plan
-from picoclaw.security.approvals import Said
+from picoclaw.security.approvals import ApprovalAnswer
 from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.jobs import Job
 from picoclaw.workspace import prepare
@@ -52,7 +52,7 @@ class House:
 
     def yes(self, **more):
         (one,) = self.app.stores.approvals.waiting()
-        return self.app.approving.say(Said(one.number, True, "", "owner", **more))
+        return self.app.approving.say(ApprovalAnswer(one.number, True, "", "owner", **more))
 
     def question(self):
         (one,) = self.app.stores.approvals.waiting()

@@ -8,8 +8,8 @@ import pytest
 
 from picoclaw.errors import Denied, Pending
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.security.guard import Guard, exact
-from picoclaw.security.policy import DEFAULTS, EFFECTS, Asked, Policy, changed, decide, digest
+from picoclaw.security.guard import Guard, format_ascii
+from picoclaw.security.policy import DEFAULTS, EFFECTS, CallRequest, Policy, compute_digest, decide, override_effects
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 ANSWERS = {"yes": lambda _: True, "no": lambda _: False, "nobody": None}
@@ -30,7 +30,7 @@ def caller(origin="owner", *heard):
 
 
 def asked(effect="exec", **arguments):
-    return Asked(effect, ToolCall("c1", "valve", arguments))
+    return CallRequest(effect, ToolCall("c1", "valve", arguments))
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
@@ -40,7 +40,7 @@ def asked(effect="exec", **arguments):
 def test_the_verdict(effect, policy, origin, answer, tainted):
     row = DEFAULTS[effect]._asdict()
     verdict = policy or max(row[COLUMNS[origin]], row["tainted"] if tainted else "allow", key=ORDER.index)
-    guard = Guard(lambda: changed({effect: policy}) if policy else Policy(), ANSWERS[answer])
+    guard = Guard(lambda: override_effects({effect: policy}) if policy else Policy(), ANSWERS[answer])
     heard = ["web_fetch http://x.example"] if tainted else []
     if verdict == "allow" or (verdict == "ask" and origin in {"owner", "web"} and answer == "yes"):
         guard(asked(effect), caller(origin, *heard))
@@ -61,12 +61,12 @@ def test_the_verdict(effect, policy, origin, answer, tainted):
 )
 def test_a_refusal_names_its_rule(verdict, origin, answer, said):
     with pytest.raises(Denied, match=said):
-        Guard(lambda: changed({"exec": verdict}), ANSWERS[answer])(asked(), caller(origin))
+        Guard(lambda: override_effects({"exec": verdict}), ANSWERS[answer])(asked(), caller(origin))
 
 
 def test_a_person_is_asked_only_when_the_answer_counts():
     questions = []
-    rules = changed({"exec": "refuse", "write": "ask"})
+    rules = override_effects({"exec": "refuse", "write": "ask"})
     guard = Guard(lambda: rules, lambda question: not questions.append(question))
     guard(asked("read"), caller())
     for effect, origin in [("exec", "owner"), ("write", "cron"), ("write", "heartbeat"), ("write", "guest")]:
@@ -89,7 +89,9 @@ def test_where_nobody_sits_the_call_is_kept_and_everybody_is_told_that_it_waits(
 def test_what_was_decided_is_written_down_but_for_what_only_looks():
     noted = []
     guard = Guard(
-        lambda: changed({"write": "refuse"}), keep=lambda *_: 3, note=lambda *row: noted.append((row[0].effect, row[3]))
+        lambda: override_effects({"write": "refuse"}),
+        keep=lambda *_: 3,
+        note=lambda *row: noted.append((row[0].effect, row[3])),
     )
     for effect in ("read", "exec", "write", "actuate"):
         try:
@@ -101,12 +103,12 @@ def test_what_was_decided_is_written_down_but_for_what_only_looks():
 
 def test_a_tool_goes_before_its_effect_and_always_before_asking_but_not_before_refusing():
     call = asked("actuate", pin=4)
-    always = {digest(call): 9}
+    always = {compute_digest(call): 9}
     cases = [
         (Policy(), "ask", "actuate.owner = ask"),
         (Policy(tools={"valve": {"owner": "allow"}}), "allow", "tools.valve.owner = allow"),
         (Policy(always=always), "allow", "always 9"),
-        (Policy(changed({"actuate": "refuse"}).effects, always=always), "refuse", "actuate.owner = refuse"),
+        (Policy(override_effects({"actuate": "refuse"}).effects, always=always), "refuse", "actuate.owner = refuse"),
     ]
     for policy, verdict, rule in cases:
         assert decide(policy, call, "owner", ())[:2] == (verdict, rule)
@@ -127,8 +129,8 @@ def test_a_tool_goes_before_its_effect_and_always_before_asking_but_not_before_r
 )
 def test_of_several_effects_the_strictest_rule_counts(rules, verdict, rule):
     call = asked("network")._replace(also=("exec",))
-    assert decide(changed(rules), call, "owner", ())[:2] == (verdict, rule)
-    for_good = Policy(changed(rules).effects, always={digest(call): 4})
+    assert decide(override_effects(rules), call, "owner", ())[:2] == (verdict, rule)
+    for_good = Policy(override_effects(rules).effects, always={compute_digest(call): 4})
     assert decide(for_good, call, "owner", ()).verdict == ("refuse" if verdict == "refuse" else "allow")
     vouched = call._replace(vouched=True, also=("exec",))
     assert decide(Policy({"exec": {"tainted": "refuse"}}), vouched, "owner", ["x"]).rule == "exec.tainted = refuse"
@@ -137,19 +139,19 @@ def test_of_several_effects_the_strictest_rule_counts(rules, verdict, rule):
 @pytest.mark.parametrize(
     "other",
     [
-        Asked("exec", ToolCall("c1", "valve", {"pin": 4.0})),
-        Asked("exec", ToolCall("c1", "valve", {"pin": "4"})),
-        Asked("exec", ToolCall("c1", "valve", {"pin": 4, "more": None})),
-        Asked("exec", ToolCall("c1", "valves", {"pin": 4})),
-        Asked("write", ToolCall("c1", "valve", {"pin": 4})),
-        Asked("exec", ToolCall("c1", "valve", {"pin": 4}), bound={"cwd": "/"}),
-        Asked("exec", ToolCall("c1", "valve", {"pin": 4}), "opens another one by now"),
+        CallRequest("exec", ToolCall("c1", "valve", {"pin": 4.0})),
+        CallRequest("exec", ToolCall("c1", "valve", {"pin": "4"})),
+        CallRequest("exec", ToolCall("c1", "valve", {"pin": 4, "more": None})),
+        CallRequest("exec", ToolCall("c1", "valves", {"pin": 4})),
+        CallRequest("write", ToolCall("c1", "valve", {"pin": 4})),
+        CallRequest("exec", ToolCall("c1", "valve", {"pin": 4}), bound={"cwd": "/"}),
+        CallRequest("exec", ToolCall("c1", "valve", {"pin": 4}), "opens another one by now"),
     ],
 )
 def test_a_yes_holds_for_exactly_one_call(other):
-    same = Asked("exec", ToolCall("another id", "valve", {"pin": 4}))
-    assert digest(same) == digest(Asked("exec", ToolCall("c1", "valve", {"pin": 4})))
-    assert digest(same) != digest(other)
+    same = CallRequest("exec", ToolCall("another id", "valve", {"pin": 4}))
+    assert compute_digest(same) == compute_digest(CallRequest("exec", ToolCall("c1", "valve", {"pin": 4})))
+    assert compute_digest(same) != compute_digest(other)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def test_a_yes_holds_for_exactly_one_call(other):
     ["rm -rf /\r echo harmless", "\x1b[2K\x1b[1A", "a\x00b", "\x7f\x7f", "\x9b2J", "\u202egpj.exe", "\u200b", "\ud800"],
 )
 def test_what_a_person_is_asked_hides_nothing(text):
-    shown = exact(asked(command=text), {})
+    shown = format_ascii(asked(command=text), {})
     assert shown.isascii()
     assert shown.isprintable()
     assert json.loads(shown.removeprefix("valve ")) == {"command": text}
@@ -165,4 +167,4 @@ def test_what_a_person_is_asked_hides_nothing(text):
 
 def test_what_a_person_is_asked_is_the_whole_call():
     command = "x" * 20_000 + "; rm -rf /"
-    assert exact(asked(command=command), {}).endswith('; rm -rf /"}')
+    assert format_ascii(asked(command=command), {}).endswith('; rm -rf /"}')

@@ -26,7 +26,7 @@ from picoclaw.store.rule_log import RuleLog
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, SensorFailure, Series
 from picoclaw.tools.history import SensorHistory
 from picoclaw.tools.registry import Toolset
-from picoclaw.tools.rules import Rules, measured
+from picoclaw.tools.rules import RuleTool, list_measured
 from picoclaw.wiring import Wiring
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -147,7 +147,7 @@ def rules(tmp_path):
         return ask.yes
 
     ask.yes, ask.shown = True, shown
-    group = Rules(tmp_path, lambda: measured(wiring.board, wiring.wired, wiring.drivers))
+    group = RuleTool(tmp_path, lambda: list_measured(wiring.board, wiring.wired, wiring.drivers))
     tools = toolset(group, ask=ask)
     tools.asked, tools.home = ask, tmp_path
     return tools
@@ -255,7 +255,7 @@ def test_a_quantity_alone_means_the_only_sensor_that_measures_it(rules, tmp_path
         rules, "rule", action="add", when="temperature drops by 3 in 1 hour", notify="Colder"
     )
     wired = {"porch": ["temperature", "humidity"], "shed": ["temperature"], "cpu": ["temperature"]}
-    tools = toolset(Rules(tmp_path, lambda: wired), ask=lambda _: True)
+    tools = toolset(RuleTool(tmp_path, lambda: wired), ask=lambda _: True)
     said = call(tools, "rule", action="add", when="temperature below 5", notify="Cold")
     assert "which sensor? temperature is measured by porch, shed; name one" in said
 

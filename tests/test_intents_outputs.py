@@ -12,8 +12,8 @@ from picoclaw.intents.provider import Intents
 from picoclaw.messages import End, Message, Request, Text, ToolCall, Usage
 from picoclaw.outputs import config
 from picoclaw.resources import shipped
-from picoclaw.tools.outputs import Outputs
-from picoclaw.tools.sensor_add import SensorAdd
+from picoclaw.tools.outputs import OutputTool
+from picoclaw.tools.sensor_add import SensorAddTool
 
 SHIPPED = tomllib.loads((shipped("templates") / "intents/en.toml").read_text("utf-8"))
 MATCHER = Matcher([SHIPPED])
@@ -152,7 +152,7 @@ def test_a_sentence_becomes_a_call(text, tool, arguments):
 
 @pytest.mark.parametrize(("text", "tool", "arguments"), CALLS, ids=[case[0] for case in CALLS])
 def test_the_tools_take_the_arguments(text, tool, arguments):
-    function = {"output": Outputs.output, "sensor_add": SensorAdd.sensor_add}[tool]
+    function = {"output": OutputTool.output, "sensor_add": SensorAddTool.sensor_add}[tool]
     taken = schema.check(schema.parameters(function, ("self", "caller")), arguments)
     assert taken["name"] == arguments.get("name", "")
     if "seconds" in arguments:

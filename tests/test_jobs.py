@@ -19,8 +19,8 @@ from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, JobDecision, Jobs
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
-from picoclaw.tools.cron import Reminders, move_to_zone
-from picoclaw.tools.registry import Toolset, tools_of
+from picoclaw.tools.cron import CronTool, move_jobs_to_zone
+from picoclaw.tools.registry import Toolset, collect_tools
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -227,7 +227,7 @@ def tool_of(jobs, guarded=None, **more):
     given = {"commands": True, "mono": lambda: MONO} | more
     effects = [] if guarded is None else guarded
     toolset = Toolset(
-        [Reminders(lambda: jobs, given.pop("effects", lambda: effect_of), **given)],
+        [CronTool(lambda: jobs, given.pop("effects", lambda: effect_of), **given)],
         guard=lambda asked, _: effects.append(" ".join((asked.effect, *asked.also))),
         journal=lambda *_: None,
         longest_result=10_000,
@@ -652,7 +652,7 @@ def test_what_was_planned_by_the_clock_follows_to_the_owners_zone_and_back(jobs)
     ):
         jobs.add(job)
     before = [job.plan for job in jobs.all()]
-    (line,) = move_to_zone(jobs, None, tokyo, NOON)
+    (line,) = move_jobs_to_zone(jobs, None, tokyo, NOON)
     assert line.startswith(
         "What was planned keeps its time of day in Asia/Tokyo: 1 every day at 07:00 (Asia/Tokyo); 3 "
     )
@@ -661,7 +661,7 @@ def test_what_was_planned_by_the_clock_follows_to_the_owners_zone_and_back(jobs)
     assert soon.anchor == (tea + 24 * HOUR).timestamp()
     assert later.anchor == (wall + 72 * HOUR).replace(tzinfo=tokyo).timestamp()
     assert jobs.get("home", 1).after == noon  # nothing that lay before in the new zone counts as missed
-    assert "the board's own zone" in move_to_zone(jobs, tokyo, None, NOON)[0]
+    assert "the board's own zone" in move_jobs_to_zone(jobs, tokyo, None, NOON)[0]
     assert [job.plan for job in jobs.all()][3:] == before[3:]
     assert jobs.get("home", 1).plan.zone == ""
 
@@ -694,5 +694,7 @@ def test_a_chat_has_only_so_many(cron):
 
 
 def test_it_costs_few_bytes_every_turn(jobs):
-    [definition] = [tool.definition() for tool in tools_of(Reminders(lambda: jobs, lambda: effect_of, commands=True))]
+    [definition] = [
+        tool.definition() for tool in collect_tools(CronTool(lambda: jobs, lambda: effect_of, commands=True))
+    ]
     assert len(json.dumps(definition).encode()) <= 700

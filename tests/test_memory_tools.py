@@ -12,10 +12,10 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory import versions
 from picoclaw.memory.memory import Recollection
 from picoclaw.messages import Caller, Inbound, ToolCall
-from picoclaw.security.guard import in_lines
+from picoclaw.security.guard import format_lines
 from picoclaw.security.policy import Policy, decide
-from picoclaw.tools.files import Files
-from picoclaw.tools.memory import Recall
+from picoclaw.tools.files import FileTools
+from picoclaw.tools.memory import MemoryTools
 from picoclaw.tools.registry import Toolset
 from picoclaw.workspace import prepare
 
@@ -32,7 +32,7 @@ class Desk:
         (self.workspace / "memory").mkdir(parents=True)
         self.recollection = Recollection(home, self.workspace, lambda: None)
         self.toolset = Toolset(
-            [Recall(self.workspace, self.recollection), Files(self.workspace)],
+            [MemoryTools(self.workspace, self.recollection), FileTools(self.workspace)],
             guard=lambda *_: None,
             journal=lambda *_: None,
             longest_result=10_000,
@@ -262,7 +262,9 @@ def test_a_note_that_is_not_named_whole_is_shown_to_a_person_before_it_is_gone(d
     desk.call("memory_store", text=note)
     asked = desk.toolset.asked(ToolCall("1", "memory_forget", {"text": text}), desk.caller)
     assert decide(Policy(), asked, "owner", ()).verdict == verdict
-    assert text == "bicycle" or f"which means: {TODAY}: 12:00 {note}" in in_lines(asked, {"which means": asked.means})
+    assert text == "bicycle" or f"which means: {TODAY}: 12:00 {note}" in format_lines(
+        asked, {"which means": asked.means}
+    )
 
 
 # --- without a model ---

@@ -30,8 +30,8 @@ from picoclaw.outputs.config import load_outputs as declarations
 from picoclaw.outputs.config import save_armed
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.resources import shipped
-from picoclaw.tools.sensor_add import SensorAdd
-from picoclaw.tools.sensors import Sensors
+from picoclaw.tools.sensor_add import SensorAddTool
+from picoclaw.tools.sensors import SensorTools
 from picoclaw.wiring import STOP_WORDS
 
 HW = [shipped("tools/hw")]
@@ -99,7 +99,7 @@ def test_one_broken_channel_is_no_reason_to_hide_the_others(tmp_path):
     text = "def read(part):\n    return {'voltage a0': 1.5, 'voltage a1': ValueError('a1 is open')}"
     where = owners(tmp_path, gauge=f"ADDRESSES = (0x42,)\n{text}\n")
     board, _ = bench({0x42: Recorder()})
-    sensors = Sensors(board, {"tank": WiredPart("gauge", 1, 0x42)}, drivers_on(board, where), "/")
+    sensors = SensorTools(board, {"tank": WiredPart("gauge", 1, 0x42)}, drivers_on(board, where), "/")
     line = ask(sensors, "sensor_read", sensor="tank")
     assert line.startswith("tank: voltage a0 1.50 V, voltage a1 not available: a1 is open (gauge on i2c-1 at 0x42")
 
@@ -109,7 +109,7 @@ def test_a_faulty_list_of_quantities_loses_no_other_sensor(tmp_path, quantities)
     where = owners(tmp_path, gauge=f"ADDRESSES = (0x42,)\nQUANTITIES = {quantities}\n{READ}")
     board, _ = bench({0x42: Recorder(), 0x43: Recorder()})
     wired = {"tank": WiredPart("gauge", 1, 0x42), "porch": WiredPart("bme280", 1, 0x43)}
-    sensors = Sensors(board, wired, drivers_on(board, where), "/")
+    sensors = SensorTools(board, wired, drivers_on(board, where), "/")
     answer = ask(sensors, "sensor_read")
     assert "unexpectedly" not in answer
     assert "tank: " in answer
@@ -144,7 +144,7 @@ def by_config(home, part, port):
 def by_tool(home, part, port):
     board, bus = bench({0x76: Recorder()})
     where = hw_drivers.list_driver_folders(home)
-    group = SensorAdd(board, {}, drivers_on(board, where), where, partial(hw_drivers.add_sensor, home))
+    group = SensorAddTool(board, {}, drivers_on(board, where), where, partial(hw_drivers.add_sensor, home))
     said = complaint(ask(group, "sensor_add", name="tank", part=part, port=port))
     assert not bus.transfers
     assert not (home / "sensors.toml").exists()
@@ -206,7 +206,7 @@ def greenhouse(**more):
     board, bus = bench({0x76: SimBME280(scene), 0x77: SimBME280(scene)}, clock)
     wired |= {name: part for name, (part, _) in more.items()}
     bus.parts.update({part.address: stands for part, stands in more.values() if stands})
-    return Sensors(board, wired, drivers_on(board, HW, clock), "/"), bus
+    return SensorTools(board, wired, drivers_on(board, HW, clock), "/"), bus
 
 
 def lines_of(answer):
@@ -272,7 +272,7 @@ def owned(tmp_path, text, clock=time.time):
     where = owners(tmp_path, gauge=f"ADDRESSES = (0x42,)\n{text}\n")
     board, _ = bench({0x42: Recorder()})
     drivers = Drivers(board, lambda part: hw_drivers.load_driver(part, where), clock)
-    return ask(Sensors(board, {"tank": WiredPart("gauge", 1, 0x42)}, drivers, "/"), "sensor_read", sensor="tank")
+    return ask(SensorTools(board, {"tank": WiredPart("gauge", 1, 0x42)}, drivers, "/"), "sensor_read", sensor="tank")
 
 
 def test_one_doubt_is_said_once_a_line(tmp_path):
@@ -335,7 +335,7 @@ def adder(home):
     """One of several conversations in one home, which does not know what the others have added."""
     clock = Clock(1e9, step=0.01)
     board, bus = bench({a: SimBME280(Scene(clock, {"temperature": 21.5})) for a in (0x76, 0x77)}, clock)
-    return SensorAdd(board, {}, drivers_on(board, HW, clock), HW, partial(hw_drivers.add_sensor, home)), bus
+    return SensorAddTool(board, {}, drivers_on(board, HW, clock), HW, partial(hw_drivers.add_sensor, home)), bus
 
 
 def test_two_conversations_cannot_add_one_place_twice(tmp_path):

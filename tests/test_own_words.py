@@ -13,7 +13,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import Plan, When
 from picoclaw.security import guard
-from picoclaw.security.policy import Asked, Policy, decide
+from picoclaw.security.policy import CallRequest, Policy, decide
 from picoclaw.store.jobs import Job
 from picoclaw.workspace import prepare
 
@@ -51,10 +51,10 @@ REMINDERS = [
 
 @pytest.mark.parametrize(("message", "text", "when", "own"), REMINDERS)
 def test_a_reminder_is_ordered_with_its_words_and_its_time(message, text, when, own):
-    assert guard.is_reminder(text, When(**when), by(message)) is own
-    assert not guard.is_reminder(text, When(**when), by(message, "guest"))
-    assert not guard.is_reminder(text, When(**when), by(message, "cron"))
-    assert not guard.is_reminder(text, When(**when), by("thanks", before=(message,)))
+    assert guard.is_ordered_reminder(text, When(**when), by(message)) is own
+    assert not guard.is_ordered_reminder(text, When(**when), by(message, "guest"))
+    assert not guard.is_ordered_reminder(text, When(**when), by(message, "cron"))
+    assert not guard.is_ordered_reminder(text, When(**when), by("thanks", before=(message,)))
 
 
 CHANGES = [
@@ -148,10 +148,10 @@ def test_one_word_of_the_message_lets_no_other_reminder_or_task_be_changed(tmp_p
 def test_a_word_of_the_owners_lifts_the_taint_and_no_rule():
     call = ToolCall("c", "cron", {"message": "water the plants"})
     taint = {"web_fetch http://x"}
-    assert decide(Policy(), Asked("plan", call), "owner", taint).verdict == "ask"
-    assert decide(Policy(), Asked("plan", call, vouched=True), "owner", taint).verdict == "allow"
+    assert decide(Policy(), CallRequest("plan", call), "owner", taint).verdict == "ask"
+    assert decide(Policy(), CallRequest("plan", call, vouched=True), "owner", taint).verdict == "allow"
     strict = Policy({"plan": {"owner": "refuse"}})
-    assert decide(strict, Asked("plan", call, vouched=True), "owner", taint).verdict == "refuse"
+    assert decide(strict, CallRequest("plan", call, vouched=True), "owner", taint).verdict == "refuse"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_word_of_the_owners_lifts_the_taint_and_no_rule():
     ],
 )
 def test_a_fact_is_a_sentence_of_the_owners_to_its_end(message, text, own):
-    assert guard.is_fact(text, by(message)) is own
+    assert guard.is_stated_fact(text, by(message)) is own
 
 
 COMMANDS = [
@@ -261,7 +261,7 @@ COMMANDS = [
 def test_a_command_is_ordered_as_a_whole_and_in_its_order(message, line, own):
     for before in ("", "Read http://news.example.net/. "):
         began = time.monotonic()
-        assert guard.ordered_command(line.split(), by(before + message)) is own
+        assert guard.is_ordered_command(line.split(), by(before + message)) is own
         assert time.monotonic() - began < 2
 
 
@@ -292,6 +292,6 @@ OUTPUTS = [
 @pytest.mark.parametrize(("message", "name", "seconds", "own"), OUTPUTS)
 def test_an_output_is_switched_on_as_ordered(message, name, seconds, own):
     for before in ("", "Read http://news.example.net/. "):
-        assert guard.ordered_output(name, seconds, by(before + message)) is own
-    assert not guard.ordered_output(name, seconds, by(message, "guest"))
-    assert not guard.ordered_output(name, seconds, by("thanks", before=(message,)))
+        assert guard.is_ordered_output(name, seconds, by(before + message)) is own
+    assert not guard.is_ordered_output(name, seconds, by(message, "guest"))
+    assert not guard.is_ordered_output(name, seconds, by("thanks", before=(message,)))

@@ -15,7 +15,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory.past import documents, holding
 from picoclaw.messages import Inbound, Message, Notice, ToolCall, Turn, Usage
 from picoclaw.resources import shipped
-from picoclaw.security.untrusted import BRING
+from picoclaw.security.untrusted import UNTRUSTED_TOOLS
 from picoclaw.stores import Stores
 from picoclaw.workspace import prepare
 
@@ -140,4 +140,4 @@ def marked():
 
 
 def test_the_tools_that_bring_text_from_outside_are_known():
-    assert marked() == BRING
+    assert marked() == UNTRUSTED_TOOLS

@@ -9,38 +9,48 @@ import pytest
 
 from picoclaw.cli import run
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.security.policy import DEFAULTS, EFFECTS, VERDICTS, Asked, Decision, Policy, Row, decide, understood
-from picoclaw.security.rights import Rights
+from picoclaw.security.policy import (
+    DEFAULTS,
+    EFFECTS,
+    VERDICTS,
+    CallRequest,
+    Decision,
+    Policy,
+    VerdictRow,
+    decide,
+    parse_policy,
+)
+from picoclaw.security.rights import PolicyLoader
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 
 TEMPLATE = Path(__file__).parents[1] / "templates/policy.toml"
-ASK = dict.fromkeys(Row._fields, "ask")
+ASK = dict.fromkeys(VerdictRow._fields, "ask")
 
 
 def verdicts(policy, effect="exec", tool="exec"):
-    return {column: policy.verdict(effect, tool, column)[0] for column in Row._fields}
+    return {column: policy.verdict(effect, tool, column)[0] for column in VerdictRow._fields}
 
 
 def test_the_shipped_file_shows_the_usual_rules_and_changes_none():
     text = TEMPLATE.read_text()
-    assert understood(tomllib.loads(text)) == (Policy({}, {}), ())
+    assert parse_policy(tomllib.loads(text)) == (Policy({}, {}), ())
     lines = (
         line.removeprefix("# ") if " = {" in line or line.startswith("# [eff") else line for line in text.split("\n")
     )
-    found = understood(tomllib.loads("\n".join(line for line in lines if 'guest = "refuse" }' not in line)))
+    found = parse_policy(tomllib.loads("\n".join(line for line in lines if 'guest = "refuse" }' not in line)))
     assert found.problems == ()
     assert found.policy.effects == {effect: DEFAULTS[effect]._asdict() for effect in EFFECTS}
 
 
 GOOD = [
     ({"effects": {"exec": {"guest": "refuse"}}}, {**DEFAULTS["exec"]._asdict(), "guest": "refuse"}),
-    ({"effects": {"exec": "refuse"}}, dict.fromkeys(Row._fields, "refuse")),
+    ({"effects": {"exec": "refuse"}}, dict.fromkeys(VerdictRow._fields, "refuse")),
     (
         {"effects": {"exec": "refuse"}, "tools": {"exec": {"owner": "ask"}}},
-        dict.fromkeys(Row._fields, "refuse") | {"owner": "ask"},
+        dict.fromkeys(VerdictRow._fields, "refuse") | {"owner": "ask"},
     ),
-    ({"tools": {"exec": "allow"}}, dict.fromkeys(Row._fields, "allow")),
+    ({"tools": {"exec": "allow"}}, dict.fromkeys(VerdictRow._fields, "allow")),
     ({"tools": {"other": "refuse"}}, DEFAULTS["exec"]._asdict()),
     ({}, DEFAULTS["exec"]._asdict()),
 ]
@@ -48,7 +58,7 @@ GOOD = [
 
 @pytest.mark.parametrize(("tables", "row"), GOOD)
 def test_what_the_owner_writes_counts(tables, row):
-    found = understood(tables)
+    found = parse_policy(tables)
     assert (found.problems, verdicts(found.policy)) == ((), row)
 
 
@@ -67,7 +77,7 @@ WRONG = [
 @pytest.mark.parametrize(("tables", "problem"), WRONG)
 @pytest.mark.parametrize("more", [{}, {"tools": {"write_file": "allow", "i2c": {"owner": "refuse"}}}])
 def test_a_mistake_gives_nobody_more(tables, problem, more):
-    found = understood({**more, **tables})
+    found = parse_policy({**more, **tables})
     assert problem in found.problems
     assert verdicts(found.policy, "private", "read_file")["guest"] == "refuse"
     for effect in set(EFFECTS) - {"read", "private", "safe"}:
@@ -76,13 +86,13 @@ def test_a_mistake_gives_nobody_more(tables, problem, more):
                 assert VERDICTS.index(verdict) >= VERDICTS.index(
                     max("ask", DEFAULTS[effect]._asdict()[column], key=VERDICTS.index)
                 )
-    assert decide(found.policy, Asked("read", ToolCall("1", "exec")), "guest", ["x"]).verdict == "allow"
+    assert decide(found.policy, CallRequest("read", ToolCall("1", "exec")), "guest", ["x"]).verdict == "allow"
 
 
 @pytest.mark.parametrize("mistake", ["[effects", "\x00", "x = 1\n" * 3, "[effects]\nexec = 3"])
 def test_a_file_that_cannot_be_read_has_everything_asked_and_is_heeded_once_mended(tmp_path, mistake):
     file = tmp_path / "policy.toml"
-    rights = Rights(file, lambda: None)
+    rights = PolicyLoader(file, lambda: None)
     assert (rights.problem(), verdicts(rights.policy())) == ("", DEFAULTS["exec"]._asdict())
     file.write_text(mistake)
     file.chmod(0o600)
@@ -103,11 +113,11 @@ def test_settings_make_the_rules_stricter_and_never_laxer(tmp_path):
     file = tmp_path / "policy.toml"
     file.write_text('[effects]\nexec = { guest = "refuse", owner = "allow" }\n')
     file.chmod(0o600)
-    asks = Rights(file, lambda: None, "ask").policy()
+    asks = PolicyLoader(file, lambda: None, "ask").policy()
     assert verdicts(asks) == {**ASK, "guest": "refuse"}
     assert verdicts(asks, "exec", "cron") == {**ASK, "guest": "refuse"}, "a command that is planned is one"
-    assert verdicts(Rights(file, lambda: None, rehearses=lambda: True).policy(), "actuate") == dict.fromkeys(
-        Row._fields, "allow"
+    assert verdicts(PolicyLoader(file, lambda: None, rehearses=lambda: True).policy(), "actuate") == dict.fromkeys(
+        VerdictRow._fields, "allow"
     )
 
 
@@ -193,7 +203,7 @@ def test_a_call_that_cannot_be_is_named(home, capsys, words, why):
 
 def test_what_was_allowed_for_good_is_shown_and_taken_back(home, capsys):
     assert said(capsys, "always")[:2] == (0, "nothing was allowed for good\n")
-    asked = Asked("exec", ToolCall("1", "exec", {"argv": ["ls"]}))
+    asked = CallRequest("exec", ToolCall("1", "exec", {"argv": ["ls"]}))
     caller = Caller("terminal", "owner", datetime(2026, 7, 1, tzinfo=UTC), print)
     with closing(Database(home / "state.db")) as database:
         approvals = Approvals(database)

@@ -15,7 +15,7 @@ import pytest
 from sandbox_kit import Bench, gone, needs_walls, running
 
 from picoclaw.security import sandbox, sandbox_launcher
-from picoclaw.security.sandbox import Ground, Sight, Wish, sight, walls
+from picoclaw.security.sandbox import SandboxCommand, SandboxLayout, Visibility, build_bwrap_arguments, find_visibility
 from picoclaw.workspace.templates import first_meeting
 
 pytestmark = needs_walls
@@ -261,7 +261,7 @@ def test_calls_that_nobody_needs_are_refused(bench):
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "armv7l", "riscv64"])
 def test_a_filter_is_well_formed(machine):
     """Every jump stays inside, and nothing runs past the end (what the kernel itself checks)."""
-    program = sandbox.rules((1, 2, 10, 16), machine)
+    program = sandbox.build_filter((1, 2, 10, 16), machine)
     steps = [program[at : at + 8] for at in range(0, len(program), 8)]
     assert bool(steps) == (machine != "riscv64")
     for at, step in enumerate(steps):
@@ -381,34 +381,34 @@ NOT_IN_THE_TABLE = [
 
 @pytest.mark.parametrize("words", NOT_IN_THE_TABLE, ids=" ".join)
 def test_nothing_else_sees_more(words):
-    assert sight(words) == Sight()
+    assert find_visibility(words) == Visibility()
 
 
 @pytest.mark.parametrize("program", ["ps", "pstree", "top", "pgrep", "netstat"])
 def test_no_words_keep_the_table_busy(program):
     began = time.process_time()
-    sight([program, "-" + "a" * 60 + "\n"])
+    find_visibility([program, "-" + "a" * 60 + "\n"])
     assert time.process_time() - began < 0.1
 
 
 @pytest.mark.parametrize(
     ("line", "seen"),
     [
-        ("netstat -tulpn", Sight(network=True)),
-        ("netstat -i", Sight(network=True)),
-        ("route -n", Sight(network=True)),
-        ("arp -an", Sight(network=True)),
-        ("cat /proc/net/dev", Sight(network=True)),
-        ("ip route get 1.1.1.1", Sight(network=True)),
-        ("pgrep -af /opt/app/main.py", Sight(processes=True)),
-        ("pgrep -f ^gunicorn.*wsgi$", Sight(processes=True)),
-        ("pidof /usr/sbin/sshd", Sight(processes=True)),
-        ("top -n 1 -b", Sight(processes=True)),
-        ("top -o %MEM -bcn1", Sight(processes=True)),
+        ("netstat -tulpn", Visibility(network=True)),
+        ("netstat -i", Visibility(network=True)),
+        ("route -n", Visibility(network=True)),
+        ("arp -an", Visibility(network=True)),
+        ("cat /proc/net/dev", Visibility(network=True)),
+        ("ip route get 1.1.1.1", Visibility(network=True)),
+        ("pgrep -af /opt/app/main.py", Visibility(processes=True)),
+        ("pgrep -f ^gunicorn.*wsgi$", Visibility(processes=True)),
+        ("pidof /usr/sbin/sshd", Visibility(processes=True)),
+        ("top -n 1 -b", Visibility(processes=True)),
+        ("top -o %MEM -bcn1", Visibility(processes=True)),
     ],
 )
 def test_what_would_else_tell_of_an_empty_machine_sees_this_one(line, seen):
-    assert sight(line.split()) == seen
+    assert find_visibility(line.split()) == seen
 
 
 FLOOD = """
@@ -430,16 +430,16 @@ def test_a_command_cannot_end_the_ones_after_it(bench):
 
 @pytest.mark.parametrize("folder", ["/home", "/root"])
 def test_a_hidden_folder_can_be_worked_in_where_the_owner_says_so(tmp_path, folder):
-    ground = Ground(tmp_path, tmp_path / "workspace", Path("/nonexistent"), (Path(folder),))
-    words = walls(Wish(("true",), tmp_path, 1, write=True), ground, {})
+    ground = SandboxLayout(tmp_path, tmp_path / "workspace", Path("/nonexistent"), (Path(folder),))
+    words = build_bwrap_arguments(SandboxCommand(("true",), tmp_path, 1, write=True), ground, {})
     closed = [words[at + 1] for at, word in enumerate(words) if word == "--remount-ro"]
     assert {str(tmp_path), folder} & set(closed) == {str(tmp_path)}
 
 
 def test_the_firmware_is_asked_by_its_reading_words_alone():
-    assert sight(["vcgencmd", "measure_temp"]).devices == ("/dev/vcio",)
-    assert sight(["vcgencmd", "get_throttled"]).devices == ("/dev/vcio",)
-    assert sight(["vcgencmd", "measure_volts", "core"]).devices == ("/dev/vcio",)
+    assert find_visibility(["vcgencmd", "measure_temp"]).devices == ("/dev/vcio",)
+    assert find_visibility(["vcgencmd", "get_throttled"]).devices == ("/dev/vcio",)
+    assert find_visibility(["vcgencmd", "measure_volts", "core"]).devices == ("/dev/vcio",)
 
 
 @pytest.mark.parametrize("missing", ["bwrap", "prlimit"])
@@ -470,8 +470,8 @@ AS_ORDINARY = """
 import os, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2].split(":")
-from picoclaw.tools.exec import Shell
-shell = Shell(Path(sys.argv[1]), {"HOME": "/home/x"})
+from picoclaw.tools.exec import ExecTools
+shell = ExecTools(Path(sys.argv[1]), {"HOME": "/home/x"})
 print(shell.exec(["id", "-u"]))
 print(shell.exec(["touch", "x"]))
 print(shell.exec(["touch", "x"], write=True))
@@ -562,8 +562,8 @@ def test_the_service_ends_what_it_began(bench, door):
 DIES = """
 import os, sys
 from pathlib import Path
-from picoclaw.tools.exec import Shell
-Shell(Path(sys.argv[1]), os.environ).exec(["sleep", sys.argv[2]])
+from picoclaw.tools.exec import ExecTools
+ExecTools(Path(sys.argv[1]), os.environ).exec(["sleep", sys.argv[2]])
 """
 
 

@@ -27,7 +27,7 @@ from picoclaw.hw.sim.scene import SimFault
 from picoclaw.hw.sim.script import Script
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
-from picoclaw.tools.registry import Toolset, tools_of
+from picoclaw.tools.registry import Toolset, collect_tools
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 USB = "/dev/ttyUSB0"
@@ -656,5 +656,5 @@ def test_the_bench_says_what_is_wrong(capsys, arguments, code, said):
 
 
 def test_the_definition_is_small(sim):
-    (definition,) = (tool.definition() for tool in tools_of(sim().tool))
+    (definition,) = (tool.definition() for tool in collect_tools(sim().tool))
     assert len(json.dumps(definition)) <= 900

@@ -16,7 +16,7 @@ from sandbox_kit import CALLER, ENVIRONMENT, Bench, gone, needs_walls, running
 
 from picoclaw.messages import Stop, ToolCall
 from picoclaw.security.sandbox import PATH
-from picoclaw.tools.exec import Shell, passed_on, words_of
+from picoclaw.tools.exec import ExecTools, parse_command, passed_on
 from picoclaw.tools.registry import Toolset
 
 pytestmark = needs_walls
@@ -130,7 +130,7 @@ def test_what_comes_after_a_script_is_the_scripts_own(bench, words):
 @pytest.mark.parametrize("text", ["{," * 20_000, "{." * 20_000, "{" * 40_000])
 def test_no_line_keeps_its_reader_busy(text):
     began = time.process_time()
-    words_of((), f"echo {text}", shell=False)
+    parse_command((), f"echo {text}", shell=False)
     assert time.process_time() - began < 0.5
 
 
@@ -204,7 +204,7 @@ def test_what_was_lacking_is_said(bench):
 def test_what_the_owner_names_is_passed_on_and_its_value_is_in_no_question(tmp_path):
     home = tmp_path / "home"
     assert "KEY=" not in Bench(home).run("env")
-    given = Shell(home / "workspace", ENVIRONMENT | {"KEY": "sesame"}, environ=("KEY", "HOME", "NONE"))
+    given = ExecTools(home / "workspace", ENVIRONMENT | {"KEY": "sesame"}, environ=("KEY", "HOME", "NONE"))
     answer = given.exec(["env"])
     assert "KEY=sesame" in answer
     assert "HOME=/tmp" in answer
@@ -225,8 +225,8 @@ def test_no_secret_is_in_the_environment(bench):
 PIPED = """
 import os, sys
 from pathlib import Path
-from picoclaw.tools.exec import Shell
-print(Shell(Path(sys.argv[1]), os.environ).exec(["cat"]))
+from picoclaw.tools.exec import ExecTools
+print(ExecTools(Path(sys.argv[1]), os.environ).exec(["cat"]))
 print(sys.stdin.read())
 """
 
@@ -360,9 +360,9 @@ def test_the_word_to_stop_ends_it(bench):
 INTERRUPTED = """
 import os, sys
 from pathlib import Path
-from picoclaw.tools.exec import Shell
+from picoclaw.tools.exec import ExecTools
 try:
-    Shell(Path(sys.argv[1]), os.environ).exec(["sleep", sys.argv[2]])
+    ExecTools(Path(sys.argv[1]), os.environ).exec(["sleep", sys.argv[2]])
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -383,7 +383,7 @@ def test_however_we_end_the_command_ends_as_well(bench, number, said):
 HURRIED = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from picoclaw.tools.exec import Shell
+from picoclaw.tools.exec import ExecTools
 
 class Slow(subprocess.Popen):
     def __init__(self, *given, **more):
@@ -392,7 +392,7 @@ class Slow(subprocess.Popen):
 
 subprocess.Popen = Slow
 try:
-    Shell(Path(sys.argv[1]), os.environ).exec(["sleep", sys.argv[2]])
+    ExecTools(Path(sys.argv[1]), os.environ).exec(["sleep", sys.argv[2]])
 except KeyboardInterrupt:
     print("interrupted", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """

@@ -29,7 +29,7 @@ from picoclaw.skills.library import BUILT_IN, Library
 from picoclaw.skills.selection import listing, triggered
 from picoclaw.skills.skill import Here, unmet
 from picoclaw.times import at
-from picoclaw.tools.exec import Shell, words_of
+from picoclaw.tools.exec import ExecTools, parse_command
 
 FOLDER = shipped("templates") / "skills"
 NAMES = ["board-care", "greenhouse", "home-automation", "reminders", "wiring", "writing-skills"]
@@ -467,14 +467,14 @@ def test_home_assistant_is_asked_as_it_wants_to_be(tmp_path):
 
 @pytest.mark.parametrize("line", [line for _, block in BLOCKS for line in block.splitlines()])
 def test_each_line_of_a_block_is_one_command_that_needs_no_shell(line):
-    assert list(words_of((), line, shell=False)) == shlex.split(line)
-    assert list(words_of([line], "", shell=False)) == shlex.split(line)
+    assert list(parse_command((), line, shell=False)) == shlex.split(line)
+    assert list(parse_command([line], "", shell=False)) == shlex.split(line)
 
 
 def run(line, home):
     """Run a line as `exec` does, with a network; returns what it printed."""
     (home / "claw/workspace").mkdir(parents=True, exist_ok=True)
-    printed = Shell(home / "claw/workspace", {"HOME": str(home)}).exec(command=line, network=True)
+    printed = ExecTools(home / "claw/workspace", {"HOME": str(home)}).exec(command=line, network=True)
     assert printed.endswith("[exit code 0]"), printed
     return printed.removesuffix("[exit code 0]")
 

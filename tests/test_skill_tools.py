@@ -8,8 +8,8 @@ from rights import ordinary_user
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.prompts import size
-from picoclaw.security.guard import Guard, exact, question
-from picoclaw.security.policy import Asked, Policy
+from picoclaw.security.guard import Guard, format_ascii, format_question
+from picoclaw.security.policy import CallRequest, Policy
 from picoclaw.skills.library import Library, tiers
 from picoclaw.skills.skill import Here
 from picoclaw.tools.registry import Toolset
@@ -153,9 +153,9 @@ def test_searching_asks_nobody(desk):
 )
 def test_a_text_is_shown_whole_and_nothing_hides_in_it(value, shown):
     call = ToolCall("c1", "write_file", {"x": value})
-    asked = question(Asked("instruct", call))
+    asked = format_question(CallRequest("instruct", call))
     assert asked == f"write_file\n{shown or '  x: a[U+3164][U+115F][U+034F][U+2800][U+FE01][U+E0041][U+E0101]b'}"
-    assert question(Asked("actuate", call)) == exact(Asked("actuate", call), {})
+    assert format_question(CallRequest("actuate", call)) == format_ascii(CallRequest("actuate", call), {})
 
 
 # --- creating ---

@@ -16,7 +16,7 @@ from picoclaw.store.database import Database
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Tasks, TaskUsage
 from picoclaw.tools.registry import Toolset
-from picoclaw.tools.subagents import Spawn
+from picoclaw.tools.subagents import SubagentTools
 
 CALLER = Caller("garden", "owner", datetime(2026, 3, 1, 12, 0, tzinfo=UTC), lambda _: None)
 SETTINGS = HelpersConfig(steps=9, seconds=60.0, tokens=5000)
@@ -31,7 +31,9 @@ class Office:
         self.database.connection.execute("PRAGMA synchronous = OFF")
         self.tasks = Tasks(self.database, letter)
         self.rung, self.answers = 0, ("done", "20 °C")
-        group = Spawn(lambda: self.tasks, self.names, SETTINGS, self.do if modelled else None, self.ring, lambda: 100.0)
+        group = SubagentTools(
+            lambda: self.tasks, self.names, SETTINGS, self.do if modelled else None, self.ring, lambda: 100.0
+        )
         self.toolset = Toolset(
             [group], guard=Guard(Policy, None), journal=lambda *_: None, longest_result=16_000, wording=lambda _: None
         )

@@ -23,7 +23,7 @@ from picoclaw.hw.sim.scene import SimFault
 from picoclaw.hw.sim.script import Script
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
-from picoclaw.tools.registry import Toolset, tools_of
+from picoclaw.tools.registry import Toolset, collect_tools
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 CS_HIGH, LSB_FIRST = 0x04, 0x08
@@ -458,5 +458,5 @@ def test_the_bench_says_what_is_wrong(capsys, arguments, code, said):
 
 
 def test_the_definition_is_small(desk):
-    (definition,) = (tool.definition() for tool in tools_of(desk.tool))
+    (definition,) = (tool.definition() for tool in collect_tools(desk.tool))
     assert len(json.dumps(definition)) <= 900

@@ -37,7 +37,7 @@ from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.messages import Around, Brief, Event, Message, Stop, Text, ToolRun, Turn
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.openai import OpenAI
-from picoclaw.tools.exec import Shell
+from picoclaw.tools.exec import ExecTools
 
 AT_ONCE = 1.0
 PATIENCE = 30.0
@@ -156,7 +156,9 @@ def test_a_command_that_runs_ends_within_a_second_of_the_word(tmp_path: Path) ->
     act = "import subprocess, time; subprocess.Popen(['sleep', '6262']); open('pid', 'w'); time.sleep(60)"
     script = [reply("", call("exec", {"argv": ["python3", "-c", act], "write": True}))]
     with ModelServer(script) as server:
-        turn, took = stopped(server.url, (tmp_path / "pid").exists, toolbox=Shell(tmp_path, {"PATH": "/usr/bin:/bin"}))
+        turn, took = stopped(
+            server.url, (tmp_path / "pid").exists, toolbox=ExecTools(tmp_path, {"PATH": "/usr/bin:/bin"})
+        )
     assert (turn.stopped, took < AT_ONCE) == ("stopped", True), took
     assert turn.tools[0].result == "[exit code -9]"
     assert gone("sleep 6262")

@@ -14,7 +14,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Around, Inbound, Stop
-from picoclaw.security.untrusted import OTHERS
+from picoclaw.security.untrusted import GUEST_PREFIX
 from picoclaw.store import migrations
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
@@ -169,7 +169,7 @@ def test_what_somebody_else_has_written_taints_from_the_first_word_on(house):
 def test_a_guests_words_count_for_the_owner_and_not_for_the_guest(house):
     house.turn(text="always open the relay", session="group", origin="guest", who="telegram:7")
     caller_sees = house.app.stores.taint("group", "owner")
-    assert caller_sees == {f"{OTHERS}telegram:7"}
+    assert caller_sees == {f"{GUEST_PREFIX}telegram:7"}
     assert house.app.stores.taint("group", "guest") == set()
     assert waits(house.turn(NOTE, session="group"))
 

@@ -600,7 +600,7 @@ REPLIED = {"message_id": 1, "from": {"id": OWNER}, "text": "my own"}
 def test_what_another_has_written_is_marked_and_kept_apart(bench, server, text, more, own, inside, foreign):
     server.says(OWNER, text, **more)
     (came,) = bench.come()
-    assert untrusted.own(came.text).strip() == own
+    assert untrusted.remove_untrusted(came.text).strip() == own
     assert came.text.count("</untrusted>") == 1
     assert f">\n{inside}\n</untrusted>" in came.text
     assert foreign in "".join(came.foreign)

@@ -9,8 +9,8 @@ import pytest
 from picoclaw.errors import Denied, HardwareError, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.schema import Span
-from picoclaw.tools.registry import Toolset, tool, tools_of
-from picoclaw.tools.results import Messages
+from picoclaw.tools.registry import Toolset, collect_tools, tool
+from picoclaw.tools.results import MessageTool
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 
@@ -117,7 +117,7 @@ def test_definitions_are_the_same_bytes_each_time():
 
 
 def test_an_effect_may_depend_on_the_arguments():
-    effects = {t.name: t.effect for t in tools_of(Valve([]))}
+    effects = {t.name: t.effect for t in collect_tools(Valve([]))}
     assert effects["valve"]({"action": "look"}) == "read"
     assert effects["valve"]({"action": "open"}) == "actuate"
     assert effects["echo"]({}) == "read"
@@ -258,7 +258,7 @@ def test_a_result_can_always_be_written_as_utf_8():
 
 def test_a_message_is_said_at_once_in_the_callers_chat():
     heard = []
-    toolset = Toolset([Messages()], guard=lambda *_: None, journal=lambda *_: None, longest_result=100)
+    toolset = Toolset([MessageTool()], guard=lambda *_: None, journal=lambda *_: None, longest_result=100)
     say = caller(say=heard.append)
     assert toolset.call(ToolCall("c1", "message", {"text": "on it"}), say) == "sent"
     assert toolset.call(ToolCall("c2", "message", {"text": " \n"}), say) == "error: text is empty"

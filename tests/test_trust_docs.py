@@ -10,7 +10,7 @@ from person import ROOT
 
 from picoclaw import cli
 from picoclaw.agent.commands import COMMANDS
-from picoclaw.security.policy import DEFAULTS, understood
+from picoclaw.security.policy import DEFAULTS, parse_policy
 
 TEXT = (ROOT / "docs/trust.md").read_text()
 OUTSIDE = (ROOT / "SECURITY.md").read_text()
@@ -49,7 +49,7 @@ def test_the_commands_of_a_chat_exist():
 
 def test_the_rules_that_it_shows_have_no_mistake():
     (block,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
-    found = understood(tomllib.loads(block))
+    found = parse_policy(tomllib.loads(block))
     assert found.problems == ()
     assert found.policy.verdict("exec", "", "guest")[0] == "refuse"
 

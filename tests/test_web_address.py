@@ -5,7 +5,15 @@ from ipaddress import ip_network
 import pytest
 
 from picoclaw.errors import ToolError
-from picoclaw.web.address import Known, on_link_4, on_link_6, refused, spelt, target, written
+from picoclaw.web.address import (
+    KnownUrls,
+    explain_refusal,
+    find_urls,
+    normalize_url,
+    parse_routes_4,
+    parse_routes_6,
+    parse_url,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +37,8 @@ from picoclaw.web.address import Known, on_link_4, on_link_6, refused, spelt, ta
     ],
 )
 def test_an_address_is_spelt_in_one_way(url, spelling):
-    assert target(url).url == spelling
-    assert target(spelling).url == spelling
+    assert parse_url(url).url == spelling
+    assert parse_url(spelling).url == spelling
 
 
 @pytest.mark.parametrize(
@@ -59,7 +67,7 @@ def test_an_address_is_spelt_in_one_way(url, spelling):
 )
 def test_what_is_no_address_is_named(url, words):
     with pytest.raises(ToolError, match=words) as caught:
-        target(url)
+        parse_url(url)
     assert "hush" not in str(caught.value)
 
 
@@ -86,14 +94,18 @@ PUBLIC += ["::ffff:8.8.8.8", "198.17.255.255", "198.20.0.1", "169.253.1.1", "126
 
 @pytest.mark.parametrize("number", PUBLIC)
 def test_public_addresses_are_let_through(number):
-    assert refused(number) == ""
+    assert explain_refusal(number) == ""
 
 
 def test_this_boards_own_networks_are_refused():
     near = [ip_network("2a02:8109::/56"), ip_network("81.2.69.0/24")]
-    assert refused("2a02:8109:0:7f::5", near) == refused("81.2.69.142", near) == "in this board's own network"
-    assert refused("::ffff:81.2.69.142", near)
-    assert refused("2a02:8109:0:100::5", near) == refused("81.2.70.1", near) == ""
+    assert (
+        explain_refusal("2a02:8109:0:7f::5", near)
+        == explain_refusal("81.2.69.142", near)
+        == "in this board's own network"
+    )
+    assert explain_refusal("::ffff:81.2.69.142", near)
+    assert explain_refusal("2a02:8109:0:100::5", near) == explain_refusal("81.2.70.1", near) == ""
 
 
 ROUTES_4 = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
@@ -111,9 +123,9 @@ fe800000000000000000000000000000 40 {NONE} 00 {NONE} 00000100 00000002 00000000 
 
 
 def test_the_kernels_routes_tell_the_own_networks():
-    assert on_link_4(ROUTES_4) == [ip_network("192.168.1.0/24")]
-    assert on_link_6(ROUTES_6) == [ip_network("2a02:8109::/56")]
-    assert on_link_4("") == on_link_6("") == []
+    assert parse_routes_4(ROUTES_4) == [ip_network("192.168.1.0/24")]
+    assert parse_routes_6(ROUTES_6) == [ip_network("2a02:8109::/56")]
+    assert parse_routes_4("") == parse_routes_6("") == []
 
 
 @pytest.mark.parametrize(
@@ -129,7 +141,7 @@ def test_the_kernels_routes_tell_the_own_networks():
     ],
 )
 def test_an_address_that_was_written_is_found(text, url):
-    assert spelt(url) in written([text])
+    assert normalize_url(url) in find_urls([text])
 
 
 @pytest.mark.parametrize(
@@ -146,11 +158,11 @@ def test_an_address_that_was_written_is_found(text, url):
     ],
 )
 def test_no_other_address_counts_as_written(url):
-    assert spelt(url) not in written(["read https://example.com/a and tell me"])
+    assert normalize_url(url) not in find_urls(["read https://example.com/a and tell me"])
 
 
 def test_known_addresses_have_an_end():
-    known = Known()
+    known = KnownUrls()
     known.add("a", [f"https://example.com/{i}" for i in range(1500)])
     assert known.has("a", "https://example.com/1499")
     assert not known.has("a", "https://example.com/1")

@@ -12,7 +12,7 @@ from web_server import PUBLIC, WebServer, html, leads, said
 
 from picoclaw.errors import ToolError, TurnStopped
 from picoclaw.messages import Stop
-from picoclaw.web.fetch import MOST_BYTES
+from picoclaw.web.fetch import MAX_BYTES
 
 HERE = "http://example.com"
 
@@ -152,13 +152,13 @@ def endless(handler):
 def test_an_endless_page_is_cut():
     page, _ = got({"/": endless})
     assert page.cut
-    assert len(page.text) == MOST_BYTES
+    assert len(page.text) == MAX_BYTES
 
 
 def test_a_length_that_is_a_lie_costs_nothing():
-    page, _ = got({"/": said("a" * (MOST_BYTES + 10), content_type="text/plain", content_length="10000000000")})
+    page, _ = got({"/": said("a" * (MAX_BYTES + 10), content_type="text/plain", content_length="10000000000")})
     assert page.cut
-    assert len(page.text) == MOST_BYTES
+    assert len(page.text) == MAX_BYTES
 
 
 def test_a_bomb_is_cut_where_it_would_grow():
@@ -172,7 +172,7 @@ def test_a_bomb_is_cut_where_it_would_grow():
     finally:
         tracemalloc.stop()
     assert page.cut
-    assert len(page.text) == MOST_BYTES
+    assert len(page.text) == MAX_BYTES
 
 
 @pytest.mark.parametrize(

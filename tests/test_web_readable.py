@@ -6,13 +6,13 @@ from contextlib import suppress
 import pytest
 
 from picoclaw.errors import ToolError
-from picoclaw.web.readable import readable
+from picoclaw.web.readable import extract_text
 
 URL = "https://example.com/a/b"
 
 
 def text_of(body, **named):
-    return readable(body, URL, **named).text
+    return extract_text(body, URL, **named).text
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_is_read(body, text):
 
 
 def test_title_and_links():
-    page = readable(
+    page = extract_text(
         "<title> A &amp;\n B</title><base href='/base/'><nav><a href='/n'>N</a></nav><p>see <a href='c?d#e'>C</a>"
         "<a href='http://127.0.0.1/'>in</a><a href='javascript:x()'>j</a><a href='http://[bad'>k</a>",
         URL,
@@ -101,5 +101,5 @@ BOMBS = {
 def test_a_hostile_page_ends(name):
     began = time.process_time()
     with suppress(ToolError):  # for no text
-        readable(BOMBS[name], URL, links=True)
+        extract_text(BOMBS[name], URL, links=True)
     assert time.process_time() - began < 2

@@ -12,10 +12,10 @@ from picoclaw.errors import ConfigError, Pending
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard
-from picoclaw.security.policy import Asked, Policy, decide
+from picoclaw.security.policy import CallRequest, Policy, decide
 from picoclaw.stores import keys_of
 from picoclaw.tools.registry import Toolset
-from picoclaw.tools.web import WebPages, WebSearch
+from picoclaw.tools.web import WebFetchTool, WebSearchTool
 from picoclaw.window import tool_bytes
 
 HERE = "http://example.com"
@@ -25,8 +25,8 @@ class Hands:
     """The tools behind a real guard, on a web of one page after another."""
 
     def __init__(self, server, names=None, engine="off", **named):
-        pages = WebPages({}, 5.0, server.web(names))
-        groups = [pages] if engine == "off" else [pages, WebSearch(pages, engine, **named)]
+        pages = WebFetchTool({}, 5.0, server.web(names))
+        groups = [pages] if engine == "off" else [pages, WebSearchTool(pages, engine, **named)]
         self.asked = []
         self.tools = Toolset(
             groups,
@@ -246,7 +246,7 @@ MEANT = [
 def test_an_address_in_a_denial_or_a_doubt_is_asked_about(messages, own):
     with WebServer({}) as server:
         tools = Toolset(
-            [WebPages({}, 5.0, server.web())], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000
+            [WebFetchTool({}, 5.0, server.web())], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000
         )
         asked = tools.asked(ToolCall("1", "web_fetch", {"url": "http://bob.example.net/x"}), caller(*messages))
     assert asked.vouched is own
@@ -255,7 +255,7 @@ def test_an_address_in_a_denial_or_a_doubt_is_asked_about(messages, own):
 def test_what_was_not_vouched_for_raises_pending_at_the_guard():
     guard = Guard(Policy, keep=lambda *_: 7)
     with WebServer({}) as server:
-        pages = WebPages({}, 5.0, server.web())
+        pages = WebFetchTool({}, 5.0, server.web())
         tools = Toolset([pages], guard=guard, journal=lambda *_: None, longest_result=1000)
         asked = tools.asked(ToolCall("1", "web_fetch", {"url": HERE}))
     assert not asked.vouched
@@ -276,7 +276,7 @@ def test_what_was_not_vouched_for_raises_pending_at_the_guard():
     ],
 )
 def test_a_vouched_call_heeds_the_owners_own_rules(policy, verdict):
-    asked = Asked("network", ToolCall("1", "web_fetch", {"url": HERE}), vouched=True)
+    asked = CallRequest("network", ToolCall("1", "web_fetch", {"url": HERE}), vouched=True)
     assert decide(policy, asked, "owner", TAINTED).verdict == verdict
 
 

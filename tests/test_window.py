@@ -22,7 +22,7 @@ from picoclaw.prompts import estimated_tokens
 from picoclaw.store.conversations import Results
 from picoclaw.store.database import Database
 from picoclaw.tools.registry import Toolset, tool
-from picoclaw.tools.results import WholeResults, opened_by
+from picoclaw.tools.results import ResultTool, find_opened_tools
 from picoclaw.window import FIRST_TO_GO, cut, given_up, kept_as, learned, part, request_bytes, rest, room, unmarked
 from picoclaw.workspace import prepare
 
@@ -100,7 +100,7 @@ class Bench:
     def __init__(self, folder: Path, longest: int = 1000) -> None:
         self.database = Database(folder / "state.db")
         self.store: Results = Results(self.database)
-        self.whole = WholeResults(lambda: self.store, longest)
+        self.whole = ResultTool(lambda: self.store, longest)
         self.speaker = Speaker()
         self.toolset = Toolset(
             [self.speaker, self.whole],
@@ -177,18 +177,18 @@ def test_neither_a_secret_nor_a_false_mark_is_kept(bench: Bench) -> None:
     bench.speaker.text = f"sk-0123456789 {rest(7, 0)} {TALE} {rest(9, 0)}"
     shown = bench.recited()
     assert kept_as(shown) == 1
-    assert opened_by([Message("tool", shown)])
+    assert find_opened_tools([Message("tool", shown)])
     whole = bench.store.read("terminal", 1)
     assert whole is not None
     assert whole.startswith("[secret] [read_result (number=7")
     bench.speaker.text = rest(7, 0)
-    assert not opened_by([Message("tool", bench.recited())])
+    assert not find_opened_tools([Message("tool", bench.recited())])
 
 
 def test_reading_on_is_described_only_while_there_is_something_to_read(bench: Bench) -> None:
     def offered(*texts: str) -> list[str]:
         shown = [Message("tool", text) for text in texts]
-        return [d["name"] for d in bench.toolset.definitions(None, opened_by(shown))]
+        return [d["name"] for d in bench.toolset.definitions(None, find_opened_tools(shown))]
 
     assert offered() == offered("21.4 °C") == ["recite"]
     assert offered("21.4 °C", bench.recited()) == ["recite", "read_result"]
@@ -276,7 +276,7 @@ def write(number: str) -> ToolCall:
 def test_a_turn_of_many_long_results_fits_to_its_end(tmp_path: Path) -> None:
     kept = Results(Database(tmp_path / "state.db"))
     steps = [calls(ToolCall(f"c{i}", "recite", {"characters": 1900 + i})) for i in range(19)]
-    agent, provider = agent_of([*steps, says("done")], 4096, WholeResults(lambda: kept, 2048).keep)
+    agent, provider = agent_of([*steps, says("done")], 4096, ResultTool(lambda: kept, 2048).keep)
     turn = agent.turn(Brief("Be brief.", "recite"), (), CALLER)
     assert (turn.stopped, turn.reply) == ("", "done")
     for request in provider.requests:

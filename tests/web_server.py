@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import httpcore
 
-from picoclaw.web.fetch import Web
+from picoclaw.web.fetch import WebClient
 
 PUBLIC = "93.184.215.14"
 
@@ -95,7 +95,7 @@ class WebServer:
         seconds: float = 5.0,
         environment: Mapping[str, str] | None = None,
         near: Any = list,
-    ) -> Web:
+    ) -> WebClient:
         """A Web in which names are as given: lists of addresses, or functions that give one."""
         known = {"example.com": [PUBLIC]} | dict(names or {})
 
@@ -106,7 +106,7 @@ class WebServer:
             found = known[host]
             return found() if callable(found) else found
 
-        return Web(environment or {}, seconds, resolve=resolve, dial=_Dial(self), near=near)
+        return WebClient(environment or {}, seconds, resolve=resolve, dial=_Dial(self), near=near)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()

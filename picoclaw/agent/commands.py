@@ -20,8 +20,8 @@ from picoclaw.providers import ledger
 from picoclaw.providers.chain import Link
 from picoclaw.providers.chain import told as chain_told
 from picoclaw.schema import nearest
-from picoclaw.security.approvals import Approving, Said
-from picoclaw.security.untrusted import heard_in
+from picoclaw.security.approvals import ApprovalAnswer, ApprovalManager
+from picoclaw.security.untrusted import list_taints
 from picoclaw.store.approvals import Approval
 from picoclaw.store.sessions import ConversationInfo, ProviderUsage
 from picoclaw.store.tasks import Task, Tasks
@@ -60,7 +60,7 @@ class Chat:
     now: datetime
     model: str
     usual: str
-    approving: Approving
+    approving: ApprovalManager
     who: str
     origin: Origin
     stop: Stop | None
@@ -131,7 +131,7 @@ def _answered(chat: Chat, rest: str, *, yes: bool, always: bool = False) -> Answ
             why = "several questions wait, so it takes a number" if here else "nothing waits for your yes in this chat"
             return Answer("\n".join([f"Nothing was done: {why}.", *(row(one, chat.key) for one in here)]), good=False)
         number = here[0].listed
-    said = Said(number, yes, chat.who, chat.origin, given[2] if given else None, always, whole=not given)
+    said = ApprovalAnswer(number, yes, chat.who, chat.origin, given[2] if given else None, always, whole=not given)
     outcome = chat.approving.say(said, chat.stop)
     return Answer(outcome.text, outcome.good, made=outcome.made)
 
@@ -352,7 +352,7 @@ def retry(chat: Chat, _rest: str) -> Answer:
     said = _said(chat, turn)
     if not said:
         return Answer("There is nothing to ask again: a model is shown no earlier turn.", good=False)
-    history, read = chat.stores.history, set(heard_in(turn))
+    history, read = chat.stores.history, set(list_taints(turn))
     foreign = tuple(name for name in history.heard_by(number) if name not in read)  # what it reads, it reads anew
     history.replace(chat.key, number)
     return Answer(_stays_done(chat, turn), again=said, foreign=foreign)

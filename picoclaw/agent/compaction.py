@@ -20,7 +20,7 @@ from picoclaw.messages import Around, Brief, Caller, End, Event, Inbound, Messag
 from picoclaw.prompts import Templates, cut, enclosed, estimated_tokens, fill, size
 from picoclaw.providers import Provider
 from picoclaw.providers.sanitize import LONG
-from picoclaw.security.untrusted import OTHERS, own
+from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.marks import Marks
 from picoclaw.store.sessions import strip_context_header
 from picoclaw.stores import Stores
@@ -207,11 +207,11 @@ def owners_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]]) -> li
     """
     found: list[tuple[Message, ...]] = []
     for messages, heard in turns:
-        if any(name.startswith(OTHERS) for name in heard):
+        if any(name.startswith(GUEST_PREFIX) for name in heard):
             break
         if heard:
             said = "\n".join(
-                own(strip_context_header(message.text)) for message in messages if message.role == "user"
+                remove_untrusted(strip_context_header(message.text)) for message in messages if message.role == "user"
             ).strip()
             found.append((Message("user", said or _LEFT_OUT), Message("assistant", _LEFT_OUT)))
         else:

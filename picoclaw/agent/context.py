@@ -184,7 +184,7 @@ class Briefing:
             helper=self.helper,
             leave_to_helpers=[name for name in LEFT_TO_HELPERS if name in tools] if "spawn" in tools else (),
             runtime={
-                "board": untrusted.name(self.board),
+                "board": untrusted.sanitize_name(self.board),
                 "os": os.uname().sysname,
                 "arch": os.uname().machine,
                 "python": ".".join(map(str, sys.version_info[:3])),
@@ -250,7 +250,7 @@ class Briefing:
         """What is special about this message."""
         notes = [self.prompts["simulated"]] if self.simulated else []
         if inbound.session != DEFAULT_SESSION and mode not in {"base", "none"}:
-            name = untrusted.name(inbound.session, _LONGEST_SESSION)
+            name = untrusted.sanitize_name(inbound.session, _LONGEST_SESSION)
             notes.append(prompts.fill(self.prompts["session"], {"content": name}, "content"))
         if self.tidy and mode in _WHOLE and is_owner(inbound.origin) and (parts := self.overlong()):
             notes.append(prompts.fill(self.prompts["condense"], {"parts": prompts.enclosed(", ".join(parts))}, "parts"))

@@ -14,7 +14,7 @@ from picoclaw.files import explain
 from picoclaw.messages import UNTHOUGHT, End, Event, Image, Message, Notice, Text, Thought, ToolCall, Usage
 from picoclaw.prompts import BYTES_A_TOKEN, Templates, estimated_tokens, fill, headed
 from picoclaw.repetition import REPEATS, repeated
-from picoclaw.security.untrusted import OURS
+from picoclaw.security.untrusted import OWN_TEXT_MARK
 from picoclaw.window import READ_ON, cut, kept_as, request_bytes, rest
 
 _SHORTEST_RESULT, _SHORTEST_KEPT, _LONG_ARGUMENT, _SHORTEST_SAID = 500, 200, 100, 200
@@ -68,7 +68,7 @@ class Conversation:
         """Add a word of ours: to the newest result, because some servers refuse a user's message after one."""
         if self.messages and self.messages[-1].role == "tool":
             newest = self.messages[-1]
-            self.messages[-1] = newest._replace(text=f"{newest.text}\n{OURS}\n{text}")
+            self.messages[-1] = newest._replace(text=f"{newest.text}\n{OWN_TEXT_MARK}\n{text}")
         else:
             self.say(text)
 

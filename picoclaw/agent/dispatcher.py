@@ -13,13 +13,13 @@ from picoclaw.automation.heartbeat import HEARTBEAT_OK, is_check
 from picoclaw.errors import StoreError
 from picoclaw.messages import ALONE, Around, Caller, Inbound, Message, Notice, Origin, Turn, Usage, is_owner
 from picoclaw.prompts import Templates, fill
-from picoclaw.security.approvals import Approving
-from picoclaw.security.untrusted import OTHERS, own
+from picoclaw.security.approvals import ApprovalManager
+from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.approvals import Approval
 from picoclaw.store.tasks import Tasks
 from picoclaw.store.write_behind import UnsavedTurn
 from picoclaw.stores import Stores
-from picoclaw.tools.registry import texts_of
+from picoclaw.tools.registry import list_texts
 
 if TYPE_CHECKING:
     from picoclaw.providers.chain import Link
@@ -46,7 +46,7 @@ class Desk:
     now: Callable[[], datetime]
     model: str
     tasks: Callable[[], Tasks]
-    approving: Approving
+    approving: ApprovalManager
     prompts: Templates
     problem: Callable[[], str]
     links: "Callable[[], Sequence[Link]]" = tuple
@@ -118,8 +118,8 @@ class Desk:
         if inbound.origin == "guest" and ":-" in inbound.session and self.briefing().guests() is not None:
             earlier, summary = [_spoken(turn) for turn in earlier], ""  # in a group, the owner's turns are among them
         words = (message.text for turn in earlier for message in turn if message.role == "user")
-        newest = "" if any(name.startswith(OTHERS) for name in inbound.foreign) else inbound.text
-        said, home = (*map(own, (*words, newest)),), inbound.reply_to
+        newest = "" if any(name.startswith(GUEST_PREFIX) for name in inbound.foreign) else inbound.text
+        said, home = (*map(remove_untrusted, (*words, newest)),), inbound.reply_to
         cleaned, unknown = inbound._replace(text=clean(inbound.text)), [act for _, act in acts]
         told = self.briefing().told(cleaned, earlier, unknown, now, once=around.once)
         may = told.brief.only
@@ -144,7 +144,7 @@ class Desk:
         caller.private.update(["a summary"] if summary else ())
         if not heard:
             made_before = (call for turn in earlier for message in turn for call in message.calls)
-            caller.written.extend(text for call in made_before for text in texts_of(call))
+            caller.written.extend(text for call in made_before for text in list_texts(call))
         other = told.brief.model or self._chosen(inbound.session)
         model = other or self.model
         brief = told.brief._replace(model=other, bytes_a_token=self.stores.bytes_a_token(model), summary=summary)

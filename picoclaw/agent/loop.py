@@ -17,8 +17,8 @@ from picoclaw.errors import ContextOverflow, DeadlinePassed, PerhapsTooLong, Pic
 from picoclaw.messages import ALONE, Around, Brief, Caller, Message, Notice, Request, Text, ToolCall, Turn
 from picoclaw.prompts import Templates, block, cut, fill
 from picoclaw.providers import Provider
-from picoclaw.tools.registry import Calls, Toolset
-from picoclaw.tools.results import opened_by
+from picoclaw.tools.registry import Toolset, TurnCalls
+from picoclaw.tools.results import find_opened_tools
 from picoclaw.window import READ_ON, learned, room, summary_bytes
 
 Turns = Sequence[tuple[Message, ...]]
@@ -75,15 +75,15 @@ class Agent:
     def tools(self, talk: Conversation, brief: Brief) -> tuple[dict[str, Any], ...]:
         """Describe the tools of a turn; what a call opens stays open while the model is shown that call."""
         shown = talk.shown()
-        read_on, most = opened_by(shown), room(self.window, self.answer).tools
+        read_on, most = find_opened_tools(shown), room(self.window, self.answer).tools
         called = {call.name for message in shown for call in message.calls}
         return self.toolset.definitions(brief.tools and brief.tools | read_on, called | read_on, most)
 
-    def calls(self, brief: Brief, caller: Caller) -> Calls:
+    def calls(self, brief: Brief, caller: Caller) -> TurnCalls:
         """Begin to count the calls of a turn, which may be those alone that its brief and its caller allow."""
         allowed = [names for names in (brief.only, caller.may) if names is not None]
         only = frozenset.intersection(*allowed) | {READ_ON} & self.toolset.names if allowed else None
-        return Calls(self.toolset, self.prompts, only, self.writes, self.clock)
+        return TurnCalls(self.toolset, self.prompts, only, self.writes, self.clock)
 
     def fit(self, talk: Conversation, brief: Brief) -> None:
         """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
@@ -104,7 +104,7 @@ class _Running:
     caller: Caller
     around: Around
     spent: Spent = field(init=False)
-    calls: Calls = field(init=False)
+    calls: TurnCalls = field(init=False)
     steering: Steering = field(init=False)
     answer: Answer = field(default_factory=Answer)
     sent: bool = False

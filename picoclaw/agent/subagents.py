@@ -21,8 +21,8 @@ from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
 from picoclaw.hw.board import Board
 from picoclaw.messages import Around, Caller, End, Event, Inbound, Message, Stop, ToolRun, Turn
-from picoclaw.security.approvals import Approving
-from picoclaw.security.untrusted import heard_in, shown
+from picoclaw.security.approvals import ApprovalManager
+from picoclaw.security.untrusted import list_taints, strip_invisible
 from picoclaw.store.database import Database
 from picoclaw.store.tasks import OPEN_STATUSES, Task, Tasks, TaskStatus, TaskUsage
 from picoclaw.stores import Stores
@@ -65,7 +65,7 @@ class House(Protocol):
         """The tasks."""
 
     @property
-    def approving(self) -> Approving:
+    def approving(self) -> ApprovalManager:
         """What becomes of a call that needs a yes."""
 
     def now(self) -> datetime:
@@ -168,7 +168,7 @@ def _turn(house: House, task: Task, track: _Track, stop: Stop) -> Turn:
     agent = replace(house.light_agent, limits=_left(task, track.used, config.limits))
     so_far = house.helpers.messages(task) or [Message("user", brief.text)]
     so_far += _awaited(house, task, so_far, stop)
-    heard = {*task.taint, *told.heard, *heard_in(so_far)}
+    heard = {*task.taint, *told.heard, *list_taints(so_far)}
     caller = Caller(task.key, "helper", now, _nobody, heard, reply_to=task.session, may=may, asks=[])
     caller = replace(caller, depth=task.depth, task=task.number)
     known = house.light_agent.toolset.private
@@ -194,7 +194,7 @@ def _awaited(house: House, task: Task, so_far: Sequence[Message], stop: Stop) ->
         said = workflow.answer(found)
     except ToolError as error:
         said = f"error: {error}"
-    return [Message("tool", shown(said), call_id=call.id)]
+    return [Message("tool", strip_invisible(said), call_id=call.id)]
 
 
 def _briefing(house: House, task: Task) -> Briefing:

@@ -13,7 +13,7 @@ from picoclaw.files import explain
 from picoclaw.outputs import audit as outputs
 from picoclaw.resources import home_folder
 from picoclaw.security import hash_chain
-from picoclaw.security.audit import KEPT, NAME, Head, Verified, verify
+from picoclaw.security.audit import KEPT_FILES, LOG_NAME, AuditCheck, AuditHead, verify_audit
 from picoclaw.text import escape_unprintable
 from picoclaw.times import meant
 from picoclaw.workspace.pages import owner_time
@@ -55,21 +55,21 @@ def run(given: argparse.Namespace) -> int:
             text = line.decode("utf-8", "replace")
             print(escape_unprintable(text if given.json or said is None else format_record(said, zone)))
     except OSError as error:
-        raise ConfigError(f"{error.filename or home / NAME}: {explain(error)}") from None
+        raise ConfigError(f"{error.filename or home / LOG_NAME}: {explain(error)}") from None
     return 0
 
 
-def _parse_head(text: str) -> Head:
+def _parse_head(text: str) -> AuditHead:
     found = _HEAD_FORMAT.fullmatch(text)
     if not found:
         raise argparse.ArgumentTypeError("write it as it was shown, such as 512:0f3a9c27d1e4b865")
-    return Head(int(found[1]), found[2])
+    return AuditHead(int(found[1]), found[2])
 
 
-def _print_verification(home: Path, noted: list[Head]) -> int:
+def _print_verification(home: Path, noted: list[AuditHead]) -> int:
     found = _verify_with_retry(home, noted)
     newest = f"; the newest is {found.head}" if found.good else ""
-    print(escape_unprintable(f"{NAME}: {found.good} records follow from each other{newest}"))
+    print(escape_unprintable(f"{LOG_NAME}: {found.good} records follow from each other{newest}"))
     of_outputs, fault = outputs.verify(home)
     print(f"{outputs.AUDIT_FILE}: {of_outputs} records follow from each other")
     for each in filter(None, (found.fault, fault)):
@@ -77,14 +77,14 @@ def _print_verification(home: Path, noted: list[Head]) -> int:
     return 1 if found.fault or fault else 0
 
 
-def _verify_with_retry(home: Path, noted: list[Head]) -> Verified:
+def _verify_with_retry(home: Path, noted: list[AuditHead]) -> AuditCheck:
     """Look again where something is wrong: a record may just have been in the writing."""
-    found = verify(home, noted)
-    return verify(home, noted) if found.fault else found
+    found = verify_audit(home, noted)
+    return verify_audit(home, noted) if found.fault else found
 
 
 def _select_records(home: Path, given: argparse.Namespace) -> list[tuple[bytes, dict[str, Any] | None]]:
-    files = hash_chain.files(home / NAME, KEPT)
+    files = hash_chain.list_files(home / LOG_NAME, KEPT_FILES)
     if given.since:
         since = _parse_since(given.since, home)
         return [pair for pair in _read_records(files) if pair[1] is None or _get_timestamp(pair[1]) >= since]
@@ -94,7 +94,7 @@ def _select_records(home: Path, given: argparse.Namespace) -> list[tuple[bytes, 
 
 def _read_records(files: list[Path]) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     for file in files:
-        yield from hash_chain.records(file)
+        yield from hash_chain.read_records(file)
 
 
 def _parse_since(text: str, home: Path) -> float:

@@ -14,7 +14,7 @@ from picoclaw.errors import ToolError
 from picoclaw.messages import DEFAULT_SESSION, Caller, ToolCall
 from picoclaw.store.jobs import Job
 from picoclaw.text import escape_unprintable, format_json
-from picoclaw.tools.cron import row, upcoming
+from picoclaw.tools.cron import format_row, list_upcoming
 
 _MAX_NEXT_TIMES = 3
 
@@ -80,7 +80,9 @@ def _list_jobs(app: App, given: argparse.Namespace) -> int:
         return 0
     for job in jobs:
         print(
-            escape_unprintable(f"{row(job, now)}{'' if job.session == DEFAULT_SESSION else f' (chat {job.session!r})'}")
+            escape_unprintable(
+                f"{format_row(job, now)}{'' if job.session == DEFAULT_SESSION else f' (chat {job.session!r})'}"
+            )
         )
     if not jobs:
         print("no reminders")
@@ -94,7 +96,7 @@ def _job_to_dict(job: Job, now: datetime) -> dict[str, Any]:
 def _list_next_times(job: Job, now: datetime) -> Iterator[str]:
     if job.enabled:
         try:
-            yield from (due.isoformat(timespec="seconds") for due in upcoming(job, now, _MAX_NEXT_TIMES))
+            yield from (due.isoformat(timespec="seconds") for due in list_upcoming(job, now, _MAX_NEXT_TIMES))
         except ValueError:  # its zone is not known here, which the list says
             return
 

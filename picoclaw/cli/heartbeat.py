@@ -8,17 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from picoclaw.automation.checklist import SampleHistory
-from picoclaw.automation.heartbeat import (
-    HEARTBEAT_OK,
-    HeartbeatCheck,
-)
+from picoclaw.automation.heartbeat import HEARTBEAT_OK, HeartbeatCheck
 from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.cli.subagents import run_claimed_tasks
-from picoclaw.daemon.heartbeats import (
-    _make_clock_watch,
-    build_heartbeat,
-    read_heartbeat_time,
-)
+from picoclaw.daemon.heartbeats import _make_clock_watch, build_heartbeat, read_heartbeat_time
 from picoclaw.daemon.signals import block_signals, handle_signals
 from picoclaw.messages import Turn
 from picoclaw.store.heartbeats import HeartbeatRecord

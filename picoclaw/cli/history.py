@@ -19,7 +19,7 @@ from picoclaw.store import history_migrations
 from picoclaw.store.samples import Samples
 from picoclaw.text import escape_unprintable, format_json
 from picoclaw.tools import history
-from picoclaw.tools.history import Past
+from picoclaw.tools.history import SeriesSummary
 
 _MAX_CHART_WIDTH, _MAX_POINTS, _DATE_LABELS = 72, 320, 5
 
@@ -52,17 +52,17 @@ def run(given: argparse.Namespace) -> int:
 def _show_history(app: App, samples: Samples, given: argparse.Namespace) -> int:
     now, known = app.now(), samples.known()
     if not given.sensor:
-        for row in history.newest(known, now.tzinfo):
+        for row in history.list_newest(known, now.tzinfo):
             print(escape_unprintable(row))
         _print_simulated_note(app)
         return 0
     when = _parse_range(" ".join(given.range) or "last 24 hours", now)
-    series = history.meant(list(known), given.sensor, "")
+    series = history.find_series(list(known), given.sensor, "")
     if not series:
         names = ", ".join(f"{one.sensor}.{one.quantity}" for one in known)
         raise ConfigError(f"nothing is kept of {given.sensor!r}; kept are: {names or 'no measurements yet'}")
     most = _MAX_POINTS if given.svg or given.json else min(_MAX_CHART_WIDTH, shutil.get_terminal_size().columns - 10)
-    found = [look for one in series if (look := history.look(samples, one, when, max(8, most)))]
+    found = [look for one in series if (look := history.summarize_series(samples, one, when, max(8, most)))]
     if not found:
         raise ConfigError(f"nothing was measured from {when.begin:%Y-%m-%d %H:%M} to {when.end:%Y-%m-%d %H:%M}")
     if given.svg:
@@ -90,20 +90,20 @@ def _parse_range(text: str, now: datetime) -> times.Range:
         raise ConfigError(str(error)) from None
 
 
-def _print_charts(found: Sequence[Past]) -> None:
+def _print_charts(found: Sequence[SeriesSummary]) -> None:
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     for number, look in enumerate(found):
         if number:
             print()
         labels = (
-            history.clock(look.range.begin.timestamp(), look.range),
-            history.clock(look.range.end.timestamp(), look.range),
+            history.format_time(look.range.begin.timestamp(), look.range),
+            history.format_time(look.range.end.timestamp(), look.range),
         )
-        for row in [*history.summary(look), *chart.lines(_compute_columns(look), labels, plain=plain)]:
+        for row in [*history.format_summary(look), *chart.lines(_compute_columns(look), labels, plain=plain)]:
             print(escape_unprintable(row))
 
 
-def _compute_columns(look: Past) -> list[float | None]:
+def _compute_columns(look: SeriesSummary) -> list[float | None]:
     """A mean for each step of the range, None where nothing was measured."""
     begin = look.range.begin.timestamp()
     count = max(1, -int(-look.range.seconds // look.step_s))
@@ -111,7 +111,7 @@ def _compute_columns(look: Past) -> list[float | None]:
     return [means.get(index) for index in range(count)]
 
 
-def _series_to_dict(look: Past) -> dict[str, Any]:
+def _series_to_dict(look: SeriesSummary) -> dict[str, Any]:
     zone = look.range.begin.tzinfo
     whole = look.whole
     figures = {"min": whole.low, "max": whole.high, "mean": whole.mean} if whole.good else {}
@@ -132,7 +132,7 @@ def _series_to_dict(look: Past) -> dict[str, Any]:
     }
 
 
-def _write_pictures(found: Sequence[Past], path: Path, told: TextIO) -> None:
+def _write_pictures(found: Sequence[SeriesSummary], path: Path, told: TextIO) -> None:
     """Write a picture of the first series, the others beside it by their quantity, of several sensors by both."""
     good = [look for look in found if look.whole.good]
     if not good:
@@ -145,18 +145,18 @@ def _write_pictures(found: Sequence[Past], path: Path, told: TextIO) -> None:
         print(f"drawn: {name}", file=told)
 
 
-def draw_svg(look: Past) -> str:
+def draw_svg(look: SeriesSummary) -> str:
     """Draw a series as SVG."""
     begin, end = look.range.begin.timestamp(), look.range.end.timestamp()
     title = f"{look.series.sensor} {look.series.quantity} {get_unit(look.series)}".rstrip()
     points = [(span.at, span.low, span.total / span.good, span.high) for span in look.spans if span.good]
-    dates = [(at, history.clock(at, look.range)) for at in _choose_date_labels(look)]
+    dates = [(at, history.format_time(at, look.range)) for at in _choose_date_labels(look)]
     return chart.svg(title, points, begin, end, dates, 3 * look.step_s)
 
 
-def _choose_date_labels(look: Past) -> list[float]:
+def _choose_date_labels(look: SeriesSummary) -> list[float]:
     """A few round moments of the range."""
-    apart = history.step(look.range.seconds, _DATE_LABELS)
+    apart = history.choose_step(look.range.seconds, _DATE_LABELS)
     first = look.range.begin.replace(minute=0, second=0, microsecond=0)
     if apart >= 86_400:
         first = first.replace(hour=0)

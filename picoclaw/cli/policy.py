@@ -16,10 +16,10 @@ from picoclaw.errors import PicoclawError, explain_syntax
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, ToolCall
 from picoclaw.resources import home_folder
 from picoclaw.schema import nearest
-from picoclaw.security.audit import Audit
-from picoclaw.security.guard import question
-from picoclaw.security.policy import EFFECTS, Policy, Row, decide, digest
-from picoclaw.security.rights import Rights, written
+from picoclaw.security.audit import AuditLog
+from picoclaw.security.guard import format_question
+from picoclaw.security.policy import EFFECTS, Policy, VerdictRow, compute_digest, decide
+from picoclaw.security.rights import PolicyLoader, load_policy
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 from picoclaw.text import escape_unprintable
@@ -57,13 +57,13 @@ def run(given: argparse.Namespace) -> int:
 def _show_policy() -> int:
     config = load()
     file = config.home / "policy.toml"
-    policy = Rights(file, _refuse_approvals, config.tools.exec).policy()
+    policy = PolicyLoader(file, _refuse_approvals, config.tools.exec).policy()
     own = f"what is marked * is from {file}" if policy.effects or policy.tools else f"{file} changes none of them"
     print(f"The usual rules; {own}.")
-    print(f"{'':14}" + "".join(f"{column:<12}" for column in Row._fields).rstrip())
+    print(f"{'':14}" + "".join(f"{column:<12}" for column in VerdictRow._fields).rstrip())
     for line in _format_table(policy):
         print(escape_unprintable(line))
-    for problem in (problems := written(file).problems):
+    for problem in (problems := load_policy(file).problems):
         print(escape_unprintable(f"picoclaw: {file.name}: {problem}"), file=sys.stderr)
     if problems:
         print("picoclaw: until that is mended, everything that changes something is asked about", file=sys.stderr)
@@ -76,11 +76,11 @@ def _refuse_approvals() -> Approvals:
 
 def _format_table(policy: Policy) -> Iterator[str]:
     for effect in EFFECTS:
-        verdicts = (policy.verdict(effect, "", column)[0] for column in Row._fields)
+        verdicts = (policy.verdict(effect, "", column)[0] for column in VerdictRow._fields)
         own = policy.effects.get(effect, {})
-        yield _format_row(effect, [f"{v}{'*' * (c in own)}" for c, v in zip(Row._fields, verdicts, strict=True)])
+        yield _format_row(effect, [f"{v}{'*' * (c in own)}" for c, v in zip(VerdictRow._fields, verdicts, strict=True)])
     for tool, row in policy.tools.items():
-        yield _format_row(f"tool {tool}", [f"{row[c]}*" if c in row else "-" for c in Row._fields])
+        yield _format_row(f"tool {tool}", [f"{row[c]}*" if c in row else "-" for c in VerdictRow._fields])
 
 
 def _format_row(name: str, verdicts: list[str]) -> str:
@@ -107,8 +107,8 @@ def _explain_call(given: argparse.Namespace) -> int:
         decision = decide(policy, asked, given.origin, given.tainted)
         print(escape_unprintable(f"{decision.verdict}: rule {decision.rule}\nbecause: {decision.why}"))
         if asked.effect != "read":
-            print(escape_unprintable(f"a yes would be given to, and hold for, exactly this:\n{question(asked)}"))
-            print(f"sum: {digest(asked)}")
+            print(escape_unprintable(f"a yes would be given to, and hold for, exactly this:\n{format_question(asked)}"))
+            print(f"sum: {compute_digest(asked)}")
         if problem := app.rights.problem():
             print(escape_unprintable(f"picoclaw: {problem}"), file=sys.stderr)
     return 0
@@ -127,7 +127,7 @@ def _manage_standing_approvals(home: Path, given: argparse.Namespace) -> int:
         if given.act == "revoke":
             if not approvals.revoke(given.number):
                 raise PicoclawError(f"there is no rule {given.number}; `picoclaw policy always` lists them")
-            Audit(home).mention("revoke", rule=given.number)
+            AuditLog(home).mention("revoke", rule=given.number)
             print(f"rule {given.number} is taken back: it is asked about again")
             return 0
         for rule in (rules := approvals.always()):

@@ -17,7 +17,7 @@ from picoclaw.store.outbox import Outbox
 from picoclaw.store.rule_log import MAX_FIRINGS, RuleLog
 from picoclaw.store.samples import ClockReading
 from picoclaw.text import escape_unprintable
-from picoclaw.tools.rules import doubts_of, measured
+from picoclaw.tools.rules import list_doubts, list_measured
 
 _DEFAULT_RECORDS = 20
 
@@ -122,7 +122,7 @@ def _explain_rule(app: App, given: argparse.Namespace) -> int:
 
 def _list_doubts(app: App, one: rules.Rule) -> list[str]:
     wiring = app.wiring
-    return list(doubts_of(one, app.config.home, measured(wiring.board, wiring.wired, wiring.drivers)))
+    return list(list_doubts(one, app.config.home, list_measured(wiring.board, wiring.wired, wiring.drivers)))
 
 
 def _check_rules(app: App, _: argparse.Namespace) -> int:

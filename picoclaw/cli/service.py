@@ -20,7 +20,7 @@ from picoclaw.maintenance.service_unit import (
     run_command,
     run_systemctl,
 )
-from picoclaw.security.sandbox import INSTALL, lacking
+from picoclaw.security.sandbox import INSTALL_COMMAND, find_missing_program
 from picoclaw.text import escape_unprintable, format_json
 
 _ENVIRONMENT_FILE = "etc/picoclaw/environment"
@@ -151,8 +151,8 @@ def _install(given: argparse.Namespace, root: Path) -> int:
         if isinstance(error, ConfigError):
             raise ConfigError(f"{error}; what was written has been taken back") from None
         raise
-    if missing := lacking():
-        print(f"note: no command can be run before {missing} is installed: {INSTALL}")
+    if missing := find_missing_program():
+        print(f"note: no command can be run before {missing} is installed: {INSTALL_COMMAND}")
     if given.no_start:
         print("picoclaw starts at the next boot, or with `systemctl start picoclaw`")
         return 0

@@ -30,7 +30,7 @@ from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.store.tasks import Tasks
 from picoclaw.times import seconds_until
-from picoclaw.tools.cron import called
+from picoclaw.tools.cron import parse_tool_call
 from picoclaw.tools.exec import end_commands
 
 _STORE_RETRY_S, _JOIN_TIMEOUT_S = 30.0, 2.0
@@ -277,7 +277,7 @@ def _run_command_job(app: App, job: Job) -> JobOutcome:
 
 
 def _run_tool_job(app: App, job: Job) -> JobOutcome:
-    good, text = _call_tool(app, job, called(job.payload))
+    good, text = _call_tool(app, job, parse_tool_call(job.payload))
     return _make_marked_outcome(app, text) if good else JobOutcome(False, text)
 
 

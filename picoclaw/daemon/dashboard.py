@@ -86,7 +86,7 @@ class DashboardBackend:
     def history(self, sensor: str, quantity: str, begin: float, end: float, most: int) -> list[Point]:
         """See House.history."""
         with self._stores:
-            spans = self._samples.spans(Series(sensor, quantity), begin, end, history.step(end - begin, most))
+            spans = self._samples.spans(Series(sensor, quantity), begin, end, history.choose_step(end - begin, most))
         return [(span.at, span.low, span.total / span.good, span.high) for span in spans if span.good]
 
     def outputs(self) -> Switches:
@@ -250,7 +250,7 @@ def _make_value(reading: Reading) -> Value:
 
 def _make_job_row(job: Job, now: datetime) -> Row:
     """What it says, and then when."""
-    number, _, rest = cron.row(job, now).partition(": ")
+    number, _, rest = cron.format_row(job, now).partition(": ")
     return Row(f"{number}.", rest, not job.last_error)
 
 

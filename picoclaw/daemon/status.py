@@ -18,14 +18,14 @@ from picoclaw.outputs.client import format_outputs
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.providers import BUILT_IN
 from picoclaw.security.redaction import Redactor
-from picoclaw.security.untrusted import shown
+from picoclaw.security.untrusted import strip_invisible
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.ledger import get_day_spending
 from picoclaw.store.outbox import Outbox
-from picoclaw.tools.cron import row, upcoming
+from picoclaw.tools.cron import format_row, list_upcoming
 
 if TYPE_CHECKING:
     from picoclaw.providers.chain import Link
@@ -76,8 +76,8 @@ def _get_database_status(database: Database, now: datetime) -> StatusDict:
     for job in Jobs(database).all():
         due: Sequence[datetime] = ()
         with suppress(ValueError):  # a zone that is not known here
-            due = upcoming(job, now, 1) if job.enabled else ()
-        found.append((due[0].timestamp() if due else float("inf"), row(job, now), job.session))
+            due = list_upcoming(job, now, 1) if job.enabled else ()
+        found.append((due[0].timestamp() if due else float("inf"), format_row(job, now), job.session))
     beats = Heartbeats(database).today(now)
     last = beats.last
     return {
@@ -127,7 +127,7 @@ class DaemonStatus:
 
     def note(self, text: str, *, trouble: bool = True) -> None:
         """Log a line, of something that went wrong unless it says otherwise; from any thread."""
-        plain = self._redact(shown(text))
+        plain = self._redact(strip_invisible(text))
         self._lines = [*self._lines[-9:], (time.time(), plain, trouble)]
         self._show(plain)
 

@@ -249,7 +249,7 @@ def _delete_leftovers(left: Sequence[Path]) -> Sequence[str]:
 
 def check_audit_logs(home: Path) -> Iterator[Finding]:
     """Hold every record against the one before it. What was changed stays to be seen; a torn end is closed."""
-    for name, verify in ((audit.NAME, _verify_call_audit), (outputs.AUDIT_FILE, _verify_output_audit)):
+    for name, verify in ((audit.LOG_NAME, _verify_call_audit), (outputs.AUDIT_FILE, _verify_output_audit)):
         if not (home / name).exists():
             continue
         try:
@@ -266,7 +266,7 @@ def check_audit_logs(home: Path) -> Iterator[Finding]:
 
 
 def _verify_call_audit(home: Path) -> tuple[int, str]:
-    found = audit.verify(home)
+    found = audit.verify_audit(home)
     return found.good, found.fault
 
 
@@ -275,13 +275,13 @@ def _verify_output_audit(home: Path) -> tuple[int, str]:
 
 
 def _is_torn(path: Path) -> bool:
-    data = hash_chain.content(path)
+    data = hash_chain.read_regular_file(path)
     return bool(data) and not data.endswith(b"\n")
 
 
 def _close_torn_record(path: Path) -> Sequence[str]:
-    if path.name == audit.NAME:
-        audit.Audit(path.parent).write("check")
+    if path.name == audit.LOG_NAME:
+        audit.AuditLog(path.parent).write("check")
     else:
         outputs.write_record(path.parent, "check")
     return ["the torn record is kept in one that says so"]

@@ -56,7 +56,7 @@ from picoclaw.skills.library import Library, tiers_of
 from picoclaw.store import history_migrations
 from picoclaw.store.database import run_quick_check
 from picoclaw.store.migrations import MIGRATIONS
-from picoclaw.tools.exec import Shell
+from picoclaw.tools.exec import ExecTools
 from picoclaw.workspace import examine as examine_workspace
 from picoclaw.workspace import outputs_file
 from picoclaw.workspace.pages import owner_time
@@ -814,7 +814,7 @@ def examine_sandbox(config: Config, root: Path = Path("/")) -> Iterator[CheckRes
     if unit := service.find_installed_unit():
         yield from _examine_exec_units(unit)
     try:
-        said = Shell(config.workspace, os.environ).exec(["true"], timeout=10)
+        said = ExecTools(config.workspace, os.environ).exec(["true"], timeout=10)
     except PicoclawError as error:
         yield CheckResult("bad", _SANDBOX_ROW, str(error), suggest_sandbox_fix(root))
         return

@@ -23,8 +23,8 @@ from picoclaw.hw.board import Board
 from picoclaw.resources import home_folder
 from picoclaw.stores import Stores
 from picoclaw.times import zone_named
-from picoclaw.tools.cron import move_to_zone
-from picoclaw.tools.onboarding import with_field, zone_in
+from picoclaw.tools.cron import move_jobs_to_zone
+from picoclaw.tools.onboarding import read_zone, set_field
 
 _LOCAL_SERVERS = {"Ollama": "http://127.0.0.1:11434/v1", "llama.cpp": "http://127.0.0.1:8080/v1"}
 _PROBE_TIMEOUT = Timeout(2.0, 2.0)
@@ -109,13 +109,13 @@ def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
         kept: _apply_entries(read(kept), [entry for entry in secrets if entry[2]]),
     }
     if wanted.zone:
-        changed[page] = with_field(read(page), "Time zone", wanted.zone)
-    old = zone_in(read(page))
+        changed[page] = set_field(read(page), "Time zone", wanted.zone)
+    old = read_zone(read(page))
     _write_files({path: data for path, data in changed.items() if data != read(path)})
     yield from _describe_changes(wanted)
     if wanted.zone and old is None and (home / "state.db").exists():
         with closing(Stores(load())) as stores:
-            yield from move_to_zone(stores.jobs, None, zone_in(read(page)), datetime.now(UTC))
+            yield from move_jobs_to_zone(stores.jobs, None, read_zone(read(page)), datetime.now(UTC))
         wake_all(home)
 
 

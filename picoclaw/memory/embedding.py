@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from picoclaw.config.tables import shown_url
 from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable
 from picoclaw.memory.embedding_formats import Format, format_of
-from picoclaw.security.redaction import Mask
+from picoclaw.security.redaction import StreamMask
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,7 +87,7 @@ class Remote:
         self.name, self.dims = model, 0
         self._format = format_of(base_url)
         self._url, self._key, self.seconds = f"{base_url}{self._format.path}", key, seconds
-        self._mask = Mask(key)
+        self._mask = StreamMask(key)
         self._client: Client | None = None
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from picoclaw.memory.files import Document
 from picoclaw.memory.memory import Recollection
 from picoclaw.memory.notes import place_of
 from picoclaw.memory.search import terms, words_in
-from picoclaw.security.untrusted import OTHERS, heard_in
+from picoclaw.security.untrusted import GUEST_PREFIX, list_taints
 from picoclaw.store.conversations import History
 
 _HEAD = re.compile(r"<moment>.*?</moment>\n?", re.DOTALL)
@@ -42,8 +42,8 @@ def _said(history: History, number: int) -> str:
         return ""
     if "memory_search" in names:
         asked = [text for text in asked if not _only_asks(text)]
-    heard = history.heard_by(number) or list(heard_in(turn))
-    theirs = [name for name in heard if name.startswith(OTHERS)]  # a guest's words are not the owner's
+    heard = history.heard_by(number) or list(list_taints(turn))
+    theirs = [name for name in heard if name.startswith(GUEST_PREFIX)]  # a guest's words are not the owner's
     answers = [message.text for message in turn if message.role == "assistant" and message.text]
     told = [] if any(name.startswith("memory_") for name in names) else _marked("Answer", answers, heard)
     return "\n".join([*_marked("User", asked, theirs), *told])

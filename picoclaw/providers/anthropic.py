@@ -18,7 +18,7 @@ from picoclaw.providers.http import Server
 from picoclaw.providers.openai_wire import COMPLETE, THOUGHT
 from picoclaw.providers.retry import failure, status_of_type
 from picoclaw.providers.sanitize import treated
-from picoclaw.security.untrusted import wrapped
+from picoclaw.security.untrusted import wrap_result
 from picoclaw.text import neutral
 
 CACHED, THINKING, TEMPERATURE = "cache_control", "thinking", "temperature"
@@ -114,7 +114,7 @@ def _heard(
     message: Message, calls: Mapping[str, ToolCall], untrusted: str, *, images: bool
 ) -> Iterator[dict[str, Any]]:
     if message.role == "tool":
-        text = neutral(wrapped(untrusted, calls[message.call_id], message.text))
+        text = neutral(wrap_result(untrusted, calls[message.call_id], message.text))
         yield {"type": "tool_result", "tool_use_id": message.call_id, "content": text}
         return
     yield from map(_image, message.images if images else ())

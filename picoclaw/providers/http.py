@@ -33,7 +33,7 @@ from picoclaw.prompts import estimated_tokens
 from picoclaw.providers import Zone, openai_wire
 from picoclaw.providers.retry import KNOCK_S, Outage, failure
 from picoclaw.providers.text_calls import asked
-from picoclaw.security.redaction import Mask
+from picoclaw.security.redaction import StreamMask
 from picoclaw.window import request_bytes
 
 _CONNECTS = ".connect_tcp.started"
@@ -299,7 +299,7 @@ def posted(
     client: Client,
     url: str,
     body: dict[str, Any],
-    mask: Mask,
+    mask: StreamMask,
     *,
     wait: float,
     deadline: float,
@@ -337,7 +337,7 @@ def knocked(client: Client, base_url: str, line: Line, seconds: float) -> str:
             client.stream("GET", url, timeout=Timeout(seconds, seconds), trace=line.trace) as response,
         ):
             if not response.is_success:
-                raise _failure(response, shown, Mask(""), deadline)
+                raise _failure(response, shown, StreamMask(""), deadline)
             pieces = islice(_body(response, seconds, deadline), _FEW_PIECES)
             refuse_web_page(b"".join(pieces).decode("utf-8", "replace"), url)
     except Refused:
@@ -367,7 +367,7 @@ def refuse_web_page(begun: str, url: str) -> None:
         raise Unavailable(_WEB_PAGE.format(url=shown_url(url)))
 
 
-def _failure(response: Response, shown: str, mask: Mask, deadline: float) -> ProviderError:
+def _failure(response: Response, shown: str, mask: StreamMask, deadline: float) -> ProviderError:
     """Read a bounded part of an error answer, until `deadline` at the latest, and say what it means."""
     data, until = b"", min(deadline, time.monotonic() + _LONGEST_ERROR_S)
     with suppress(HTTPError, ProviderError):
@@ -566,7 +566,7 @@ class Server:
         self._model = model
         self._url = form.url(model.base_url)
         self._shown_url = shown_url(self._url)
-        self._mask = Mask(key)
+        self._mask = StreamMask(key)
         self._unseen: tuple[Image, ...] = ()
         self._client = client(key, form.headers(key))
         self._line = Line()

@@ -13,7 +13,7 @@ from picoclaw.providers.retry import failure, mended, status_within
 from picoclaw.providers.sanitize import apart, one_by_one, treated
 from picoclaw.providers.text_calls import InlineCalls, Written, arguments_from
 from picoclaw.repetition import REPEATS, Repetition
-from picoclaw.security.untrusted import wrapped
+from picoclaw.security.untrusted import wrap_result
 from picoclaw.text import neutral
 
 ONE_OF_BOTH, ONE_CALL = "content or tool_calls, but not both", "single tool-calls at once"
@@ -65,7 +65,7 @@ def _message(message: Message, calls: Mapping[str, ToolCall], reader: _For) -> d
     if message.role == "tool":
         call = calls[message.call_id]
         entry |= {"tool_call_id": message.call_id, "name": call.name}
-        text = wrapped(reader.untrusted, call, text)
+        text = wrap_result(reader.untrusted, call, text)
     entry["content"] = neutral(text)
     if message.images and reader.images:
         entry["content"] = [*map(_image, message.images), {"type": "text", "text": neutral(text)}]

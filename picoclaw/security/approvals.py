@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 
 from picoclaw.errors import Denied, PicoclawError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, is_owner
-from picoclaw.security.guard import Note, not_noted, question
-from picoclaw.security.policy import Asked, Decision, Policy, decide, digest
+from picoclaw.security.guard import LogDecision, discard_decision, format_question
+from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import LAST_CHAT_MARK
@@ -22,11 +22,11 @@ from picoclaw.store.marks import Marks
 from picoclaw.store.outbox import Outbox
 from picoclaw.tools.registry import Toolset
 
-LONGEST_QUESTION = 60_000
+MAX_QUESTION = 60_000
 """Characters; a chat takes them in some fifteen messages."""
 
 
-class Said(NamedTuple):
+class ApprovalAnswer(NamedTuple):
     """What a person has said to a kept call: `who` says it, `origin` what they are, `nonce` the button's, if any.
 
     A button, and whoever gives no number (`whole`), answers all that the question of this call has listed.
@@ -41,7 +41,7 @@ class Said(NamedTuple):
     whole: bool = False
 
 
-class Outcome(NamedTuple):
+class ApprovalOutcome(NamedTuple):
     """What became of an answer, in words; `made` is the call that was made for it, None when none was."""
 
     text: str
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
     made: Approval | None = None
 
 
-class Kept(Protocol):
+class ApprovalStores(Protocol):
     """Where kept calls lie."""
 
     @property
@@ -65,20 +65,20 @@ class Kept(Protocol):
 
 
 @dataclass
-class Approving:
+class ApprovalManager:
     """The way from a call that has to be asked about to its outcome.
 
     `minutes` is how long a question waits, `now` the owner's wall clock. `changed` hears of each call that was asked
     about, answered or done, so that a channel can show it. `note` is the guard's: it writes down what was decided.
     """
 
-    stores: Kept
+    stores: ApprovalStores
     toolset: Callable[[], Toolset]
     policy: Callable[[], Policy]
     now: Callable[[], datetime]
     minutes: float
     changed: Callable[[Approval], None] = lambda _: None
-    note: Note = field(default=not_noted)
+    note: LogDecision = field(default=discard_decision)
     _unasked: list[int] = field(default_factory=list)
 
     @property
@@ -86,13 +86,13 @@ class Approving:
         """The kept calls."""
         return self.stores.approvals
 
-    def keep(self, asked: Asked, caller: Caller, decision: Decision) -> int:
+    def keep(self, asked: CallRequest, caller: Caller, decision: Decision) -> int:
         """Keep a call for the guard, and ask the owner; returns its number. Raises Denied, or StoreError."""
-        shown = question(asked)
-        if len(shown) > LONGEST_QUESTION:
+        shown = format_question(asked)
+        if len(shown) > MAX_QUESTION:
             raise Denied(
                 f"{asked.call.name} needs the owner's yes, and nobody can judge {len(shown)} characters: at most"
-                f" {LONGEST_QUESTION} are asked about, so do it in parts"
+                f" {MAX_QUESTION} are asked about, so do it in parts"
             )
         number = self.approvals.open(asked, caller, decision, self._chat(caller), shown, self.minutes)
         if caller.asks is not None:
@@ -119,7 +119,7 @@ class Approving:
         for number in dict.fromkeys(numbers):
             one = self.approvals.get(number)
             length += len(one.shown) if one else 0
-            if listed and length > LONGEST_QUESTION:
+            if listed and length > MAX_QUESTION:
                 self._ask(listed)
                 listed, length = [], len(one.shown) if one else 0
             listed.append(number)
@@ -135,25 +135,27 @@ class Approving:
         if asked := (approvals or self.approvals).ask(numbers, self.now().tzinfo):
             self.changed(asked)
 
-    def say(self, said: Said, stop: Stop | None = None) -> Outcome:
+    def say(self, said: ApprovalAnswer, stop: Stop | None = None) -> ApprovalOutcome:
         """Take an answer, and make the call if it is a yes; `stop` ends that. Raises StoreError."""
         if not is_owner(said.origin):
-            return Outcome("Only the owner can answer that, in person.", good=False)
+            return ApprovalOutcome("Only the owner can answer that, in person.", good=False)
         asked = self.approvals.question(said.number) if said.whole or said.nonce is not None else None
         if asked is None or not asked.several:
             return self._say(said, stop or Stop())
         if said.nonce not in {None, asked.nonce}:
-            return Outcome(f"Nothing was done: there is no question number {said.number} with that button.", good=False)
+            return ApprovalOutcome(
+                f"Nothing was done: there is no question number {said.number} with that button.", good=False
+            )
         waiting = [one for one in asked.several if one.state == "waiting"]
         if not waiting:
-            return Outcome("Nothing was done: all of that was answered already.", good=False)
+            return ApprovalOutcome("Nothing was done: all of that was answered already.", good=False)
         if said.yes:
             self.approvals.renew(asked.listed)
         return self._say_all(waiting, said, stop or Stop())
 
-    def _say_all(self, waiting: Sequence[Approval], said: Said, stop: Stop) -> Outcome:
+    def _say_all(self, waiting: Sequence[Approval], said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
         """Take an answer to several calls, one by one; those behind one that fails, or a stop, go on waiting."""
-        outcomes: list[Outcome] = []
+        outcomes: list[ApprovalOutcome] = []
         for one in waiting:
             outcomes.append(self._say(said._replace(number=one.number, nonce=one.nonce), stop))
             if stop or not outcomes[-1].good:
@@ -163,18 +165,18 @@ class Approving:
         if left := [f"{one.number}" for one in waiting[len(outcomes) :]]:
             texts.append(f"Not done, and still waiting for your yes: {', '.join(left)}.")
         together = made[0]._replace(several=tuple(made)) if len(made) > 1 else made[0] if made else None
-        return Outcome(" ".join(texts), all(outcome.good for outcome in outcomes), together)
+        return ApprovalOutcome(" ".join(texts), all(outcome.good for outcome in outcomes), together)
 
-    def _say(self, said: Said, stop: Stop) -> Outcome:
+    def _say(self, said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
         taken = self.approvals.answer(said.number, said.who, yes=said.yes, nonce=said.nonce)
         if isinstance(taken, str):
-            return Outcome(f"Nothing was done: {taken}.", good=False)
+            return ApprovalOutcome(f"Nothing was done: {taken}.", good=False)
         self._noted(taken, f"{'yes' if said.yes else 'no'} to number {taken.number} by {said.who or 'the owner'}")
         self._show(taken)
         if said.yes:
             return self._made(taken, said, stop)
         self._tell(taken, "the owner said no")
-        return Outcome(f"Number {taken.number} is not done.")
+        return ApprovalOutcome(f"Number {taken.number} is not done.")
 
     def _show(self, one: Approval) -> None:
         """Have the channels show how the question of a call stands."""
@@ -190,12 +192,12 @@ class Approving:
             return caller.session
         return Marks(self.stores.database).get(LAST_CHAT_MARK) or DEFAULT_SESSION
 
-    def _made(self, taken: Approval, said: Said, stop: Stop) -> Outcome:
+    def _made(self, taken: Approval, said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
         """Make a call that was taken for it, unless it is another one by now."""
         if void := self._void(taken):
             self._settle(ended := taken._replace(state="void", outcome=void))
             self._tell(ended, void)
-            return Outcome(f"Number {taken.number} was not done: {void}.", good=False)
+            return ApprovalOutcome(f"Number {taken.number} was not done: {void}.", good=False)
         caller = replace(self._caller(taken, lambda text: self.tell(taken.home, text)), stop=stop)
         good, result = self.toolset().run_approved(taken.asked, caller)
         heard = tuple(sorted(caller.heard))
@@ -205,9 +207,9 @@ class Approving:
             more = self._allowed(ended, said) if said.always else ""
         except StoreError as error:
             more = f" But that could not be written down: {error}"
-        return Outcome(f"Number {ended.number} {'was done' if good else 'has failed'}.{more}", good, ended)
+        return ApprovalOutcome(f"Number {ended.number} {'was done' if good else 'has failed'}.{more}", good, ended)
 
-    def _allowed(self, ended: Approval, said: Said) -> str:
+    def _allowed(self, ended: Approval, said: ApprovalAnswer) -> str:
         allowed = self.approvals.allow(ended, said.who)
         self._noted(ended, f"allowed for good as rule {allowed} by {said.who or 'the owner'}")
         return f" It is allowed for good as rule {allowed}; `picoclaw policy revoke {allowed}` takes that back."
@@ -224,7 +226,7 @@ class Approving:
             asked = self.toolset().asked(taken.call, whole=bool(taken.means or taken.bound))
         except PicoclawError as error:
             return str(error)
-        if digest(asked) != taken.digest:
+        if compute_digest(asked) != taken.digest:
             return "what it would do has changed since the question"
         decision = decide(self.policy(), asked, taken.origin, taken.heard)
         return f"rule {decision.rule} does not allow it now" if decision.verdict == "refuse" else ""

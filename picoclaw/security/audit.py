@@ -18,19 +18,19 @@ from picoclaw.errors import StoreError
 from picoclaw.files import explain
 from picoclaw.messages import Caller
 from picoclaw.security import hash_chain
-from picoclaw.security.policy import Asked, Decision, Effect, digest
+from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest
 from picoclaw.security.redaction import Redactor
 
-NAME, HEAD, RULES = "audit.log", "audit.head", "policy.toml"
-LONGEST, KEPT = 1_000_000, 8
+LOG_NAME, HEAD_NAME, POLICY_NAME = "audit.log", "audit.head", "policy.toml"
+MAX_LOG_BYTES, KEPT_FILES = 1_000_000, 8
 _LONGEST_SHOWN, _MOST_HEARD, _SHORT = 400, 5, 80
-_NONE = "-" * 64
-_PATIENCE_S = 0.2
-_LONGEST_TEXT: Mapping[Effect, int] = {"remember": 0, "erase": 0, "write": _SHORT, "instruct": _SHORT}
+_NO_HASH = "-" * 64
+_SAFE_WAIT_S = 0.2
+_MAX_TEXT: Mapping[Effect, int] = {"remember": 0, "erase": 0, "write": _SHORT, "instruct": _SHORT}
 """Texts over this are not repeated: they lie where their owner can delete them, and the sum tells which they were."""
 
 
-class Head(NamedTuple):
+class AuditHead(NamedTuple):
     """Which record is the last: its number, and the sum of its line, or the beginning of that."""
 
     number: int
@@ -41,14 +41,14 @@ class Head(NamedTuple):
         return f"{self.number}:{self.sum[:16]}"
 
 
-class Audit:
+class AuditLog:
     """What is written down of one home."""
 
     def __init__(self, home: Path, redact: Redactor | None = None) -> None:
         """`redact` knows the secrets of this set-up; what looks like one is taken out in any case. Opens nothing."""
         self._home, self._redact = home, redact or Redactor()
 
-    def note(self, asked: Asked, caller: Caller, decision: Decision, outcome: str) -> None:
+    def note(self, asked: CallRequest, caller: Caller, decision: Decision, outcome: str) -> None:
         """Write down what was decided on a call, durably, before it is made; what only looks is left out.
 
         Raises StoreError, save for what brings an output to safety: that is done in any case, and does not wait for a
@@ -56,44 +56,44 @@ class Audit:
         """
         if asked.effect == "read" and outcome == "allowed":
             return
-        arguments = json.dumps(self._redact.values(_told(asked)), ensure_ascii=False)
+        arguments = json.dumps(self._redact.values(_get_loggable_arguments(asked)), ensure_ascii=False)
         more = {"effect": asked.effect, "arguments": arguments, "rule": decision.rule, "outcome": outcome}
-        more = {"tool": asked.call.name, "sum": digest(asked)[:16], **more, **self._by(caller)}
+        more = {"tool": asked.call.name, "sum": compute_digest(asked)[:16], **more, **self._by(caller)}
         if asked.effect == "safe":
             writing = threading.Thread(target=self.mention, args=("call",), kwargs=more)
             writing.start()
-            writing.join(_PATIENCE_S)
+            writing.join(_SAFE_WAIT_S)
         else:
             self.write("call", **more)
 
-    def ended(self, asked: Asked, caller: Caller, problem: str) -> None:
+    def ended(self, asked: CallRequest, caller: Caller, problem: str) -> None:
         """Write down what came of a call, '' when it went well, as far as the disk lets us: done it is."""
         more = {"session": caller.session, "good": not problem, "problem": problem}
-        self.mention("ended", tool=asked.call.name, sum=digest(asked)[:16], **more)
+        self.mention("ended", tool=asked.call.name, sum=compute_digest(asked)[:16], **more)
 
     def write(self, act: str, **more: Any) -> None:
         """Write down an act, durably; before it, what has become of the rules and of the file. Raises StoreError."""
         try:
             self._write(act, {name: self._shown(value) for name, value in more.items() if value or value is False})
         except OSError as error:
-            raise StoreError(f"{self._home / NAME} cannot be written: {explain(error)}") from None
+            raise StoreError(f"{self._home / LOG_NAME} cannot be written: {explain(error)}") from None
 
     def mention(self, act: str, **more: Any) -> None:
         """Write down an act that is not held up where that fails."""
         with contextlib.suppress(StoreError):
             self.write(act, **more)
 
-    def head(self) -> Head | None:
+    def head(self) -> AuditHead | None:
         """Return the mark of the last record, None where there is none."""
-        found = _marked(self._home)
+        found = _read_mark(self._home)
         return found[0] if found else None
 
     def _write(self, act: str, more: Mapping[str, Any]) -> None:
-        with hash_chain.held(self._home / NAME) as end:
-            marked, rules = _marked(self._home), _sum_of_rules(self._home)
-            last = Head(_number_of(end.last), hash_chain.sum_of(end.last))
+        with hash_chain.open_end(self._home / LOG_NAME) as end:
+            marked, rules = _read_mark(self._home), _hash_policy(self._home)
+            last = AuditHead(_get_record_number(end.last), hash_chain.hash_line(end.last))
             made: list[dict[str, Any]] = [{"act": "torn", "why": end.torn}] if end.torn else []
-            if marked and (lost := _lost(last, marked[0])):
+            if marked and (lost := _describe_lost(last, marked[0])):
                 made.append({"act": "lost", "why": lost})
             if not marked or marked[1] != rules:
                 made.append({"act": "policy", "sum": rules[:16]})
@@ -101,9 +101,9 @@ class Audit:
             number = max(last.number, marked[0].number if marked else 0)
             at = datetime.now(UTC).isoformat(timespec="milliseconds")
             records = [{"n": number + place, "at": at, **one} for place, one in enumerate(made, 1)]
-            newest = end.go_on(records, KEPT) if end.size > LONGEST else end.add(records)
+            newest = end.go_on(records, KEPT_FILES) if end.size > MAX_LOG_BYTES else end.add(records)
             with contextlib.suppress(OSError):
-                _mark(self._home, Head(number + len(records), hash_chain.sum_of(newest)), rules)
+                _write_mark(self._home, AuditHead(number + len(records), hash_chain.hash_line(newest)), rules)
 
     def _by(self, caller: Caller) -> dict[str, Any]:
         """Say who asks, and what the turn has read."""
@@ -121,20 +121,20 @@ class Audit:
         return f"{clean[:most]}… ({len(clean)} characters)"
 
 
-def _told(asked: Asked) -> dict[str, Any]:
-    most = _LONGEST_TEXT.get(asked.effect)
+def _get_loggable_arguments(asked: CallRequest) -> dict[str, Any]:
+    most = _MAX_TEXT.get(asked.effect)
     given = {name: value for name, value in asked.call.arguments.items() if value != ""}
     if most is None:
         return given
     return {name: f"({len(v)} characters)" if isinstance(v, str) and len(v) > most else v for name, v in given.items()}
 
 
-def _number_of(line: bytes) -> int:
-    number = (hash_chain.read(line) or {}).get("n") if line else 0
+def _get_record_number(line: bytes) -> int:
+    number = (hash_chain.parse_record(line) or {}).get("n") if line else 0
     return number if isinstance(number, int) else 0
 
 
-def _lost(last: Head, marked: Head) -> str:
+def _describe_lost(last: AuditHead, marked: AuditHead) -> str:
     """Say what is wrong with the end of the file, '' for nothing."""
     if last.number < marked.number:
         return f"{marked.number} was the last record, and after {last.number} they are gone"
@@ -143,47 +143,47 @@ def _lost(last: Head, marked: Head) -> str:
     return ""
 
 
-def _sum_of_rules(home: Path) -> str:
+def _hash_policy(home: Path) -> str:
     try:
-        return hash_chain.sum_of(hash_chain.content(home / RULES))
+        return hash_chain.hash_line(hash_chain.read_regular_file(home / POLICY_NAME))
     except OSError:
-        return _NONE
+        return _NO_HASH
 
 
-def _marked(home: Path) -> tuple[Head, str] | None:
+def _read_mark(home: Path) -> tuple[AuditHead, str] | None:
     """Read the mark: the last record, and the sum of the rules by then; None where nothing of that can be read."""
     try:
-        number, newest, rules = hash_chain.content(home / HEAD).decode("ascii").split()
-        return Head(int(number), newest), rules
+        number, newest, rules = hash_chain.read_regular_file(home / HEAD_NAME).decode("ascii").split()
+        return AuditHead(int(number), newest), rules
     except (OSError, ValueError):
         return None
 
 
-def _mark(home: Path, head: Head, rules: str) -> None:
+def _write_mark(home: Path, head: AuditHead, rules: str) -> None:
     """Always of one length and in place, so that there is nothing to shorten, and one block to be written in time."""
-    file = os.open(home / HEAD, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    file = os.open(home / HEAD_NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
         os.pwrite(file, f"{head.number:012d} {head.sum} {rules}\n".encode(), 0)
     finally:
         os.close(file)
 
 
-class Verified(NamedTuple):
+class AuditCheck(NamedTuple):
     """What the audit is worth: how many records are as they were written, the last of them, and the first fault."""
 
     good: int
-    head: Head
+    head: AuditHead
     fault: str
 
 
-def verify(home: Path, noted: Iterable[Head] = ()) -> Verified:
+def verify_audit(home: Path, noted: Iterable[AuditHead] = ()) -> AuditCheck:
     """Hold the records against each other, their numbers, the mark, and the heads that were `noted` elsewhere.
 
     Raises OSError.
     """
-    marked = _marked(home)
+    marked = _read_mark(home)
     wanted = [*noted, *([marked[0]] if marked else [])]
-    newest, first = Head(0, ""), 0
+    newest, first = AuditHead(0, ""), 0
 
     def look(said: Mapping[str, Any], line: bytes) -> str:
         nonlocal newest, first
@@ -192,19 +192,19 @@ def verify(home: Path, noted: Iterable[Head] = ()) -> Verified:
             return f"record {newest.number} is followed by {number}"
         if said.get("act") == "lost":
             return f"record {number} says that {said.get('why')}"
-        first, newest = first or number, Head(number, hash_chain.sum_of(line))
+        first, newest = first or number, AuditHead(number, hash_chain.hash_line(line))
         known = (head for head in wanted if head.number == number)
         return "" if all(newest.sum.startswith(head.sum) for head in known) else f"record {number} is another one"
 
-    found = hash_chain.verify(home / NAME, KEPT, look)
-    fault = found.fault or _ends(home, first, newest, wanted)
-    return Verified(found.good, newest, fault)
+    found = hash_chain.verify_chain(home / LOG_NAME, KEPT_FILES, look)
+    fault = found.fault or _check_ends(home, first, newest, wanted)
+    return AuditCheck(found.good, newest, fault)
 
 
-def _ends(home: Path, first: int, newest: Head, wanted: Iterable[Head]) -> str:
+def _check_ends(home: Path, first: int, newest: AuditHead, wanted: Iterable[AuditHead]) -> str:
     last = max((head.number for head in wanted), default=0)
     if last > newest.number:
-        return f"{home / NAME}: {last} was the last record, and after {newest.number} they are gone"
-    if first > 1 and not (home / f"{NAME}.{KEPT}").exists():
-        return f"{home / NAME}: it begins with record {first}, and the files before it are gone"
+        return f"{home / LOG_NAME}: {last} was the last record, and after {newest.number} they are gone"
+    if first > 1 and not (home / f"{LOG_NAME}.{KEPT_FILES}").exists():
+        return f"{home / LOG_NAME}: it begins with record {first}, and the files before it are gone"
     return ""

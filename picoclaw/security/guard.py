@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from picoclaw import times
 from picoclaw.errors import MEANS, NOT_YET, Denied, Pending
 from picoclaw.messages import Caller, is_owner
-from picoclaw.security.policy import Asked, Decision, Policy, decide, digest, together
+from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide, join_questions
 from picoclaw.text import pattern
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 # Besides what Unicode calls not printable: fillers, and marks that change nothing that is seen.
 _FILLERS = pattern("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
-Ask = Callable[[str], bool]
-Keep = Callable[[Asked, Caller, Decision], int]
-Note = Callable[[Asked, Caller, Decision, str], None]
+AskPerson = Callable[[str], bool]
+KeepCall = Callable[[CallRequest, Caller, Decision], int]
+LogDecision = Callable[[CallRequest, Caller, Decision, str], None]
 
 
-def not_noted(_asked: Asked, _caller: Caller, _decision: Decision, _outcome: str) -> None:
+def discard_decision(_asked: CallRequest, _caller: Caller, _decision: Decision, _outcome: str) -> None:
     """Stand in where nothing is written down."""
 
 
@@ -31,7 +31,11 @@ class Guard:
     """Decides by what a call does, who asked for the turn, and what the turn has read."""
 
     def __init__(
-        self, policy: Callable[[], Policy], ask: Ask | None = None, keep: Keep | None = None, note: Note = not_noted
+        self,
+        policy: Callable[[], Policy],
+        ask: AskPerson | None = None,
+        keep: KeepCall | None = None,
+        note: LogDecision = discard_decision,
     ) -> None:
         """`policy()` gives the rules in force.
 
@@ -41,7 +45,7 @@ class Guard:
         """
         self._policy, self._ask, self._keep, self._note = policy, ask, keep, note
 
-    def __call__(self, asked: Asked, caller: Caller) -> bool:
+    def __call__(self, asked: CallRequest, caller: Caller) -> bool:
         """Return when the call may run, and whether a person has just said yes to it.
 
         Raises Denied, naming the rule, when it may not, Pending when it is kept.
@@ -69,7 +73,7 @@ class Guard:
             )
         raise Denied(f"{name} was refused: rule {decision.rule} ({decision.why})")
 
-    def ask_ahead(self, calls: Sequence[Asked], caller: Caller) -> None:
+    def ask_ahead(self, calls: Sequence[CallRequest], caller: Caller) -> None:
         """Ask the person who sits there about those of some calls that need a yes, in one question.
 
         What they say counts once for each, as it was shown; it is in `caller.agreed` until the call is made.
@@ -79,46 +83,46 @@ class Guard:
             verdicts = (decide(policy, one, caller.origin, caller.heard, planned=caller.planned) for one in calls)
             need = [one for one, decision in zip(calls, verdicts, strict=True) if decision.verdict == "ask"]
             if len(need) > 1:
-                yes = self._ask(together(map(question, need)))
-                caller.agreed.update((digest(one), yes) for one in need)
+                yes = self._ask(join_questions(map(format_question, need)))
+                caller.agreed.update((compute_digest(one), yes) for one in need)
 
-    def _outcome(self, asked: Asked, caller: Caller, decision: Decision) -> str:
+    def _outcome(self, asked: CallRequest, caller: Caller, decision: Decision) -> str:
         if decision.verdict != "ask":
             return "allowed" if decision.verdict == "allow" else "refused"
         if self._ask and is_owner(caller.origin):
-            agreed = caller.agreed.pop(digest(asked), None) if caller.agreed else None
-            return "allowed" if (self._ask(question(asked)) if agreed is None else agreed) else "no"
+            agreed = caller.agreed.pop(compute_digest(asked), None) if caller.agreed else None
+            return "allowed" if (self._ask(format_question(asked)) if agreed is None else agreed) else "no"
         number = self._keep(asked, caller, decision) if self._keep else 0
         return f"kept as number {number}" if number else "nobody"
 
 
-def question(asked: Asked) -> str:
+def format_question(asked: CallRequest) -> str:
     """Show a call as a person can judge it: what instructs later turns, or is deleted, as it stands in its file."""
     more = ({"which means": asked.means} if asked.means else {}) | dict(asked.bound)
-    return in_lines(asked, more) if asked.effect in {"instruct", "erase"} else exact(asked, more)
+    return format_lines(asked, more) if asked.effect in {"instruct", "erase"} else format_ascii(asked, more)
 
 
-def in_lines(asked: Asked, more: dict[str, Any]) -> str:
+def format_lines(asked: CallRequest, more: dict[str, Any]) -> str:
     """Show a call whole, its texts in lines that nothing in them can leave; what no eye sees becomes visible."""
     rows = [asked.call.name]
     for name, value in (asked.call.arguments | more).items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines = [_seen(line) for line in text.split("\n")]
+        lines = [_show_invisible(line) for line in text.split("\n")]
         rows += [f"  {name}: {lines[0]}"] if len(lines) == 1 else [f"  {name}, {len(lines)} lines:"]
         rows += [f"  | {line}" for line in lines if len(lines) > 1]
     return "\n".join(rows)
 
 
-def _seen(line: str) -> str:
-    shown = "".join(char if char.isprintable() or char == "\t" else _named(char) for char in line)
-    return _FILLERS.sub(lambda found: _named(found[0]), shown)
+def _show_invisible(line: str) -> str:
+    shown = "".join(char if char.isprintable() or char == "\t" else _name_char(char) for char in line)
+    return _FILLERS.sub(lambda found: _name_char(found[0]), shown)
 
 
-def _named(char: str) -> str:
+def _name_char(char: str) -> str:
     return f"[U+{ord(char):04X}]"
 
 
-def exact(asked: Asked, more: dict[str, Any]) -> str:
+def format_ascii(asked: CallRequest, more: dict[str, Any]) -> str:
     """Show a call whole, in ASCII, so that nothing in it can hide."""
     return f"{asked.call.name} {json.dumps(asked.call.arguments | more, ensure_ascii=True)}".replace("\x7f", "\\u007f")
 
@@ -128,7 +132,7 @@ def exact(asked: Asked, more: dict[str, Any]) -> str:
 # A sentence orders something only if it is understood as a whole: it begins with a verb of command, and so does every
 # part of it behind an "and" or a comma. Part of a sentence, a question, a condition and a quotation order nothing.
 
-_LONGEST = 2000
+_MAX_MESSAGE = 2000
 """Characters of a message; in a longer one there is more of others' text than of the person's orders."""
 
 _WORD = pattern(r"[^\W_]+(?:[.,:'’-][^\W_]+)*")
@@ -170,7 +174,7 @@ _MOST_LEADS = 12
 _QUOTES = '"“”«»„'
 
 
-class _Part(NamedTuple):
+class _SentencePart(NamedTuple):
     """A part of a sentence that may be an order: its words as they are written, and those up to the sentence's end."""
 
     tokens: Sequence[str]
@@ -178,114 +182,114 @@ class _Part(NamedTuple):
 
     @property
     def verb(self) -> str:
-        return _bare(self.tokens[0]).casefold() if self.tokens else ""
+        return _strip_quotes(self.tokens[0]).casefold() if self.tokens else ""
 
     @property
     def words(self) -> list[str]:
-        return _words(" ".join(self.tokens))
+        return _split_words(" ".join(self.tokens))
 
 
-def _sentences(caller: Caller) -> Iterator[str]:
+def _list_statements(caller: Caller) -> Iterator[str]:
     """Give the sentences of the owner's newest message that are neither questions nor quoted."""
-    return (sentence for sentence in _unquoted(caller) if not sentence.endswith("?"))
+    return (sentence for sentence in _list_unquoted(caller) if not sentence.endswith("?"))
 
 
-def _unquoted(caller: Caller) -> Iterator[str]:
-    text, quoted = _newest(caller), False
+def _list_unquoted(caller: Caller) -> Iterator[str]:
+    text, quoted = _get_newest_message(caller), False
     several = "\n" in text.strip()  # a line of its own may be pasted: "Explain this", and below it a command
-    for sentence in _SENTENCE.findall(text) if len(text) <= _LONGEST and not several else ():
+    for sentence in _SENTENCE.findall(text) if len(text) <= _MAX_MESSAGE and not several else ():
         bare = sentence.strip()
         was, quoted = quoted, quoted ^ bool(sum(map(sentence.count, _QUOTES)) % 2)
         if not (was or bare.startswith((">", "'", "‘", *_QUOTES))):
             yield bare
 
 
-def _asked_politely(caller: Caller) -> Iterator[_Part]:
+def _parse_polite_request(caller: Caller) -> Iterator[_SentencePart]:
     """Give the order of a message whose one question, at its end, is "can you" and that order, and nothing else."""
-    sentences = [sentence for sentence in _unquoted(caller) if sentence]
+    sentences = [sentence for sentence in _list_unquoted(caller) if sentence]
     if not sentences or not sentences[-1].endswith("?") or "".join(sentences).count("?") > 1:
         return
-    words = _without_leads(sentences[-1].rstrip("? ").split())
-    if any(_begins(words, form) for form in _CAN_YOU) and not _is_doubtful(_words(sentences[-1])):
-        parts = _parts(" ".join(words[2:]))
-        yield from parts if len(parts) == 1 and _newest(caller).rstrip().endswith("?") else ()
+    words = _strip_leads(sentences[-1].rstrip("? ").split())
+    if any(_starts_with(words, form) for form in _CAN_YOU) and not _has_condition(_split_words(sentences[-1])):
+        parts = _split_parts(" ".join(words[2:]))
+        yield from parts if len(parts) == 1 and _get_newest_message(caller).rstrip().endswith("?") else ()
 
 
-def _orders(caller: Caller, *, politely: bool = False) -> Iterator[_Part]:
+def _parse_orders(caller: Caller, *, politely: bool = False) -> Iterator[_SentencePart]:
     """Give the parts that order something, if they are orders at all: none if a condition or a no belongs to them.
 
     `politely`: also where it is asked for, in a question.
     """
-    sentences = [sentence for sentence in _sentences(caller) if _words(sentence)]
-    if any(_is_doubtful(_words(sentence)[:2]) for sentence in sentences):
+    sentences = [sentence for sentence in _list_statements(caller) if _split_words(sentence)]
+    if any(_has_condition(_split_words(sentence)[:2]) for sentence in sentences):
         return  # such as: "Only if it is empty."
     if politely:
-        yield from _asked_politely(caller)
-    for parts in (_parts(sentence) for sentence in sentences if not _is_doubtful(_words(sentence))):
+        yield from _parse_polite_request(caller)
+    for parts in (_split_parts(sentence) for sentence in sentences if not _has_condition(_split_words(sentence))):
         for at, part in enumerate(parts):
             before, after = parts[:at], parts[at + 1 :]
-            if part.tokens and all(map(_may_precede, before)) and all(one.verb in _BEGIN | {""} for one in after):
+            if part.tokens and all(map(_can_precede_order, before)) and all(one.verb in _BEGIN | {""} for one in after):
                 yield part
 
 
-def _may_precede(part: _Part) -> bool:
+def _can_precede_order(part: _SentencePart) -> bool:
     """Tell whether a part ends where the next begins: "read how to dance and sing" is one only."""
     embed = _EMBED - {"to"} if part.verb in _TRANSFERS else _EMBED
     return part.verb in _READS | _CHANGES | {""} and embed.isdisjoint(part.words)
 
 
-def _introduced(caller: Caller, verbs: Collection[str]) -> Iterator[list[str]]:
+def _find_dictated(caller: Caller, verbs: Collection[str]) -> Iterator[list[str]]:
     """Give the words that follow an order to write down or remind, up to the end of its sentence."""
-    for sentence in _sentences(caller):
-        parts = _parts(sentence)
+    for sentence in _list_statements(caller):
+        parts = _split_parts(sentence)
         for at, part in enumerate(parts):
-            if not all(one.verb in _BEGIN | {""} and not _is_doubtful(one.words) for one in parts[:at]):
+            if not all(one.verb in _BEGIN | {""} and not _has_condition(one.words) for one in parts[:at]):
                 break
             if part.verb in verbs:
-                yield _words(" ".join(part.rest))[1:]
+                yield _split_words(" ".join(part.rest))[1:]
 
 
-def _is_doubtful(words: Sequence[str]) -> bool:
-    return not _DOUBTS.isdisjoint(_without_numbering(words)) or any(w.endswith(("n't", "n’t")) for w in words)
+def _has_condition(words: Sequence[str]) -> bool:
+    return not _DOUBTS.isdisjoint(_drop_number_sign(words)) or any(w.endswith(("n't", "n’t")) for w in words)
 
 
-def _parts(sentence: str) -> list[_Part]:
+def _split_parts(sentence: str) -> list[_SentencePart]:
     """Take a sentence apart before each verb of command that follows a comma or an "and"."""
     tokens = sentence.replace("’", "'").rstrip(".!;: ").split()
-    parts: list[_Part] = []
+    parts: list[_SentencePart] = []
     begin = 0
     for at in range(1, len(tokens) + 1):
         joined = at < len(tokens) and (tokens[at - 1].endswith(",") or tokens[at].casefold() in _JOINS)
         if at < len(tokens) and not joined:
             continue
-        polite = not _without_tails(_without_leads(tokens[begin:at]))
-        behind = _without_leads(tokens[at : at + _MOST_LEADS])
-        if at == len(tokens) or polite or (behind and _bare(behind[0]).casefold() in _BEGIN):
-            part = _without_tails(_without_leads(tokens[begin:at]))
-            parts.append(_Part(part, _without_tails(_without_leads(tokens[begin:])) if part else ()))
+        polite = not _strip_tails(_strip_leads(tokens[begin:at]))
+        behind = _strip_leads(tokens[at : at + _MOST_LEADS])
+        if at == len(tokens) or polite or (behind and _strip_quotes(behind[0]).casefold() in _BEGIN):
+            part = _strip_tails(_strip_leads(tokens[begin:at]))
+            parts.append(_SentencePart(part, _strip_tails(_strip_leads(tokens[begin:])) if part else ()))
             begin = at
     return parts
 
 
-def _without_leads(tokens: Sequence[str]) -> Sequence[str]:
+def _strip_leads(tokens: Sequence[str]) -> Sequence[str]:
     begin = 0
-    while lead := next((one for one in _LEADS if _begins(tokens[begin : begin + _MOST_LEADS], one)), None):
+    while lead := next((one for one in _LEADS if _starts_with(tokens[begin : begin + _MOST_LEADS], one)), None):
         begin += len(lead)
     return tokens[begin:]
 
 
-def _without_tails(tokens: Sequence[str]) -> Sequence[str]:
+def _strip_tails(tokens: Sequence[str]) -> Sequence[str]:
     end = len(tokens)
-    while end and _bare(tokens[end - 1]).casefold() in _TAILS:
+    while end and _strip_quotes(tokens[end - 1]).casefold() in _TAILS:
         end -= 1
     return tokens[:end]
 
 
-def _begins(tokens: Sequence[str], words: Sequence[str]) -> bool:
-    return [_bare(token).casefold() for token in tokens[: len(words)]] == [*words]
+def _starts_with(tokens: Sequence[str], words: Sequence[str]) -> bool:
+    return [_strip_quotes(token).casefold() for token in tokens[: len(words)]] == [*words]
 
 
-def _bare(token: str) -> str:
+def _strip_quotes(token: str) -> str:
     return token.strip("\"'“”‘’„«»`,:")
 
 
@@ -295,32 +299,32 @@ _TASKS = _word_set("add put note write make create task tasks todo todos remembe
 _BETWEEN = _word_set("that @ down in mind this the fact to memory for later dass a as note")
 
 
-def is_fact(text: str, caller: Caller) -> bool:
+def is_stated_fact(text: str, caller: Caller) -> bool:
     """Tell whether the owner's newest message states this: as a whole sentence, or behind an order to note it."""
-    wanted = _words(text)
-    for words in _introduced(caller, _NOTES) if wanted else ():
+    wanted = _split_words(text)
+    for words in _find_dictated(caller, _NOTES) if wanted else ():
         begin = len(words) - len(wanted)
         if begin >= 0 and words[begin:] == wanted and _BETWEEN.issuperset(words[:begin]):
             return True
     stated = (
-        [words for part in _parts(sentence)[:1] for words in [_words(" ".join(part.rest))]]
-        for sentence in _sentences(caller)
+        [words for part in _split_parts(sentence)[:1] for words in [_split_words(" ".join(part.rest))]]
+        for sentence in _list_statements(caller)
     )
     return bool(wanted) and [wanted] in stated
 
 
-def is_task(text: str, caller: Caller) -> bool:
+def is_ordered_task(text: str, caller: Caller) -> bool:
     """Tell whether the owner's newest message orders to write this down as something to do."""
-    return any(not _is_doubtful(words) for words in _without(_words(text), _introduced(caller, _TASKS)))
+    return any(not _has_condition(words) for words in _remove_words(_split_words(text), _find_dictated(caller, _TASKS)))
 
 
-def is_reminder(text: str, when: "When", caller: Caller) -> bool:
+def is_ordered_reminder(text: str, when: "When", caller: Caller) -> bool:
     """Tell whether the owner's newest message orders to be reminded of this, and then."""
-    found = _without(_words(text), _introduced(caller, _REMINDS))
-    return any(not _is_doubtful(words) and is_time(words, when, caller.now) for words in found)
+    found = _remove_words(_split_words(text), _find_dictated(caller, _REMINDS))
+    return any(not _has_condition(words) and is_same_time(words, when, caller.now) for words in found)
 
 
-def _without(wanted: list[str], sentences: Iterable[list[str]]) -> Iterator[list[str]]:
+def _remove_words(wanted: list[str], sentences: Iterable[list[str]]) -> Iterator[list[str]]:
     """Leave wanted words, where they stand one behind the other, out of sentences."""
     for words in sentences:
         for begin in range(len(words) - len(wanted) + 1) if wanted else ():
@@ -347,7 +351,7 @@ _REPEATS = frozenset({"every", "each", "daily", "weekly"})
 _AT_TIME = pattern(r"(\d{1,2}) (\d{1,2}) \* \* (\*|[0-7])")
 
 
-def is_time(words: Iterable[str], when: "When", now: datetime) -> bool:
+def is_same_time(words: Iterable[str], when: "When", now: datetime) -> bool:
     """Tell whether words name the time of a call, and no other one."""
     told = [_NUMBERS.get(word, "12:00" if word == "noon" else word) for word in words]
     text, repeats = " ".join(told), not _REPEATS.isdisjoint(told)
@@ -359,7 +363,7 @@ def is_time(words: Iterable[str], when: "When", now: datetime) -> bool:
         return False
     if when.at_seconds or when.every_seconds:
         one_only = not (when.at or when.cron_expr or (when.at_seconds and when.every_seconds))
-        return one_only and not days and not clocks and _span(text) == (when.at_seconds or when.every_seconds)
+        return one_only and not days and not clocks and _sum_durations(text) == (when.at_seconds or when.every_seconds)
     half = clocks[0][4] if clocks and clocks[0][4] != "uhr" else ""
     clock = f"{clocks[0][2]}:{clocks[0][3] or '00'}{half or ''}" if clocks else ""
     day = days[0] if days else ""
@@ -376,7 +380,7 @@ def is_time(words: Iterable[str], when: "When", now: datetime) -> bool:
         return False
 
 
-def _span(text: str) -> float:
+def _sum_durations(text: str) -> float:
     """Add up the spans of time that a text names, in seconds."""
     return sum(
         (0.5 if found[1] == "half" else float((found[1] or "1").replace(",", "."))) * _SECONDS[found[2][0]]
@@ -410,17 +414,17 @@ _SAYS_NOTHING = frozenset({"the", "a", "an", "@", "please", "bitte", "also", "no
 _MOVES = [order.split() for order in _ORDERS["update"]]
 
 
-def ordered(action: str, kind: str, number: int, texts: Iterable[str], caller: Caller) -> list[str] | None:
+def find_order(action: str, kind: str, number: int, texts: Iterable[str], caller: Caller) -> list[str] | None:
     """Give what the newest message of the owner says behind an order to do this to an item; None if there is no order.
 
     The order is a verb and the item, named by its kind and its number (reminder 3), or by one of the `texts`, its
     words; behind it stands at most to what it is changed.
     """
-    named = [words for text in texts if (words := _plain(_words(text)))]
+    named = [words for text in texts if (words := _drop_fillers(_split_words(text)))]
     orders = [order.split() for order in _ORDERS.get(action, ())]
-    for part in _orders(caller):
-        words = _plain(part.words)
-        for begin, end in (*_numbered(words, _KINDS[kind], str(number)), *_spelt(words, named)):
+    for part in _parse_orders(caller):
+        words = _drop_fillers(part.words)
+        for begin, end in (*_find_numbered_items(words, _KINDS[kind], str(number)), *_find_named_items(words, named)):
             for order in orders:
                 hole = order.index("_")
                 behind = end + len(order) - hole - 1
@@ -431,25 +435,25 @@ def ordered(action: str, kind: str, number: int, texts: Iterable[str], caller: C
     return None
 
 
-def is_text(text: str, words: Sequence[str]) -> bool:
+def is_new_text(text: str, words: Sequence[str]) -> bool:
     """Tell whether the words behind an order to change something are its new text."""
     new = list(words)
     for preposition in ("to", "say"):
         new = new[new[:1] == [preposition] :]
-    return bool(new) and new == _plain(_words(text))
+    return bool(new) and new == _drop_fillers(_split_words(text))
 
 
-def _plain(words: Iterable[str]) -> list[str]:
+def _drop_fillers(words: Iterable[str]) -> list[str]:
     return [word for word in words if word not in _SAYS_NOTHING]
 
 
-def _without_numbering(words: Sequence[str]) -> list[str]:
+def _drop_number_sign(words: Sequence[str]) -> list[str]:
     """Leave out a `no` before a number, which denies nothing: reminder no 3."""
     following = [word.isdecimal() for word in words[1:]]
     return [word for word, numbers in zip(words, [*following, False], strict=False) if not (word == "no" and numbers)]
 
 
-def _numbered(words: Sequence[str], kinds: Collection[str], number: str) -> Iterator[tuple[int, int]]:
+def _find_numbered_items(words: Sequence[str], kinds: Collection[str], number: str) -> Iterator[tuple[int, int]]:
     """Find where items are named by kind and number, alone or in a list: reminders 3, 4 and 5."""
     for begin, word in enumerate(words):
         end = begin + 1
@@ -461,7 +465,7 @@ def _numbered(words: Sequence[str], kinds: Collection[str], number: str) -> Iter
             yield begin, end
 
 
-def _spelt(words: Sequence[str], named: Iterable[Sequence[str]]) -> Iterator[tuple[int, int]]:
+def _find_named_items(words: Sequence[str], named: Iterable[Sequence[str]]) -> Iterator[tuple[int, int]]:
     """Find where an item is named by its words, with its kind before them or not."""
     kinds = frozenset().union(*_KINDS.values())
     for wanted in named:
@@ -484,7 +488,7 @@ _FOLDER, _FILE = _word_set("folder folders directory directories ordner verzeich
 _INTO = _word_set("to into in as nach")
 
 
-class _Spoken(NamedTuple):
+class _CommandWording(NamedTuple):
     """How a program is ordered in words: by which verbs and nouns, and which options need not be named."""
 
     verbs: tuple[str, ...]
@@ -494,24 +498,24 @@ class _Spoken(NamedTuple):
 
 
 _REMOVES = ("delete", "remove", "erase", "get rid of", "throw away", "lösche", "entferne")
-_SPOKEN = {
-    "mkdir": _Spoken(("make", "create", "add", "set up", "erstelle"), frozenset({"-p"}), _FOLDER),
-    "touch": _Spoken(("create", "make", "add", "erstelle"), frozenset(), _FILE),
-    "rm": _Spoken(_REMOVES, frozenset({"-f"})),
-    "rmdir": _Spoken(_REMOVES),
-    "mv": _Spoken(("move", "rename", "put", "verschiebe"), frozenset({"-n", "-v"})),
-    "cp": _Spoken(("copy", "duplicate", "kopiere"), frozenset({"-a", "-r", "-n", "-p", "-v"})),
-    **dict.fromkeys(("python3", "python"), _Spoken(("run", "start", "execute"), endings=(".py",))),
-    **dict.fromkeys(("sh", "bash"), _Spoken(("run", "start", "execute"), endings=(".sh",))),
+_COMMAND_WORDINGS = {
+    "mkdir": _CommandWording(("make", "create", "add", "set up", "erstelle"), frozenset({"-p"}), _FOLDER),
+    "touch": _CommandWording(("create", "make", "add", "erstelle"), frozenset(), _FILE),
+    "rm": _CommandWording(_REMOVES, frozenset({"-f"})),
+    "rmdir": _CommandWording(_REMOVES),
+    "mv": _CommandWording(("move", "rename", "put", "verschiebe"), frozenset({"-n", "-v"})),
+    "cp": _CommandWording(("copy", "duplicate", "kopiere"), frozenset({"-a", "-r", "-n", "-p", "-v"})),
+    **dict.fromkeys(("python3", "python"), _CommandWording(("run", "start", "execute"), endings=(".py",))),
+    **dict.fromkeys(("sh", "bash"), _CommandWording(("run", "start", "execute"), endings=(".sh",))),
 }
 _RUN = frozenset({"run", "execute"})
-_TRANSFERS = frozenset({"mv", "cp", *_SPOKEN["mv"].verbs, *_SPOKEN["cp"].verbs})
+_TRANSFERS = frozenset({"mv", "cp", *_COMMAND_WORDINGS["mv"].verbs, *_COMMAND_WORDINGS["cp"].verbs})
 _CHANGES = frozenset(
     verb.split()[0]
     for verb in (
-        *_SPOKEN,
+        *_COMMAND_WORDINGS,
         *_RUN,
-        *(v for one in _SPOKEN.values() for v in one.verbs),
+        *(v for one in _COMMAND_WORDINGS.values() for v in one.verbs),
         *(v for o in _ORDERS.values() for v in o),
     )
 ) - {"_"}
@@ -519,7 +523,7 @@ _BEGIN = _READS | _TELLS | _CHANGES | _NOTES | _REMINDS | _TASKS
 _MOST_WORDS = 64
 
 
-def ordered_command(argv: Sequence[str], caller: Caller) -> bool:
+def is_ordered_command(argv: Sequence[str], caller: Caller) -> bool:
     """Tell whether the newest message of the owner orders this command: as a line to type, or in plain words.
 
     In plain words only names, in the order of the command, stand between the verb and the end, and a few words that
@@ -527,23 +531,26 @@ def ordered_command(argv: Sequence[str], caller: Caller) -> bool:
     """
     if len(argv) > _MOST_WORDS:
         return False
-    return any(_is_typed(argv, part.tokens) or _is_spoken(argv, part.tokens) for part in _orders(caller, politely=True))
+    return any(
+        _is_typed_command(argv, part.tokens) or _is_described_command(argv, part.tokens)
+        for part in _parse_orders(caller, politely=True)
+    )
 
 
-def ordered_output(name: str, seconds: float, caller: Caller) -> bool:
+def is_ordered_output(name: str, seconds: float, caller: Caller) -> bool:
     """Tell whether the newest message of the owner orders to switch this output on, for so long if it says how long."""
-    wanted = _plain(_words(name))
-    for part in _orders(caller, politely=True) if wanted else ():
-        words = [_NUMBERS.get(word, word) for word in _plain(part.words)]
+    wanted = _drop_fillers(_split_words(name))
+    for part in _parse_orders(caller, politely=True) if wanted else ():
+        words = [_NUMBERS.get(word, word) for word in _drop_fillers(part.words)]
         verb, *rest = words[: words.index("for")] if "for" in words else words
         span = " ".join(words[words.index("for") + 1 :]) if "for" in words else ""
         named = verb in {"switch", "turn"} and rest in (["on", *wanted], [*wanted, "on"])
-        if named and _span(span) == seconds and not _SPAN.sub("", span).strip():
+        if named and _sum_durations(span) == seconds and not _SPAN.sub("", span).strip():
             return True
     return False
 
 
-def _is_typed(argv: Sequence[str], tokens: Sequence[str]) -> bool:
+def _is_typed_command(argv: Sequence[str], tokens: Sequence[str]) -> bool:
     try:
         typed = shlex.split(" ".join(tokens))
     except ValueError:
@@ -553,13 +560,13 @@ def _is_typed(argv: Sequence[str], tokens: Sequence[str]) -> bool:
     return line == list(argv) and (run or argv[0] != "make")  # "make news" orders no target of a Makefile
 
 
-def _is_spoken(argv: Sequence[str], tokens: Sequence[str]) -> bool:
+def _is_described_command(argv: Sequence[str], tokens: Sequence[str]) -> bool:
     program, *rest = argv
-    if program not in _SPOKEN:
+    if program not in _COMMAND_WORDINGS:
         return False
-    spoken = _SPOKEN[program]
-    words = [_bare(token) for token in tokens]
-    verb = next((verb.split() for verb in (*spoken.verbs, program) if _begins(words, verb.split())), None)
+    spoken = _COMMAND_WORDINGS[program]
+    words = [_strip_quotes(token) for token in tokens]
+    verb = next((verb.split() for verb in (*spoken.verbs, program) if _starts_with(words, verb.split())), None)
     if verb is None or not (verb == [program] or not spoken.nouns or spoken.nouns & set(map(str.casefold, words))):
         return False
     names = [word.removesuffix("/") for word in words[len(verb) :] if word not in _ARTICLES | _KIND | {""}]
@@ -591,21 +598,21 @@ def _is_spoken(argv: Sequence[str], tokens: Sequence[str]) -> bool:
 _YES_OR_NO = _word_set("is are was were does do did should shall has have may ist sind war hat soll darf")
 
 
-def by_meaning(text: str) -> Iterator[tuple[str, bool]]:
+def classify_sentences(text: str) -> Iterator[tuple[str, bool]]:
     """Give the sentences of a message, and whether what one names may be looked at.
 
     It may not where the sentence has a no in it, or asks whether something is so or should be done.
     """
     for sentence in _SENTENCE.findall(text):
-        words = _words(" ".join(_without_leads([word for word in sentence.split() if "/" not in word])))
+        words = _split_words(" ".join(_strip_leads([word for word in sentence.split() if "/" not in word])))
         denied = not _NOT.isdisjoint(words) or any(word.endswith(("n't", "n’t")) for word in words)
         asks = sentence.rstrip().endswith("?") and words[:1] and words[0] in _YES_OR_NO
         yield sentence, not (denied or asks)
 
 
-def _newest(caller: Caller) -> str:
+def _get_newest_message(caller: Caller) -> str:
     return caller.said[-1].replace("`", " ") if caller.said and is_owner(caller.origin) else ""
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return [_PERSONS.get(word, word) for word in _WORD.findall(text.casefold())]

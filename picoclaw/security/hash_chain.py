@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 from picoclaw.files import add, sync_folder, write_atomic
 
-FIRST = "0" * 64
+FIRST_HASH = "0" * 64
 """What the first record of all has in place of a hash."""
 
-LOCK_S = 0.5
-_TAIL = 65_536
-_TORN_SHOWN = 200
+LOCK_TIMEOUT_S = 0.5
+_TAIL_BYTES = 65_536
+_MAX_TORN_SHOWN = 200
 
 
-def _sha256() -> Callable[[bytes], Any]:
+def _find_sha256() -> Callable[[bytes], Any]:
     """Find Python's own SHA-256, by either of its names: hashlib's brings OpenSSL, 4 MB for a line at each start."""
     for name in ("_sha2", "_sha256"):
         with contextlib.suppress(ImportError):
@@ -38,11 +38,11 @@ def _sha256() -> Callable[[bytes], Any]:
     return hashlib.sha256
 
 
-_SHA256 = _sha256()
+_SHA256 = _find_sha256()
 
 
 @dataclass
-class End:
+class ChainEnd:
     """The newest file of a chain, held: `last` is its last line, `torn` what a power cut has left behind that."""
 
     path: Path
@@ -65,48 +65,50 @@ class End:
 
     def go_on(self, records: Sequence[Mapping[str, Any]], kept: int) -> bytes:
         """Go on with these in a new file, and keep so many older ones; returns the last line. Raises OSError."""
-        _number(self.path, kept)
+        _rotate_files(self.path, kept)
         write_atomic(self.path, text := self._lines(records))
         return text.splitlines()[-1]
 
     def _lines(self, records: Sequence[Mapping[str, Any]]) -> bytes:
-        text, chain = b"", sum_of(self.last) if self.last else FIRST
+        text, chain = b"", hash_line(self.last) if self.last else FIRST_HASH
         for record in records:
             line = json.dumps({**record, "chain": chain}).encode()
-            chain = sum_of(line)
+            chain = hash_line(line)
             text += line + b"\n"
         return text
 
 
-def sum_of(line: bytes) -> str:
+def hash_line(line: bytes) -> str:
     """Sum up a line, as the next one has it."""
     return str(_SHA256(line).hexdigest())
 
 
 @contextlib.contextmanager
-def held(path: Path) -> Iterator[End]:
+def open_end(path: Path) -> Iterator[ChainEnd]:
     """Hold the end of a chain, to append to it; a torn last line is taken out of it.
 
     Raises OSError, also when another process holds it for too long; then nothing was changed.
     """
-    with _locked(path) as file:
-        text = _tail(file)
+    with _open_locked(path) as file:
+        text = _read_tail(file)
         torn = text[text.rfind(b"\n") + 1 :]
         if torn:
             os.ftruncate(file, os.fstat(file).st_size - len(torn))
             text = text[: -len(torn)]
-        yield End(path, file, text.splitlines()[-1] if text else b"", torn[-_TORN_SHOWN:].decode("ascii", "replace"))
+        yield ChainEnd(
+            path, file, text.splitlines()[-1] if text else b"", torn[-_MAX_TORN_SHOWN:].decode("ascii", "replace")
+        )
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[int]:
+def _open_locked(path: Path) -> Iterator[int]:
     """Open the file that has the name now, with its lock; a process that is stuck with it does not hold us up."""
-    until = time.monotonic() + LOCK_S
+    until = time.monotonic() + LOCK_TIMEOUT_S
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:
         file = os.open(path, flags, 0o600)
         try:
-            _regular(file, path)
+            _require_regular(file, path)
             if _try_lock(file) and os.path.samestat(os.fstat(file), path.stat()):
                 yield file
                 return
@@ -125,11 +127,11 @@ def _try_lock(file: int) -> bool:
     return True
 
 
-def _tail(file: int) -> bytes:
+def _read_tail(file: int) -> bytes:
     """The end of the file from the beginning of a line on: the last whole line, and what is torn after it."""
     size, length = os.fstat(file).st_size, 0
     while True:
-        length = min(size, length + _TAIL)
+        length = min(size, length + _TAIL_BYTES)
         text = os.pread(file, length, size - length)
         if length == size:
             return text
@@ -138,7 +140,7 @@ def _tail(file: int) -> bytes:
             return text[start + 1 :]
 
 
-def _number(path: Path, kept: int) -> None:
+def _rotate_files(path: Path, kept: int) -> None:
     """Give the file a further name, and those before it the next; at every moment there is one of the old name."""
     numbered = [path.with_name(f"{path.name}.{n}") for n in range(1, kept + 1)]
     if numbered[0].exists() and numbered[0].samefile(path):
@@ -152,17 +154,17 @@ def _number(path: Path, kept: int) -> None:
                 newer.replace(older)
 
 
-def records(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+def read_records(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Read a file's lines, each with what it says, or None where it says nothing that can be understood."""
     try:
-        text = content(path)
+        text = read_regular_file(path)
     except FileNotFoundError:
         return
     for line in text.splitlines():
-        yield line, read(line)
+        yield line, parse_record(line)
 
 
-def read(line: bytes) -> dict[str, Any] | None:
+def parse_record(line: bytes) -> dict[str, Any] | None:
     """Return what a line says, None where that cannot be understood."""
     try:
         said = json.loads(line)
@@ -171,19 +173,19 @@ def read(line: bytes) -> dict[str, Any] | None:
     return said if isinstance(said, dict) else None
 
 
-def content(path: Path) -> bytes:
+def read_regular_file(path: Path) -> bytes:
     """Read a regular file whole; a pipe in its place would keep us waiting for ever. Raises OSError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW)) as file:
-        _regular(file.fileno(), path)
+        _require_regular(file.fileno(), path)
         return file.read()
 
 
-def _regular(file: int, path: Path) -> None:
+def _require_regular(file: int, path: Path) -> None:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def files(path: Path, kept: int) -> list[Path]:
+def list_files(path: Path, kept: int) -> list[Path]:
     """Return what is kept of a chain, the oldest first."""
     found = [one for n in range(kept, 0, -1) if (one := path.with_name(f"{path.name}.{n}")).exists()]
     if found and path.exists() and found[-1].samefile(path):
@@ -191,30 +193,30 @@ def files(path: Path, kept: int) -> list[Path]:
     return [*found, path] if path.exists() else found
 
 
-class Checked(NamedTuple):
+class ChainCheck(NamedTuple):
     """What a chain is worth: how many records follow from each other, and the first fault, '' for none."""
 
     good: int = 0
     fault: str = ""
 
 
-def _nothing(_said: Mapping[str, Any], _line: bytes) -> str:
+def _no_fault(_said: Mapping[str, Any], _line: bytes) -> str:
     return ""
 
 
-def verify(path: Path, kept: int, look: Callable[[Mapping[str, Any], bytes], str] = _nothing) -> Checked:
+def verify_chain(path: Path, kept: int, look: Callable[[Mapping[str, Any], bytes], str] = _no_fault) -> ChainCheck:
     """Hold every line against the next one's hash. That lines are missing at the very end cannot be seen here.
 
     `look(said, line)` may find a further fault of a record that follows. Raises OSError.
     """
     good, chain = 0, ""
-    for file in files(path, kept):
-        for number, (line, said) in enumerate(records(file), 1):
+    for file in list_files(path, kept):
+        for number, (line, said) in enumerate(read_records(file), 1):
             if said is None:
-                return Checked(good, f"{file} line {number} is no record: it is torn or was changed")
+                return ChainCheck(good, f"{file} line {number} is no record: it is torn or was changed")
             if chain and said.get("chain") != chain:
-                return Checked(good, f"{file} line {number} does not follow from the one before: one was changed")
+                return ChainCheck(good, f"{file} line {number} does not follow from the one before: one was changed")
             if fault := look(said, line):
-                return Checked(good, f"{file} line {number}: {fault}")
-            good, chain = good + 1, sum_of(line)
-    return Checked(good)
+                return ChainCheck(good, f"{file} line {number}: {fault}")
+            good, chain = good + 1, hash_line(line)
+    return ChainCheck(good)

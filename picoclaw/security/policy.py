@@ -43,7 +43,7 @@ Who = Literal["owner", "guest", "unattended"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
-_WHO: Mapping[Origin, Who] = {
+_WHO_BY_ORIGIN: Mapping[Origin, Who] = {
     "owner": "owner",
     "web": "owner",
     "guest": "guest",
@@ -54,7 +54,7 @@ _WHO: Mapping[Origin, Who] = {
 }
 
 
-class Row(NamedTuple):
+class VerdictRow(NamedTuple):
     """The verdicts on one effect, by who asks; `tainted` is the least strict one for a turn that is."""
 
     owner: Verdict
@@ -63,25 +63,25 @@ class Row(NamedTuple):
     tainted: Verdict
 
 
-DEFAULTS: Mapping[Effect, Row] = {
-    "read": Row("allow", "allow", "allow", "allow"),
-    "private": Row("allow", "refuse", "allow", "allow"),
-    "safe": Row("allow", "allow", "allow", "allow"),
-    "write": Row("allow", "ask", "allow", "allow"),
-    "remember": Row("allow", "ask", "allow", "ask"),
-    "erase": Row("ask", "ask", "ask", "ask"),
-    "plan": Row("allow", "allow", "allow", "ask"),  # the tool lets nobody but the owner plan more than reminders
-    "instruct": Row("ask", "ask", "ask", "ask"),
-    "exec": Row("allow", "ask", "allow", "ask"),
-    "exec_network": Row("ask", "ask", "ask", "ask"),
-    "exec_planned": Row("ask", "ask", "allow", "ask"),
-    "network": Row("allow", "ask", "allow", "ask"),
-    "actuate": Row("ask", "ask", "ask", "ask"),
-    "switch": Row("allow", "ask", "allow", "ask"),
+DEFAULTS: Mapping[Effect, VerdictRow] = {
+    "read": VerdictRow("allow", "allow", "allow", "allow"),
+    "private": VerdictRow("allow", "refuse", "allow", "allow"),
+    "safe": VerdictRow("allow", "allow", "allow", "allow"),
+    "write": VerdictRow("allow", "ask", "allow", "allow"),
+    "remember": VerdictRow("allow", "ask", "allow", "ask"),
+    "erase": VerdictRow("ask", "ask", "ask", "ask"),
+    "plan": VerdictRow("allow", "allow", "allow", "ask"),  # the tool lets nobody but the owner plan more than reminders
+    "instruct": VerdictRow("ask", "ask", "ask", "ask"),
+    "exec": VerdictRow("allow", "ask", "allow", "ask"),
+    "exec_network": VerdictRow("ask", "ask", "ask", "ask"),
+    "exec_planned": VerdictRow("ask", "ask", "allow", "ask"),
+    "network": VerdictRow("allow", "ask", "allow", "ask"),
+    "actuate": VerdictRow("ask", "ask", "ask", "ask"),
+    "switch": VerdictRow("allow", "ask", "allow", "ask"),
 }
 
 
-class Asked(NamedTuple):
+class CallRequest(NamedTuple):
     """A call that wants to be made. `call` has its checked arguments, all of them.
 
     `means` says in plain words what it does. `bound` is what else a yes holds for: the folder, the environment, the
@@ -127,46 +127,50 @@ class Policy:
         return found or DEFAULTS[effect]._asdict()[column], f"{effect}.{column}"
 
 
-def changed(*effects: Mapping[Effect, Verdict]) -> Policy:
+def override_effects(*effects: Mapping[Effect, Verdict]) -> Policy:
     """Make the rules in which the verdict on some effects is another one, whoever asks."""
-    return Policy({name: dict.fromkeys(Row._fields, verdict) for one in effects for name, verdict in one.items()})
+    return Policy(
+        {name: dict.fromkeys(VerdictRow._fields, verdict) for one in effects for name, verdict in one.items()}
+    )
 
 
-def decide(policy: Policy, asked: Asked, origin: Origin, taint: Collection[str], *, planned: bool = False) -> Decision:
+def decide(
+    policy: Policy, asked: CallRequest, origin: Origin, taint: Collection[str], *, planned: bool = False
+) -> Decision:
     """Decide on a call by the strictest of its effects; `taint` names what the turn has read that is nobody's word.
 
     `planned`: a command that is due. Whether it may have its network was asked when it was planned.
     """
     effects = (asked.effect, *asked.also, *(["exec_planned"] if planned else ()))
     verdict, rule, why = max(
-        (_ruled(policy, effect, asked, origin, taint, planned=planned) for effect in effects),
+        (_apply_rules(policy, effect, asked, origin, taint, planned=planned) for effect in effects),
         key=lambda one: VERDICTS.index(one[0]),
     )
-    if verdict == "ask" and (number := policy.always.get(digest(asked))):
+    if verdict == "ask" and (number := policy.always.get(compute_digest(asked))):
         return Decision("allow", f"always {number}", f"{why}; the owner has allowed exactly this for good")
     return Decision(verdict, f"{rule} = {verdict}", why)
 
 
-def _ruled(
-    policy: Policy, effect: Effect, asked: Asked, origin: Origin, taint: Collection[str], *, planned: bool
+def _apply_rules(
+    policy: Policy, effect: Effect, asked: CallRequest, origin: Origin, taint: Collection[str], *, planned: bool
 ) -> Decision:
     """Apply the rules on one effect of a call; the name of the rule is without its verdict."""
-    verdict, rule = policy.verdict(effect, asked.call.name, _WHO[origin])
+    verdict, rule = policy.verdict(effect, asked.call.name, _WHO_BY_ORIGIN[origin])
     if planned and effect == "exec_network" and verdict == "ask" and not rule.startswith("tools."):
         verdict = "allow"
-    why = f"{effect}, asked for by {_named(origin)}"
+    why = f"{effect}, asked for by {_name_origin(origin)}"
     stricter, tainted_rule = policy.verdict(effect, asked.call.name, "tainted")
     lifted = asked.vouched and stricter == "ask" and not tainted_rule.startswith("tools.")
     if VERDICTS.index(stricter) > VERDICTS.index(verdict) and ((taint and not lifted) or asked.sees):
         verdict, rule = stricter, tainted_rule
         if taint and not lifted:
-            why += f", in a turn that has read {_few(taint)}"
+            why += f", in a turn that has read {_summarize_taint(taint)}"
     if asked.sees:
-        why += f", where it can see what others' words have led to: {_few(asked.sees, 200)}"
+        why += f", where it can see what others' words have led to: {_summarize_taint(asked.sees, 200)}"
     return Decision(verdict, rule, why)
 
 
-def digest(asked: Asked) -> str:
+def compute_digest(asked: CallRequest) -> str:
     """Sum up what a yes holds for, to the byte: the tool, its arguments, what they mean just now, what is bound."""
     import hashlib
     import json
@@ -175,7 +179,7 @@ def digest(asked: Asked) -> str:
     return hashlib.sha256(json.dumps(exact, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
-def together(calls: Iterable[str]) -> str:
+def join_questions(calls: Iterable[str]) -> str:
     """Show several calls that one answer is given to."""
     shown = list(calls)
     return "\n".join([f"{len(shown)} {TOGETHER}", *shown])
@@ -184,12 +188,12 @@ def together(calls: Iterable[str]) -> str:
 TOGETHER = "calls, one answer for all of them:"
 
 
-def _named(origin: Origin) -> str:
+def _name_origin(origin: Origin) -> str:
     names = {"owner": "the owner", "web": "the owner on the page", "guest": "another person who may chat"}
     return names.get(origin, f"a {origin}" if origin != "cron" else "a job")
 
 
-def _few(taint: Collection[str], longest: int = 60) -> str:
+def _summarize_taint(taint: Collection[str], longest: int = 60) -> str:
     first = sorted(taint)
     return ", ".join(name[:longest] for name in first[:3]) + (f" and {len(first) - 3} more" if len(first) > 3 else "")
 
@@ -200,34 +204,34 @@ _TABLES = ("effects", "tools")
 _NEVER_ASKED: frozenset[Effect] = frozenset({"read", "private", "safe"})
 
 
-class Written(NamedTuple):
+class ParsedPolicy(NamedTuple):
     """The rules that a file holds, and what is wrong with it: one sentence each."""
 
     policy: Policy
     problems: tuple[str, ...]
 
 
-def understood(tables: Mapping[str, Any]) -> Written:
+def parse_policy(tables: Mapping[str, Any]) -> ParsedPolicy:
     """Take policy.toml for rules; where something is wrong, those of them that are stricter than the usual ones."""
     known = dict.fromkeys(_TABLES)
     problems = [f"unknown table [{name}]{nearest(name, known)}" for name in tables if name not in known]
     effects: dict[Effect, Mapping[str, Verdict]] = {}
     tools: dict[str, Mapping[str, Verdict]] = {}
-    for name, given in _rows(tables, "effects", problems):
+    for name, given in _iter_rows(tables, "effects", problems):
         if name in DEFAULTS:
-            effects |= {effect: _row(given, f"effects.{name}", problems) for effect in EFFECTS if effect == name}
+            effects |= {effect: _parse_row(given, f"effects.{name}", problems) for effect in EFFECTS if effect == name}
         else:
             problems.append(f"there is no effect {name!r}{nearest(name, dict.fromkeys(EFFECTS))}")
-    for name, given in _rows(tables, "tools", problems):
-        tools[name] = _row(given, f"tools.{name}", problems)
+    for name, given in _iter_rows(tables, "tools", problems):
+        tools[name] = _parse_row(given, f"tools.{name}", problems)
     policy = Policy(effects, tools)
-    return Written(careful(policy) if problems else policy, tuple(problems))
+    return ParsedPolicy(tighten_policy(policy) if problems else policy, tuple(problems))
 
 
-def careful(policy: Policy) -> Policy:
+def tighten_policy(policy: Policy) -> Policy:
     """Have asked whatever would be allowed and changes something, whoever wants it; what is stricter stays."""
     effects: dict[Effect, Mapping[str, Verdict]] = {
-        effect: {column: stricter(policy.verdict(effect, "", column)[0], "ask") for column in Row._fields}
+        effect: {column: pick_stricter(policy.verdict(effect, "", column)[0], "ask") for column in VerdictRow._fields}
         for effect in EFFECTS
         if effect not in _NEVER_ASKED
     }
@@ -239,12 +243,12 @@ def careful(policy: Policy) -> Policy:
     return Policy(kept | effects, tools)
 
 
-def stricter(one: Verdict, other: Verdict) -> Verdict:
+def pick_stricter(one: Verdict, other: Verdict) -> Verdict:
     """Return the stricter of two verdicts."""
     return max(one, other, key=VERDICTS.index)
 
 
-def _rows(tables: Mapping[str, Any], name: str, problems: list[str]) -> Iterator[tuple[str, Any]]:
+def _iter_rows(tables: Mapping[str, Any], name: str, problems: list[str]) -> Iterator[tuple[str, Any]]:
     table = tables.get(name, {})
     if isinstance(table, dict):
         yield from table.items()
@@ -252,17 +256,17 @@ def _rows(tables: Mapping[str, Any], name: str, problems: list[str]) -> Iterator
         problems.append(f"{name} must be a table, such as [{name}.exec], not {table!r}")
 
 
-def _row(given: Any, where: str, problems: list[str]) -> Mapping[str, Verdict]:
+def _parse_row(given: Any, where: str, problems: list[str]) -> Mapping[str, Verdict]:
     """Read one row: a verdict by who asks, or one for all."""
     if isinstance(given, str):
-        given = dict.fromkeys(Row._fields, given)
+        given = dict.fromkeys(VerdictRow._fields, given)
     if not isinstance(given, dict):
         problems.append(f'{where} must be a table of verdicts, such as {{ guest = "refuse" }}, not {given!r}')
         return {}
     row: dict[str, Verdict] = {}
     for column, verdict in given.items():
-        if column not in Row._fields:
-            problems.append(f"{where}: there is no {column!r}{nearest(column, dict.fromkeys(Row._fields))}")
+        if column not in VerdictRow._fields:
+            problems.append(f"{where}: there is no {column!r}{nearest(column, dict.fromkeys(VerdictRow._fields))}")
         elif _is_verdict(verdict):
             row[column] = verdict
         else:

@@ -19,7 +19,7 @@ SHORTEST = 8
 """Characters; what a server without keys is given, such as "none", is no secret and a common word."""
 
 
-class _Rule(NamedTuple):
+class _SecretFormat(NamedTuple):
     """A format: one of the `hints`, in small letters, is in every text that has it.
 
     Of what is found, a group `kept` stays and a group `value` is looked at: a placeholder is no secret.
@@ -74,9 +74,9 @@ _NAMES = (
 _VALUE = r"""(?:"(?P<quoted>[^"\n]{4,200})"|'(?P<single>[^'\n]{4,200})'|(?P<bare>[^\s"'`,;&<>(){}\[\]|]{4,200}))"""
 
 _RULES = (
-    _Rule((*_MARKS, *_MORE_MARKS), rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_MARKED)})"),
-    _Rule((":aa",), r"(?<![0-9])\d{6,12}:AA[\w-]{30,}"),
-    _Rule(
+    _SecretFormat((*_MARKS, *_MORE_MARKS), rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_MARKED)})"),
+    _SecretFormat((":aa",), r"(?<![0-9])\d{6,12}:AA[\w-]{30,}"),
+    _SecretFormat(
         ("private key",),
         r"(?P<kept>-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----)"
         # In a lookahead, because what it has found is not gone through again in every other way.
@@ -84,13 +84,17 @@ _RULES = (
         r"(?:[A-Za-z0-9+/=]{16,}(?:\\[nr]|\s)*)+"
         r"(?:(?:[A-Za-z0-9+/=]{1,15}(?:\\[nr]|\s)*)?-----END [A-Z0-9 ]{0,40}-----)?",
     ),
-    _Rule(("bearer",), r"(?i:(?P<kept>\bbearer\s{1,3}))(?P<value>(?=[\w.~+/-]*\d)[\w.~+/-]{12,}=*)"),
-    _Rule(("basic ",), r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?basic ))(?P<value>[A-Za-z0-9+/]{8,}={0,2})"),
-    _Rule(("token ",), r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?token ))(?P<value>[\w.~+/=-]{8,})"),
-    _Rule(("--pass",), r"(?P<kept>--pass(?:word|wd)?[ =])(?P<value>[^\s\"'$<-][^\s\"'<>]{3,})"),
-    _Rule(("curl ",), r"(?P<kept>\bcurl\b[^\n|;]{0,200}? (?:-u|--user)[ =][^\s:\"']{1,64}:)(?P<value>[^\s\"'$<]{4,})"),
-    _Rule(("://",), r"(?P<kept>://[^\s/:@\"'<>]{0,64}:)(?P<value>[^\s/@\"'<>]{1,200})(?=@)"),
-    _Rule(
+    _SecretFormat(("bearer",), r"(?i:(?P<kept>\bbearer\s{1,3}))(?P<value>(?=[\w.~+/-]*\d)[\w.~+/-]{12,}=*)"),
+    _SecretFormat(
+        ("basic ",), r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?basic ))(?P<value>[A-Za-z0-9+/]{8,}={0,2})"
+    ),
+    _SecretFormat(("token ",), r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?token ))(?P<value>[\w.~+/=-]{8,})"),
+    _SecretFormat(("--pass",), r"(?P<kept>--pass(?:word|wd)?[ =])(?P<value>[^\s\"'$<-][^\s\"'<>]{3,})"),
+    _SecretFormat(
+        ("curl ",), r"(?P<kept>\bcurl\b[^\n|;]{0,200}? (?:-u|--user)[ =][^\s:\"']{1,64}:)(?P<value>[^\s\"'$<]{4,})"
+    ),
+    _SecretFormat(("://",), r"(?P<kept>://[^\s/:@\"'<>]{0,64}:)(?P<value>[^\s/@\"'<>]{1,200})(?=@)"),
+    _SecretFormat(
         ("key", "token", "secret", "pass", "kennwort", "psk", "pwd", "pw"),
         rf"(?P<kept>(?i:(?P<name>{_NAMES}))\\?[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?){_VALUE}",
     ),
@@ -117,7 +121,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         """Nothing is compiled yet."""
         known = {secret.strip() for secret in secrets if len(secret.strip()) >= SHORTEST} - _DUMMIES
-        self._known = sorted({form for secret in known for form in _forms(secret)}, key=len, reverse=True)
+        self._known = sorted({form for secret in known for form in _list_encodings(secret)}, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         """Return a text with `[secret]` in the place of each secret. Doing it twice changes nothing."""
@@ -126,7 +130,7 @@ class Redactor:
         small = text.lower()
         for number, rule in enumerate(_RULES):
             if any(hint in small for hint in rule.hints):
-                text = _compiled(number).sub(_masked, text)
+                text = _compile_format(number).sub(_mask_match, text)
         return text
 
     def said(self, text: str) -> str:
@@ -149,28 +153,28 @@ class Redactor:
         return self.values(value)
 
 
-def _forms(secret: str) -> Iterable[str]:
+def _list_encodings(secret: str) -> Iterable[str]:
     """A secret as it may be written: as it is, in an address, in hexadecimal and in base 64."""
     data = secret.encode("utf-8", "replace")
     yield from (secret, secret.replace(":", "%3A"), data.hex(), b2a_base64(data, newline=False).decode().rstrip("="))
 
 
 @cache
-def _compiled(number: int) -> re.Pattern[str]:
+def _compile_format(number: int) -> re.Pattern[str]:
     return re.compile(_RULES[number].pattern)
 
 
-def _masked(found: re.Match[str]) -> str:
+def _mask_match(found: re.Match[str]) -> str:
     groups = found.groupdict()
     kept = groups.get("kept") or ""
     if "bare" in groups:
-        return _assigned(found)
+        return _mask_assignment(found)
     if _PLACEHOLDER.fullmatch(groups.get("value") or "-----") and "value" in groups:
         return found[0]
     return f"{kept}{MASK}"
 
 
-def _assigned(found: re.Match[str]) -> str:
+def _mask_assignment(found: re.Match[str]) -> str:
     """What is to stand for `name = value`: code, paths and the words of a description stay."""
     name, quoted, single, bare = found["name"].lower(), found["quoted"], found["single"], found["bare"]
     value = (quoted or single or bare).rstrip("\\")
@@ -200,7 +204,7 @@ _SHORTEST_SECRET = 8  # what a server without keys is given, such as "none", is 
 _MASK = "[secret]"
 
 
-def _with_error(events: Iterator[Event]) -> Iterator[Event | ProviderError]:
+def _end_with_error(events: Iterator[Event]) -> Iterator[Event | ProviderError]:
     """Give the error that ends events as the last of them."""
     try:
         yield from events
@@ -208,7 +212,7 @@ def _with_error(events: Iterator[Event]) -> Iterator[Event | ProviderError]:
         yield error
 
 
-class Mask:
+class StreamMask:
     """One secret. `whole` is for a text that is complete, `events` for one that comes in pieces."""
 
     def __init__(self, secret: str) -> None:
@@ -222,7 +226,7 @@ class Mask:
     def events(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass events on; of a text, the end that may be the beginning of the secret waits for what comes next."""
         held = ""
-        for event in _with_error(events):
+        for event in _end_with_error(events):
             if isinstance(event, Text):
                 text = self.whole(held + event.text)
                 held = self._begun(text)

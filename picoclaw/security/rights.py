@@ -7,14 +7,23 @@ from pathlib import Path
 
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, StoreError
-from picoclaw.security.policy import Effect, Policy, Row, Verdict, Written, careful, stricter, understood
+from picoclaw.security.policy import (
+    Effect,
+    ParsedPolicy,
+    Policy,
+    Verdict,
+    VerdictRow,
+    parse_policy,
+    pick_stricter,
+    tighten_policy,
+)
 from picoclaw.store.approvals import Approvals
 
-_NOT_READ = (-1, -1, -1, -1, -1)
+_NEVER_READ = (-1, -1, -1, -1, -1)
 
 
 @dataclass
-class Rights:
+class PolicyLoader:
     """What may be done, by the owner's file and settings.
 
     `approvals()` opens what was allowed for good, `exec_` is the setting of that name, `rehearses` asks for no yes to
@@ -26,7 +35,7 @@ class Rights:
     exec_: str = "allow"
     rehearses: Callable[[], bool] = lambda: False
     _problem: str = ""
-    _seen: tuple[int, ...] = _NOT_READ
+    _seen: tuple[int, ...] = _NEVER_READ
     _written: Policy = field(default_factory=Policy)
 
     def problem(self) -> str:
@@ -36,35 +45,39 @@ class Rights:
 
     def policy(self) -> Policy:
         """Return the rules; the file is read again when it has changed. Raises nothing."""
-        if (seen := _state(self.file)) != self._seen:
-            found = written(self.file)
+        if (seen := _stat_file(self.file)) != self._seen:
+            found = load_policy(self.file)
             self._seen, self._written = seen, found.policy
-            self._problem = _worded(self.file, found.problems)
+            self._problem = _format_problems(self.file, found.problems)
         effects: dict[Effect, Mapping[str, Verdict]] = dict(self._written.effects)
         tools: dict[str, Mapping[str, Verdict]] = dict(self._written.tools)
         if self.exec_ == "ask":
             usual = self._written.verdict
-            tools["exec"] = {column: stricter(usual("exec", "exec", column)[0], "ask") for column in Row._fields}
-            effects["exec"] = {column: stricter(usual("exec", "", column)[0], "ask") for column in Row._fields}
+            tools["exec"] = {
+                column: pick_stricter(usual("exec", "exec", column)[0], "ask") for column in VerdictRow._fields
+            }
+            effects["exec"] = {
+                column: pick_stricter(usual("exec", "", column)[0], "ask") for column in VerdictRow._fields
+            }
         if self.rehearses():
-            effects["actuate"] = dict.fromkeys(Row._fields, "allow")
-        return replace(self._written, effects=effects, tools=tools, always=_Allowed(self.approvals))
+            effects["actuate"] = dict.fromkeys(VerdictRow._fields, "allow")
+        return replace(self._written, effects=effects, tools=tools, always=_StandingApprovals(self.approvals))
 
 
-def written(file: Path) -> Written:
+def load_policy(file: Path) -> ParsedPolicy:
     """Read policy.toml; with one that cannot be read, whatever changes something is asked about."""
     try:
-        found = understood(read_toml(file))
+        found = parse_policy(read_toml(file))
     except ConfigError as error:
-        return Written(careful(Policy()), (str(error),))
+        return ParsedPolicy(tighten_policy(Policy()), (str(error),))
     with suppress(OSError):
         if (mode := file.stat().st_mode) & 0o022:
             others = f"others may write it (mode {mode & 0o777:04o}): chmod 600 {file}"
-            return Written(careful(found.policy), (*found.problems, others))
+            return ParsedPolicy(tighten_policy(found.policy), (*found.problems, others))
     return found
 
 
-def _worded(file: Path, problems: tuple[str, ...]) -> str:
+def _format_problems(file: Path, problems: tuple[str, ...]) -> str:
     if not problems:
         return ""
     first = problems[0] if str(file) in problems[0] else f"{file}: {problems[0]}"
@@ -72,7 +85,7 @@ def _worded(file: Path, problems: tuple[str, ...]) -> str:
     return f"{first}{more}; until it is mended, everything that changes something is asked about"
 
 
-def _state(file: Path) -> tuple[int, ...]:
+def _stat_file(file: Path) -> tuple[int, ...]:
     try:
         now = file.stat()
     except OSError:
@@ -80,7 +93,7 @@ def _state(file: Path) -> tuple[int, ...]:
     return now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode
 
 
-class _Allowed(Mapping[str, int]):
+class _StandingApprovals(Mapping[str, int]):
     """What was allowed for good, looked up when it matters; nothing while the disk fails."""
 
     def __init__(self, approvals: Callable[[], Approvals]) -> None:

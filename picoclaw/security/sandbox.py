@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from picoclaw.errors import HardwareError, ToolError
-from picoclaw.security.sandbox_launcher import FILTER_FD, end
+from picoclaw.security.sandbox_launcher import FILTER_FD, kill_tree
 
 if TYPE_CHECKING:
     import socket
     import subprocess
 
 
-class Sight(NamedTuple):
+class Visibility(NamedTuple):
     """What a program is shown beyond the walls; it can change nothing of it."""
 
     network: bool = False
@@ -36,8 +36,8 @@ class Sight(NamedTuple):
 
 
 _INTERFACE = r"(?:lo|(?:eth|wlan|en|wl|ww|usb|br|docker|tun|tap|wg|can|bond|vlan)[a-zA-Z0-9@.:_-]{0,14})"
-_NETWORK = Sight(network=True)
-_PROCESSES = Sight(processes=True)
+_NETWORK = Visibility(network=True)
+_PROCESSES = Visibility(processes=True)
 _WORD = r"[A-Za-z0-9_.,:@%+=-]{1,64}"
 _WORDS = rf"(?:{_WORD}(?: {_WORD})*)?"  # read in one way only: what can be in many takes for ever
 _PATTERNS = r"[!-~]{1,200}(?: [!-~]{1,200})*"
@@ -53,8 +53,8 @@ _ROUTES = (
     r"|(?:r|route) get [0-9a-f.:]{2,39}"
 )
 
-_KNOWN: Mapping[str, tuple[Sight, str]] = {
-    "vcgencmd": (Sight(devices=("/dev/vcio",)), _FIRMWARE),
+_VISIBILITY_RULES: Mapping[str, tuple[Visibility, str]] = {
+    "vcgencmd": (Visibility(devices=("/dev/vcio",)), _FIRMWARE),
     "ip": (_NETWORK, _ROUTES),
     "ss": (_NETWORK, r"(?:-[tuwxlnpaeimos46]{1,12} ?)*"),
     "hostname": (_NETWORK, r"(?:-[IisfdA]|--all-ip-addresses)?"),
@@ -76,7 +76,7 @@ _KNOWN: Mapping[str, tuple[Sight, str]] = {
 
 _PATHS = r"(?:/[A-Za-z0-9_./-]{0,100}(?: /[A-Za-z0-9_./-]{0,100})*)?"
 _OPTIONS = r"(?:-[A-Za-z0-9]{1,6}|--[a-z-]{1,20})"
-_SYSTEMS_OWN: Mapping[str, str] = {
+_SYSTEM_OUTPUT: Mapping[str, str] = {
     **dict.fromkeys(
         ("uptime", "uname", "arch", "nproc", "id", "whoami", "pwd", "cal", "free", "lscpu", "vmstat", "locale"),
         rf"(?:{_OPTIONS}(?: |$))*(?:\d{{1,4}} ?){{0,2}}",
@@ -86,14 +86,17 @@ _SYSTEMS_OWN: Mapping[str, str] = {
     "getconf": r"[A-Z_a-z]{1,40}",
     "cat": r"/proc/(?:cpuinfo|meminfo|loadavg|uptime|version|stat|vmstat|modules|device-tree/model|net/[a-z0-9_]{1,20})"
     r"|/etc/(?:os-release|debian_version|hostname|timezone)",
-    **{name: _KNOWN[name][1] for name in ("vcgencmd", "ip", "hostname", "ifconfig", "netstat", "route", "arp")},
+    **{
+        name: _VISIBILITY_RULES[name][1]
+        for name in ("vcgencmd", "ip", "hostname", "ifconfig", "netstat", "route", "arp")
+    },
     "ss": r"(?:-[tuwxlnaeimos46]{1,12} ?)*",
 }
 """Of what programs say that only look, nobody but the system is the author: no file's content, no names of others."""
 
 
-_TAR = r"[cxtzjJvfpkC]+"
-_LOADS_NOTHING: Mapping[str, str] = {
+_TAR_OPTIONS = r"[cxtzjJvfpkC]+"
+_SELF_CONTAINED: Mapping[str, str] = {
     **dict.fromkeys(("mkdir", "rmdir"), r"-[pv]+|--parents|--verbose"),
     **dict.fromkeys(
         ("rm", "cp", "mv", "ln", "chmod", "touch"), r"-[aAcdDfHiLmnpPrRsTuv]+|--(?:recursive|force|verbose)"
@@ -101,40 +104,40 @@ _LOADS_NOTHING: Mapping[str, str] = {
     **dict.fromkeys(("ls", "cat", "head", "tail", "wc", "stat", "du", "cut", "uniq"), r"-[A-Za-z0-9]+"),
     **dict.fromkeys(("truncate", "tee", "sha256sum", "md5sum", "gzip", "gunzip"), r"-[A-Za-z0-9]+"),
     "sort": r"-[bdfghinMRruVkto0-9,.]+",
-    "tar": rf"-{_TAR}|--(?:gzip|create|extract|list|verbose|file)",
+    "tar": rf"-{_TAR_OPTIONS}|--(?:gzip|create|extract|list|verbose|file)",
     "git": r"-[aAbdmMqsu]+|--(?:short|all|amend|stat|message|quiet)",
 }
 """Programs that run no code out of a folder they work in, with options of theirs that have them run no other program.
 
 Hooks and settings of git are such code; nothing else beside them is.
 """
-_GIT = frozenset(
+_GIT_COMMANDS = frozenset(
     {"status", "add", "commit", "branch", "tag", "init", "mv", "rm", "log", "restore", "switch", "checkout"}
 )
 
 
-def loads_nothing(argv: Sequence[str]) -> bool:
+def is_self_contained(argv: Sequence[str]) -> bool:
     """Tell whether a command runs no code from files that it does not name, whatever lies around it."""
-    options = _LOADS_NOTHING.get(argv[0])
-    if options is None or (argv[0] == "git" and (len(argv) < 2 or argv[1] not in _GIT)):
+    options = _SELF_CONTAINED.get(argv[0])
+    if options is None or (argv[0] == "git" and (len(argv) < 2 or argv[1] not in _GIT_COMMANDS)):
         return False
-    if argv[0] == "tar" and not (len(argv) > 1 and re.fullmatch(rf"-?{_TAR}|--[a-z]+", argv[1])):
+    if argv[0] == "tar" and not (len(argv) > 1 and re.fullmatch(rf"-?{_TAR_OPTIONS}|--[a-z]+", argv[1])):
         return False  # its first word is options, also without a dash
     return all(not word.startswith("-") or word == "--" or re.fullmatch(options, word) for word in argv[1:])
 
 
-def is_systems_own(argv: Sequence[str]) -> bool:
+def is_system_output(argv: Sequence[str]) -> bool:
     """Tell whether what a command prints is the system's own words, whatever somebody may have written anywhere."""
-    found = _SYSTEMS_OWN.get(argv[0])
+    found = _SYSTEM_OUTPUT.get(argv[0])
     return bool(found and re.fullmatch(found, " ".join(argv[1:])))
 
 
-def sight(argv: Sequence[str]) -> Sight:
+def find_visibility(argv: Sequence[str]) -> Visibility:
     """Tell what a command is shown; nothing more than the walls do for one that is not in the table."""
-    found = _KNOWN.get(argv[0])
+    found = _VISIBILITY_RULES.get(argv[0])
     if found and re.fullmatch(found[1], " ".join(argv[1:])):
         return found[0]
-    return Sight()
+    return Visibility()
 
 
 # The system call filter of the sandbox: what no command needs and attackers go through is refused.
@@ -157,7 +160,7 @@ _EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442)
 _CLONE3 = 435
 
 
-class _Machine(NamedTuple):
+class _SyscallNumbers(NamedTuple):
     """A machine's call numbers.
 
     refused: unshare, setns, mount, umount2, pivot_root, keyctl, add_key, request_key, bpf, perf_event_open,
@@ -170,19 +173,19 @@ class _Machine(NamedTuple):
     refused: tuple[int, ...]
 
 
-_X86_64 = _Machine(
+_X86_64 = _SyscallNumbers(
     0xC000003E,
     56,
     41,
     (272, 308, 165, 166, 155, 250, 248, 249, 321, 298, 323, 304, 246, 320, 175, 313, 176),
 )
-_AARCH64 = _Machine(
+_AARCH64 = _SyscallNumbers(
     0xC00000B7,
     220,
     198,
     (97, 268, 40, 39, 41, 219, 217, 218, 280, 241, 282, 265, 104, 294, 105, 273, 106),
 )
-_ARM = _Machine(
+_ARM = _SyscallNumbers(
     0x40000028,
     120,
     281,
@@ -194,45 +197,45 @@ _MACHINES = {"x86_64": (_X86_64,), "aarch64": _BOTH_ARMS, "armv7l": _BOTH_ARMS, 
 
 
 @cache
-def rules(families: Collection[int], machine: str = "") -> bytes:
+def build_filter(families: Collection[int], machine: str = "") -> bytes:
     """Write the filter that lets sockets of these families be made; empty for a machine whose numbers are not known."""
     known = _MACHINES.get(machine or os.uname().machine, ())
-    program = [_does(_LOAD, _ARCHITECTURE)]
+    program = [_instruction(_LOAD, _ARCHITECTURE)]
     for one in known:
-        block = list(_block(one, families))
-        program += [_does(_EQUAL, one.architecture, 0, len(block)), *block]
-    return b"".join([*program, _does(_RETURN, _KILL)]) if known else b""
+        block = list(_filter_machine(one, families))
+        program += [_instruction(_EQUAL, one.architecture, 0, len(block)), *block]
+    return b"".join([*program, _instruction(_RETURN, _KILL)]) if known else b""
 
 
-def _block(machine: _Machine, families: Collection[int]) -> Iterable[bytes]:
-    yield _does(_LOAD, _NUMBER)
+def _filter_machine(machine: _SyscallNumbers, families: Collection[int]) -> Iterable[bytes]:
+    yield _instruction(_LOAD, _NUMBER)
     if machine is _X86_64:
-        yield _does(_AT_LEAST, _X32, 0, 1)
-        yield _refuse(_EPERM)
+        yield _instruction(_AT_LEAST, _X32, 0, 1)
+        yield _return_errno(_EPERM)
     for number in (*machine.refused, *_EVERYWHERE):
-        yield _does(_EQUAL, number, 0, 1)
-        yield _refuse(_EPERM)
-    yield _does(_EQUAL, _CLONE3, 0, 1)
-    yield _refuse(_ENOSYS)  # its flags cannot be seen; the C library goes on with clone then
-    yield _does(_EQUAL, machine.clone, 0, 4)
-    yield _does(_LOAD, _FIRST_ARGUMENT)
-    yield _does(_ANY_BIT, _NEW_USER, 0, 1)
-    yield _refuse(_EPERM)
-    yield _does(_RETURN, _ALLOW)
-    yield _does(_EQUAL, machine.socket, 0, 2 + 2 * len(families))
-    yield _does(_LOAD, _FIRST_ARGUMENT)
+        yield _instruction(_EQUAL, number, 0, 1)
+        yield _return_errno(_EPERM)
+    yield _instruction(_EQUAL, _CLONE3, 0, 1)
+    yield _return_errno(_ENOSYS)  # its flags cannot be seen; the C library goes on with clone then
+    yield _instruction(_EQUAL, machine.clone, 0, 4)
+    yield _instruction(_LOAD, _FIRST_ARGUMENT)
+    yield _instruction(_ANY_BIT, _NEW_USER, 0, 1)
+    yield _return_errno(_EPERM)
+    yield _instruction(_RETURN, _ALLOW)
+    yield _instruction(_EQUAL, machine.socket, 0, 2 + 2 * len(families))
+    yield _instruction(_LOAD, _FIRST_ARGUMENT)
     for family in families:
-        yield _does(_EQUAL, family, 0, 1)
-        yield _does(_RETURN, _ALLOW)
-    yield _refuse(_EAFNOSUPPORT)
-    yield _does(_RETURN, _ALLOW)
+        yield _instruction(_EQUAL, family, 0, 1)
+        yield _instruction(_RETURN, _ALLOW)
+    yield _return_errno(_EAFNOSUPPORT)
+    yield _instruction(_RETURN, _ALLOW)
 
 
-def _refuse(errno: int) -> bytes:
-    return _does(_RETURN, _ERRNO | errno)
+def _return_errno(errno: int) -> bytes:
+    return _instruction(_RETURN, _ERRNO | errno)
 
 
-def _does(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
+def _instruction(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_so, if_not, value)
 
 
@@ -243,9 +246,9 @@ def _does(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HOME = "/tmp"  # noqa: S108
-_HIDDEN = ("/home", "/root", "/run", "/srv", "/mnt", "/media")
+_HIDDEN_FOLDERS = ("/home", "/root", "/run", "/srv", "/mnt", "/media")
 """What is empty there: other files and disks of the owner's, and the sockets of the system's services."""
-_KEYS = (
+_ROOT_ONLY = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
     *("/etc/picoclaw", "/etc/credstore", "/etc/credstore.encrypted", "/etc/ssl/private", "/etc/wireguard"),
     *("/etc/wpa_supplicant", "/etc/NetworkManager/system-connections", "/etc/netplan", "/etc/krb5.keytab"),
@@ -253,20 +256,22 @@ _KEYS = (
     *("/var/spool/cron", "/var/mail", "/var/backups"),
 )
 """What only root may read; a picoclaw that runs as root could, so that it is empty there."""
-_FRESH = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
-_OF_RUN = ("/run/log/journal", "/run/udev/data", "/run/utmp", "/run/mount", "/run/systemd/timesync/synchronized")
-_OF_NETWORK = ("/run/avahi-daemon/socket",)
-_SETTINGS = (".config/mosquitto_sub", ".config/mosquitto_pub", ".homeassistant-header")
+_TEMPORARY_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
+_SHOWN_IN_RUN = ("/run/log/journal", "/run/udev/data", "/run/utmp", "/run/mount", "/run/systemd/timesync/synchronized")
+_NETWORK_SOCKETS = ("/run/avahi-daemon/socket",)
+_CLIENT_SETTINGS = (".config/mosquitto_sub", ".config/mosquitto_pub", ".homeassistant-header")
 """Of the owner's folder: how shipped skills say that a broker or a house is reached, for commands with a network."""
-_WATCH = '[ $$ = 2 ] && ( ( read -r _ </proc/self/fd/$1; kill -9 -1 ) </dev/null >/dev/null 2>&1 & ); shift; exec "$@"'
+_WATCHER = (
+    '[ $$ = 2 ] && ( ( read -r _ </proc/self/fd/$1; kill -9 -1 ) </dev/null >/dev/null 2>&1 & ); shift; exec "$@"'
+)
 """Ends all that is in the sandbox when we are gone; --die-with-parent misses that while the walls are put up."""
 _FRESH_BYTES = 64 << 20
 _FILE_BYTES = 1 << 30
 _LEAST_MEMORY = 256 << 20
-_WALLS_PROCESSES, _OPEN_FILES = 128, 1024
+_MAX_PROCESSES, _OPEN_FILES = 128, 1024
 
 
-class Wish(NamedTuple):
+class SandboxCommand(NamedTuple):
     """A command and what it asks for; `argv` is never empty, `cwd` absolute, `seconds` its longest life."""
 
     argv: tuple[str, ...]
@@ -276,11 +281,11 @@ class Wish(NamedTuple):
     network: bool = False
 
 
-def _none() -> Iterable[Path]:
+def _no_paths() -> Iterable[Path]:
     return ()
 
 
-class Ground(NamedTuple):
+class SandboxLayout(NamedTuple):
     """Where the walls stand: picoclaw's home, of which nothing is seen but the workspace; further folders to work in.
 
     `owner` is the owner's own folder, which is not seen either. `kept()` are files and folders that commands see and
@@ -291,7 +296,7 @@ class Ground(NamedTuple):
     workspace: Path
     owner: Path
     folders: tuple[Path, ...] = ()
-    kept: Callable[[], Iterable[Path]] = _none
+    kept: Callable[[], Iterable[Path]] = _no_paths
 
     def works_in(self, path: Path) -> bool:
         """Tell whether a resolved path lies where a command may be given the right to write."""
@@ -317,13 +322,17 @@ class Ground(NamedTuple):
 
     def shows(self, path: Path) -> bool:
         """Tell whether a command sees a resolved path."""
-        hidden = (*_HIDDEN, *_FRESH, "/dev", *self.hidden())
+        hidden = (*_HIDDEN_FOLDERS, *_TEMPORARY_FOLDERS, "/dev", *self.hidden())
         shown = self.works_in(path) or any(path.is_relative_to(page.resolve()) for page in self.kept())
         return shown or not any(path.is_relative_to(name) for name in hidden)
 
     def hidden(self) -> list[str]:
         """Name what is empty, so that nothing of it is seen; picoclaw's home comes last."""
-        named = (*_HIDDEN, *(path for path in _KEYS if os.access(path, os.R_OK)), *map(str, self._owners()))
+        named = (
+            *_HIDDEN_FOLDERS,
+            *(path for path in _ROOT_ONLY if os.access(path, os.R_OK)),
+            *map(str, self._owners()),
+        )
         found = [os.path.realpath(path) for path in named if Path(path).is_dir()]
         return [*dict.fromkeys(found), str(self.home.resolve())]
 
@@ -333,46 +342,46 @@ class Ground(NamedTuple):
         return (own,) if len(own.parts) > 2 and own.parts[1] not in {"usr", "etc", "tmp"} else ()
 
 
-def families(wish: Wish) -> tuple[int, ...]:
+def list_socket_families(wish: SandboxCommand) -> tuple[int, ...]:
     """Name the kinds of sockets that a command may make: without a network none that reaches another program."""
     return (INET, INET6, NETLINK, UNIX) if wish.network else (INET, INET6, NETLINK)
 
 
-def environment(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
+def build_environment(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
     """Make the environment of commands; of ours it takes how people write, what time it is, and what is named."""
     given = {name: ours[name] for name in names if ours.get(name)}
     kept = {name: ours[name] for name in ("LANG", "LC_ALL", "TZ") if ours.get(name)}
     return given | {"PATH": PATH, "HOME": HOME, "TERM": "dumb"} | kept
 
 
-def walls(
-    wish: Wish, ground: Ground, variables: Mapping[str, str], *, filter_fd: int = 0, lifeline: int = 0
+def build_bwrap_arguments(
+    wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], *, filter_fd: int = 0, lifeline: int = 0
 ) -> list[str]:
     """Word the whole command.
 
     `filter_fd` is where bwrap reads the filter of system calls, `lifeline` a pipe that ends with us; 0 for none.
     """
-    seen = sight(wish.argv)
+    seen = find_visibility(wish.argv)
     words = ["bwrap", "--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += [] if wish.network or seen.network else ["--unshare-net"]
     words += [] if seen.processes else ["--unshare-pid"]
     words += ["--new-session", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"]
-    words += _files(wish, ground, seen)
+    words += _mount_arguments(wish, ground, seen)
     for name, value in variables.items():
         words += ["--setenv", name, value]
     words += ["--chdir", str(wish.cwd)]
     words += ["--seccomp", str(filter_fd)] if filter_fd else []
-    words += ["--", "/bin/sh", "-c", _WATCH, "sh", str(lifeline)] if lifeline and not seen.processes else ["--"]
-    return [*words, *_limits(wish.seconds), *wish.argv]
+    words += ["--", "/bin/sh", "-c", _WATCHER, "sh", str(lifeline)] if lifeline and not seen.processes else ["--"]
+    return [*words, *_limit_arguments(wish.seconds), *wish.argv]
 
 
-def _files(wish: Wish, ground: Ground, seen: Sight) -> Iterator[str]:
+def _mount_arguments(wish: SandboxCommand, ground: SandboxLayout, seen: Visibility) -> Iterator[str]:
     """Say what is mounted where, in this order: what comes later lies over what came before."""
     workspace, (*hidden, home) = str(ground.workspace.resolve()), ground.hidden()
     yield from ("--ro-bind", "/", "/", "--dev", "/dev")
     yield from ("--ro-bind", "/proc", "/proc") if seen.processes else ("--proc", "/proc", "--remount-ro", "/proc")
-    yield from _emptied(hidden)
-    for path in (*_OF_RUN, *(_resolver() if wish.network else ())):
+    yield from _empty_mounts(hidden)
+    for path in (*_SHOWN_IN_RUN, *(_list_resolver_paths() if wish.network else ())):
         yield from ("--ro-bind-try", path, path)
     for folder in ground.folders:
         yield from ("--bind-try" if wish.write else "--ro-bind-try", *[str(folder.resolve())] * 2)
@@ -380,47 +389,47 @@ def _files(wish: Wish, ground: Ground, seen: Sight) -> Iterator[str]:
     yield from ("--bind" if wish.write else "--ro-bind", workspace, workspace)
     for page in ground.pages():
         yield from ("--ro-bind-try", *[str(page.resolve())] * 2)
-    for path in (*_uncovered(hidden, ground.folders), home):
+    for path in (*_drop_reopened(hidden, ground.folders), home):
         yield from ("--remount-ro", path)
-    for name in _SETTINGS if wish.network else ():
+    for name in _CLIENT_SETTINGS if wish.network else ():
         yield from ("--ro-bind-try", str(ground.owner / name), f"{HOME}/{name}")
     for device in seen.devices:
         yield from ("--dev-bind-try", device, device)
     yield from ("--remount-ro", "/dev")
 
 
-def _uncovered(hidden: Iterable[str], folders: Iterable[Path]) -> list[str]:
+def _drop_reopened(hidden: Iterable[str], folders: Iterable[Path]) -> list[str]:
     """Leave out what the owner has opened again as a whole, with a folder that is it or holds it."""
     opened = [folder.resolve() for folder in folders if folder.resolve() != Path("/")]
     return [path for path in hidden if not any(Path(path).is_relative_to(folder) for folder in opened)]
 
 
-def _emptied(hidden: Iterable[str]) -> Iterator[str]:
-    for path in (*(path for path in _FRESH if not Path(path).is_symlink()), *hidden):
+def _empty_mounts(hidden: Iterable[str]) -> Iterator[str]:
+    for path in (*(path for path in _TEMPORARY_FOLDERS if not Path(path).is_symlink()), *hidden):
         yield from ("--size", str(_FRESH_BYTES), "--tmpfs", path)
-    for path in _keys():
+    for path in _list_secret_files():
         yield from ("--ro-bind", "/dev/null", path)
 
 
-def _keys() -> list[str]:
+def _list_secret_files() -> list[str]:
     """Name the single files of root's that we can read, and nobody else should."""
-    named = (*_KEYS, *(str(path) for path in Path("/etc/ssh").glob("ssh_host_*_key")))
+    named = (*_ROOT_ONLY, *(str(path) for path in Path("/etc/ssh").glob("ssh_host_*_key")))
     return [path for path in named if os.access(path, os.R_OK) and os.path.isfile(path)]  # noqa: PTH113 - or a link
 
 
-def _resolver() -> tuple[str, ...]:
+def _list_resolver_paths() -> tuple[str, ...]:
     """Where names are looked up, if that is said in /run."""
     found = os.path.realpath("/etc/resolv.conf")
-    return (found, *_OF_NETWORK) if found.startswith("/run/") else _OF_NETWORK
+    return (found, *_NETWORK_SOCKETS) if found.startswith("/run/") else _NETWORK_SOCKETS
 
 
-def _limits(seconds: float) -> list[str]:
+def _limit_arguments(seconds: float) -> list[str]:
     """Bound what each process may take; inside, so that only those of the sandbox are counted."""
     memory = max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2, _LEAST_MEMORY)
     cpu = int(seconds * (os.cpu_count() or 1)) + 2
     return [
         *("prlimit", "--core=0", f"--cpu={cpu}", f"--data={memory}", f"--fsize={_FILE_BYTES}"),
-        *(f"--nofile={_OPEN_FILES}", f"--nproc={_WALLS_PROCESSES}", "--"),
+        *(f"--nofile={_OPEN_FILES}", f"--nproc={_MAX_PROCESSES}", "--"),
     ]
 
 
@@ -429,41 +438,41 @@ def _limits(seconds: float) -> list[str]:
 # What is there is mounted over itself, read-only. A mount needs something to lie on: where there is nothing yet, an empty
 # file or folder stands in, and goes with the last of the commands that it was made for.
 
-_lock = threading.Lock()
-_stands_in: dict[Path, list[int]] = {}
+_placeholder_lock = threading.Lock()
+_placeholders: dict[Path, list[int]] = {}
 """What was made: its inode, and how many commands need it."""
 
 
-def hold(pages: Iterable[Path]) -> list[Path]:
+def hold_placeholders(pages: Iterable[Path]) -> list[Path]:
     """Let each of the pages be there, and return those that `release` has to be told.
 
     A name with an ending is a file's. Raises OSError, and ToolError for a link, on which nothing can be mounted.
     """
     held: list[Path] = []
     try:
-        held.extend(page for page in pages if _made(page))
+        held.extend(page for page in pages if _make_placeholder(page))
     except BaseException:
-        release(held)
+        release_placeholders(held)
         raise
     return held
 
 
-def release(held: Iterable[Path]) -> None:
+def release_placeholders(held: Iterable[Path]) -> None:
     """Take away what stands in for nobody any more, unless somebody has put something there meanwhile."""
     for page in held:
-        _let_go(page)
+        _drop_placeholder(page)
 
 
-def _made(page: Path) -> bool:
+def _make_placeholder(page: Path) -> bool:
     """Make it if need be; tells whether it stands in for something."""
     if page.is_symlink():
         raise ToolError(
             f"{page} is a link, which a command with write could turn: put in its place what it leads to, or leave"
             " out write"
         )
-    with _lock:
-        if page in _stands_in:
-            _stands_in[page][1] += 1
+    with _placeholder_lock:
+        if page in _placeholders:
+            _placeholders[page][1] += 1
             return True
         try:
             if page.suffix:
@@ -472,16 +481,16 @@ def _made(page: Path) -> bool:
                 page.mkdir(0o700)
         except FileExistsError:
             return False
-        _stands_in[page] = [page.lstat().st_ino, 1]
+        _placeholders[page] = [page.lstat().st_ino, 1]
         return True
 
 
-def _let_go(page: Path) -> None:
-    with _lock:
-        _stands_in[page][1] -= 1
-        if _stands_in[page][1]:
+def _drop_placeholder(page: Path) -> None:
+    with _placeholder_lock:
+        _placeholders[page][1] -= 1
+        if _placeholders[page][1]:
             return
-        made, _ = _stands_in.pop(page)
+        made, _ = _placeholders.pop(page)
         with suppress(OSError):
             found = page.lstat()
             if not page.suffix:
@@ -492,15 +501,15 @@ def _let_go(page: Path) -> None:
 
 # Starts a command within its walls, here or by the service that may make them, reads what it says, and ends it.
 
-INSTALL = "sudo apt install bubblewrap"
-_NEEDED = {"bwrap": "bubblewrap", "prlimit": "prlimit (util-linux)", "choom": "choom (util-linux)"}
+INSTALL_COMMAND = "sudo apt install bubblewrap"
+_PROGRAMS = {"bwrap": "bubblewrap", "prlimit": "prlimit (util-linux)", "choom": "choom (util-linux)"}
 _SOCKET = "picoclaw/exec.sock"
-LOST = -1000
+LOST_EXIT_CODE = -1000
 """The exit code where the service did not say how it ended."""
 _HEAD, _TAIL = 96_000, 32_000  # bytes; what of it is shown is another matter
 _CHUNK = 65_536
-_PATIENCE_S = 5.0
-running: "set[Running]" = set()
+_REAP_TIMEOUT_S = 5.0
+running_commands: "set[RunningCommand]" = set()
 """The commands that run now."""
 
 
@@ -508,7 +517,7 @@ class SandboxMissing(HardwareError):
     """Commands cannot be run, because this machine makes no walls for them."""
 
 
-class Output:
+class CommandOutput:
     """Keeps the head and the tail of what a command prints, whatever the length between. For any thread."""
 
     def __init__(self) -> None:
@@ -536,7 +545,7 @@ class Output:
         return whole if not whole or whole.endswith("\n") else whole + "\n"
 
 
-class _Life(Protocol):
+class _SandboxProcess(Protocol):
     """A started bwrap, wherever it is: `ended` is readable when it is over."""
 
     ended: int
@@ -546,7 +555,7 @@ class _Life(Protocol):
     def reap(self) -> int: ...
 
 
-class _Child:
+class _ChildProcess:
     """One of our own processes; `held` is our end of its lifeline."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", held: int) -> None:
@@ -555,7 +564,7 @@ class _Child:
 
     def kill(self) -> None:
         if self._process.returncode is None:
-            end(self._process.pid)
+            kill_tree(self._process.pid)
 
     def reap(self) -> int:
         os.close(self.ended)
@@ -563,7 +572,7 @@ class _Child:
         return self._process.wait()
 
 
-class _Served:
+class _ServiceProcess:
     """A process of the service that makes the walls; it ends with the connection."""
 
     def __init__(self, connection: "socket.socket") -> None:
@@ -575,23 +584,23 @@ class _Served:
             self._connection.shutdown(1)  # SHUT_WR: it can still say how that ended
 
     def reap(self) -> int:
-        self._connection.settimeout(_PATIENCE_S)
+        self._connection.settimeout(_REAP_TIMEOUT_S)
         with self._connection, contextlib.suppress(OSError, ValueError):
             return int(self._connection.recv(32))
-        return LOST
+        return LOST_EXIT_CODE
 
 
-class Running:
+class RunningCommand:
     """A command that was started. Its methods are for one thread, but for `kill`."""
 
-    def __init__(self, life: _Life, pipe: int, feed: int, held: list[Path]) -> None:
+    def __init__(self, life: _SandboxProcess, pipe: int, feed: int, held: list[Path]) -> None:
         """`pipe` is where its output comes, `feed` where it reads, -1 for nowhere; `held` ends with it."""
         self._life, self._pipe, self.feed, self._held = life, pipe, feed, held
-        self.output, self.code, self._lock = Output(), 0, threading.Lock()
+        self.output, self.code, self._lock = CommandOutput(), 0, threading.Lock()
         os.set_blocking(pipe, False)
         self.changes = False
         """Whether it may write or use the network."""
-        running.add(self)
+        running_commands.add(self)
 
     def collect(self, deadline: float) -> bool:
         """Read until the command itself has ended, even when something keeps the pipe open; False at the deadline."""
@@ -625,12 +634,12 @@ class Running:
 
     def close(self) -> int:
         """End it if need be, and give back what it held; returns the exit code."""
-        running.discard(self)
+        running_commands.discard(self)
         self._life.kill()
         self.code = self._life.reap()
         os.close(self._pipe)
         self.hang_up()
-        release(self._held)
+        release_placeholders(self._held)
         return self.code
 
     def hang_up(self) -> None:
@@ -641,37 +650,41 @@ class Running:
             os.close(feed)
 
 
-def end_all() -> None:
+def kill_all() -> None:
     """End every command that another thread runs: nobody would be there to time it."""
-    for one in list(running):
+    for one in list(running_commands):
         one.kill()
 
 
-def start(wish: Wish, ground: Ground, variables: Mapping[str, str], given: str | None = "") -> Running:
+def start_command(
+    wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], given: str | None = ""
+) -> RunningCommand:
     """Start a command that reads `given`, or with None what is written to its `feed`.
 
     Raises SandboxMissing where no walls can be made, OSError and ToolError when the command cannot be started.
     """
     with contextlib.ExitStack() as stack:
-        source, feed = _given(given, stack)
+        source, feed = _open_stdin(given, stack)
         pipe, out = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, out)
         held: list[Path] = []
         try:
-            held = hold(page for page in ground.pages() if ground.works_in(page.parent)) if wish.write else []
-            life = _begun(wish, ground, variables, (source, out))
+            held = (
+                hold_placeholders(page for page in ground.pages() if ground.works_in(page.parent)) if wish.write else []
+            )
+            life = _start_process(wish, ground, variables, (source, out))
         except BaseException:
             os.close(pipe)
             if feed >= 0:
                 os.close(feed)
-            release(held)
+            release_placeholders(held)
             raise
-    begun = Running(life, pipe, feed, held)
+    begun = RunningCommand(life, pipe, feed, held)
     begun.changes = wish.write or wish.network
     return begun
 
 
-def _given(text: str | None, stack: contextlib.ExitStack) -> tuple[int, int]:
+def _open_stdin(text: str | None, stack: contextlib.ExitStack) -> tuple[int, int]:
     """Make what a command reads, and our end of it."""
     if text is None:
         source, feed = os.pipe2(os.O_CLOEXEC)
@@ -679,42 +692,46 @@ def _given(text: str | None, stack: contextlib.ExitStack) -> tuple[int, int]:
         source, feed = os.memfd_create("stdin") if text else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1
     stack.callback(os.close, source)
     if text:
-        _fill(source, text.encode())
+        _write_all(source, text.encode())
     return source, feed
 
 
-def _fill(file: int, data: bytes) -> None:
+def _write_all(file: int, data: bytes) -> None:
     while data:
         data = data[os.write(file, data) :]
     os.lseek(file, 0, os.SEEK_SET)
 
 
-def _begun(wish: Wish, ground: Ground, variables: Mapping[str, str], streams: tuple[int, int]) -> _Life:
+def _start_process(
+    wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int]
+) -> _SandboxProcess:
     filter_ = os.memfd_create("filter")
     try:
-        program = rules(families(wish))
-        _fill(filter_, program)
-        if door := service(os.environ):
-            words = walls(wish, ground, variables, filter_fd=FILTER_FD if program else 0)
-            return _served(door, words, (*streams, filter_))
-        if missing := lacking():
+        program = build_filter(list_socket_families(wish))
+        _write_all(filter_, program)
+        if door := find_service_socket(os.environ):
+            words = build_bwrap_arguments(wish, ground, variables, filter_fd=FILTER_FD if program else 0)
+            return _start_by_service(door, words, (*streams, filter_))
+        if missing := find_missing_program():
             raise SandboxMissing(
-                f"{missing} is not installed, and no command is run without the walls it makes: {INSTALL}"
+                f"{missing} is not installed, and no command is run without the walls it makes: {INSTALL_COMMAND}"
             )
-        return _alive(wish, ground, variables, streams, filter_ if program else 0)
+        return _start_child(wish, ground, variables, streams, filter_ if program else 0)
     finally:
         os.close(filter_)
 
 
-def _alive(wish: Wish, ground: Ground, variables: Mapping[str, str], streams: tuple[int, int], filter_: int) -> _Child:
+def _start_child(
+    wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int], filter_: int
+) -> _ChildProcess:
     """Start a child with a lifeline: a pipe that tells its reader when we end, however that happens.
 
     Each has its own: a command that opens it to write can cut itself off, but no other.
     """
     line, held = os.pipe2(os.O_CLOEXEC)
     try:
-        words = walls(wish, ground, variables, filter_fd=filter_, lifeline=line)
-        return _Child(_child(words, streams, (filter_, line) if filter_ else (line,)), held)
+        words = build_bwrap_arguments(wish, ground, variables, filter_fd=filter_, lifeline=line)
+        return _ChildProcess(_spawn_bwrap(words, streams, (filter_, line) if filter_ else (line,)), held)
     except BaseException:
         os.close(held)
         raise
@@ -722,7 +739,7 @@ def _alive(wish: Wish, ground: Ground, variables: Mapping[str, str], streams: tu
         os.close(line)
 
 
-def _child(words: list[str], streams: tuple[int, int], more: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+def _spawn_bwrap(words: list[str], streams: tuple[int, int], more: tuple[int, ...]) -> "subprocess.Popen[bytes]":
     import subprocess
 
     return subprocess.Popen(
@@ -736,7 +753,7 @@ def _child(words: list[str], streams: tuple[int, int], more: tuple[int, ...]) ->
     )
 
 
-def _served(door: str, words: list[str], fds: tuple[int, int, int]) -> _Served:
+def _start_by_service(door: str, words: list[str], fds: tuple[int, int, int]) -> _ServiceProcess:
     """Ask the service; it gets the descriptors themselves, so that output goes the same way as from a child."""
     import socket
 
@@ -753,10 +770,10 @@ def _served(door: str, words: list[str], fds: tuple[int, int, int]) -> _Served:
         raise SandboxMissing(
             f"{door} does not answer ({error.strerror}): systemctl status picoclaw-exec.socket"
         ) from None
-    return _Served(connection)
+    return _ServiceProcess(connection)
 
 
-def service(environment: Mapping[str, str]) -> str:
+def find_service_socket(environment: Mapping[str, str]) -> str:
     """Find the socket of the service that makes walls for this very user; '' where we make them ourselves."""
     named = environment.get("PICOCLAW_EXEC_SOCKET")
     folders = ("/run", environment.get("XDG_RUNTIME_DIR") or "/run")
@@ -768,6 +785,6 @@ def service(environment: Mapping[str, str]) -> str:
     return ""
 
 
-def lacking() -> str:
+def find_missing_program() -> str:
     """Name the program that is missing, '' when all are there."""
-    return next((package for name, package in _NEEDED.items() if not shutil.which(name)), "")
+    return next((package for name, package in _PROGRAMS.items() if not shutil.which(name)), "")

@@ -14,11 +14,11 @@ import sys
 FILTER_FD = 3
 """Where bwrap finds its system call filter."""
 _PROGRAM = "bwrap"
-_HEAD = 8
-_MOST = 4_000_000  # bytes; more than the kernel takes as arguments
+_LENGTH_DIGITS = 8
+_MAX_BYTES = 4_000_000  # bytes; more than the kernel takes as arguments
 
 
-def end(pid: int) -> None:
+def kill_tree(pid: int) -> None:
     """Kill a bwrap and all that it holds, also when it has only begun to set up: its child, then its own group.
 
     The child is the first process of the sandbox: when it dies, the kernel kills all others there.
@@ -40,11 +40,11 @@ def serve(fd: int) -> int:
     import socket
 
     with socket.socket(fileno=fd) as connection:
-        data, fds, _, _ = socket.recv_fds(connection, _HEAD, 3)
-        while len(data) < _HEAD and (more := connection.recv(_HEAD - len(data))):
+        data, fds, _, _ = socket.recv_fds(connection, _LENGTH_DIGITS, 3)
+        while len(data) < _LENGTH_DIGITS and (more := connection.recv(_LENGTH_DIGITS - len(data))):
             data += more
         length = int(data) if data.isdigit() else 0
-        if len(fds) != 3 or not 0 < length <= _MOST:
+        if len(fds) != 3 or not 0 < length <= _MAX_BYTES:
             return 1
         text = bytearray()
         while len(text) < length and (more := connection.recv(length - len(text))):
@@ -52,15 +52,15 @@ def serve(fd: int) -> int:
         words = bytes(text).split(b"\0")[:-1]
         if len(text) != length or words[:1] != [_PROGRAM.encode()]:
             return 1
-        pid = _start(words, fds)
+        pid = _start_bwrap(words, fds)
         for each in fds:
             os.close(each)
         with contextlib.suppress(OSError):
-            connection.sendall(b"%d\n" % _ended(pid, connection.fileno()))
+            connection.sendall(b"%d\n" % _wait_exit(pid, connection.fileno()))
     return 0
 
 
-def _start(words: list[bytes], fds: list[int]) -> int:
+def _start_bwrap(words: list[bytes], fds: list[int]) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -79,12 +79,12 @@ def _start(words: list[bytes], fds: list[int]) -> int:
     os._exit(127)
 
 
-def _ended(pid: int, connection: int) -> int:
+def _wait_exit(pid: int, connection: int) -> int:
     """Wait for the end of the sandbox, or of the connection, which ends it; returns the exit code."""
     ended = os.pidfd_open(pid)
     ready, _, _ = select.select([ended, connection], [], [])
     if ended not in ready:
-        end(pid)
+        kill_tree(pid)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 

@@ -13,21 +13,21 @@ from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import enclosed, fill
 from picoclaw.text import neutral, pattern
 
-BRING = frozenset(
+UNTRUSTED_TOOLS = frozenset(
     {"read_file", "list_dir", "read_result", "exec", "process", "serial", "subagent", "spawn_status"}
     | {"web_fetch", "web_search"}
 )
 """The tools that are marked `brings`, also those that this set-up does not have any more."""
 
-OURS = "\x1e"
+OWN_TEXT_MARK = "\x1e"
 """Stands in a tool's result before words of ours that had to be put there; no text from outside keeps it."""
 
-OTHERS = "what others have said: "
+GUEST_PREFIX = "what others have said: "
 """Begins the name of a guest's words among what a turn has heard."""
 
-LONGEST_NAME = 64
-_TAGGED = frozenset({"subagent", "spawn_status"})  # a report has its own tag
-_LONGEST_HEARD, _MOST_HEARD = 100, 12
+MAX_NAME_LENGTH = 64
+_TAGGED_TOOLS = frozenset({"subagent", "spawn_status"})  # a report has its own tag
+_MAX_TAINT_LENGTH, _MAX_TAINTS = 100, 12
 _SHORTEST_STEM = 8
 _TAG = pattern(r"<(?=\s*(?:/\s*)?untrusted\b)", re.IGNORECASE)
 _BLOCK = pattern(r"<untrusted\b.*?(?:</untrusted>|\Z)", re.DOTALL)
@@ -46,16 +46,16 @@ _PLAIN_NAME = pattern(r"[\w .,+@()&#~-]{1,80}")
 _ENDING = pattern(r"(?:\.tar)?\.[A-Za-z0-9]{1,5}$")
 _MOST_WORDS, _MOST_LETTERS = 2, 24
 _MOST_MARKS, _MOST_SINGLE, _MOST_PIECES, _MOST_NAMES, _MOST_WRITTEN, _LONGEST_UNIT = 6, 2, 4, 2, 100, 40
-_LONGEST_KNOWN = 131_072
+_MAX_KNOWN_TEXT = 131_072
 """Characters of a text that is looked at, more than a command's output has: nobody can stop the look."""
-_MOST_LOOKS = 1_000_000
+_MAX_LOOKUPS = 1_000_000
 _QUOTED = pattern(r"\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'")
 _QUOTES = "\"'‘’`.,:;()[]<>"
 _NOT_IN_A_NAME = pattern(r'[<>"`{}\[\]|]+')
 _NOT_IN_A_FILE = pattern(r"[^\w .,+=@()-]+|(?<=\.)\.+")
 
 
-def shown(text: str) -> str:
+def strip_invisible(text: str) -> str:
     """Leave out of a text what no eye sees: terminals' orders, controls, direction marks, characters without width.
 
     Its lines end as ours do, and lone surrogates become question marks.
@@ -67,37 +67,39 @@ def shown(text: str) -> str:
     return plain.translate(_CONTROLS) if plain.isascii() else seen(plain)
 
 
-def wrap(template: str, source: str, text: str) -> str:
+def wrap_untrusted(template: str, source: str, text: str) -> str:
     """Put a text from outside into a tagged block that it can neither close nor open, labelled with where it is from.
 
     An empty `template` leaves only the tag out.
     """
-    inner = _TAG.sub("< ", enclosed(shown(text)))
-    return fill(template or "{content}", {"name": name(source), "content": inner}, "content")
+    inner = _TAG.sub("< ", enclosed(strip_invisible(text)))
+    return fill(template or "{content}", {"name": sanitize_name(source), "content": inner}, "content")
 
 
-def wrapped(template: str, call: ToolCall, text: str) -> str:
+def wrap_result(template: str, call: ToolCall, text: str) -> str:
     """Show a tool's result as it goes to a model: what is nobody's word within its block, words of ours behind it."""
-    result, mark, ours = text.partition(OURS)
-    if brings(call) and call.name not in _TAGGED:
+    result, mark, ours = text.partition(OWN_TEXT_MARK)
+    if is_untrusted_call(call) and call.name not in _TAGGED_TOOLS:
         return (
-            wrap(template, source(call), result.removesuffix("\n") if mark else result) + ("\n" if mark else "") + ours
+            wrap_untrusted(template, describe_source(call), result.removesuffix("\n") if mark else result)
+            + ("\n" if mark else "")
+            + ours
         )
     return result + ours
 
 
-def own(text: str) -> str:
+def remove_untrusted(text: str) -> str:
     """Leave a person's own words of a message: without what was put into it within such blocks."""
     return _BLOCK.sub("", text) if "<untrusted" in text else text
 
 
-def name(text: str, most: int = LONGEST_NAME) -> str:
+def sanitize_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
     """Make of a name from outside one short line, in which nothing is hidden and nothing looks like markup.
 
     For display names, labels of sensors and buses, titles. '' when nothing of it is left; then the caller has to say
     who it is in another way.
     """
-    line = " ".join(_NOT_IN_A_NAME.sub(" ", neutral(shown(text))).split())
+    line = " ".join(_NOT_IN_A_NAME.sub(" ", neutral(strip_invisible(text))).split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
@@ -118,16 +120,16 @@ def is_plain_name(text: str) -> bool:
     return bool(_PLAIN_NAME.fullmatch(text)) and words <= _MOST_WORDS and letters <= _MOST_LETTERS
 
 
-def _nothing(_: str) -> bool:
+def _never(_: str) -> bool:
     return False
 
 
-def is_known(
+def is_known_text(
     text: str,
     phrases: Iterable[str] = (),
     written: Iterable[str] = (),
-    is_word: Callable[[str], bool] = _nothing,
-    is_name: Callable[[str], bool] = _nothing,
+    is_word: Callable[[str], bool] = _never,
+    is_name: Callable[[str], bool] = _never,
     units: Collection[str] = (),
 ) -> bool:
     """Tell whether a text says nothing new: numbers, words that `is_word` knows, and a few known pieces in each line.
@@ -137,10 +139,10 @@ def is_known(
     quoted texts, one in a line; one of a single word stands alone there, so that no request can be put together.
     `units` are those that numbers may have beside the usual ones.
     """
-    return _Known(phrases, written, is_word, is_name, units).fits(text)
+    return _KnownText(phrases, written, is_word, is_name, units).fits(text)
 
 
-class _Known:
+class _KnownText:
     """What is known of a text that is read; takes a time in proportion to its length, and not long in any case."""
 
     def __init__(
@@ -153,15 +155,15 @@ class _Known:
     ) -> None:
         self._known_units = _UNITS.union(units, *(unit.split("/") for unit in units))
         self._is_word, self._is_name = is_word, is_name
-        self._phrases = _by_first_word(phrases)
-        self._written = _by_first_word(unit for one in written for unit in _units(one))
+        self._phrases = _index_by_first_word(phrases)
+        self._written = _index_by_first_word(unit for one in written for unit in _list_quotable(one))
         self._marks: set[str] = set()
         self._single: set[str] = set()
         self._left = _MOST_WRITTEN
-        self._looks = _MOST_LOOKS
+        self._looks = _MAX_LOOKUPS
 
     def fits(self, text: str) -> bool:
-        return len(text) <= _LONGEST_KNOWN and all(map(self._fits_line, text.splitlines()))
+        return len(text) <= _MAX_KNOWN_TEXT and all(map(self._fits_line, text.splitlines()))
 
     def _fits_line(self, line: str) -> bool:
         tokens, at, pieces, names, written = line.split(), 0, 0, 0, 0
@@ -219,13 +221,13 @@ class _Known:
         return text in self._known_units or text in _BASES or bool(prefix and text[prefix.end() :] in _BASES)
 
 
-def _units(text: str) -> Iterator[str]:
+def _list_quotable(text: str) -> Iterator[str]:
     """Give the parts of a text that may stand for themselves elsewhere: lines, and what is quoted in them."""
     yield from text.splitlines()
     yield from (one or another for one, another in _QUOTED.findall(text))
 
 
-def _by_first_word(units: Iterable[str]) -> dict[str, dict[int, set[tuple[str, ...]]]]:
+def _index_by_first_word(units: Iterable[str]) -> dict[str, dict[int, set[tuple[str, ...]]]]:
     """Order units by their first word and their length."""
     found: dict[str, dict[int, set[tuple[str, ...]]]] = {}
     for unit in units:
@@ -235,12 +237,12 @@ def _by_first_word(units: Iterable[str]) -> dict[str, dict[int, set[tuple[str, .
     return found
 
 
-def file_name(text: str, most: int = LONGEST_NAME) -> str:
+def sanitize_file_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
     """Make of a name that somebody has sent one that a file may have: no folder, no leading dot, its ending kept.
 
     '' when nothing of it is left.
     """
-    line = " ".join(shown(text).replace("/", "_").replace("\\", "_").split())
+    line = " ".join(strip_invisible(text).replace("/", "_").replace("\\", "_").split())
     plain = _NOT_IN_A_FILE.sub("_", line).strip(" ._-")
     stem, dot, ending = plain.rpartition(".")
     if len(plain) <= most or not dot or len(ending) > most - _SHORTEST_STEM:
@@ -248,24 +250,27 @@ def file_name(text: str, most: int = LONGEST_NAME) -> str:
     return f"{stem[: most - len(ending) - 1].rstrip(' .')}.{ending}"
 
 
-def brings(call: ToolCall) -> bool:
+def is_untrusted_call(call: ToolCall) -> bool:
     """Tell whether a call brings in what nobody in the chat has said; a skill's instructions are the owner's."""
     skill = call.name == "read_file" and _SKILL.fullmatch(str(call.arguments.get("path", "")))
-    return call.name in BRING and not skill
+    return call.name in UNTRUSTED_TOOLS and not skill
 
 
-def source(call: ToolCall) -> str:
+def describe_source(call: ToolCall) -> str:
     """Name what a call brings in."""
-    return " ".join([call.name, *(str(value) for value in call.arguments.values() if value)])[:_LONGEST_HEARD]
+    return " ".join([call.name, *(str(value) for value in call.arguments.values() if value)])[:_MAX_TAINT_LENGTH]
 
 
-def heard_in(messages: Iterable[Message]) -> Iterator[str]:
+def list_taints(messages: Iterable[Message]) -> Iterator[str]:
     """Name what a conversation holds that is nobody's word in it, by its calls."""
-    return (source(call) for message in messages for call in message.calls if brings(call))
+    return (describe_source(call) for message in messages for call in message.calls if is_untrusted_call(call))
 
 
-def fewer(heard: Iterable[str]) -> tuple[str, ...]:
+def limit_taints(heard: Iterable[str]) -> tuple[str, ...]:
     """Name what was heard as it is kept: others' words first, each once, and of very many how many more there are."""
-    names = sorted({shown(one)[:_LONGEST_HEARD] for one in heard}, key=lambda one: (not one.startswith(OTHERS), one))
-    left = len(names) - _MOST_HEARD
-    return (*names[:_MOST_HEARD], f"{left} more") if left > 0 else tuple(names)
+    names = sorted(
+        {strip_invisible(one)[:_MAX_TAINT_LENGTH] for one in heard},
+        key=lambda one: (not one.startswith(GUEST_PREFIX), one),
+    )
+    left = len(names) - _MAX_TAINTS
+    return (*names[:_MAX_TAINTS], f"{left} more") if left > 0 else tuple(names)

@@ -15,7 +15,7 @@ import apsw
 
 from picoclaw.errors import Denied
 from picoclaw.messages import Caller, Origin, ToolCall
-from picoclaw.security.policy import Asked, Decision, Effect, digest, together
+from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest, join_questions
 from picoclaw.store import outbox
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Database, is_valid_row_id, replace_surrogates
@@ -85,7 +85,7 @@ class Approval(NamedTuple):
         """What a person is shown, and gives the yes to, each call whole."""
         if not self.several:
             return f"{self.question}\n({self.why})"
-        return together(one.numbered for one in self.several)
+        return join_questions(one.numbered for one in self.several)
 
     @property
     def is_new(self) -> bool:
@@ -119,9 +119,9 @@ class Approval(NamedTuple):
         return self.session if self.origin in {"owner", "web", "guest"} else self.chat
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> CallRequest:
         """The call as the guard has seen it."""
-        return Asked(self.effect, self.call, self.means, self.bound)
+        return CallRequest(self.effect, self.call, self.means, self.bound)
 
 
 class StandingApproval(NamedTuple):
@@ -141,14 +141,16 @@ class Approvals:
         """Work on an open database; `wall` gives seconds since 1970."""
         self._database, self._wall = database, wall
 
-    def open(self, asked: Asked, caller: Caller, decision: Decision, chat: str, question: str, minutes: float) -> int:
+    def open(
+        self, asked: CallRequest, caller: Caller, decision: Decision, chat: str, question: str, minutes: float
+    ) -> int:
         """Keep a call, and put a letter with the `question` into `chat`; returns its number.
 
         It is only kept, for `ask`, where its turn gathers what it asks (`caller.asks`). The same call that waits in
         that conversation already keeps its number, and is not asked about again. Raises Denied when too many wait, or
         the owner has just said no to it.
         """
-        now, exact = self._wall(), digest(asked)
+        now, exact = self._wall(), compute_digest(asked)
         with self._database.transaction() as connection:
             self._expire(connection, now)
             same = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'waiting'"
@@ -376,7 +378,7 @@ def format_approval_question(asked: Approval, until: datetime) -> str:
     return f"{wait.format(numbers)} for your yes until {until:%H:%M}:\n{asked.shown}\n{asked.answers}"
 
 
-def _encode_approval(asked: Asked, caller: Caller, decision: Decision, exact: str) -> tuple[str, ...]:
+def _encode_approval(asked: CallRequest, caller: Caller, decision: Decision, exact: str) -> tuple[str, ...]:
     call = _encode_json([asked.call.id, asked.call.name, asked.call.arguments])
     texts = caller.session, caller.origin, caller.who, call, asked.effect, decision.rule, decision.why, asked.means
     return (

@@ -17,17 +17,17 @@ from picoclaw.security import guard
 from picoclaw.security.policy import Effect
 from picoclaw.store.jobs import CatchUp, DeliveryMode, Job, JobKind, Jobs
 from picoclaw.text import pattern
-from picoclaw.tools.exec import words_of
+from picoclaw.tools.exec import parse_command
 from picoclaw.tools.registry import Effects, tool
 
-LONGEST_S = int(times.LONGEST.total_seconds())
+MAX_AHEAD_S = int(times.LONGEST.total_seconds())
 _SHOWN = 3
-_MOST_TOLD = 5
+_MAX_MOVED_SHOWN = 5
 _TIME_OF_DAY = pattern(r"\d?\d:\d\d")
 _DAY = pattern(r"(?:on )?[a-z]+day|tomorrow|\d{4}-\d\d-\d\d", re.IGNORECASE)
 
 
-def timed(job: Job, when: When, now: datetime, mono: float, boot: str) -> Job:
+def set_time(job: Job, when: When, now: datetime, mono: float, boot: str) -> Job:
     """Give a job its time; raises ToolError saying what is missing or wrong."""
     if when.at_seconds and when.at:
         raise ToolError("give either at_seconds or at, not both")
@@ -37,9 +37,9 @@ def timed(job: Job, when: When, now: datetime, mono: float, boot: str) -> Job:
     try:
         zone = times.zone_named(when.tz) if when.tz else None
         if when.cron_expr:
-            return _by_expression(fresh, when, str(zone) if zone else _zone_name(now.tzinfo), now)
-        due = _first(when, now.astimezone(zone) if zone and when.at else now)
-        ahead_s = _checked(due, now)
+            return _set_cron_time(fresh, when, str(zone) if zone else _get_zone_name(now.tzinfo), now)
+        due = _get_first_due(when, now.astimezone(zone) if zone and when.at else now)
+        ahead_s = _count_seconds_ahead(due, now)
         plan = Plan("at", anchor=due.timestamp())
         if when.every_seconds:
             plan = occurrences.every(when.every_seconds, due.timestamp())
@@ -50,19 +50,19 @@ def timed(job: Job, when: When, now: datetime, mono: float, boot: str) -> Job:
     return fresh._replace(plan=plan, boot=boot if counted else "", mono=mono + ahead_s if counted else 0.0)
 
 
-def _by_expression(job: Job, when: When, zone: str, now: datetime) -> Job:
+def _set_cron_time(job: Job, when: When, zone: str, now: datetime) -> Job:
     plan = occurrences.cron(when.cron_expr, zone, now)
     return job._replace(plan=plan, after=now.timestamp() if is_plausible(now.timestamp()) else 0.0)
 
 
-def moved(job: Job, when: When, now: datetime) -> When:
+def resolve_move(job: Job, when: When, now: datetime) -> When:
     """The time a job is moved to: a day alone keeps its time, a time of day alone keeps its day or its days.
 
     Raises ToolError for a time that would end the repeating of a job.
     """
     clock = when.at.removesuffix(" o'clock")
     if job.plan.kind == "at":
-        due = _moment(job.plan.anchor, now)
+        due = _to_datetime(job.plan.anchor, now)
         if _DAY.fullmatch(when.at):
             return when._replace(at=f"{when.at} {due:%H:%M}")
         own_day = _TIME_OF_DAY.fullmatch(clock) and not when.every_seconds and due.date() > now.date()
@@ -77,22 +77,24 @@ def moved(job: Job, when: When, now: datetime) -> When:
     )
 
 
-def later(job: Job, seconds: float, now: datetime, mono: float, boot: str) -> Job:
+def postpone(job: Job, seconds: float, now: datetime, mono: float, boot: str) -> Job:
     """The same job, due once, so much later than it is due, or than now if that is past; raises ToolError."""
     anchor = job.plan.anchor + seconds
     if job.plan.anchor <= now.timestamp():
-        return timed(job, When(at_seconds=seconds), now, mono, boot)
-    _checked(_moment(anchor, now), now)
+        return set_time(job, When(at_seconds=seconds), now, mono, boot)
+    _count_seconds_ahead(_to_datetime(anchor, now), now)
     return job._replace(plan=job.plan._replace(anchor=anchor), mono=job.mono + seconds if job.boot else 0.0)
 
 
-def in_zone(job: Job, old: tzinfo | None, new: tzinfo | None, now: datetime) -> Job:
+def move_to_zone(job: Job, old: tzinfo | None, new: tzinfo | None, now: datetime) -> Job:
     """The same job at the same time of day in another zone, None for the board's own.
 
     One that goes by intervals, or by a zone of its own, stays as it is. A moment that would be past is a day later.
     """
-    if job.plan.kind == "cron" and job.plan.zone in ({str(old)} if old else {"", _zone_name(now.astimezone().tzinfo)}):
-        plan = job.plan._replace(zone=_zone_name(new))
+    if job.plan.kind == "cron" and job.plan.zone in (
+        {str(old)} if old else {"", _get_zone_name(now.astimezone().tzinfo)}
+    ):
+        plan = job.plan._replace(zone=_get_zone_name(new))
         return job._replace(plan=plan, after=now.timestamp() if is_plausible(now.timestamp()) else job.after, done=())
     if job.plan.kind == "at" and not job.boot and job.plan.anchor > now.timestamp():
         wall = datetime.fromtimestamp(job.plan.anchor, old or occurrences.BoardZone()).replace(tzinfo=None)
@@ -103,22 +105,26 @@ def in_zone(job: Job, old: tzinfo | None, new: tzinfo | None, now: datetime) -> 
     return job
 
 
-def move_to_zone(jobs: Jobs, old: tzinfo | None, new: tzinfo | None, now: datetime) -> list[str]:
+def move_jobs_to_zone(jobs: Jobs, old: tzinfo | None, new: tzinfo | None, now: datetime) -> list[str]:
     """Let what was planned by the clock keep its time of day in the zone that is now known; say what, in a line."""
     told = []
     for job in jobs.all():
-        if job.claimed or in_zone(job, old, new, now) == job:
+        if job.claimed or move_to_zone(job, old, new, now) == job:
             continue
-        if moved_ := jobs.change(job.session, job.number, lambda job: in_zone(job, old, new, now)):
+        if moved_ := jobs.change(job.session, job.number, lambda job: move_to_zone(job, old, new, now)):
             due = datetime.fromtimestamp(moved_.plan.anchor, new or occurrences.BoardZone())
             when = f"{due:%a %Y-%m-%d %H:%M}" if moved_.plan.kind == "at" else occurrences.described(moved_.plan)
             told.append(f"{job.number} {when}")
-    more = f" and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+    more = f" and {len(told) - _MAX_MOVED_SHOWN} more" if len(told) > _MAX_MOVED_SHOWN else ""
     where = new or "the board's own zone"
-    return [f"What was planned keeps its time of day in {where}: {'; '.join(told[:_MOST_TOLD])}{more}."] if told else []
+    return (
+        [f"What was planned keeps its time of day in {where}: {'; '.join(told[:_MAX_MOVED_SHOWN])}{more}."]
+        if told
+        else []
+    )
 
 
-def renewed(job: Job, now: datetime, mono: float, boot: str) -> Job:
+def restart_plan(job: Job, now: datetime, mono: float, boot: str) -> Job:
     """Begin a job's plan anew from now."""
     fresh = job._replace(enabled=True, failures=0, last_error="")
     if job.plan.kind == "every":
@@ -127,7 +133,7 @@ def renewed(job: Job, now: datetime, mono: float, boot: str) -> Job:
     return fresh._replace(after=now.timestamp()) if job.plan.kind == "cron" else fresh
 
 
-def _zone_name(zone: tzinfo | None) -> str:
+def _get_zone_name(zone: tzinfo | None) -> str:
     """The name to find a zone by again, '' for the board's own."""
     if zone is None:
         return ""
@@ -138,7 +144,7 @@ def _zone_name(zone: tzinfo | None) -> str:
         return ""
 
 
-def _first(when: When, now: datetime) -> datetime:
+def _get_first_due(when: When, now: datetime) -> datetime:
     if when.at:
         if not is_plausible(now.timestamp()):
             raise ToolError(f"the date was never set, the clock says {now:%Y-%m-%d %H:%M}; give at_seconds")
@@ -150,68 +156,68 @@ def _first(when: When, now: datetime) -> datetime:
     return times.later(now, when.at_seconds or when.every_seconds)
 
 
-def _checked(due: datetime, now: datetime) -> float:
+def _count_seconds_ahead(due: datetime, now: datetime) -> float:
     """Seconds until a moment that can be meant."""
     ahead_s = times.seconds_until(due, now)
     if ahead_s <= 0:
         raise ToolError(f"{due:%Y-%m-%d %H:%M} is in the past; it is {now:%Y-%m-%d %H:%M} now")
-    if ahead_s > LONGEST_S:
+    if ahead_s > MAX_AHEAD_S:
         raise ToolError(f"{due:%Y-%m-%d %H:%M} is more than ten years ahead; choose an earlier time")
     return ahead_s
 
 
-def upcoming(job: Job, now: datetime, most: int) -> list[datetime]:
+def list_upcoming(job: Job, now: datetime, most: int) -> list[datetime]:
     """The next moments of a job, by the date as it is; raises ValueError when they cannot be known."""
     if job.plan.kind == "cron":
-        return [slot.moment for slot in occurrences.slots(job.plan, max(now, _moment(job.after, now)), most)]
+        return [slot.moment for slot in occurrences.slots(job.plan, max(now, _to_datetime(job.after, now)), most)]
     repeats = job.plan.seconds if job.plan.kind == "every" else 0.0
-    return [times.later(_moment(job.plan.anchor, now), n * repeats) for n in range(most if repeats else 1)]
+    return [times.later(_to_datetime(job.plan.anchor, now), n * repeats) for n in range(most if repeats else 1)]
 
 
-def _moment(seconds: float, now: datetime) -> datetime:
+def _to_datetime(seconds: float, now: datetime) -> datetime:
     return datetime.fromtimestamp(seconds, now.tzinfo)
 
 
-def when_words(due: datetime, now: datetime) -> str:
+def format_due(due: datetime, now: datetime) -> str:
     """Say a moment and how far it is."""
     ahead_s = times.seconds_until(due, now)
-    shown = shortly(due, now)
+    shown = format_moment(due, now)
     return f"{shown} (in {times.duration(ahead_s)})" if ahead_s > 0 else f"{shown} (due)"
 
 
-def shortly(due: datetime, now: datetime) -> str:
+def format_moment(due: datetime, now: datetime) -> str:
     """Say a moment in its own zone, without the date when that is today."""
     today = now.astimezone(due.tzinfo).date()
     return due.strftime("%H:%M") if due.date() == today else due.strftime("%a %Y-%m-%d %H:%M")
 
 
-def _next(job: Job, now: datetime, most: int) -> list[datetime]:
+def _list_in_owner_zone(job: Job, now: datetime, most: int) -> list[datetime]:
     """The next moments in the owner's zone, whatever zone the job was planned in: a list is read by one clock."""
-    name = _zone_name(now.tzinfo)
+    name = _get_zone_name(now.tzinfo)
     zone = times.zone_named(name) if name else occurrences.BoardZone()
-    return [due.astimezone(zone) for due in upcoming(job, now, most)]
+    return [due.astimezone(zone) for due in list_upcoming(job, now, most)]
 
 
-def row(job: Job, now: datetime) -> str:
+def format_row(job: Job, now: datetime) -> str:
     """One line that says what a job is, when it is due, and how it went."""
     try:
-        due = _next(job, now, 1)
-        next_ = when_words(due[0], now) if due else "never again"
+        due = _list_in_owner_zone(job, now, 1)
+        next_ = format_due(due[0], now) if due else "never again"
     except ValueError as error:
         next_ = f"waits: {error}"
     plan = "" if job.plan.kind == "at" else f"{occurrences.described(job.plan)}, next "
-    kind = "" if job.kind == "reminder" else f"{job.kind}{shown_rights(job)}: "
+    kind = "" if job.kind == "reminder" else f"{job.kind}{format_rights(job)}: "
     stands = "now" if job.claimed else next_ if job.enabled else "off"
-    return f"{job.number}: {plan}{stands} {kind}{job.payload}{_went(job)}"
+    return f"{job.number}: {plan}{stands} {kind}{job.payload}{_format_status(job)}"
 
 
-def shown_rights(job: Job) -> str:
+def format_rights(job: Job) -> str:
     """Say what a command may do besides looking, '' for nothing."""
     given = [name for name in ("write", "network") if getattr(job, name)]
     return f" ({', '.join(given)})" if job.kind == "command" and given else ""
 
 
-def _went(job: Job) -> str:
+def _format_status(job: Job) -> str:
     """How it went the last time, when that is worth saying."""
     if job.last_status in {"", "ok"}:
         return ""
@@ -220,17 +226,17 @@ def _went(job: Job) -> str:
     return f" [{job.last_status}{often}{why}]"
 
 
-def details(job: Job, now: datetime) -> str:
+def format_details(job: Job, now: datetime) -> str:
     """All that there is to know of a job."""
     try:
-        following = ", ".join(shortly(due, now) for due in _next(job, now, _SHOWN))
+        following = ", ".join(format_moment(due, now) for due in _list_in_owner_zone(job, now, _SHOWN))
     except ValueError as error:
         following = str(error)
     last = datetime.fromtimestamp(job.last_run, now.tzinfo).strftime("%Y-%m-%d %H:%M") if job.last_run else "never"
     slot = f" ({job.last_slot})" if job.last_slot else ""
     return "\n".join(
         [
-            row(job, now),
+            format_row(job, now),
             f"next: {following if job.enabled else 'off'}",
             f"last: {last}{slot}, {job.last_status or 'not yet'}",
             f"if missed: {job.catch_up}; told: {job.deliver}; failures in a row: {job.failures}",
@@ -238,12 +244,12 @@ def details(job: Job, now: datetime) -> str:
     )
 
 
-def kept(job: Job, now: datetime) -> str:
+def format_kept(job: Job, now: datetime) -> str:
     """Say when a job that was just planned is due; one that repeats with its next three times."""
     if job.plan.kind == "at":
-        return f"is kept for {when_words(upcoming(job, now, 1)[0], now)}"
-    following = upcoming(job, now, _SHOWN)
-    times = ", ".join(shortly(due, now) for due in following)
+        return f"is kept for {format_due(list_upcoming(job, now, 1)[0], now)}"
+    following = list_upcoming(job, now, _SHOWN)
+    times = ", ".join(format_moment(due, now) for due in following)
     return f"is kept, {occurrences.described(job.plan)}: {times} (the first in {_ahead(following[0], now)})"
 
 
@@ -253,9 +259,9 @@ def _ahead(due: datetime, now: datetime) -> str:
 
 # The `cron` tool: reminders, and jobs that ask, run or call something when they are due.
 
-_MOST_JOBS = 100
-_NEEDS_A_YES = {"exec", "actuate", "instruct", "erase"}
-_WHERE = {
+_MAX_JOBS = 100
+_ASKED_EFFECTS = {"exec", "actuate", "instruct", "erase"}
+_DELIVERIES = {
     (
         "reminder",
         False,
@@ -266,16 +272,16 @@ _WHERE = {
 }
 """What becomes of it in a terminal's chat, and in one of the daemon's channels."""
 _CHANNELS = ("telegram:", "page:")
-_LATER = {
+_LATER_ARGUMENTS = {
     *("get", "update", "move", "snooze", "enable", "disable", "run"),
     *("command", "rights", "every_seconds", "tz", "deliver", "late", "job"),
 }
-_CHANGES = {"update", "move", "snooze", "enable", "run"}
+_CHANGING_ACTIONS = {"update", "move", "snooze", "enable", "run"}
 _WORD_OF_SHELL = re.compile(r"[^\s|&;<>()$`\"'=]+")
 EffectOf = Callable[[ToolCall], Effect]
 
 
-class _Wish(NamedTuple):
+class _JobFields(NamedTuple):
     """What a job is to be; empty is what was not said. `write` and `network` are what its command may do."""
 
     kind: JobKind | Literal[""]
@@ -287,12 +293,12 @@ class _Wish(NamedTuple):
     network: bool = False
 
 
-def _when(arguments: Mapping[str, Any]) -> When:
+def _parse_when(arguments: Mapping[str, Any]) -> When:
     at, cron_expr, tz = (arguments[name].strip() for name in ("at", "cron_expr", "tz"))
     return When(arguments["at_seconds"], at, arguments["every_seconds"], cron_expr, tz)
 
 
-class Reminders:
+class CronTool:
     """Reminders and jobs of the chat that the turn belongs to, and of no other."""
 
     def __init__(
@@ -320,23 +326,23 @@ class Reminders:
         action = arguments["action"]
         if action in {"list", "get"}:
             return ("read",)
-        number = arguments["job"] if action in _CHANGES else 0
+        number = arguments["job"] if action in _CHANGING_ACTIONS else 0
         known = next((job for job in self._jobs().all() if job.number == number), None) if number else None
         line, kind = arguments["command"].strip(), arguments["kind"].strip().lower() or (known.kind if known else "")
         message = arguments["message"].strip() or (known.payload if known else "")
-        if action in {"add", *_CHANGES} and not line and kind == "tool":
+        if action in {"add", *_CHANGING_ACTIONS} and not line and kind == "tool":
             if message.partition(" ")[0] != "exec":
                 return ("plan",)
-            self._fit(Job(0, "", message, Plan("at"), "tool", "skip"), _Wish("tool", "", "", "", When()))
+            self._fit(Job(0, "", message, Plan("at"), "tool", "skip"), _JobFields("tool", "", "", "", When()))
             return ("exec_planned",)
         if not line and (known is None or known.kind != "command"):
             return ("plan",)
         if not self._commands:
             raise ToolError('commands are switched off: exec = "off" under [tools] in config.toml')
         if line:
-            words_of((), line, shell=self._shell)
+            parse_command((), line, shell=self._shell)
         job = known if known and not line else None
-        write, network = (job.write, job.network) if job else _rights(arguments["rights"])
+        write, network = (job.write, job.network) if job else _parse_rights(arguments["rights"])
         changes: Effects = ("exec",) if write else ()
         reaches: Effects = ("network", "exec_network") if network else ()
         return ("exec_planned", *changes, *reaches)
@@ -347,32 +353,32 @@ class Reminders:
         What is done later by itself, a command or a task for a model, is more than words: it may begin untainted.
         """
         action, number, message = arguments["action"], arguments["job"], arguments["message"]
-        kind, when = arguments["kind"].strip().lower() or "reminder", _when(arguments)
+        kind, when = arguments["kind"].strip().lower() or "reminder", _parse_when(arguments)
         more = any(arguments[name].strip() for name in ("command", "deliver", "late", "rights")) or kind != "reminder"
         if action == "add":
-            return not more and guard.is_reminder(message, when, caller)
+            return not more and guard.is_ordered_reminder(message, when, caller)
         old = next((job for job in self._jobs().all() if number and job.number == number), None)
-        new = guard.ordered(action, "job", number, [old.payload], caller) if old else None
+        new = guard.find_order(action, "job", number, [old.payload], caller) if old else None
         if old is None or new is None:
             return False
         if action not in {"update", "move", "snooze"}:
             return action in {"remove", "disable"} or (old.kind == "reminder" and not more)
         if more or old.kind != "reminder" or (message and any(when)):
             return False
-        return guard.is_text(message, new) if message else guard.is_time(new, when, caller.now)
+        return guard.is_new_text(message, new) if message else guard.is_same_time(new, when, caller.now)
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
         number = arguments["job"] if arguments["action"] != "add" else 0
         known = (job for job in self._jobs().all() if job.number == number) if number else ()
-        was = next((f"{job.kind} {number} is now: {job.payload}{shown_rights(job)}" for job in known), "")
+        was = next((f"{job.kind} {number} is now: {job.payload}{format_rights(job)}" for job in known), "")
         if not arguments["command"].strip():
             return was
-        write, network = _rights(arguments["rights"])
+        write, network = _parse_rights(arguments["rights"])
         can = ["change files in the workspace"] * write + ["use the network, your own included"] * network
         said = f"run this line whenever it is due, unasked; it may {' and '.join(can) or 'only look'}"
         return "; ".join(filter(None, [was, said]))
 
-    @tool(effect=_effects_of, later=_LATER, means=_means, vouched=_vouched)
+    @tool(effect=_effects_of, later=_LATER_ARGUMENTS, means=_means, vouched=_vouched)
     def cron(
         self,
         action: Literal["add", "list", "get", "update", "remove", "move", "snooze", "enable", "disable", "run"],
@@ -380,9 +386,9 @@ class Reminders:
         message: str = "",
         kind: str = "",
         command: str = "",
-        at_seconds: Annotated[float, Span(0, LONGEST_S)] = 0.0,
+        at_seconds: Annotated[float, Span(0, MAX_AHEAD_S)] = 0.0,
         at: Annotated[str, "18:30, tomorrow 07:30"] = "",
-        every_seconds: Annotated[float, Span(0, LONGEST_S)] = 0.0,
+        every_seconds: Annotated[float, Span(0, MAX_AHEAD_S)] = 0.0,
         cron_expr: str = "",
         tz: str = "",
         deliver: str = "",
@@ -393,24 +399,24 @@ class Reminders:
         """Keep reminders. add: message, time; kind turn: a task then."""
         if action == "list":
             return self._list(caller)
-        when = _when(locals())
+        when = _parse_when(locals())
         ran = command.strip()
-        named: Any = "command" if ran else _word("kind", kind)
-        told = _word("late", late), _word("deliver", deliver)
-        wish = _Wish(named, ran or message.strip(), *told, when, *_rights(rights))
+        named: Any = "command" if ran else _parse_choice("kind", kind)
+        told = _parse_choice("late", late), _parse_choice("deliver", deliver)
+        wish = _JobFields(named, ran or message.strip(), *told, when, *_parse_rights(rights))
         if action == "add":
             return self._add(caller, wish)
         old = self._jobs().get(caller.session, job)
         if old is None:
-            raise ToolError(f"this chat has no reminder {job}; {_LISTED}")
-        if action in _CHANGES:
-            _permit(caller, _worked_in(old, wish))
+            raise ToolError(f"this chat has no reminder {job}; {_LIST_HINT}")
+        if action in _CHANGING_ACTIONS:
+            _require_owner(caller, _apply_fields(old, wish))
         elif action != "get" and caller.origin == "guest":
-            _permit(caller, old)
+            _require_owner(caller, old)
         if action == "snooze":
             return self._snooze(caller, old, at_seconds)
         if action == "move":
-            wish = _Wish("", "", "", "", moved(old, when, caller.now))
+            wish = _JobFields("", "", "", "", resolve_move(old, when, caller.now))
         if action in {"update", "move"}:
             return self._update(caller, old, wish)
         acts = {
@@ -423,22 +429,24 @@ class Reminders:
         return acts[action](caller, old)
 
     def _list(self, caller: Caller) -> str:
-        _heard(caller)
+        _taint_group_chat(caller)
         jobs = sorted(self._jobs().of(caller.session), key=lambda job: (job.plan.kind != "at", job.plan.anchor))
-        return "\n".join(row(job, caller.now) for job in jobs) or "no reminders"
+        return "\n".join(format_row(job, caller.now) for job in jobs) or "no reminders"
 
-    def _add(self, caller: Caller, wish: _Wish) -> str:
+    def _add(self, caller: Caller, wish: _JobFields) -> str:
         if not wish.payload:
             raise ToolError("message is missing: what to remind of")
-        if len(self._jobs().of(caller.session)) >= _MOST_JOBS:
-            raise ToolError(f"this chat has {_MOST_JOBS} reminders and jobs already; remove some first")
-        job = _worked_in(Job(0, caller.session, "", Plan("at"), wish.kind or "reminder"), wish)
-        _permit(caller, job)
-        job = timed(self._fit(job, wish), wish.when, caller.now, self._mono(), read_boot_id())
+        if len(self._jobs().of(caller.session)) >= _MAX_JOBS:
+            raise ToolError(f"this chat has {_MAX_JOBS} reminders and jobs already; remove some first")
+        job = _apply_fields(Job(0, caller.session, "", Plan("at"), wish.kind or "reminder"), wish)
+        _require_owner(caller, job)
+        job = set_time(self._fit(job, wish), wish.when, caller.now, self._mono(), read_boot_id())
         job = job._replace(number=self._jobs().add(job))
-        return f"{_noun(job)} {job.number} {kept(job, caller.now)}: {job.payload} ({_where(job)})"
+        return (
+            f"{_get_noun(job)} {job.number} {format_kept(job, caller.now)}: {job.payload} ({_describe_delivery(job)})"
+        )
 
-    def _update(self, caller: Caller, old: Job, wish: _Wish) -> str:
+    def _update(self, caller: Caller, old: Job, wish: _JobFields) -> str:
         if old.kind == "command" and wish.payload and wish.kind != "command":
             raise ToolError(f"job {old.number} runs a command: give command, or remove it and add another")
         when = wish.when
@@ -447,11 +455,15 @@ class Reminders:
         plain = not any(when)
 
         def edited(job: Job) -> Job:
-            job = self._fit(_worked_in(job, wish), wish)._replace(failures=0, last_error="")
-            return job if plain else timed(job, when, caller.now, self._mono(), read_boot_id())._replace(enabled=True)
+            job = self._fit(_apply_fields(job, wish), wish)._replace(failures=0, last_error="")
+            return (
+                job if plain else set_time(job, when, caller.now, self._mono(), read_boot_id())._replace(enabled=True)
+            )
 
         job = self._jobs().change(caller.session, old.number, edited)
-        return f"{_noun(old)} {old.number} {kept(job, caller.now)}: {job.payload}" if job else _gone(old)
+        return (
+            f"{_get_noun(old)} {old.number} {format_kept(job, caller.now)}: {job.payload}" if job else _raise_gone(old)
+        )
 
     def _snooze(self, caller: Caller, old: Job, seconds: float) -> str:
         """Make one that is due once later, by so long than it is due or, if that is past, than now.
@@ -462,73 +474,79 @@ class Reminders:
             return self._once_more(caller, old, seconds)
         if old.plan.kind != "at":
             raise ToolError(
-                f"{_noun(old)} {old.number} repeats, {described(old.plan)}, and was left as it is; give it other times,"
-                f" as in: move {_noun(old)} {old.number} to every day at 8"
+                f"{_get_noun(old)} {old.number} repeats, {described(old.plan)}, and was left as it is; give it other times,"
+                f" as in: move {_get_noun(old)} {old.number} to every day at 8"
             )
         if not seconds:
             raise ToolError("how long is missing: give at_seconds, which must be more than 0")
         mono, boot = self._mono(), read_boot_id()
         job = self._jobs().change(
-            caller.session, old.number, lambda job: later(job, seconds, caller.now, mono, boot)._replace(enabled=True)
+            caller.session,
+            old.number,
+            lambda job: postpone(job, seconds, caller.now, mono, boot)._replace(enabled=True),
         )
-        return f"{_noun(old)} {old.number} {kept(job, caller.now)}: {job.payload}" if job else _gone(old)
+        return (
+            f"{_get_noun(old)} {old.number} {format_kept(job, caller.now)}: {job.payload}" if job else _raise_gone(old)
+        )
 
     def _once_more(self, caller: Caller, old: Job, seconds: float) -> str:
         """Tell one that repeats once more, so much later than now, beside its plan."""
-        if len(self._jobs().of(caller.session)) >= _MOST_JOBS:
-            raise ToolError(f"this chat has {_MOST_JOBS} reminders and jobs already; remove some first")
+        if len(self._jobs().of(caller.session)) >= _MAX_JOBS:
+            raise ToolError(f"this chat has {_MAX_JOBS} reminders and jobs already; remove some first")
         once = Job(0, old.session, old.payload, Plan("at"), "reminder", old.catch_up, old.deliver)
-        once = timed(once, When(at_seconds=seconds), caller.now, self._mono(), read_boot_id())
+        once = set_time(once, When(at_seconds=seconds), caller.now, self._mono(), read_boot_id())
         once = once._replace(number=self._jobs().add(once))
         return (
             f"reminder {old.number} repeats and keeps its times ({described(old.plan)}); it comes once more as reminder"
-            f" {once.number}, which {kept(once, caller.now)}: {old.payload}"
+            f" {once.number}, which {format_kept(once, caller.now)}: {old.payload}"
         )
 
-    def _fit(self, job: Job, wish: _Wish) -> Job:
+    def _fit(self, job: Job, wish: _JobFields) -> Job:
         """Refuse what could not be done when it is due."""
         if job.kind == "command":
-            words_of((), job.payload, shell=self._shell)
+            parse_command((), job.payload, shell=self._shell)
         if job.kind != "tool":
             return job
         if wish.catch_up == "once":
             raise ToolError("a tool is never called late, it may switch something; leave out late")
-        call = called(job.payload)
+        call = parse_tool_call(job.payload)
         effect = self._effects()(call)
-        if effect in _NEEDS_A_YES or call.name == "cron" or (call.name == "exec" and effect != "read"):
+        if effect in _ASKED_EFFECTS or call.name == "cron" or (call.name == "exec" and effect != "read"):
             raise ToolError(f"{call.name} may need a person's yes, and nobody is there when it is due; plan a reminder")
         return job
 
     def _get(self, caller: Caller, job: Job) -> str:
-        _heard(caller)
-        return details(job, caller.now)
+        _taint_group_chat(caller)
+        return format_details(job, caller.now)
 
     def _remove(self, caller: Caller, job: Job) -> str:
         return (
-            f"{_noun(job)} {job.number} is removed" if self._jobs().remove(caller.session, job.number) else _gone(job)
+            f"{_get_noun(job)} {job.number} is removed"
+            if self._jobs().remove(caller.session, job.number)
+            else _raise_gone(job)
         )
 
     def _enable(self, caller: Caller, job: Job) -> str:
         """What was missed while it was off is not made up for."""
         if job.plan.kind == "at" and job.plan.anchor <= caller.now.timestamp():
-            raise ToolError(f"{_noun(job)} {job.number} was due once; update it with a new time")
+            raise ToolError(f"{_get_noun(job)} {job.number} was due once; update it with a new time")
         mono, boot = self._mono(), read_boot_id()
-        now = self._jobs().change(caller.session, job.number, lambda job: renewed(job, caller.now, mono, boot))
-        return f"{_noun(job)} {job.number} {kept(now, caller.now)}" if now else _gone(job)
+        now = self._jobs().change(caller.session, job.number, lambda job: restart_plan(job, caller.now, mono, boot))
+        return f"{_get_noun(job)} {job.number} {format_kept(now, caller.now)}" if now else _raise_gone(job)
 
     def _disable(self, caller: Caller, job: Job) -> str:
         done = self._jobs().change(caller.session, job.number, lambda job: job._replace(enabled=False))
-        return f"{_noun(job)} {job.number} is off until it is enabled" if done else _gone(job)
+        return f"{_get_noun(job)} {job.number} is off until it is enabled" if done else _raise_gone(job)
 
     def _run(self, caller: Caller, job: Job) -> str:
         """Do it once more, now, beside its plan."""
         plan = Plan("at", anchor=caller.now.timestamp())
         once = Job(0, job.session, job.payload, plan, job.kind, job.catch_up, "always", boot=read_boot_id())
         number = self._jobs().add(once._replace(mono=self._mono(), write=job.write, network=job.network))
-        return f"{_noun(job)} {job.number} is due now, as {number} ({_where(job)})"
+        return f"{_get_noun(job)} {job.number} is due now, as {number} ({_describe_delivery(job)})"
 
 
-_WORDS: dict[str, tuple[str, ...]] = {
+_CHOICES: dict[str, tuple[str, ...]] = {
     "kind": ("reminder", "turn", "fresh", "tool"),
     "late": get_args(CatchUp),
     "deliver": get_args(DeliveryMode),
@@ -536,14 +554,14 @@ _WORDS: dict[str, tuple[str, ...]] = {
 """What the plain texts among the arguments may be: spelled out in the definition, they would cost bytes every turn."""
 
 
-def _word(name: str, text: str) -> Any:
+def _parse_choice(name: str, text: str) -> Any:
     word = text.strip().lower()
-    if word and word not in _WORDS[name]:
-        raise ToolError(f"{name} must be one of {', '.join(map(repr, _WORDS[name]))}, not {text[:60]!r}")
+    if word and word not in _CHOICES[name]:
+        raise ToolError(f"{name} must be one of {', '.join(map(repr, _CHOICES[name]))}, not {text[:60]!r}")
     return word
 
 
-def _rights(text: str) -> tuple[bool, bool]:
+def _parse_rights(text: str) -> tuple[bool, bool]:
     """Read what a planned command may do: write, network, both, or neither."""
     given = set(text.lower().replace(",", " ").split())
     if unknown := given - {"write", "network"}:
@@ -551,7 +569,7 @@ def _rights(text: str) -> tuple[bool, bool]:
     return "write" in given, "network" in given
 
 
-def called(payload: str) -> ToolCall:
+def parse_tool_call(payload: str) -> ToolCall:
     """Read the call that a job makes: the tool's name, and its arguments as JSON."""
     name, _, text = payload.partition(" ")
     try:
@@ -563,13 +581,13 @@ def called(payload: str) -> ToolCall:
     return ToolCall("job", name, arguments)
 
 
-def words_run(jobs: Iterable[Job]) -> frozenset[str]:
+def list_command_words(jobs: Iterable[Job]) -> frozenset[str]:
     """Name the words of the commands that are planned: files among them are run when these are due."""
     commands = [job.payload for job in jobs if job.kind == "command"]
-    return frozenset(word for line in commands for word in (*_WORD_OF_SHELL.findall(line), *_quoted(line)))
+    return frozenset(word for line in commands for word in (*_WORD_OF_SHELL.findall(line), *_split_shell(line)))
 
 
-def _quoted(line: str) -> list[str]:
+def _split_shell(line: str) -> list[str]:
     """Name the words of a line as a shell reads them: a name in quotes may have a space in it."""
     try:
         return shlex.split(line)
@@ -577,16 +595,16 @@ def _quoted(line: str) -> list[str]:
         return []
 
 
-def _heard(caller: Caller) -> None:
+def _taint_group_chat(caller: Caller) -> None:
     """Note in a group chat that what is listed may be another person's word; its number is below zero."""
     if ":-" in caller.session:
         caller.heard.add("cron list")
 
 
-_LISTED = '`picoclaw cron list`, or "list my reminders" in the chat, shows what there is'
+_LIST_HINT = '`picoclaw cron list`, or "list my reminders" in the chat, shows what there is'
 
 
-def _permit(caller: Caller, job: Job) -> None:
+def _require_owner(caller: Caller, job: Job) -> None:
     """A turn that no person asked for may be led by what it has read, and would go on by itself."""
     if job.kind != "reminder" and not is_owner(caller.origin):
         raise ToolError(
@@ -594,7 +612,7 @@ def _permit(caller: Caller, job: Job) -> None:
         )
 
 
-def _worked_in(job: Job, wish: _Wish) -> Job:
+def _apply_fields(job: Job, wish: _JobFields) -> Job:
     kind = wish.kind or job.kind
     usual: CatchUp = "once" if kind in {"reminder", "turn", "fresh"} else "skip"
     anew = kind == "command" and bool(wish.payload)
@@ -608,13 +626,13 @@ def _worked_in(job: Job, wish: _Wish) -> Job:
     )
 
 
-def _noun(job: Job) -> str:
+def _get_noun(job: Job) -> str:
     return "reminder" if job.kind == "reminder" else "job"
 
 
-def _where(job: Job) -> str:
-    return _WHERE[_noun(job), job.session.startswith(_CHANNELS)]
+def _describe_delivery(job: Job) -> str:
+    return _DELIVERIES[_get_noun(job), job.session.startswith(_CHANNELS)]
 
 
-def _gone(job: Job) -> str:
-    raise ToolError(f"{_noun(job)} {job.number} was due or removed meanwhile; {_LISTED}")
+def _raise_gone(job: Job) -> str:
+    raise ToolError(f"{_get_noun(job)} {job.number} was due or removed meanwhile; {_LIST_HINT}")

@@ -23,19 +23,19 @@ from picoclaw.schema import Span
 from picoclaw.security import guard
 from picoclaw.security.policy import Effect
 from picoclaw.security.sandbox import (
-    LOST,
+    LOST_EXIT_CODE,
     PATH,
-    Ground,
-    Running,
+    RunningCommand,
+    SandboxCommand,
+    SandboxLayout,
     SandboxMissing,
-    Wish,
-    end_all,
-    environment,
-    is_systems_own,
-    loads_nothing,
-    start,
+    build_environment,
+    is_self_contained,
+    is_system_output,
+    kill_all,
+    start_command,
 )
-from picoclaw.security.untrusted import is_known, is_plain_name
+from picoclaw.security.untrusted import is_known_text, is_plain_name
 from picoclaw.text import pattern
 from picoclaw.tools.registry import Effects, tool
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 
 _MOST_RUNNING, _MOST_KEPT = 8, 20
-_PATIENCE_S = 5.0
+_KILL_TIMEOUT_S = 5.0
 
 
 @dataclass
-class Process:
+class BackgroundCommand:
     """A command of one chat; `effects` are what it may do to the world, and what is written to it through it.
 
     `mark` tells it from one that has its number after a restart.
@@ -59,7 +59,7 @@ class Process:
     shown: str
     effects: tuple[Effect, ...]
     seconds: float
-    running: Running | None = None
+    running: RunningCommand | None = None
     problem: str = ""
     ending: str = ""
     mark: str = field(default_factory=lambda: os.urandom(8).hex())
@@ -70,22 +70,22 @@ class Process:
         return self.ending or "runs"
 
 
-class Processes:
+class BackgroundCommands:
     """The commands that run beside the chats of this process."""
 
     def __init__(self) -> None:
         """None yet."""
-        self._all: dict[int, Process] = {}
+        self._all: dict[int, BackgroundCommand] = {}
         self._last = 0
 
-    def begin(self, process: Process, start: Callable[[], Running]) -> Process:
+    def begin(self, process: BackgroundCommand, start: Callable[[], RunningCommand]) -> BackgroundCommand:
         """Start a command and keep it under the next number; raises what `start` does, ToolError for one too many."""
         if sum(not one.ending for one in self._all.values()) >= _MOST_RUNNING:
             raise ToolError(f"{_MOST_RUNNING} commands run in the background already: kill one with process")
         for number in [n for n, one in self._all.items() if one.ending][: max(len(self._all) - _MOST_KEPT, 0)]:
             del self._all[number]
         begun = threading.Event()
-        threading.Thread(target=_attend, args=(process, start, begun), name="command", daemon=True).start()
+        threading.Thread(target=_supervise, args=(process, start, begun), name="command", daemon=True).start()
         begun.wait()
         if process.problem:
             raise ToolError(process.problem)
@@ -94,7 +94,7 @@ class Processes:
         self._all[process.number] = process
         return process
 
-    def of(self, chat: str) -> list[Process]:
+    def of(self, chat: str) -> list[BackgroundCommand]:
         """List those of a chat, also those that have ended."""
         return [process for process in self._all.values() if process.chat == chat]
 
@@ -107,7 +107,7 @@ class Processes:
         found = self._all.get(number)
         return {"to the command": found.shown, "as it was started": found.mark} if found else {}
 
-    def get(self, chat: str, number: int) -> Process:
+    def get(self, chat: str, number: int) -> BackgroundCommand:
         """Find one; raises ToolError."""
         found = self._all.get(number)
         if found is None or found.chat != chat:
@@ -116,7 +116,7 @@ class Processes:
         return found
 
 
-def _attend(process: Process, start: Callable[[], Running], begun: threading.Event) -> None:
+def _supervise(process: BackgroundCommand, start: Callable[[], RunningCommand], begun: threading.Event) -> None:
     """Start it, read what it says, end it. The kernel ends it with this very thread, however that ends."""
     try:
         running = process.running = start()
@@ -131,7 +131,7 @@ def _attend(process: Process, start: Callable[[], Running], begun: threading.Eve
     process.news.set()
 
 
-def look(process: Process, seconds: float, stop: Stop) -> str:
+def poll_command(process: BackgroundCommand, seconds: float, stop: Stop) -> str:
     """Tell what it has said since the last look and how it is, at the latest after so many seconds."""
     with stop.ends(process.news.set):
         if not stop:
@@ -142,7 +142,7 @@ def look(process: Process, seconds: float, stop: Stop) -> str:
     return f"{said}[{process.state()}]"
 
 
-def write(process: Process, text: str, *, end: bool) -> str:
+def write_command(process: BackgroundCommand, text: str, *, end: bool) -> str:
     """Hand it a line to read; `end`: nothing comes after it. Raises ToolError."""
     running = process.running
     if process.ending or running is None or running.feed < 0:
@@ -160,12 +160,12 @@ def write(process: Process, text: str, *, end: bool) -> str:
     return f"{taken} bytes written"
 
 
-def kill(process: Process) -> str:
+def kill_command(process: BackgroundCommand) -> str:
     """End it with everything that it has started."""
     if process.running and not process.ending:
         process.news.clear()
         process.running.kill()
-        process.news.wait(_PATIENCE_S)
+        process.news.wait(_KILL_TIMEOUT_S)
     return process.state()
 
 
@@ -178,7 +178,7 @@ _WANTS_SHELL = "a line of shell is run with shell = true under [tools] in config
 _INSTEAD = "give argv, a program and its arguments; several commands are several calls"
 
 
-def words_of(argv: Sequence[str], line: str, *, shell: bool) -> tuple[str, ...]:
+def parse_command(argv: Sequence[str], line: str, *, shell: bool) -> tuple[str, ...]:
     """Return the words to run; a line of shell is given to one where the owner lets it. Raises ToolError."""
     line = line.strip()
     if bool(argv) == bool(line):
@@ -190,7 +190,7 @@ def words_of(argv: Sequence[str], line: str, *, shell: bool) -> tuple[str, ...]:
         line, words = words[0].strip(), ()  # a whole command in one word
     if "\0" in line or any("\0" in word for word in words):
         raise ToolError("the command holds a NUL character")
-    found = words or _split(line, shell=shell)
+    found = words or _split_line(line, shell=shell)
     if not found or not found[0].strip():
         raise ToolError("argv is missing: a program and its arguments")
     if not shell and _is_shell_line(found):
@@ -198,7 +198,7 @@ def words_of(argv: Sequence[str], line: str, *, shell: bool) -> tuple[str, ...]:
     return found
 
 
-def _split(line: str, *, shell: bool) -> tuple[str, ...]:
+def _split_line(line: str, *, shell: bool) -> tuple[str, ...]:
     syntax = _SYNTAX.search(_QUOTED.sub("q", line))
     if shell and (syntax or not shutil.which(line.split(maxsplit=1)[0], path=PATH)):
         return ("/bin/sh", "-c", line)  # such as `cd` and `exit`, which are no programs
@@ -275,7 +275,7 @@ _MOST_NAMED = 20
 _DEVICES = "no device is shown to commands, whether it is there or not"
 
 
-class Shell:
+class ExecTools:
     """Runs commands that see the system and the workspace, without the agent's secrets, home, devices or network."""
 
     def __init__(
@@ -297,14 +297,14 @@ class Shell:
         were read.
         """
         extra = tuple(Path(folder).expanduser() for folder in folders)
-        self._ground = Ground(workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
-        self._environment, self._given = environment(ours, environ), frozenset(environ)
+        self._ground = SandboxLayout(workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
+        self._environment, self._given = build_environment(ours, environ), frozenset(environ)
         self._shell, self._foreign = shell, foreign
-        self._processes = Processes()
+        self._processes = BackgroundCommands()
 
-    def _wish(self, arguments: Mapping[str, Any]) -> Wish:
+    def _wish(self, arguments: Mapping[str, Any]) -> SandboxCommand:
         """Read what is wanted; raises ToolError for what cannot be done."""
-        words = words_of(arguments["argv"] or (), arguments["command"], shell=self._shell)
+        words = parse_command(arguments["argv"] or (), arguments["command"], shell=self._shell)
         seconds = arguments["timeout"]
         if seconds > _LONGEST_S and not arguments["background"]:
             raise ToolError(f"timeout is over {_LONGEST_S}: give background=true, and look at it with process")
@@ -316,11 +316,11 @@ class Shell:
             raise ToolError(f"cwd {cwd} is out of reach of commands; leave it out for the workspace")
         if not os.path.isdir(cwd):  # noqa: PTH112 - is_dir raises for long names
             raise ToolError(f"cwd {cwd} is no folder")
-        return Wish(words, cwd, seconds, arguments["write"], arguments["network"])
+        return SandboxCommand(words, cwd, seconds, arguments["write"], arguments["network"])
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effects:
         """Without write and network the kernel lets nothing be changed, whatever is run."""
-        return _does(self._wish(arguments))
+        return _list_effects(self._wish(arguments))
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
         wish = self._wish(arguments)
@@ -333,15 +333,15 @@ class Shell:
         if not good or arguments["background"]:
             return False  # words of ours
         wish, output = self._wish(arguments), result.rpartition("[")[0]
-        return not (is_systems_own(wish.argv) or self._is_known(wish, output, caller.written))
+        return not (is_system_output(wish.argv) or self._is_known(wish, output, caller.written))
 
-    def _is_known(self, wish: Wish, output: str, written: Sequence[str]) -> bool:
+    def _is_known(self, wish: SandboxCommand, output: str, written: Sequence[str]) -> bool:
         """Tell whether an output says only what the model has written, names of files, and what programs say."""
         program, *rest = wish.argv
         is_git = program == "git" and ("--stat" in rest or _SHOWS_FILES.isdisjoint(rest))
         kind = "git" if is_git else "python" if program.startswith("py") else ""
-        names = set(islice(_names(wish.cwd), _MOST_NAMES))
-        owners = _users() if _LONG_LISTING.search(output) else ()
+        names = set(islice(_list_plain_names(wish.cwd), _MOST_NAMES))
+        owners = _list_users() if _LONG_LISTING.search(output) else ()
 
         def is_word(text: str) -> bool:
             if _MODE.fullmatch(text) or text in _MONTHS or text in owners:
@@ -354,13 +354,13 @@ class Shell:
             return text in names or any(_is_file(root, text) for root in (wish.cwd, self._ground.workspace))
 
         phrases = [*_ERRORS, *_PHRASES[""], *_PHRASES[kind], *(rest if is_git else ())]
-        lines = (line for line in output.splitlines() if not _is_error(line, wish.argv))
-        return is_known("\n".join(lines), phrases, written, is_word, is_name, UNITS)
+        lines = (line for line in output.splitlines() if not _is_system_error(line, wish.argv))
+        return is_known_text("\n".join(lines), phrases, written, is_word, is_name, UNITS)
 
     def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Tell whether the owner's newest message orders just this command, word for word."""
         plain = not (arguments["network"] or arguments["stdin"] or arguments["background"] or arguments["cwd"])
-        return plain and guard.ordered_command(self._wish(arguments).argv, caller)
+        return plain and guard.is_ordered_command(self._wish(arguments).argv, caller)
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
         """What a command only looks at, nobody is asked about; the owner sees one with more rights first."""
@@ -379,15 +379,15 @@ class Shell:
                 path = Path(os.path.realpath(wish.cwd / part))  # Path.resolve() fails for a ring of links
                 if self._ground.works_in(path) and os.path.isfile(path):  # noqa: PTH113 - and is_file() for a long word
                     bound[f"sha256 of {path}"] = _checksum(path)
-        return bound | foreign_bound(self._seen(wish))
+        return bound | bind_foreign_files(self._seen(wish))
 
-    def _seen(self, wish: Wish | None = None) -> "list[ForeignFile]":
+    def _seen(self, wish: SandboxCommand | None = None) -> "list[ForeignFile]":
         """List the files that a command can see and run, and that a turn has written which had read others' words.
 
         Of those that it does not name, one that loads no code runs none; git runs such of its own folders.
         """
         seen = [one for one in self._foreign() if os.path.lexists(one.path) and self._ground.shows(Path(one.path))]
-        if not seen or wish is None or not loads_nothing(wish.argv):
+        if not seen or wish is None or not is_self_contained(wish.argv):
             return seen
         named = [Path(os.path.realpath(wish.cwd / word)) for word in wish.argv[1:]]
         is_git = wish.argv[0] == "git"
@@ -395,14 +395,14 @@ class Shell:
             one
             for one in seen
             if any(_is_named(Path(one.path), path, inside=not is_git) for path in named)
-            or (is_git and _is_code(Path(one.path)))
+            or (is_git and _may_be_code(Path(one.path)))
         ]
 
     def _sees(self, arguments: Mapping[str, Any]) -> list[str]:
-        return [_named(one) for one in self._seen(self._wish(arguments))]
+        return [_describe_foreign_file(one) for one in self._seen(self._wish(arguments))]
 
     def _process_sees(self, _arguments: Mapping[str, Any]) -> list[str]:
-        return [_named(one) for one in self._seen()]
+        return [_describe_foreign_file(one) for one in self._seen()]
 
     @tool(
         effect=_effect,
@@ -433,32 +433,32 @@ class Shell:
         if background:
             return self._go_on(wish, stdin, caller)
         stop = caller.stop if caller else Stop()
-        with _Signals() as signals:
+        with _HeldSignals() as signals:
             running = self._begin(wish, stdin)
             try:
                 signals.deliver()
-                with _ended_by(stop, running):
+                with _kill_on_stop(stop, running):
                     finished = running.collect(time.monotonic() + wish.seconds)
             finally:
                 running.close()
-        return _told(wish, running.output.take(), running.code, finished=finished)
+        return _format_result(wish, running.output.take(), running.code, finished=finished)
 
-    def _begin(self, wish: Wish, given: str | None) -> Running:
+    def _begin(self, wish: SandboxCommand, given: str | None) -> RunningCommand:
         if not self._ground.workspace.is_dir():
             raise ToolError(f"{self._ground.workspace} is not there: picoclaw init makes it")
         try:
-            return start(wish, self._ground, self._environment, given)
+            return start_command(wish, self._ground, self._environment, given)
         except (OSError, ValueError) as error:
             why = explain(error) if isinstance(error, OSError) else error
             raise ToolError(f"the command could not be started: {why}") from None
 
-    def _go_on(self, wish: Wish, given: str, caller: Caller | None) -> str:
+    def _go_on(self, wish: SandboxCommand, given: str, caller: Caller | None) -> str:
         if caller is None or caller.origin not in _IN_PERSON or caller.depth:
             raise ToolError("only a person's chat runs commands in the background: leave out background")
-        process = Process(0, caller.session, shlex.join(wish.argv), _does(wish), wish.seconds)
+        process = BackgroundCommand(0, caller.session, shlex.join(wish.argv), _list_effects(wish), wish.seconds)
         self._processes.begin(process, lambda: self._begin(wish, None))
         if given:
-            write(process, given, end=False)
+            write_command(process, given, end=False)
         return f"command {process.number} runs for {wish.seconds:g} s at most; process looks at it, writes and ends it"
 
     def _process_effect(self, arguments: Mapping[str, Any]) -> Effects:
@@ -466,20 +466,20 @@ class Shell:
         return self._processes.effects(arguments["number"]) if arguments["action"] == "write" else ("read",)
 
     def _written_to(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        return self._processes.bound(arguments["number"]) | foreign_bound(self._seen())
+        return self._processes.bound(arguments["number"]) | bind_foreign_files(self._seen())
 
     def _process_brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
         """Tell whether a look at a command shows what may be somebody's text."""
         if not good or arguments["action"] != "poll":
             return False  # words of ours
         line = self._processes.get(caller.session, arguments["number"]).shown
-        wish = Wish(tuple(shlex.split(line)), self._ground.workspace, 0, write=False, network=False)
+        wish = SandboxCommand(tuple(shlex.split(line)), self._ground.workspace, 0, write=False, network=False)
         return not self._is_known(wish, result.rpartition("[")[0], caller.written)
 
     @tool(effect=_process_effect, brings=_process_brings, binds=_written_to, sees=_process_sees, private=True)
     def process(
         self,
-        action: Literal["list", "poll", "write", "kill"],
+        action: Literal["list", "poll", "write_command", "kill_command"],
         caller: Caller,
         number: Annotated[int, Span(0, 1_000_000_000)] = 0,
         text: Annotated[str, "a line"] = "",
@@ -493,20 +493,20 @@ class Shell:
             return "\n".join(f"{one.number}: {one.shown[:200]} [{one.state()}]" for one in own) or "none"
         one = self._processes.get(caller.session, number)
         if action == "write":
-            return write(one, text, end=eof)
+            return write_command(one, text, end=eof)
         if action == "kill":
-            return kill(one)
-        return look(one, wait, caller.stop)
+            return kill_command(one)
+        return poll_command(one, wait, caller.stop)
 
 
-_TEXTS = frozenset({".md", ".txt", ".csv", ".tsv", ".log", ".json"})
-_LOADED = frozenset({"cmakelists.txt", "requirements.txt", "package.json"})
+_TEXT_SUFFIXES = frozenset({".md", ".txt", ".csv", ".tsv", ".log", ".json"})
+_LOADED_NAMES = frozenset({"cmakelists.txt", "requirements.txt", "package.json"})
 
 
-def _is_code(path: Path) -> bool:
+def _may_be_code(path: Path) -> bool:
     """Tell whether some program may run or follow a file without being given its name."""
     inside = any(part.startswith(".git") for part in path.parts)
-    return inside or path.suffix.lower() not in _TEXTS or path.name.lower() in _LOADED
+    return inside or path.suffix.lower() not in _TEXT_SUFFIXES or path.name.lower() in _LOADED_NAMES
 
 
 def _is_named(path: Path, named: Path, *, inside: bool) -> bool:
@@ -515,13 +515,13 @@ def _is_named(path: Path, named: Path, *, inside: bool) -> bool:
     return real == named or (inside and real.is_relative_to(named))
 
 
-def _named(one: "ForeignFile") -> str:
+def _describe_foreign_file(one: "ForeignFile") -> str:
     return f"{one.path} (written after {', '.join(one.heard[:2]) or 'a guest had spoken'})"
 
 
-def foreign_bound(seen: Sequence["ForeignFile"]) -> dict[str, str]:
+def bind_foreign_files(seen: Sequence["ForeignFile"]) -> dict[str, str]:
     """Bind to a yes the files that others' words have led to: what is in them, the first by name, very many as one."""
-    sums = {_named(one): _checksum(Path(one.path)) for one in seen}
+    sums = {_describe_foreign_file(one): _checksum(Path(one.path)) for one in seen}
     bound = {f"a yes also takes for yours {name}, sha256": sums[name] for name in list(sums)[:_MOST_NAMED]}
     if more := list(sums.items())[_MOST_NAMED:]:
         import hashlib
@@ -530,19 +530,19 @@ def foreign_bound(seen: Sequence["ForeignFile"]) -> dict[str, str]:
     return bound
 
 
-def _does(wish: Wish) -> Effects:
+def _list_effects(wish: SandboxCommand) -> Effects:
     found: list[Effect] = ["network", "exec_network"] if wish.network else []
     found += ["exec"] * wish.write
     return tuple(found) or ("read",)
 
 
-def _names(folder: Path) -> Iterator[str]:
+def _list_plain_names(folder: Path) -> Iterator[str]:
     """Name the files of a folder that have plain names."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         yield from (entry.name for entry in entries if is_plain_name(entry.name))
 
 
-def _users() -> set[str]:
+def _list_users() -> set[str]:
     """Name the users and groups that files of ours belong to, as a listing does."""
     import grp
     import pwd
@@ -553,7 +553,7 @@ def _users() -> set[str]:
     return found
 
 
-def _is_error(line: str, argv: Sequence[str]) -> bool:
+def _is_system_error(line: str, argv: Sequence[str]) -> bool:
     """Tell whether a line is the system's error about just a word of the command: `ls: cannot access 'x': ...`."""
     begin, _, why = line.rpartition(": ")
     of, _, what = begin.partition(": ")
@@ -574,12 +574,12 @@ def _is_file(root: Path, text: str) -> bool:
 
 def end_commands() -> None:
     """End every command that another thread runs, with all that it holds: nobody would be there to time it."""
-    end_all()
+    kill_all()
 
 
 def passed_on(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
     """Make of our environment what a command has as its own."""
-    return environment(ours, names)
+    return build_environment(ours, names)
 
 
 def _checksum(path: Path) -> str:
@@ -594,9 +594,9 @@ def _checksum(path: Path) -> str:
         raise ToolError(f"{path} cannot be read: {explain(error)}") from None
 
 
-def _told(wish: Wish, said: str, code: int, *, finished: bool) -> str:
+def _format_result(wish: SandboxCommand, said: str, code: int, *, finished: bool) -> str:
     """Show what came of a command, and what it lacked."""
-    if code == LOST:
+    if code == LOST_EXIT_CODE:
         raise SandboxMissing("the service that runs commands ended without a word: `picoclaw service install` mends it")
     if said.startswith("bwrap: ") and code:
         raise SandboxMissing(f"the sandbox could not be made: {said.splitlines()[0]}; `picoclaw doctor` says more")
@@ -610,7 +610,7 @@ def _told(wish: Wish, said: str, code: int, *, finished: bool) -> str:
     return f"{said}[exit code {code}{''.join(f'; {hint}' for hint in hints[:1])}]"
 
 
-class _Signals:
+class _HeldSignals:
     """Holds back what would interrupt the start of a command, and leave it running without anybody who knows it."""
 
     def __init__(self) -> None:
@@ -637,7 +637,7 @@ class _Signals:
 
 
 @contextlib.contextmanager
-def _ended_by(stop: Stop, running: Running) -> Iterator[None]:
+def _kill_on_stop(stop: Stop, running: RunningCommand) -> Iterator[None]:
     """Give the word to stop power over a command, also when it was said while the command started."""
     with stop.ends(running.kill):
         if stop:

@@ -20,22 +20,22 @@ from picoclaw.memory.files import FOLDER, ROOT_FILE
 from picoclaw.messages import Caller, is_owner
 from picoclaw.schema import Span
 from picoclaw.security.policy import Effect
-from picoclaw.security.sandbox import running
-from picoclaw.security.untrusted import is_known, is_plain_name
+from picoclaw.security.sandbox import running_commands
+from picoclaw.security.untrusted import is_known_text, is_plain_name
 from picoclaw.skills.library import FILE, Library
 from picoclaw.store.foreign import ForeignFiles
 from picoclaw.tools.registry import tool
-from picoclaw.tools.skills import standing
+from picoclaw.tools.skills import describe_state
 from picoclaw.workspace.templates import MEETING
 
-MOST_PASSED = 64_000_000
+MAX_SCANNED = 64_000_000
 """Bytes of a file up to which lines are looked for."""
 
 _LONGEST_LINE = 2000
 _CHUNK = 65_536
 
 
-def count(text: str, part: str) -> int:
+def count_overlapping(text: str, part: str) -> int:
     """Count the places where a part occurs, those that overlap as well; nothing occurs nowhere."""
     found, place = 0, text.find(part) if part else -1
     while place >= 0:
@@ -43,7 +43,7 @@ def count(text: str, part: str) -> int:
     return found
 
 
-def decoded(data: bytes, path: str) -> str:
+def decode_text(data: bytes, path: str) -> str:
     """Take bytes as text; raises ToolError for what is none."""
     try:
         return data.decode()
@@ -51,30 +51,30 @@ def decoded(data: bytes, path: str) -> str:
         raise ToolError(f"{path} is not UTF-8 text (byte {error.start}); it cannot be edited") from None
 
 
-def lines(file: BinaryIO) -> Iterator[str]:
+def read_lines(file: BinaryIO) -> Iterator[str]:
     """Show each line of a file, of a long one its beginning and how long it is."""
     passed = 0
-    while passed < MOST_PASSED and (line := file.readline(4 * _LONGEST_LINE)):
+    while passed < MAX_SCANNED and (line := file.readline(4 * _LONGEST_LINE)):
         length, rest = len(line), line
-        while not rest.endswith(b"\n") and (rest := file.readline(min(_CHUNK, MOST_PASSED - passed - length))):
+        while not rest.endswith(b"\n") and (rest := file.readline(min(_CHUNK, MAX_SCANNED - passed - length))):
             length += len(rest)
         passed += length
-        yield _shown(line, length, "" if passed < MOST_PASSED else " or more")
+        yield _format_line(line, length, "" if passed < MAX_SCANNED else " or more")
 
 
-def _shown(line: bytes, length: int, more: str) -> str:
+def _format_line(line: bytes, length: int, more: str) -> str:
     text = line.decode("utf-8", "replace").rstrip("\r\n")
     whole = len(text) <= _LONGEST_LINE and length - len(line) <= len("\r\n")
     return text if whole else f"{text[:_LONGEST_LINE]} [line cut: {length} bytes{more}]"
 
 
-def missing_newline(file: int) -> bytes:
+def get_missing_newline(file: int) -> bytes:
     """What has to come before a new line at the end of an open file."""
     size = os.fstat(file).st_size
     return b"" if size == 0 or os.pread(file, 1, size - 1) == b"\n" else b"\n"
 
 
-def row(entry: "os.DirEntry[str]") -> str:
+def format_entry(entry: "os.DirEntry[str]") -> str:
     """Show an entry of a folder in one line, whatever its name holds."""
     name = "".join(
         char if char.isprintable() or "\udc80" <= char <= "\udcff" else f"[U+{ord(char):04X}]" for char in entry.name
@@ -92,12 +92,12 @@ def row(entry: "os.DirEntry[str]") -> str:
 
 CHECKLIST = "HEARTBEAT.md"
 
-_PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md")
-_FOREIGN = (Path("/etc/picoclaw"), Path("/proc"), Path(__file__).parents[1])
+_OWNER_PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md")
+_SHUT_FOLDERS = (Path("/etc/picoclaw"), Path("/proc"), Path(__file__).parents[1])
 """What is nobody's business besides the home: the machine's outputs, the kernel's files, and picoclaw itself."""
 
 
-class Places:
+class AllowedFolders:
     """The folders that file tools may use: the workspace, and those that the owner names."""
 
     def __init__(
@@ -129,13 +129,15 @@ class Places:
 
     def _shut(self, place: Place) -> bool:
         """Tell whether a place is shut by its name already: what is not there yet has nothing else to be known by."""
-        shut = place.root != self.workspace and any(place.path.is_relative_to(top) for top in (self._home, *_FOREIGN))
+        shut = place.root != self.workspace and any(
+            place.path.is_relative_to(top) for top in (self._home, *_SHUT_FOLDERS)
+        )
         return shut and not place.path.is_relative_to(self.workspace)
 
     @property
     def never(self) -> frozenset[Identity]:
         """What is not entered from above, however it is spelt."""
-        return files.identities([self._home, *_FOREIGN])
+        return files.identities([self._home, *_SHUT_FOLDERS])
 
     def whole(self, path: str) -> str:
         """Make a whole path of one that may begin at the workspace, by its words alone."""
@@ -162,47 +164,47 @@ class Places:
 
     def remembered(self, place: Place) -> bool:
         """Tell whether a place is a file of the memory."""
-        name = _folded(self.in_workspace(place))
-        return name == _folded(ROOT_FILE) or (name.startswith(f"{FOLDER}/") and name.endswith(".md"))
+        name = _fold_name(self.in_workspace(place))
+        return name == _fold_name(ROOT_FILE) or (name.startswith(f"{FOLDER}/") and name.endswith(".md"))
 
     def is_checklist(self, place: Place) -> bool:
         """Tell whether a place is the list of what is done unasked."""
-        return _folded(self.in_workspace(place)) == _folded(CHECKLIST)
+        return _fold_name(self.in_workspace(place)) == _fold_name(CHECKLIST)
 
     def effect(self, place: Place) -> Effect:
         """Tell what it does to write there."""
         if self._is_among(place, [*self._told(), *self._hidden(place)]):
             return "instruct"
-        pages = [Path(self.workspace, name) for name in _PAGES]
+        pages = [Path(self.workspace, name) for name in _OWNER_PAGES]
         if self._is_among(place, pages) or self.remembered(place) or self.is_checklist(place):
             return "remember"
-        ran = {_folded(word.rpartition("/")[2]) for word in self._run()}
-        busy = any(one.changes for one in list(running))  # a command that may run what is written now
-        return "exec" if busy or _folded(place.path.name) in ran else "write"
+        ran = {_fold_name(word.rpartition("/")[2]) for word in self._run()}
+        busy = any(one.changes for one in list(running_commands))  # a command that may run what is written now
+        return "exec" if busy or _fold_name(place.path.name) in ran else "write"
 
     def is_page(self, place: Place) -> bool:
         """Tell whether a place is a page, a note or a skill: what no turn changes that has read others' words."""
         if not self.holds(place) or self.remembered(place) or self.is_checklist(place):
             return True
         whole = Place("/", place.path.parts[1:])
-        return self._is_among(whole, [*self._told(), *(Path(self.workspace, name) for name in _PAGES)])
+        return self._is_among(whole, [*self._told(), *(Path(self.workspace, name) for name in _OWNER_PAGES)])
 
     @staticmethod
     def _is_among(place: Place, meant: Sequence[Path]) -> bool:
         """Tell whether a place is one of some files or lies in one of some folders, however either is spelt."""
         on_the_way = [Path(place.root, *place.parts[:end]) for end in range(1, len(place.parts) + 1)]
-        named = {_folded(name) for path in meant for name in (str(path), os.path.realpath(path))}
-        spelt = {_folded(str(path)) for path in on_the_way}
+        named = {_fold_name(name) for path in meant for name in (str(path), os.path.realpath(path))}
+        spelt = {_fold_name(str(path)) for path in on_the_way}
         return not (spelt.isdisjoint(named) and files.identities(on_the_way).isdisjoint(files.identities(meant)))
 
     def _hidden(self, place: Place) -> list[Path]:
         """What programs take their orders from: in the folders of others .bashrc, .ssh, .config/systemd; any .git."""
         hidden = any(name.startswith(".") for name in place.parts) and place.root != self.workspace
-        repository = ".git" in map(_folded, place.parts)
+        repository = ".git" in map(_fold_name, place.parts)
         return [place.path] if hidden or repository else []
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     """Spell a name as a disk may take it that knows no small letters, and only one form of each."""
     return unicodedata.normalize("NFKC", name).casefold()
 
@@ -217,7 +219,7 @@ _SIZE = re.compile(r"(?:/|  \d+| -> \(link\))$")
 _OUR_ROW = re.compile(r"\[(?:more than )?\d+ more not shown: list a folder below\]")
 
 
-class Files:
+class FileTools:
     """Reading and writing below the workspace and any extra folder the owner allows, and reading of skills."""
 
     def __init__(
@@ -238,12 +240,12 @@ class Files:
         that has read others' words.
         """
         self._foreign = foreign
-        self._places = Places(workspace, extra, instructions, run)
+        self._places = AllowedFolders(workspace, extra, instructions, run)
         self._library = library or Library(())
 
     def _writing(self, arguments: Mapping[str, Any]) -> Effect:
         place = self._new(arguments["path"], overwrite=arguments["overwrite"])
-        _fitting(arguments["content"])
+        _encode_content(arguments["content"])
         # an empty page ends the first meeting, and tells nobody anything
         ends = self._places.in_workspace(place) == MEETING and not arguments["content"].strip()
         return "write" if ends else self._places.effect(place)
@@ -254,7 +256,7 @@ class Files:
 
     def _appending(self, arguments: Mapping[str, Any]) -> Effect:
         place, _ = self._own(arguments["path"])
-        _fitting(arguments["content"])
+        _encode_content(arguments["content"])
         return self._places.effect(place)
 
     def _brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
@@ -263,7 +265,7 @@ class Files:
             return False  # words of ours
         if self._places.is_page(self._readable(arguments["path"])[0]):
             return FOREIGN in result
-        return not is_known(result, (), caller.written, QUANTITIES.__contains__, units=UNITS)
+        return not is_known_text(result, (), caller.written, QUANTITIES.__contains__, units=UNITS)
 
     @tool(effect="read", opens=("skill_update",), brings=_brings, later=("max_lines",), private=True)
     def read_file(
@@ -273,15 +275,15 @@ class Files:
         max_lines: Annotated[int, Span(1, 2000)] = 200,
     ) -> str:
         """Read a text file as numbered lines."""
-        with _explained(path), self._opened(path) as file:
+        with _explain_errors(path), self._opened(path) as file:
             if b"\0" in (file.read(4096) or b""):
                 raise ToolError(f"{path} is binary; only text can be read")
             file.seek(0)
-            lines_ = list(islice(lines(file), start_line - 1, start_line - 1 + max_lines))
+            lines_ = list(islice(read_lines(file), start_line - 1, start_line - 1 + max_lines))
             more = bool(file.read(1))
-            far = file.tell() >= MOST_PASSED
+            far = file.tell() >= MAX_SCANNED
         if far and not lines_:
-            raise ToolError(f"line {start_line} of {path} lies behind its first {MOST_PASSED} bytes; use exec")
+            raise ToolError(f"line {start_line} of {path} lies behind its first {MAX_SCANNED} bytes; use exec")
         if not lines_:
             return f"[{path} is empty]" if start_line == 1 else f"[{path} ends before line {start_line}]"
         numbered = "\n".join(f"{start_line + i}\t{line}" for i, line in enumerate(lines_))
@@ -296,7 +298,7 @@ class Files:
         place = self._new(path, overwrite=arguments["overwrite"])
         with (
             suppress(ToolError),
-            _explained(path),
+            _explain_errors(path),
         ):  # what cannot be read, a hard link say, is replaced by a file of its own
             if files.look(place, self._places.never) is None:
                 return {}
@@ -310,8 +312,8 @@ class Files:
         place = self._new(path, overwrite=overwrite)
         self._owners_word(place, path, caller)
         self._remember(place, caller)
-        size = _put(place, path, content, self._places)
-        if self._foreign and not _is_led(caller):
+        size = _write_whole(place, path, content, self._places)
+        if self._foreign and not _is_tainted(caller):
             with suppress(StoreError):  # then it is asked about once more
                 self._foreign().replaced(str(place.path))
         return f"wrote {path}: {size} bytes{self._standing(place)}"
@@ -322,7 +324,7 @@ class Files:
         place, before, after = self._found(path, old_text)
         self._owners_word(place, path, caller)
         self._remember(place, caller)
-        _put(place, path, before + new_text + after, self._places)
+        _write_whole(place, path, before + new_text + after, self._places)
         return f"edited {path} at line {before.count(chr(10)) + 1}{self._standing(place)}"
 
     @tool(effect=_appending)
@@ -332,12 +334,12 @@ class Files:
         self._owners_word(place, path, caller)
         self._remember(place, caller)
         if not there:
-            return f"wrote {path}: {_put(place, path, content, self._places)} bytes{self._standing(place)}"
-        data = _fitting(content)
-        with _explained(path), self._file(place, adds=True) as file:
+            return f"wrote {path}: {_write_whole(place, path, content, self._places)} bytes{self._standing(place)}"
+        data = _encode_content(content)
+        with _explain_errors(path), self._file(place, adds=True) as file:
             if os.fstat(file.fileno()).st_size + len(data) > _LARGEST_GROWN:
                 raise ToolError(f"{path} would have more than {_LARGEST_GROWN} bytes; begin a new file")
-            add(file.fileno(), missing_newline(file.fileno()) + data)
+            add(file.fileno(), get_missing_newline(file.fileno()) + data)
         return f"added {len(data)} bytes to {path}{self._standing(place)}"
 
     def _lists(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
@@ -351,10 +353,10 @@ class Files:
     def list_dir(self, path: str = ".") -> str:
         """List a folder, with sizes in bytes."""
         place, _ = self._readable(path)
-        with _explained(path), files.folder(place, self._places.never) as way, _listed(way) as entries:
+        with _explain_errors(path), files.folder(place, self._places.never) as way, _scan_folder(way) as entries:
             names = sorted(islice(entries, _MOST_LISTED), key=lambda entry: entry.name)
             more = next(entries, None) is not None
-            rows = [row(entry) for entry in names[:_LONGEST_LISTING]]
+            rows = [format_entry(entry) for entry in names[:_LONGEST_LISTING]]
         if len(names) > _LONGEST_LISTING:
             count = f"{'more than ' if more else ''}{len(names) - _LONGEST_LISTING}"
             rows.append(f"[{count} more not shown: list a folder below]")
@@ -362,7 +364,7 @@ class Files:
 
     def _remember(self, place: Place, caller: Caller | None) -> None:
         """Remember that what is written there next may be others' words; not remembered, it is not written."""
-        if self._foreign and caller and _is_led(caller):
+        if self._foreign and caller and _is_tainted(caller):
             try:
                 self._foreign().add(str(place.path), caller.heard)
             except StoreError as error:
@@ -426,18 +428,18 @@ class Files:
 
     def _look(self, place: Place, path: str) -> bool:
         """Tell whether something is there that can be written."""
-        with _explained(path):
+        with _explain_errors(path):
             return files.look(place, self._places.never) is not None
 
     def _found(self, path: str, old_text: str) -> tuple[Place, str, str]:
         """Find the one place of a text; returns the file, and what is before and behind it."""
         place, _ = self._own(path)
-        with _explained(path), self._file(place) as file:
+        with _explain_errors(path), self._file(place) as file:
             data = file.read(_LARGEST_WRITTEN + 1)
         if len(data) > _LARGEST_WRITTEN:
             raise ToolError(f"{path} is larger than {_LARGEST_WRITTEN} bytes; it cannot be edited whole")
-        text = decoded(data, path)
-        count_ = count(text, old_text)
+        text = decode_text(data, path)
+        count_ = count_overlapping(text, old_text)
         if count_ != 1:
             hint = "read the file and copy the text exactly" if count_ == 0 else "take in more of the lines around it"
             raise ToolError(f"old_text occurs {count_} times in {path}, not once; {hint}")
@@ -449,25 +451,25 @@ class Files:
         if place.path.name != FILE:
             return ""
         self._library.look()
-        said = standing(self._library, place.path)
+        said = describe_state(self._library, place.path)
         return f"; {said}" if said else ""
 
 
-def _is_led(caller: Caller | None) -> bool:
+def _is_tainted(caller: Caller | None) -> bool:
     """Tell whether what a turn writes may be others' words."""
     return bool(caller and (caller.heard or caller.origin == "guest"))
 
 
-def _put(place: Place, path: str, content: str, places: Places) -> int:
-    data = _fitting(content)
-    with _explained(path), files.folder(place.above, places.never, make=True) as way:
+def _write_whole(place: Place, path: str, content: str, places: AllowedFolders) -> int:
+    data = _encode_content(content)
+    with _explain_errors(path), files.folder(place.above, places.never, make=True) as way:
         if not place.parts:
             raise IsADirectoryError(errno.EISDIR, "")
         write_atomic(Path(place.parts[-1]), data, 0o600, folder=way)
     return len(data)
 
 
-def _fitting(content: str) -> bytes:
+def _encode_content(content: str) -> bytes:
     """Make bytes of what is to be written; raises ToolError for too much."""
     data = content.encode("utf-8", "replace")
     if len(data) > _LARGEST_WRITTEN:
@@ -476,7 +478,7 @@ def _fitting(content: str) -> bytes:
 
 
 @contextmanager
-def _listed(way: int) -> "Iterator[Iterator[os.DirEntry[str]]]":
+def _scan_folder(way: int) -> "Iterator[Iterator[os.DirEntry[str]]]":
     """Give the entries of a folder that is held open to start from."""
     handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way)
     try:
@@ -487,7 +489,7 @@ def _listed(way: int) -> "Iterator[Iterator[os.DirEntry[str]]]":
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _explain_errors(path: str) -> Iterator[None]:
     """Put what the operating system refused into words for the model."""
     try:
         yield

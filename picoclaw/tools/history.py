@@ -44,22 +44,22 @@ class SensorHistory:
         try:
             samples = self._samples()
             series = self._meant(samples, sensor, quantity)
-            found = [look_ for one in series if (look_ := look(samples, one, wanted, _MOST_SPANS))]
+            found = [look_ for one in series if (look_ := summarize_series(samples, one, wanted, _MOST_SPANS))]
             if not found:
                 raise ToolError(
-                    f"nothing was measured {when}; " + "; ".join(newest(samples.known(), caller.now.tzinfo))
+                    f"nothing was measured {when}; " + "; ".join(list_newest(samples.known(), caller.now.tzinfo))
                 )
-            before = {f.series: look(samples, f.series, other, _MOST_SPANS) for f in found} if other else {}
+            before = {f.series: summarize_series(samples, f.series, other, _MOST_SPANS) for f in found} if other else {}
         except StoreError as error:
             raise ToolError(f"the measurements cannot be read: {error}") from None
         return "\n".join(
-            row for look in found for row in _rows(look, before.get(look.series), len(found) == 1, compare)
+            row for look in found for row in _format_rows(look, before.get(look.series), len(found) == 1, compare)
         )
 
     def _meant(self, samples: "Samples", sensor: str, quantity: str) -> "list[Series]":
 
         known = samples.known()
-        series = meant(list(known), sensor, quantity)
+        series = find_series(list(known), sensor, quantity)
         names = ", ".join(f"{one.sensor} {one.quantity}" for one in known)
         if not known:
             raise ToolError(
@@ -72,15 +72,15 @@ class SensorHistory:
         return series
 
 
-def _rows(look: "Past", before: "Past | None", alone: bool, compare: str) -> list[str]:  # noqa: FBT001
+def _format_rows(look: "SeriesSummary", before: "SeriesSummary | None", alone: bool, compare: str) -> list[str]:  # noqa: FBT001
     from picoclaw import times
 
-    rows = list(summary(look))
+    rows = list(format_summary(look))
     if alone and look.whole.good:
-        means = (f"{clock(s.at, look.range)} {s.total / s.good:.4g}" for s in look.spans if s.good)
+        means = (f"{format_time(s.at, look.range)} {s.total / s.good:.4g}" for s in look.spans if s.good)
         rows.append(f"mean every {times.shown(look.step_s)}: {', '.join(means)}")
     if compare:
-        rows.append(compared(look, before) if before else f"nothing was measured {compare}")
+        rows.append(format_comparison(look, before) if before else f"nothing was measured {compare}")
     return rows
 
 
@@ -91,7 +91,7 @@ _MOST_TROUBLES = 3
 _NICE_S = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 604_800)
 
 
-class Past(NamedTuple):
+class SeriesSummary(NamedTuple):
     """A series in some time. `trend` is its slope in units an hour, None where there is too little."""
 
     series: Series
@@ -106,10 +106,10 @@ class Past(NamedTuple):
     undated: bool = False
 
 
-def look(samples: Samples, series: Series, when: Range, most: int) -> Past | None:
+def summarize_series(samples: Samples, series: Series, when: Range, most: int) -> SeriesSummary | None:
     """Sum a series up, with at most so many spans; None when nothing was measured then. Raises StoreError."""
     begin, end = when.begin.timestamp(), when.end.timestamp()
-    step_s = step(end - begin, most)
+    step_s = choose_step(end - begin, most)
     fine = samples.spans(series, begin, end, min(step_s, 60.0))
     good = [span for span in fine if span.good]
     whole = merge_spans(fine)
@@ -119,16 +119,16 @@ def look(samples: Samples, series: Series, when: Range, most: int) -> Past | Non
     high_at = max(good, key=lambda s: s.high).at if good else 0.0
     troubles = samples.troubles(series.sensor, begin, end)
     doubt = samples.undated(begin, end)
-    coarse = _coarse(fine, begin, step_s)
-    return Past(series, when, whole, low_at, high_at, coarse, step_s, trend(coarse), troubles, doubt)
+    coarse = _merge_steps(fine, begin, step_s)
+    return SeriesSummary(series, when, whole, low_at, high_at, coarse, step_s, fit_trend(coarse), troubles, doubt)
 
 
-def step(seconds: float, most: int) -> float:
+def choose_step(seconds: float, most: int) -> float:
     """Choose a round length of time, of which a range has about so many."""
     return float(next((nice for nice in _NICE_S if seconds / nice <= most), seconds / most))
 
 
-def _coarse(spans: Sequence[SampleSpan], begin: float, step_s: float) -> list[SampleSpan]:
+def _merge_steps(spans: Sequence[SampleSpan], begin: float, step_s: float) -> list[SampleSpan]:
     found: dict[int, SampleSpan] = {}
     for span in spans:
         index = max(0, int((span.at - begin) // step_s))
@@ -137,7 +137,7 @@ def _coarse(spans: Sequence[SampleSpan], begin: float, step_s: float) -> list[Sa
     return [found[index] for index in sorted(found)]
 
 
-def trend(spans: Sequence[SampleSpan]) -> float | None:
+def fit_trend(spans: Sequence[SampleSpan]) -> float | None:
     """Return the slope of the straight line that fits best (least squares), in units an hour."""
     points = [((span.at - spans[0].at) / 3600, span.total / span.good) for span in spans if span.good]
     if len(points) < _LEAST_TREND:
@@ -147,56 +147,56 @@ def trend(spans: Sequence[SampleSpan]) -> float | None:
     return float(sum((x - middle_x) * (y - middle_y) for x, y in points) / below)
 
 
-def shown(value: float, series: Series) -> str:
+def format_value(value: float, series: Series) -> str:
     """Write a value with its unit."""
     known = QUANTITIES.get(series.quantity.partition(" ")[0])
     return f"{value:.{known.digits if known else 2}f} {get_unit(series)}".rstrip()
 
 
-def clock(at: float, when: Range) -> str:
+def format_time(at: float, when: Range) -> str:
     """Write a moment as briefly as the range allows."""
     local = datetime.fromtimestamp(at, when.begin.tzinfo)
     return f"{local:%H:%M}" if when.seconds <= 25 * 3600 else f"{local:%a %d %b %H:%M}"
 
 
-def summary(past: Past) -> Iterator[str]:
+def format_summary(past: SeriesSummary) -> Iterator[str]:
     """Say what was measured, a few lines."""
     series, whole = past.series, past.whole
     begin, end = (f"{moment:%Y-%m-%d %H:%M}" for moment in (past.range.begin, past.range.end))
     length = duration(past.range.seconds)
-    yield f"{series.sensor} {series.quantity}, {begin} to {end} ({length}), {_counted(whole.good)}:"
+    yield f"{series.sensor} {series.quantity}, {begin} to {end} ({length}), {_count_readings(whole.good)}:"
     if whole.good:
         yield (
-            f"min {shown(whole.low, series)} at {clock(past.low_at, past.range)},"
-            f" max {shown(whole.high, series)} at {clock(past.high_at, past.range)},"
-            f" mean {shown(whole.total / whole.good, series)}{_trend_worded(past)}"
+            f"min {format_value(whole.low, series)} at {format_time(past.low_at, past.range)},"
+            f" max {format_value(whole.high, series)} at {format_time(past.high_at, past.range)},"
+            f" mean {format_value(whole.total / whole.good, series)}{_format_trend(past)}"
         )
     if whole.failed:
-        yield f"{_counted(whole.failed)} failed"
-    yield from (_trouble(trouble, past.range) for trouble in past.troubles[-_MOST_TROUBLES:])
+        yield f"{_count_readings(whole.failed)} failed"
+    yield from (_format_failure(trouble, past.range) for trouble in past.troubles[-_MOST_TROUBLES:])
     if past.undated:
         yield "some of it was measured before the clock was set: its times are estimates"
 
 
-def _counted(readings: int) -> str:
+def _count_readings(readings: int) -> str:
     return f"{readings} reading{'' if readings == 1 else 's'}"
 
 
-def _trend_worded(past: Past) -> str:
+def _format_trend(past: SeriesSummary) -> str:
     spread = past.whole.high - past.whole.low
     if past.trend is None:
         return "; too little for a trend"
     if not spread or abs(past.trend) * past.range.seconds / 3600 < 0.1 * spread:
         return ", steady"
-    return f", {'rising' if past.trend > 0 else 'falling'} {shown(abs(past.trend), past.series)} an hour"
+    return f", {'rising' if past.trend > 0 else 'falling'} {format_value(abs(past.trend), past.series)} an hour"
 
 
-def _trouble(trouble: SensorFailure, when: Range) -> str:
+def _format_failure(trouble: SensorFailure, when: Range) -> str:
     times = f", {trouble.times} times" if trouble.times > 1 else ""
-    return f"failed {clock(trouble.began, when)} to {clock(trouble.ended, when)}{times}: {trouble.problem}"
+    return f"failed {format_time(trouble.began, when)} to {format_time(trouble.ended, when)}{times}: {trouble.problem}"
 
 
-def compared(past: Past, other: Past) -> str:
+def format_comparison(past: SeriesSummary, other: SeriesSummary) -> str:
     """Say how one time differs from another."""
     if not (past.whole.good and other.whole.good):
         return "nothing to compare"
@@ -205,22 +205,25 @@ def compared(past: Past, other: Past) -> str:
         ("max", past.whole.high, other.whole.high),
         ("mean", past.whole.total / past.whole.good, other.whole.total / other.whole.good),
     ]
-    figures = ", ".join(f"{name} {shown(was, past.series)} ({_by(now - was, past.series)})" for name, now, was in pairs)
+    figures = ", ".join(
+        f"{name} {format_value(was, past.series)} ({_format_difference(now - was, past.series)})"
+        for name, now, was in pairs
+    )
     return f"compared with {other.range.begin:%Y-%m-%d %H:%M} to {other.range.end:%Y-%m-%d %H:%M}: {figures}"
 
 
-def _by(difference: float, series: Series) -> str:
+def _format_difference(difference: float, series: Series) -> str:
     sign = "+" if difference >= 0 else "-"
-    return f"now {sign}{shown(abs(difference), series)}"
+    return f"now {sign}{format_value(abs(difference), series)}"
 
 
-def newest(known: dict[Series, float], zone: tzinfo | None) -> Iterator[str]:
+def list_newest(known: dict[Series, float], zone: tzinfo | None) -> Iterator[str]:
     """List what there is, with the time of the newest value."""
     for series, at in known.items():
         yield f"{series.sensor} {series.quantity}: last {datetime.fromtimestamp(at, zone):%Y-%m-%d %H:%M}"
 
 
-def meant(known: Sequence[Series], sensor: str, quantity: str) -> list[Series]:
+def find_series(known: Sequence[Series], sensor: str, quantity: str) -> list[Series]:
     """Find the series that are meant by a sensor's name and a quantity, either of which may be empty."""
     sensor, quantity = " ".join(sensor.lower().split()), " ".join(quantity.lower().split())
     if sensor in QUANTITIES and not quantity:

@@ -22,14 +22,14 @@ from picoclaw.security import guard
 from picoclaw.security.policy import Effect
 from picoclaw.tools.registry import tool
 
-STEP = 0.25
+BOOST_STEP = 0.25
 _OLDEST_YEAR = 2026  # before it, a clock has never been set
 _MOST_HEARD, _LONGEST_NAME, _LONGEST_LINE = 2, 60, 2000
 _ID = re.compile(r"\[?(?:id)?[:= ]*(\d{1,18})\]?|\[id:(\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
 _OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "memory_demote")
 
 
-class Recall:
+class MemoryTools:
     """What is remembered in one workspace."""
 
     def __init__(self, workspace: Path, recollection: Recollection, *, past: bool = False) -> None:
@@ -39,13 +39,13 @@ class Recall:
         self._past = past
 
     def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        return guard.is_fact(arguments["text"], caller)
+        return guard.is_stated_fact(arguments["text"], caller)
 
     @tool(effect="remember", opens=("memory_update", "memory_forget"), vouched=_vouched)
     def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
         """Note a fact that the user tells you."""
-        whose = replace(caller, heard=set()) if guard.is_fact(text, caller) else caller
-        noted = notes.add(self._workspace, text, caller.now, source(whose), lasting=lasting)
+        whose = replace(caller, heard=set()) if guard.is_stated_fact(text, caller) else caller
+        noted = notes.add(self._workspace, text, caller.now, describe_origin(whose), lasting=lasting)
         if noted.known:
             return f"known already: {noted.path} line {noted.line}: {noted.text}"
         unset = f"; the clock is not set, so this is the day of {caller.now:%Y-%m-%d}"
@@ -58,7 +58,7 @@ class Recall:
             raise ToolError("query is empty; say what to look for")
         try:
             if hits := self._recollection.search(query, caller.now):
-                return _heard(caller, "memory_search", "\n".join(map(self._line, hits)))
+                return _taint_foreign(caller, "memory_search", "\n".join(map(self._line, hits)))
             count = self._recollection.stats()["files"]
         except StoreError as error:
             raise ToolError(f"the notes cannot be searched: {error}") from None
@@ -74,10 +74,12 @@ class Recall:
         lines: Annotated[int, Span(0, 1000)] = 40,
     ) -> str:
         """Read lines of a note."""
-        if number := _number(path):
+        if number := _parse_id(path):
             row = self._recollection.row(number)
             texts = row.text.split("\n")
-            return _heard(caller, row.path, _numbered(texts, row.start, row.end + 1 - row.start, f"{row.path}\n"))
+            return _taint_foreign(
+                caller, row.path, _number_lines(texts, row.start, row.end + 1 - row.start, f"{row.path}\n")
+            )
         place = notes.place_of(path)
         found = Files.of(self._workspace).read(place[0]) if place else None
         if place is None or found is None:
@@ -86,7 +88,7 @@ class Recall:
             raise ToolError(f"{place[0]}: {found.problem}")
         first = place[1] or line or 1
         count = place[2] + 1 - place[1] if place[1] else lines or 40
-        return _heard(caller, place[0], _numbered(blanked(found.text).split("\n"), first, count))
+        return _taint_foreign(caller, place[0], _number_lines(blanked(found.text).split("\n"), first, count))
 
     def _updated(self, arguments: Mapping[str, Any]) -> str:
         return notes.meant(self._workspace, arguments["old"])
@@ -96,10 +98,10 @@ class Recall:
         """Correct a note; old: its words, or path:line and the wrong words; new: what it is to say instead."""
         try:
             home = self._recollection.home
-            done = notes.replace(home, self._workspace, _named(old), new, caller.now, source(caller))
+            done = notes.replace(home, self._workspace, _require_words(old), new, caller.now, describe_origin(caller))
         except notes.Unknown as error:
             raise self._with_nearest(error, old, caller) from None
-        return f"changed {_where(done.places)}: {_quoted(done.places[0].entry.body)} is now {_quoted(done.text)}"
+        return f"changed {_format_places(done.places)}: {_quote(done.places[0].entry.body)} is now {_quote(done.text)}"
 
     def _forgotten(self, arguments: Mapping[str, Any]) -> str:
         return notes.meant(self._workspace, arguments["text"])
@@ -114,10 +116,10 @@ class Recall:
     def memory_forget(self, text: str, caller: Caller) -> str:
         """Delete one note for ever; text: its words or path:line."""
         try:
-            done = notes.forget(self._workspace, _named(text))
+            done = notes.forget(self._workspace, _require_words(text))
         except notes.Unknown as error:
             raise self._with_nearest(error, text, caller) from None
-        said = f"forgotten, from {_where(done.places)}: {_quoted(done.places[0].entry.body)}"
+        said = f"forgotten, from {_format_places(done.places)}: {_quote(done.places[0].entry.body)}"
         try:
             self._recollection.forget(done.places[0].entry.body)
         except StoreError as error:
@@ -130,15 +132,15 @@ class Recall:
     @tool(effect="write", private=True)
     def memory_reinforce(self, id: str) -> str:  # noqa: A002 - as search results name it
         """Rank a found note higher."""
-        return self._boost(id, STEP)
+        return self._boost(id, BOOST_STEP)
 
     @tool(effect="write", private=True)
     def memory_demote(self, id: str) -> str:  # noqa: A002
         """Rank a found note lower."""
-        return self._boost(id, -STEP)
+        return self._boost(id, -BOOST_STEP)
 
     def _boost(self, text: str, step: float) -> str:
-        number = _number(text)
+        number = _parse_id(text)
         if not number:
             raise ToolError(f"{text!r} is no id; memory_search shows them, as in [id:12]")
         self._recollection.boost(number, step)
@@ -161,7 +163,7 @@ class Recall:
         return sorted(source.path for _, sources in Files.of(self._workspace).folders() for source in sources)
 
 
-def source(caller: Caller) -> str:
+def describe_origin(caller: Caller) -> str:
     """Say where a note is from, '' for the owner's word in their usual chat."""
     why: list[str] = [] if is_owner(caller.origin) else [caller.origin]
     heard = [name[:_LONGEST_NAME] for name in sorted(caller.heard)]
@@ -172,27 +174,27 @@ def source(caller: Caller) -> str:
     return "; ".join(filter(None, [chat, f"{FOREIGN}: {', '.join(why)}" if why else ""]))
 
 
-def _heard(caller: Caller, where: str, result: str) -> str:
+def _taint_foreign(caller: Caller, where: str, result: str) -> str:
     """What is marked as nobody's word in a result is not the owner's when it is noted again."""
     if f"{FOREIGN}: " in result:
         caller.heard.add(where)
     return result
 
 
-def _number(text: str) -> int:
+def _parse_id(text: str) -> int:
     """Read an id as search results and models write it: 12, id:12, [id:12]; 0 if it is none."""
     found = _ID.fullmatch(text.strip())
     return int(found[1] or found[2]) if found else 0
 
 
-def _named(text: str) -> str:
+def _require_words(text: str) -> str:
     """Refuse what names a note by its id only: another one may have it by now."""
-    if _number(text) and not notes.place_of(text):
+    if _parse_id(text) and not notes.place_of(text):
         raise ToolError(f"an id, as {text.strip()!r}, may mean another note by now; name its words, or path:line")
     return text
 
 
-def _numbered(texts: list[str], first: int, count: int, head: str = "") -> str:
+def _number_lines(texts: list[str], first: int, count: int, head: str = "") -> str:
     if texts[-1:] == [""]:
         texts.pop()
     offset = first if head else 1  # a chunk begins at its own first line
@@ -204,9 +206,9 @@ def _numbered(texts: list[str], first: int, count: int, head: str = "") -> str:
     return f"{head}{chr(10).join(shown)}{more}"
 
 
-def _where(places: list[notes.Place]) -> str:
+def _format_places(places: list[notes.Place]) -> str:
     return " and ".join(f"{place.path} line {place.entry.first}" for place in places)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f'"{" ".join(text.split())}"'

@@ -22,7 +22,7 @@ from picoclaw.messages import Caller
 from picoclaw.security.policy import Effect
 from picoclaw.store.jobs import Jobs
 from picoclaw.times import zone_named, zone_of
-from picoclaw.tools.cron import move_to_zone
+from picoclaw.tools.cron import move_jobs_to_zone
 from picoclaw.tools.registry import tool
 from picoclaw.workspace.templates import first_meeting
 
@@ -51,7 +51,7 @@ _WORD = re.compile(r"[^\W_]+")
 _JOINERS = "\u200c\u200d"  # parts of words in Persian, and of emoji
 
 
-class FirstRun:
+class FirstRunTool:
     """The first meeting of one home, for as long as it is open."""
 
     def __init__(
@@ -82,7 +82,7 @@ class FirstRun:
         """Note what your owner told you ("skip": not wanted); returns the next question."""
         if not first_meeting(self._home):
             raise ToolError("the first meeting is over; edit_file changes USER.md and IDENTITY.md at any time")
-        _refuse_invented(caller.said, name, time_zone, preferences, wired, agent_name)
+        _require_said(caller.said, name, time_zone, preferences, wired, agent_name)
         given = {"Name": name, "Time zone": time_zone, "Preferences": preferences, "Wired": wired}
         try:
             return self._noted(given, agent_name, done=done)
@@ -91,12 +91,12 @@ class FirstRun:
 
     def _noted(self, given: Mapping[str, str], agent_name: str, *, done: bool) -> str:
         page = self._read("USER.md")
-        values = {label: _said(label, text) for label, text in given.items()}
-        undone = {label: _value(page, label) for label, text in values.items() if text == _UNDO}
+        values = {label: _clean_answer(label, text) for label, text in given.items()}
+        undone = {label: _get_field(page, label) for label, text in values.items() if text == _UNDO}
         new = {label: text for label, text in values.items() if text and label not in undone}
-        new = {label: text for label, text in new.items() if not (text == "-" and _value(page, label))}
+        new = {label: text for label, text in new.items() if not (text == "-" and _get_field(page, label))}
         remarks = self._settle_zone(new)
-        agent = {"Name": text} if (text := _said("agent_name", agent_name)) not in {"", "-"} else {}
+        agent = {"Name": text} if (text := _clean_answer("agent_name", agent_name)) not in {"", "-"} else {}
         agent = {"Name": ""} if text == _UNDO else agent
         own_page = self._read("IDENTITY.md") if agent else b""
         self._write("USER.md", page, dict.fromkeys(undone, "") | new)
@@ -107,10 +107,10 @@ class FirstRun:
         lines = [f"Noted: {'; '.join(noted)}."] if noted else []
         back = [f"{label} {'left out' if text == '-' else text}" for label, text in undone.items() if text]
         lines += [f"Taken back: {'; '.join(back)}."] if back else []
-        known = {label: "" if label in undone else _value(page, label) for label in QUESTIONS}
+        known = {label: "" if label in undone else _get_field(page, label) for label in QUESTIONS}
         if done or ("" in known.values() and all({**known, **new}.values())):
             return "\n".join([*lines, *remarks, *self._end()])
-        return "\n".join([*lines, *remarks, *_next({**known, **new}, begun=bool(lines))])
+        return "\n".join([*lines, *remarks, *_format_next_question({**known, **new}, begun=bool(lines))])
 
     def _end(self) -> list[str]:
         remove(self._workspace / "BOOTSTRAP.md")
@@ -126,14 +126,14 @@ class FirstRun:
         except ValueError as error:
             raise ToolError(f"time_zone: {error}; nothing was noted") from None
         new["Time zone"] = str(zone)
-        return _differs(zone, self._clock())
+        return _compare_zones(zone, self._clock())
 
     def _move_jobs(self, before: bytes) -> list[str]:
         """Let jobs follow when the zone is known for the first time, or is taken back; a later one is a journey."""
-        old, new = zone_in(before), zone_in(self._read("USER.md"))
+        old, new = read_zone(before), read_zone(self._read("USER.md"))
         if self._jobs is None or old == new or (old and new):
             return []
-        return move_to_zone(self._jobs(), old, new, self._clock())
+        return move_jobs_to_zone(self._jobs(), old, new, self._clock())
 
     def _read(self, name: str) -> bytes:
         """A page's bytes, none when it is not there yet."""
@@ -154,7 +154,7 @@ class FirstRun:
     def _write(self, name: str, before: bytes, values: Mapping[str, str]) -> None:
         after = before
         for label, text in values.items():
-            after = with_field(after, label, text)
+            after = set_field(after, label, text)
         if after != before:
             place = self._place(name)
             with files.folder(place.above) as way:
@@ -169,7 +169,7 @@ class FirstRun:
         return place
 
 
-def _next(known: Mapping[str, str], *, begun: bool) -> list[str]:
+def _format_next_question(known: Mapping[str, str], *, begun: bool) -> list[str]:
     """The next open question; before the first of them, or where there is none, what is known already."""
     said = "; ".join(f"{label} {text}" for label, text in known.items() if text not in {"", "-"})
     facts = f"Known: {said or 'nothing, as you wished'}."
@@ -179,9 +179,9 @@ def _next(known: Mapping[str, str], *, begun: bool) -> list[str]:
     return [*([] if begun else [*([facts] if said else []), _BEGIN]), f"{asked}: {QUESTIONS[asked]}"]
 
 
-def with_field(page: bytes, label: str, text: str) -> bytes:
+def set_field(page: bytes, label: str, text: str) -> bytes:
     """Set the line `- Label: text` of a page, or add it at the end; every other byte stays as it is."""
-    if found := _field(page, label):
+    if found := _find_field(page, label):
         rest = page[found.end() :]
         gap = b" " if rest.startswith(b"<!--") else b""
         return page[: found.end(1)] + (f" {text}" if text else "").encode() + gap + rest
@@ -190,17 +190,17 @@ def with_field(page: bytes, label: str, text: str) -> bytes:
     return page + gap + f"- {label}: {text}".encode() + newline
 
 
-def zone_in(page: bytes) -> tzinfo | None:
+def read_zone(page: bytes) -> tzinfo | None:
     """The owner's zone by their page, None for the board's own."""
-    return zone_of({"Time zone": _value(page, "Time zone")})[0]
+    return zone_of({"Time zone": _get_field(page, "Time zone")})[0]
 
 
-def _value(page: bytes, label: str) -> str:
-    found = _field(page, label)
+def _get_field(page: bytes, label: str) -> str:
+    found = _find_field(page, label)
     return found[2].strip().decode(errors="replace") if found else ""
 
 
-def _field(page: bytes, label: str) -> re.Match[bytes] | None:
+def _find_field(page: bytes, label: str) -> re.Match[bytes] | None:
     """The first line of a field that is not within a comment, up to a comment behind it."""
     head = rb"[ \t]*[-*+][ \t]+(?:\*\*)?%s(?:\*\*)?[ \t]*:(?:\*\*)?" % re.escape(label.encode())
     lines = re.finditer(rb"^(%s)((?:(?!<!--)[^\r\n])*)" % head, page, re.IGNORECASE | re.MULTILINE)
@@ -214,7 +214,7 @@ def _field(page: bytes, label: str) -> re.Match[bytes] | None:
     return None
 
 
-def _refuse_invented(said: Sequence[str], *values: str) -> None:
+def _require_said(said: Sequence[str], *values: str) -> None:
     """Refuse a value of which no word is the owner's own; small models fill in what nobody said."""
     words = {word for text in said for word in _WORD.findall(text.casefold())}
     for value in values if said else ():
@@ -223,7 +223,7 @@ def _refuse_invented(said: Sequence[str], *values: str) -> None:
             raise ToolError(f"{value!r} is not what was said; nothing was noted")
 
 
-def _said(label: str, text: str) -> str:
+def _clean_answer(label: str, text: str) -> str:
     """What was said in one line: "-" for what is not wanted, "" for nothing."""
     text = "".join(c if c.isprintable() or c in _JOINERS else " " for c in text)
     text = " ".join(re.sub("<!--|-->", " ", seen(text)).split())
@@ -234,7 +234,7 @@ def _said(label: str, text: str) -> str:
     return "-" if text.lower().strip(".") in _SKIPPED else text
 
 
-def _differs(zone: tzinfo, now: datetime) -> list[str]:
+def _compare_zones(zone: tzinfo, now: datetime) -> list[str]:
     """What to say when the board's own clock goes by another zone, in this half of the year or in the other."""
     moments = (now.astimezone(), (now + timedelta(days=182)).astimezone())
     if all(moment.utcoffset() == moment.astimezone(zone).utcoffset() for moment in moments):

@@ -18,7 +18,7 @@ from picoclaw.tools.registry import tool
 from picoclaw.workspace import outputs_file
 
 
-class Switch:
+class OutputSwitch:
     """Hands a wish for a line on to the keeper of the outputs."""
 
     def __init__(self, client: OutputsClient, board: Board, home: Path) -> None:
@@ -39,10 +39,10 @@ class Switch:
 
     def switch(self, name: str, level: str, seconds: float | None, caller: Caller | None) -> str:
         """Bring an output to `on`, `off` or a duty in percent; returns what came of it."""
-        return self._client.set(name, level, seconds, declared_who(caller))
+        return self._client.set(name, level, seconds, name_caller(caller))
 
 
-def declared_who(caller: Caller | None) -> str:
+def name_caller(caller: Caller | None) -> str:
     """Name a caller as the declarations of outputs do."""
     if caller is None or is_owner(caller.origin):
         return "owner"
@@ -52,7 +52,7 @@ def declared_who(caller: Caller | None) -> str:
 # The `output` tool: asks the keeper, which judges and drives; nothing here touches hardware.
 
 
-class Outputs:
+class OutputTool:
     """The owner's outputs."""
 
     def __init__(self, client: client.OutputsClient) -> None:
@@ -69,7 +69,7 @@ class Outputs:
         """Tell whether the owner's newest message orders to switch it on, and for just this long."""
         is_on = arguments["action"] == "set" and arguments["level"].strip().lower() == "on"
         names = {arguments["name"], self._client.meant(arguments["name"])} if is_on else ()
-        return any(guard.ordered_output(name, arguments["seconds"], caller) for name in names)
+        return any(guard.is_ordered_output(name, arguments["seconds"], caller) for name in names)
 
     @tool(effect=_effect, vouched=_vouched)
     def output(
@@ -84,10 +84,10 @@ class Outputs:
         if action == "list":
             return "\n".join(client.format_outputs(self._client.list()))
         if action == "stop":
-            return self._client.stop(declared_who(caller))
+            return self._client.stop(name_caller(caller))
         if not name.strip():
             raise ToolError("name is missing: `list` tells the names")
         name = self._client.meant(name)
         if action == "off":
-            return self._client.off(name, declared_who(caller))
-        return self._client.set(name, level, seconds or None, declared_who(caller))
+            return self._client.off(name, name_caller(caller))
+        return self._client.set(name, level, seconds or None, name_caller(caller))

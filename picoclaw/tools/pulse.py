@@ -13,7 +13,7 @@ from picoclaw.security import guard
 from picoclaw.security.policy import Effect
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, format_item
 from picoclaw.text import asked, words
-from picoclaw.tools.memory import source
+from picoclaw.tools.memory import describe_origin
 from picoclaw.tools.registry import tool
 
 _NUMBER = re.compile(r"(?:\[?id:|#|task)?\s*(\d{1,18})\]?", re.IGNORECASE)
@@ -35,16 +35,16 @@ class PulseTool:
         if action == "list":
             return False
         if action == "add":
-            return guard.is_task(text, caller)
+            return guard.is_ordered_task(text, caller)
         words = "" if _NUMBER.fullmatch(task.strip()) else (action == "complete" and text) or task
         number = self._meant(task, text if action == "complete" else "")
         known = [words, *(item.text for item in self._pulse().items() if item.number == number)]
-        new = guard.ordered(action, "task", number, known, caller)
+        new = guard.find_order(action, "task", number, known, caller)
         if action == "complete":
             return new is not None
         if text:
-            return bool(new) and guard.is_text(text, new or ()) and not arguments["priority"]
-        weighed = guard.ordered("weigh", "task", number, known, caller) is not None
+            return bool(new) and guard.is_new_text(text, new or ()) and not arguments["priority"]
+        weighed = guard.find_order("weigh", "task", number, known, caller) is not None
         return weighed or str(arguments["priority"]) in (new or ())
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
@@ -77,8 +77,8 @@ class PulseTool:
             raise ToolError("nothing to update: give text or priority")
         known = {item.number for item in store.items()}
         change = PulseChange(action, number, words, priority)
-        whose = replace(caller, heard=set()) if guard.is_task(words, caller) else caller
-        heard = source(whose).partition(f"{FOREIGN}: ")[2]
+        whose = replace(caller, heard=set()) if guard.is_ordered_task(words, caller) else caller
+        heard = describe_origin(whose).partition(f"{FOREIGN}: ")[2]
         (item,) = store.apply([change], PulseAuthor(caller.session, caller.now, heard))
         if action == "add" and item.number in known:
             return f"open already: {format_item(item)}"

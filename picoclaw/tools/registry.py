@@ -12,9 +12,9 @@ from picoclaw.messages import Caller, Message, ToolCall, ToolRun
 from picoclaw.prompts import Templates, fill
 from picoclaw.repetition import in_a_row
 from picoclaw.schema import Parameter, Unfit, check, json_schema, nearest, parameters
-from picoclaw.security.policy import Asked, Effect, Policy
+from picoclaw.security.policy import CallRequest, Effect, Policy
 from picoclaw.security.redaction import Redactor
-from picoclaw.security.untrusted import shown, source
+from picoclaw.security.untrusted import describe_source, strip_invisible
 from picoclaw.window import READ_ON, cut, given_up, tool_bytes, unmarked
 
 Definitions = tuple[dict[str, Any], ...]
@@ -57,7 +57,7 @@ class Descriptions:
         key = frozenset(offered), frozenset(called), most, wording
         last = self._last
         if last[0] != key:
-            last = self._last = key, _described(tools, offered, called, most, wording)
+            last = self._last = key, _describe_tools(tools, offered, called, most, wording)
         return last[1]
 
 
@@ -66,7 +66,7 @@ def openers(tools: Iterable[Described], name: str) -> frozenset[str]:
     return frozenset(tool.name for tool in tools if name in tool.opens)
 
 
-def _described(
+def _describe_tools(
     tools: Collection[Described],
     offered: Collection[str],
     called: Collection[str],
@@ -169,7 +169,7 @@ def tool(
     return mark
 
 
-def tools_of(group: object) -> Iterable[Tool]:
+def collect_tools(group: object) -> Iterable[Tool]:
     """List the tools of an object, in the order of their definition."""
     for name, method in vars(type(group)).items():
         marks = getattr(method, "picoclaw_tool", None)
@@ -206,7 +206,7 @@ def _each(effect: Callable[[Mapping[str, Any]], Effect | Effects], arguments: Ma
     return found if isinstance(found, tuple) else (found,)
 
 
-def texts_of(call: ToolCall) -> Iterator[str]:
+def list_texts(call: ToolCall) -> Iterator[str]:
     """Give the texts among the arguments of a call."""
     for value in call.arguments.values():
         for text in value if isinstance(value, list) else [value]:
@@ -221,7 +221,7 @@ class Toolset:
         self,
         groups: Iterable[object],
         *,
-        guard: Callable[[Asked, Caller], object],
+        guard: Callable[[CallRequest, Caller], object],
         journal: Callable[[ToolCall, Caller], None],
         longest_result: int,
         secrets: tuple[str, ...] = (),
@@ -238,13 +238,13 @@ class Toolset:
         """
         self.keep_whole = keep_whole
         self._wording, self._descriptions = wording, Descriptions()
-        self._tools = {t.name: t for group in groups for t in tools_of(group)}
+        self._tools = {t.name: t for group in groups for t in collect_tools(group)}
         self._guard = guard
-        self.ended: Callable[[Asked, Caller, str], None] = lambda *_: None
+        self.ended: Callable[[CallRequest, Caller, str], None] = lambda *_: None
         """Is told what came of an act, '' when it went well."""
-        self.accepted: Callable[[Asked], None] = lambda _: None
+        self.accepted: Callable[[CallRequest], None] = lambda _: None
         """Is told what a person has said yes to, before it is done."""
-        self.ask_ahead: Callable[[Sequence[Asked], Caller], None] = lambda *_: None
+        self.ask_ahead: Callable[[Sequence[CallRequest], Caller], None] = lambda *_: None
         """Is told which calls are about to be made, one behind the other."""
         self._journal = journal
         self._longest_result = longest_result
@@ -326,7 +326,7 @@ class Toolset:
         """Run one call; returns whether it went well, and the result or what was wrong, cut to size."""
         return self._run(call, caller, self._admit)
 
-    def run_approved(self, asked: Asked, caller: Caller) -> tuple[bool, str]:
+    def run_approved(self, asked: CallRequest, caller: Caller) -> tuple[bool, str]:
         """Run a call that the owner has said yes to; whoever calls this has made sure that it is still the same."""
         return self._run(asked.call, caller, lambda *_: (self._begin(asked, caller), True))
 
@@ -334,7 +334,7 @@ class Toolset:
         self,
         call: ToolCall,
         caller: Caller,
-        admit: Callable[[Tool, ToolCall, dict[str, Any], Caller], tuple[Asked, bool]],
+        admit: Callable[[Tool, ToolCall, dict[str, Any], Caller], tuple[CallRequest, bool]],
     ) -> tuple[bool, str]:
         good, asked, maker = False, None, caller
         try:
@@ -363,9 +363,9 @@ class Toolset:
         """Note for the turn what a call has brought in; else what the model has written, as long as that is its own."""
         brings = self._tools[call.name].brings
         if brings and brings(call.arguments, result, caller, good):
-            caller.heard.add(source(ToolCall("", call.name, self._redact.values(call.arguments))))
+            caller.heard.add(describe_source(ToolCall("", call.name, self._redact.values(call.arguments))))
         if not caller.heard:
-            caller.written.extend(texts_of(call))
+            caller.written.extend(list_texts(call))
 
     def _find(self, call: ToolCall) -> Tool:
         if call.name not in self._tools:
@@ -382,18 +382,20 @@ class Toolset:
         except Unfit as error:
             raise ToolError(f"argument {error}") from None
 
-    def _admit(self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller) -> tuple[Asked, bool]:
+    def _admit(
+        self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller
+    ) -> tuple[CallRequest, bool]:
         """Have a call decided on; returns it, and whether a person has just said yes to it."""
         try:
             asked = self._asked(found, call, arguments, caller)
         except PicoclawError:
             if found.is_private and found.is_private(arguments):  # what is wrong with it tells of what is there
-                self._guard(Asked("read", ToolCall(call.id, call.name, arguments), also=("private",)), caller)
+                self._guard(CallRequest("read", ToolCall(call.id, call.name, arguments), also=("private",)), caller)
             raise
         agreed = bool(self._guard(asked, caller))
         return self._begin(asked, caller), agreed
 
-    def _begin(self, asked: Asked, caller: Caller) -> Asked:
+    def _begin(self, asked: CallRequest, caller: Caller) -> CallRequest:
         try:
             if asked.effect not in {"read", "safe"}:  # what goes to safety waits for no disk, and may be done twice
                 self._journal(asked.call, caller)
@@ -401,7 +403,7 @@ class Toolset:
             raise ToolError(f"nothing was done, since it cannot be written down first: {error}") from None
         return asked
 
-    def asked(self, call: ToolCall, caller: Caller | None = None, *, whole: bool = False) -> Asked:
+    def asked(self, call: ToolCall, caller: Caller | None = None, *, whole: bool = False) -> CallRequest:
         """Tell what a call would do, and what a yes to it holds for; raises ToolError for one that cannot be made.
 
         With a `caller` also whether a word of theirs leads there; `whole` also for one that only looks.
@@ -411,21 +413,21 @@ class Toolset:
 
     def _asked(
         self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller | None, *, whole: bool = False
-    ) -> Asked:
+    ) -> CallRequest:
         (effect, *also), exact = found.effects(arguments), ToolCall(call.id, call.name, arguments)
         if found.is_private and found.is_private(arguments):
             also.append("private")
         if effect == "read" and not (whole or (caller and caller.planned)):
-            return Asked(effect, exact, also=tuple(also))
+            return CallRequest(effect, exact, also=tuple(also))
         means = found.means(arguments) if found.means else ""
         vouched = bool(found.vouched and caller and found.vouched(arguments, caller))
         sees = tuple(found.sees(arguments)) if found.sees else ()
         bound = found.binds(arguments) if found.binds else {}
-        return Asked(effect, exact, means, bound, vouched, tuple(also), sees)
+        return CallRequest(effect, exact, means, bound, vouched, tuple(also), sees)
 
     def _presentable(self, name: str, result: str, caller: Caller) -> str:
         """Without secrets, without what no eye sees, and with its middle cut out."""
-        result = self._redact(shown(result))
+        result = self._redact(strip_invisible(result))
         if name != READ_ON:
             result = unmarked(result)
         if len(result) <= self._longest_result:
@@ -436,11 +438,11 @@ class Toolset:
 # The calls of one turn: which are made, which are refused, and what they gave.
 
 SAME_CALLS, SAME_READS = 3, 4  # somebody may want to see three values, one after the other
-LONGEST_RESULT = 1000  # characters, of one that is told because the model says nothing
+MAX_SHOWN_RESULT = 1000  # characters, of one that is told because the model says nothing
 
 
 @dataclass(slots=True)
-class Calls:
+class TurnCalls:
     """Makes calls by a toolset and remembers them.
 
     `only` are the names of those that may be made, None for all; `writes` tells whether one changes files, so that
@@ -502,7 +504,7 @@ class Calls:
         run = next((run for run in reversed(self.runs) if not run.result.startswith(ERROR_PREFIX)), None)
         if run is None:
             return ""
-        shown = run.result if len(run.result) <= LONGEST_RESULT else f"{run.result[:LONGEST_RESULT]}…"
+        shown = run.result if len(run.result) <= MAX_SHOWN_RESULT else f"{run.result[:MAX_SHOWN_RESULT]}…"
         return fill(self.prompts["result"], {"tool": run.name, "result": shown}, "result")
 
     def _count(self, call: ToolCall) -> None:

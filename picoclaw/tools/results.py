@@ -10,7 +10,7 @@ from picoclaw.tools.registry import tool
 from picoclaw.window import READ_ON, kept_as, part
 
 
-class Kept(Protocol):
+class ResultStore(Protocol):
     """Whole results by number, each with the chat that it is of."""
 
     def keep(self, session: str, tool: str, text: str, at: datetime) -> int:
@@ -20,10 +20,10 @@ class Kept(Protocol):
         """Return a result of that chat, None for one that is not there."""
 
 
-class WholeResults:
+class ResultTool:
     """Keeps the results that are shown cut, and reads on in them."""
 
-    def __init__(self, store: Callable[[], Kept], longest: int) -> None:
+    def __init__(self, store: Callable[[], ResultStore], longest: int) -> None:
         """`longest` is in characters, of what is shown at once."""
         self._store = store
         self._longest = longest
@@ -46,7 +46,7 @@ class WholeResults:
         return part(text, start, self._longest, number)
 
 
-def opened_by(messages: Iterable[Message]) -> frozenset[str]:
+def find_opened_tools(messages: Iterable[Message]) -> frozenset[str]:
     """Name the tool that reads on while a result is shown that was cut; it opens itself then."""
     return frozenset({READ_ON} if any(m.role == "tool" and kept_as(m.text) for m in messages) else ())
 
@@ -54,7 +54,7 @@ def opened_by(messages: Iterable[Message]) -> frozenset[str]:
 # `message`: something said to the person at once, before the turn's answer.
 
 
-class Messages:
+class MessageTool:
     """Speaks in the chat that the turn belongs to, and in no other."""
 
     @tool(effect="read")

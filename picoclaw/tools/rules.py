@@ -32,7 +32,7 @@ _OPTIONS = (
 )
 
 
-class Rules:
+class RuleTool:
     """The rules of one home."""
 
     def __init__(self, home: Path, measured: Measured, zone: Callable[[], str] = lambda: "") -> None:
@@ -64,7 +64,7 @@ class Rules:
             return f"no longer: {rules.explain_rule(gone)}" if gone else f"{name}, which is not followed, goes"
         table = self._table(arguments)
         made = rules.parse_rule(self._new(arguments["name"], table), table, now, self._zone())
-        return "\nbut ".join([rules.explain_rule(made), *doubts_of(made, self._home, self._measured())])
+        return "\nbut ".join([rules.explain_rule(made), *list_doubts(made, self._home, self._measured())])
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
         return bool(arguments.get("action", "list") == "list")
@@ -84,7 +84,7 @@ class Rules:
         from picoclaw.automation import rules
 
         if action == "list":
-            return "\n".join(numbered(self._found(caller.now))) or "no rules"
+            return "\n".join(number_rules(self._found(caller.now))) or "no rules"
         try:
             if action == "remove":
                 name = self._known(name)
@@ -93,12 +93,12 @@ class Rules:
                 return f"rule {name} is removed"
             table = self._table({"when": when, "notify": notify, "output": output, "options": options})
             name = self._new(name, table)
-            refuse_unmeasured(rules.parse_rule(name, table, caller.now, self._zone()), self._measured())
+            require_measured(rules.parse_rule(name, table, caller.now, self._zone()), self._measured())
             made = rules.add_rule(self._home, name, table, caller.now, self._zone())
         except ConfigError as error:
             raise ToolError(str(error)) from None
         wake_all(self._home)
-        doubts = "".join(f"\nbut {doubt}" for doubt in doubts_of(made, self._home, self._measured()))
+        doubts = "".join(f"\nbut {doubt}" for doubt in list_doubts(made, self._home, self._measured()))
         return f"the rule is kept: {rules.explain_rule(made)}{doubts}"
 
     def _made(self, arguments: Mapping[str, Any], now: datetime) -> None:
@@ -106,7 +106,7 @@ class Rules:
 
         table = self._table(arguments)
         name = self._new(arguments["name"], table)
-        refuse_unmeasured(rules.parse_rule(name, table, now, self._zone()), self._measured())
+        require_measured(rules.parse_rule(name, table, now, self._zone()), self._measured())
         if name in self._names():
             raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
 
@@ -116,19 +116,19 @@ class Rules:
         every = {key: given[key] for key in ("when", "notify", "output")} | (given["options"] or {})
         table = {key: value for key, value in every.items() if value is not None and value != ""}
         if isinstance(table.get("when"), str):
-            table["when"] = with_sensor(table["when"], self._measured)
+            table["when"] = complete_sensor(table["when"], self._measured)
         return table
 
     def _new(self, name: str, table: Mapping[str, Any]) -> str:
         """The name that a rule is to have, made up where none is given."""
 
-        return name.strip() or new_name(table, self._names())
+        return name.strip() or make_rule_name(table, self._names())
 
     def _known(self, name: str) -> str:
         """Find the rule that is meant, by its name or by its number in the list."""
 
         names = self._names()
-        if meant_ := meant(name, names):
+        if meant_ := match_rule_name(name, names):
             return meant_
         raise ToolError(f"there is no rule {name.strip()!r}; there are: {', '.join(names) or 'none'}")
 
@@ -150,36 +150,36 @@ _OF_BOARD = frozenset({"cpu"})
 """Sensors of the board itself, which nobody means who names no place."""
 
 
-def listed(found: rules.RuleSet) -> Iterator[str]:
+def explain_rules(found: rules.RuleSet) -> Iterator[str]:
     """Explain every rule, and say which cannot be followed."""
     yield from (rules.explain_rule(one) for one in found.rules.values())
     yield from (f"not followed: {problem}" for problem in found.problems.values())
 
 
-def numbered(found: rules.RuleSet) -> Iterator[str]:
+def number_rules(found: rules.RuleSet) -> Iterator[str]:
     """List the rules with the numbers that they can be named by."""
     number = 0
-    for name, row in zip((*found.rules, *found.problems), listed(found), strict=True):
+    for name, row in zip((*found.rules, *found.problems), explain_rules(found), strict=True):
         number += bool(name)
         yield f"{number}. {row}" if name else row
 
 
-def meant(name: str, names: Sequence[str]) -> str:
+def match_rule_name(name: str, names: Sequence[str]) -> str:
     """Find a rule by its number, or by its name however it is written; '' when there is none, or several."""
-    plain = _plain(name)
+    plain = _fold_name(name)
     if name.strip() in names or not plain:
         return name.strip() if plain else ""
     if plain.isdecimal():
         return names[int(plain) - 1] if len(plain) < 4 and 0 < int(plain) <= len(names) else ""
-    fits = [known for known in names if _plain(known) == plain]
+    fits = [known for known in names if _fold_name(known) == plain]
     return fits[0] if len(fits) == 1 else ""
 
 
-def _plain(name: str) -> str:
+def _fold_name(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.lower(), flags=re.ASCII)
 
 
-def new_name(table: Mapping[str, object], names: Collection[str]) -> str:
+def make_rule_name(table: Mapping[str, object], names: Collection[str]) -> str:
     """Make up a name for a rule: of its output, or of what it looks at."""
     what = str(table.get("output") or _BEYOND.split(str(table.get("when", "")))[0])
     stem = re.sub(r"[\W_]+", "_", what.lower(), flags=re.ASCII)[:_LONGEST_STEM].strip("_")
@@ -187,9 +187,9 @@ def new_name(table: Mapping[str, object], names: Collection[str]) -> str:
     return next(name for n in count(1) if (name := stem if n == 1 else f"{stem}_{n}") not in names)
 
 
-def doubts_of(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Say what keeps a rule from doing what it says: a sensor or an output that is not there, or not allowed."""
-    yield from _unmeasured_of(made, measured)
+    yield from _list_unmeasured(made, measured)
     if not made.written.output:
         return
     outputs = config.load_outputs(outputs_file(home)).outputs
@@ -202,13 +202,13 @@ def doubts_of(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[str]
         yield f"{name} is not armed, so it will not be driven: `picoclaw outputs arm {name}`"
 
 
-def refuse_unmeasured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> None:
+def require_measured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> None:
     """Refuse a rule on what nothing measures: it would wait for ever. Raises ToolError naming what is measured."""
-    if problem := next(_unmeasured_of(made, measured), ""):
-        raise ToolError(f"{problem.partition('; known:')[0]}; {_all_of(measured)}".replace("?; ", "? "))
+    if problem := next(_list_unmeasured(made, measured), ""):
+        raise ToolError(f"{problem.partition('; known:')[0]}; {_describe_measured(measured)}".replace("?; ", "? "))
 
 
-def with_sensor(when: str, measured: Callable[[], Mapping[str, Sequence[str]]]) -> str:
+def complete_sensor(when: str, measured: Callable[[], Mapping[str, Sequence[str]]]) -> str:
     """Complete "humidity above 80": the sensor is the only one that measures it, besides the board's own.
 
     Raises ToolError naming the sensors where there is none, or several.
@@ -224,23 +224,23 @@ def with_sensor(when: str, measured: Callable[[], Mapping[str, Sequence[str]]]) 
     if len(fits) == 1:
         return f"{fits[0]}.{conditions.normalize_condition(when)}"
     if not fits:
-        raise ToolError(f"no sensor here measures {quantity}; {_all_of(there)}")
+        raise ToolError(f"no sensor here measures {quantity}; {_describe_measured(there)}")
     raise ToolError(
         f"which sensor? {quantity} is measured by {', '.join(fits)}; name one, as in: tell me when the {fits[0]}"
         f" {quantity} is above 30"
     )
 
 
-def _all_of(measured: Mapping[str, Sequence[str]]) -> str:
+def _describe_measured(measured: Mapping[str, Sequence[str]]) -> str:
     there = ", ".join(f"{sensor} ({', '.join(quantities)})" for sensor, quantities in measured.items())
     return f"measured are: {there}" if there else "no sensor is set up"
 
 
-def _unmeasured_of(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    return (problem for series in made.series if (problem := _unmeasured(series, measured)))
+def _list_unmeasured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    return (problem for series in made.series if (problem := _explain_unmeasured(series, measured)))
 
 
-def _unmeasured(series: Series, measured: Mapping[str, Sequence[str]]) -> str:
+def _explain_unmeasured(series: Series, measured: Mapping[str, Sequence[str]]) -> str:
     if series.sensor not in measured:
         return (
             f"there is no sensor {series.sensor!r}{nearest(series.sensor, dict.fromkeys(measured)) if measured else ''}"
@@ -251,7 +251,7 @@ def _unmeasured(series: Series, measured: Mapping[str, Sequence[str]]) -> str:
     return ""
 
 
-def measured(board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers) -> dict[str, list[str]]:
+def list_measured(board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers) -> dict[str, list[str]]:
     """Name the sensors and what each measures, with its channels, without reading any."""
     found: dict[str, list[str]] = {}
     for sensor in sensors.list_sensors(board, wired):

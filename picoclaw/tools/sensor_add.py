@@ -18,7 +18,7 @@ from picoclaw.tools.registry import tool
 _LONGEST_NAME = 40
 
 
-class SensorAdd:
+class SensorAddTool:
     """Adds parts to those that sensor_read reads."""
 
     def __init__(
@@ -71,7 +71,7 @@ class SensorAdd:
             self._check_bus(wired.bus, wired.address)
         seen = self._verified(name, wired)
         try:
-            self._keep(name, _explicit(sensor, wired))
+            self._keep(name, _pin_location(sensor, wired))
         except ConfigError as error:
             raise ToolError(str(error)) from None
         except OSError as error:
@@ -152,7 +152,7 @@ class SensorAdd:
         return f": it says that it is {' or '.join(others.values())}" if others else ""
 
 
-def _explicit(sensor: SensorConfig, wired: WiredPart) -> SensorConfig:
+def _pin_location(sensor: SensorConfig, wired: WiredPart) -> SensorConfig:
     """Say the whole place, so that another driver's usual one cannot move the part."""
     bus = wired.bus if wired.route in {"i2c", "spi"} else None
     return replace(sensor, bus=bus, address=wired.address)

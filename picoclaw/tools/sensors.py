@@ -18,7 +18,7 @@ _FOLLOWED = ("sensor_history", "rule")
 """Opened by the list alone: a tool that opens others costs the server's cache, and a reading is asked for every day."""
 
 
-class Sensors:
+class SensorTools:
     """Sensors that the kernel reads, and parts that a driver of ours reads over a bus."""
 
     def __init__(self, board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers, home: str) -> None:
@@ -32,12 +32,12 @@ class Sensors:
     def sensor_list(self) -> str:
         """List sensors, what they measure; opens history, rules."""
         found = sensors.list_sensors(self._board, self._wired)
-        rows = [f"{s.name}: {'' if s.part else s.kernel[0].quantity + ' '}{_placed(s)}" for s in found]
+        rows = [f"{s.name}: {'' if s.part else s.kernel[0].quantity + ' '}{_format_source(s)}" for s in found]
         return "\n".join(rows) or _NO_SENSOR
 
     def _reading(self, arguments: Mapping[str, Any]) -> Literal["read"]:
         """Refuse a reading of what is not there at once: one that is planned would fail each time it is due."""
-        asked = _wanted(arguments["quantity"])
+        asked = _parse_quantities(arguments["quantity"])
         name, wanted = self._meant(arguments["sensor"] or self._named(arguments["quantity"], asked), asked)
         measured = [self._measures(found) for found in self._found(name)]
         if not any(not wanted or not each or wanted & each for each in measured):
@@ -51,7 +51,7 @@ class Sensors:
         quantity: Annotated[str, "temperature, humidity..., empty: all"] = "",
     ) -> str:
         """Measure now; gives values with units."""
-        wanted = _wanted(quantity)
+        wanted = _parse_quantities(quantity)
         named = self._named(quantity, wanted)
         name, wanted = self._meant(sensor or named, wanted)
         readings = [r for r in self._readings(name, wanted) if not wanted or r.quantity in wanted]
@@ -59,7 +59,7 @@ class Sensors:
             readings = [r for r in readings if not r.inside] or readings
         if not readings:
             raise ToolError(self._nothing(name, wanted))
-        rows = "\n".join(_lines(readings, time.time()))
+        rows = "\n".join(_format_readings(readings, time.time()))
         if all(r.value is None for r in readings):
             raise ToolError(rows)
         return rows
@@ -72,20 +72,20 @@ class Sensors:
     def _meant(self, asked: str, wanted: frozenset[str]) -> tuple[str, frozenset[str]]:
         """The name and the quantities that a sensor is asked for by; small models write "greenhouse temperature"."""
         asked, known = asked.strip(), sensors.list_sensors(self._board, self._wired)
-        if any(asked == s.name or (_is_in(asked, s) and not _quantities(asked)) for s in known):
+        if any(asked == s.name or (_is_part_of_name(asked, s) and not _find_quantities(asked)) for s in known):
             return asked, wanted
-        told = {word: _quantities(word) for word in _words(asked)}
+        told = {word: _find_quantities(word) for word in _split_words(asked)}
         name = " ".join(word for word, meant in told.items() if not meant and word not in _SENSORS)
         both = frozenset[str]().union(*told.values())
         return name, (wanted & both) or (wanted | both)
 
     def _named(self, quantity: str, wanted: frozenset[str]) -> str:
         """The sensor of "cpu temperature", '' where the other words name none; refuses what nothing here is called."""
-        if _quantities(quantity):
+        if _find_quantities(quantity):
             return ""
-        others = [word for word in _words(quantity) if not (_quantities(word) or _QUALIFIES.fullmatch(word))]
+        others = [word for word in _split_words(quantity) if not (_find_quantities(word) or _QUALIFIES.fullmatch(word))]
         known = sensors.list_sensors(self._board, self._wired)
-        strange = [word for word in others if not any(_is_in(word, found) for found in known)]
+        strange = [word for word in others if not any(_is_part_of_name(word, found) for found in known)]
         if strange:
             raise ToolError(self._nothing(" ".join(strange), wanted))
         return " ".join(others)
@@ -93,8 +93,10 @@ class Sensors:
     def _found(self, name: str) -> list[sensors.Sensor]:
         """The sensors that a name means."""
         known = sensors.list_sensors(self._board, self._wired)
-        meant = [found for found in known if found.name == name] or [found for found in known if _is_in(name, found)]
-        return meant or [found for found in known if all(_is_in(word, found) for word in _words(name))]
+        meant = [found for found in known if found.name == name] or [
+            found for found in known if _is_part_of_name(name, found)
+        ]
+        return meant or [found for found in known if all(_is_part_of_name(word, found) for word in _split_words(name))]
 
     def _measures(self, found: sensors.Sensor) -> frozenset[str]:
         """What a sensor measures, nothing where that is not known before it is read."""
@@ -124,7 +126,7 @@ _NO_SENSOR = (
 )
 
 
-def _placed(found: sensors.Sensor) -> str:
+def _format_source(found: sensors.Sensor) -> str:
     return found.source if found.part else f"({found.source})"
 
 
@@ -139,7 +141,7 @@ _QUALIFIES = pattern(
 )
 """Words beside a quantity's that name no sensor; one with a digit is a channel."""
 
-_ALSO = {
+_SYNONYMS = {
     **dict.fromkeys(["temp", "temperatures", "thermometer", "celsius", "centigrade", "c", "fahrenheit"], "temperature"),
     **dict.fromkeys(["heat", "warmth"], "temperature"),
     **dict.fromkeys(["hygrometer", "rh", "%rh", "percent"], "humidity"),
@@ -152,28 +154,28 @@ _ALSO = {
 """Words that stand for a quantity, beside its own name and its unit."""
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return [word for word in _WORD.findall(text.lower()) if word not in _SAYS_NOTHING]
 
 
-def _quantities(text: str) -> frozenset[str]:
+def _find_quantities(text: str) -> frozenset[str]:
     """The quantities that a name, a unit or another word for one stands for; most words for none."""
     asked = text.strip().lower()
-    asked = _ALSO.get(asked, asked)
+    asked = _SYNONYMS.get(asked, asked)
     units = (name for name, each in QUANTITIES.items() if asked and each.unit.lower() == asked)
     return frozenset({asked}) if asked in QUANTITIES else frozenset(units)
 
 
-def _wanted(asked: str) -> frozenset[str]:
+def _parse_quantities(asked: str) -> frozenset[str]:
     """The quantities that are asked for; none for all of them."""
-    words = _words(asked)
-    found = _quantities(asked) or frozenset[str]().union(*map(_quantities, words))
+    words = _split_words(asked)
+    found = _find_quantities(asked) or frozenset[str]().union(*map(_find_quantities, words))
     if not found and not _SENSORS.issuperset(words):
         raise ToolError(f"there is no quantity {asked!r}{nearest(words[0], QUANTITIES)}")
     return found
 
 
-def _is_in(asked: str, found: sensors.Sensor) -> bool:
+def _is_part_of_name(asked: str, found: sensors.Sensor) -> bool:
     """Whether a name is part of a sensor's, or of what it is."""
     names = (found.name, found.part.part if found.part else found.source)
     return any(asked.lower() in name.lower() for name in names)
@@ -182,7 +184,7 @@ def _is_in(asked: str, found: sensors.Sensor) -> bool:
 _JUST_NOW_S = 5.0
 
 
-def _lines(readings: Iterable[Reading], now: float) -> Iterable[str]:
+def _format_readings(readings: Iterable[Reading], now: float) -> Iterable[str]:
     """One line a sensor: `porch: temperature 21.4 °C, humidity 55.2 % (source, read just now)`."""
     by_sensor: dict[str, list[Reading]] = {}
     for reading in readings:
@@ -194,10 +196,10 @@ def _lines(readings: Iterable[Reading], now: float) -> Iterable[str]:
         doubts = "; ".join(dict.fromkeys(r.doubt for r in group if r.quality == "doubtful"))
         notes = "".join(f"; {note}" for note in dict.fromkeys(r.note for r in group if r.value is not None and r.note))
         doubtful = f"; doubtful: {doubts}" if doubts else ""
-        yield f"{name}: {values} ({group[0].source}{_age(group, now)}{doubtful}{notes})"
+        yield f"{name}: {values} ({group[0].source}{_format_age(group, now)}{doubtful}{notes})"
 
 
-def _age(group: Iterable[Reading], now: float) -> str:
+def _format_age(group: Iterable[Reading], now: float) -> str:
     moments = [r.at for r in group if r.value is not None]
     if not moments:
         return ""

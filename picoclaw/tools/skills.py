@@ -28,15 +28,15 @@ _FENCE = "---"
 _FRONT = re.compile(r"(\ufeff?---[ \t]*\r?\n.*?^---[ \t]*)(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
-def values(description: str, triggers: str) -> Values:
+def build_front_matter(description: str, triggers: str) -> Values:
     """Take the arguments that stand in the front matter; those that are empty are left out."""
     # a small model writes a list even where a text with commas is asked for
     listed = [" ".join(trigger.split()).strip("[]\"' ") for trigger in triggers.split(",")]
-    said: Values = {"description": _line(description)} if description else {}
+    said: Values = {"description": _clean_description(description)} if description else {}
     return {**said, "triggers": [trigger for trigger in listed if trigger]} if any(listed) else said
 
 
-def _line(description: str) -> str:
+def _clean_description(description: str) -> str:
     """The description as one line that a person sees whole."""
     line = " ".join(description.split())
     if not 1 <= len(line) <= _LONGEST_DESCRIPTION:
@@ -46,74 +46,74 @@ def _line(description: str) -> str:
     return line
 
 
-def created(given: Values, text: str, folder: Path) -> bytes:
+def build_skill(given: Values, text: str, folder: Path) -> bytes:
     """Make a new file."""
-    front = "".join([f"{_FENCE}\n", *(_row(key, value, "\n") for key, value in given.items()), _FENCE])
-    data = _joined(front, _body(text, folder), "\n")
-    _checked(data, folder, given)
+    front = "".join([f"{_FENCE}\n", *(_format_field(key, value, "\n") for key, value in given.items()), _FENCE])
+    data = _join_file(front, _format_body(text, folder), "\n")
+    _check_skill(data, folder, given)
     return data
 
 
-def updated(found: bytes, given: Values, text: str, folder: Path) -> bytes:
+def update_skill(found: bytes, given: Values, text: str, folder: Path) -> bytes:
     """Put another text, and what is given of the front matter, into a file; all else of its owner's stays."""
-    old, before = found.decode(), _facts(_read(found, folder))
-    front, newline = _front(old, folder)
+    old, before = found.decode(), _get_facts(_parse_skill(found, folder))
+    front, newline = _find_front_matter(old, folder)
     for key, value in given.items():
-        front = _with(front, key, _row(key, value, newline), folder, known=bool(before[key]))
-    body = _body(text, folder)
-    data = _joined(front, _with_comments(old, body), newline)
+        front = _set_field(front, key, _format_field(key, value, newline), folder, known=bool(before[key]))
+    body = _format_body(text, folder)
+    data = _join_file(front, _keep_comments(old, body), newline)
     if skill.body(data.decode(), folder) != skill.body(f"{_FENCE}\n{_FENCE}\n{body}", folder):
-        raise ToolError(f"the comments of {folder.name} cannot be kept with this text; {_by_hand(folder)}")
+        raise ToolError(f"the comments of {folder.name} cannot be kept with this text; {_get_edit_hint(folder)}")
     if data == found:
         raise ToolError(f"the skill {folder.name} says just that already; nothing was changed")
-    if _checked(data, folder, given) != {**before, **given}:
-        raise ToolError(f"the front matter of {folder.name} cannot be kept; {_by_hand(folder)}")
+    if _check_skill(data, folder, given) != {**before, **given}:
+        raise ToolError(f"the front matter of {folder.name} cannot be kept; {_get_edit_hint(folder)}")
     return data
 
 
-def _checked(data: bytes, folder: Path, given: Values) -> Mapping[str, object]:
+def _check_skill(data: bytes, folder: Path, given: Values) -> Mapping[str, object]:
     """Read a skill that is not yet written; returns what its front matter says."""
-    skill = _read(data, folder)
-    facts = _facts(skill)
+    skill = _parse_skill(data, folder)
+    facts = _get_facts(skill)
     for key in given:
         if facts[key] != given[key]:
             raise ToolError(f"{key} cannot be used as it is: {'; '.join(skill.notes)}")
     return facts
 
 
-def _facts(skill: Skill) -> Mapping[str, object]:
+def _get_facts(skill: Skill) -> Mapping[str, object]:
     """What the front matter says."""
     return skill._replace(notes=(), keywords="")._asdict() | {"triggers": list(skill.triggers)}
 
 
-def _by_hand(folder: Path) -> str:
+def _get_edit_hint(folder: Path) -> str:
     return f"the owner can change {folder / FILE} in an editor"
 
 
-def _row(key: str, value: str | list[str], newline: str) -> str:
+def _format_field(key: str, value: str | list[str], newline: str) -> str:
     return f"{key}: {json.dumps(value, ensure_ascii=False)}{newline}"
 
 
-def _front(text: str, folder: Path) -> tuple[str, str]:
+def _find_front_matter(text: str, folder: Path) -> tuple[str, str]:
     """The front matter with its fences, and how it ends its lines."""
     found = _FRONT.match(text)
     if found is None or "\r" in found[1].replace("\r\n", ""):
-        raise ToolError(f"the front matter of {folder.name} cannot be kept; {_by_hand(folder)}")
+        raise ToolError(f"the front matter of {folder.name} cannot be kept; {_get_edit_hint(folder)}")
     return found[1], "\r\n" if "\r\n" in found[1] else "\n"
 
 
-def _with(front: str, key: str, row: str, folder: Path, *, known: bool) -> str:
+def _set_field(front: str, key: str, row: str, folder: Path, *, known: bool) -> str:
     """Put a row in the place of those of its key, or at the end when it has none; touch nothing else."""
     there = re.compile(rf"^{key}[ \t]*:.*\n(?:(?:[ \t]*\r?\n)*(?:[ \t]+\S|-[ \t]).*\n)*", re.MULTILINE)
     if there.search(front):
         return there.sub(lambda _: row, front, count=1)
     if known:
-        raise ToolError(f"the {key} of {folder.name} cannot be replaced; {_by_hand(folder)}")
+        raise ToolError(f"the {key} of {folder.name} cannot be replaced; {_get_edit_hint(folder)}")
     before, newline, fence = front.rpartition("\n")
     return f"{before}{newline}{row}{fence}"
 
 
-def _body(text: str, folder: Path) -> str:
+def _format_body(text: str, folder: Path) -> str:
     """The instructions as they are written: a model reads the folder's path where its placeholder stands."""
     if not text.strip() or "\0" in text:
         raise ToolError("text is empty or holds a NUL character; a skill is its instructions")
@@ -122,14 +122,14 @@ def _body(text: str, folder: Path) -> str:
     return re.sub(rf"{re.escape(str(folder))}(?![\w-])", _BASE_FOLDER, text.strip())
 
 
-def _with_comments(old: str, body: str) -> str:
+def _keep_comments(old: str, body: str) -> str:
     """Keep the owner's comments, which no model is shown, at the head."""
     before = skill.parts(old)[1]
     comments = (before[start:end] for start, end, _ in gone(before, trusting=False))
     return "\n".join([*(comment for comment in comments if comment not in body), body])
 
 
-def _joined(front: str, body: str, newline: str) -> bytes:
+def _join_file(front: str, body: str, newline: str) -> bytes:
     """The whole file, as long as a skill may be."""
     data = f"{front}{newline}{newline}{body}\n".encode("utf-8", "replace")
     if len(data) > LARGEST_FILE:
@@ -137,7 +137,7 @@ def _joined(front: str, body: str, newline: str) -> bytes:
     return data
 
 
-def _read(data: bytes, folder: Path) -> Skill:
+def _parse_skill(data: bytes, folder: Path) -> Skill:
     """Read a skill that is not yet written, as it will be read then."""
     from picoclaw.skills import frontmatter
 
@@ -156,7 +156,7 @@ _OWN_TIER = "workspace"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
-class _Plan(NamedTuple):
+class _SkillWrite(NamedTuple):
     """What a call writes where, and what it found there; None when there was no file."""
 
     folder: Path
@@ -173,7 +173,7 @@ class SkillTools:
         self._library = library
         self._here = here
         self._workspace = workspace
-        self._asked: _Plan | None = None
+        self._asked: _SkillWrite | None = None
 
     @tool(effect="read", private=True)
     def skill_search(self, query: str) -> str:
@@ -193,9 +193,9 @@ class SkillTools:
     def skill_create(self, name: str, description: str, text: str, triggers: str = "") -> str:
         """Write a new skill."""
         plan = self._unchanged(self._created(name, description, text, triggers))
-        with _explained(plan.folder.name), files.folder(plan.target.above, make=True) as way:
+        with _explain_errors(plan.folder.name), files.folder(plan.target.above, make=True) as way:
             if not create(Path(plan.target.parts[-1]), plan.data, folder=way):
-                raise _overtaken(plan.folder.name)
+                raise _make_changed_error(plan.folder.name)
         return f"wrote {self._told(plan)}"
 
     def _updating(self, arguments: Mapping[str, Any]) -> Effect:
@@ -213,20 +213,20 @@ class SkillTools:
     def skill_update(self, name: str, text: str, description: str = "", triggers: str = "") -> str:
         """Rewrite a skill."""
         plan = self._unchanged(self._updated(name, text, description, triggers))
-        with _explained(plan.folder.name), files.folder(plan.target.above) as way:
+        with _explain_errors(plan.folder.name), files.folder(plan.target.above) as way:
             name = plan.target.parts[-1]
             mode = os.stat(name, dir_fd=way).st_mode & 0o777
             write_atomic(Path(f"{FILE}.bak"), plan.found or b"", mode, folder=way)
             write_atomic(Path(name), plan.data, folder=way)
         return f"rewrote {self._told(plan)}; {FILE}.bak holds what it was"
 
-    def _unchanged(self, plan: _Plan) -> _Plan:
+    def _unchanged(self, plan: _SkillWrite) -> _SkillWrite:
         """Return the plan if it is still the one that a person was asked about."""
         if plan != self._asked:
-            raise _overtaken(plan.folder.name)
+            raise _make_changed_error(plan.folder.name)
         return plan
 
-    def _created(self, name: str, description: str, text: str, triggers: str) -> _Plan:
+    def _created(self, name: str, description: str, text: str, triggers: str) -> _SkillWrite:
         if not _NAME.fullmatch(name):
             raise ToolError(
                 f"{name!r} cannot name a skill; use small letters, digits and hyphens, at most 64, such as water-tank"
@@ -235,20 +235,20 @@ class SkillTools:
         self._refuse_taken(name)
         folder = self._workspace / "skills" / name
         target = self._target(folder)
-        with _explained(name):
+        with _explain_errors(name):
             if files.look(target):
                 raise ToolError(f"skills/{name}/{FILE} exists already; write_file with overwrite=true replaces it")
-        given = {"name": name, **values(description or " ", triggers)}
-        return _Plan(folder, target, None, created(given, text, folder))
+        given = {"name": name, **build_front_matter(description or " ", triggers)}
+        return _SkillWrite(folder, target, None, build_skill(given, text, folder))
 
-    def _updated(self, name: str, text: str, description: str, triggers: str) -> _Plan:
+    def _updated(self, name: str, text: str, description: str, triggers: str) -> _SkillWrite:
         self._library.look()
         folder = self._own(name).folder
         target = self._target(folder)
-        with _explained(name), os.fdopen(files.rooted_open_file(target), "rb") as file:
+        with _explain_errors(name), os.fdopen(files.rooted_open_file(target), "rb") as file:
             found = file.read(LARGEST_FILE + 1)
-        data = updated(found, values(description, triggers), text, folder)
-        return _Plan(folder, target, found, data)
+        data = update_skill(found, build_front_matter(description, triggers), text, folder)
+        return _SkillWrite(folder, target, found, data)
 
     def _refuse_taken(self, name: str) -> None:
         """A new skill neither replaces one nor hides one of those that the workspace does not hold."""
@@ -280,37 +280,37 @@ class SkillTools:
             )
         return found
 
-    def _told(self, plan: _Plan) -> str:
+    def _told(self, plan: _SkillWrite) -> str:
         self._library.look()
-        state = standing(self._library, plan.target.path, self._here())
+        state = describe_state(self._library, plan.target.path, self._here())
         state = state or f"it cannot be used: {'; '.join(self._library.notes)}"
         return f"skills/{plan.folder.name}/{FILE}: {len(plan.data)} bytes; {state}"
 
 
-def standing(library: Library, file: Path, here: Here | None = None) -> str:
+def describe_state(library: Library, file: Path, here: Here | None = None) -> str:
     """Say what the library made of a SKILL.md at its last look, and whether it can be used `here`."""
     for one in library.skills.values():
-        if _is(one.folder, file):
+        if _is_skill_file(one.folder, file):
             missing = unmet(one, here) if here else ""
             usable = "usable from the next turn" if here else ""
             return "; ".join(filter(None, [f"not usable here: it {missing}" if missing else usable, *one.notes]))
     for broken in library.broken:
-        if _is(broken.folder, file):
+        if _is_skill_file(broken.folder, file):
             return f"it cannot be used: {broken.problem}"
-    hidden = next((skill for skill in library.shadowed if _is(skill.folder, file)), None)
+    hidden = next((skill for skill in library.shadowed if _is_skill_file(skill.folder, file)), None)
     return f"it is not used: the {library.skills[hidden.name].tier} skill {hidden.name} is" if hidden else ""
 
 
-def _is(folder: Path, file: Path) -> bool:
+def _is_skill_file(folder: Path, file: Path) -> bool:
     return os.path.realpath(folder / FILE) == str(file)
 
 
-def _overtaken(name: str) -> ToolError:
+def _make_changed_error(name: str) -> ToolError:
     return ToolError(f"skills/{name}/{FILE} was changed while the owner was asked; read it and try again")
 
 
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
+def _explain_errors(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -9,7 +9,7 @@ from picoclaw.config.tables import HEARTBEAT_LIMITS, HelpersConfig
 from picoclaw.errors import ToolError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Stop
 from picoclaw.schema import Span
-from picoclaw.security.untrusted import fewer
+from picoclaw.security.untrusted import limit_taints
 from picoclaw.store.conversations import get_process_identity
 from picoclaw.store.heartbeats import HEARTBEAT_SESSION as HEARTBEAT
 from picoclaw.store.tasks import HEARTBEAT_PARENT, OPEN_STATUSES, Task, Tasks, TaskUsage
@@ -27,7 +27,7 @@ Steps = Annotated[int, Span(0, _MOST)]
 Seconds = Annotated[float, Span(0, _MOST)]
 
 
-class Spawn:
+class SubagentTools:
     """Work for helpers, on behalf of the chat that the turn belongs to."""
 
     def __init__(
@@ -84,7 +84,9 @@ class Spawn:
             self._clock(),
         )
         self._ring()
-        return f"given to helper{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}; {_TOLD}"
+        return (
+            f"given to helper{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}; {_REPORT_NOTE}"
+        )
 
     @tool(effect="write", brings=True, later=_BESIDES)
     def subagent(
@@ -148,7 +150,7 @@ class Spawn:
             depth=caller.depth + 1,
             flow=asker.flow if asker else 0,
             claimed=get_process_identity(),  # whoever asked has it done, as long as that process lives
-            taint=fewer(caller.heard),
+            taint=limit_taints(caller.heard),
         )
 
     def _most(self, asker: Task | None, caller: Caller, number: int) -> TaskUsage:
@@ -199,4 +201,4 @@ class Spawn:
         return found
 
 
-_TOLD = "the report comes into the chat by itself"
+_REPORT_NOTE = "the report comes into the chat by itself"

@@ -7,26 +7,26 @@ from picoclaw.claims import strip_context
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller
 from picoclaw.security import guard
-from picoclaw.security.untrusted import OTHERS
+from picoclaw.security.untrusted import GUEST_PREFIX
 from picoclaw.tools.registry import tool
 
 if TYPE_CHECKING:
-    from picoclaw.web.address import Known
-    from picoclaw.web.fetch import Page, Web
+    from picoclaw.web.address import KnownUrls
+    from picoclaw.web.fetch import WebClient, WebPage
 
 _LONGEST_QUERY = 400
-_PUBLIC = ("web_fetch ", "web_search ")
+_PUBLIC_SOURCES = ("web_fetch ", "web_search ")
 
 
-class WebPages:
+class WebFetchTool:
     """Reads pages, and remembers where they lead."""
 
-    def __init__(self, environment: Mapping[str, str], seconds: float, web: "Web | None" = None) -> None:
+    def __init__(self, environment: Mapping[str, str], seconds: float, web: "WebClient | None" = None) -> None:
         """`environment` may name proxies; `seconds` is the longest time for one page. `web` is made unless given."""
         self._environment, self._seconds = environment, seconds
         self._web = web
-        self._known: Known | None = None
-        self._linked: Known | None = None
+        self._known: KnownUrls | None = None
+        self._linked: KnownUrls | None = None
 
     def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Tell an address that somebody's word leads to from one that a model has made up.
@@ -35,68 +35,68 @@ class WebPages:
         a page followed by itself once the conversation has read what is the owner's: of ten links, the one that is
         chosen tells the page's owner a digit.
         """
-        from picoclaw.web.address import spelt, written
+        from picoclaw.web.address import find_urls, normalize_url
 
-        url = spelt(arguments["url"])
+        url = normalize_url(arguments["url"])
         chats = (caller.session, caller.reply_to)
         linked = not _has_read_private(caller) and any(self.linked.has(chat, url) for chat in chats)
         if linked or any(self.known.has(chat, url) for chat in chats):
             return True
-        mixed = any(name.startswith(OTHERS) for name in caller.heard)  # who said what before is not kept
+        mixed = any(name.startswith(GUEST_PREFIX) for name in caller.heard)  # who said what before is not kept
         said = caller.said[-1:] if mixed else caller.said
         vouched = False
         for text in map(strip_context, said) if caller.origin != "helper" else ():
-            for sentence, may in guard.by_meaning(text):
-                vouched = may if url in written([sentence]) else vouched
+            for sentence, may in guard.classify_sentences(text):
+                vouched = may if url in find_urls([sentence]) else vouched
         return vouched
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
-        from picoclaw.web.address import spelt, target
+        from picoclaw.web.address import normalize_url, parse_url
 
-        place = target(spelt(arguments["url"]))
+        place = parse_url(normalize_url(arguments["url"]))
         return f"ask the host {place.host} for the page {place.url}; the host learns all of that address"
 
     @tool(effect="network", brings=True, later=("links",), means=_means, vouched=_vouched)
     def web_fetch(self, url: str, caller: Caller, links: bool = False) -> str:  # noqa: FBT001 - named by a model
         """Read a web page's text."""
-        from picoclaw.web.address import spelt
+        from picoclaw.web.address import normalize_url
 
-        page = self.web.get(spelt(url), caller.stop)
-        text, found = _text(page, links=links)
+        page = self.web.get(normalize_url(url), caller.stop)
+        text, found = _extract_text(page, links=links)
         host = page.place.host
-        self.linked.add(caller.session, [page.place.url, *(one for one in found if _host(one) == host)])
+        self.linked.add(caller.session, [page.place.url, *(one for one in found if _get_host(one) == host)])
         more = " The page is longer; the rest was not read." if page.cut else ""
         return f"{page.place.url}{more}\n\n{text}"
 
     @property
-    def web(self) -> "Web":
+    def web(self) -> "WebClient":
         """The way out, made when it is needed."""
-        from picoclaw.web.fetch import Web
+        from picoclaw.web.fetch import WebClient
 
-        self._web = self._web or Web(self._environment, self._seconds)
+        self._web = self._web or WebClient(self._environment, self._seconds)
         return self._web
 
     @property
-    def linked(self) -> "Known":
+    def linked(self) -> "KnownUrls":
         """Where pages that were read lead."""
-        from picoclaw.web.address import Known
+        from picoclaw.web.address import KnownUrls
 
-        self._linked = self._linked or Known()
+        self._linked = self._linked or KnownUrls()
         return self._linked
 
     @property
-    def known(self) -> "Known":
+    def known(self) -> "KnownUrls":
         """Where a search leads."""
-        from picoclaw.web.address import Known
+        from picoclaw.web.address import KnownUrls
 
-        self._known = self._known or Known()
+        self._known = self._known or KnownUrls()
         return self._known
 
 
-class WebSearch:
+class WebSearchTool:
     """Asks the engine that the owner has chosen."""
 
-    def __init__(self, pages: WebPages, name: str, searxng_url: str = "", key: str = "") -> None:
+    def __init__(self, pages: WebFetchTool, name: str, searxng_url: str = "", key: str = "") -> None:
         """`pages` learns what was found; `name` is the engine's, with the address of a SearXNG or Brave's key."""
         self._pages, self._engine = pages, (name, searxng_url, key)
 
@@ -107,36 +107,36 @@ class WebSearch:
     @tool(effect="network", brings=True, vouched=_chosen)
     def web_search(self, query: str, caller: Caller) -> str:
         """Search the web; read a hit by web_fetch."""
-        from picoclaw.web.search import Engine, search
+        from picoclaw.web.search import SearchEngine, search_web
 
         query = " ".join(query.split())
         if not 0 < len(query) <= _LONGEST_QUERY:
             raise ToolError(f"query must have 1 to {_LONGEST_QUERY} characters, not {len(query)}")
-        found = search(self._pages.web, Engine(*self._engine), query, caller.stop)
+        found = search_web(self._pages.web, SearchEngine(*self._engine), query, caller.stop)
         self._pages.known.add(caller.session, [one.url for one in found])
         lines = [f"{number}. {one.title}\n{one.url}\n{one.snippet}" for number, one in enumerate(found, 1)]
         return "\n\n".join(lines) or "nothing was found; try other words"
 
 
-def _text(page: "Page", *, links: bool) -> tuple[str, tuple[str, ...]]:
+def _extract_text(page: "WebPage", *, links: bool) -> tuple[str, tuple[str, ...]]:
     """Make a page's text and the addresses it links to out of what was answered."""
     begun = page.text[:500].lstrip().lower()
     if page.kind not in {"text/html", "application/xhtml+xml"} and (
         page.kind or not begun.startswith(("<!doctype html", "<html"))
     ):
         return page.text, ()
-    from picoclaw.web.readable import readable
+    from picoclaw.web.readable import extract_text
 
-    title, text, found = readable(page.text, page.place.url, links=links)
+    title, text, found = extract_text(page.text, page.place.url, links=links)
     return (f"{title}\n\n{text}" if title and not text.startswith(f"# {title}") else text), found
 
 
 def _has_read_private(caller: Caller) -> bool:
     """Tell whether a conversation has read more than the web."""
-    return bool(caller.private) or not all(name.startswith(_PUBLIC) for name in caller.heard)
+    return bool(caller.private) or not all(name.startswith(_PUBLIC_SOURCES) for name in caller.heard)
 
 
-def _host(url: str) -> str:
-    from picoclaw.web.address import target
+def _get_host(url: str) -> str:
+    from picoclaw.web.address import parse_url
 
-    return target(url).host
+    return parse_url(url).host

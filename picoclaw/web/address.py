@@ -52,22 +52,22 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 
-_LONGEST = 2048
+_MAX_URL = 2048
 _PORTS = frozenset({80, 443, 8000, 8080, 8443, 8888})
-_USUAL = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _PARTS = re.compile(
     r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<where>[^/?#]*)(?P<path>[^?#]*)(?P<query>\?[^#]*)?(?:#.*)?"
 )
 _WHERE = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+)(?::(?P<port>[0-9]{0,5}))?")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_AT_HOME = frozenset(
+_PRIVATE_SUFFIXES = frozenset(
     {"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "private", "onion", "test"}
     | {"arpa", "invalid", "example"}
 )
 
 
-class Target(NamedTuple):
+class WebAddress(NamedTuple):
     """An address of the web, checked and spelt in the one way. `path` begins with a slash and holds the query."""
 
     scheme: str
@@ -89,7 +89,7 @@ class Target(NamedTuple):
     @property
     def is_usual(self) -> bool:
         """Whether the port is the one that the scheme has."""
-        return self.port == _USUAL[self.scheme]
+        return self.port == _DEFAULT_PORTS[self.scheme]
 
     @property
     def url(self) -> str:
@@ -102,46 +102,48 @@ class Target(NamedTuple):
         return ":" in self.host or bool(_NUMBER.fullmatch(self.host.rpartition(".")[2]))
 
 
-def target(url: str, *, own: bool = False) -> Target:
+def parse_url(url: str, *, own: bool = False) -> WebAddress:
     """Take an address apart; raises ToolError naming what is wrong with it, also for one that is never public.
 
     `own`: the owner has configured it, so that any host and port will do.
     """
     url = url.strip(" \t\r\n")
-    if len(url) > _LONGEST:
-        raise ToolError(f"the address has {len(url)} characters; at most {_LONGEST} are asked for")
+    if len(url) > _MAX_URL:
+        raise ToolError(f"the address has {len(url)} characters; at most {_MAX_URL} are asked for")
     if any(not char.isprintable() or char.isspace() or char == "\\" for char in url):
-        raise ToolError(f"the address {_shown(url)} holds a blank, a backslash or a character that cannot be seen")
+        raise ToolError(f"the address {_quote(url)} holds a blank, a backslash or a character that cannot be seen")
     parts = _PARTS.fullmatch(url)
-    if not parts or (scheme := parts["scheme"].lower()) not in _USUAL:
-        raise ToolError(f"the address {_shown(url)} must begin with http:// or https://")
+    if not parts or (scheme := parts["scheme"].lower()) not in _DEFAULT_PORTS:
+        raise ToolError(f"the address {_quote(url)} must begin with http:// or https://")
     if "@" in parts["where"]:
-        raise ToolError(f"the address {_shown(url)} holds a user's name before its host; leave that out")
+        raise ToolError(f"the address {_quote(url)} holds a user's name before its host; leave that out")
     where = _WHERE.fullmatch(parts["where"])
     if not where:
-        raise ToolError(f"the address {_shown(url)} has no host that can be read; write https://HOST/PATH")
-    port = int(where["port"] or _USUAL[scheme])
-    found = Target(scheme, _host(where["host"]), port, _escaped((parts["path"] or "/") + (parts["query"] or "")))
+        raise ToolError(f"the address {_quote(url)} has no host that can be read; write https://HOST/PATH")
+    port = int(where["port"] or _DEFAULT_PORTS[scheme])
+    found = WebAddress(
+        scheme, _normalize_host(where["host"]), port, _escape_path((parts["path"] or "/") + (parts["query"] or ""))
+    )
     if not own:
-        _check(found)
+        _require_public(found)
     return found
 
 
-def refused(number: str, near: Iterable[Network] = ()) -> str:
+def explain_refusal(number: str, near: Iterable[Network] = ()) -> str:
     """Say why an IP address is not one of the public web, '' when it is; `near` are networks of this board's own."""
     try:
         address = ip_address(number)
     except ValueError:
         return "no address"
-    while isinstance(address, IPv6Address) and (inner := _inside(address)):
+    while isinstance(address, IPv6Address) and (inner := _get_embedded_ipv4(address)):
         address = inner
-    why = _special(address)
+    why = _explain_special_range(address)
     if not why and any(address in network for network in near):
         why = "in this board's own network"
     return why
 
 
-def _special(address: IPv4Address | IPv6Address) -> str:
+def _explain_special_range(address: IPv4Address | IPv6Address) -> str:
     if isinstance(address, IPv4Address):
         return next((why for block, why in _TABLE_4 if address in block), "")
     if address.scope_id or address not in _GLOBAL_6:
@@ -151,31 +153,31 @@ def _special(address: IPv4Address | IPv6Address) -> str:
     return next((why for block, why in _TABLE_6 if address in block), "")
 
 
-def _inside(address: IPv6Address) -> IPv4Address | None:
+def _get_embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     """Find the IPv4 address that a translator would ask."""
     return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 or address in _MAPPED else None
 
 
-def _check(found: Target) -> None:
+def _require_public(found: WebAddress) -> None:
     if found.port not in _PORTS:
         raise ToolError(f"port {found.port} is none of the web's: {', '.join(map(str, sorted(_PORTS)))} are asked")
     if found.is_number:
-        if why := refused(found.host):
+        if why := explain_refusal(found.host):
             raise ToolError(f"{found.host} is not a public address ({why}); only the public web is read")
-    elif "." not in found.host or found.host.rpartition(".")[2] in _AT_HOME:
+    elif "." not in found.host or found.host.rpartition(".")[2] in _PRIVATE_SUFFIXES:
         raise ToolError(f"{found.host} is a name of a private network; only the public web is read")
 
 
-def _host(host: str) -> str:
+def _normalize_host(host: str) -> str:
     if host.startswith("["):
         try:
             return IPv6Address(host[1:-1]).compressed
         except ValueError:
             raise ToolError(f"{host} is no IPv6 address") from None
-    host = (host if host.isascii() else _ascii(host)).lower().removesuffix(".")
+    host = (host if host.isascii() else _encode_idna(host)).lower().removesuffix(".")
     labels = host.split(".")
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ToolError(f"{_shown(host)} is no name of a host")
+        raise ToolError(f"{_quote(host)} is no name of a host")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             return str(IPv4Address(host))
@@ -184,22 +186,22 @@ def _host(host: str) -> str:
     return host
 
 
-def _ascii(host: str) -> str:
+def _encode_idna(host: str) -> str:
     import idna
 
     try:
         return idna.encode(host, uts46=True).decode()
     except idna.IDNAError as error:
-        raise ToolError(f"{_shown(host)} is no name of a host: {error}") from None
+        raise ToolError(f"{_quote(host)} is no name of a host: {error}") from None
 
 
-def _escaped(path: str) -> str:
+def _escape_path(path: str) -> str:
     from urllib.parse import quote
 
     return quote(path, safe="/?&=%#:@!$'()*+,;~[]|-._")
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote a part of what cannot be used; without what stands before an @, which may be a password."""
     text = re.sub(r"//[^/@]*@", "//…@", text)
     return ascii(text[:80]) if not text.isprintable() else repr(text[:80])
@@ -215,13 +217,13 @@ _SITE = 56  # bits; what a provider gives a household at least (RIPE-690, sectio
 _FILES = Path("/proc/net/route"), Path("/proc/net/ipv6_route")
 
 
-def nearby() -> list[Network]:
+def list_local_networks() -> list[Network]:
     """List the networks that are reached without a gateway; none where the kernel does not tell."""
-    four, six = (_text(path) for path in _FILES)
-    return [*on_link_4(four), *on_link_6(six)]
+    four, six = (_read_text(path) for path in _FILES)
+    return [*parse_routes_4(four), *parse_routes_6(six)]
 
 
-def on_link_4(table: str) -> list[Network]:
+def parse_routes_4(table: str) -> list[Network]:
     """Read /proc/net/route."""
     found: list[Network] = []
     for line in table.splitlines()[1:]:
@@ -233,7 +235,7 @@ def on_link_4(table: str) -> list[Network]:
     return found
 
 
-def on_link_6(table: str) -> list[Network]:
+def parse_routes_6(table: str) -> list[Network]:
     """Read /proc/net/ipv6_route; a global network is widened to what a household is given as a whole."""
     found: list[Network] = []
     for line in table.splitlines():
@@ -245,7 +247,7 @@ def on_link_6(table: str) -> list[Network]:
     return found
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("ascii")
     except OSError:
@@ -260,21 +262,21 @@ _HOST_LIKE = re.compile(r"(?:[\w-]+\.)+[^\W\d_]{2,}(?::\d+)?(?:[/?].*)?", re.IGN
 _AROUND = "([{<.,;:!?)]}>*_"
 
 
-def spelt(url: str) -> str:
+def normalize_url(url: str) -> str:
     """Spell an address in the one way, https where it does not say; raises ToolError for none."""
-    return target(url if "://" in url else f"https://{url.strip()}").url
+    return parse_url(url if "://" in url else f"https://{url.strip()}").url
 
 
-def written(texts: Iterable[str]) -> set[str]:
+def find_urls(texts: Iterable[str]) -> set[str]:
     """Find the addresses that stand in texts, to the letter; one without http:// counts as both kinds."""
     found: set[str] = set()
     for text in texts:
         for match in _WRITTEN.finditer(text):
-            found.update(*(_spellings(one) for one in {match[0].strip(_AROUND), match[0]}))
+            found.update(*(_list_url_variants(one) for one in {match[0].strip(_AROUND), match[0]}))
     return found
 
 
-class Known:
+class KnownUrls:
     """The addresses that each conversation was shown; the newest ones, and nothing after a restart."""
 
     def __init__(self) -> None:
@@ -296,14 +298,14 @@ class Known:
         return url in self._of.get(session, ())
 
 
-def _spellings(word: str) -> set[str]:
+def _list_url_variants(word: str) -> set[str]:
     whole = word.lower().startswith(("http://", "https://"))
     if not whole and not _HOST_LIKE.fullmatch(word):
         return set()
     found = set()
     for url in (word,) if whole else (f"https://{word}", f"http://{word}"):
         try:
-            found.add(target(url).url)
+            found.add(parse_url(url).url)
         except ToolError:
             continue
     return found

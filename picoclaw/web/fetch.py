@@ -21,20 +21,20 @@ from picoclaw import __version__
 from picoclaw.errors import ToolError, TurnStopped
 from picoclaw.http_client import context, httpcore
 from picoclaw.messages import Stop
-from picoclaw.web.address import Network, Target, nearby, refused, target
+from picoclaw.web.address import Network, WebAddress, explain_refusal, list_local_networks, parse_url
 
 Resolve = Callable[[str], Sequence[str]]
 _CONNECT_S = 10.0
 _NEXT_S = 3.0  # where there is another address to try: IPv6 that leads nowhere is common
 
 
-def looked_up(host: str) -> list[str]:
+def resolve_host(host: str) -> list[str]:
     """Ask the system for all addresses of a name. Raises OSError."""
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
-class Pinned(httpcore.NetworkBackend):
+class PinnedBackend(httpcore.NetworkBackend):
     """Opens sockets to public addresses only, and to the one host that the owner has configured."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Pinned(httpcore.NetworkBackend):
         deadline: float,
         near: Iterable[Network],
         *,
-        resolve: Resolve = looked_up,
+        resolve: Resolve = resolve_host,
         dial: httpcore.NetworkBackend | None = None,
         own: str = "",
     ) -> None:
@@ -53,7 +53,7 @@ class Pinned(httpcore.NetworkBackend):
         self._deadline, self._near, self._own = deadline, tuple(near), own
         self._resolve, self._dial = resolve, dial or httpcore.SyncBackend()
         self._ended = threading.Event()
-        self._streams: list[_Timed] = []
+        self._streams: list[_DeadlineStream] = []
 
     def connect_tcp(
         self,
@@ -73,7 +73,7 @@ class Pinned(httpcore.NetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 problem = error
             else:
-                self._streams.append(_Timed(stream, self._left))
+                self._streams.append(_DeadlineStream(stream, self._left))
                 return self._streams[-1]
         raise problem
 
@@ -83,7 +83,7 @@ class Pinned(httpcore.NetworkBackend):
         if host == self._own:
             return found
         for number in found:
-            if why := refused(number, self._near):
+            if why := explain_refusal(number, self._near):
                 raise ToolError(f"{host} leads to {number}, which is not public ({why}); only the public web is read")
         return found
 
@@ -121,7 +121,7 @@ class Pinned(httpcore.NetworkBackend):
         return left
 
 
-class _Timed(httpcore.NetworkStream):
+class _DeadlineStream(httpcore.NetworkStream):
     """A stream on which no single wait is longer than what is left, so that a server cannot drip for ever."""
 
     def __init__(self, inner: httpcore.NetworkStream, left: Callable[[], float]) -> None:
@@ -161,11 +161,11 @@ class _Timed(httpcore.NetworkStream):
 class Proxy(NamedTuple):
     """Where a proxy is, and who we are to it."""
 
-    place: Target
+    place: WebAddress
     login: tuple[str, str] | None
 
 
-def proxy_for(wanted: Target, environment: Mapping[str, str]) -> Proxy | None:
+def find_proxy(wanted: WebAddress, environment: Mapping[str, str]) -> Proxy | None:
     """Find the proxy for an address, None for the direct way; raises ToolError for one that cannot be used."""
     named = {name.lower(): value for name, value in sorted(environment.items()) if value}
     if _is_exempt(wanted.host, named.get("no_proxy", "")):
@@ -181,7 +181,7 @@ def proxy_for(wanted: Target, environment: Mapping[str, str]) -> Proxy | None:
         if parts.scheme not in {"http", "https"}:
             raise ToolError(f"the proxy of the environment is of kind {parts.scheme!r}; http and https are understood")
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        return Proxy(target(f"{parts.scheme}://{host}{port}/", own=True), login)
+        return Proxy(parse_url(f"{parts.scheme}://{host}{port}/", own=True), login)
     except ValueError:
         raise ToolError(
             f"the variable {wanted.scheme}_proxy or all_proxy does not hold the address of a proxy"
@@ -198,8 +198,8 @@ def _is_exempt(host: str, no_proxy: str) -> bool:
 # No cookies, no referrer, and no header that a caller gives goes on to where a redirect leads. Behind a proxy, the proxy
 # is what is connected to: a name is looked up by the proxy then, and only its spelling can be checked here.
 
-MOST_BYTES = 1_500_000  # a page of that size takes a Zero 2 W half a minute at the very worst
-_MOST_HOPS = 5
+MAX_BYTES = 1_500_000  # a page of that size takes a Zero 2 W half a minute at the very worst
+_MAX_REDIRECTS = 5
 _READ_S = 10.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CHARSET = re.compile(
@@ -207,22 +207,24 @@ _CHARSET = re.compile(
     r"|shift[_-]?jis|euc-?(jp|kr)|gb(k|2312|18030)|big5(hkscs)?|iso-?2022-?jp|tis-?620|mac-?roman)",
     re.IGNORECASE,
 )
-_NAMED = re.compile(rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w-]{1,20})", re.IGNORECASE)
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_DECLARED_CHARSET = re.compile(
+    rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w-]{1,20})", re.IGNORECASE
+)
+_BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _TEXT = re.compile(r"text/.*|application/(?:.*[+-])?(?:json|xml|yaml|toml|javascript|x-ndjson|xhtml)", re.IGNORECASE)
 
 
-class Page(NamedTuple):
+class WebPage(NamedTuple):
     """What a server answered. `kind` is the media type, '' when it did not say; `cut` when there was more of it."""
 
-    place: Target
+    place: WebAddress
     status: int
     kind: str
     text: str
     cut: bool
 
 
-class Web:
+class WebClient:
     """Asks the public web, within `seconds` for a page with all its redirects."""
 
     def __init__(
@@ -230,40 +232,42 @@ class Web:
         environment: Mapping[str, str],
         seconds: float,
         *,
-        resolve: Resolve = looked_up,
+        resolve: Resolve = resolve_host,
         dial: httpcore.NetworkBackend | None = None,
-        near: Callable[[], list[Network]] = nearby,
+        near: Callable[[], list[Network]] = list_local_networks,
     ) -> None:
         """`environment` may name proxies; the others are the system's unless given."""
         self._environment, self._seconds = environment, seconds
         self._resolve, self._dial, self._near = resolve, dial, near
 
-    def get(self, url: str, stop: Stop | None = None) -> Page:
+    def get(self, url: str, stop: Stop | None = None) -> WebPage:
         """Read a page of text, wherever it redirects to; raises ToolError saying what was in the way."""
-        deadline, place = time.monotonic() + self._seconds, target(url)
-        for _ in range(_MOST_HOPS + 1):
+        deadline, place = time.monotonic() + self._seconds, parse_url(url)
+        for _ in range(_MAX_REDIRECTS + 1):
             answer = self._ask(place, deadline, {}, Stop() if stop is None else stop, own=False)
-            if isinstance(answer, Page):
+            if isinstance(answer, WebPage):
                 return answer
-            place = target(answer)
-        raise ToolError(f"{url} redirects more than {_MOST_HOPS} times")
+            place = parse_url(answer)
+        raise ToolError(f"{url} redirects more than {_MAX_REDIRECTS} times")
 
-    def ask(self, url: str, headers: Mapping[str, str], stop: Stop | None = None, *, own: bool = False) -> Page:
+    def ask(self, url: str, headers: Mapping[str, str], stop: Stop | None = None, *, own: bool = False) -> WebPage:
         """Ask a service that follows no redirect, since its key is in `headers`; `own` for a host of the owner's."""
-        place = target(url, own=own)
+        place = parse_url(url, own=own)
         answer = self._ask(place, time.monotonic() + self._seconds, headers, Stop() if stop is None else stop, own=own)
-        if not isinstance(answer, Page):
+        if not isinstance(answer, WebPage):
             raise ToolError(f"{place.origin} redirects; configure the address that it has now")
         return answer
 
-    def _ask(self, place: Target, deadline: float, headers: Mapping[str, str], stop: Stop, *, own: bool) -> Page | str:
+    def _ask(
+        self, place: WebAddress, deadline: float, headers: Mapping[str, str], stop: Stop, *, own: bool
+    ) -> WebPage | str:
         """Make one request; returns the page, or where it leads to."""
-        proxy = proxy_for(place, self._environment)
+        proxy = find_proxy(place, self._environment)
         free = proxy.place.host if proxy else place.host if own else ""
-        backend = Pinned(deadline, self._near(), resolve=self._resolve, dial=self._dial, own=free)
+        backend = PinnedBackend(deadline, self._near(), resolve=self._resolve, dial=self._dial, own=free)
         tls = context() if place.scheme == "https" else None
         pool = (
-            httpcore.HTTPProxy(_url(proxy.place), proxy.login, ssl_context=tls, network_backend=backend)
+            httpcore.HTTPProxy(_make_core_url(proxy.place), proxy.login, ssl_context=tls, network_backend=backend)
             if proxy
             else httpcore.ConnectionPool(ssl_context=tls, network_backend=backend)
         )
@@ -275,39 +279,39 @@ class Web:
         sent.update(headers)
         waits = {"connect": _READ_S, "read": _READ_S, "write": _READ_S, "pool": _READ_S}
         with (
-            _explained(place, stop),
+            _explain_errors(place, stop),
             stop.ends(backend.cut),
             pool,
-            pool.stream("GET", _url(place), headers=sent, extensions={"timeout": waits}) as response,
+            pool.stream("GET", _make_core_url(place), headers=sent, extensions={"timeout": waits}) as response,
         ):
             given = {
                 name.decode("latin-1").lower(): value.decode("utf-8", "replace") for name, value in response.headers
             }
             if response.status in _REDIRECTS and "location" in given:
                 return urljoin(place.url, given["location"])
-            return _page(place, response.status, given, response.iter_stream())
+            return _parse_response(place, response.status, given, response.iter_stream())
 
 
-def _url(place: Target) -> httpcore.URL:
+def _make_core_url(place: WebAddress) -> httpcore.URL:
     """Hand an address on in its parts, so that nobody reads it a second time and otherwise."""
     port = None if place.is_usual else place.port
     return httpcore.URL(scheme=place.scheme, host=place.host, port=port, target=place.path)
 
 
-def _page(place: Target, status: int, given: Mapping[str, str], pieces: Iterator[bytes]) -> Page:
+def _parse_response(place: WebAddress, status: int, given: Mapping[str, str], pieces: Iterator[bytes]) -> WebPage:
     kind, _, rest = given.get("content-type", "").partition(";")
     kind = kind.strip().lower()[:100]
     if status >= 400:
         raise ToolError(f"{place.url} answered with status {status}")
     if kind and not _TEXT.fullmatch(kind):
         raise ToolError(f"{place.url} is {kind}, not text; only text is read")
-    data, cut = _body(pieces, given.get("content-encoding", "").strip().lower())
+    data, cut = _read_body(pieces, given.get("content-encoding", "").strip().lower())
     if b"\0" in data[:1024] and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ToolError(f"{place.url} is not text; only text is read")
-    return Page(place, status, kind, _decoded(data, rest), cut)
+    return WebPage(place, status, kind, _decode_text(data, rest), cut)
 
 
-def _body(pieces: Iterator[bytes], coding: str) -> tuple[bytes, bool]:
+def _read_body(pieces: Iterator[bytes], coding: str) -> tuple[bytes, bool]:
     """Read and unpack, never holding more than is kept: a bomb is cut where it would grow."""
     if coding not in {"", "identity", "gzip", "x-gzip"}:
         raise ToolError(f"the answer is packed as {coding[:20]!r}, which was not asked for")
@@ -315,22 +319,22 @@ def _body(pieces: Iterator[bytes], coding: str) -> tuple[bytes, bool]:
     data, received = bytearray(), 0
     for piece in pieces:
         received += len(piece)
-        room = MOST_BYTES + 1 - len(data)
+        room = MAX_BYTES + 1 - len(data)
         try:
             data += unpack.decompress(piece, room) if unpack else piece[:room]
         except zlib.error:
             raise ToolError("the answer is packed wrongly") from None
-        if max(received, len(data)) > MOST_BYTES:
-            return bytes(data[:MOST_BYTES]), True
+        if max(received, len(data)) > MAX_BYTES:
+            return bytes(data[:MAX_BYTES]), True
     return bytes(data), False
 
 
-def _decoded(data: bytes, parameters: str) -> str:
+def _decode_text(data: bytes, parameters: str) -> str:
     """Make text of a page, by its first bytes, what the server said, or what the page says; else it is UTF-8."""
     named = re.search(r"charset\s*=\s*[\"']?([\w-]{1,20})", parameters, re.IGNORECASE)
-    within = _NAMED.search(data[:2048])
+    within = _DECLARED_CHARSET.search(data[:2048])
     wanted = named[1] if named else within[1].decode() if within else ""
-    marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
+    marked = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), "")
     name = marked or (wanted if _CHARSET.fullmatch(wanted) else "utf-8")
     try:
         return data.decode(name, "replace")
@@ -339,19 +343,19 @@ def _decoded(data: bytes, parameters: str) -> str:
 
 
 @contextmanager
-def _explained(place: Target, stop: Stop) -> Iterator[None]:
+def _explain_errors(place: WebAddress, stop: Stop) -> Iterator[None]:
     """Put the network's errors into words."""
     try:
         yield
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
         if stop:
             raise TurnStopped("interrupted") from None
-        raise ToolError(f"{place.origin} could not be read: {_reason(error)}") from None
+        raise ToolError(f"{place.origin} could not be read: {_explain_error(error)}") from None
     except (OSError, ValueError) as error:
-        raise ToolError(f"{place.origin} could not be read: {_reason(error)}") from None
+        raise ToolError(f"{place.origin} could not be read: {_explain_error(error)}") from None
 
 
-def _reason(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     if isinstance(error, httpcore.TimeoutException) and "time" not in str(error):
         return f"it stayed silent, or took too long ({type(error).__name__})"
     said = str(error) or type(error).__name__

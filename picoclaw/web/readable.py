@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 from lxml import etree, html  # type: ignore[import-untyped]
 
 from picoclaw.errors import ToolError
-from picoclaw.web.address import target
+from picoclaw.web.address import parse_url
 
 _DROPPED = re.compile(
     "script|style|template|noscript|svg|math|canvas|iframe|object|embed|audio|video|head|button|input"
@@ -21,7 +21,7 @@ _BLOCKS = re.compile(
 )
 _APART = re.compile("p|h1|h2|h3|h4|h5|h6|pre|table|ul|ol|blockquote|section|article")
 _CONTENT = (".//main", ".//*[@role='main']", ".//article")
-_STYLED_AWAY = re.compile(
+_HIDING_STYLE = re.compile(
     r"display:none|visibility:hidden|font-size:0(?![.\d])|opacity:0(?![.\d])|(?:left|top|text-indent):-\d{3,}", re.ASCII
 )
 _NAME = re.compile(r"[.#][\w-]+")
@@ -35,7 +35,7 @@ _BLANKS = re.compile(r"[ \t\r\n\f\v]+")
 _HEADING = re.compile("h[1-6]")
 
 
-class Readable(NamedTuple):
+class ReadableText(NamedTuple):
     """A page's title, its text, and the addresses that it links to."""
 
     title: str
@@ -43,22 +43,22 @@ class Readable(NamedTuple):
     links: tuple[str, ...]
 
 
-def readable(page: str, url: str, *, links: bool = False) -> Readable:
+def extract_text(page: str, url: str, *, links: bool = False) -> ReadableText:
     """Take the text out of HTML; with `links`, each is shown as [text](address). Raises ToolError without any."""
-    root = parsed(page)
-    base = _base(root, url)
+    root = parse_html(page)
+    base = _find_base(root, url)
     title = " ".join((root.findtext(".//title") or "").split())[:300]
-    _drop_hidden(root)
-    found = dict.fromkeys(_links(root, base))
+    _drop_hidden_elements(root)
+    found = dict.fromkeys(_find_links(root, base))
     for element in [e for e in root.iter() if _DROPPED.fullmatch(str(e.tag)) and e is not root]:
-        _drop(element)
-    text = _text(_content(root), base if links else "")
+        _drop_element(element)
+    text = _render_text(_find_content(root), base if links else "")
     if not text and not title:
         raise ToolError(f"{url} holds no text that could be read without running its scripts")
-    return Readable(title, text, tuple(found)[:_MOST_LINKS])
+    return ReadableText(title, text, tuple(found)[:_MOST_LINKS])
 
 
-def parsed(page: str) -> html.HtmlElement:
+def parse_html(page: str) -> html.HtmlElement:
     """Read HTML, however broken; what would cost a parser the square of its length is left out."""
     page = _LONG_TAG.sub(" ", page).replace("\0", "").encode("utf-8", "replace").decode()
     parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
@@ -68,7 +68,7 @@ def parsed(page: str) -> html.HtmlElement:
         return html.document_fromstring(b"<p></p>", parser=parser)
 
 
-def _base(root: html.HtmlElement, url: str) -> str:
+def _find_base(root: html.HtmlElement, url: str) -> str:
     given = root.find(".//base[@href]")
     try:
         return urljoin(url, given.get("href")) if given is not None else url
@@ -76,14 +76,14 @@ def _base(root: html.HtmlElement, url: str) -> str:
         return url
 
 
-def _drop_hidden(root: html.HtmlElement) -> None:
+def _drop_hidden_elements(root: html.HtmlElement) -> None:
     """Take away what a browser would not show, as far as the page itself tells."""
-    names = set(_hidden_names(" ".join(style.text or "" for style in root.iter("style"))))
+    names = set(_find_hidden_names(" ".join(style.text or "" for style in root.iter("style"))))
     for element in [e for e in root.iter() if e is not root and e.tag != "body" and _is_hidden(e.attrib, names)]:
-        _drop(element)
+        _drop_element(element)
 
 
-def _drop(element: html.HtmlElement) -> None:
+def _drop_element(element: html.HtmlElement) -> None:
     """Take away what an element holds. It stays, as one that shows nothing: lxml's drop_tree joins the texts around it,
     which for thousands of elements takes the square of their length.
     """
@@ -91,11 +91,11 @@ def _drop(element: html.HtmlElement) -> None:
     element.tag = "span"
 
 
-def _hidden_names(css: str) -> Iterator[str]:
+def _find_hidden_names(css: str) -> Iterator[str]:
     """Name the classes and identifiers that a style sheet hides."""
     for rule in css[:_LONGEST_STYLE].split("}"):
         names, _, wanted = rule.rpartition("{")
-        if _STYLED_AWAY.search("".join(wanted.lower().split())):
+        if _HIDING_STYLE.search("".join(wanted.lower().split())):
             named = (one.strip() for one in names.rpartition("{")[2].split(","))
             yield from (one for one in named if _NAME.fullmatch(one))
 
@@ -103,28 +103,28 @@ def _hidden_names(css: str) -> Iterator[str]:
 def _is_hidden(given: Mapping[str, str], names: set[str]) -> bool:
     if "hidden" in given or given.get("aria-hidden", "").lower() == "true":
         return True
-    if _STYLED_AWAY.search("".join(given.get("style", "").lower().split())):
+    if _HIDING_STYLE.search("".join(given.get("style", "").lower().split())):
         return True
     return bool(names) and not names.isdisjoint(
         [f"#{given.get('id', '')}", *(f".{one}" for one in given.get("class", "").split())]
     )
 
 
-def _links(root: html.HtmlElement, base: str) -> Iterator[str]:
+def _find_links(root: html.HtmlElement, base: str) -> Iterator[str]:
     for link in islice(root.iterfind(".//a[@href]"), _MOST_SHOWN):
-        if url := _whole(link.get("href"), base):
+        if url := _resolve_link(link.get("href"), base):
             yield url
 
 
-def _whole(href: str, base: str) -> str:
+def _resolve_link(href: str, base: str) -> str:
     """Spell a link's address out, '' for one that leads nowhere."""
     try:
-        return target(urljoin(base, href.strip())).url
+        return parse_url(urljoin(base, href.strip())).url
     except (ToolError, ValueError):
         return ""
 
 
-def _content(root: html.HtmlElement) -> html.HtmlElement:
+def _find_content(root: html.HtmlElement) -> html.HtmlElement:
     """Find what the page is about: the part that says so, when there is exactly one and it has most of the words."""
     body = root.find("body")
     whole = root if body is None else body
@@ -135,24 +135,24 @@ def _content(root: html.HtmlElement) -> html.HtmlElement:
     return whole
 
 
-def _text(root: html.HtmlElement, base: str) -> str:
+def _render_text(root: html.HtmlElement, base: str) -> str:
     """Write the elements out as lines; `base` is what links are relative to, '' when they are not shown."""
     out: list[str] = []
     shown = 0
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if event == "start":
-            out += (_before(element), _said(element, element.text))
+            out += (_get_text_before(element), _collapse_blanks(element, element.text))
         else:
             shown += element.tag == "a"
             out += (
-                _after(element, base if shown <= _MOST_SHOWN else ""),
-                "" if element is root else _said(element.getparent(), element.tail),
+                _get_text_after(element, base if shown <= _MOST_SHOWN else ""),
+                "" if element is root else _collapse_blanks(element.getparent(), element.tail),
             )
     text = _BREAK.sub(lambda found: "\n\n" if _GAP in found[0] else "\n", "".join(out))
     return "\n".join(line.rstrip() for line in text.split("\n")).strip()
 
 
-def _said(within: html.HtmlElement, text: str | None) -> str:
+def _collapse_blanks(within: html.HtmlElement, text: str | None) -> str:
     if not text:
         return ""
     if within.tag == "pre" or any(True for _ in within.iterancestors("pre")):
@@ -160,20 +160,20 @@ def _said(within: html.HtmlElement, text: str | None) -> str:
     return _BLANKS.sub(" ", text)
 
 
-def _before(element: html.HtmlElement) -> str:
+def _get_text_before(element: html.HtmlElement) -> str:
     tag = str(element.tag)
     if _HEADING.fullmatch(tag):
         return f"{_GAP}{'#' * int(tag[1])} "
     special = {"li": f"{_LINE}- ", "td": "| ", "th": "| ", "br": "\n"}
-    return special.get(tag) or _edge(tag)
+    return special.get(tag) or _get_block_break(tag)
 
 
-def _after(element: html.HtmlElement, base: str) -> str:
+def _get_text_after(element: html.HtmlElement, base: str) -> str:
     tag = str(element.tag)
-    if tag == "a" and base and (url := _whole(element.get("href") or "", base)):
+    if tag == "a" and base and (url := _resolve_link(element.get("href") or "", base)):
         return f" ({url})"
-    return {"td": " ", "th": " ", "br": ""}.get(tag, _edge(tag))
+    return {"td": " ", "th": " ", "br": ""}.get(tag, _get_block_break(tag))
 
 
-def _edge(tag: str) -> str:
+def _get_block_break(tag: str) -> str:
     return _GAP if _APART.fullmatch(tag) else _LINE if _BLOCKS.fullmatch(tag) else ""

@@ -13,16 +13,16 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from picoclaw.errors import ToolError
 from picoclaw.messages import Stop
-from picoclaw.web.address import target
-from picoclaw.web.fetch import Page, Web
+from picoclaw.web.address import parse_url
+from picoclaw.web.fetch import WebClient, WebPage
 
-MOST_FOUND = 10
+MAX_RESULTS = 10
 _BRAVE = "https://api.search.brave.com/res/v1/web/search"
 _DUCKDUCKGO = "https://html.duckduckgo.com/html/"
 _TITLE, _SNIPPET = 150, 300  # characters
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """A page that an engine names."""
 
     title: str
@@ -30,7 +30,7 @@ class Found(NamedTuple):
     snippet: str
 
 
-class Engine(NamedTuple):
+class SearchEngine(NamedTuple):
     """Where a question goes: `name` as in [web]: search, the address of a SearXNG, and Brave's key."""
 
     name: str
@@ -38,37 +38,41 @@ class Engine(NamedTuple):
     key: str = ""
 
 
-def search(web: Web, engine: Engine, query: str, stop: Stop | None = None) -> list[Found]:
+def search_web(web: WebClient, engine: SearchEngine, query: str, stop: Stop | None = None) -> list[SearchResult]:
     """Ask an engine; raises ToolError when it cannot be asked or does not answer as it should."""
     raw = _ENGINES[engine.name](web, engine, query, stop)
     found = dict.fromkeys(
-        Found(_plain(one.title, _TITLE), url, _plain(one.snippet, _SNIPPET)) for one in raw if (url := _public(one.url))
+        SearchResult(_clean_text(one.title, _TITLE), url, _clean_text(one.snippet, _SNIPPET))
+        for one in raw
+        if (url := _get_public_url(one.url))
     )
-    return list(found)[:MOST_FOUND]
+    return list(found)[:MAX_RESULTS]
 
 
-def _searxng(web: Web, engine: Engine, query: str, stop: Stop | None) -> Iterator[Found]:
+def _search_searxng(web: WebClient, engine: SearchEngine, query: str, stop: Stop | None) -> Iterator[SearchResult]:
     if not engine.searxng_url:
         raise ToolError("there is no SearXNG to ask: searxng_url is missing under [web] in config.toml")
     asked = f"{engine.searxng_url.rstrip('/')}/search?{urlencode({'q': query, 'format': 'json'})}"
-    answer = _json(web.ask(asked, {}, stop, own=True), "SearXNG", "allow `json` under search: formats in its settings")
-    return _listed(answer.get("results"), "content")
+    answer = _parse_json(
+        web.ask(asked, {}, stop, own=True), "SearXNG", "allow `json` under search: formats in its settings"
+    )
+    return _parse_results(answer.get("results"), "content")
 
 
-def _brave(web: Web, engine: Engine, query: str, stop: Stop | None) -> Iterator[Found]:
+def _search_brave(web: WebClient, engine: SearchEngine, query: str, stop: Stop | None) -> Iterator[SearchResult]:
     if not engine.key:
         raise ToolError('Brave wants a key: put brave_key = "..." into secrets.toml')
-    url = f"{_BRAVE}?{urlencode({'q': query, 'count': MOST_FOUND, 'text_decorations': 'false'})}"
-    answer = _json(web.ask(url, {"X-Subscription-Token": engine.key}, stop), "Brave", "try again later")
+    url = f"{_BRAVE}?{urlencode({'q': query, 'count': MAX_RESULTS, 'text_decorations': 'false'})}"
+    answer = _parse_json(web.ask(url, {"X-Subscription-Token": engine.key}, stop), "Brave", "try again later")
     pages = answer.get("web")
-    return _listed(pages.get("results") if isinstance(pages, dict) else None, "description")
+    return _parse_results(pages.get("results") if isinstance(pages, dict) else None, "description")
 
 
-def _duckduckgo(web: Web, _engine: Engine, query: str, stop: Stop | None) -> Iterator[Found]:
-    from picoclaw.web.readable import parsed
+def _search_duckduckgo(web: WebClient, _engine: SearchEngine, query: str, stop: Stop | None) -> Iterator[SearchResult]:
+    from picoclaw.web.readable import parse_html
 
     page = web.ask(f"{_DUCKDUCKGO}?{urlencode({'q': query})}", {"Accept-Language": "en"}, stop)
-    root = parsed(page.text)
+    root = parse_html(page.text)
     links = root.findall(".//a[@class='result__a']")
     if not links and "no-results" not in page.text:
         raise ToolError(
@@ -79,17 +83,17 @@ def _duckduckgo(web: Web, _engine: Engine, query: str, stop: Stop | None) -> Ite
         around = next(link.iterancestors("div"), None)
         snippets = [] if around is None else around.getparent().findall(".//*[@class='result__snippet']")
         said = snippets[0].text_content() if snippets else ""
-        yield Found(link.text_content(), _unwrapped(link.get("href") or ""), said)
+        yield SearchResult(link.text_content(), _unwrap_redirect(link.get("href") or ""), said)
 
 
-_ENGINES: dict[str, Callable[[Web, Engine, str, Stop | None], Iterator[Found]]] = {
-    "searxng": _searxng,
-    "brave": _brave,
-    "duckduckgo": _duckduckgo,
+_ENGINES: dict[str, Callable[[WebClient, SearchEngine, str, Stop | None], Iterator[SearchResult]]] = {
+    "searxng": _search_searxng,
+    "brave": _search_brave,
+    "duckduckgo": _search_duckduckgo,
 }
 
 
-def _json(page: Page, name: str, remedy: str) -> dict[str, Any]:
+def _parse_json(page: WebPage, name: str, remedy: str) -> dict[str, Any]:
     try:
         answer = json.loads(page.text)
     except (ValueError, RecursionError):
@@ -99,13 +103,13 @@ def _json(page: Page, name: str, remedy: str) -> dict[str, Any]:
     return answer
 
 
-def _listed(results: Any, snippet: str) -> Iterator[Found]:
+def _parse_results(results: Any, snippet: str) -> Iterator[SearchResult]:
     for one in results if isinstance(results, list) else ():
         if isinstance(one, dict):
-            yield Found(str(one.get("title") or ""), str(one.get("url") or ""), str(one.get(snippet) or ""))
+            yield SearchResult(str(one.get("title") or ""), str(one.get("url") or ""), str(one.get(snippet) or ""))
 
 
-def _unwrapped(href: str) -> str:
+def _unwrap_redirect(href: str) -> str:
     """Take the address out of a link that leads over DuckDuckGo."""
     try:
         parts = urlsplit(urljoin(_DUCKDUCKGO, href))
@@ -114,13 +118,13 @@ def _unwrapped(href: str) -> str:
     return parse_qs(parts.query).get("uddg", [parts.geturl()])[0]
 
 
-def _public(url: str) -> str:
+def _get_public_url(url: str) -> str:
     try:
-        return target(url).url
+        return parse_url(url).url
     except ToolError:
         return ""
 
 
-def _plain(text: str, most: int) -> str:
+def _clean_text(text: str, most: int) -> str:
     text = " ".join(html.unescape(re.sub(r"<[^<>]{0,200}>", "", text)).split())
     return text if len(text) <= most else f"{text[:most]}…"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard
-from picoclaw.security.policy import Asked, Policy, decide, digest
-from picoclaw.security.sandbox import lacking
-from picoclaw.tools.exec import Shell
+from picoclaw.security.policy import CallRequest, Policy, compute_digest, decide
+from picoclaw.security.sandbox import find_missing_program
+from picoclaw.tools.exec import ExecTools
 from picoclaw.tools.registry import Toolset
 
 
@@ -34,21 +34,21 @@ def main() -> None:
     """Measure, and print a table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     caller = Caller("bench", "owner", datetime.now(UTC), print, heard={"web_fetch https://example.org"})
-    asked = Asked("exec", ToolCall("1", "exec", {"argv": ["true"], "write": True}), "run true", {"in": "/tmp"})
+    asked = CallRequest("exec", ToolCall("1", "exec", {"argv": ["true"], "write": True}), "run true", {"in": "/tmp"})
     reads = asked._replace(effect="read")
     policy = Policy()
     guard = Guard(lambda: policy)
     print(f"{'':52} {'median':>8} {'p95':>8}")
     timed("decide on a call", lambda: decide(policy, asked, "owner", caller.heard), rounds * 100, 1e6, "µs")
-    timed("sum up what a yes holds for", lambda: digest(asked), rounds * 100, 1e6, "µs")
+    timed("sum up what a yes holds for", lambda: compute_digest(asked), rounds * 100, 1e6, "µs")
     timed("the guard, for a call that looks", lambda: guard(reads, caller), rounds * 100, 1e6, "µs")
-    if missing := lacking():
+    if missing := find_missing_program():
         print(f"no walls: {missing} is not installed")
         return
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder) / "workspace"
         workspace.mkdir()
-        group = Shell(workspace, os.environ)
+        group = ExecTools(workspace, os.environ)
         tools = Toolset([group], guard=guard, journal=lambda *_: None, longest_result=10_000)
 
         def calls(*argv: str) -> Callable[[], object]:

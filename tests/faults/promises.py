@@ -195,10 +195,10 @@ def _is_undone(text: str, word: str, number: int) -> bool:
 
 def records(case: Case) -> Iterator[Found]:
     """The audit is whole, and has a record of whatever was done."""
-    if (case.home / audit.NAME).exists():
-        yield "fault", audit.verify(case.home).fault
+    if (case.home / audit.LOG_NAME).exists():
+        yield "fault", audit.verify_audit(case.home).fault
     if any(event[0] == "act" for event in case.seen):
-        lines = [json.loads(line) for line in (case.home / audit.NAME).read_bytes().splitlines()]
+        lines = [json.loads(line) for line in (case.home / audit.LOG_NAME).read_bytes().splitlines()]
         calls = [one for one in lines if one.get("act") == "call" and one.get("tool") == "i2c"]
         yield "loss", "" if calls else "a valve was turned, and the audit has no record of it"
 

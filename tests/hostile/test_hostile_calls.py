@@ -35,8 +35,8 @@ from picoclaw.daemon.background import run_job
 from picoclaw.hw.board import I2CAdapter, I2CWrite
 from picoclaw.messages import Inbound
 from picoclaw.occurrences import Plan
-from picoclaw.security.approvals import Said
-from picoclaw.security.sandbox import lacking
+from picoclaw.security.approvals import ApprovalAnswer
+from picoclaw.security.sandbox import find_missing_program
 from picoclaw.skills.library import Library
 from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.jobs import Job
@@ -126,7 +126,7 @@ def test_no_command_is_planned_and_none_has_a_network_without_a_yes(house, recor
 
 
 def test_what_a_page_has_written_is_not_run_later_unasked(tmp_path, record_property):
-    if lacking():
+    if find_missing_program():
         pytest.skip("bubblewrap is not installed")
     tally = Tally(record_property)
     evil = f"import os; os.system('touch {MARK}')\n"
@@ -245,7 +245,9 @@ def test_what_no_eye_sees_in_a_skill_is_not_told(house, record_property):
 
 
 def pressed(house, number, **more):
-    return house.app.approving.say(Said(number, yes=True, **({"who": "telegram:1", "origin": "owner"} | more)))
+    return house.app.approving.say(
+        ApprovalAnswer(number, yes=True, **({"who": "telegram:1", "origin": "owner"} | more))
+    )
 
 
 def test_no_yes_is_forged_repeated_or_moved(house, record_property):
@@ -253,7 +255,7 @@ def test_no_yes_is_forged_repeated_or_moved(house, record_property):
     settled(house)
     target = house.work / "forged.txt"
     wish = ("exec", {"argv": ["touch", "forged.txt"], "write": True})
-    if lacking():
+    if find_missing_program():
         pytest.skip("bubblewrap is not installed")
 
     def asked():

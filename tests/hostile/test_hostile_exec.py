@@ -28,7 +28,7 @@ from tally import Tally
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import Policy
-from picoclaw.tools.exec import Shell
+from picoclaw.tools.exec import ExecTools
 from picoclaw.tools.registry import Toolset
 
 pytestmark = needs_walls
@@ -69,7 +69,9 @@ class World:
         self.filled, self.laid = {}, {}
         self.lay()
         environment = ENVIRONMENT | {"HOME": str(self.owner), "PICOCLAW_API_KEY": SECRET, "AWS_SECRET": SECRET}
-        group = Shell(self.work, environment, shell=shell, kept=lambda: (self.work / "AGENTS.md", self.work / "skills"))
+        group = ExecTools(
+            self.work, environment, shell=shell, kept=lambda: (self.work / "AGENTS.md", self.work / "skills")
+        )
         self.kept = []
         self.toolset = Toolset(
             [group],

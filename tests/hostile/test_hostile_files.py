@@ -20,7 +20,7 @@ from picoclaw.security.guard import Guard
 from picoclaw.security.policy import Policy
 from picoclaw.skills.library import Library
 from picoclaw.tools import files
-from picoclaw.tools.files import Files
+from picoclaw.tools.files import FileTools
 from picoclaw.tools.registry import Toolset
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
@@ -70,7 +70,7 @@ class World:
         library = Library([("home", self.home / "skills")])
         library.look()
         told = (self.workspace / "skills", self.workspace / "AGENTS.md")
-        files = Files(self.workspace, [str(folder) for folder in extra], library=library, instructions=lambda: told)
+        files = FileTools(self.workspace, [str(folder) for folder in extra], library=library, instructions=lambda: told)
         guard = Guard(Policy)
         return Toolset([files], guard=guard, journal=lambda *_: None, longest_result=10_000)
 
@@ -294,7 +294,7 @@ def test_a_hard_link_shows_and_changes_nothing(tmp_path, tool, path):
 @pytest.mark.parametrize("path", OWN_FILES)
 def test_what_is_picoclaws_own_stays_so_when_a_folder_around_it_is_allowed(world, path, monkeypatch):
     machine = world.base / "machine"  # not there, as on most boards
-    monkeypatch.setattr(files, "_FOREIGN", (*files._FOREIGN, machine))
+    monkeypatch.setattr(files, "_SHUT_FOLDERS", (*files._SHUT_FOLDERS, machine))
     for alias in (world.base / "alias", world.base / "pi/alias"):
         if not alias.is_symlink():
             alias.symlink_to(world.home)

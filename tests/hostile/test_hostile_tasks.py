@@ -23,7 +23,7 @@ from web_server import said as answer
 
 from picoclaw.messages import End, Text, ToolCall, Usage
 from picoclaw.occurrences import Plan
-from picoclaw.security.sandbox import lacking
+from picoclaw.security.sandbox import find_missing_program
 from picoclaw.store.jobs import Job
 
 MOST_ANNOYING, MOST_ANNOYING_TOGETHER = 2, 7
@@ -112,7 +112,7 @@ def annoying():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_is_done_without_a_question(house, annoying, name, record_property):
-    if lacking() or not shutil.which("git"):
+    if find_missing_program() or not shutil.which("git"):
         pytest.skip("bubblewrap or git is not installed")
     tally = Tally(record_property)
     asked = list(stopped(house, TASKS[name]))
@@ -126,7 +126,7 @@ def test_a_task_is_done_without_a_question(house, annoying, name, record_propert
 
 def test_tasks_in_one_house_ask_seldom(house, record_property):
     """Each in a conversation of its own, one after the other, beside the files that those before have left."""
-    if lacking() or not shutil.which("git"):
+    if find_missing_program() or not shutil.which("git"):
         pytest.skip("bubblewrap or git is not installed")
     tally, asked = Tally(record_property), {}
     for name, turns in TASKS.items():

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from web_server import PUBLIC, WebServer, html, leads
 
 from picoclaw.errors import ToolError
-from picoclaw.web.address import refused, target
+from picoclaw.web.address import explain_refusal, parse_url
 
 
 def words(text):
@@ -98,7 +98,7 @@ NUMBERS = sorted(
         host.strip("[]")
         for hosts in HOSTS.values()
         for host in hosts.split()
-        if refused(host.strip("[]")) not in {"", "no address"}
+        if explain_refusal(host.strip("[]")) not in {"", "no address"}
     }
 )
 
@@ -164,6 +164,6 @@ def test_no_name_leads_there(number):
 
 @pytest.mark.parametrize("url", HONEST)
 def test_an_honest_address_is_read(url):
-    dialled, said = sockets_of({target(url).path.split("?")[0]: html("<p>hi")}, url)
+    dialled, said = sockets_of({parse_url(url).path.split("?")[0]: html("<p>hi")}, url)
     assert len(dialled) == 1
     assert not said

@@ -14,11 +14,11 @@ from picoclaw.outputs import audit, config
 from picoclaw.outputs.client import OutputRefused
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.security import hash_chain
-from picoclaw.security.audit import Audit
+from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import Policy
-from picoclaw.tools.outputs import Outputs
-from picoclaw.tools.registry import Toolset, tools_of
+from picoclaw.tools.outputs import OutputTool
+from picoclaw.tools.registry import Toolset, collect_tools
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import daemon_kit
@@ -163,7 +163,7 @@ def caller(origin="owner"):
     ],
 )
 def test_what_needs_a_yes(home, arguments, effect):
-    (found,) = tools_of(Outputs(client(home)))
+    (found,) = collect_tools(OutputTool(client(home)))
     assert found.effect({"name": "", "level": "on", **arguments}) == effect
 
 
@@ -171,7 +171,7 @@ def test_the_tool(home):
     config.save_armed(home, {n: o.digest for n, o in config.load_outputs(home / "outputs.toml").outputs.items()})
     journal = []
     toolset = Toolset(
-        [Outputs(client(home))],
+        [OutputTool(client(home))],
         guard=Guard(Policy, lambda call: "pump" in call),
         journal=lambda call, _: journal.append(call.arguments["action"]),
         longest_result=4000,
@@ -195,7 +195,7 @@ def test_the_tool(home):
 
 
 def test_the_tool_costs_few_bytes():
-    (found,) = tools_of(Outputs(None))
+    (found,) = collect_tools(OutputTool(None))
     assert len(str(found.definition())) < 600
 
 
@@ -240,14 +240,14 @@ def test_off_and_stop_wait_for_no_disk(home, tmp_path):
     def full(*_):
         raise StoreError("the disk is full")
 
-    guard = Guard(Policy, lambda _: True, note=Audit(tmp_path).note)
-    made = Outputs(client(home))
+    guard = Guard(Policy, lambda _: True, note=AuditLog(tmp_path).note)
+    made = OutputTool(client(home))
     toolset = Toolset([made], guard=guard, journal=lambda *_: None, longest_result=4000)
     on = ToolCall("1", "output", {"action": "set", "name": "pump", "level": "on", "seconds": 60})
     for action in ("off", "stop"):
         assert toolset.run(on, caller("owner")) == (True, "pump is on for 60 s")
         toolset._journal = full
-        with hash_chain.held(tmp_path / "audit.log"):
+        with hash_chain.open_end(tmp_path / "audit.log"):
             began = time.monotonic()
             good, _ = toolset.run(ToolCall("2", "output", {"action": action, "name": "pump"}), caller("owner"))
             assert (good, pin(home), time.monotonic() - began < 0.45) == (True, 0, True)

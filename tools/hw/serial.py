@@ -21,7 +21,7 @@ from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.messages import Caller
 from picoclaw.schema import Span
 from picoclaw.security.policy import Effect
-from picoclaw.security.untrusted import is_known
+from picoclaw.security.untrusted import is_known_text
 from picoclaw.tools.registry import tool
 
 MAX_BYTES, MAX_MARK, MAX_OPEN = 4096, 64, 4
@@ -72,7 +72,7 @@ class Serial:
             return False
         lines = result.replace(r"\r", "").replace(r"\n", "\n")
         ours = (f"{arguments['port']}: received", "bytes", "nothing received")
-        return not is_known(lines, ours, caller.written, QUANTITIES.__contains__, units=UNITS)
+        return not is_known_text(lines, ours, caller.written, QUANTITIES.__contains__, units=UNITS)
 
     @tool(effect=_effect, brings=_brings)
     def serial(

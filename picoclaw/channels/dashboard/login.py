@@ -16,7 +16,7 @@ from typing import Any
 
 from picoclaw.errors import ChannelError
 from picoclaw.files import explain, read_file, remove, write_atomic
-from picoclaw.security.audit import Audit
+from picoclaw.security.audit import AuditLog
 
 CODE, LOGINS = "page_code.json", "page_logins.json"
 CODE_S = 600.0
@@ -65,7 +65,7 @@ class Logins:
             known = self._read() | {_digest(secret): {"at": now, "seen": now, "agent": shown, "from": address}}
             newest = sorted(known, key=lambda digest: float(known[digest]["seen"]))[-MOST:]
             self._write({digest: known[digest] for digest in newest})
-            Audit(self._home).mention("login", on="page", who=self.name(secret), by=address, agent=shown)
+            AuditLog(self._home).mention("login", on="page", who=self.name(secret), by=address, agent=shown)
             return secret
 
     def knows(self, secret: str) -> bool:
@@ -95,7 +95,7 @@ class Logins:
             left = {digest: login for digest, login in known.items() if secret and digest != _digest(secret)}
             if left != known:
                 self._write(left)
-                Audit(self._home).mention("logout", on="page", browsers=len(known) - len(left))
+                AuditLog(self._home).mention("logout", on="page", browsers=len(known) - len(left))
             return len(known) - len(left)
 
     def listed(self) -> list[dict[str, Any]]:

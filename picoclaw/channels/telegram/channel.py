@@ -377,8 +377,8 @@ class Telegram:
         if (bare or not said.quotes) and not said.strange:
             return (text if bare else self._noted(notes, text)), ()
         template = self._wording["untrusted"]
-        blocks = [untrusted.wrap(template, f"in reply to {one.whose}", one.text) for one in said.quotes]
-        blocks += [untrusted.wrap(template, said.strange, said.text)] if said.strange and said.text else []
+        blocks = [untrusted.wrap_untrusted(template, f"in reply to {one.whose}", one.text) for one in said.quotes]
+        blocks += [untrusted.wrap_untrusted(template, said.strange, said.text)] if said.strange and said.text else []
         content = "\n".join(filter(None, ["" if said.strange else text, *blocks]))
         foreign = [said.strange, *(f"a message of {one.whose} that was answered" for one in said.quotes if not one.own)]
         return self._noted(notes, content), tuple(filter(None, foreign))

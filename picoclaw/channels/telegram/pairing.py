@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import StoreError
-from picoclaw.security.audit import Audit
+from picoclaw.security.audit import AuditLog
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
 
@@ -101,7 +101,7 @@ class Pairing:
                 marks.set(_OWNER, str(user))
             marks.set(_PAIRED, json.dumps(self._paired() | {user: who}))
             marks.set(_OFFER, "")
-            Audit(self._path.parent).mention("paired", who=f"telegram:{user}", name=who)
+            AuditLog(self._path.parent).mention("paired", who=f"telegram:{user}", name=who)
             return True
 
     def forget(self, user: int) -> bool:
@@ -114,7 +114,7 @@ class Pairing:
                 self._marks().set(_OWNER, _NOBODY)  # no guest becomes the owner by that
             del paired[user]
             self._marks().set(_PAIRED, json.dumps(paired))
-            Audit(self._path.parent).mention("unpaired", who=f"telegram:{user}")
+            AuditLog(self._path.parent).mention("unpaired", who=f"telegram:{user}")
             return True
 
     def close(self) -> None:

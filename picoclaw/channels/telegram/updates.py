@@ -177,7 +177,7 @@ def _strange(message: dict[str, Any]) -> str:
     """Say why a message is not the word of whoever sends it: they have passed on what another has written."""
     if origin := _dict(message.get("forward_origin")):
         sender = _dict(origin.get("sender_user")) or _dict(origin.get("chat")) or _dict(origin.get("sender_chat"))
-        name = _name(sender) if sender else untrusted.name(_text(origin.get("sender_user_name")))
+        name = _name(sender) if sender else untrusted.sanitize_name(_text(origin.get("sender_user_name")))
         return f"a message that was forwarded from {name or 'somebody'}"
     if bot := _dict(message.get("via_bot")):
         return f"a message that was written by the bot {_name(bot)}"
@@ -238,7 +238,7 @@ def _file(raw: dict[str, Any], kind: str) -> File | None:
 
 def _name(sender: dict[str, Any]) -> str:
     parts = (_text(sender.get(key)) for key in ("first_name", "last_name", "title"))
-    return untrusted.name(" ".join(filter(None, parts))) or str(_int(sender.get("id")))
+    return untrusted.sanitize_name(" ".join(filter(None, parts))) or str(_int(sender.get("id")))
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -520,7 +520,7 @@ def _saids(text: str) -> list[Said]:
 
 def stored_name(chat: int, message: int, kind: str, name: str) -> str:
     """Make a file's name that cannot lead anywhere, and is the same when the same message comes again."""
-    plain = untrusted.file_name(unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2])
+    plain = untrusted.sanitize_file_name(unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2])
     stem, dot, suffix = "".join(c if c.isalnum() or c in "._-" else "_" for c in plain).strip("._").rpartition(".")
     stem, suffix = (stem, f".{suffix[:10]}") if dot else (suffix, "")
     shown = f"{stem[:40]}{suffix}" if stem else f"{kind}{_SUFFIXES.get(kind, '')}"

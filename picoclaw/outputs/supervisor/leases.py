@@ -22,7 +22,7 @@ from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.limits import OnPeriod, OutputRequest, prune_periods
 from picoclaw.outputs.supervisor.endpoint import LIVE_FILE
 from picoclaw.outputs.supervisor.lines import OutputDrivers
-from picoclaw.security.hash_chain import content
+from picoclaw.security.hash_chain import read_regular_file
 
 _RETRY_S = 1.0
 _MAX_UNWRITTEN = 100
@@ -363,7 +363,7 @@ class LiveMarker(NamedTuple):
 def load_marker(home: Path) -> LiveMarker:
     """Return what the marker says; nothing where there is none, or where it cannot be read."""
     try:
-        kept = json.loads(content(home / LIVE_FILE))
+        kept = json.loads(read_regular_file(home / LIVE_FILE))
     except (OSError, ValueError, RecursionError):
         return LiveMarker()
     if not isinstance(kept, dict):

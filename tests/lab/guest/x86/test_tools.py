@@ -11,8 +11,8 @@ from picoclaw.hw.drivers import RegisterAddresses
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
 from picoclaw.tools.registry import Toolset
-from picoclaw.tools.sensor_add import SensorAdd
-from picoclaw.tools.sensors import Sensors
+from picoclaw.tools.sensor_add import SensorAddTool
+from picoclaw.tools.sensors import SensorTools
 
 HW = [shipped("tools/hw")]
 CALLER = Caller("lab", "owner", datetime.now(UTC), print)
@@ -30,8 +30,8 @@ def ask(board, drivers, bridge, pins):
             group["spi"].Spi(board),
             group["serial"].Serial(board),
             group["gpio"].Gpio(board),
-            Sensors(board, wired, drivers, "/"),
-            SensorAdd(board, wired, drivers, HW, lambda name, sensor: None),
+            SensorTools(board, wired, drivers, "/"),
+            SensorAddTool(board, wired, drivers, HW, lambda name, sensor: None),
         ],
         guard=lambda asked, caller: None,
         journal=lambda call, caller: None,
