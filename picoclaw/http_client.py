@@ -54,11 +54,36 @@ def _without_the_unused() -> Iterator[None]:
 
 
 with _without_the_unused():
+    import httpcore
     import httpx
     from httpx import (
+        ConnectError,
+        ConnectTimeout,
+        HTTPError,
         InvalidURL,
+        NetworkError,
+        ProtocolError,
+        ReadTimeout,
+        TimeoutException,
+        UnsupportedProtocol,
     )
 
+__all__ = [
+    "OK",
+    "Client",
+    "ConnectError",
+    "ConnectTimeout",
+    "HTTPError",
+    "InvalidURL",
+    "NetworkError",
+    "ProtocolError",
+    "ReadTimeout",
+    "Response",
+    "Timeout",
+    "TimeoutException",
+    "UnsupportedProtocol",
+    "httpcore",
+]
 
 OK = 200
 _USUALLY_KEPT_S = 5.0

@@ -479,7 +479,7 @@ class ExecTools:
     @tool(effect=_process_effect, brings=_process_brings, binds=_written_to, sees=_process_sees, private=True)
     def process(
         self,
-        action: Literal["list", "poll", "write_command", "kill_command"],
+        action: Literal["list", "poll", "write", "kill"],
         caller: Caller,
         number: Annotated[int, Span(0, 1_000_000_000)] = 0,
         text: Annotated[str, "a line"] = "",
