@@ -445,9 +445,9 @@ print(*kinds)
         ("files.make_folder(here / 'a')", "folder"),
         ("files.make_folder(here / 'a/b/c')", "folder folder folder"),
         ("files.make_folder(here)", ""),
-        ("Files(here).write_file('a/b/new', 'x')", "folder folder file folder"),
-        ("Files(here).edit_file('old', 'here', 'gone')", "file folder"),
-        ("Files(here).append_file('old', 'x')", "file"),
+        ("FileTools(here).write_file('a/b/new', 'x')", "folder folder file folder"),
+        ("FileTools(here).edit_file('old', 'here', 'gone')", "file folder"),
+        ("FileTools(here).append_file('old', 'x')", "file"),
         ("notes.add(here, 'x', datetime(2026, 7, 1))", "folder folder file folder"),
     ],
 )
