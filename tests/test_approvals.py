@@ -634,7 +634,7 @@ def test_behind_one_that_fails_nothing_is_done_and_the_rest_waits(listing):
 def test_what_a_process_has_not_asked_about_any_more_the_next_one_asks(kept):
     script = DIES.replace("sys.argv[1]", f"__import__('pathlib').Path({str(kept.path)!r})").replace(
         'answer(1, "telegram:1", yes=True)',
-        'open(Asked("exec", ToolCall("c1", "valve", {})), Caller("home", "owner", datetime.now(UTC), print, asks=[]),'
+        'open(CallRequest("exec", ToolCall("c1", "valve", {})), Caller("home", "owner", datetime.now(UTC), print, asks=[]),'
         ' Decision("ask", "", ""), "home", "the question", 15)',
     )
     imports = "from datetime import UTC, datetime\nfrom picoclaw.messages import Caller, ToolCall\n"
