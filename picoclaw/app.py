@@ -28,13 +28,14 @@ from picoclaw.security.guard import Guard
 from picoclaw.security.policy import CallRequest
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.rights import PolicyLoader
+from picoclaw.security.sandbox import build_environment
 from picoclaw.skills.library import Library, tiers_of
 from picoclaw.skills.skill import Here
 from picoclaw.store.approvals import Approval
 from picoclaw.store.tasks import Task, Tasks
 from picoclaw.stores import Stores, keys_of
 from picoclaw.tools.cron import CronTool, list_command_words
-from picoclaw.tools.exec import ExecTools, bind_foreign_files, passed_on
+from picoclaw.tools.exec import ExecTools, bind_foreign_files
 from picoclaw.tools.files import CHECKLIST, FileTools
 from picoclaw.tools.history import SensorHistory
 from picoclaw.tools.memory import MemoryTools
@@ -325,7 +326,7 @@ class App:
         """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""
         asked = any(skill.needs.parts for skill in self.library.skills.values())
         parts = self.wiring.parts() if asked else frozenset[str]()
-        return Here(self.toolset.names, parts, passed_on(os.environ, self.config.tools.environment))
+        return Here(self.toolset.names, parts, build_environment(os.environ, self.config.tools.environment))
 
     @cached_property
     def briefing(self) -> Briefing:

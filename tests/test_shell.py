@@ -15,8 +15,8 @@ import pytest
 from sandbox_kit import CALLER, ENVIRONMENT, Bench, gone, needs_walls, running
 
 from picoclaw.messages import Stop, ToolCall
-from picoclaw.security.sandbox import PATH
-from picoclaw.tools.exec import ExecTools, parse_command, passed_on
+from picoclaw.security.sandbox import PATH, build_environment
+from picoclaw.tools.exec import ExecTools, parse_command
 from picoclaw.tools.registry import Toolset
 
 pytestmark = needs_walls
@@ -219,7 +219,7 @@ def test_no_secret_is_in_the_environment(bench):
     assert "sk-secret" not in answer
     names = set(re.findall(r"^(\w+)=", answer, re.MULTILINE))
     assert {"PATH", "HOME", "TERM", "LANG"} <= names <= {"PATH", "HOME", "TERM", "LANG", "PWD"}
-    assert set(passed_on(ENVIRONMENT)) == {"PATH", "HOME", "TERM", "LANG"}
+    assert set(build_environment(ENVIRONMENT)) == {"PATH", "HOME", "TERM", "LANG"}
 
 
 PIPED = """

@@ -217,7 +217,7 @@ def test_every_call_in_it_works(picoclaw, name):
     toolset = picoclaw.toolset
     for tool, arguments in written:
         call = ToolCall("1", tool, arguments)
-        toolset._checked(toolset._find(call), call)
+        toolset._check_arguments(toolset._find(call), call)
         if tool in ACTS_ELSEWHERE or (tool == "output" and arguments["action"] != "list"):
             continue
         result = toolset.call(call, caller())

@@ -15,8 +15,8 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import Plan
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.security.approvals import ApprovalAnswer
+from picoclaw.security.sandbox import kill_all
 from picoclaw.store.jobs import Job as Kept
-from picoclaw.tools.exec import end_commands
 from picoclaw.workspace import prepare
 from picoclaw.workspace.templates import first_meeting
 
@@ -57,7 +57,7 @@ def house(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     made = House(tmp_path / "home")
     yield made
-    end_commands()
+    kill_all()
     made.app.close()
 
 

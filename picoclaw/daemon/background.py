@@ -24,6 +24,7 @@ from picoclaw.maintenance.jobs import Chores
 from picoclaw.messages import Around, Caller, Inbound, Stop, ToolCall
 from picoclaw.occurrences import Plan
 from picoclaw.outputs.supervisor.sensing import read_trusted_time
+from picoclaw.security.sandbox import kill_all
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
@@ -31,7 +32,6 @@ from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.store.tasks import Tasks
 from picoclaw.times import seconds_until
 from picoclaw.tools.cron import parse_tool_call
-from picoclaw.tools.exec import end_commands
 
 _STORE_RETRY_S, _JOIN_TIMEOUT_S = 30.0, 2.0
 
@@ -99,7 +99,7 @@ class BackgroundWorker:
         self._leaving = True
         self._stop.say()
         self._waiting.put(None)
-        end_commands()
+        kill_all()
         if self._worker:
             self._worker.join(_JOIN_TIMEOUT_S)
         self._thread.stop()

@@ -94,7 +94,7 @@ class ApprovalManager:
                 f"{asked.call.name} needs the owner's yes, and nobody can judge {len(shown)} characters: at most"
                 f" {MAX_QUESTION} are asked about, so do it in parts"
             )
-        number = self.approvals.open(asked, caller, decision, self._chat(caller), shown, self.minutes)
+        number = self.approvals.open(asked, caller, decision, self._pick_chat(caller), shown, self.minutes)
         if caller.asks is not None:
             caller.asks.append(number)
         elif kept := self.approvals.question(number):
@@ -141,7 +141,7 @@ class ApprovalManager:
             return ApprovalOutcome("Only the owner can answer that, in person.", good=False)
         asked = self.approvals.question(said.number) if said.whole or said.nonce is not None else None
         if asked is None or not asked.several:
-            return self._say(said, stop or Stop())
+            return self._answer_one(said, stop or Stop())
         if said.nonce not in {None, asked.nonce}:
             return ApprovalOutcome(
                 f"Nothing was done: there is no question number {said.number} with that button.", good=False
@@ -151,13 +151,13 @@ class ApprovalManager:
             return ApprovalOutcome("Nothing was done: all of that was answered already.", good=False)
         if said.yes:
             self.approvals.renew(asked.listed)
-        return self._say_all(waiting, said, stop or Stop())
+        return self._answer_all(waiting, said, stop or Stop())
 
-    def _say_all(self, waiting: Sequence[Approval], said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
+    def _answer_all(self, waiting: Sequence[Approval], said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
         """Take an answer to several calls, one by one; those behind one that fails, or a stop, go on waiting."""
         outcomes: list[ApprovalOutcome] = []
         for one in waiting:
-            outcomes.append(self._say(said._replace(number=one.number, nonce=one.nonce), stop))
+            outcomes.append(self._answer_one(said._replace(number=one.number, nonce=one.nonce), stop))
             if stop or not outcomes[-1].good:
                 break
         made = [outcome.made for outcome in outcomes if outcome.made]
@@ -167,18 +167,18 @@ class ApprovalManager:
         together = made[0]._replace(several=tuple(made)) if len(made) > 1 else made[0] if made else None
         return ApprovalOutcome(" ".join(texts), all(outcome.good for outcome in outcomes), together)
 
-    def _say(self, said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
+    def _answer_one(self, said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
         taken = self.approvals.answer(said.number, said.who, yes=said.yes, nonce=said.nonce)
         if isinstance(taken, str):
             return ApprovalOutcome(f"Nothing was done: {taken}.", good=False)
-        self._noted(taken, f"{'yes' if said.yes else 'no'} to number {taken.number} by {said.who or 'the owner'}")
-        self._show(taken)
+        self._log(taken, f"{'yes' if said.yes else 'no'} to number {taken.number} by {said.who or 'the owner'}")
+        self._report_change(taken)
         if said.yes:
-            return self._made(taken, said, stop)
-        self._tell(taken, "the owner said no")
+            return self._run_call(taken, said, stop)
+        self._notify_home(taken, "the owner said no")
         return ApprovalOutcome(f"Number {taken.number} is not done.")
 
-    def _show(self, one: Approval) -> None:
+    def _report_change(self, one: Approval) -> None:
         """Have the channels show how the question of a call stands."""
         self.changed(self.approvals.question(one.number) or one)
 
@@ -186,41 +186,41 @@ class ApprovalManager:
         """Put a letter into a chat. Raises StoreError."""
         Outbox(self.stores.database).put(session, text, time.time())
 
-    def _chat(self, caller: Caller) -> str:
+    def _pick_chat(self, caller: Caller) -> str:
         """Name the chat that the owner is asked in: where they spoke last, if it is not they who ask."""
         if is_owner(caller.origin):
             return caller.session
         return Marks(self.stores.database).get(LAST_CHAT_MARK) or DEFAULT_SESSION
 
-    def _made(self, taken: Approval, said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
+    def _run_call(self, taken: Approval, said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
         """Make a call that was taken for it, unless it is another one by now."""
-        if void := self._void(taken):
+        if void := self._explain_void(taken):
             self._settle(ended := taken._replace(state="void", outcome=void))
-            self._tell(ended, void)
+            self._notify_home(ended, void)
             return ApprovalOutcome(f"Number {taken.number} was not done: {void}.", good=False)
-        caller = replace(self._caller(taken, lambda text: self.tell(taken.home, text)), stop=stop)
+        caller = replace(self._restore_caller(taken, lambda text: self.tell(taken.home, text)), stop=stop)
         good, result = self.toolset().run_approved(taken.asked, caller)
         heard = tuple(sorted(caller.heard))
         ended = taken._replace(state="done" if good else "failed", outcome=result, heard=heard)
         try:  # whatever the disk says from here on: it was done, and nobody may be told that it was not
             self._settle(ended)
-            more = self._allowed(ended, said) if said.always else ""
+            more = self._allow_always(ended, said) if said.always else ""
         except StoreError as error:
             more = f" But that could not be written down: {error}"
         return ApprovalOutcome(f"Number {ended.number} {'was done' if good else 'has failed'}.{more}", good, ended)
 
-    def _allowed(self, ended: Approval, said: ApprovalAnswer) -> str:
+    def _allow_always(self, ended: Approval, said: ApprovalAnswer) -> str:
         allowed = self.approvals.allow(ended, said.who)
-        self._noted(ended, f"allowed for good as rule {allowed} by {said.who or 'the owner'}")
+        self._log(ended, f"allowed for good as rule {allowed} by {said.who or 'the owner'}")
         return f" It is allowed for good as rule {allowed}; `picoclaw policy revoke {allowed}` takes that back."
 
     def _settle(self, ended: Approval) -> None:
         self.approvals.settle(ended.number, ended.state, ended.outcome, ended.heard)
         self.stores.settle(ended.session)
-        self._noted(ended, f"number {ended.number}: {ended.state}")
-        self._show(ended)
+        self._log(ended, f"number {ended.number}: {ended.state}")
+        self._report_change(ended)
 
-    def _void(self, taken: Approval) -> str:
+    def _explain_void(self, taken: Approval) -> str:
         """Why a call is not the one any more that the yes was given to, '' when it is."""
         try:
             asked = self.toolset().asked(taken.call, whole=bool(taken.means or taken.bound))
@@ -231,15 +231,15 @@ class ApprovalManager:
         decision = decide(self.policy(), asked, taken.origin, taken.heard)
         return f"rule {decision.rule} does not allow it now" if decision.verdict == "refuse" else ""
 
-    def _tell(self, approval: Approval, what: str) -> None:
+    def _notify_home(self, approval: Approval, what: str) -> None:
         """Tell a conversation that is not the one the owner was asked in."""
         if approval.home != approval.chat:
             self.tell(approval.home, f"number {approval.number} ({approval.call.name}) is not done: {what}")
 
-    def _noted(self, approval: Approval, outcome: str) -> None:
+    def _log(self, approval: Approval, outcome: str) -> None:
         decision = Decision("ask", approval.rule, approval.why)
-        self.note(approval.asked, self._caller(approval, lambda _: None), decision, outcome)
+        self.note(approval.asked, self._restore_caller(approval, lambda _: None), decision, outcome)
 
-    def _caller(self, approval: Approval, say: Callable[[str], None]) -> Caller:
+    def _restore_caller(self, approval: Approval, say: Callable[[str], None]) -> Caller:
         heard, home = set(approval.heard), approval.home
         return Caller(approval.session, approval.origin, self.now(), say, heard, reply_to=home, who=approval.asked_by)

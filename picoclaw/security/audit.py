@@ -58,7 +58,7 @@ class AuditLog:
             return
         arguments = json.dumps(self._redact.values(_get_loggable_arguments(asked)), ensure_ascii=False)
         more = {"effect": asked.effect, "arguments": arguments, "rule": decision.rule, "outcome": outcome}
-        more = {"tool": asked.call.name, "sum": compute_digest(asked)[:16], **more, **self._by(caller)}
+        more = {"tool": asked.call.name, "sum": compute_digest(asked)[:16], **more, **self._describe_caller(caller)}
         if asked.effect == "safe":
             writing = threading.Thread(target=self.mention, args=("call",), kwargs=more)
             writing.start()
@@ -74,7 +74,7 @@ class AuditLog:
     def write(self, act: str, **more: Any) -> None:
         """Write down an act, durably; before it, what has become of the rules and of the file. Raises StoreError."""
         try:
-            self._write(act, {name: self._shown(value) for name, value in more.items() if value or value is False})
+            self._write(act, {name: self._shorten(value) for name, value in more.items() if value or value is False})
         except OSError as error:
             raise StoreError(f"{self._home / LOG_NAME} cannot be written: {explain(error)}") from None
 
@@ -105,15 +105,15 @@ class AuditLog:
             with contextlib.suppress(OSError):
                 _write_mark(self._home, AuditHead(number + len(records), hash_chain.hash_line(newest)), rules)
 
-    def _by(self, caller: Caller) -> dict[str, Any]:
+    def _describe_caller(self, caller: Caller) -> dict[str, Any]:
         """Say who asks, and what the turn has read."""
         heard = sorted(caller.heard)
-        shown = [self._shown(name, _SHORT) for name in heard[:_MOST_HEARD]]
+        shown = [self._shorten(name, _SHORT) for name in heard[:_MOST_HEARD]]
         more = [f"and {len(heard) - _MOST_HEARD} more"] if len(heard) > _MOST_HEARD else []
         who = {"origin": caller.origin, "who": caller.who, "session": caller.session, "task": caller.task}
         return {**who, "heard": shown + more}
 
-    def _shown(self, value: Any, most: int = _LONGEST_SHOWN) -> Any:
+    def _shorten(self, value: Any, most: int = _LONGEST_SHOWN) -> Any:
         """Take secrets out before anything is cut, so that no half of one is left."""
         clean = self._redact.values(value)
         if not isinstance(clean, str) or len(clean) <= most:

@@ -143,10 +143,10 @@ class Redactor:
         if isinstance(value, str):
             return self(value)
         if isinstance(value, Mapping):
-            return {key: self._named(str(key), one) for key, one in value.items()}
+            return {key: self._redact_argument(str(key), one) for key, one in value.items()}
         return [self.values(one) for one in value] if isinstance(value, list | tuple) else value
 
-    def _named(self, name: str, value: Any) -> Any:
+    def _redact_argument(self, name: str, value: Any) -> Any:
         before = f"{name}="
         if isinstance(value, str) and (whole := self(before + value)).startswith(before):
             return whole.removeprefix(before)
@@ -200,52 +200,42 @@ def _is_whole(found: re.Match[str]) -> bool:
 
 # Keeps the key out of everything that people see and that is kept, whatever a server sends back.
 
-_SHORTEST_SECRET = 8  # what a server without keys is given, such as "none", is no secret and a common word
-_MASK = "[secret]"
-
-
-def _end_with_error(events: Iterator[Event]) -> Iterator[Event | ProviderError]:
-    """Give the error that ends events as the last of them."""
-    try:
-        yield from events
-    except ProviderError as error:
-        yield error
-
 
 class StreamMask:
     """One secret. `whole` is for a text that is complete, `events` for one that comes in pieces."""
 
     def __init__(self, secret: str) -> None:
         """Nothing is masked when the secret is too short to be one."""
-        self._secret = secret if len(secret) >= _SHORTEST_SECRET else ""
+        self._secret = secret if len(secret) >= SHORTEST else ""
 
     def whole(self, text: str) -> str:
         """Return the text without the secret."""
-        return text.replace(self._secret, _MASK) if self._secret else text
+        return text.replace(self._secret, MASK) if self._secret else text
 
     def events(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass events on; of a text, the end that may be the beginning of the secret waits for what comes next."""
         held = ""
-        for event in _end_with_error(events):
-            if isinstance(event, Text):
-                text = self.whole(held + event.text)
-                held = self._begun(text)
-                if shown := text[: len(text) - len(held)]:
-                    yield Text(shown)
-                continue
-            if held:
-                yield Text(self._ended(held))
+        try:
+            for event in events:
+                if isinstance(event, Text):
+                    text = self.whole(held + event.text)
+                    held = self._find_beginning(text)
+                    if shown := text[: len(text) - len(held)]:
+                        yield Text(shown)
+                    continue
+                yield from self._release(held)
                 held = ""
-            if isinstance(event, ProviderError):
-                raise event
-            yield event
-        if held:
-            yield Text(self._ended(held))
+                yield event
+        except ProviderError:
+            yield from self._release(held)
+            raise
+        yield from self._release(held)
 
-    def _begun(self, text: str) -> str:
+    def _find_beginning(self, text: str) -> str:
         lengths = range(min(len(self._secret) - 1, len(text)), 0, -1)
         return next((text[-n:] for n in lengths if text.endswith(self._secret[:n])), "")
 
     @staticmethod
-    def _ended(held: str) -> str:
-        return _MASK if len(held) >= _SHORTEST_SECRET else held
+    def _release(held: str) -> Iterator[Text]:
+        if held:
+            yield Text(MASK if len(held) >= SHORTEST else held)

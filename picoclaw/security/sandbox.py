@@ -331,12 +331,12 @@ class SandboxLayout(NamedTuple):
         named = (
             *_HIDDEN_FOLDERS,
             *(path for path in _ROOT_ONLY if os.access(path, os.R_OK)),
-            *map(str, self._owners()),
+            *map(str, self._owner_folders()),
         )
         found = [os.path.realpath(path) for path in named if Path(path).is_dir()]
         return [*dict.fromkeys(found), str(self.home.resolve())]
 
-    def _owners(self) -> tuple[Path, ...]:
+    def _owner_folders(self) -> tuple[Path, ...]:
         """The owner's folder, unless that is the system's: a user that has none has `/` or `/usr/sbin`."""
         own = self.owner.resolve()
         return (own,) if len(own.parts) > 2 and own.parts[1] not in {"usr", "etc", "tmp"} else ()
@@ -593,9 +593,9 @@ class _ServiceProcess:
 class RunningCommand:
     """A command that was started. Its methods are for one thread, but for `kill`."""
 
-    def __init__(self, life: _SandboxProcess, pipe: int, feed: int, held: list[Path]) -> None:
+    def __init__(self, process: _SandboxProcess, pipe: int, feed: int, held: list[Path]) -> None:
         """`pipe` is where its output comes, `feed` where it reads, -1 for nowhere; `held` ends with it."""
-        self._life, self._pipe, self.feed, self._held = life, pipe, feed, held
+        self._sandbox, self._pipe, self.feed, self._held = process, pipe, feed, held
         self.output, self.code, self._lock = CommandOutput(), 0, threading.Lock()
         os.set_blocking(pipe, False)
         self.changes = False
@@ -605,14 +605,14 @@ class RunningCommand:
     def collect(self, deadline: float) -> bool:
         """Read until the command itself has ended, even when something keeps the pipe open; False at the deadline."""
         selector = selectors.DefaultSelector()
-        selector.register(self._life.ended, selectors.EVENT_READ)
+        selector.register(self._sandbox.ended, selectors.EVENT_READ)
         selector.register(self._pipe, selectors.EVENT_READ)
         try:
             while (left := deadline - time.monotonic()) > 0:
                 ready = {key.fd for key, _ in selector.select(left)}
                 if self._pipe in ready and not self._drain():
                     selector.unregister(self._pipe)
-                if self._life.ended in ready:
+                if self._sandbox.ended in ready:
                     self._drain()
                     return True
             return False
@@ -630,13 +630,13 @@ class RunningCommand:
 
     def kill(self) -> None:
         """End it with everything that it has started; from any thread."""
-        self._life.kill()
+        self._sandbox.kill()
 
     def close(self) -> int:
         """End it if need be, and give back what it held; returns the exit code."""
         running_commands.discard(self)
-        self._life.kill()
-        self.code = self._life.reap()
+        self._sandbox.kill()
+        self.code = self._sandbox.reap()
         os.close(self._pipe)
         self.hang_up()
         release_placeholders(self._held)

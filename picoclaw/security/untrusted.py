@@ -169,9 +169,9 @@ class _KnownText:
         tokens, at, pieces, names, written = line.split(), 0, 0, 0, 0
         words = [token.strip(_QUOTES) for token in tokens]
         while at < len(tokens):
-            if count := self._longest(self._phrases, words, at):
+            if count := self._find_longest(self._phrases, words, at):
                 at, pieces = at + count, pieces + 1
-            elif count := self._longest(self._written, words, at):
+            elif count := self._find_longest(self._written, words, at):
                 at, pieces = at + count, pieces + (1 if count > 1 else _MOST_PIECES)
                 written, self._left = written + 1, self._left - count
             elif self._is_plain(tokens[at], words[at]):
@@ -188,7 +188,9 @@ class _KnownText:
                 return False
         return len(self._marks) <= _MOST_MARKS and len(self._single) <= _MOST_SINGLE
 
-    def _longest(self, units: Mapping[str, Mapping[int, set[tuple[str, ...]]]], words: Sequence[str], at: int) -> int:
+    def _find_longest(
+        self, units: Mapping[str, Mapping[int, set[tuple[str, ...]]]], words: Sequence[str], at: int
+    ) -> int:
         """Count the words of the longest unit that begins at a place; 0 for none."""
         by_length = units.get(words[at], {})
         fitting = [count for count in by_length if count <= len(words) - at]

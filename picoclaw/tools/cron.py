@@ -321,7 +321,7 @@ class CronTool:
         self._commands, self._shell = commands, shell
         self._mono = mono
 
-    def _effects_of(self, arguments: Mapping[str, Any]) -> Effects:
+    def _list_effects(self, arguments: Mapping[str, Any]) -> Effects:
         """A command needs what `exec` needs, and when it is planned: nobody can be asked when it is due."""
         action = arguments["action"]
         if action in {"list", "get"}:
@@ -333,7 +333,7 @@ class CronTool:
         if action in {"add", *_CHANGING_ACTIONS} and not line and kind == "tool":
             if message.partition(" ")[0] != "exec":
                 return ("plan",)
-            self._fit(Job(0, "", message, Plan("at"), "tool", "skip"), _JobFields("tool", "", "", "", When()))
+            self._check_job(Job(0, "", message, Plan("at"), "tool", "skip"), _JobFields("tool", "", "", "", When()))
             return ("exec_planned",)
         if not line and (known is None or known.kind != "command"):
             return ("plan",)
@@ -367,7 +367,7 @@ class CronTool:
             return False
         return guard.is_new_text(message, new) if message else guard.is_same_time(new, when, caller.now)
 
-    def _means(self, arguments: Mapping[str, Any]) -> str:
+    def _explain(self, arguments: Mapping[str, Any]) -> str:
         number = arguments["job"] if arguments["action"] != "add" else 0
         known = (job for job in self._jobs().all() if job.number == number) if number else ()
         was = next((f"{job.kind} {number} is now: {job.payload}{format_rights(job)}" for job in known), "")
@@ -378,7 +378,7 @@ class CronTool:
         said = f"run this line whenever it is due, unasked; it may {' and '.join(can) or 'only look'}"
         return "; ".join(filter(None, [was, said]))
 
-    @tool(effect=_effects_of, later=_LATER_ARGUMENTS, means=_means, vouched=_vouched)
+    @tool(effect=_list_effects, later=_LATER_ARGUMENTS, means=_explain, vouched=_vouched)
     def cron(
         self,
         action: Literal["add", "list", "get", "update", "remove", "move", "snooze", "enable", "disable", "run"],
@@ -440,7 +440,7 @@ class CronTool:
             raise ToolError(f"this chat has {_MAX_JOBS} reminders and jobs already; remove some first")
         job = _apply_fields(Job(0, caller.session, "", Plan("at"), wish.kind or "reminder"), wish)
         _require_owner(caller, job)
-        job = set_time(self._fit(job, wish), wish.when, caller.now, self._mono(), read_boot_id())
+        job = set_time(self._check_job(job, wish), wish.when, caller.now, self._mono(), read_boot_id())
         job = job._replace(number=self._jobs().add(job))
         return (
             f"{_get_noun(job)} {job.number} {format_kept(job, caller.now)}: {job.payload} ({_describe_delivery(job)})"
@@ -455,7 +455,7 @@ class CronTool:
         plain = not any(when)
 
         def edited(job: Job) -> Job:
-            job = self._fit(_apply_fields(job, wish), wish)._replace(failures=0, last_error="")
+            job = self._check_job(_apply_fields(job, wish), wish)._replace(failures=0, last_error="")
             return (
                 job if plain else set_time(job, when, caller.now, self._mono(), read_boot_id())._replace(enabled=True)
             )
@@ -471,7 +471,7 @@ class CronTool:
         A reminder that repeats keeps its times, and comes once more.
         """
         if old.plan.kind != "at" and old.kind == "reminder" and seconds:
-            return self._once_more(caller, old, seconds)
+            return self._remind_once_more(caller, old, seconds)
         if old.plan.kind != "at":
             raise ToolError(
                 f"{_get_noun(old)} {old.number} repeats, {described(old.plan)}, and was left as it is; give it other times,"
@@ -489,7 +489,7 @@ class CronTool:
             f"{_get_noun(old)} {old.number} {format_kept(job, caller.now)}: {job.payload}" if job else _raise_gone(old)
         )
 
-    def _once_more(self, caller: Caller, old: Job, seconds: float) -> str:
+    def _remind_once_more(self, caller: Caller, old: Job, seconds: float) -> str:
         """Tell one that repeats once more, so much later than now, beside its plan."""
         if len(self._jobs().of(caller.session)) >= _MAX_JOBS:
             raise ToolError(f"this chat has {_MAX_JOBS} reminders and jobs already; remove some first")
@@ -501,7 +501,7 @@ class CronTool:
             f" {once.number}, which {format_kept(once, caller.now)}: {old.payload}"
         )
 
-    def _fit(self, job: Job, wish: _JobFields) -> Job:
+    def _check_job(self, job: Job, wish: _JobFields) -> Job:
         """Refuse what could not be done when it is due."""
         if job.kind == "command":
             parse_command((), job.payload, shell=self._shell)

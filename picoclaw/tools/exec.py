@@ -32,7 +32,6 @@ from picoclaw.security.sandbox import (
     build_environment,
     is_self_contained,
     is_system_output,
-    kill_all,
     start_command,
 )
 from picoclaw.security.untrusted import is_known_text, is_plain_name
@@ -297,42 +296,42 @@ class ExecTools:
         were read.
         """
         extra = tuple(Path(folder).expanduser() for folder in folders)
-        self._ground = SandboxLayout(workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
-        self._environment, self._given = build_environment(ours, environ), frozenset(environ)
+        self._layout = SandboxLayout(workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
+        self._environment, self._passed_names = build_environment(ours, environ), frozenset(environ)
         self._shell, self._foreign = shell, foreign
         self._processes = BackgroundCommands()
 
-    def _wish(self, arguments: Mapping[str, Any]) -> SandboxCommand:
+    def _parse(self, arguments: Mapping[str, Any]) -> SandboxCommand:
         """Read what is wanted; raises ToolError for what cannot be done."""
         words = parse_command(arguments["argv"] or (), arguments["command"], shell=self._shell)
         seconds = arguments["timeout"]
         if seconds > _LONGEST_S and not arguments["background"]:
             raise ToolError(f"timeout is over {_LONGEST_S}: give background=true, and look at it with process")
         try:
-            cwd = (self._ground.workspace / Path(arguments["cwd"] or ".")).resolve()
+            cwd = (self._layout.workspace / Path(arguments["cwd"] or ".")).resolve()
         except (OSError, RuntimeError, ValueError):  # a ring of links, a NUL, a name that is too long
             raise ToolError(f"cwd {arguments['cwd'][:100]!r} leads nowhere; leave it out for the workspace") from None
-        if not self._ground.shows(cwd):
+        if not self._layout.shows(cwd):
             raise ToolError(f"cwd {cwd} is out of reach of commands; leave it out for the workspace")
         if not os.path.isdir(cwd):  # noqa: PTH112 - is_dir raises for long names
             raise ToolError(f"cwd {cwd} is no folder")
         return SandboxCommand(words, cwd, seconds, arguments["write"], arguments["network"])
 
-    def _effect(self, arguments: Mapping[str, Any]) -> Effects:
+    def _get_effects(self, arguments: Mapping[str, Any]) -> Effects:
         """Without write and network the kernel lets nothing be changed, whatever is run."""
-        return _list_effects(self._wish(arguments))
+        return _list_effects(self._parse(arguments))
 
-    def _means(self, arguments: Mapping[str, Any]) -> str:
-        wish = self._wish(arguments)
+    def _explain(self, arguments: Mapping[str, Any]) -> str:
+        wish = self._parse(arguments)
         rights = ["change files in the workspace"] * wish.write + ["use the network, your own included"] * wish.network
         line = ", as a line of shell" if wish.argv[:2] == ("/bin/sh", "-c") else ""
         return f"run {wish.argv[0]} in {wish.cwd}{line}; it may {' and '.join(rights)}, for {wish.seconds:g} s at most"
 
-    def _brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+    def _is_untrusted_output(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
         """Tell whether the output may be somebody's text: not what a program can only have of the system or of us."""
         if not good or arguments["background"]:
             return False  # words of ours
-        wish, output = self._wish(arguments), result.rpartition("[")[0]
+        wish, output = self._parse(arguments), result.rpartition("[")[0]
         return not (is_system_output(wish.argv) or self._is_known(wish, output, caller.written))
 
     def _is_known(self, wish: SandboxCommand, output: str, written: Sequence[str]) -> bool:
@@ -351,7 +350,7 @@ class ExecTools:
             return bool((is_git or program in _DIGESTS) and _DIGEST.fullmatch(text))
 
         def is_name(text: str) -> bool:
-            return text in names or any(_is_file(root, text) for root in (wish.cwd, self._ground.workspace))
+            return text in names or any(_is_file(root, text) for root in (wish.cwd, self._layout.workspace))
 
         phrases = [*_ERRORS, *_PHRASES[""], *_PHRASES[kind], *(rest if is_git else ())]
         lines = (line for line in output.splitlines() if not _is_system_error(line, wish.argv))
@@ -360,33 +359,33 @@ class ExecTools:
     def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Tell whether the owner's newest message orders just this command, word for word."""
         plain = not (arguments["network"] or arguments["stdin"] or arguments["background"] or arguments["cwd"])
-        return plain and guard.is_ordered_command(self._wish(arguments).argv, caller)
+        return plain and guard.is_ordered_command(self._parse(arguments).argv, caller)
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
         """What a command only looks at, nobody is asked about; the owner sees one with more rights first."""
         return not (arguments.get("write") or arguments.get("network"))
 
-    def _shown(self) -> list[str]:
+    def _list_variables(self) -> list[str]:
         """The environment as a person sees it: of what the owner passes on, the names."""
-        return [name if name in self._given else f"{name}={value}" for name, value in self._environment.items()]
+        return [name if name in self._passed_names else f"{name}={value}" for name, value in self._environment.items()]
 
-    def _binds(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+    def _bind_exec(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         """Bind where it runs, with which variables, and what is in the files that it names."""
-        wish = self._wish(arguments)
-        bound = {"in": str(wish.cwd), "environment": shlex.join(self._shown())}
+        wish = self._parse(arguments)
+        bound = {"in": str(wish.cwd), "environment": shlex.join(self._list_variables())}
         for word in wish.argv:
             for part in {word, word.rpartition("=")[2]}:
                 path = Path(os.path.realpath(wish.cwd / part))  # Path.resolve() fails for a ring of links
-                if self._ground.works_in(path) and os.path.isfile(path):  # noqa: PTH113 - and is_file() for a long word
+                if self._layout.works_in(path) and os.path.isfile(path):  # noqa: PTH113 - and is_file() for a long word
                     bound[f"sha256 of {path}"] = _checksum(path)
-        return bound | bind_foreign_files(self._seen(wish))
+        return bound | bind_foreign_files(self._list_foreign_files(wish))
 
-    def _seen(self, wish: SandboxCommand | None = None) -> "list[ForeignFile]":
+    def _list_foreign_files(self, wish: SandboxCommand | None = None) -> "list[ForeignFile]":
         """List the files that a command can see and run, and that a turn has written which had read others' words.
 
         Of those that it does not name, one that loads no code runs none; git runs such of its own folders.
         """
-        seen = [one for one in self._foreign() if os.path.lexists(one.path) and self._ground.shows(Path(one.path))]
+        seen = [one for one in self._foreign() if os.path.lexists(one.path) and self._layout.shows(Path(one.path))]
         if not seen or wish is None or not is_self_contained(wish.argv):
             return seen
         named = [Path(os.path.realpath(wish.cwd / word)) for word in wish.argv[1:]]
@@ -398,20 +397,20 @@ class ExecTools:
             or (is_git and _may_be_code(Path(one.path)))
         ]
 
-    def _sees(self, arguments: Mapping[str, Any]) -> list[str]:
-        return [_describe_foreign_file(one) for one in self._seen(self._wish(arguments))]
+    def _describe_foreign(self, arguments: Mapping[str, Any]) -> list[str]:
+        return [_describe_foreign_file(one) for one in self._list_foreign_files(self._parse(arguments))]
 
-    def _process_sees(self, _arguments: Mapping[str, Any]) -> list[str]:
-        return [_describe_foreign_file(one) for one in self._seen()]
+    def _describe_all_foreign(self, _arguments: Mapping[str, Any]) -> list[str]:
+        return [_describe_foreign_file(one) for one in self._list_foreign_files()]
 
     @tool(
-        effect=_effect,
-        brings=_brings,
-        means=_means,
-        binds=_binds,
+        effect=_get_effects,
+        brings=_is_untrusted_output,
+        means=_explain,
+        binds=_bind_exec,
         vouched=_vouched,
         private=_is_private,
-        sees=_sees,
+        sees=_describe_foreign,
         opens=("process",),
         later=("timeout", "cwd", "stdin", "background", "command"),
     )
@@ -429,12 +428,12 @@ class ExecTools:
         caller: Caller | None = None,
     ) -> str:
         """Run a program without a shell. It can only read; write=true: change the workspace."""
-        wish = self._wish(locals())
+        wish = self._parse(locals())
         if background:
-            return self._go_on(wish, stdin, caller)
+            return self._start_in_background(wish, stdin, caller)
         stop = caller.stop if caller else Stop()
         with _HeldSignals() as signals:
-            running = self._begin(wish, stdin)
+            running = self._start(wish, stdin)
             try:
                 signals.deliver()
                 with _kill_on_stop(stop, running):
@@ -443,40 +442,46 @@ class ExecTools:
                 running.close()
         return _format_result(wish, running.output.take(), running.code, finished=finished)
 
-    def _begin(self, wish: SandboxCommand, given: str | None) -> RunningCommand:
-        if not self._ground.workspace.is_dir():
-            raise ToolError(f"{self._ground.workspace} is not there: picoclaw init makes it")
+    def _start(self, wish: SandboxCommand, given: str | None) -> RunningCommand:
+        if not self._layout.workspace.is_dir():
+            raise ToolError(f"{self._layout.workspace} is not there: picoclaw init makes it")
         try:
-            return start_command(wish, self._ground, self._environment, given)
+            return start_command(wish, self._layout, self._environment, given)
         except (OSError, ValueError) as error:
             why = explain(error) if isinstance(error, OSError) else error
             raise ToolError(f"the command could not be started: {why}") from None
 
-    def _go_on(self, wish: SandboxCommand, given: str, caller: Caller | None) -> str:
+    def _start_in_background(self, wish: SandboxCommand, given: str, caller: Caller | None) -> str:
         if caller is None or caller.origin not in _IN_PERSON or caller.depth:
             raise ToolError("only a person's chat runs commands in the background: leave out background")
         process = BackgroundCommand(0, caller.session, shlex.join(wish.argv), _list_effects(wish), wish.seconds)
-        self._processes.begin(process, lambda: self._begin(wish, None))
+        self._processes.begin(process, lambda: self._start(wish, None))
         if given:
             write_command(process, given, end=False)
         return f"command {process.number} runs for {wish.seconds:g} s at most; process looks at it, writes and ends it"
 
-    def _process_effect(self, arguments: Mapping[str, Any]) -> Effects:
+    def _get_process_effects(self, arguments: Mapping[str, Any]) -> Effects:
         """What is written to a command is done by it."""
         return self._processes.effects(arguments["number"]) if arguments["action"] == "write" else ("read",)
 
-    def _written_to(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        return self._processes.bound(arguments["number"]) | bind_foreign_files(self._seen())
+    def _bind_process(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        return self._processes.bound(arguments["number"]) | bind_foreign_files(self._list_foreign_files())
 
-    def _process_brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+    def _is_untrusted_poll(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
         """Tell whether a look at a command shows what may be somebody's text."""
         if not good or arguments["action"] != "poll":
             return False  # words of ours
         line = self._processes.get(caller.session, arguments["number"]).shown
-        wish = SandboxCommand(tuple(shlex.split(line)), self._ground.workspace, 0, write=False, network=False)
+        wish = SandboxCommand(tuple(shlex.split(line)), self._layout.workspace, 0, write=False, network=False)
         return not self._is_known(wish, result.rpartition("[")[0], caller.written)
 
-    @tool(effect=_process_effect, brings=_process_brings, binds=_written_to, sees=_process_sees, private=True)
+    @tool(
+        effect=_get_process_effects,
+        brings=_is_untrusted_poll,
+        binds=_bind_process,
+        sees=_describe_all_foreign,
+        private=True,
+    )
     def process(
         self,
         action: Literal["list", "poll", "write", "kill"],
@@ -572,16 +577,6 @@ def _is_file(root: Path, text: str) -> bool:
     return os.path.lexists(path)
 
 
-def end_commands() -> None:
-    """End every command that another thread runs, with all that it holds: nobody would be there to time it."""
-    kill_all()
-
-
-def passed_on(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
-    """Make of our environment what a command has as its own."""
-    return build_environment(ours, names)
-
-
 def _checksum(path: Path) -> str:
     import hashlib
 
@@ -614,14 +609,14 @@ class _HeldSignals:
     """Holds back what would interrupt the start of a command, and leave it running without anybody who knows it."""
 
     def __init__(self) -> None:
-        self._before: dict[int, Any] = {}
+        self._handlers: dict[int, Any] = {}
         self._held: list[int] = []
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if callable(handler := signal.getsignal(number)):
-                    self._before[number] = handler
+                    self._handlers[number] = handler
                     signal.signal(number, lambda which, _: self._held.append(which))
         return self
 
@@ -630,8 +625,8 @@ class _HeldSignals:
 
     def deliver(self) -> None:
         """Let them come again, and give those that came meanwhile."""
-        while self._before:
-            signal.signal(*self._before.popitem())
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
         while self._held:
             signal.raise_signal(self._held.pop())
 

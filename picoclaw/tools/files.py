@@ -115,19 +115,19 @@ class AllowedFolders:
         """
         self.workspace = os.path.realpath(workspace)
         self._home = Path(self.workspace).parent
-        self._told, self._run = told, run
+        self._instructions, self._command_words = told, run
         pairs = [(str(workspace.absolute()), self.workspace), (self.workspace, self.workspace)]
         for folder in extra:
             named = str(Path(folder).expanduser().absolute())
             pairs += [(named, os.path.realpath(named)), (os.path.realpath(named),) * 2]
-        self._named = {os.path.normpath(named): root for named, root in pairs if self._usable(root)}
+        self._named = {os.path.normpath(named): root for named, root in pairs if self._is_usable(root)}
         self.roots = tuple(dict.fromkeys(self._named.values()))
 
-    def _usable(self, root: str) -> bool:
+    def _is_usable(self, root: str) -> bool:
         path = Path(root)
         return path.is_relative_to(self.workspace) or not path.is_relative_to(self._home)
 
-    def _shut(self, place: Place) -> bool:
+    def _is_shut(self, place: Place) -> bool:
         """Tell whether a place is shut by its name already: what is not there yet has nothing else to be known by."""
         shut = place.root != self.workspace and any(
             place.path.is_relative_to(top) for top in (self._home, *_SHUT_FOLDERS)
@@ -149,7 +149,7 @@ class AllowedFolders:
         """Find a path in the folders that may be used; raises ToolError for one outside."""
         whole = self.whole(path)
         for name, root in self._named.items():
-            if (found := files.below(name, whole)) and not self._shut(place := Place(root, found.parts)):
+            if (found := files.below(name, whole)) and not self._is_shut(place := Place(root, found.parts)):
                 return place
         raise ToolError(f"{path} is outside the workspace {self.workspace}; use a path below it")
 
@@ -173,12 +173,12 @@ class AllowedFolders:
 
     def effect(self, place: Place) -> Effect:
         """Tell what it does to write there."""
-        if self._is_among(place, [*self._told(), *self._hidden(place)]):
+        if self._is_among(place, [*self._instructions(), *self._list_hidden(place)]):
             return "instruct"
         pages = [Path(self.workspace, name) for name in _OWNER_PAGES]
         if self._is_among(place, pages) or self.remembered(place) or self.is_checklist(place):
             return "remember"
-        ran = {_fold_name(word.rpartition("/")[2]) for word in self._run()}
+        ran = {_fold_name(word.rpartition("/")[2]) for word in self._command_words()}
         busy = any(one.changes for one in list(running_commands))  # a command that may run what is written now
         return "exec" if busy or _fold_name(place.path.name) in ran else "write"
 
@@ -187,7 +187,7 @@ class AllowedFolders:
         if not self.holds(place) or self.remembered(place) or self.is_checklist(place):
             return True
         whole = Place("/", place.path.parts[1:])
-        return self._is_among(whole, [*self._told(), *(Path(self.workspace, name) for name in _OWNER_PAGES)])
+        return self._is_among(whole, [*self._instructions(), *(Path(self.workspace, name) for name in _OWNER_PAGES)])
 
     @staticmethod
     def _is_among(place: Place, meant: Sequence[Path]) -> bool:
@@ -197,7 +197,7 @@ class AllowedFolders:
         spelt = {_fold_name(str(path)) for path in on_the_way}
         return not (spelt.isdisjoint(named) and files.identities(on_the_way).isdisjoint(files.identities(meant)))
 
-    def _hidden(self, place: Place) -> list[Path]:
+    def _list_hidden(self, place: Place) -> list[Path]:
         """What programs take their orders from: in the folders of others .bashrc, .ssh, .config/systemd; any .git."""
         hidden = any(name.startswith(".") for name in place.parts) and place.root != self.workspace
         repository = ".git" in map(_fold_name, place.parts)
@@ -240,34 +240,34 @@ class FileTools:
         that has read others' words.
         """
         self._foreign = foreign
-        self._places = AllowedFolders(workspace, extra, instructions, run)
+        self._folders = AllowedFolders(workspace, extra, instructions, run)
         self._library = library or Library(())
 
-    def _writing(self, arguments: Mapping[str, Any]) -> Effect:
-        place = self._new(arguments["path"], overwrite=arguments["overwrite"])
+    def _get_write_effect(self, arguments: Mapping[str, Any]) -> Effect:
+        place = self._find_new(arguments["path"], overwrite=arguments["overwrite"])
         _encode_content(arguments["content"])
         # an empty page ends the first meeting, and tells nobody anything
-        ends = self._places.in_workspace(place) == MEETING and not arguments["content"].strip()
-        return "write" if ends else self._places.effect(place)
+        ends = self._folders.in_workspace(place) == MEETING and not arguments["content"].strip()
+        return "write" if ends else self._folders.effect(place)
 
-    def _editing(self, arguments: Mapping[str, Any]) -> Effect:
-        place, *_ = self._found(arguments["path"], arguments["old_text"])
-        return self._places.effect(place)
+    def _get_edit_effect(self, arguments: Mapping[str, Any]) -> Effect:
+        place, *_ = self._find_text(arguments["path"], arguments["old_text"])
+        return self._folders.effect(place)
 
-    def _appending(self, arguments: Mapping[str, Any]) -> Effect:
-        place, _ = self._own(arguments["path"])
+    def _get_append_effect(self, arguments: Mapping[str, Any]) -> Effect:
+        place, _ = self._find_own(arguments["path"])
         _encode_content(arguments["content"])
-        return self._places.effect(place)
+        return self._folders.effect(place)
 
-    def _brings(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+    def _is_untrusted_file(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
         """Tell whether a file may be somebody's text: no page or note of the owner's, and nothing new."""
         if not good:
             return False  # words of ours
-        if self._places.is_page(self._readable(arguments["path"])[0]):
+        if self._folders.is_page(self._find_readable(arguments["path"])[0]):
             return FOREIGN in result
         return not is_known_text(result, (), caller.written, QUANTITIES.__contains__, units=UNITS)
 
-    @tool(effect="read", opens=("skill_update",), brings=_brings, later=("max_lines",), private=True)
+    @tool(effect="read", opens=("skill_update",), brings=_is_untrusted_file, later=("max_lines",), private=True)
     def read_file(
         self,
         path: str,
@@ -275,7 +275,7 @@ class FileTools:
         max_lines: Annotated[int, Span(1, 2000)] = 200,
     ) -> str:
         """Read a text file as numbered lines."""
-        with _explain_errors(path), self._opened(path) as file:
+        with _explain_errors(path), self._open_readable(path) as file:
             if b"\0" in (file.read(4096) or b""):
                 raise ToolError(f"{path} is binary; only text can be read")
             file.seek(0)
@@ -290,70 +290,72 @@ class FileTools:
         last = start_line + len(lines_) - 1
         return numbered + (f"\n[more follows, from line {last + 1}]" if more else "")
 
-    def _replaced(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+    def _bind_replaced(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         """Bind what is replaced: a yes to that is none to what the owner writes there meanwhile."""
         import hashlib
 
         path = arguments["path"]
-        place = self._new(path, overwrite=arguments["overwrite"])
+        place = self._find_new(path, overwrite=arguments["overwrite"])
         with (
             suppress(ToolError),
             _explain_errors(path),
         ):  # what cannot be read, a hard link say, is replaced by a file of its own
-            if files.look(place, self._places.never) is None:
+            if files.look(place, self._folders.never) is None:
                 return {}
-            with self._file(place) as file:
+            with self._open_plain(place) as file:
                 return {f"sha256 of {place.path} before": hashlib.file_digest(cast("Any", file), "sha256").hexdigest()}
         return {}
 
-    @tool(effect=_writing, binds=_replaced)
+    @tool(effect=_get_write_effect, binds=_bind_replaced)
     def write_file(self, path: str, content: str, caller: Caller | None = None, *, overwrite: bool = False) -> str:
         """Write a new file; an existing one only with overwrite."""
-        place = self._new(path, overwrite=overwrite)
-        self._owners_word(place, path, caller)
-        self._remember(place, caller)
-        size = _write_whole(place, path, content, self._places)
+        place = self._find_new(path, overwrite=overwrite)
+        self._refuse_tainted(place, path, caller)
+        self._record_foreign(place, caller)
+        size = _write_whole(place, path, content, self._folders)
         if self._foreign and not _is_tainted(caller):
             with suppress(StoreError):  # then it is asked about once more
                 self._foreign().replaced(str(place.path))
-        return f"wrote {path}: {size} bytes{self._standing(place)}"
+        return f"wrote {path}: {size} bytes{self._describe_skill(place)}"
 
-    @tool(effect=_editing, private=True)
+    @tool(effect=_get_edit_effect, private=True)
     def edit_file(self, path: str, old_text: str, new_text: str, caller: Caller | None = None) -> str:
         """Replace text that occurs exactly once in a file."""
-        place, before, after = self._found(path, old_text)
-        self._owners_word(place, path, caller)
-        self._remember(place, caller)
-        _write_whole(place, path, before + new_text + after, self._places)
-        return f"edited {path} at line {before.count(chr(10)) + 1}{self._standing(place)}"
+        place, before, after = self._find_text(path, old_text)
+        self._refuse_tainted(place, path, caller)
+        self._record_foreign(place, caller)
+        _write_whole(place, path, before + new_text + after, self._folders)
+        return f"edited {path} at line {before.count(chr(10)) + 1}{self._describe_skill(place)}"
 
-    @tool(effect=_appending)
+    @tool(effect=_get_append_effect)
     def append_file(self, path: str, content: str, caller: Caller | None = None) -> str:
         """Add lines to the end of a file."""
-        place, there = self._own(path)
-        self._owners_word(place, path, caller)
-        self._remember(place, caller)
+        place, there = self._find_own(path)
+        self._refuse_tainted(place, path, caller)
+        self._record_foreign(place, caller)
         if not there:
-            return f"wrote {path}: {_write_whole(place, path, content, self._places)} bytes{self._standing(place)}"
+            return (
+                f"wrote {path}: {_write_whole(place, path, content, self._folders)} bytes{self._describe_skill(place)}"
+            )
         data = _encode_content(content)
-        with _explain_errors(path), self._file(place, adds=True) as file:
+        with _explain_errors(path), self._open_plain(place, adds=True) as file:
             if os.fstat(file.fileno()).st_size + len(data) > _LARGEST_GROWN:
                 raise ToolError(f"{path} would have more than {_LARGEST_GROWN} bytes; begin a new file")
             add(file.fileno(), get_missing_newline(file.fileno()) + data)
-        return f"added {len(data)} bytes to {path}{self._standing(place)}"
+        return f"added {len(data)} bytes to {path}{self._describe_skill(place)}"
 
-    def _lists(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
+    def _is_untrusted_listing(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
         """Tell whether a listing has a name in which somebody may have written what the conversation does not know."""
         rows = result.split("\n") if good and result != f"[{arguments['path']} is empty]" else []
         said = "\n".join([*caller.said, *caller.written])
         names = (_SIZE.sub("", row) for row in rows if not _OUR_ROW.fullmatch(row))
         return not all(is_plain_name(name) or (name and name in said) for name in names)
 
-    @tool(effect="read", brings=_lists, private=True)
+    @tool(effect="read", brings=_is_untrusted_listing, private=True)
     def list_dir(self, path: str = ".") -> str:
         """List a folder, with sizes in bytes."""
-        place, _ = self._readable(path)
-        with _explain_errors(path), files.folder(place, self._places.never) as way, _scan_folder(way) as entries:
+        place, _ = self._find_readable(path)
+        with _explain_errors(path), files.folder(place, self._folders.never) as way, _scan_folder(way) as entries:
             names = sorted(islice(entries, _MOST_LISTED), key=lambda entry: entry.name)
             more = next(entries, None) is not None
             rows = [format_entry(entry) for entry in names[:_LONGEST_LISTING]]
@@ -362,7 +364,7 @@ class FileTools:
             rows.append(f"[{count} more not shown: list a folder below]")
         return "\n".join(rows) or f"[{path} is empty]"
 
-    def _remember(self, place: Place, caller: Caller | None) -> None:
+    def _record_foreign(self, place: Place, caller: Caller | None) -> None:
         """Remember that what is written there next may be others' words; not remembered, it is not written."""
         if self._foreign and caller and _is_tainted(caller):
             try:
@@ -370,16 +372,16 @@ class FileTools:
             except StoreError as error:
                 raise ToolError(f"nothing was written, since it cannot be remembered what led to it: {error}") from None
 
-    def _owners_word(self, place: Place, path: str, caller: Caller | None) -> None:
+    def _refuse_tainted(self, place: Place, path: str, caller: Caller | None) -> None:
         """Refuse to write what is not the word of whoever asks where it has no mark: the memory, and the checklist."""
         if caller is None or (is_owner(caller.origin) and not caller.heard):
             return
-        if self._places.remembered(place):
+        if self._folders.remembered(place):
             raise ToolError(f"{path} is read as the owner's word; memory_store notes this and says where it is from")
-        if self._places.is_checklist(place):
+        if self._folders.is_checklist(place):
             raise ToolError(f"{path} is what is done unasked: only a person who asks for nothing else has it changed")
 
-    def _readable(self, path: str) -> tuple[Place, bool]:
+    def _find_readable(self, path: str) -> tuple[Place, bool]:
         """Find a path that is only read; tells whether it is a skill's, which is readable wherever the skill lies."""
         skills, (top, name, *rest) = self._library.skills, (*Path(path).parts, "", "")
         named = top == "skills" and name in skills
@@ -390,11 +392,11 @@ class FileTools:
             for folder in folders:
                 if "\0" not in whole and (found := files.below(folder, whole)):
                     return Place(os.path.realpath(folder), found.parts), True
-        return self._places.find(path), False
+        return self._folders.find(path), False
 
-    def _opened(self, path: str) -> BinaryIO:
+    def _open_readable(self, path: str) -> BinaryIO:
         """Open a file; a skill's instructions as a triggered turn has them, without what only people are to see."""
-        place, shipped = self._readable(path)
+        place, shipped = self._find_readable(path)
         name = place.path.name
         if name == f"{FILE}.bak":
             raise ToolError(f"{path} is kept for the owner; {FILE} beside it is what counts")
@@ -402,39 +404,39 @@ class FileTools:
             for skill in self._library.skills.values():
                 if os.path.realpath(skill.folder) == str(place.above.path):
                     return BytesIO(self._library.text(skill.name).encode())
-        return self._file(place, foreign=shipped)
+        return self._open_plain(place, foreign=shipped)
 
-    def _file(self, place: Place, *, foreign: bool = False, adds: bool = False) -> BinaryIO:
+    def _open_plain(self, place: Place, *, foreign: bool = False, adds: bool = False) -> BinaryIO:
         """Open a plain file; a `foreign` one, which is only read, may have other names."""
-        handle = files.rooted_open_file(place, self._places.never, alone=not foreign, adds=adds)
+        handle = files.rooted_open_file(place, self._folders.never, alone=not foreign, adds=adds)
         return os.fdopen(handle, "rb+", buffering=0) if adds else os.fdopen(handle, "rb")
 
-    def _new(self, path: str, *, overwrite: bool) -> Place:
-        place = self._places.find(path)
-        if self._look(place, path) and not overwrite:
+    def _find_new(self, path: str, *, overwrite: bool) -> Place:
+        place = self._folders.find(path)
+        if self._exists(place, path) and not overwrite:
             raise ToolError(f"{path} exists already; edit_file changes a part, overwrite=true replaces it all")
         return place
 
-    def _own(self, path: str) -> tuple[Place, bool]:
+    def _find_own(self, path: str) -> tuple[Place, bool]:
         """Find a path that is changed, and whether it is there; a skill that is only read is not copied by pieces."""
-        place = self._places.find(path)
-        there = self._look(place, path)
+        place = self._folders.find(path)
+        there = self._exists(place, path)
         if not there:
-            other, shared = self._readable(path)
-            if shared and other.path != place.path and self._look(other, path):
+            other, shared = self._find_readable(path)
+            if shared and other.path != place.path and self._exists(other, path):
                 folder = other.above.path
                 raise ToolError(f"{path} lies in {folder} and is only read; skill_create writes a skill of yours")
         return place, there
 
-    def _look(self, place: Place, path: str) -> bool:
+    def _exists(self, place: Place, path: str) -> bool:
         """Tell whether something is there that can be written."""
         with _explain_errors(path):
-            return files.look(place, self._places.never) is not None
+            return files.look(place, self._folders.never) is not None
 
-    def _found(self, path: str, old_text: str) -> tuple[Place, str, str]:
+    def _find_text(self, path: str, old_text: str) -> tuple[Place, str, str]:
         """Find the one place of a text; returns the file, and what is before and behind it."""
-        place, _ = self._own(path)
-        with _explain_errors(path), self._file(place) as file:
+        place, _ = self._find_own(path)
+        with _explain_errors(path), self._open_plain(place) as file:
             data = file.read(_LARGEST_WRITTEN + 1)
         if len(data) > _LARGEST_WRITTEN:
             raise ToolError(f"{path} is larger than {_LARGEST_WRITTEN} bytes; it cannot be edited whole")
@@ -446,7 +448,7 @@ class FileTools:
         before, _, after = text.partition(old_text)
         return place, before, after
 
-    def _standing(self, place: Place) -> str:
+    def _describe_skill(self, place: Place) -> str:
         """What a skill is now that its file was written; nothing for any other file."""
         if place.path.name != FILE:
             return ""

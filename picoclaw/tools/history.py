@@ -43,7 +43,7 @@ class SensorHistory:
             raise ToolError(str(error)) from None
         try:
             samples = self._samples()
-            series = self._meant(samples, sensor, quantity)
+            series = self._find_wanted(samples, sensor, quantity)
             found = [look_ for one in series if (look_ := summarize_series(samples, one, wanted, _MOST_SPANS))]
             if not found:
                 raise ToolError(
@@ -56,7 +56,7 @@ class SensorHistory:
             row for look in found for row in _format_rows(look, before.get(look.series), len(found) == 1, compare)
         )
 
-    def _meant(self, samples: "Samples", sensor: str, quantity: str) -> "list[Series]":
+    def _find_wanted(self, samples: "Samples", sensor: str, quantity: str) -> "list[Series]":
 
         known = samples.known()
         series = find_series(list(known), sensor, quantity)

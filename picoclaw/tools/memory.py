@@ -35,7 +35,7 @@ class MemoryTools:
     def __init__(self, workspace: Path, recollection: Recollection, *, past: bool = False) -> None:
         """Touches nothing yet; the `recollection` finds what the workspace's files say, and `past` messages."""
         self._workspace = workspace
-        self._recollection = recollection
+        self._index = recollection
         self._past = past
 
     def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
@@ -57,9 +57,9 @@ class MemoryTools:
         if not query.strip():
             raise ToolError("query is empty; say what to look for")
         try:
-            if hits := self._recollection.search(query, caller.now):
-                return _taint_foreign(caller, "memory_search", "\n".join(map(self._line, hits)))
-            count = self._recollection.stats()["files"]
+            if hits := self._index.search(query, caller.now):
+                return _taint_foreign(caller, "memory_search", "\n".join(map(self._format_hit, hits)))
+            count = self._index.stats()["files"]
         except StoreError as error:
             raise ToolError(f"the notes cannot be searched: {error}") from None
         asked = query if len(query) <= _LONGEST_NAME else f"{query[:_LONGEST_NAME]}…"
@@ -75,7 +75,7 @@ class MemoryTools:
     ) -> str:
         """Read lines of a note."""
         if number := _parse_id(path):
-            row = self._recollection.row(number)
+            row = self._index.row(number)
             texts = row.text.split("\n")
             return _taint_foreign(
                 caller, row.path, _number_lines(texts, row.start, row.end + 1 - row.start, f"{row.path}\n")
@@ -83,49 +83,49 @@ class MemoryTools:
         place = notes.place_of(path)
         found = Files.of(self._workspace).read(place[0]) if place else None
         if place is None or found is None:
-            raise ToolError(f"there is no note {path!r}{nearest(path, dict.fromkeys(self._paths()))}")
+            raise ToolError(f"there is no note {path!r}{nearest(path, dict.fromkeys(self._list_paths()))}")
         if found.problem and not found.text:
             raise ToolError(f"{place[0]}: {found.problem}")
         first = place[1] or line or 1
         count = place[2] + 1 - place[1] if place[1] else lines or 40
         return _taint_foreign(caller, place[0], _number_lines(blanked(found.text).split("\n"), first, count))
 
-    def _updated(self, arguments: Mapping[str, Any]) -> str:
+    def _explain_update(self, arguments: Mapping[str, Any]) -> str:
         return notes.meant(self._workspace, arguments["old"])
 
-    @tool(effect="remember", means=_updated, private=True)
+    @tool(effect="remember", means=_explain_update, private=True)
     def memory_update(self, old: str, new: str, caller: Caller) -> str:
         """Correct a note; old: its words, or path:line and the wrong words; new: what it is to say instead."""
         try:
-            home = self._recollection.home
+            home = self._index.home
             done = notes.replace(home, self._workspace, _require_words(old), new, caller.now, describe_origin(caller))
         except notes.Unknown as error:
-            raise self._with_nearest(error, old, caller) from None
+            raise self._add_nearest(error, old, caller) from None
         return f"changed {_format_places(done.places)}: {_quote(done.places[0].entry.body)} is now {_quote(done.text)}"
 
-    def _forgotten(self, arguments: Mapping[str, Any]) -> str:
+    def _explain_forget(self, arguments: Mapping[str, Any]) -> str:
         return notes.meant(self._workspace, arguments["text"])
 
-    def _forgetting(self, arguments: Mapping[str, Any]) -> Effect:
+    def _get_forget_effect(self, arguments: Mapping[str, Any]) -> Effect:
         """A note that is not named by all its words is shown to a person before it is gone for good."""
         text = arguments["text"]
         found = notes.meant(self._workspace, text)
         return "erase" if found and not notes.names_whole(self._workspace, text) else "remember"
 
-    @tool(effect=_forgetting, means=_forgotten, private=True)
+    @tool(effect=_get_forget_effect, means=_explain_forget, private=True)
     def memory_forget(self, text: str, caller: Caller) -> str:
         """Delete one note for ever; text: its words or path:line."""
         try:
             done = notes.forget(self._workspace, _require_words(text))
         except notes.Unknown as error:
-            raise self._with_nearest(error, text, caller) from None
+            raise self._add_nearest(error, text, caller) from None
         said = f"forgotten, from {_format_places(done.places)}: {_quote(done.places[0].entry.body)}"
         try:
-            self._recollection.forget(done.places[0].entry.body)
+            self._index.forget(done.places[0].entry.body)
         except StoreError as error:
             said += f"; a copy is still kept: {error}"
         with suppress(StoreError):
-            held = holding(self._recollection, done.places[0].entry.body, caller.now) if self._past else []
+            held = holding(self._index, done.places[0].entry.body, caller.now) if self._past else []
             said += f"; past messages still hold it: {', '.join(held[:_MOST_HEARD])}" if held else ""
         return said
 
@@ -143,23 +143,23 @@ class MemoryTools:
         number = _parse_id(text)
         if not number:
             raise ToolError(f"{text!r} is no id; memory_search shows them, as in [id:12]")
-        self._recollection.boost(number, step)
-        return f"[id:{number}] is now at {self._recollection.row(number).boost:+g}, of -1 to +1"
+        self._index.boost(number, step)
+        return f"[id:{number}] is now at {self._index.row(number).boost:+g}, of -1 to +1"
 
-    def _with_nearest(self, error: StoreError, text: str, caller: Caller) -> ToolError:
+    def _add_nearest(self, error: StoreError, text: str, caller: Caller) -> ToolError:
         try:
-            hits = self._recollection.search(text, caller.now, 2)
+            hits = self._index.search(text, caller.now, 2)
         except StoreError:
             hits = []
-        return ToolError("\n".join([f"{error}; the nearest:" if hits else str(error), *map(self._line, hits)]))
+        return ToolError("\n".join([f"{error}; the nearest:" if hits else str(error), *map(self._format_hit, hits)]))
 
-    def _line(self, hit: Hit) -> str:
+    def _format_hit(self, hit: Hit) -> str:
         lines = f"{hit.start}-{hit.end}" if hit.end > hit.start else f"{hit.start}"
         about = ", ".join(filter(None, [hit.day, hit.heading if hit.heading != hit.day else ""]))
         head = f"[id:{hit.id}] {hit.path}:{lines} {f'({about}) ' if about else ''}{hit.score:.2f}"
         return seen(f"{head} {hit.snippet}")
 
-    def _paths(self) -> list[str]:
+    def _list_paths(self) -> list[str]:
         return sorted(source.path for _, sources in Files.of(self._workspace).folders() for source in sources)
 
 

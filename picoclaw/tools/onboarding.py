@@ -85,22 +85,22 @@ class FirstRunTool:
         _require_said(caller.said, name, time_zone, preferences, wired, agent_name)
         given = {"Name": name, "Time zone": time_zone, "Preferences": preferences, "Wired": wired}
         try:
-            return self._noted(given, agent_name, done=done)
+            return self._save_answers(given, agent_name, done=done)
         except OSError as error:
             raise ToolError(f"{self._workspace} cannot be read or written: {explain(error)}") from None
 
-    def _noted(self, given: Mapping[str, str], agent_name: str, *, done: bool) -> str:
-        page = self._read("USER.md")
+    def _save_answers(self, given: Mapping[str, str], agent_name: str, *, done: bool) -> str:
+        page = self._read_page("USER.md")
         values = {label: _clean_answer(label, text) for label, text in given.items()}
         undone = {label: _get_field(page, label) for label, text in values.items() if text == _UNDO}
         new = {label: text for label, text in values.items() if text and label not in undone}
         new = {label: text for label, text in new.items() if not (text == "-" and _get_field(page, label))}
-        remarks = self._settle_zone(new)
+        remarks = self._resolve_zone(new)
         agent = {"Name": text} if (text := _clean_answer("agent_name", agent_name)) not in {"", "-"} else {}
         agent = {"Name": ""} if text == _UNDO else agent
-        own_page = self._read("IDENTITY.md") if agent else b""
-        self._write("USER.md", page, dict.fromkeys(undone, "") | new)
-        self._write("IDENTITY.md", own_page, agent)
+        own_page = self._read_page("IDENTITY.md") if agent else b""
+        self._write_page("USER.md", page, dict.fromkeys(undone, "") | new)
+        self._write_page("IDENTITY.md", own_page, agent)
         remarks += self._move_jobs(page)
         noted = [f"{label} {'left out' if text == '-' else text}" for label, text in new.items()]
         noted += [f"my name is {text}" if text else "my name is picoclaw again" for text in agent.values()]
@@ -109,14 +109,14 @@ class FirstRunTool:
         lines += [f"Taken back: {'; '.join(back)}."] if back else []
         known = {label: "" if label in undone else _get_field(page, label) for label in QUESTIONS}
         if done or ("" in known.values() and all({**known, **new}.values())):
-            return "\n".join([*lines, *remarks, *self._end()])
+            return "\n".join([*lines, *remarks, *self._finish()])
         return "\n".join([*lines, *remarks, *_format_next_question({**known, **new}, begun=bool(lines))])
 
-    def _end(self) -> list[str]:
+    def _finish(self) -> list[str]:
         remove(self._workspace / "BOOTSTRAP.md")
         return [_OVER]
 
-    def _settle_zone(self, new: dict[str, str]) -> list[str]:
+    def _resolve_zone(self, new: dict[str, str]) -> list[str]:
         """Put the zone's own name in the place of what was said; returns what the owner should know about it."""
         text = new.get("Time zone", "-")
         if text == "-":
@@ -130,14 +130,14 @@ class FirstRunTool:
 
     def _move_jobs(self, before: bytes) -> list[str]:
         """Let jobs follow when the zone is known for the first time, or is taken back; a later one is a journey."""
-        old, new = read_zone(before), read_zone(self._read("USER.md"))
+        old, new = read_zone(before), read_zone(self._read_page("USER.md"))
         if self._jobs is None or old == new or (old and new):
             return []
         return move_jobs_to_zone(self._jobs(), old, new, self._clock())
 
-    def _read(self, name: str) -> bytes:
+    def _read_page(self, name: str) -> bytes:
         """A page's bytes, none when it is not there yet."""
-        place = self._place(name)
+        place = self._find_page(name)
         about = files.look(place)
         if about is None:
             return b""
@@ -151,16 +151,16 @@ class FirstRunTool:
             )
         return page
 
-    def _write(self, name: str, before: bytes, values: Mapping[str, str]) -> None:
+    def _write_page(self, name: str, before: bytes, values: Mapping[str, str]) -> None:
         after = before
         for label, text in values.items():
             after = set_field(after, label, text)
         if after != before:
-            place = self._place(name)
+            place = self._find_page(name)
             with files.folder(place.above) as way:
                 write_atomic(Path(place.parts[-1]), after, folder=way)
 
-    def _place(self, name: str) -> Place:
+    def _find_page(self, name: str) -> Place:
         """Where a page lies; a link to another file of the workspace stays a link."""
         root = os.path.realpath(self._workspace)
         place = files.settled(root, f"{root}/{name}")

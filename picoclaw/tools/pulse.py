@@ -37,7 +37,7 @@ class PulseTool:
         if action == "add":
             return guard.is_ordered_task(text, caller)
         words = "" if _NUMBER.fullmatch(task.strip()) else (action == "complete" and text) or task
-        number = self._meant(task, text if action == "complete" else "")
+        number = self._find_number(task, text if action == "complete" else "")
         known = [words, *(item.text for item in self._pulse().items() if item.number == number)]
         new = guard.find_order(action, "task", number, known, caller)
         if action == "complete":
@@ -47,7 +47,7 @@ class PulseTool:
         weighed = guard.find_order("weigh", "task", number, known, caller) is not None
         return weighed or str(arguments["priority"]) in (new or ())
 
-    def _means(self, arguments: Mapping[str, Any]) -> str:
+    def _explain(self, arguments: Mapping[str, Any]) -> str:
         number = _NUMBER.fullmatch(arguments["task"].strip()) if arguments["action"] != "add" else None
         known = (item for item in self._pulse().items() if number and item.number == int(number[1]))
         return next((f"task {item.number} is now: {item.text}" for item in known), "")
@@ -55,7 +55,7 @@ class PulseTool:
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
         return bool(arguments.get("action") != "add")
 
-    @tool(effect=_effect, means=_means, vouched=_vouched, private=_is_private)
+    @tool(effect=_effect, means=_explain, vouched=_vouched, private=_is_private)
     def pulse(
         self,
         action: Literal["add", "complete", "update", "list"],
@@ -71,7 +71,7 @@ class PulseTool:
             if tainted(listed):
                 caller.heard.add("pulse list")
             return listed or "no task is open"
-        number = 0 if action == "add" else self._meant(task, text if action == "complete" else "")
+        number = 0 if action == "add" else self._find_number(task, text if action == "complete" else "")
         words = "" if action == "complete" else text
         if action == "update" and not (words.strip() or priority):
             raise ToolError("nothing to update: give text or priority")
@@ -84,7 +84,7 @@ class PulseTool:
             return f"open already: {format_item(item)}"
         return f"completed: {item.text}" if action == "complete" else format_item(item)
 
-    def _meant(self, task: str, text: str) -> int:
+    def _find_number(self, task: str, text: str) -> int:
         """The number that was given; a small model may repeat the task's words instead."""
         number = _NUMBER.fullmatch(task.strip())
         wanted = set(asked(text or task))

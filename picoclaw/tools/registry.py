@@ -1,10 +1,14 @@
-"""How tools are described to a model, written once for all the steps of a turn that show the same ones."""
+"""How a tool is declared, described to a model, and called: look up, check arguments, guard, run, cut.
+
+A tool is a method marked `@tool`; its name, schema and help come from its signature and docstring. A parameter
+named `caller` is handed in and never shown to the model. Every failure becomes a result the model can act on.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from picoclaw.claims import ERROR_PREFIX
 from picoclaw.errors import PicoclawError, StoreError, ToolError
@@ -16,75 +20,6 @@ from picoclaw.security.policy import CallRequest, Effect, Policy
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import describe_source, strip_invisible
 from picoclaw.window import READ_ON, cut, given_up, tool_bytes, unmarked
-
-Definitions = tuple[dict[str, Any], ...]
-
-
-class Described(Protocol):
-    """A tool, as far as it is shown to a model."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def opens(self) -> Collection[str]:
-        """The tools that are offered once it was called."""
-        ...
-
-    def definition(self, *, called: bool = True) -> dict[str, Any]:
-        """Describe it: whole once it was called."""
-        ...
-
-
-class Descriptions:
-    """Describes tools, and knows the last answer."""
-
-    def __init__(self) -> None:
-        """Nothing was described."""
-        self._last: tuple[Any, Definitions] = None, ()
-
-    def of(
-        self,
-        tools: Collection[Described],
-        offered: Collection[str],
-        called: Collection[str],
-        most: int | None,
-        wording: Mapping[str, str | None],
-    ) -> Definitions:
-        """Describe those that are offered, in their order; see Toolset.definitions."""
-        key = frozenset(offered), frozenset(called), most, wording
-        last = self._last
-        if last[0] != key:
-            last = self._last = key, _describe_tools(tools, offered, called, most, wording)
-        return last[1]
-
-
-def openers(tools: Iterable[Described], name: str) -> frozenset[str]:
-    """Name the tools of which one has to be called before this one is offered; none for most."""
-    return frozenset(tool.name for tool in tools if name in tool.opens)
-
-
-def _describe_tools(
-    tools: Collection[Described],
-    offered: Collection[str],
-    called: Collection[str],
-    most: int | None,
-    wording: Mapping[str, str | None],
-) -> Definitions:
-    kept = {name: by for name in offered if (by := openers(tools, name))}
-    closed = {name for name, by in kept.items() if by.isdisjoint(called)}
-    shown = [t.definition(called=t.name in called) for t in tools if t.name in offered and t.name not in closed]
-    found = tuple(d | {"description": wording[d["name"]] or d["description"]} for d in shown)
-    away = given_up({d["name"]: tool_bytes(d) for d in found}, most) if most is not None else ()
-    return tuple(d for d in found if d["name"] not in away)
-
-
-# How a tool is declared, described to a model, and called: look up, check arguments, guard, run, cut.
-#
-# A tool is a method marked `@tool`; its name, schema and help come from its signature and docstring. A parameter
-# named `caller` is handed in and never shown to the model. Every failure becomes a result the model can act on.
 
 Effects = tuple[Effect, ...]
 EffectOf = Callable[[Mapping[str, Any]], Effects]
@@ -172,38 +107,38 @@ def tool(
 def collect_tools(group: object) -> Iterable[Tool]:
     """List the tools of an object, in the order of their definition."""
     for name, method in vars(type(group)).items():
-        marks = getattr(method, "picoclaw_tool", None)
-        if marks is not None:
+        if marks := getattr(method, "picoclaw_tool", None):
             effect, opens, brings, later, private, *methods = marks
-            given = partial(effect, group) if callable(effect) else _always(effect)
-            found = _tool(name, getattr(group, name), partial(_each, given))
-            said, bound, vouched, sees = (partial(one, group) if one else None for one in methods)
-            reads = effect == "read" or getattr(effect, "__annotations__", {}).get("return") == Literal["read"]
-            outside = partial(brings, group) if callable(brings) else (lambda *_: True) if brings else None
-            shows = partial(private, group) if callable(private) else (lambda _: True) if private else None
-            found = found._replace(only_reads=reads, opens=opens, brings=outside, later=later, is_private=shows)
-            yield found._replace(means=said, binds=bound, vouched=vouched, sees=sees)
+            function = getattr(group, name)
+            means, binds, vouched, sees = (partial(one, group) if one else None for one in methods)
+            yield Tool(
+                name=name,
+                description=" ".join((function.__doc__ or "").split()),
+                parameters=parameters(function, _HIDDEN),
+                effects=_bind_effect(group, effect),
+                function=function,
+                wants_caller="caller" in getattr(function, "__annotations__", {}),
+                only_reads=effect == "read" or getattr(effect, "__annotations__", {}).get("return") == Literal["read"],
+                opens=opens,
+                brings=partial(brings, group) if callable(brings) else (lambda *_: True) if brings else None,
+                later=later,
+                means=means,
+                binds=binds,
+                vouched=vouched,
+                is_private=partial(private, group) if callable(private) else (lambda _: True) if private else None,
+                sees=sees,
+            )
 
 
-def _tool(name: str, function: Callable[..., str], effects: EffectOf) -> Tool:
-    annotations = getattr(function, "__annotations__", {})
-    return Tool(
-        name=name,
-        description=" ".join((function.__doc__ or "").split()),
-        parameters=parameters(function, _HIDDEN),
-        effects=effects,
-        function=function,
-        wants_caller="caller" in annotations,
-    )
+def _bind_effect(group: object, effect: Effect | EffectMethod) -> EffectOf:
+    if not callable(effect):
+        return lambda _: (effect,)
 
+    def list_effects(arguments: Mapping[str, Any]) -> Effects:
+        found = effect(group, arguments)
+        return found if isinstance(found, tuple) else (found,)
 
-def _always(effect: Effect) -> Callable[[Mapping[str, Any]], Effect]:
-    return lambda _arguments: effect
-
-
-def _each(effect: Callable[[Mapping[str, Any]], Effect | Effects], arguments: Mapping[str, Any]) -> Effects:
-    found = effect(arguments)
-    return found if isinstance(found, tuple) else (found,)
+    return list_effects
 
 
 def list_texts(call: ToolCall) -> Iterator[str]:
@@ -237,7 +172,8 @@ class Toolset:
         keeps a result that is shown cut and returns its number, 0 when it cannot.
         """
         self.keep_whole = keep_whole
-        self._wording, self._descriptions = wording, Descriptions()
+        self._wording = wording
+        self._described: tuple[object, tuple[dict[str, Any], ...]] = None, ()
         self._tools = {t.name: t for group in groups for t in collect_tools(group)}
         self._guard = guard
         self.ended: Callable[[CallRequest, Caller, str], None] = lambda *_: None
@@ -259,7 +195,7 @@ class Toolset:
         """Name the tools that a guest's turn is offered; None where nothing is private by these rules."""
         if policy.verdict("private", "", "guest")[0] == "allow":
             return None
-        private = {t.name for t in self._tools.values() if t.is_private and t.is_private({})}
+        private = self.private
         return frozenset(
             name
             for name in self._tools
@@ -279,9 +215,26 @@ class Toolset:
         Of those that another tool opens, the ones are described whose opener is among the `called`. Where all of them
         have more than `most` bytes, the least needed are left out; they can be called nevertheless.
         """
-        named = self.names if offered is None else offered
+        offered = self.names if offered is None else offered
         wording = {name: self._wording(name) for name in self._tools}
-        return self._descriptions.of(self._tools.values(), named, called, most, wording)
+        key = frozenset(offered), frozenset(called), most, wording
+        if self._described[0] != key:
+            self._described = key, tuple(self._describe(offered, called, most, wording))
+        return self._described[1]
+
+    def _describe(
+        self,
+        offered: Collection[str],
+        called: Collection[str],
+        most: int | None,
+        wording: Mapping[str, str | None],
+    ) -> Iterator[dict[str, Any]]:
+        closed = {name for name in offered if (openers := self.openers(name)) and openers.isdisjoint(called)}
+        shown = [t for t in self._tools.values() if t.name in offered and t.name not in closed]
+        found = [t.definition(called=t.name in called) for t in shown]
+        found = [d | {"description": wording[d["name"]] or d["description"]} for d in found]
+        left_out = given_up({d["name"]: tool_bytes(d) for d in found}, most) if most is not None else ()
+        return (d for d in found if d["name"] not in left_out)
 
     @property
     def private(self) -> frozenset[str]:
@@ -294,12 +247,12 @@ class Toolset:
 
     def openers(self, name: str) -> frozenset[str]:
         """Name the tools of which one has to be called before this one is offered; none for most."""
-        return openers(self._tools.values(), name)
+        return frozenset(tool.name for tool in self._tools.values() if name in tool.opens)
 
     def effect(self, call: ToolCall) -> Effect:
         """Tell what a call would do to the world; raises ToolError for one that cannot be made."""
         found = self._find(call)
-        return found.effect(self._checked(found, call))
+        return found.effect(self._check_arguments(found, call))
 
     def call(self, call: ToolCall, caller: Caller) -> str:
         """Run one call and return its result for a model; what went wrong begins with `error:`."""
@@ -318,17 +271,17 @@ class Toolset:
         """Tell whether a call would write to files, reminders or notes; no when it is not known."""
         found = self._tools.get(call.name)
         try:
-            return found is not None and not _KEEPS.isdisjoint(found.effects(self._checked(found, call)))
+            return found is not None and not _KEEPS.isdisjoint(found.effects(self._check_arguments(found, call)))
         except PicoclawError:
             return False
 
     def run(self, call: ToolCall, caller: Caller) -> tuple[bool, str]:
         """Run one call; returns whether it went well, and the result or what was wrong, cut to size."""
-        return self._run(call, caller, self._admit)
+        return self._run(call, caller, self._check_permission)
 
     def run_approved(self, asked: CallRequest, caller: Caller) -> tuple[bool, str]:
         """Run a call that the owner has said yes to; whoever calls this has made sure that it is still the same."""
-        return self._run(asked.call, caller, lambda *_: (self._begin(asked, caller), True))
+        return self._run(asked.call, caller, lambda *_: (self._write_ahead(asked, caller), True))
 
     def _run(
         self,
@@ -339,7 +292,7 @@ class Toolset:
         good, asked, maker = False, None, caller
         try:
             found = self._find(call)
-            arguments = self._checked(found, call)
+            arguments = self._check_arguments(found, call)
             asked, agreed = admit(found, call, arguments, caller)
             if agreed:
                 maker = replace(caller, heard=set())  # what is written is the word of the owner, who has seen it
@@ -354,12 +307,12 @@ class Toolset:
         if good and call.name in self.private:
             caller.private.add(call.name)
         if asked:
-            self._note_source(asked.call, result, caller, good=good)
+            self._record_taint(asked.call, result, caller, good=good)
         if asked and asked.effect != "read":
             self.ended(asked, caller, "" if good else result)
-        return good, self._presentable(call.name, result, caller)
+        return good, self._format_result(call.name, result, caller)
 
-    def _note_source(self, call: ToolCall, result: str, caller: Caller, *, good: bool) -> None:
+    def _record_taint(self, call: ToolCall, result: str, caller: Caller, *, good: bool) -> None:
         """Note for the turn what a call has brought in; else what the model has written, as long as that is its own."""
         brings = self._tools[call.name].brings
         if brings and brings(call.arguments, result, caller, good):
@@ -372,7 +325,7 @@ class Toolset:
             raise ToolError(f"there is no tool {call.name!r}{nearest(call.name, self._tools)}")
         return self._tools[call.name]
 
-    def _checked(self, found: Tool, call: ToolCall) -> dict[str, Any]:
+    def _check_arguments(self, found: Tool, call: ToolCall) -> dict[str, Any]:
         if call.broken:
             raise ToolError(
                 f"the arguments of {call.name} are not a JSON object: {call.broken[:200]!r}; send them again"
@@ -382,20 +335,20 @@ class Toolset:
         except Unfit as error:
             raise ToolError(f"argument {error}") from None
 
-    def _admit(
+    def _check_permission(
         self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller
     ) -> tuple[CallRequest, bool]:
         """Have a call decided on; returns it, and whether a person has just said yes to it."""
         try:
-            asked = self._asked(found, call, arguments, caller)
+            asked = self._build_request(found, call, arguments, caller)
         except PicoclawError:
             if found.is_private and found.is_private(arguments):  # what is wrong with it tells of what is there
                 self._guard(CallRequest("read", ToolCall(call.id, call.name, arguments), also=("private",)), caller)
             raise
         agreed = bool(self._guard(asked, caller))
-        return self._begin(asked, caller), agreed
+        return self._write_ahead(asked, caller), agreed
 
-    def _begin(self, asked: CallRequest, caller: Caller) -> CallRequest:
+    def _write_ahead(self, asked: CallRequest, caller: Caller) -> CallRequest:
         try:
             if asked.effect not in {"read", "safe"}:  # what goes to safety waits for no disk, and may be done twice
                 self._journal(asked.call, caller)
@@ -409,9 +362,9 @@ class Toolset:
         With a `caller` also whether a word of theirs leads there; `whole` also for one that only looks.
         """
         found = self._find(call)
-        return self._asked(found, call, self._checked(found, call), caller, whole=whole)
+        return self._build_request(found, call, self._check_arguments(found, call), caller, whole=whole)
 
-    def _asked(
+    def _build_request(
         self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller | None, *, whole: bool = False
     ) -> CallRequest:
         (effect, *also), exact = found.effects(arguments), ToolCall(call.id, call.name, arguments)
@@ -425,7 +378,7 @@ class Toolset:
         bound = found.binds(arguments) if found.binds else {}
         return CallRequest(effect, exact, means, bound, vouched, tuple(also), sees)
 
-    def _presentable(self, name: str, result: str, caller: Caller) -> str:
+    def _format_result(self, name: str, result: str, caller: Caller) -> str:
         """Without secrets, without what no eye sees, and with its middle cut out."""
         result = self._redact(strip_invisible(result))
         if name != READ_ON:
@@ -457,8 +410,8 @@ class TurnCalls:
     runs: list[ToolRun] = field(default_factory=list)
     newest: str = "none"
     stuck: bool = False
-    _same: int = 0
-    _asked: list[ToolCall] = field(default_factory=list)
+    _repeats: int = 0
+    _made: list[ToolCall] = field(default_factory=list)
 
     def acts(self, call: ToolCall) -> bool:
         """Tell whether a call may change something, so that it must not be made twice by mistake."""
@@ -472,9 +425,9 @@ class TurnCalls:
 
     def make(self, call: ToolCall, caller: Caller) -> ToolRun:
         """Make a call, or refuse it."""
-        self._count(call)
+        self._count_repeats(call)
         began = self.clock()
-        if not (result := self._refused(call)):
+        if not (result := self._explain_refusal(call)):
             result = self.newest = self.toolset.call(call, caller)
         self.runs.append(ToolRun(call.name, call.arguments, result, (self.clock() - began) * 1000))
         return self.runs[-1]
@@ -490,13 +443,13 @@ class TurnCalls:
 
     def met(self, call: ToolCall, result: str) -> None:
         """Take a call for made, with that result."""
-        self._count(call)
+        self._count_repeats(call)
         self.newest = result
         self.runs.append(ToolRun(call.name, call.arguments, result, 0.0))
 
     def begin_anew(self) -> None:
         """Count no call from before as the same: whoever asks has said something new."""
-        self._asked.clear()
+        self._made.clear()
         self.stuck = False
 
     def told_alone(self) -> str:
@@ -507,29 +460,29 @@ class TurnCalls:
         shown = run.result if len(run.result) <= MAX_SHOWN_RESULT else f"{run.result[:MAX_SHOWN_RESULT]}…"
         return fill(self.prompts["result"], {"tool": run.name, "result": shown}, "result")
 
-    def _count(self, call: ToolCall) -> None:
-        self._asked.append(call)
-        self._same = in_a_row(self._asked, self._is_idle)
-        self.stuck = self._same >= (SAME_READS if self._reads_well(call) else SAME_CALLS)
+    def _count_repeats(self, call: ToolCall) -> None:
+        self._made.append(call)
+        self._repeats = in_a_row(self._made, self._is_idle)
+        self.stuck = self._repeats >= (SAME_READS if self._has_read_well(call) else SAME_CALLS)
 
-    def _refused(self, call: ToolCall) -> str:
+    def _explain_refusal(self, call: ToolCall) -> str:
         """Why a call is not made, '' when it is."""
         only, prompts = self.only, self.prompts
         if only is not None and call.name not in only:
             return fill(prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only)) or "-"}, "tools")
-        before = self._results(call)
+        before = self._list_results(call)
         if self.stuck:
             return fill(prompts["repeated"], {"result": before[-1]}, "result")
-        if self._same > 1 and not before[-1].startswith(ERROR_PREFIX) and self.writes(call):
+        if self._repeats > 1 and not before[-1].startswith(ERROR_PREFIX) and self.writes(call):
             return fill(prompts["written"], {"result": before[-1]}, "result")
         return ""
 
-    def _results(self, call: ToolCall) -> list[str]:
+    def _list_results(self, call: ToolCall) -> list[str]:
         return [run.result for run in self.runs if (run.name, run.arguments) == (call.name, call.arguments)]
 
-    def _reads_well(self, call: ToolCall) -> bool:
+    def _has_read_well(self, call: ToolCall) -> bool:
         """Whether a call only looks, and what it saw before was no error."""
-        return not (self.acts(call) or any(result.startswith(ERROR_PREFIX) for result in self._results(call)))
+        return not (self.acts(call) or any(result.startswith(ERROR_PREFIX) for result in self._list_results(call)))
 
     def _is_idle(self, call: ToolCall) -> bool:
         """Whether a call does nothing to the world outside, so that its being made in turns leads nowhere."""

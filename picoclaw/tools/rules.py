@@ -47,9 +47,9 @@ class RuleTool:
             return "read"
         try:
             if action == "add":
-                self._made(arguments, datetime.now().astimezone())
+                self._check_new(arguments, datetime.now().astimezone())
             else:
-                self._known(arguments["name"])
+                self._find_name(arguments["name"])
         except ConfigError as error:
             raise ToolError(f"the rule cannot be: {error}") from None
         return "instruct"
@@ -59,11 +59,11 @@ class RuleTool:
 
         now = datetime.now().astimezone()
         if arguments["action"] == "remove":
-            name = self._known(arguments["name"])
-            gone = self._found(now).rules.get(name)
+            name = self._find_name(arguments["name"])
+            gone = self._load(now).rules.get(name)
             return f"no longer: {rules.explain_rule(gone)}" if gone else f"{name}, which is not followed, goes"
-        table = self._table(arguments)
-        made = rules.parse_rule(self._new(arguments["name"], table), table, now, self._zone())
+        table = self._build_table(arguments)
+        made = rules.parse_rule(self._pick_name(arguments["name"], table), table, now, self._zone())
         return "\nbut ".join([rules.explain_rule(made), *list_doubts(made, self._home, self._measured())])
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
@@ -84,15 +84,15 @@ class RuleTool:
         from picoclaw.automation import rules
 
         if action == "list":
-            return "\n".join(number_rules(self._found(caller.now))) or "no rules"
+            return "\n".join(number_rules(self._load(caller.now))) or "no rules"
         try:
             if action == "remove":
-                name = self._known(name)
+                name = self._find_name(name)
                 rules.remove_rule(self._home, name)
                 wake_all(self._home)
                 return f"rule {name} is removed"
-            table = self._table({"when": when, "notify": notify, "output": output, "options": options})
-            name = self._new(name, table)
+            table = self._build_table({"when": when, "notify": notify, "output": output, "options": options})
+            name = self._pick_name(name, table)
             require_measured(rules.parse_rule(name, table, caller.now, self._zone()), self._measured())
             made = rules.add_rule(self._home, name, table, caller.now, self._zone())
         except ConfigError as error:
@@ -101,16 +101,16 @@ class RuleTool:
         doubts = "".join(f"\nbut {doubt}" for doubt in list_doubts(made, self._home, self._measured()))
         return f"the rule is kept: {rules.explain_rule(made)}{doubts}"
 
-    def _made(self, arguments: Mapping[str, Any], now: datetime) -> None:
+    def _check_new(self, arguments: Mapping[str, Any], now: datetime) -> None:
         from picoclaw.automation import rules
 
-        table = self._table(arguments)
-        name = self._new(arguments["name"], table)
+        table = self._build_table(arguments)
+        name = self._pick_name(arguments["name"], table)
         require_measured(rules.parse_rule(name, table, now, self._zone()), self._measured())
-        if name in self._names():
+        if name in self._list_names():
             raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
 
-    def _table(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _build_table(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """What is written of a call: the keys that say something; a quantity alone gets its only sensor."""
 
         every = {key: given[key] for key in ("when", "notify", "output")} | (given["options"] or {})
@@ -119,24 +119,24 @@ class RuleTool:
             table["when"] = complete_sensor(table["when"], self._measured)
         return table
 
-    def _new(self, name: str, table: Mapping[str, Any]) -> str:
+    def _pick_name(self, name: str, table: Mapping[str, Any]) -> str:
         """The name that a rule is to have, made up where none is given."""
 
-        return name.strip() or make_rule_name(table, self._names())
+        return name.strip() or make_rule_name(table, self._list_names())
 
-    def _known(self, name: str) -> str:
+    def _find_name(self, name: str) -> str:
         """Find the rule that is meant, by its name or by its number in the list."""
 
-        names = self._names()
+        names = self._list_names()
         if meant_ := match_rule_name(name, names):
             return meant_
         raise ToolError(f"there is no rule {name.strip()!r}; there are: {', '.join(names) or 'none'}")
 
-    def _names(self) -> list[str]:
-        found = self._found(datetime.now().astimezone())
+    def _list_names(self) -> list[str]:
+        found = self._load(datetime.now().astimezone())
         return [name for name in (*found.rules, *found.problems) if name]
 
-    def _found(self, now: datetime) -> "RuleSet":
+    def _load(self, now: datetime) -> "RuleSet":
         from picoclaw.automation import rules
 
         return rules.load_rules(self._home, now, self._zone())

@@ -36,12 +36,12 @@ class SensorAddTool:
         `owned` names the declared output at a bus and address, which is left alone; `ring()` wakes what samples.
         """
         self._owned = owned
-        self._ring = ring
+        self._wake = ring
         self._board = board
         self._wired = wired
         self._drivers = drivers
         self._where = where
-        self._keep = keep
+        self._save = keep
 
     @tool(effect="actuate", later=("bus", "chip", "port", "options"))
     def sensor_add(
@@ -60,7 +60,7 @@ class SensorAddTool:
             raise ToolError(f"'address' is {address}, outside 0x08 to 0x77")
         if not part:
             self._check_bus(1 if bus is None else bus, address)
-            part = self._found(1 if bus is None else bus, address)
+            part = self._detect_part(1 if bus is None else bus, address)
         sensor = SensorConfig(part.strip().lower(), bus, address, chip, port, options or {})
         try:
             wired = drivers.resolve_part(sensor, self._where)
@@ -69,15 +69,15 @@ class SensorAddTool:
         self._check_place(wired)
         if wired.route == "i2c":
             self._check_bus(wired.bus, wired.address)
-        seen = self._verified(name, wired)
+        seen = self._verify_part(name, wired)
         try:
-            self._keep(name, _pin_location(sensor, wired))
+            self._save(name, _pin_location(sensor, wired))
         except ConfigError as error:
             raise ToolError(str(error)) from None
         except OSError as error:
             raise ToolError(f"{name} could not be kept: {explain(error)}") from None
         self._wired[name] = wired
-        self._ring()
+        self._wake()
         return f"added {name}: {drivers.describe_part(wired)}; it measures {seen}"
 
     def _check_name(self, name: str) -> None:
@@ -101,7 +101,7 @@ class SensorAddTool:
         if use:
             raise ToolError(f"i2c-{bus} belongs to {use}: wire parts to the pin header's bus")
 
-    def _found(self, bus: int, address: int) -> str:
+    def _detect_part(self, bus: int, address: int) -> str:
         """Find out which part is at an address; raises ToolError when that cannot be told, never guesses."""
         if not address:
             raise ToolError(
@@ -124,7 +124,7 @@ class SensorAddTool:
             " say which part it is, by what is printed on it"
         )
 
-    def _verified(self, name: str, wired: WiredPart) -> str:
+    def _verify_part(self, name: str, wired: WiredPart) -> str:
         """Measure once; raises ToolError when it is another part, or gives nothing to be believed."""
         chip = drivers.load_driver(wired.part, self._where)
         identify = getattr(chip, "identify", None)
@@ -134,7 +134,7 @@ class SensorAddTool:
                     said = identify(handle)
                 if not said:
                     raise ToolError(
-                        f"what is on {drivers.format_location(wired)} is no {wired.part}{self._instead(wired)}"
+                        f"what is on {drivers.format_location(wired)} is no {wired.part}{self._suggest_part(wired)}"
                     )
         except (HardwareError, ValueError) as error:
             raise ToolError(str(error)) from None
@@ -145,7 +145,7 @@ class SensorAddTool:
             raise ToolError(f"{drivers.describe_part(wired)} was not added: {readings[0].problem}")
         return ", ".join(format_reading(reading) for reading in readings if reading.value is not None)
 
-    def _instead(self, wired: WiredPart) -> str:
+    def _suggest_part(self, wired: WiredPart) -> str:
         if wired.route != "i2c":
             return ""
         others = detect.identify_part(self._board, wired.bus, wired.address, self._where).identified

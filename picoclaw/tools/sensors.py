@@ -35,16 +35,18 @@ class SensorTools:
         rows = [f"{s.name}: {'' if s.part else s.kernel[0].quantity + ' '}{_format_source(s)}" for s in found]
         return "\n".join(rows) or _NO_SENSOR
 
-    def _reading(self, arguments: Mapping[str, Any]) -> Literal["read"]:
+    def _check_reading(self, arguments: Mapping[str, Any]) -> Literal["read"]:
         """Refuse a reading of what is not there at once: one that is planned would fail each time it is due."""
         asked = _parse_quantities(arguments["quantity"])
-        name, wanted = self._meant(arguments["sensor"] or self._named(arguments["quantity"], asked), asked)
-        measured = [self._measures(found) for found in self._found(name)]
+        name, wanted = self._parse_request(
+            arguments["sensor"] or self._find_qualifier(arguments["quantity"], asked), asked
+        )
+        measured = [self._list_quantities(found) for found in self._find_sensors(name)]
         if not any(not wanted or not each or wanted & each for each in measured):
-            raise ToolError(self._nothing(name, wanted))
+            raise ToolError(self._explain_missing(name, wanted))
         return "read"
 
-    @tool(effect=_reading)
+    @tool(effect=_check_reading)
     def sensor_read(
         self,
         sensor: Annotated[str, "a name from sensor_list, empty: all"] = "",
@@ -52,13 +54,13 @@ class SensorTools:
     ) -> str:
         """Measure now; gives values with units."""
         wanted = _parse_quantities(quantity)
-        named = self._named(quantity, wanted)
-        name, wanted = self._meant(sensor or named, wanted)
-        readings = [r for r in self._readings(name, wanted) if not wanted or r.quantity in wanted]
+        named = self._find_qualifier(quantity, wanted)
+        name, wanted = self._parse_request(sensor or named, wanted)
+        readings = [r for r in self._read(name, wanted) if not wanted or r.quantity in wanted]
         if not name:
             readings = [r for r in readings if not r.inside] or readings
         if not readings:
-            raise ToolError(self._nothing(name, wanted))
+            raise ToolError(self._explain_missing(name, wanted))
         rows = "\n".join(_format_readings(readings, time.time()))
         if all(r.value is None for r in readings):
             raise ToolError(rows)
@@ -69,7 +71,7 @@ class SensorTools:
         """Show how the board is: temperature, throttling, memory, disk, load, uptime, clock."""
         return "\n".join(health.format_results(health.check_health(self._board, caller.now, self._home)))
 
-    def _meant(self, asked: str, wanted: frozenset[str]) -> tuple[str, frozenset[str]]:
+    def _parse_request(self, asked: str, wanted: frozenset[str]) -> tuple[str, frozenset[str]]:
         """The name and the quantities that a sensor is asked for by; small models write "greenhouse temperature"."""
         asked, known = asked.strip(), sensors.list_sensors(self._board, self._wired)
         if any(asked == s.name or (_is_part_of_name(asked, s) and not _find_quantities(asked)) for s in known):
@@ -79,7 +81,7 @@ class SensorTools:
         both = frozenset[str]().union(*told.values())
         return name, (wanted & both) or (wanted | both)
 
-    def _named(self, quantity: str, wanted: frozenset[str]) -> str:
+    def _find_qualifier(self, quantity: str, wanted: frozenset[str]) -> str:
         """The sensor of "cpu temperature", '' where the other words name none; refuses what nothing here is called."""
         if _find_quantities(quantity):
             return ""
@@ -87,10 +89,10 @@ class SensorTools:
         known = sensors.list_sensors(self._board, self._wired)
         strange = [word for word in others if not any(_is_part_of_name(word, found) for found in known)]
         if strange:
-            raise ToolError(self._nothing(" ".join(strange), wanted))
+            raise ToolError(self._explain_missing(" ".join(strange), wanted))
         return " ".join(others)
 
-    def _found(self, name: str) -> list[sensors.Sensor]:
+    def _find_sensors(self, name: str) -> list[sensors.Sensor]:
         """The sensors that a name means."""
         known = sensors.list_sensors(self._board, self._wired)
         meant = [found for found in known if found.name == name] or [
@@ -98,20 +100,20 @@ class SensorTools:
         ]
         return meant or [found for found in known if all(_is_part_of_name(word, found) for word in _split_words(name))]
 
-    def _measures(self, found: sensors.Sensor) -> frozenset[str]:
+    def _list_quantities(self, found: sensors.Sensor) -> frozenset[str]:
         """What a sensor measures, nothing where that is not known before it is read."""
         if found.kernel:
             return frozenset(known.quantity for known in found.kernel)
         return frozenset(self._drivers.quantities(found.part)) if found.part else frozenset()
 
-    def _readings(self, name: str, wanted: frozenset[str]) -> Iterable[Reading]:
-        for found in self._found(name):
+    def _read(self, name: str, wanted: frozenset[str]) -> Iterable[Reading]:
+        for found in self._find_sensors(name):
             ours = self._drivers.quantities(found.part) if found.part and not found.kernel else []
             if not wanted or not ours or wanted.intersection(ours):  # what cannot answer need not be woken
                 asked = min(wanted.intersection(ours) or wanted, default="temperature")
                 yield from sensors.read_sensor(self._board, self._drivers, found, asked)
 
-    def _nothing(self, sensor: str, wanted: Iterable[str]) -> str:
+    def _explain_missing(self, sensor: str, wanted: Iterable[str]) -> str:
         names = list(dict.fromkeys(found.name for found in sensors.list_sensors(self._board, self._wired)))
         if not names:
             return _NO_SENSOR

@@ -185,48 +185,48 @@ class SkillTools:
         lines = (f"{skill.name}: {skill.description} (read skills/{skill.name}/{FILE})" for skill in found)
         return "\n".join(lines) or f"none of the {len(usable)} skills has any word of {query!r}"
 
-    def _creating(self, arguments: Mapping[str, Any]) -> Effect:
-        self._asked = self._created(**arguments)
+    def _get_create_effect(self, arguments: Mapping[str, Any]) -> Effect:
+        self._asked = self._plan_create(**arguments)
         return "instruct"
 
-    @tool(effect=_creating, later=("triggers",))
+    @tool(effect=_get_create_effect, later=("triggers",))
     def skill_create(self, name: str, description: str, text: str, triggers: str = "") -> str:
         """Write a new skill."""
-        plan = self._unchanged(self._created(name, description, text, triggers))
+        plan = self._require_unchanged(self._plan_create(name, description, text, triggers))
         with _explain_errors(plan.folder.name), files.folder(plan.target.above, make=True) as way:
             if not create(Path(plan.target.parts[-1]), plan.data, folder=way):
                 raise _make_changed_error(plan.folder.name)
-        return f"wrote {self._told(plan)}"
+        return f"wrote {self._describe_result(plan)}"
 
-    def _updating(self, arguments: Mapping[str, Any]) -> Effect:
-        self._asked = self._updated(**arguments)
+    def _get_update_effect(self, arguments: Mapping[str, Any]) -> Effect:
+        self._asked = self._plan_update(**arguments)
         return "instruct"
 
-    def _bound(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+    def _bind_found(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         """Bind what is replaced: a yes to that is none to what the owner writes there meanwhile."""
         import hashlib
 
-        plan = self._updated(**arguments)
+        plan = self._plan_update(**arguments)
         return {f"sha256 of {plan.target.path} before": hashlib.sha256(plan.found or b"").hexdigest()}
 
-    @tool(effect=_updating, binds=_bound, private=True)
+    @tool(effect=_get_update_effect, binds=_bind_found, private=True)
     def skill_update(self, name: str, text: str, description: str = "", triggers: str = "") -> str:
         """Rewrite a skill."""
-        plan = self._unchanged(self._updated(name, text, description, triggers))
+        plan = self._require_unchanged(self._plan_update(name, text, description, triggers))
         with _explain_errors(plan.folder.name), files.folder(plan.target.above) as way:
             name = plan.target.parts[-1]
             mode = os.stat(name, dir_fd=way).st_mode & 0o777
             write_atomic(Path(f"{FILE}.bak"), plan.found or b"", mode, folder=way)
             write_atomic(Path(name), plan.data, folder=way)
-        return f"rewrote {self._told(plan)}; {FILE}.bak holds what it was"
+        return f"rewrote {self._describe_result(plan)}; {FILE}.bak holds what it was"
 
-    def _unchanged(self, plan: _SkillWrite) -> _SkillWrite:
+    def _require_unchanged(self, plan: _SkillWrite) -> _SkillWrite:
         """Return the plan if it is still the one that a person was asked about."""
         if plan != self._asked:
             raise _make_changed_error(plan.folder.name)
         return plan
 
-    def _created(self, name: str, description: str, text: str, triggers: str) -> _SkillWrite:
+    def _plan_create(self, name: str, description: str, text: str, triggers: str) -> _SkillWrite:
         if not _NAME.fullmatch(name):
             raise ToolError(
                 f"{name!r} cannot name a skill; use small letters, digits and hyphens, at most 64, such as water-tank"
@@ -234,17 +234,17 @@ class SkillTools:
         self._library.look()
         self._refuse_taken(name)
         folder = self._workspace / "skills" / name
-        target = self._target(folder)
+        target = self._find_target(folder)
         with _explain_errors(name):
             if files.look(target):
                 raise ToolError(f"skills/{name}/{FILE} exists already; write_file with overwrite=true replaces it")
         given = {"name": name, **build_front_matter(description or " ", triggers)}
         return _SkillWrite(folder, target, None, build_skill(given, text, folder))
 
-    def _updated(self, name: str, text: str, description: str, triggers: str) -> _SkillWrite:
+    def _plan_update(self, name: str, text: str, description: str, triggers: str) -> _SkillWrite:
         self._library.look()
-        folder = self._own(name).folder
-        target = self._target(folder)
+        folder = self._find_own(name).folder
+        target = self._find_target(folder)
         with _explain_errors(name), os.fdopen(files.rooted_open_file(target), "rb") as file:
             found = file.read(LARGEST_FILE + 1)
         data = update_skill(found, build_front_matter(description, triggers), text, folder)
@@ -258,7 +258,7 @@ class SkillTools:
         if same is not None:
             raise ToolError(f"{name} would hide the {same.tier} skill of that name; choose another name")
 
-    def _own(self, name: str) -> Skill:
+    def _find_own(self, name: str) -> Skill:
         """The workspace's skill of this name; no other may be changed."""
         found = self._library.skills.get(name)
         if found is not None and found.tier == _OWN_TIER:
@@ -271,7 +271,7 @@ class SkillTools:
             raise ToolError(f"{name} is a {found.tier} skill; copy it under another name with skill_create")
         raise ToolError(f"there is no skill {name!r}; skill_create adds one")
 
-    def _target(self, folder: Path) -> Place:
+    def _find_target(self, folder: Path) -> Place:
         """The skill's file, links followed; refused where they lead out of the workspace's skills."""
         found = files.settled(os.path.realpath(folder.parent), str(folder / FILE))
         if found is None or not files.below(os.path.realpath(self._workspace), found.root):
@@ -280,7 +280,7 @@ class SkillTools:
             )
         return found
 
-    def _told(self, plan: _SkillWrite) -> str:
+    def _describe_result(self, plan: _SkillWrite) -> str:
         self._library.look()
         state = describe_state(self._library, plan.target.path, self._here())
         state = state or f"it cannot be used: {'; '.join(self._library.notes)}"

@@ -46,8 +46,8 @@ class SubagentTools:
         self._tasks = tasks
         self._tools = tools
         self._settings = settings
-        self._do = do
-        self._ring = ring
+        self._run_task = do
+        self._wake = ring
         self._clock = clock
 
     @tool(effect="write", opens=("spawn_status", "spawn_cancel"), later=_LATER)
@@ -66,7 +66,7 @@ class SubagentTools:
     ) -> str:
         """Have a helper do a task in the background; it sees only that text, and reports to the user."""
         wanted = workflow.steps_of(tasks or ())
-        known = self._known(caller)
+        known = self._list_known(caller)
         found = workflow.needs_of(wanted, known)
         if task.strip() or not wanted:
             last = workflow.step(name, task, needs or ())
@@ -75,7 +75,7 @@ class SubagentTools:
             found = workflow.needs_of(wanted, known)
             found[-1] = tuple(dict.fromkeys((*found[-1], *ends)))
         self._check_room(caller, len(wanted))
-        plain = self._plain(caller, mode, tools, TaskUsage(steps, seconds, tokens), len(wanted))
+        plain = self._make_task(caller, mode, tools, TaskUsage(steps, seconds, tokens), len(wanted))
         added = self._tasks().add(
             [
                 plain._replace(name=step.name, text=step.text, needs=need)
@@ -83,7 +83,7 @@ class SubagentTools:
             ],
             self._clock(),
         )
-        self._ring()
+        self._wake()
         return (
             f"given to helper{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}; {_REPORT_NOTE}"
         )
@@ -101,49 +101,49 @@ class SubagentTools:
         tokens: Steps = 0,
     ) -> str:
         """Have a helper do a task, and wait for its report."""
-        plain = self._plain(caller, mode, tools, TaskUsage(steps, seconds, tokens))
+        plain = self._make_task(caller, mode, tools, TaskUsage(steps, seconds, tokens))
         step = workflow.step(name, task, ())
         self._check_room(caller, 1)
         here = get_process_identity()
         begun = plain._replace(name=step.name, text=step.text, status="running", claimed=here, waits=here, tries=1)
         (added,) = self._tasks().add([begun], self._clock())
-        ended = self._do(added, caller.stop) if self._do else added
+        ended = self._run_task(added, caller.stop) if self._run_task else added
         return workflow.answer(ended)
 
     @tool(effect="read", brings=True, private=True)
     def spawn_status(self, caller: Caller, number: Annotated[int, Span(0, _MOST)] = 0) -> str:
         """Show how far a helper is, with its report; without a number all of them in a line each."""
         if number:
-            task = self._meant(number, caller)
+            task = self._find_task(number, caller)
             rows = [workflow.row(task, self._clock())]
             rows += [workflow.row(child, self._clock()) for child in self._tasks().children(number)]
             return "\n".join([*rows, *([] if task.status in OPEN_STATUSES else [workflow.shown(task)])])
-        return "\n".join(workflow.row(task, self._clock()) for task in self._listed(caller)) or "no helpers"
+        return "\n".join(workflow.row(task, self._clock()) for task in self._list_tasks(caller)) or "no helpers"
 
     @tool(effect="write")
     def spawn_cancel(self, number: Annotated[int, Span(1, _MOST)], caller: Caller) -> str:
         """End a helper's task, and what it has given to others."""
-        task = self._meant(number, caller)
+        task = self._find_task(number, caller)
         knows = caller.task or caller.session == task.session  # what a job or a heartbeat ends, the chat is told
         ended = self._tasks().cancel(number, task.session if knows else "", self._clock())
-        self._ring()
+        self._wake()
         if not ended:
             raise ToolError(f"helper {task.label} has ended already: {task.status}")
         return f"cancelled: {', '.join(task.label for task in ended)}"
 
-    def _plain(self, caller: Caller, mode: Mode, tools: list[str] | None, wish: TaskUsage, number: int = 1) -> Task:
+    def _make_task(self, caller: Caller, mode: Mode, tools: list[str] | None, wish: TaskUsage, number: int = 1) -> Task:
         """What all tasks of a call have in common. Refuses what may not be asked for."""
-        if self._do is None:
+        if self._run_task is None:
             raise ToolError("a helper needs a model, and none is configured")
         if caller.depth >= workflow.DEEPEST:
             raise ToolError(f"helpers of helpers end at depth {workflow.DEEPEST}")
         asker = self._tasks().get(caller.task) if caller.task else None
         return Task(
             0,
-            self._chat(caller),
+            self._get_chat(caller),
             "",
             "",
-            workflow.limited(wish, self._most(asker, caller, number)),
+            workflow.limited(wish, self._get_limits(asker, caller, number)),
             workflow.allowed(self._tools(), caller.may, tools, caller.depth + 1),
             mode,
             parent=HEARTBEAT_PARENT if caller.origin == HEARTBEAT else caller.task,
@@ -153,7 +153,7 @@ class SubagentTools:
             taint=limit_taints(caller.heard),
         )
 
-    def _most(self, asker: Task | None, caller: Caller, number: int) -> TaskUsage:
+    def _get_limits(self, asker: Task | None, caller: Caller, number: int) -> TaskUsage:
         """What each of a `number` of tasks may take at most."""
         settings, tasks = self._settings, self._tasks()
         if asker:  # what its helpers took, it has taken
@@ -167,22 +167,22 @@ class SubagentTools:
             raise ToolError("the helpers of this heartbeat may take no more tokens")
         return TaskUsage(settings.steps, settings.seconds, share)
 
-    def _chat(self, caller: Caller) -> str:
+    def _get_chat(self, caller: Caller) -> str:
         chat = caller.reply_to or caller.session
         return DEFAULT_SESSION if chat == HEARTBEAT else chat
 
-    def _known(self, caller: Caller) -> dict[str, int]:
+    def _list_known(self, caller: Caller) -> dict[str, int]:
         """The tasks that may be needed, by number and by name; of two names the newer counts."""
-        listed = self._tasks().newest(self._chat(caller), 4 * workflow.MOST)
+        listed = self._tasks().newest(self._get_chat(caller), 4 * workflow.MOST)
         named = {task.name: task.number for task in listed if task.name}
         return named | {str(task.number): task.number for task in listed}
 
     def _check_room(self, caller: Caller, more: int) -> None:
-        if len(self._tasks().unfinished(self._chat(caller))) + more > workflow.MOST:
+        if len(self._tasks().unfinished(self._get_chat(caller))) + more > workflow.MOST:
             raise ToolError(f"this chat may have {workflow.MOST} tasks that are not done; cancel some, or wait")
 
-    def _listed(self, caller: Caller) -> list[Task]:
-        chat = self._chat(caller)
+    def _list_tasks(self, caller: Caller) -> list[Task]:
+        chat = self._get_chat(caller)
         both = {task.number: task for task in self._tasks().newest(chat, _LISTED)}
         both |= {task.number: task for task in self._tasks().unfinished(chat)}
         return [task for task in both.values() if not caller.task or self._is_below(task, caller.task)]
@@ -192,9 +192,9 @@ class SubagentTools:
             task = self._tasks().get(task.parent)
         return task is not None
 
-    def _meant(self, number: int, caller: Caller) -> Task:
+    def _find_task(self, number: int, caller: Caller) -> Task:
         found = self._tasks().get(number)
-        if found is None or found.session != self._chat(caller):
+        if found is None or found.session != self._get_chat(caller):
             raise ToolError(f"this chat has no helper {number}; spawn_status shows them")
         if caller.task and not self._is_below(found, caller.task):
             raise ToolError(f"helper {found.label} is not yours: you may see and end what you have given to others")

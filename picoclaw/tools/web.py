@@ -1,6 +1,7 @@
 """The tools `web_fetch` and `web_search`: the public web, as text that nobody in the chat has said."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.claims import strip_context
@@ -25,8 +26,6 @@ class WebFetchTool:
         """`environment` may name proxies; `seconds` is the longest time for one page. `web` is made unless given."""
         self._environment, self._seconds = environment, seconds
         self._web = web
-        self._known: KnownUrls | None = None
-        self._linked: KnownUrls | None = None
 
     def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Tell an address that somebody's word leads to from one that a model has made up.
@@ -50,13 +49,13 @@ class WebFetchTool:
                 vouched = may if url in find_urls([sentence]) else vouched
         return vouched
 
-    def _means(self, arguments: Mapping[str, Any]) -> str:
+    def _explain(self, arguments: Mapping[str, Any]) -> str:
         from picoclaw.web.address import normalize_url, parse_url
 
         place = parse_url(normalize_url(arguments["url"]))
         return f"ask the host {place.host} for the page {place.url}; the host learns all of that address"
 
-    @tool(effect="network", brings=True, later=("links",), means=_means, vouched=_vouched)
+    @tool(effect="network", brings=True, later=("links",), means=_explain, vouched=_vouched)
     def web_fetch(self, url: str, caller: Caller, links: bool = False) -> str:  # noqa: FBT001 - named by a model
         """Read a web page's text."""
         from picoclaw.web.address import normalize_url
@@ -68,29 +67,26 @@ class WebFetchTool:
         more = " The page is longer; the rest was not read." if page.cut else ""
         return f"{page.place.url}{more}\n\n{text}"
 
-    @property
+    @cached_property
     def web(self) -> "WebClient":
-        """The way out, made when it is needed."""
+        """The HTTP client."""
         from picoclaw.web.fetch import WebClient
 
-        self._web = self._web or WebClient(self._environment, self._seconds)
-        return self._web
+        return self._web or WebClient(self._environment, self._seconds)
 
-    @property
+    @cached_property
     def linked(self) -> "KnownUrls":
-        """Where pages that were read lead."""
+        """Where pages that were read link to."""
         from picoclaw.web.address import KnownUrls
 
-        self._linked = self._linked or KnownUrls()
-        return self._linked
+        return KnownUrls()
 
-    @property
+    @cached_property
     def known(self) -> "KnownUrls":
-        """Where a search leads."""
+        """What searches found."""
         from picoclaw.web.address import KnownUrls
 
-        self._known = self._known or KnownUrls()
-        return self._known
+        return KnownUrls()
 
 
 class WebSearchTool:
@@ -100,11 +96,11 @@ class WebSearchTool:
         """`pages` learns what was found; `name` is the engine's, with the address of a SearXNG or Brave's key."""
         self._pages, self._engine = pages, (name, searxng_url, key)
 
-    def _chosen(self, _arguments: Mapping[str, Any], _caller: Caller) -> bool:
+    def _always(self, _arguments: Mapping[str, Any], _caller: Caller) -> bool:
         """Tell that the engine is the owner's choice, whatever is looked for."""
         return True
 
-    @tool(effect="network", brings=True, vouched=_chosen)
+    @tool(effect="network", brings=True, vouched=_always)
     def web_search(self, query: str, caller: Caller) -> str:
         """Search the web; read a hit by web_fetch."""
         from picoclaw.web.search import SearchEngine, search_web

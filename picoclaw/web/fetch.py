@@ -50,8 +50,8 @@ class PinnedBackend(httpcore.NetworkBackend):
 
         `own` is a host that need not be public. `resolve` and `dial` are the system's unless given.
         """
-        self._deadline, self._near, self._own = deadline, tuple(near), own
-        self._resolve, self._dial = resolve, dial or httpcore.SyncBackend()
+        self._deadline, self._local_networks, self._own = deadline, tuple(near), own
+        self._resolve, self._backend = resolve, dial or httpcore.SyncBackend()
         self._ended = threading.Event()
         self._streams: list[_DeadlineStream] = []
 
@@ -67,23 +67,23 @@ class PinnedBackend(httpcore.NetworkBackend):
         problem: Exception = httpcore.ConnectError("it has no address")
         numbers = self.addresses(host)
         for left, number in zip(reversed(range(len(numbers))), numbers, strict=True):
-            wait = min(_NEXT_S if left else timeout or _CONNECT_S, self._left())
+            wait = min(_NEXT_S if left else timeout or _CONNECT_S, self._time_left())
             try:
-                stream = self._dial.connect_tcp(number, port, wait, local_address, socket_options)
+                stream = self._backend.connect_tcp(number, port, wait, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 problem = error
             else:
-                self._streams.append(_DeadlineStream(stream, self._left))
+                self._streams.append(_DeadlineStream(stream, self._time_left))
                 return self._streams[-1]
         raise problem
 
     def addresses(self, host: str) -> list[str]:
         """Look a host up; raises ToolError when one of its addresses is not public, for all of them are its word."""
-        found = self._answer(host)
+        found = self._resolve_in_thread(host)
         if host == self._own:
             return found
         for number in found:
-            if why := explain_refusal(number, self._near):
+            if why := explain_refusal(number, self._local_networks):
                 raise ToolError(f"{host} leads to {number}, which is not public ({why}); only the public web is read")
         return found
 
@@ -93,7 +93,7 @@ class PinnedBackend(httpcore.NetworkBackend):
         for stream in self._streams:
             stream.cut()
 
-    def _answer(self, host: str) -> list[str]:
+    def _resolve_in_thread(self, host: str) -> list[str]:
         """Have a name looked up in another thread: the lookup itself heeds no time limit, and no word to stop."""
         with suppress(ValueError):
             return [str(ip_address(host))]
@@ -107,14 +107,14 @@ class PinnedBackend(httpcore.NetworkBackend):
 
         thread = threading.Thread(target=look_up, name="resolver", daemon=True)
         thread.start()
-        thread.join(min(_CONNECT_S, self._left()))
+        thread.join(min(_CONNECT_S, self._time_left()))
         if not answers:
             raise httpcore.ConnectTimeout(f"the name {host} was not resolved in time")
         if isinstance(answers[0], OSError):
             raise httpcore.ConnectError(f"the name {host} is not known: {answers[0].strerror or answers[0]}")
         return list(answers[0])
 
-    def _left(self) -> float:
+    def _time_left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0 or self._ended.is_set():
             raise httpcore.ReadTimeout("its time is up")
@@ -125,7 +125,7 @@ class _DeadlineStream(httpcore.NetworkStream):
     """A stream on which no single wait is longer than what is left, so that a server cannot drip for ever."""
 
     def __init__(self, inner: httpcore.NetworkStream, left: Callable[[], float]) -> None:
-        self._inner, self._left = inner, left
+        self._inner, self._time_left = inner, left
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._inner.read(max_bytes, self._within(timeout))
@@ -151,7 +151,7 @@ class _DeadlineStream(httpcore.NetworkStream):
             socket.socket.shutdown(self._inner.get_extra_info("socket"), socket.SHUT_RDWR)
 
     def _within(self, timeout: float | None) -> float:
-        left = self._left()
+        left = self._time_left()
         return left if timeout is None else min(timeout, left)
 
 
@@ -238,13 +238,13 @@ class WebClient:
     ) -> None:
         """`environment` may name proxies; the others are the system's unless given."""
         self._environment, self._seconds = environment, seconds
-        self._resolve, self._dial, self._near = resolve, dial, near
+        self._resolve, self._backend, self._local_networks = resolve, dial, near
 
     def get(self, url: str, stop: Stop | None = None) -> WebPage:
         """Read a page of text, wherever it redirects to; raises ToolError saying what was in the way."""
         deadline, place = time.monotonic() + self._seconds, parse_url(url)
         for _ in range(_MAX_REDIRECTS + 1):
-            answer = self._ask(place, deadline, {}, Stop() if stop is None else stop, own=False)
+            answer = self._send(place, deadline, {}, Stop() if stop is None else stop, own=False)
             if isinstance(answer, WebPage):
                 return answer
             place = parse_url(answer)
@@ -253,18 +253,18 @@ class WebClient:
     def ask(self, url: str, headers: Mapping[str, str], stop: Stop | None = None, *, own: bool = False) -> WebPage:
         """Ask a service that follows no redirect, since its key is in `headers`; `own` for a host of the owner's."""
         place = parse_url(url, own=own)
-        answer = self._ask(place, time.monotonic() + self._seconds, headers, Stop() if stop is None else stop, own=own)
+        answer = self._send(place, time.monotonic() + self._seconds, headers, Stop() if stop is None else stop, own=own)
         if not isinstance(answer, WebPage):
             raise ToolError(f"{place.origin} redirects; configure the address that it has now")
         return answer
 
-    def _ask(
+    def _send(
         self, place: WebAddress, deadline: float, headers: Mapping[str, str], stop: Stop, *, own: bool
     ) -> WebPage | str:
         """Make one request; returns the page, or where it leads to."""
         proxy = find_proxy(place, self._environment)
         free = proxy.place.host if proxy else place.host if own else ""
-        backend = PinnedBackend(deadline, self._near(), resolve=self._resolve, dial=self._dial, own=free)
+        backend = PinnedBackend(deadline, self._local_networks(), resolve=self._resolve, dial=self._backend, own=free)
         tls = context() if place.scheme == "https" else None
         pool = (
             httpcore.HTTPProxy(_make_core_url(proxy.place), proxy.login, ssl_context=tls, network_backend=backend)
