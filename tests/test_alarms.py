@@ -127,6 +127,18 @@ def test_a_reminder_from_the_command_line_reaches_telegram_when_no_terminal_is_o
         assert len(server.texts()) == 1
 
 
+def test_a_rule_that_fails_tells_the_owner_so_in_words(tmp_path, server):
+    pump = 'output = "pump"\nlasts = "1 minute"\n'
+    folder = house(tmp_path, server, rules=RULES + pump)
+    (folder / "outputs.toml").write_text('[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 600\n')
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        (failed,) = server.wait(lambda: [text for text in server.texts() if text.startswith("Rule warm (")], 20)
+        assert "failed: " in failed
+        assert "letter" not in failed
+        server.wait(lambda: [text for text in server.texts() if text.startswith("It is warm (warm: ")], 20)
+
+
 class Place:
     """What a client has to know of a page."""
 

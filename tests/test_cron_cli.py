@@ -232,21 +232,21 @@ def test_a_thread_that_is_printing_does_not_make_the_end_a_crash(tmp_path):
 
 
 def test_the_thread_sleeps_until_something_is_due_or_the_bell_rings(tmp_path):
-    steps, seen = [], threading.Event()
+    steps, seen = [], threading.Semaphore(0)
 
     def step(wall, mono):
         steps.append(mono)
-        seen.set()
+        seen.release()
         return 0.05 if len(steps) == 1 else None
 
     thread = SchedulerThread(tmp_path, lambda _: [step], print)
     thread.start()
-    time.sleep(0.4)
-    assert len(steps) == 2
-    assert 0.04 < steps[1] - steps[0] < 0.3
-    seen.clear()
+    assert seen.acquire(timeout=10)
+    assert seen.acquire(timeout=10)
+    assert steps[1] - steps[0] > 0.04
+    assert not seen.acquire(timeout=0.3), "nothing is due"
     wake_all(tmp_path)
-    assert seen.wait(5)
+    assert seen.acquire(timeout=10)
     thread.stop()
     assert list(tmp_path.glob("bell-*")) == []
 

@@ -372,7 +372,7 @@ class RuleEngine:
         number = self._begin(rule, why, _format_actions(rule, seconds), now)
         outcome = f"not done: {firing.skipped}" if firing.skipped else self._done(rule, why, seconds)
         if firing.skipped or outcome.startswith("failed"):
-            told = self._try(lambda: self._told(f"Rule {rule.name} ({why}): {outcome}"))
+            told = self._try(lambda: self._told(f"Rule {rule.name} ({why}): {format_outcome(outcome, ())}"))
             outcome = outcome if told == TOLD else f"{outcome}; {told}"
         self._settle(number, outcome)
 

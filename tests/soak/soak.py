@@ -49,15 +49,14 @@ REMIND_S, IDLE_S, SLOW_REMIND_S, SLOW_IDLE_S = 300, 300, 20, 5
 """In how long a reminder is due, and how long a server may be silent; the slow ones where the clocks are not quick."""
 
 BAD_A_DAY = 1
-"""Waterings that may fail, because the keeper has a hundredth of its patience and the same machine."""
+"""Waterings that may fail, because the keeper has a hundredth of its patience and the same machine; helpers that may,
+because ten minutes are all they have and the model may be silent for five."""
 
 DUE_S = 120.0
 """Of the quick clock's: so long after it was due, whatever was promised for later has come."""
 
 SILENT_S = 20.0
 """Of the machine's: four times as long as the model may be silent. What has no time of its own has come by then."""
-
-REPORT = r"soak report (\d+)"
 
 
 class Soak:
@@ -126,7 +125,7 @@ class Soak:
             one.join(60)
         time.sleep(later)
         soon = time.monotonic() + SILENT_S
-        while set(self.script.promised("help")) - set(self._told(REPORT)) and time.monotonic() < soon:
+        while len(set(self._told(r"Helper (\d+)"))) < len(self.script.promised("help")) and time.monotonic() < soon:
             time.sleep(0.2)  # the last failure of the model's may have been for a helper
         self.ended_at = self.pace.now()
         self.status = self.house.asked("status") or {}
@@ -176,11 +175,17 @@ class Soak:
         undone = [kind for kind in (*PLANS, *OWNER_SAYS) if kind in TAKE_A_TOOL and not self.script.promised(kind)]
         yield judge.none("wishes of which no tool has done one", undone)
         told, found = once(self.telegram.texts(OWNER)), self._told
+        with contextlib.closing(Database(self.house.home / "state.db")) as kept:
+            rows = kept.connection.execute("SELECT text FROM tasks WHERE status = 'failed'").fetchall()
+        failed = [int(str(text).split()[-1]) for (text,) in rows]
+        done = [number for number in self.script.promised("help") if number not in failed]
         path = self.house.home / "workspace/soak.txt"
         lines = [int(n) for n in re.findall(r"line (\d+)", path.read_text())] if path.exists() else []
         yield from judge.each_once("lines of a file", self.script.promised("file"), lines)
         yield from judge.each_once("reminders", self.script.promised("remind"), found(r"Reminder: tea (\d+)"))
-        yield from judge.each_once("reports of helpers", self.script.promised("help"), found(REPORT))
+        yield from judge.each_once("reports of helpers", done, found(r"soak report (\d+)"))
+        yield judge.same("helpers that failed and said so", len(set(found(r"Helper (\d+) failed"))), len(failed))
+        yield judge.most("helpers that failed", len(failed), self.trouble.kills + self.given.full + BAD_A_DAY)
         yeses, pressed = found(r"Number (\d+) was done"), len(self.presser.pressed)
         yield judge.each_once("yeses", [], yeses)[1]
         refused = len(re.findall(r"/yes was not done|answered this: '/yes|Number \d+ has failed", "\n".join(told)))
@@ -206,9 +211,10 @@ class Soak:
         cut = sum("stopped in the middle" in one.outcome for one in hot)  # which is told in other words
         alarms = judge.times(told, "soak: it is hot")
         yield judge.within("its alarms on Telegram", alarms, len(hot) - cut, len(hot))
-        shown = [one.text for one in Letters(self.house.home).all() if "soak: it is hot" in one.text]
-        least = 0 if self.given.day else len(hot)  # the page keeps the last letters only
-        yield judge.within("its alarms at the page", len(shown), least, len(hot))
+        letters = Letters(self.house.home).all()  # the last ones only
+        shown = sum("soak: it is hot" in one.text for one in letters)
+        least = sum(bool(letters) and one.at.timestamp() >= letters[0].at for one in hot) - cut
+        yield judge.within("its alarms at the page", shown, least, len(hot))
         for words, every in (("soak drips", 900), ("soak strikes", 1200)):
             yield judge.about(f"job: {words}", judge.times(told, words), spent / every, apart)
         ticks = judge.times(told, "soak ticks")
