@@ -56,7 +56,7 @@ from picoclaw.workspace.templates import MEETING, first_meeting, usual_meeting
 
 if TYPE_CHECKING:
     from picoclaw.agent.compaction import Compaction
-    from picoclaw.intents.provider import Intents
+    from picoclaw.intents.provider import IntentProvider
     from picoclaw.maintenance.jobs import Chores
     from picoclaw.providers.chain import Chain, Link
 
@@ -253,16 +253,18 @@ class App:
         """The configured model with the built-in matcher behind it, or the matcher alone."""
         if not self.config.model.base_url:
             return self._matcher()
-        from picoclaw.intents.provider import Led
+        from picoclaw.intents.provider import OnboardingProvider
 
-        return Led(self._chain(self._matcher), self._matcher, self.led, lambda: self.prompts["invitation"])
+        return OnboardingProvider(
+            self._chain(self._matcher), self._matcher, self.led, lambda: self.prompts["invitation"]
+        )
 
     @cached_property
     def models(self) -> Provider:
         """The configured models alone: what nobody has asked for is not answered by the matcher."""
         return self._chain(None)
 
-    def _chain(self, fallback: "Callable[[], Intents] | None") -> "Chain":
+    def _chain(self, fallback: "Callable[[], IntentProvider] | None") -> "Chain":
         from picoclaw.providers.chain import Chain
 
         first, *then = self.links
@@ -282,17 +284,17 @@ class App:
 
     def led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""
-        from picoclaw.intents.provider import dropped
+        from picoclaw.intents.provider import is_onboarding_dropped
 
-        return bool(self.config.model.base_url) and dropped(turns) and usual_meeting(self.config.home)
+        return bool(self.config.model.base_url) and is_onboarding_dropped(turns) and usual_meeting(self.config.home)
 
-    def _matcher(self) -> "Intents":
-        from picoclaw.intents.provider import Intents
+    def _matcher(self) -> "IntentProvider":
+        from picoclaw.intents.provider import IntentProvider
 
         tables = intent_tables(self.config.home)
         known = self.config.model.name or self.config.model.shown_url
         opened = self.toolset.opened
-        return Intents(list(tables.values()), configured_model=known, sources=list(tables), opened=opened)
+        return IntentProvider(list(tables.values()), configured_model=known, sources=list(tables), opened=opened)
 
     @cached_property
     def agent(self) -> Agent:

@@ -67,7 +67,7 @@ def check_regular(path: Path, mode: int) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file; move it aside", str(path))
 
 
-class NearlyFull(OSError):
+class DiskNearlyFull(OSError):
     """The room that is left is for what was promised."""
 
     def __init__(self, what: str, folder: Path) -> None:
@@ -75,19 +75,19 @@ class NearlyFull(OSError):
         super().__init__(errno.ENOSPC, f"the disk is nearly full, without room for {what}: free some space", folder)
 
 
-def explain(error: OSError) -> str:
+def explain_os_error(error: OSError) -> str:
     """Say in words what the operating system refused, and what to try."""
-    words = None if isinstance(error, NearlyFull) else _WORDS.get(error.errno or 0)
+    words = None if isinstance(error, DiskNearlyFull) else _WORDS.get(error.errno or 0)
     return words or error.strerror or str(error)
 
 
-def spare(what: str, folder: Path) -> None:
+def check_reserve(what: str, folder: Path) -> None:
     """Raise NearlyFull where the disk of a folder has too little room for this one of RESERVES."""
     least, share = RESERVES[what]
     with contextlib.suppress(FileNotFoundError):
         disk = os.statvfs(folder)
         if disk.f_bavail * disk.f_frsize < min(least, share * disk.f_blocks * disk.f_frsize):
-            raise NearlyFull(what, folder)
+            raise DiskNearlyFull(what, folder)
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, folder: int | None = None) -> None:
@@ -97,7 +97,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, folder: int | No
     """
     with contextlib.suppress(FileNotFoundError):
         mode = os.stat(path, dir_fd=folder).st_mode & 0o777
-    with _durable_copy(path, data, mode, folder) as copy:
+    with _write_durable_copy(path, data, mode, folder) as copy:
         os.replace(copy, path, src_dir_fd=folder, dst_dir_fd=folder)
     sync_folder(path.parent, folder=folder)
 
@@ -107,7 +107,7 @@ def create(path: Path, data: bytes, mode: int = 0o600, *, folder: int | None = N
     with contextlib.suppress(FileNotFoundError):
         os.stat(path, dir_fd=folder, follow_symlinks=False)
         return False
-    with _durable_copy(path, data, mode, folder) as copy:
+    with _write_durable_copy(path, data, mode, folder) as copy:
         try:
             os.link(copy, path, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
@@ -117,7 +117,7 @@ def create(path: Path, data: bytes, mode: int = 0o600, *, folder: int | None = N
 
 
 @contextlib.contextmanager
-def _durable_copy(path: Path, data: bytes, mode: int, folder: int | None) -> Iterator[Path]:
+def _write_durable_copy(path: Path, data: bytes, mode: int, folder: int | None) -> Iterator[Path]:
     copy = path.with_name(f".{path.name[:40]}.{os.getpid()}.{threading.get_ident()}")
     try:
         _remove(copy, folder)  # what a crash has left, or somebody laid there: it may be another file's second name
@@ -165,7 +165,7 @@ def drop_oldest(path: Path) -> None:
             one.with_name(name).unlink(missing_ok=True)
 
 
-def append(path: Path, line: bytes) -> None:
+def append_line(path: Path, line: bytes) -> None:
     """Add a line to a file durably; a short write is taken back, and a line that was torn stays one of its own.
 
     Raises OSError.
@@ -174,14 +174,14 @@ def append(path: Path, line: bytes) -> None:
     try:
         size = os.fstat(file).st_size
         torn = size and os.pread(file, 1, size - 1) != b"\n"
-        add(file, b"\n" + line if torn else line)
+        append_bytes(file, b"\n" + line if torn else line)
         if not size:
             sync_folder(path.parent)
     finally:
         os.close(file)
 
 
-def add(file: int, data: bytes) -> None:
+def append_bytes(file: int, data: bytes) -> None:
     """Add to the end of an open file durably; a short write is taken back. Raises OSError."""
     before = os.fstat(file).st_size
     try:
@@ -238,7 +238,7 @@ _DEEPEST = 64
 _TRIES = 3
 
 
-class Place(NamedTuple):
+class RootedPath(NamedTuple):
     """A folder that may be used, with no link on the way to it, and the names from there on."""
 
     root: str
@@ -250,25 +250,25 @@ class Place(NamedTuple):
         return Path(self.root, *self.parts)
 
     @property
-    def above(self) -> "Place":
+    def above(self) -> "RootedPath":
         """The folder it lies in."""
-        return Place(self.root, self.parts[:-1])
+        return RootedPath(self.root, self.parts[:-1])
 
 
-def below(root: str, path: str) -> Place | None:
+def split_path(root: str, path: str) -> RootedPath | None:
     """Take a whole path apart by its words; None when it does not lie in the folder."""
     whole = "/" + os.path.normpath(path).lstrip("/")
     if whole != root and not whole.startswith(f"{root.rstrip('/')}/"):
         return None
-    return Place(root, tuple(filter(None, whole[len(root) :].split("/"))))
+    return RootedPath(root, tuple(filter(None, whole[len(root) :].split("/"))))
 
 
-def settled(root: str, path: str) -> Place | None:
+def resolve_below(root: str, path: str) -> RootedPath | None:
     """Follow the links of a path once, to walk the result without any; None when it leads out. Raises OSError."""
-    return None if "\0" in path else below(root, os.path.realpath(path))
+    return None if "\0" in path else split_path(root, os.path.realpath(path))
 
 
-def identities(paths: Collection[Path]) -> frozenset[Identity]:
+def list_identities(paths: Collection[Path]) -> frozenset[Identity]:
     """Tell what folders and files are, those that are there, links followed."""
     found = (_stat(path) for path in paths)
     return frozenset((about.st_dev, about.st_ino) for about in found if about)
@@ -282,7 +282,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 @contextmanager
-def folder(place: Place, never: Collection[Identity] = (), *, make: bool = False) -> Iterator[int]:
+def open_folder(place: RootedPath, never: Collection[Identity] = (), *, make: bool = False) -> Iterator[int]:
     """Hold a folder open, only to start from; `make` makes what is missing. Raises OSError.
 
     The folders of `never` are not entered.
@@ -295,7 +295,7 @@ def folder(place: Place, never: Collection[Identity] = (), *, make: bool = False
     try:
         _refuse(os.fstat(handle), never)
         for name in place.parts:
-            above, handle = handle, _step(handle, name, make=make)
+            above, handle = handle, _open_step(handle, name, make=make)
             os.close(above)
             _refuse(os.fstat(handle), never)
         yield handle
@@ -303,7 +303,7 @@ def folder(place: Place, never: Collection[Identity] = (), *, make: bool = False
         os.close(handle)
 
 
-def _step(handle: int, name: str, *, make: bool) -> int:
+def _open_step(handle: int, name: str, *, make: bool) -> int:
     try:
         return os.open(name, _WAY, dir_fd=handle)
     except FileNotFoundError:
@@ -318,21 +318,21 @@ def _step(handle: int, name: str, *, make: bool) -> int:
 
 def _refuse(about: os.stat_result, never: Collection[Identity]) -> None:
     if (about.st_dev, about.st_ino) in never:
-        raise _no("it is out of reach of every tool, as is all that it holds")
+        raise _make_os_error("it is out of reach of every tool, as is all that it holds")
 
 
 def _refuse_link(name: str, handle: int, about: os.stat_result) -> None:
     if stat.S_ISLNK(about.st_mode):
-        raise _no(
+        raise _make_os_error(
             f"{name} is a symbolic link to {os.readlink(name, dir_fd=handle)}, and links are not followed; name that"
         )
 
 
-def look(place: Place, never: Collection[Identity] = ()) -> os.stat_result | None:
+def stat_rooted(place: RootedPath, never: Collection[Identity] = ()) -> os.stat_result | None:
     """Look at what lies there, None when nothing does; a link, a device or a pipe raises OSError."""
     name = place.parts[-1] if place.parts else "."
     try:
-        with folder(place.above, never) as handle:
+        with open_folder(place.above, never) as handle:
             about = os.stat(name, dir_fd=handle, follow_symlinks=False)
             _refuse_link(name, handle, about)
     except FileNotFoundError:
@@ -342,21 +342,21 @@ def look(place: Place, never: Collection[Identity] = ()) -> os.stat_result | Non
     return about
 
 
-def rooted_open_file(place: Place, never: Collection[Identity] = (), *, alone: bool = False, adds: bool = False) -> int:
+def open_rooted(place: RootedPath, never: Collection[Identity] = (), *, alone: bool = False, adds: bool = False) -> int:
     """Open a plain file to read, with `adds` to add to it as well; returns the handle. Raises OSError.
 
     With `alone`, a file that has a second name is not opened: it may be one of somebody else's.
     """
     if not place.parts:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    with folder(place.above, never) as handle:
+    with open_folder(place.above, never) as handle:
         for _ in range(_TRIES):
-            if (file := _opened(place.parts[-1], handle, alone=alone, adds=adds)) >= 0:
+            if (file := _open_same(place.parts[-1], handle, alone=alone, adds=adds)) >= 0:
                 return file
-    raise _no("it was changed over and over while it was opened; try again")
+    raise _make_os_error("it was changed over and over while it was opened; try again")
 
 
-def _opened(name: str, folder_: int, *, alone: bool, adds: bool) -> int:
+def _open_same(name: str, folder_: int, *, alone: bool, adds: bool) -> int:
     """Open what was looked at; -1 when it was another by then."""
     before = os.stat(name, dir_fd=folder_, follow_symlinks=False)
     _refuse_link(name, folder_, before)
@@ -379,11 +379,11 @@ def _check(about: os.stat_result, *, alone: bool = False) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     kernel = _stat(Path("/proc"))
     if not stat.S_ISREG(about.st_mode) or (kernel and about.st_dev == kernel.st_dev):
-        raise _no("it is not a regular file")
+        raise _make_os_error("it is not a regular file")
     if alone and about.st_nlink > 1:
-        raise _no("it has a second name somewhere (a hard link); use a copy of it")
+        raise _make_os_error("it has a second name somewhere (a hard link); use a copy of it")
 
 
-def _no(words: str) -> OSError:
+def _make_os_error(words: str) -> OSError:
     """Say in an error of the system what disk.explain gives as it is."""
     return OSError(errno.EXDEV, words)

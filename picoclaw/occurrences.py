@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from picoclaw.text import pattern
-from picoclaw.times import duration, zone_named
+from picoclaw.times import format_duration, parse_zone
 
 SHORTEST_S = 60.0
 _LONGEST_EXPRESSION = 120
@@ -54,17 +54,17 @@ class Plan(NamedTuple):
         return float(self.text)
 
 
-class Slot(NamedTuple):
+class Occurrence(NamedTuple):
     """One moment of a plan; the identity is the local time that was planned, with its offset."""
 
     moment: datetime
     identity: str
 
 
-class Missed(NamedTuple):
+class DueOccurrences(NamedTuple):
     """What has come due: the last slot, and how many others before it, `_MOST_COUNTED` standing for more."""
 
-    last: Slot
+    last: Occurrence
     others: int
 
     @property
@@ -96,50 +96,50 @@ class BoardZone(tzinfo):
 
 def zone_of_plan(plan: Plan) -> tzinfo:
     """Find its zone; raises ValueError saying why it cannot be known."""
-    return zone_named(plan.zone) if plan.zone else BoardZone()
+    return parse_zone(plan.zone) if plan.zone else BoardZone()
 
 
-def every(seconds: float, anchor: float) -> Plan:
+def plan_interval(seconds: float, anchor: float) -> Plan:
     """Plan something at an interval; raises ValueError when it is too short."""
     if seconds < SHORTEST_S:
         raise ValueError(f"every {seconds:g} s is too often; the shortest interval is {SHORTEST_S:g} s")
     return Plan("every", f"{seconds:g}", "", anchor)
 
 
-def cron(text: str, zone: str, after: datetime) -> Plan:
+def plan_cron(text: str, zone: str, after: datetime) -> Plan:
     """Plan by a cron expression; raises ValueError saying what is wrong with it, or with the zone."""
     words = _CALLED.get(text.strip().lower(), " ".join(text.split()))
     if len(words) > _LONGEST_EXPRESSION or len(words.split()) != 5:
         raise ValueError(f"{text[:60]!r} is not a cron expression; write {_FORM}")
     plan = Plan("cron", words, zone, after.timestamp())
-    if not slots(plan, after, 1):
+    if not list_occurrences(plan, after, 1):
         raise ValueError(f"{words!r} never comes")
     return plan
 
 
-def slots(plan: Plan, after: datetime, most: int) -> list[Slot]:
+def list_occurrences(plan: Plan, after: datetime, most: int) -> list[Occurrence]:
     """Give the next slots after a moment; raises ValueError when the expression or the zone cannot be used."""
-    return list(islice(_slots(plan, after.timestamp()), most))
+    return list(islice(_iterate_occurrences(plan, after.timestamp()), most))
 
 
-def _slots(plan: Plan, after: float) -> Iterator[Slot]:
+def _iterate_occurrences(plan: Plan, after: float) -> Iterator[Occurrence]:
     zone = zone_of_plan(plan)
     if plan.kind == "cron":
-        for moment, named in _of_expression(plan.text, after, zone):
-            yield Slot(moment, named.isoformat(timespec="minutes"))
+        for moment, named in _iterate_cron(plan.text, after, zone):
+            yield Occurrence(moment, named.isoformat(timespec="minutes"))
         return
     step = plan.seconds if plan.kind == "every" else 0.0
     first = max(0, int((after - plan.anchor) // step) + 1) if step else int(after >= plan.anchor)
-    for number in range(first, _last(plan) + 1):
+    for number in range(first, _find_last(plan) + 1):
         moment = datetime.fromtimestamp(plan.anchor + number * step, zone)
-        yield Slot(moment, moment.isoformat(timespec="seconds"))
+        yield Occurrence(moment, moment.isoformat(timespec="seconds"))
 
 
-def _last(plan: Plan) -> int:
+def _find_last(plan: Plan) -> int:
     return 1 << 40 if plan.kind == "every" else 0
 
 
-def _of_expression(text: str, after: float, zone: tzinfo) -> Iterator[tuple[datetime, datetime]]:
+def _iterate_cron(text: str, after: float, zone: tzinfo) -> Iterator[tuple[datetime, datetime]]:
     from cronsim import CronSim, CronSimError
 
     start = datetime.fromtimestamp(after, zone)
@@ -148,7 +148,7 @@ def _of_expression(text: str, after: float, zone: tzinfo) -> Iterator[tuple[date
     try:
         for found in CronSim(text, start if any_hour else start.replace(tzinfo=None, fold=0)):
             named = found.replace(tzinfo=zone)
-            moment = named if any_hour else shown(found, zone)
+            moment = named if any_hour else find_shown_time(found, zone)
             if moment.timestamp() > before:
                 before = moment.timestamp()
                 yield moment, named
@@ -158,7 +158,7 @@ def _of_expression(text: str, after: float, zone: tzinfo) -> Iterator[tuple[date
         return
 
 
-def shown(plain: datetime, zone: tzinfo) -> datetime:
+def find_shown_time(plain: datetime, zone: tzinfo) -> datetime:
     """When a clock of the zone first shows a time, or the first one behind it that it does show."""
     while True:
         moment = plain.replace(tzinfo=zone, fold=0)
@@ -167,20 +167,20 @@ def shown(plain: datetime, zone: tzinfo) -> datetime:
         plain = plain.replace(second=0) + _MINUTE
 
 
-def come_due(plan: Plan, after: float, now: float, done: Spans = ()) -> Missed | None:
+def find_due(plan: Plan, after: float, now: float, done: Spans = ()) -> DueOccurrences | None:
     """Tell what of a plan lies after a moment and not in the future, without what was done; None for nothing."""
-    found = list(islice(_undone(plan, after, now, done), _MOST_COUNTED + 1))
+    found = list(islice(_iterate_undone(plan, after, now, done), _MOST_COUNTED + 1))
     if len(found) <= _MOST_COUNTED:
-        return Missed(found[-1], len(found) - 1) if found else None
+        return DueOccurrences(found[-1], len(found) - 1) if found else None
     for window_s in _WINDOWS_S:
-        found = list(_undone(plan, max(after, now - window_s), now, done)) or found
+        found = list(_iterate_undone(plan, max(after, now - window_s), now, done)) or found
         if found[-1].moment.timestamp() >= now - window_s:
             break
-    return Missed(found[-1], _MOST_COUNTED)
+    return DueOccurrences(found[-1], _MOST_COUNTED)
 
 
-def _undone(plan: Plan, after: float, now: float, done: Spans) -> Iterator[Slot]:
-    for slot in _slots(plan, _behind(done, after)):
+def _iterate_undone(plan: Plan, after: float, now: float, done: Spans) -> Iterator[Occurrence]:
+    for slot in _iterate_occurrences(plan, _skip_done(done, after)):
         moment = slot.moment.timestamp()
         if moment > now:
             return
@@ -188,27 +188,27 @@ def _undone(plan: Plan, after: float, now: float, done: Spans) -> Iterator[Slot]
             yield slot
 
 
-def next_slot(plan: Plan, after: float, done: Spans = ()) -> Slot | None:
+def find_next(plan: Plan, after: float, done: Spans = ()) -> Occurrence | None:
     """Give the first slot after a moment that was not done."""
-    return next(_undone(plan, after, float("inf"), done), None)
+    return next(_iterate_undone(plan, after, float("inf"), done), None)
 
 
-def _behind(done: Spans, moment: float) -> float:
+def _skip_done(done: Spans, moment: float) -> float:
     """The end of the span that a moment lies in, or else the moment."""
     return next((last for first, last in done if first <= moment < last), moment)
 
 
-def with_done(plan: Plan, done: Spans, slot: Slot) -> Spans:
+def add_done(plan: Plan, done: Spans, slot: Occurrence) -> Spans:
     """Add a slot to the spans of time in which every slot was done; clocks that are set leave gaps between them."""
     moment = slot.moment.timestamp()
     for index, (first, last) in enumerate(done):
-        following = next(_slots(plan, last), None) if last < moment else None
+        following = next(_iterate_occurrences(plan, last), None) if last < moment else None
         if following and following.moment.timestamp() == moment:
             return (*done[:index], (first, moment), *done[index + 1 :])
     return (*done, (moment, moment))[-_MOST_SPANS:]
 
 
-def _days_and_times(expression: str) -> str:
+def _describe_expression(expression: str) -> str:
     """Say an expression of plain days and times of day in words; '' for another one."""
     found = _PLAIN.fullmatch(expression)
     if not found:
@@ -218,24 +218,24 @@ def _days_and_times(expression: str) -> str:
     return f"every {days} at {' and '.join(hours)}"
 
 
-def at_time(plan: Plan, clock: str) -> str:
+def change_time(plan: Plan, clock: str) -> str:
     """The expression of a plan that comes once on each of its days, with "8:30" for its time; '' for another plan."""
     found = _PLAIN.fullmatch(plan.text) if plan.kind == "cron" else None
     hour, _, minute = clock.partition(":")
     return f"{int(minute)} {int(hour)} * * {found['days']}" if found and "," not in found["hours"] else ""
 
 
-def described(plan: Plan) -> str:
+def describe_plan(plan: Plan) -> str:
     """Say a plan in a few words."""
     where = f" ({plan.zone})" if plan.zone else ""
     if plan.kind == "cron":
-        return f"{_days_and_times(plan.text) or f'cron {plan.text}'}{where}"
+        return f"{_describe_expression(plan.text) or f'cron {plan.text}'}{where}"
     if plan.kind == "at":
         return "once"
-    return f"every {duration(plan.seconds) if plan.seconds % 60 == 0 else f'{plan.seconds:g} s'}"
+    return f"every {format_duration(plan.seconds) if plan.seconds % 60 == 0 else f'{plan.seconds:g} s'}"
 
 
-class When(NamedTuple):
+class JobTime(NamedTuple):
     """The time as it was given; small models send 0 and "" for what they leave out."""
 
     at_seconds: float = 0.0

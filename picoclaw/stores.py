@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
-from picoclaw.config.credentials import known_secrets
+from picoclaw.config.credentials import list_secrets
 from picoclaw.errors import ConfigError, ProviderError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.memory import dream
 from picoclaw.memory.embedding import Embedder
@@ -47,7 +47,7 @@ def keys_of(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
     used = config.api_key, config.embedding_key, config.telegram_token, config.brave_key, *config.model_keys.values()
     used += tuple(environment.get(name, "") for name in config.tools.environment)
     try:
-        return *used, *known_secrets(config.home, environment)
+        return *used, *list_secrets(config.home, environment)
     except ConfigError:  # a file that was changed since it was read; those in use are known all the same
         return used
 

@@ -57,7 +57,7 @@ _OPENING = pattern(
 )
 
 
-def neutral(text: str) -> str:
+def escape_control_tokens(text: str) -> str:
     """Put a blank behind the bracket that opens a control token: `< |im_start|>`. Doing it twice changes nothing."""
     return _OPENING.sub(lambda bracket: f"{bracket[0]} ", text)
 
@@ -82,31 +82,31 @@ _SILENT = frozenset(_LITTLE.split())
 _SAME = str.maketrans(dict.fromkeys("‘’ʼ′", "'") | dict.fromkeys("‐‑‒–—−", "-"))
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Write a text as it can be compared: small letters, one form of each character, of apostrophes and of hyphens."""
     return unicodedata.normalize("NFKC", text).casefold().translate(_SAME)
 
 
-def words(text: str) -> list[str]:
+def list_terms(text: str) -> list[str]:
     """List what a text is found by: stems of its words; of Chinese and the like, characters and pairs of neighbours."""
-    return [form for word in _split(folded(text)) for form in _forms(word, single=True)]
+    return [form for word in _split_words(fold(text)) for form in _make_forms(word, single=True)]
 
 
-def asked(query: str) -> list[str]:
+def list_query_terms(query: str) -> list[str]:
     """List what a question looks for: its words; of Chinese and the like a single character only where it is alone."""
-    return [form for word in _split(folded(query)) for form in _forms(word, single=False)]
+    return [form for word in _split_words(fold(query)) for form in _make_forms(word, single=False)]
 
 
-def vocabulary(text: str) -> str:
+def reduce_to_vocabulary(text: str) -> str:
     """Shorten a text to each of its words once, in their order and without the little ones: `words` finds the same."""
-    return " ".join(dict.fromkeys(word for word in _split(folded(text)) if word not in _SILENT))
+    return " ".join(dict.fromkeys(word for word in _split_words(fold(text)) if word not in _SILENT))
 
 
-def _split(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return (_WORD if _FAR.search(text) else _PLAIN_WORD).findall(text)
 
 
-def _forms(word: str, *, single: bool) -> Iterator[str]:
+def _make_forms(word: str, *, single: bool) -> Iterator[str]:
     if not _FAR.match(word) or not _RUN.match(word):
         yield from () if word in _SILENT else (_stem(word),)
         return
@@ -128,11 +128,11 @@ def bm25(query: str, texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> 
 
     `k1` says how soon a repeated word stops counting, `b` how much a long text is marked down. Never negative.
     """
-    counted = [Counter(words(text)) for text in texts]
+    counted = [Counter(list_terms(text)) for text in texts]
     lengths = [counts.total() for counts in counted]
     usual = sum(lengths) / len(lengths) if any(lengths) else 1.0
     scores = [0.0] * len(texts)
-    for word in dict.fromkeys(asked(query)):
+    for word in dict.fromkeys(list_query_terms(query)):
         having = [i for i, counts in enumerate(counted) if word in counts]
         rarity = math.log(1 + (len(texts) - len(having) + 0.5) / (len(having) + 0.5))
         for i in having:

@@ -45,52 +45,52 @@ class Range(NamedTuple):
         return self.end.timestamp() - self.begin.timestamp()
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """Read a length of time, such as "10 minutes" or "1 h 30 min"; a bare number counts seconds. Raises ValueError."""
     words = " ".join(text[:_LONGEST].lower().replace(" and ", " ").split())
-    found = _bare(words) if re.fullmatch(r"\d+(\.\d+)?", words) else _sum(words)
+    found = _parse_bare(words) if re.fullmatch(r"\d+(\.\d+)?", words) else _parse_sum(words)
     if len(text) > _LONGEST or found is None or not 0 < found <= _LONGEST_S:
         raise ValueError(f"{_cut(text)!r} is no length of time; write it like {DURATIONS}")
     return found
 
 
-def _bare(words: str) -> float:
+def _parse_bare(words: str) -> float:
     return float(words) if len(words) < 12 else 0.0
 
 
-def _sum(words: str) -> float | None:
+def _parse_sum(words: str) -> float | None:
     total, end = 0.0, 0
     for match in _LENGTH.finditer(words):
         if words[end : match.start()].strip():
             return None
-        total += _length(match)
+        total += _parse_length(match)
         end = match.end()
     return None if words[end:].strip() or not words else total
 
 
-def _length(match: re.Match[str]) -> float:
+def _parse_length(match: re.Match[str]) -> float:
     count, unit = match[1] or "1", match[2]
     return (_FEW[count] if count in _FEW else float(count)) * _UNITS[unit]
 
 
-def shown(length: float) -> str:
+def format_length(length: float) -> str:
     """Say a length of time as a person would, exactly."""
     for unit in ("week", "day", "hour", "minute"):
         if length >= _UNITS[unit] and length % _UNITS[unit] == 0:
-            return _counted(length / _UNITS[unit], unit)
-    return _counted(length, "second")
+            return _format_count(length / _UNITS[unit], unit)
+    return _format_count(length, "second")
 
 
-def _counted(number: float, unit: str) -> str:
+def _format_count(number: float, unit: str) -> str:
     return f"{number:g} {unit}{'' if number == 1 else 's'}"
 
 
-def meant(text: str, now: datetime) -> Range:
+def parse_range(text: str, now: datetime) -> Range:
     """Return the time that a text means, in the zone of `now` and never later than it. Raises ValueError."""
     words = re.sub(r"\bthe\b|^\s*(?:for|during|in|over|within)\b", " ", text[:_LONGEST].lower())
     words = " ".join(words.split())
     try:
-        found = _found(words, now) if len(text) <= _LONGEST else None
+        found = _match_range(words, now) if len(text) <= _LONGEST else None
     except (ValueError, OverflowError):
         found = None
     if found is None:
@@ -101,96 +101,96 @@ def meant(text: str, now: datetime) -> Range:
     return found
 
 
-def _found(words: str, now: datetime) -> Range | None:
+def _match_range(words: str, now: datetime) -> Range | None:
     for form, range_of in _KNOWN:
         if match := form.fullmatch(words):
             return range_of(match, now)
     return None
 
 
-def _back(match: re.Match[str], now: datetime) -> Range:
-    length = _sum(match[1])
+def _make_last(match: re.Match[str], now: datetime) -> Range:
+    length = _parse_sum(match[1])
     if not length or length > _LONGEST_S:
         raise ValueError
     return Range((now.astimezone(UTC) - timedelta(seconds=length)).astimezone(now.tzinfo), now)
 
 
-def _since(match: re.Match[str], now: datetime) -> Range:
+def _make_since(match: re.Match[str], now: datetime) -> Range:
     if clock := re.fullmatch(r"(\d{1,2})(?::(\d\d))?", match[1]):
-        begin = _midnight(now.date(), now).replace(hour=int(clock[1]), minute=int(clock[2] or 0))
-        return Range(begin if begin <= now else _yesterday_at(begin, now), now)
-    found = _found(match[1], now)
+        begin = _get_midnight(now.date(), now).replace(hour=int(clock[1]), minute=int(clock[2] or 0))
+        return Range(begin if begin <= now else _get_yesterday_at(begin, now), now)
+    found = _match_range(match[1], now)
     if found is None:
         raise ValueError
     return Range(found.begin, now)
 
 
-def _yesterday_at(begin: datetime, now: datetime) -> datetime:
-    return _midnight(now.date() - timedelta(1), now).replace(hour=begin.hour, minute=begin.minute)
+def _get_yesterday_at(begin: datetime, now: datetime) -> datetime:
+    return _get_midnight(now.date() - timedelta(1), now).replace(hour=begin.hour, minute=begin.minute)
 
 
-def _between(match: re.Match[str], now: datetime) -> Range:
-    first, last = _found(match[1], now), _found(match[2], now)
+def _make_between(match: re.Match[str], now: datetime) -> Range:
+    first, last = _match_range(match[1], now), _match_range(match[2], now)
     if first is None or last is None:
         raise ValueError
     return Range(first.begin, last.end)
 
 
-def _day(ahead: int) -> Callable[[re.Match[str], datetime], Range]:
-    return lambda _, now: _days(now.date() + timedelta(ahead), 1, now)
+def _make_day(ahead: int) -> Callable[[re.Match[str], datetime], Range]:
+    return lambda _, now: _make_days(now.date() + timedelta(ahead), 1, now)
 
 
-def _ago(match: re.Match[str], now: datetime) -> Range:
-    length = _sum(match[1])
+def _make_ago(match: re.Match[str], now: datetime) -> Range:
+    length = _parse_sum(match[1])
     if not length:
         raise ValueError
     if length < _UNITS["day"]:
         moment = (now.astimezone(UTC) - timedelta(seconds=length)).astimezone(now.tzinfo)
         return Range(moment - _AROUND, moment + min(_AROUND, timedelta(seconds=length)))
-    return _days(now.date() - timedelta(seconds=length), 1, now)
+    return _make_days(now.date() - timedelta(seconds=length), 1, now)
 
 
-def _weekday(match: re.Match[str], now: datetime) -> Range:
+def _make_weekday(match: re.Match[str], now: datetime) -> Range:
     """The latest such day, which may be today unless it is the last one."""
     back = (now.weekday() - _DAYS.index(match[2])) % 7
     back += 7 if match[1] == "last" and not back else 0
-    return _days(now.date() - timedelta(back), 1, now)
+    return _make_days(now.date() - timedelta(back), 1, now)
 
 
-def _date(match: re.Match[str], now: datetime) -> Range:
-    return _days(date.fromisoformat(match[1]), 1, now)
+def _make_date(match: re.Match[str], now: datetime) -> Range:
+    return _make_days(date.fromisoformat(match[1]), 1, now)
 
 
-def _night(_: re.Match[str], now: datetime) -> Range:
+def _make_night(_: re.Match[str], now: datetime) -> Range:
     """From six to six."""
-    evening = _midnight(now.date() - timedelta(1), now).replace(hour=18)
-    return Range(evening, _midnight(now.date(), now).replace(hour=6))
+    evening = _get_midnight(now.date() - timedelta(1), now).replace(hour=18)
+    return Range(evening, _get_midnight(now.date(), now).replace(hour=6))
 
 
-def _part(match: re.Match[str], now: datetime) -> Range:
+def _make_part_of_day(match: re.Match[str], now: datetime) -> Range:
     """Six hours of a day; an evening ends with its day."""
     day = now.date() - timedelta(match[1] == "yesterday")
     begin = _PARTS[match[2]]
-    end = _midnight(day + timedelta(1), now) if begin == 18 else _midnight(day, now).replace(hour=begin + 6)
-    return Range(_midnight(day, now).replace(hour=begin), end)
+    end = _get_midnight(day + timedelta(1), now) if begin == 18 else _get_midnight(day, now).replace(hour=begin + 6)
+    return Range(_get_midnight(day, now).replace(hour=begin), end)
 
 
-def _calendar(match: re.Match[str], now: datetime) -> Range:
+def _make_month(match: re.Match[str], now: datetime) -> Range:
     today, back = now.date(), match[1] in {"last", "previous"}
     if match[2] == "week":
-        return _days(today - timedelta(today.weekday() + (7 if back else 0)), 7, now)
+        return _make_days(today - timedelta(today.weekday() + (7 if back else 0)), 7, now)
     if match[2] == "year":
         year = today.year - back
-        return Range(_midnight(date(year, 1, 1), now), _midnight(date(year + 1, 1, 1), now))
+        return Range(_get_midnight(date(year, 1, 1), now), _get_midnight(date(year + 1, 1, 1), now))
     month = 12 * today.year + today.month - 1 - back
-    return Range(*(_midnight(date(m // 12, m % 12 + 1, 1), now) for m in (month, month + 1)))
+    return Range(*(_get_midnight(date(m // 12, m % 12 + 1, 1), now) for m in (month, month + 1)))
 
 
-def _days(first: date, count: int, now: datetime) -> Range:
-    return Range(_midnight(first, now), _midnight(first + timedelta(count), now))
+def _make_days(first: date, count: int, now: datetime) -> Range:
+    return Range(_get_midnight(first, now), _get_midnight(first + timedelta(count), now))
 
 
-def _midnight(day: date, now: datetime) -> datetime:
+def _get_midnight(day: date, now: datetime) -> datetime:
     """The first moment of a day in the zone of `now`; an offset alone stands for the board's own."""
     start = datetime(day.year, day.month, day.day)  # noqa: DTZ001 - zoned at once
     named = hasattr(now.tzinfo, "key") or str(now.tzinfo).startswith("UTC")
@@ -203,18 +203,18 @@ def _cut(text: str) -> str:
 
 _Form = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], Range]]
 _KNOWN: list[_Form] = [
-    (re.compile(r"today|so far today"), _day(0)),
-    (re.compile(r"yesterday"), _day(-1)),
-    (re.compile(r"day before yesterday|day before"), _day(-2)),
-    (re.compile(r"last night"), _night),
-    (re.compile(r"(this|last|previous) (week|month|year)"), _calendar),
-    (re.compile(rf"(this|yesterday) ({'|'.join(_PARTS)})"), _part),
-    (re.compile(r"(\S+ (?:minute|hour|day|week)s?) ago"), _ago),
-    (re.compile(rf"(?:(last|on|this) )?({'|'.join(_DAYS)})"), _weekday),
-    (re.compile(r"(?:on )?(\d{4}-\d\d-\d\d)"), _date),
-    (re.compile(r"since (.+)"), _since),
-    (re.compile(r"(?:from |between )?(\S.*) (?:to|until|till|and|-|–) (.+)"), _between),
-    (re.compile(r"(?:last |past |previous )?(.+)"), _back),
+    (re.compile(r"today|so far today"), _make_day(0)),
+    (re.compile(r"yesterday"), _make_day(-1)),
+    (re.compile(r"day before yesterday|day before"), _make_day(-2)),
+    (re.compile(r"last night"), _make_night),
+    (re.compile(r"(this|last|previous) (week|month|year)"), _make_month),
+    (re.compile(rf"(this|yesterday) ({'|'.join(_PARTS)})"), _make_part_of_day),
+    (re.compile(r"(\S+ (?:minute|hour|day|week)s?) ago"), _make_ago),
+    (re.compile(rf"(?:(last|on|this) )?({'|'.join(_DAYS)})"), _make_weekday),
+    (re.compile(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
+    (re.compile(r"since (.+)"), _make_since),
+    (re.compile(r"(?:from |between )?(\S.*) (?:to|until|till|and|-|–) (.+)"), _make_between),
+    (re.compile(r"(?:last |past |previous )?(.+)"), _make_last),
 ]
 
 # When something is due, and in whose time zone: arithmetic on moments that are handed in.
@@ -225,7 +225,7 @@ _CLOCK = pattern(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
 SCHEDULE_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00' or '2026-12-01 08:00'"
 
 
-def at(text: str, now: datetime) -> datetime:
+def parse_moment(text: str, now: datetime) -> datetime:
     """Find the next moment, after `now`, that a person means by a text; in the zone of `now`.
 
     A time of day alone is today's, or tomorrow's when it is past; one that comes twice, because the clocks are put
@@ -235,32 +235,32 @@ def at(text: str, now: datetime) -> datetime:
     words = " ".join(text.lower().split())
     text = _cut(text)
     if moment := _schedule_date(words):
-        return _local(moment, now)
+        return _localize(moment, now)
     if words.endswith(" o'clock"):
-        return _next_of_two(_clock(words.removesuffix(" o'clock"), text), now)
+        return _get_next_half_day(_parse_clock(words.removesuffix(" o'clock"), text), now)
     day, _, clock = words.rpartition(" ")
     if clock in {"am", "pm"}:
         day, _, hour = day.rpartition(" ")
         clock = hour + clock
-    hour_minute = _clock(clock, text)
+    hour_minute = _parse_clock(clock, text)
     day = f" {day}".removesuffix(" at").strip()
-    ahead = _days_ahead(day, now, text)
-    moment = _wall(now, ahead or 0, hour_minute)
+    ahead = _count_days_ahead(day, now, text)
+    moment = _make_wall_time(now, ahead or 0, hour_minute)
     if seconds_until(moment, now) > 0:
         return moment
     if ahead is None:
-        return _wall(now, 1, hour_minute)
-    return _wall(now, 7, hour_minute) if day.removeprefix("on ") in _DAYS else moment
+        return _make_wall_time(now, 1, hour_minute)
+    return _make_wall_time(now, 7, hour_minute) if day.removeprefix("on ") in _DAYS else moment
 
 
-def _next_of_two(hour_minute: tuple[int, int], now: datetime) -> datetime:
+def _get_next_half_day(hour_minute: tuple[int, int], now: datetime) -> datetime:
     """The next moment at which a clock with twelve hours shows a time."""
     hour, minute = hour_minute
-    moments = (_wall(now, days, (each, minute)) for days in (0, 1) for each in {hour, (hour + 12) % 24})
+    moments = (_make_wall_time(now, days, (each, minute)) for days in (0, 1) for each in {hour, (hour + 12) % 24})
     return min((moment for moment in moments if seconds_until(moment, now) > 0), key=datetime.timestamp)
 
 
-def later(now: datetime, seconds: float) -> datetime:
+def add_seconds(now: datetime, seconds: float) -> datetime:
     """The moment that is so much later than `now`, in its zone; hours that the clocks skip or repeat count as hours."""
     return (now.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(now.tzinfo)
 
@@ -277,7 +277,7 @@ def _schedule_date(words: str) -> datetime | None:
         return None
 
 
-def _local(moment: datetime, now: datetime) -> datetime:
+def _localize(moment: datetime, now: datetime) -> datetime:
     """A date without a zone is meant in the zone of `now`, which knows its own summer time.
 
     Of two moments that clocks show it at, it is the next, or the first of two that are past. Where clocks are put
@@ -285,7 +285,7 @@ def _local(moment: datetime, now: datetime) -> datetime:
     """
     if moment.tzinfo:
         return moment
-    first, second = (_zoned(moment.replace(fold=fold), now) for fold in (0, 1))
+    first, second = (_localize_to_board(moment.replace(fold=fold), now) for fold in (0, 1))
     repeated_after = seconds_until(second, first)
     if repeated_after >= 0:
         return second if repeated_after and seconds_until(first, now) <= 0 else first
@@ -293,7 +293,7 @@ def _local(moment: datetime, now: datetime) -> datetime:
     return second if moment < now.replace(tzinfo=None) < shown.replace(tzinfo=None) else shown
 
 
-def _zoned(moment: datetime, now: datetime) -> datetime:
+def _localize_to_board(moment: datetime, now: datetime) -> datetime:
     own_rules = hasattr(now.tzinfo, "key") or str(now.tzinfo).startswith("UTC")
     if now.tzinfo is None or own_rules or abs(moment.year - now.year) > _YEARS_OF_RULES:
         return moment.replace(tzinfo=now.tzinfo)
@@ -301,12 +301,12 @@ def _zoned(moment: datetime, now: datetime) -> datetime:
     return datetime.fromtimestamp(moment.timestamp(), UTC).astimezone()
 
 
-def _wall(now: datetime, days: int, hour_minute: tuple[int, int]) -> datetime:
+def _make_wall_time(now: datetime, days: int, hour_minute: tuple[int, int]) -> datetime:
     day = now.date() + timedelta(days=days)
-    return _local(datetime(day.year, day.month, day.day, *hour_minute), now)  # noqa: DTZ001 - zoned at once
+    return _localize(datetime(day.year, day.month, day.day, *hour_minute), now)  # noqa: DTZ001 - zoned at once
 
 
-def _clock(words: str, text: str) -> tuple[int, int]:
+def _parse_clock(words: str, text: str) -> tuple[int, int]:
     found = _CLOCK.fullmatch(words)
     if found is None or (found[2] is None and found[3] is None):
         raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {SCHEDULE_FORMS}")
@@ -318,7 +318,7 @@ def _clock(words: str, text: str) -> tuple[int, int]:
     return hour, minute
 
 
-def _days_ahead(day: str, now: datetime, text: str) -> int | None:
+def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
     """Days until the named one; None when none is named."""
     if not day:
         return None
@@ -330,7 +330,7 @@ def _days_ahead(day: str, now: datetime, text: str) -> int | None:
     raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {SCHEDULE_FORMS}")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Say a time span in its two largest units."""
     parts = [
         (int(seconds // 86_400), "d"),
@@ -384,7 +384,7 @@ _MOST_NAMED = 4
 ZONE_FORMS = "a city such as Berlin, the biggest one that has your time, or an offset such as UTC+1"
 
 
-class _Zone(NamedTuple):
+class _ZoneRow(NamedTuple):
     """A row of the time zone database: whose land it is on, by the country's code, and what it is called."""
 
     country: str
@@ -392,21 +392,21 @@ class _Zone(NamedTuple):
     parts: list[str]
 
 
-def zone_of(fields: Mapping[str, str]) -> tuple[tzinfo | None, str]:
+def find_zone(fields: Mapping[str, str]) -> tuple[tzinfo | None, str]:
     """Return the zone that the owner's fields name, and what is wrong with it; None for the board's own zone."""
     text = next((value.strip() for label, value in fields.items() if label.lower() == "time zone"), "")
-    return (None, "") if text in _UNSET else _zone_or_problem(text)
+    return (None, "") if text in _UNSET else _parse_zone(text)
 
 
 @lru_cache(maxsize=4)
-def _zone_or_problem(text: str) -> tuple[tzinfo | None, str]:
+def _parse_zone(text: str) -> tuple[tzinfo | None, str]:
     try:
-        return zone_named(text), ""
+        return parse_zone(text), ""
     except ValueError as error:
         return None, f"the time zone: {error}"
 
 
-def zone_named(text: str) -> tzinfo:
+def parse_zone(text: str) -> tzinfo:
     """Find the zone that a person means; `str()` of it is the name to keep. Raises ValueError saying what to write.
 
     A city is the one that the time zone database calls so; with a country or a state behind a comma it has to lie
@@ -418,49 +418,51 @@ def zone_named(text: str) -> tzinfo:
         east = timedelta(hours=int(offset[2] or 0), minutes=int(offset[3] or 0))
         return timezone(-east if offset[1] == "-" else east)
     try:
-        return _from_database(text)
+        return _find_in_database(text)
     except OSError as error:
         raise ValueError(f"this board's time zones cannot be read ({error}); give an offset such as UTC+1") from None
 
 
-def _from_database(text: str) -> tzinfo:
+def _find_in_database(text: str) -> tzinfo:
     from zoneinfo import TZPATH, ZoneInfo
 
     for name in (text, text.upper()):
         if _NAME.fullmatch(name) and name not in _NOT_A_PLACE and any(Path(top, name).is_file() for top in TZPATH):
             return ZoneInfo(name)
-    zones = _zones(TZPATH)
+    zones = _load_zones(TZPATH)
     if not zones:
         raise ValueError("this board has no time zones: `sudo apt install tzdata`, or give an offset such as UTC+1")
-    found = _meant(text, zones, TZPATH)
+    found = _find_names(text, zones, TZPATH)
     if not found:
-        raise ValueError(f"{_cut(text)!r} is not a time zone picoclaw knows{_alike(text, zones)}; write {ZONE_FORMS}")
-    if any(_rules(name) != _rules(found[0]) for name in found[1:]):
+        raise ValueError(
+            f"{_cut(text)!r} is not a time zone picoclaw knows{_suggest_city(text, zones)}; write {ZONE_FORMS}"
+        )
+    if any(_compute_offsets(name) != _compute_offsets(found[0]) for name in found[1:]):
         which = f"may be {' or '.join(found)}" if len(found) <= _MOST_NAMED else "has several time zones"
         raise ValueError(f"{_cut(text)!r} {which}; write {ZONE_FORMS}")
     return ZoneInfo(found[0])
 
 
-def _zones(folders: Iterable[str]) -> list[_Zone]:
-    rows = (row.split("\t") for row in _table(folders, "zone.tab"))
-    return [_Zone(row[0], row[2], _key(row[2]).split("/")) for row in rows]
+def _load_zones(folders: Iterable[str]) -> list[_ZoneRow]:
+    rows = (row.split("\t") for row in _load_table(folders, "zone.tab"))
+    return [_ZoneRow(row[0], row[2], _normalize_name(row[2]).split("/")) for row in rows]
 
 
-def _table(folders: Iterable[str], name: str) -> list[str]:
+def _load_table(folders: Iterable[str], name: str) -> list[str]:
     """The rows of one of the database's tables, none where it is not installed."""
     path = next((path for top in folders if (path := Path(top, name)).is_file()), None)
     lines = path.read_text(encoding="utf-8").splitlines() if path else []
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _meant(text: str, zones: Sequence[_Zone], folders: Iterable[str]) -> list[str]:
+def _find_names(text: str, zones: Sequence[_ZoneRow], folders: Iterable[str]) -> list[str]:
     """The names of the zones that a text may mean: those of a city, or else those of a country."""
     before, comma, last = text.rpartition(",")
-    city, place = (_key(before), _key(last)) if comma else (_key(last), "")
+    city, place = (_normalize_name(before), _normalize_name(last)) if comma else (_normalize_name(last), "")
     named = [zone for zone in zones if _is_called(zone, _ALSO_CALLED.get(city, city))]
     if named and not place:
         return [zone.name for zone in named]
-    country = _country(place or city, folders)
+    country = _find_country(place or city, folders)
     there = [zone.name for zone in named if zone.country == country]
     there += [zone.name for zone in zones if zone.parts[-1] == city and place in zone.parts[1:-1]]
     if there or (place or city) == _ALSO_A_STATE:
@@ -468,24 +470,26 @@ def _meant(text: str, zones: Sequence[_Zone], folders: Iterable[str]) -> list[st
     return [zone.name for zone in zones if zone.country == country]
 
 
-def _is_called(zone: _Zone, city: str) -> bool:
+def _is_called(zone: _ZoneRow, city: str) -> bool:
     """Whether it is the city's. Below a state's name the city alone is no name, because there are others."""
     return city == "/".join(zone.parts) or zone.parts[1:] == [city]
 
 
-def _country(words: str, folders: Iterable[str]) -> str:
+def _find_country(words: str, folders: Iterable[str]) -> str:
     """A country's code, '' for what is none; the code itself is not understood, because CA is California as well."""
-    rows = (row.partition("\t") for row in _table(folders, "iso3166.tab"))
-    return _COUNTRY_ALSO_CALLED.get(words) or next((code for code, _, name in rows if _key(name) == words), "")
+    rows = (row.partition("\t") for row in _load_table(folders, "iso3166.tab"))
+    return _COUNTRY_ALSO_CALLED.get(words) or next(
+        (code for code, _, name in rows if _normalize_name(name) == words), ""
+    )
 
 
-def _key(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """A name without case and accents; what is between its words does not matter."""
     plain = _MARKS.sub("", unicodedata.normalize("NFKD", name)).casefold()
     return "/".join("_".join(_WORDS.findall(part)) for part in plain.split("/"))
 
 
-def _rules(name: str) -> tuple[timedelta | None, ...]:
+def _compute_offsets(name: str) -> tuple[timedelta | None, ...]:
     """What tells one zone from another that is only called differently: its offsets in the months of some years."""
     from zoneinfo import ZoneInfo
 
@@ -494,9 +498,9 @@ def _rules(name: str) -> tuple[timedelta | None, ...]:
     return tuple(month.astimezone(zone).utcoffset() for month in months)
 
 
-def _alike(text: str, zones: Sequence[_Zone]) -> str:
+def _suggest_city(text: str, zones: Sequence[_ZoneRow]) -> str:
     """A city that is written nearly like this; a place behind a comma says that another one was meant."""
-    wanted = _key(text[:_LONGEST_SHOWN])
+    wanted = _normalize_name(text[:_LONGEST_SHOWN])
     if "," in text or len(wanted) <= _SHORT:
         return ""
     import difflib
@@ -511,7 +515,7 @@ def _alike(text: str, zones: Sequence[_Zone]) -> str:
 _HOURS = pattern(r"(\d{1,2}):(\d\d)\s*[-–—]\s*(\d{1,2}):(\d\d)")
 
 
-def hours(text: str, where: str) -> tuple[time, time] | None:
+def parse_hours(text: str, where: str) -> tuple[time, time] | None:
     """Read a span of hours, which may go over midnight; None for an empty one. Raises ConfigError naming `where`."""
     if not text.strip():
         return None

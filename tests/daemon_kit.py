@@ -6,7 +6,7 @@ import time
 from person import PICOCLAW, environment
 
 from picoclaw.channels import ipc
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.outputs import config
 from picoclaw.workspace import prepare
 
@@ -31,7 +31,7 @@ def until(found, seconds=15.0):
 def furnished(home, settings="", outputs=""):
     """Make a home with these settings, and outputs that are armed."""
     folder = home / "picoclaw"
-    prepare(load({"PICOCLAW_HOME": str(folder)}).home)
+    prepare(load_config({"PICOCLAW_HOME": str(folder)}).home)
     (folder / "config.toml").write_text(settings)
     if outputs:
         (folder / "outputs.toml").write_text(outputs)
@@ -67,7 +67,7 @@ class Daemon:
         raise AssertionError(f"it ended without saying {text!r}")
 
     def asked(self, word):
-        return ipc.asked(self.folder, {"do": word}, 5)
+        return ipc.ask_daemon(self.folder, {"do": word}, 5)
 
     def line(self):
         made = ipc.connect(self.folder, 10)

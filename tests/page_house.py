@@ -5,9 +5,9 @@ import socket
 import threading
 from contextlib import contextmanager
 
-from picoclaw.channels.dashboard.backend import Row, Said, Switch, Switches, Value
-from picoclaw.channels.dashboard.channel import Page
-from picoclaw.channels.dashboard.login import new_code
+from picoclaw.channels.dashboard.backend import ChatEntry, ListRow, OutputState, OutputStates, SensorValue
+from picoclaw.channels.dashboard.channel import DashboardChannel
+from picoclaw.channels.dashboard.login import make_code
 from picoclaw.errors import HardwareError, StoreError
 
 
@@ -27,7 +27,7 @@ class PaperHouse:
         self.asked = []
 
     def readings(self):
-        return [Value("porch", "temperature", "°C", self.value, f"{self.value} °C", at=1.0)]
+        return [SensorValue("porch", "temperature", "°C", self.value, f"{self.value} °C", at=1.0)]
 
     def history(self, sensor, quantity, begin, end, most):
         if sensor != "porch":
@@ -37,7 +37,9 @@ class PaperHouse:
     def outputs(self):
         left = self.away.get("pump")
         level = "on" if left else "off"
-        return Switches((Switch("pump", "pump", "GPIO17", level, left is not None, left, armed=True),), self.stopped)
+        return OutputStates(
+            (OutputState("pump", "pump", "GPIO17", level, left is not None, left, armed=True),), self.stopped
+        )
 
     def stop(self):
         self.away.clear()
@@ -55,16 +57,16 @@ class PaperHouse:
         return "resumed"
 
     def jobs(self):
-        return [Row("1.", "10:22 water the tomatoes")]
+        return [ListRow("1.", "10:22 water the tomatoes")]
 
     def rules(self):
-        return [Row("hot", "when it is hot: tell you")]
+        return [ListRow("hot", "when it is hot: tell you")]
 
     def errors(self):
         return []
 
     def facts(self):
-        return [Row("disk", "24 GB free")]
+        return [ListRow("disk", "24 GB free")]
 
     def said(self, session, most):
         if self.torn:
@@ -73,7 +75,7 @@ class PaperHouse:
         return self.lines[-most:]
 
     def outcomes(self, most):
-        return [Said("outcome", one.outcome, 2.0) for one in self.asked if one.outcome][-most:]
+        return [ChatEntry("outcome", one.outcome, 2.0) for one in self.asked if one.outcome][-most:]
 
     def questions(self):
         return self.asked
@@ -83,14 +85,14 @@ class PaperHouse:
 
     def hears(self, text, at=1.0):
         """Have said something, and been answered."""
-        self.lines += [Said("user", text, at), Said("assistant", f"heard: {text}", at)]
+        self.lines += [ChatEntry("user", text, at), ChatEntry("assistant", f"heard: {text}", at)]
 
 
 @contextmanager
 def served(home, house=None, **named):
     """A page that listens, with what was posted to it."""
     house = house or PaperHouse()
-    page = Page(house, home, named.pop("host", "127.0.0.1"), 0, **named)
+    page = DashboardChannel(house, home, named.pop("host", "127.0.0.1"), 0, **named)
     posted = []
     page.start(posted.append)
     try:
@@ -142,7 +144,7 @@ class Client:
         return json.loads(answer)
 
     def login(self):
-        status, headers, _ = self.ask("/api/login", {"code": new_code(self.home)})
+        status, headers, _ = self.ask("/api/login", {"code": make_code(self.home)})
         assert status == 200
         self.cookie = headers["set-cookie"].partition("=")[2].partition(";")[0]
         return headers["set-cookie"]

@@ -20,9 +20,9 @@ from browser import Browser
 from picoclaw import workspace
 from picoclaw.app import App
 from picoclaw.automation.clock import boottime, read_boot_id
-from picoclaw.channels.dashboard.channel import Page
-from picoclaw.channels.dashboard.login import new_code
-from picoclaw.config import load
+from picoclaw.channels.dashboard.channel import DashboardChannel
+from picoclaw.channels.dashboard.login import make_code
+from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
 from picoclaw.daemon import status
 from picoclaw.daemon.dashboard import DashboardBackend
@@ -70,7 +70,7 @@ def furnished(home):
     (home / "rules.toml").write_text(RULES)
     found = outputs_config.load_outputs(home / "outputs.toml").outputs
     outputs_config.save_armed(home, {name: found[name].digest for name in ("grow_light", "valve1")})
-    config = replace(load(), board=BoardConfig("sim"))
+    config = replace(load_config(), board=BoardConfig("sim"))
     return App(config, boards.choose_board("sim", config))
 
 
@@ -116,7 +116,7 @@ def enter(browser, page, home, folder):
     browser.press("Enter", 13)
     browser.until("document.querySelector('#login-problem').textContent.includes('page code')")
     browser.js("document.querySelector('#code').value = ''")
-    browser.write(new_code(home).lower())
+    browser.write(make_code(home).lower())
     browser.press("Enter", 13)
     browser.until("document.querySelector('#line').textContent == 'live'")
     browser.troubles.clear()  # it complains of the answers 401 and 403
@@ -207,7 +207,7 @@ def main(folder):
         app.answer(Inbound("terminal", "remind me in 40 minutes to water the tomatoes"))
         app.answer(Inbound("terminal", "every day at 7:30 remind me to look at the tank"))
         browser = Browser(Path(place) / "profile")
-        page, posted = Page(house, home, "127.0.0.1", 0), SimpleQueue()
+        page, posted = DashboardChannel(house, home, "127.0.0.1", 0), SimpleQueue()
         page.start(posted.put)
         threading.Thread(target=answering, args=(app, page, posted), daemon=True).start()
         try:

@@ -31,7 +31,7 @@ from scripted import CALLER, PROMPTS, TOOLS, Toolbox, calls_of, joined, text_of,
 from picoclaw.agent.loop import Agent
 from picoclaw.app import App
 from picoclaw.cli import prompt
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, KeyRefused, NoCredit, NotServed, ProviderError, Refused, Unavailable
 from picoclaw.hw.sim.board import SimBoard
@@ -547,12 +547,12 @@ def test_the_verb_prompt_shows_what_is_sent(
         [said(use("sensor_read", {"quantity": "temperature"})), said("21."), said("Hello.")]
     ) as server:
         (tmp_path / "config.toml").write_text(f'[model]\nbase_url = "{server.url}"\nname = "m"\napi = "anthropic"\n')
-        with closing(App(load(os.environ), SimBoard())) as app:
+        with closing(App(load_config(os.environ), SimBoard())) as app:
             app.answer(Inbound("terminal", "how warm is it?"))
         assert prompt.run(parser.parse_args([*words, "--json"])) == 0
         shown = json.loads(capsys.readouterr().out)["body"]
         assert prompt.run(parser.parse_args(words)) == 0
-        with closing(App(load(os.environ), SimBoard())) as app:
+        with closing(App(load_config(os.environ), SimBoard())) as app:
             app.answer(Inbound("terminal", "hello"))
     minute = re.compile(r"\d\d:\d\d")
     assert minute.sub("", json.dumps(shown)) == minute.sub("", json.dumps(server.requests[-1].body))

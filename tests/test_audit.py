@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from picoclaw.channels.dashboard.login import Logins, new_code
+from picoclaw.channels.dashboard.login import Logins, make_code
 from picoclaw.channels.telegram.pairing import Pairing
 from picoclaw.cli import audit as verb
 from picoclaw.errors import StoreError, ToolError
@@ -424,7 +424,7 @@ def test_what_came_of_an_act_is_written_by_the_tools_themselves(tmp_path):
 
 def test_who_was_let_in(tmp_path):
     logins, pairing = Logins(tmp_path), Pairing(tmp_path)
-    secret = logins.enter(new_code(tmp_path), "Firefox", "192.0.2.7")
+    secret = logins.enter(make_code(tmp_path), "Firefox", "192.0.2.7")
     logins.enter("0000-0000", "curl", "192.0.2.8")
     logins.forget()
     code = pairing.offer()

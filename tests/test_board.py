@@ -17,7 +17,7 @@ from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.scene import Scene
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.sensors import SensorTools
 
@@ -470,7 +470,7 @@ def test_a_clock_of_the_past_is_not_trusted(year, mark, said):
     [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (90_061, "1 d 1 h"), (86_400 * 400, "400 d")],
 )
 def test_time_spans(seconds, said):
-    assert duration(seconds) == said
+    assert format_duration(seconds) == said
 
 
 # --- the sensor tools ---

@@ -16,7 +16,7 @@ from test_house import modules_of
 
 from picoclaw import workspace
 from picoclaw.app import App
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.hw import boards
 from picoclaw.messages import Inbound
 
@@ -122,7 +122,9 @@ def script(body):
 def talking(tmp_path, counted):
     """An app whose model is a scripted server, with a home that has met its owner."""
     with ModelServer(script) as server:
-        config = load({"PICOCLAW_HOME": str(tmp_path), "PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"})
+        config = load_config(
+            {"PICOCLAW_HOME": str(tmp_path), "PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"}
+        )
         workspace.prepare(tmp_path)
         (tmp_path / "workspace/BOOTSTRAP.md").unlink()
         (tmp_path / "workspace/note.txt").write_text("The beans want water on Friday.")

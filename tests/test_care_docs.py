@@ -9,7 +9,7 @@ import pytest
 from person import ROOT
 
 from picoclaw import cli
-from picoclaw.config import load
+from picoclaw.config import load_config
 
 PAGES = (
     "README.md",
@@ -65,7 +65,7 @@ def test_the_settings_fit(tmp_path, name):
     for block in re.findall(r"```toml\n(.*?)```", TEXTS[name], re.DOTALL):
         (tmp_path / "config.toml").write_text(block)
         assert tomllib.loads(block)
-        load({"PICOCLAW_HOME": str(tmp_path)})
+        load_config({"PICOCLAW_HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -16,7 +16,7 @@ from validity import check_conversation
 from picoclaw import errors
 from picoclaw.agent.loop import Agent
 from picoclaw.app import App
-from picoclaw.config import Config, load
+from picoclaw.config import Config, load_config
 from picoclaw.config.tables import HeartbeatConfig, LimitsConfig, ModelConfig
 from picoclaw.daemon.status import ModelHealth
 from picoclaw.daemon.status_text import format_status
@@ -686,7 +686,7 @@ def write(home, config, secrets=""):
     (home / "config.toml").write_text(config)
     (home / "secrets.toml").write_text(secrets)
     (home / "secrets.toml").chmod(0o600)
-    return load({"PICOCLAW_HOME": str(home)})
+    return load_config({"PICOCLAW_HOME": str(home)})
 
 
 def keyed(good):
@@ -798,7 +798,7 @@ def test_each_server_gets_its_own_key_alone(tmp_path, clean, monkeypatch):
         monkeypatch.setenv("PICOCLAW_API_KEY", "sk-first")
         monkeypatch.setenv("PICOCLAW_API_KEY_LOCAL", "sk-local")
         write(tmp_path / "home", text, secrets)
-        config = load({**os.environ, "PICOCLAW_HOME": str(tmp_path / "home")})
+        config = load_config({**os.environ, "PICOCLAW_HOME": str(tmp_path / "home")})
         chosen, *then = links(config)
         with closing(Chain(chosen.provider, None, 0, then=then)) as chain, pytest.raises(Refused):
             asked_of(chain)

@@ -3,7 +3,7 @@
 import pytest
 from timing import least_seconds
 
-from picoclaw.text import neutral
+from picoclaw.text import escape_control_tokens
 
 TABLE = """
 <|im_start|> <|im_end|> <|im_sep|> <|endoftext|> <|system|> <|user|> <|assistant|> <|end|>
@@ -42,25 +42,27 @@ ORDINARY = [
 @pytest.mark.parametrize("token", TOKENS)
 def test_a_control_token_is_broken_wherever_it_stands_and_stays_readable(token: str) -> None:
     for text in (token, f"x{token}y", f"<{token}>", f"[{token}]", f"{token}{token}", f"<|{token}", f"{token}system\n"):
-        broken = neutral(text)
+        broken = escape_control_tokens(text)
         assert token not in broken
-        assert neutral(broken) == broken
+        assert escape_control_tokens(broken) == broken
         assert broken.replace(" ", "") == text.replace(" ", "")
 
 
 @pytest.mark.parametrize("token", [t for t in TOKENS if t not in {"<s>", "</s>"}])
 def test_a_token_in_another_case_is_broken_too(token: str) -> None:
     for variant in (token.upper(), token.lower(), token.title()):
-        assert variant not in neutral(variant)
+        assert variant not in escape_control_tokens(variant)
 
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
-    assert neutral(text) == text
+    assert escape_control_tokens(text) == text
 
 
 def test_what_is_left_can_be_read() -> None:
-    assert neutral("<|im_start|>system\n[INST]<<SYS>>x</s>") == "< |im_start|>system\n[ INST]< <SYS>>x< /s>"
+    assert (
+        escape_control_tokens("<|im_start|>system\n[INST]<<SYS>>x</s>") == "< |im_start|>system\n[ INST]< <SYS>>x< /s>"
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_what_is_left_can_be_read() -> None:
 def test_the_time_grows_as_the_text_does(unit: str) -> None:
     def seconds(length: int) -> float:
         text = unit * (length // len(unit))
-        return least_seconds(lambda: neutral(text))
+        return least_seconds(lambda: escape_control_tokens(text))
 
     plain = "word " * 200_000
     yardstick = least_seconds(lambda: plain.encode().decode().split(" "))

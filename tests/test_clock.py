@@ -12,7 +12,7 @@ from clock_kit import FIRST_BOOT, Board
 from picoclaw.automation import jobs
 from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.jobs import JobOutcome
-from picoclaw.occurrences import Plan, every, slots
+from picoclaw.occurrences import Plan, list_occurrences, plan_interval
 from picoclaw.store.outbox import OutboxMessage
 
 HOUR, DAY, YEAR = 3600.0, 86_400.0, 365 * 86_400.0
@@ -37,7 +37,7 @@ class Account:
 
     def between(self, first, last):
         found = []
-        for slot in slots(self.plan, datetime.fromtimestamp(first, UTC), max(2, int((last - first) / 600))):
+        for slot in list_occurrences(self.plan, datetime.fromtimestamp(first, UTC), max(2, int((last - first) / 600))):
             if slot.moment.timestamp() > last:
                 break
             found.append(slot.identity)
@@ -121,7 +121,7 @@ def test_ten_years_ahead_and_back_leave_nothing_out(tmp_path, zone, expression):
     board.wall -= 10 * YEAR
     board.live(DAY)
     now = [slot for _, slot in board.ran if slot.startswith("2026")]
-    passed = slots(Plan("cron", expression, zone), datetime.fromtimestamp(NOON, UTC), 100)
+    passed = list_occurrences(Plan("cron", expression, zone), datetime.fromtimestamp(NOON, UTC), 100)
     # the two hours in which it was ten years later are the only ones that nothing was done in
     away = range(int(NOON + 3 * HOUR), int(NOON + 3 * HOUR) + 1)
     expected = [s.identity for s in passed if s.moment.timestamp() <= board.wall and s.moment.timestamp() not in away]
@@ -134,7 +134,7 @@ def test_ten_years_ahead_and_back_leave_nothing_out(tmp_path, zone, expression):
 def test_in_1970_appointments_wait_and_say_so_and_nothing_is_made_up_for_twice(board):
     board.add(Plan("cron", "0 * * * *", "Europe/Berlin"), after=NOON)
     board.add(Plan("at", anchor=NOON + 2.5 * HOUR), "appointment")
-    board.add(every(HOUR, NOON + HOUR), "interval", boot=FIRST_BOOT, mono=board.mono + HOUR)
+    board.add(plan_interval(HOUR, NOON + HOUR), "interval", boot=FIRST_BOOT, mono=board.mono + HOUR)
     board.live(1.5 * HOUR)
     board.vouched = False
     board.reboot(0, wall=100.0)
@@ -233,7 +233,7 @@ def test_without_the_zones_data_it_waits_says_so_once_and_catches_up(board, monk
         ("tool", "skip", ["was not done: it was due 30 min ago (2 earlier ones were missed)"], 0),
     ],
 )
-@pytest.mark.parametrize("plan", [Plan("cron", "0 * * * *", "Europe/Berlin"), every(HOUR, NOON + HOUR)])
+@pytest.mark.parametrize("plan", [Plan("cron", "0 * * * *", "Europe/Berlin"), plan_interval(HOUR, NOON + HOUR)])
 def test_what_was_missed_without_power(board, kind, catch_up, told, ran, plan):
     board.add(plan, kind=kind, catch_up=catch_up, after=NOON, boot=FIRST_BOOT, mono=board.mono + HOUR)
     board.reboot(3.5 * HOUR)
@@ -246,7 +246,7 @@ def test_what_was_missed_without_power(board, kind, catch_up, told, ran, plan):
 
 
 def test_an_interval_that_is_longer_than_any_boot_comes_though_each_boot_begins_in_1970(board):
-    board.add(every(24 * HOUR, NOON + 24 * HOUR), boot=FIRST_BOOT, mono=board.mono + 24 * HOUR)
+    board.add(plan_interval(24 * HOUR, NOON + 24 * HOUR), boot=FIRST_BOOT, mono=board.mono + 24 * HOUR)
     for boot in range(8):
         board.live(10 * HOUR)
         now = board.wall
@@ -260,7 +260,7 @@ def test_an_interval_that_is_longer_than_any_boot_comes_though_each_boot_begins_
 
 
 def test_an_interval_needs_no_date_after_a_reboot(board):
-    board.add(every(HOUR, NOON + HOUR), boot=FIRST_BOOT, mono=board.mono + HOUR)
+    board.add(plan_interval(HOUR, NOON + HOUR), boot=FIRST_BOOT, mono=board.mono + HOUR)
     board.reboot(0, wall=100.0)
     board.vouched = False
     board.live(2.5 * HOUR)
@@ -287,7 +287,7 @@ def test_after_a_restart_nothing_stampedes(board):
 
 def test_a_job_that_still_runs_is_not_begun_again(board):
     board.answer = lambda job: None
-    number = board.add(every(60, NOON + 60), kind="turn", boot=FIRST_BOOT, mono=board.mono + 60)
+    number = board.add(plan_interval(60, NOON + 60), kind="turn", boot=FIRST_BOOT, mono=board.mono + 60)
     board.live(250)
     assert len(board.ran) == 1
     assert board.texts == ["Job 1 (tea) is skipped: it still runs"]
@@ -310,7 +310,7 @@ def test_when_an_outcome_is_told(board, deliver, told):
         [(True, "a"), (True, "a"), (False, "no"), (False, "no"), (False, "never"), (True, "b"), (True, "b")]
     )
     board.answer = lambda job: JobOutcome(*next(outcomes))
-    board.add(every(60, NOON + 60), kind="command", deliver=deliver, boot=FIRST_BOOT, mono=board.mono + 60)
+    board.add(plan_interval(60, NOON + 60), kind="command", deliver=deliver, boot=FIRST_BOOT, mono=board.mono + 60)
     states = []
     for _ in range(7):
         board.live(60)

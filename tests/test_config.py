@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rights import ordinary_user
 
-from picoclaw.config import Config, load
+from picoclaw.config import Config, load_config
 from picoclaw.config.credentials import OPENAI, OPENROUTER
-from picoclaw.config.tables import ModelConfig, SensorConfig, shown_url
+from picoclaw.config.tables import ModelConfig, SensorConfig, redact_url
 from picoclaw.errors import ConfigError
 from picoclaw.resources import home_folder, shipped
 from picoclaw.workspace import intent_tables, prepare
@@ -28,7 +28,7 @@ def settings(home, text="", secrets=None, mode=0o600, **environment):
     if secrets is not None:
         (home / "secrets.toml").write_text(secrets)
         (home / "secrets.toml").chmod(mode)
-    return load({"PICOCLAW_HOME": str(home)} | environment)
+    return load_config({"PICOCLAW_HOME": str(home)} | environment)
 
 
 def refusal(home, text="", **more):
@@ -43,7 +43,7 @@ def refusal(home, text="", **more):
 
 
 def test_without_a_file_everything_has_its_default(home):
-    assert load({"PICOCLAW_HOME": str(home)}) == Config(home)
+    assert load_config({"PICOCLAW_HOME": str(home)}) == Config(home)
     assert not home.exists()
 
 
@@ -182,7 +182,7 @@ def test_what_is_wrong_is_named_with_its_place(home, text, said):
 def test_a_config_that_cannot_be_read_is_named(home):
     (home / "config.toml").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"config\.toml cannot be read: it is a folder"):
-        load({"PICOCLAW_HOME": str(home)})
+        load_config({"PICOCLAW_HOME": str(home)})
 
 
 # --- the environment ---
@@ -221,7 +221,7 @@ def test_a_model_without_a_server_is_sent_to_nobody(home, environment):
 def test_a_variable_that_is_not_text_is_named(home, name):
     given = {"PICOCLAW_HOME": str(home)} | {name: "/srv/" + os.fsdecode(b"h\xe9")}
     with pytest.raises(ConfigError, match=name) as caught:
-        load(given)
+        load_config(given)
     str(caught.value).encode()
 
 
@@ -239,7 +239,7 @@ def test_a_variable_that_is_not_text_is_named(home, name):
     ],
 )
 def test_a_password_in_the_address_is_not_shown(home, url, shown):
-    assert shown_url(url) == ModelConfig(base_url=url).shown_url == shown
+    assert redact_url(url) == ModelConfig(base_url=url).shown_url == shown
     if url and not url.startswith(("http://", "https://")):
         assert f"{shown!r} must begin with" in refusal(home, PICOCLAW_BASE_URL=url)
 
@@ -399,7 +399,7 @@ def test_a_pipe_in_place_of_a_file_is_named_and_not_waited_for(home, name):
     home.mkdir()
     os.mkfifo(home / name, 0o600)
     with pytest.raises(ConfigError, match=rf"{re.escape(name)} is not a regular file"):
-        load({"PICOCLAW_HOME": str(home)})
+        load_config({"PICOCLAW_HOME": str(home)})
 
 
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/null")])
@@ -407,7 +407,7 @@ def test_secrets_that_are_no_file_are_named(home, make):
     home.mkdir()
     make(home / "secrets.toml")
     with pytest.raises(ConfigError, match=r"secrets\.toml (cannot be read: it is a folder|is not a regular file)"):
-        load({"PICOCLAW_HOME": str(home)})
+        load_config({"PICOCLAW_HOME": str(home)})
 
 
 def test_a_credential_of_systemd(home, tmp_path):
@@ -448,7 +448,7 @@ def test_the_home_is_where_the_variable_says():
 
 def test_a_home_of_nobody_is_an_error():
     with pytest.raises(ConfigError, match="~no-such-user"):
-        load({"PICOCLAW_HOME": "~no-such-user/claw"})
+        load_config({"PICOCLAW_HOME": "~no-such-user/claw"})
 
 
 def test_the_settings_are_made_on_request_and_never_overwritten(home):

@@ -14,7 +14,7 @@ from picoclaw import workspace
 from picoclaw.app import App
 from picoclaw.channels import ipc
 from picoclaw.channels.channel import ChannelStatus
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
 from picoclaw.daemon import lock, queue, watchdog
 from picoclaw.daemon.dashboard import DashboardBackend
@@ -795,7 +795,7 @@ def test_what_leaks_is_named(now, age, said):
 def household(tmp_path, monkeypatch):
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "home"))
     workspace.prepare(tmp_path / "home")
-    config = replace(load(), board=BoardConfig("sim"))
+    config = replace(load_config(), board=BoardConfig("sim"))
     app = App(config, boards.choose_board("sim", config))
     made = DaemonService(app, lambda _: None, 1 << 30, safe=False)
     yield made
@@ -891,9 +891,9 @@ def test_a_home_that_lies_deep_has_a_socket_for_its_owner_alone(tmp_path):
     assert (home / ipc.NAME).stat().st_mode & 0o777 == 0o600
     client = ipc.connect(home, 1)
     server, _ = listener.accept()
-    assert ipc.trusted(server)
+    assert ipc.is_same_user(server)
     client.say({"a": "ü\ud800"})
-    assert ipc.Line(server).next() == {"a": "ü?"}
+    assert ipc.IpcConnection(server).next() == {"a": "ü?"}
     server.sendall(b'{"one":1}\nnonsense\n[2]\n{"two"')
     assert [client.next(), client.next(), client.next()] == [{"one": 1}, {}, {}]
     server.sendall(b":2}\n")

@@ -113,10 +113,10 @@ def nearly_full(monkeypatch, *what):
 
     def spare(wanted, folder):
         if wanted in what:
-            raise files.NearlyFull(wanted, folder)
+            raise files.DiskNearlyFull(wanted, folder)
 
     for module in ("store.write_behind", "store.samples", "memory.index", "memory.versions"):
-        monkeypatch.setattr(f"picoclaw.{module}.spare", spare)
+        monkeypatch.setattr(f"picoclaw.{module}.check_reserve", spare)
 
 
 def test_a_new_conversation_gives_way_and_one_that_goes_on_is_kept(tmp_path, monkeypatch):

@@ -434,14 +434,14 @@ KEPT = [
 @pytest.mark.parametrize(("name", "sensor"), KEPT, ids=lambda v: str(v)[:40])
 def test_what_is_kept_is_read_again(tmp_path, name, sensor):
     hw_drivers.add_sensor(tmp_path, name, sensor)
-    assert config.load({"PICOCLAW_HOME": str(tmp_path)}).sensors == {name: sensor}
+    assert config.load_config({"PICOCLAW_HOME": str(tmp_path)}).sensors == {name: sensor}
 
 
 def test_what_is_kept_joins_what_was_there(tmp_path):
     (tmp_path / "sensors.toml").write_text("# mine\n[sensors.cellar]\npart = 'lm75'")
     for name, sensor in (("porch", SensorConfig("bme280")), ("attic", SensorConfig("bme280", 1, 0x77))):
         hw_drivers.add_sensor(tmp_path, name, sensor)
-    assert list(config.load({"PICOCLAW_HOME": str(tmp_path)}).sensors) == ["cellar", "porch", "attic"]
+    assert list(config.load_config({"PICOCLAW_HOME": str(tmp_path)}).sensors) == ["cellar", "porch", "attic"]
     assert (tmp_path / "sensors.toml").read_text().startswith("# mine\n[sensors.cellar]\npart = 'lm75'\n")
 
 
@@ -449,7 +449,7 @@ def test_the_owners_file_wins(tmp_path):
     (tmp_path / "config.toml").write_text("[sensors.porch]\npart = 'bme280'\naddress = 0x77\n")
     hw_drivers.add_sensor(tmp_path, "porch", SensorConfig("lm75"))
     hw_drivers.add_sensor(tmp_path, "attic", SensorConfig("lm75"))
-    assert config.load({"PICOCLAW_HOME": str(tmp_path)}).sensors == {
+    assert config.load_config({"PICOCLAW_HOME": str(tmp_path)}).sensors == {
         "porch": SensorConfig("bme280", address=0x77),
         "attic": SensorConfig("lm75"),
     }
@@ -471,7 +471,7 @@ def test_the_owners_file_wins(tmp_path):
 def test_a_file_of_added_parts_that_was_spoilt_is_named(tmp_path, text, said):
     (tmp_path / "sensors.toml").write_text(text)
     with pytest.raises(ConfigError, match=re.escape(said)):
-        config.load({"PICOCLAW_HOME": str(tmp_path)})
+        config.load_config({"PICOCLAW_HOME": str(tmp_path)})
 
 
 @pytest.fixture
@@ -483,7 +483,7 @@ def home(tmp_path):
     def start():
         clock = Clock(1e9, step=0.01)
         board, _ = bench({0x76: SimBME280(Scene(clock, WEATHER)), 0x48: Recorder(fill=1)}, clock)
-        apps.append(App(config.load({"PICOCLAW_HOME": str(tmp_path / "home")}), board, lambda _: True))
+        apps.append(App(config.load_config({"PICOCLAW_HOME": str(tmp_path / "home")}), board, lambda _: True))
         return apps[-1]
 
     yield start
@@ -710,7 +710,7 @@ def test_a_part_of_the_owners_that_cannot_be_wired_is_said_with_its_file(home, t
 def test_a_strange_table_among_the_added_parts_is_named(tmp_path, text):
     (tmp_path / "sensors.toml").write_text(text)
     with pytest.raises(ConfigError, match=r"sensors\.toml"):
-        config.load({"PICOCLAW_HOME": str(tmp_path)})
+        config.load_config({"PICOCLAW_HOME": str(tmp_path)})
 
 
 def test_a_register_of_a_part_that_was_named_is_read_without_asking_at_once(home):

@@ -193,7 +193,7 @@ def test_a_torn_line_does_not_swallow_the_next(tmp_path, before, after):
     path = tmp_path / "log"
     if before is not None:
         path.write_bytes(before)
-    files.append(path, b"new\n")
+    files.append_line(path, b"new\n")
     assert path.read_bytes() == after
 
 
@@ -212,7 +212,7 @@ def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(tmp_path, before, mo
     real = os.write
     monkeypatch.setattr(os, "write", short)
     with pytest.raises(OSError, match="no"):
-        files.append(path, b"a longer line\n")
+        files.append_line(path, b"a longer line\n")
     assert path.read_bytes() == before
 
 
@@ -251,11 +251,11 @@ class Full:
 def test_the_order_in_which_things_give_way(tmp_path, monkeypatch, free, given_up):
     monkeypatch.setattr(os, "statvfs", lambda _: Full(free))
     for what in list(files.RESERVES)[:given_up]:
-        with pytest.raises(files.NearlyFull) as caught:
-            files.spare(what, tmp_path)
-        assert f"nearly full, without room for {what}" in files.explain(caught.value)
+        with pytest.raises(files.DiskNearlyFull) as caught:
+            files.check_reserve(what, tmp_path)
+        assert f"nearly full, without room for {what}" in files.explain_os_error(caught.value)
     for what in list(files.RESERVES)[given_up:]:
-        files.spare(what, tmp_path)
+        files.check_reserve(what, tmp_path)
 
 
 def test_a_small_disk_keeps_less_back(tmp_path, monkeypatch):
@@ -263,7 +263,7 @@ def test_a_small_disk_keeps_less_back(tmp_path, monkeypatch):
     small.f_blocks = 128
     monkeypatch.setattr(os, "statvfs", lambda _: small)
     for what in files.RESERVES:
-        files.spare(what, tmp_path)
+        files.check_reserve(what, tmp_path)
 
 
 # --- errors in words ---
@@ -271,6 +271,6 @@ def test_a_small_disk_keeps_less_back(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EMFILE, errno.EDQUOT, errno.EACCES])
 def test_what_the_system_refuses_is_said_with_what_to_try(number):
-    said = files.explain(OSError(number, os.strerror(number)))
+    said = files.explain_os_error(OSError(number, os.strerror(number)))
     assert said != os.strerror(number)
     assert ":" in said

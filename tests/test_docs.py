@@ -10,7 +10,7 @@ from person import ROOT
 from recording import Clock
 
 from picoclaw import cli
-from picoclaw.config import load as config_of
+from picoclaw.config import load_config as config_of
 from picoclaw.hw import drivers, lines
 from picoclaw.hw.drivers import list_drivers, load_driver
 from picoclaw.hw.sim import script

@@ -441,7 +441,7 @@ print(*kinds)
         ("files.write_atomic(here / 'old', b'x')", "file folder"),
         ("files.create(here / 'new', b'x')", "file folder"),
         ("files.create(here / 'old', b'x')", ""),
-        ("files.append(here / 'old', b'x')", "file"),
+        ("files.append_line(here / 'old', b'x')", "file"),
         ("files.make_folder(here / 'a')", "folder"),
         ("files.make_folder(here / 'a/b/c')", "folder folder folder"),
         ("files.make_folder(here)", ""),

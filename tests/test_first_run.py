@@ -13,10 +13,10 @@ from timing import least_seconds
 from picoclaw import config, workspace
 from picoclaw.app import App
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.intents.provider import Intents
+from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
 from picoclaw.resources import shipped
-from picoclaw.times import at, zone_named, zone_of
+from picoclaw.times import find_zone, parse_moment, parse_zone
 from picoclaw.tools.onboarding import QUESTIONS, FirstRunTool, set_field
 from picoclaw.tools.registry import Toolset
 from tests.model_server import ModelServer, call, reply
@@ -318,14 +318,14 @@ ZONES = [
 
 @pytest.mark.parametrize(("text", "name"), ZONES, ids=[case[0] for case in ZONES])
 def test_a_zone_in_many_spellings(text, name):
-    zone = zone_named(text)
+    zone = parse_zone(text)
     assert str(zone) == name
-    assert zone_of({"Time zone": text})[0] == zone
-    assert zone_named(name) == zone
+    assert find_zone({"Time zone": text})[0] == zone
+    assert parse_zone(name) == zone
 
 
 def test_names_of_one_zone_are_one_zone():
-    offsets = {zone: SUMMER.astimezone(zone).utcoffset() for zone in map(zone_named, ("Istanbul", "Buenos Aires"))}
+    offsets = {zone: SUMMER.astimezone(zone).utcoffset() for zone in map(parse_zone, ("Istanbul", "Buenos Aires"))}
     assert list(offsets.values()) == [timedelta(hours=3), timedelta(hours=-3)]
 
 
@@ -351,16 +351,16 @@ NO_ZONES = [
 @pytest.mark.parametrize(("text", "advice"), NO_ZONES, ids=[case[0][:20] for case in NO_ZONES])
 def test_what_is_no_zone_says_what_to_write(text, advice):
     with pytest.raises(ValueError, match=re.escape(advice)) as caught:
-        zone_named(text)
+        parse_zone(text)
     assert len(str(caught.value)) < 300
-    zone, problem = zone_of({"Time zone": text})
+    zone, problem = find_zone({"Time zone": text})
     assert zone is None
     assert (advice in problem) == bool(text)
 
 
 @pytest.mark.parametrize("fields", [{}, {"Name": "Ada"}, {"Time zone": "-"}, {"Time zone": " "}])
 def test_no_zone_is_no_problem(fields):
-    assert zone_of(fields) == (None, "")
+    assert find_zone(fields) == (None, "")
 
 
 def test_a_board_without_time_zone_data_says_so(home, monkeypatch):
@@ -396,10 +396,12 @@ def test_a_board_in_another_zone_is_named(home, board_clock, board, zone, now, r
 
 def test_a_reminder_goes_by_the_offset_that_the_owner_gave(board_clock):
     board_clock("America/New_York")
-    now = WINTER.astimezone(zone_named("UTC+5:30"))
-    assert at("18:30", now).isoformat() == "2026-01-01T18:30:00+05:30"
-    assert at("2026-07-01 18:30", WINTER.astimezone()).isoformat() == "2026-07-01T18:30:00-04:00"
-    assert at("2026-07-01 18:30", WINTER.astimezone(ZoneInfo("Europe/Berlin"))).utcoffset() == timedelta(hours=2)
+    now = WINTER.astimezone(parse_zone("UTC+5:30"))
+    assert parse_moment("18:30", now).isoformat() == "2026-01-01T18:30:00+05:30"
+    assert parse_moment("2026-07-01 18:30", WINTER.astimezone()).isoformat() == "2026-07-01T18:30:00-04:00"
+    assert parse_moment("2026-07-01 18:30", WINTER.astimezone(ZoneInfo("Europe/Berlin"))).utcoffset() == timedelta(
+        hours=2
+    )
 
 
 # --- the matcher ---
@@ -427,7 +429,9 @@ def asked(field):
 def understood(text, earlier=(), tools=TOOLS):
     """What comes of a text: the tool and its arguments, or the beginning of what is said."""
     messages = (*earlier, Message("user", f"<moment>\nnow\n</moment>\n{text}"))
-    first = next(Intents([SHIPPED]).events(Request("", messages, tuple({"name": name} for name in tools), 100, 0.0)))
+    first = next(
+        IntentProvider([SHIPPED]).events(Request("", messages, tuple({"name": name} for name in tools), 100, 0.0))
+    )
     return (first.name, first.arguments) if isinstance(first, ToolCall) else first.text
 
 
@@ -587,7 +591,7 @@ def test_a_question_stays_open_after_an_answer_that_was_refused():
 
 @pytest.mark.parametrize(("text", "lacks"), [("write a poem", True), ("hello", False), ("I'm Ada", False)])
 def test_what_began_it_unasked_is_answered_too(text, lacks):
-    provider = Intents([SHIPPED])
+    provider = IntentProvider([SHIPPED])
     tools = tuple({"name": name} for name in TOOLS)
     messages = (Message("user", text),)
     called = next(provider.events(Request("", messages, tools, 100, 0.0)))
@@ -759,7 +763,7 @@ def test_brought_back_it_is_a_meeting_and_not_over_at_hello(tmp_path):
 
 
 def test_the_app_holds_it_too(home):
-    app = App(config.load({"PICOCLAW_HOME": str(home)}), SimBoard())
+    app = App(config.load_config({"PICOCLAW_HOME": str(home)}), SimBoard())
     try:
         said = [
             app.answer(Inbound("garden", text)).reply

@@ -41,7 +41,7 @@ from picoclaw.providers.openai_wire import WANTS
 from picoclaw.providers.sanitize import BRIDGE, apart, encodable, one_by_one, treated
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.text import neutral
+from picoclaw.text import escape_control_tokens
 
 ASKED, ANSWERED = Message("user", "warm?"), Message("assistant", "It is 21.4 °C.")
 READ = ToolCall("c0", "measure", {"quantity": "temperature"})
@@ -391,7 +391,8 @@ def test_any_history_is_taken_and_nothing_that_a_person_said_is_missing() -> Non
             sent = server.requests[-1].body
             heard = "\n\n".join(m["content"] for m in sent["messages"] if m["role"] == "user")
             assert in_order(
-                [neutral(encodable(m.text)) for m in history if m.role == "user" and m.text.strip()], heard
+                [escape_control_tokens(encodable(m.text)) for m in history if m.role == "user" and m.text.strip()],
+                heard,
             ), seed
             check_body(sent)
     assert server.refused[known:] == []
@@ -545,6 +546,6 @@ def test_a_poisoned_turn_does_not_break_the_next(poison: str, tmp_path: Path) ->
         sent = server.requests[-1].body["messages"]
     assert server.refused == []
     heard = "\n\n".join(m["content"] for m in sent if m["role"] == "user")
-    spoken = [neutral(encodable(m.text)) for m in messages if m.role == "user"]
+    spoken = [escape_control_tokens(encodable(m.text)) for m in messages if m.role == "user"]
     assert in_order([*spoken, "and now?", "and then?"], heard), poison
     assert BRIDGE not in [m["content"] for m in sent[-2:]]

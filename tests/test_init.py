@@ -16,7 +16,7 @@ from person import PICOCLAW, Person, environment, picoclaw
 from rights import ordinary_user
 
 from picoclaw import cli
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
 from picoclaw.workspace import keep, newer, prepare
@@ -275,7 +275,7 @@ def test_a_person_who_is_interrupted_keeps_what_was_answered(tmp_path, left):
                 person.sees("what is written so far stays, `picoclaw init --ask` asks again", seconds)
                 break
         assert person.leaves() == 1
-    config = load({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
+    config = load_config({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
     kept = [is_kept(config) for _, is_kept in list(ANSWERS.values())[:-1]]
     assert kept == [number < max(left, 1) for number in range(len(ANSWERS) - 1)]
 

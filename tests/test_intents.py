@@ -15,15 +15,15 @@ from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.intents.matcher import Matcher
-from picoclaw.intents.provider import Intents
+from picoclaw.intents.matcher import IntentMatcher
+from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import End, Inbound, Message, Request, Text, ToolCall, Usage
 from picoclaw.workspace import prepare
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = tomllib.loads((ROOT / "templates" / "intents" / "en.toml").read_text("utf-8"))
 CORPUS = json.loads((ROOT / "tests" / "data" / "intents_dev.json").read_text("utf-8"))
-MATCHER = Matcher([SHIPPED])
+MATCHER = IntentMatcher([SHIPPED])
 TOOLS = ("sensor_read", "sensor_list", "board_status", "i2c", "list_dir", "read_file", "cron")
 TOOLS += ("memory_store", "memory_search", "memory_update", "memory_forget")
 
@@ -33,7 +33,7 @@ def request(*messages, tools=TOOLS):
 
 
 def say(text, **how):
-    return list(Intents([SHIPPED]).events(request(Message("user", text), **how)))
+    return list(IntentProvider([SHIPPED]).events(request(Message("user", text), **how)))
 
 
 CALLS = [
@@ -219,7 +219,7 @@ def test_no_match_says_so_and_what_it_can_do():
     text = say("good night")[0].text
     assert text.startswith("I can't do that without a model")
     assert "sensors" in text
-    provider = Intents([SHIPPED], configured_model="qwen")
+    provider = IntentProvider([SHIPPED], configured_model="qwen")
     assert "qwen" in next(provider.events(request(Message("user", "good night")))).text
 
 
@@ -244,7 +244,7 @@ def test_nor_is_what_stands_before_it(head):
     assert say(text)[0].name == "sensor_read"
     called = ToolCall("intent-1", "sensor_read", {})
     told = (Message("user", text), Message("assistant", "", (called,)), Message("tool", "21 °C", call_id="intent-1"))
-    assert next(Intents([SHIPPED]).events(request(*told))) == Text("21 °C")
+    assert next(IntentProvider([SHIPPED]).events(request(*told))) == Text("21 °C")
 
 
 def test_a_tools_result_is_said():
@@ -255,21 +255,21 @@ def test_a_tools_result_is_said():
         Message("assistant", "", (call,)),
         Message("tool", "21 °C {sensor} {0} %s", call_id="intent-1"),
     )
-    plain = list(Intents([SHIPPED]).events(request(*messages)))
+    plain = list(IntentProvider([SHIPPED]).events(request(*messages)))
     assert plain == [Text("21 °C {sensor} {0} %s"), End("stop", Usage())]
-    worded = next(Intents([SHIPPED, data]).events(request(*messages)))
+    worded = next(IntentProvider([SHIPPED, data]).events(request(*messages)))
     assert worded == Text("greenhouse: 21 °C {sensor} {0} %s{gone}")
 
 
 def test_a_result_of_a_call_it_did_not_make_is_said_as_it_is():
     messages = (Message("user", "good night"), Message("tool", "done", call_id="x"))
-    assert next(Intents([SHIPPED]).events(request(*messages))) == Text("done")
-    assert next(Intents([SHIPPED]).events(request())).text.startswith("I can't")
+    assert next(IntentProvider([SHIPPED]).events(request(*messages))) == Text("done")
+    assert next(IntentProvider([SHIPPED]).events(request())).text.startswith("I can't")
 
 
 def test_ids_differ_within_a_conversation():
     first, later = Message("user", "list files"), Message("assistant", "none")
-    provider = Intents([SHIPPED])
+    provider = IntentProvider([SHIPPED])
     assert next(provider.events(request(first))).id != next(provider.events(request(first, later, first))).id
 
 
@@ -277,7 +277,7 @@ def test_ids_differ_within_a_conversation():
     ("text", "answers"), [("how warm is it?", True), ("hello", False), ("write a poem", False), ("", False)]
 )
 def test_answers_is_for_tools_only(text, answers):
-    assert Intents([SHIPPED]).answers(text) is answers
+    assert IntentProvider([SHIPPED]).answers(text) is answers
 
 
 OWNERS = {
@@ -298,7 +298,7 @@ OWNERS = {
 
 
 def test_the_owner_adds_sentences_intents_and_wording():
-    matcher = Matcher([SHIPPED, OWNERS])
+    matcher = IntentMatcher([SHIPPED, OWNERS])
     well = matcher.match("how very deep is the well?")
     assert (well.tool, well.arguments) == ("sensor_read", {"sensor": "well", "depth": "deep"})
     assert matcher.match("has our well run dry").route == "example"
@@ -338,7 +338,7 @@ BROKEN = [
 @pytest.mark.parametrize(("data", "parts"), BROKEN, ids=[str(case[0]) for case in BROKEN])
 def test_a_mistake_in_the_data_is_named(data, parts):
     with pytest.raises(ConfigError) as caught:
-        Matcher([SHIPPED, data], ["en.toml", "mine.toml"])
+        IntentMatcher([SHIPPED, data], ["en.toml", "mine.toml"])
     message = str(caught.value)
     assert message.startswith("mine.toml: ")
     assert "\n" not in message
@@ -531,13 +531,13 @@ def test_what_asks_for_nothing_here_calls_nothing(text):
 def test_a_phrase_is_a_part_of_templates():
     lines = "how deep is the <well>\nhow long is <loop> b"
     phrases = {"well": "(well|borehole)", "loop": "a <loop>"}
-    matcher = Matcher([{"phrases": phrases, "intents": {"x": {"tool": "t", "templates": lines}}}])
+    matcher = IntentMatcher([{"phrases": phrases, "intents": {"x": {"tool": "t", "templates": lines}}}])
     assert matcher.match("how deep is the borehole").tool == "t"
     assert matcher.match("how long is a b").tool == "t"
 
 
 def test_no_data_at_all_understands_nothing():
-    assert Matcher([]).match("how warm is it?") is None
+    assert IntentMatcher([]).match("how warm is it?") is None
 
 
 HOSTILE = [
@@ -579,7 +579,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE, ids=[repr(text[:20]) for text in HOSTILE])
 def test_hostile_texts_are_answered_at_once(text):
-    provider = Intents([SHIPPED])
+    provider = IntentProvider([SHIPPED])
     provider.answers("is it cold?")
     gc.disable()  # a collection of all that the other tests left behind would be counted as the matcher's time
     try:
@@ -608,4 +608,4 @@ def test_a_long_note_is_kept_whole():
 
 def test_a_negated_wish_calls_nothing():
     for text in ("don't scan the bus", "please do not list the files", "I don't want you to read any files"):
-        assert not Intents([SHIPPED]).answers(text)
+        assert not IntentProvider([SHIPPED]).answers(text)

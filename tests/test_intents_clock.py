@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from picoclaw.automation import rules
-from picoclaw.intents.matcher import Matcher
-from picoclaw.intents.provider import Intents
+from picoclaw.intents.matcher import IntentMatcher
+from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, ToolCall
-from picoclaw.times import meant
+from picoclaw.times import parse_range
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = tomllib.loads((ROOT / "templates" / "intents" / "en.toml").read_text("utf-8"))
-MATCHER = Matcher([SHIPPED])
+MATCHER = IntentMatcher([SHIPPED])
 TOOLS = {"sensor_read", "sensor_list", "board_status", "sensor_history", "rule", "output", "cron", "memory_search"}
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -58,7 +58,7 @@ def test_a_question_about_the_past_is_looked_up(text, arguments):
     assert tool == "sensor_history"
     assert arguments.items() <= found.items()
     for words in (found.get("when", "today"), found.get("compare", "today")):
-        assert meant(words, NOW).seconds > 0
+        assert parse_range(words, NOW).seconds > 0
 
 
 HOT = {"when": "greenhouse.temperature above 35", "notify": "greenhouse: temperature above 35"}
@@ -156,7 +156,9 @@ def test_a_rule_needs_a_sensor(text):
 
 
 def provider():
-    return Intents([SHIPPED], opened=lambda names: {"rule", "sensor_history"} if "sensor_list" in names else set())
+    return IntentProvider(
+        [SHIPPED], opened=lambda names: {"rule", "sensor_history"} if "sensor_list" in names else set()
+    )
 
 
 def request(text):
@@ -183,6 +185,6 @@ def test_a_pattern_without_its_slots_is_left_out():
             }
         },
     }
-    matcher = Matcher([{"words": SHIPPED["words"]}, data])
+    matcher = IntentMatcher([{"words": SHIPPED["words"]}, data])
     assert matcher.match("above 5").arguments == {"when": "> 5"}
     assert matcher.match("above 5 for an hour").arguments == {"when": "> 5 for 1 hour", "more": {"lasts": "1 hour"}}

@@ -9,13 +9,13 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.intents.provider import Intents
+from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, ToolCall
 from picoclaw.resources import shipped
 from picoclaw.workspace import prepare
 
 SHIPPED = tomllib.loads((shipped("templates") / "intents/en.toml").read_text("utf-8"))
-INTENTS = Intents([SHIPPED])
+INTENTS = IntentProvider([SHIPPED])
 TOOLS = {intent["tool"] for intent in SHIPPED["intents"].values() if "tool" in intent} - {"first_run"}
 READS = {
     ("cron", "list"), ("cron", "get"), ("output", "list"), ("rule", "list"),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from picoclaw import schema
-from picoclaw.intents.matcher import Matcher
-from picoclaw.intents.provider import Intents
+from picoclaw.intents.matcher import IntentMatcher
+from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import End, Message, Request, Text, ToolCall, Usage
 from picoclaw.outputs import config
 from picoclaw.resources import shipped
@@ -16,7 +16,7 @@ from picoclaw.tools.outputs import OutputTool
 from picoclaw.tools.sensor_add import SensorAddTool
 
 SHIPPED = tomllib.loads((shipped("templates") / "intents/en.toml").read_text("utf-8"))
-MATCHER = Matcher([SHIPPED])
+MATCHER = IntentMatcher([SHIPPED])
 DATA = Path(__file__).parent / "data"
 MOVES = ("output", "sensor_add")
 READS = ("sensor_read", "sensor_list", "board_status", "i2c", "list_dir", "read_file", "cron")
@@ -34,7 +34,7 @@ def off(name):
 
 def said(text, tools=ALL):
     request = Request("", (Message("user", text),), tuple({"name": name} for name in tools), 100, 0.0)
-    return list(Intents([SHIPPED]).events(request))
+    return list(IntentProvider([SHIPPED]).events(request))
 
 
 ON = [
@@ -356,7 +356,7 @@ def test_with_outputs_every_other_sentence_means_what_it_did(name):
 def test_an_intent_without_examples_is_no_evidence():
     bare = {"intents": {name: {"tool": name, "templates": f"{name} on"} for name in ("a", "b", "c")}}
     row = "Are the plants getting enough sun in the greenhouse?"
-    assert Matcher([SHIPPED, bare]).match(row) == MATCHER.match(row)
+    assert IntentMatcher([SHIPPED, bare]).match(row) == MATCHER.match(row)
     assert MATCHER.match(row).tool == "sensor_read"
 
 
@@ -372,7 +372,7 @@ LACKS = [
 def test_a_tool_that_is_not_there_is_named(text, does, lacks):
     answer = f"I understand that you want me to {does}, but I can't here: {lacks}."
     assert said(text, READS) == [Text(answer), End("stop", Usage())]
-    assert Intents([SHIPPED]).answers(text)
+    assert IntentProvider([SHIPPED]).answers(text)
 
 
 def test_without_outputs_a_question_of_state_is_not_answered_with_the_climate():
@@ -387,7 +387,7 @@ def test_a_tools_result_is_said_in_the_owners_words():
     asked = Message("user", "pump on for 10 seconds")
     messages = (asked, Message("assistant", "", (call,)), Message("tool", "on for 10 s", call_id="intent-1"))
     request = Request("", messages, ({"name": "output"},), 100, 0.0)
-    assert next(Intents([SHIPPED, data]).events(request)) == Text("pump: on for 10 s")
+    assert next(IntentProvider([SHIPPED, data]).events(request)) == Text("pump: on for 10 s")
 
 
 NUMBERS = [("one hundred", 100), ("two hundred", 200), ("twenty five", 25), ("a hundred", 100)]

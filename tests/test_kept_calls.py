@@ -14,7 +14,7 @@ from page_house import Client
 from person import Person, picoclaw
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
-from picoclaw.channels.telegram.channel import NOT_YOURS, OVER, Telegram
+from picoclaw.channels.telegram.channel import NOT_YOURS, OVER, TelegramChannel
 from picoclaw.channels.telegram.connection import Timing
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
@@ -47,7 +47,7 @@ class Bench:
     def new(self):
         allow = [OWNER, GUEST]
         config = Config(self.home, telegram=TelegramConfig(allow, self.server.url), telegram_token=TOKEN)
-        return Telegram(config, {}, frozenset(), QUICK, kept=self.kept.get)
+        return TelegramChannel(config, {}, frozenset(), QUICK, kept=self.kept.get)
 
     def restart(self):
         self.channel.stop()

@@ -3,7 +3,7 @@
 import pytest
 from scripted import TOOLS, Scripted, Step, calls_of, says, text_of
 
-from picoclaw.intents.provider import Intents, Led
+from picoclaw.intents.provider import IntentProvider, OnboardingProvider
 from picoclaw.messages import End, Message, Request, ToolCall, Usage
 from picoclaw.resources import shipped
 from picoclaw.workspace import intent_tables
@@ -20,12 +20,12 @@ NAME = (
 
 @pytest.fixture(scope="module")
 def matcher(tmp_path_factory):
-    return Intents(list(intent_tables(tmp_path_factory.mktemp("home")).values()))
+    return IntentProvider(list(intent_tables(tmp_path_factory.mktemp("home")).values()))
 
 
 def led(matcher, *answers, leads=True):
     model = Scripted(*answers)
-    return Led(model, lambda: matcher, lambda _: leads, lambda: INVITED), model
+    return OnboardingProvider(model, lambda: matcher, lambda _: leads, lambda: INVITED), model
 
 
 def asked(provider, *messages, tools=(*TOOLS, FIRST_RUN), calls=True):

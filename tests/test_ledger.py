@@ -24,7 +24,7 @@ from picoclaw.app import App
 from picoclaw.automation.checklist import SampleHistory, check_items, parse_checklist
 from picoclaw.automation.heartbeat import Situation, decide_heartbeat
 from picoclaw.cli import run as cli
-from picoclaw.config import Config, load
+from picoclaw.config import Config, load_config
 from picoclaw.config.tables import CostsConfig, MemoryConfig, ModelConfig, Price, SessionsConfig
 from picoclaw.daemon.background import run_job
 from picoclaw.daemon.heartbeats import _make_clock_watch, build_heartbeat, read_heartbeat_time
@@ -163,14 +163,14 @@ def test_a_day_ends_by_the_owners_calendar(now, left):
 def test_settings_that_cannot_be_meant(tmp_path, written, wrong):
     (tmp_path / "config.toml").write_text(written)
     with pytest.raises(ConfigError) as error:
-        load({"PICOCLAW_HOME": str(tmp_path)})
+        load_config({"PICOCLAW_HOME": str(tmp_path)})
     assert wrong in str(error.value)
 
 
 def test_settings_that_are_meant(tmp_path):
     text = '[costs]\nday_tokens = 50000\nday_money = 1\ncurrency = "EUR"\n[costs.prices]\n"gpt" = [0.15, 1]\n'
     (tmp_path / "config.toml").write_text(text)
-    costs = load({"PICOCLAW_HOME": str(tmp_path)}).costs
+    costs = load_config({"PICOCLAW_HOME": str(tmp_path)}).costs
     assert (costs.day_tokens, costs.day_money, costs.by_model) == (50_000, 1.0, {"gpt": Price(0.15, 1.0)})
 
 
@@ -850,7 +850,7 @@ DOCS = (Path(__file__).resolve().parents[1] / "docs/costs.md").read_text()
 
 def test_the_settings_in_the_docs_are_taken(tmp_path):
     (tmp_path / "config.toml").write_text(DOCS.split("```toml\n")[1].split("```")[0])
-    costs = load({"PICOCLAW_HOME": str(tmp_path)}).costs
+    costs = load_config({"PICOCLAW_HOME": str(tmp_path)}).costs
     assert (costs.day_tokens, costs.day_money, costs.by_model["qwen2.5:7b"]) == (50_000, 0.5, Price(0, 0))
 
 

@@ -566,10 +566,10 @@ def test_a_nearly_full_disk_has_no_room_for_copies(home, monkeypatch):
     filled(home)
 
     def nearly(what, folder):
-        raise files.NearlyFull(what, folder)
+        raise files.DiskNearlyFull(what, folder)
 
-    monkeypatch.setattr(repair, "spare", nearly)
-    with pytest.raises(files.NearlyFull):
+    monkeypatch.setattr(repair, "check_reserve", nearly)
+    with pytest.raises(files.DiskNearlyFull):
         repair.copy_state_database(home, time.time())
     assert json.loads("[]") == [p.name for p in home.iterdir() if p.name == COPIES_FOLDER]
 
@@ -593,7 +593,7 @@ def test_the_ballast_goes_when_the_disk_is_full_and_comes_back(home, monkeypatch
         assert repair.release_reserve(home) is spent
         assert (home / COPIES_FOLDER / repair.RESERVE_FILE).exists() is not spent
         if spent:
-            with pytest.raises(files.NearlyFull):
+            with pytest.raises(files.DiskNearlyFull):
                 repair.create_reserve(home)
     repair.create_reserve(home)
     assert (home / COPIES_FOLDER / repair.RESERVE_FILE).exists()

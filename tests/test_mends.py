@@ -55,7 +55,7 @@ def drivers_on(board, where, clock=None):
 
 def started(home, board):
     """Start picoclaw in this home, with a person who says yes to everything."""
-    return App(config.load({"PICOCLAW_HOME": str(home)}), board, lambda _: True)
+    return App(config.load_config({"PICOCLAW_HOME": str(home)}), board, lambda _: True)
 
 
 def told(app, tool, /, **arguments):
@@ -325,7 +325,7 @@ def test_an_added_part_that_cannot_be_wired_says_why(tmp_path, ghost):
 def test_doctor_says_why_an_added_part_cannot_be_wired(tmp_path, ghost):
     table, why = GHOSTS[ghost]
     (tmp_path / "sensors.toml").write_text(f"[sensors.ghost]\n{table}\n")
-    rows = examine_board(SimBoard(), config.load({"PICOCLAW_HOME": str(tmp_path)}))
+    rows = examine_board(SimBoard(), config.load_config({"PICOCLAW_HOME": str(tmp_path)}))
     (row,) = [row for row in rows if row.what == "ghost"]
     assert row.mark == "bad"
     assert why in row.how
@@ -346,7 +346,7 @@ def test_two_conversations_cannot_add_one_place_twice(tmp_path):
     said = complaint(ask(second, "sensor_add", name="porch", address=0x77))
     assert said.endswith("sensors.toml has a sensor 'porch' already")
     assert ask(second, "sensor_add", name="attic", address=0x77).startswith("added attic: ")
-    assert list(config.added_sensors(tmp_path)) == ["porch", "attic"]
+    assert list(config.load_added_sensors(tmp_path)) == ["porch", "attic"]
 
 
 def test_what_was_refused_is_not_read_either(tmp_path):
@@ -617,13 +617,13 @@ def test_a_short_write_leaves_no_half_line(tmp_path):
     if child == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
         try:
-            files.append(path, b"half of a line\n")
+            files.append_line(path, b"half of a line\n")
         except OSError:
             os._exit(7)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert path.read_bytes() == b"whole\n"
-    files.append(path, b"next\n")
+    files.append_line(path, b"next\n")
     assert path.read_bytes() == b"whole\nnext\n"
 
 

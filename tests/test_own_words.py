@@ -11,7 +11,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.occurrences import Plan, When
+from picoclaw.occurrences import JobTime, Plan
 from picoclaw.security import guard
 from picoclaw.security.policy import CallRequest, Policy, decide
 from picoclaw.store.jobs import Job
@@ -51,10 +51,10 @@ REMINDERS = [
 
 @pytest.mark.parametrize(("message", "text", "when", "own"), REMINDERS)
 def test_a_reminder_is_ordered_with_its_words_and_its_time(message, text, when, own):
-    assert guard.is_ordered_reminder(text, When(**when), by(message)) is own
-    assert not guard.is_ordered_reminder(text, When(**when), by(message, "guest"))
-    assert not guard.is_ordered_reminder(text, When(**when), by(message, "cron"))
-    assert not guard.is_ordered_reminder(text, When(**when), by("thanks", before=(message,)))
+    assert guard.is_ordered_reminder(text, JobTime(**when), by(message)) is own
+    assert not guard.is_ordered_reminder(text, JobTime(**when), by(message, "guest"))
+    assert not guard.is_ordered_reminder(text, JobTime(**when), by(message, "cron"))
+    assert not guard.is_ordered_reminder(text, JobTime(**when), by("thanks", before=(message,)))
 
 
 CHANGES = [

@@ -8,10 +8,10 @@ import time
 import pytest
 from page_house import PaperHouse, later, served
 
-from picoclaw.channels.dashboard.backend import Said, shown
-from picoclaw.channels.dashboard.channel import Page
+from picoclaw.channels.dashboard.backend import ChatEntry, make_question
+from picoclaw.channels.dashboard.channel import DashboardChannel
 from picoclaw.channels.dashboard.live import NAME as LETTERS
-from picoclaw.channels.dashboard.login import CODE, LOGINS, Logins, new_code
+from picoclaw.channels.dashboard.login import CODE, LOGINS, Logins, make_code
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Message, Notice, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.resources import shipped
@@ -59,7 +59,7 @@ def test_every_file_is_given_with_its_kind_and_not_twice(client):
 def test_who_has_the_code_comes_in_once_with_a_cookie_that_scripts_cannot_read(tmp_path):
     with served(tmp_path) as client:
         assert client.ask("/api/state")[0] == 401
-        code = new_code(tmp_path)
+        code = make_code(tmp_path)
         status, headers, body = client.ask("/api/login", {"code": f" {code.lower().replace('0', 'o')} "})
         assert (status, body) == (200, b"{}")
         assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(headers["set-cookie"].split("; "))
@@ -95,7 +95,7 @@ def test_a_restart_forgets_no_browser_and_a_logout_does(tmp_path):
     ],
 )
 def test_a_code_is_good_for_ten_minutes_of_this_boot(tmp_path, change, good):
-    code = new_code(tmp_path)
+    code = make_code(tmp_path)
     kept = json.loads((tmp_path / CODE).read_text())
     if isinstance(change.get("at"), int):
         change = {"at": kept["at"] + change["at"]}
@@ -108,7 +108,7 @@ def test_a_torn_file_of_logins_lets_nobody_in_and_is_mended_by_a_new_code(tmp_pa
     (tmp_path / LOGINS).write_text(text)
     logins = Logins(tmp_path)
     assert not logins.knows("a")
-    secret = logins.enter(new_code(tmp_path), "browser", "::1")
+    secret = logins.enter(make_code(tmp_path), "browser", "::1")
     assert logins.knows(secret)
     assert Logins(tmp_path).knows(secret)
 
@@ -116,7 +116,7 @@ def test_a_torn_file_of_logins_lets_nobody_in_and_is_mended_by_a_new_code(tmp_pa
 def test_a_browser_is_forgotten_after_three_months_and_the_oldest_of_many(tmp_path):
     now = [1e9]
     logins = Logins(tmp_path, lambda: now[0])
-    first = logins.enter(new_code(tmp_path), "first", "::1")
+    first = logins.enter(make_code(tmp_path), "first", "::1")
     now[0] += 89 * 86_400
     assert logins.knows(first)
     now[0] += 89 * 86_400
@@ -126,7 +126,7 @@ def test_a_browser_is_forgotten_after_three_months_and_the_oldest_of_many(tmp_pa
     now[0] = 0.0  # a clock that is not set yet keeps nobody out
     assert logins.knows(first)
     now[0] = 2e9
-    many = [logins.enter(new_code(tmp_path), str(n), "::1") for n in range(20)]
+    many = [logins.enter(make_code(tmp_path), str(n), "::1") for n in range(20)]
     assert all(map(logins.knows, many))
     assert len(logins.listed()) == 20
 
@@ -134,7 +134,7 @@ def test_a_browser_is_forgotten_after_three_months_and_the_oldest_of_many(tmp_pa
 def test_a_full_disk_keeps_nobody_out(tmp_path, monkeypatch):
     now = [1e9]
     logins = Logins(tmp_path, lambda: now[0])
-    secret = logins.enter(new_code(tmp_path), "first", "::1")
+    secret = logins.enter(make_code(tmp_path), "first", "::1")
     monkeypatch.setattr("picoclaw.channels.dashboard.login.write_atomic", full)
     now[0] += 2 * 86_400
     assert logins.knows(secret)
@@ -158,7 +158,7 @@ def test_what_cannot_be_kept_is_not_acknowledged(tmp_path):
     with served(tmp_path) as client:
         client.login()
         client.page.stop()
-        page = Page(client.house, tmp_path, "127.0.0.1", 0)
+        page = DashboardChannel(client.house, tmp_path, "127.0.0.1", 0)
         page.start(broken)
         client.port, client.host = page.port, f"127.0.0.1:{page.port}"
         status, _, body = client.ask("/api/say", {"text": "hello", "id": "1"})
@@ -323,7 +323,7 @@ def test_a_letter_stays_on_the_page_once_also_after_a_restart(client):
     client.house.hears("bye", 6.0)
     shown = [line["text"] for line in client.told("/api/state")["said"]]
     assert shown == ["hello", "heard: hello", "water the tomatoes", "bye", "heard: bye"]
-    again = Page(client.house, client.home, "127.0.0.1", 0)
+    again = DashboardChannel(client.house, client.home, "127.0.0.1", 0)
     again.send(letter)
     assert len(json.loads((client.home / LETTERS).read_text())) == 1
 
@@ -344,14 +344,14 @@ def test_a_letter_that_cannot_be_kept_is_told_later(client, monkeypatch):
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"number": 1}]', "[" * 100_000])
 def test_torn_letters_are_none(tmp_path, text):
     (tmp_path / LETTERS).write_text(text)
-    Page(PaperHouse(), tmp_path, "127.0.0.1", 0).send(OutboxMessage(1, "page:home", "now", 5.0))
+    DashboardChannel(PaperHouse(), tmp_path, "127.0.0.1", 0).send(OutboxMessage(1, "page:home", "now", 5.0))
     assert len(json.loads((tmp_path / LETTERS).read_text())) == 1
 
 
 @pytest.mark.parametrize("word", ["yes", "no", "always"])
 def test_leave_is_given_by_the_person_for_exactly_that(client, word):
     with client.stream() as heard:
-        client.house.asked = [shown(KEPT)]
+        client.house.asked = [make_question(KEPT)]
         client.page.changed(KEPT)
         _, question = heard("question")
         assert question["call"] == "exec\n  command: reboot\n(it is told to)"
@@ -365,14 +365,14 @@ def test_leave_is_given_by_the_person_for_exactly_that(client, word):
         assert arrived.who.startswith("page:")
         client.page.changed(KEPT._replace(state="running"))
         ended = KEPT._replace(state="done", answered_by="telegram:7")
-        client.house.asked = [shown(ended)]
+        client.house.asked = [make_question(ended)]
         client.page.changed(ended)
         assert heard("question")[1]["outcome"] == "Number 3: done (answered by telegram:7)."
         assert client.ask("/api/answer", {"id": question["id"], "word": word})[0] == 409
 
 
 def test_a_question_has_its_card_and_is_no_letter(client):
-    client.house.asked = [shown(KEPT)]
+    client.house.asked = [make_question(KEPT)]
     client.page.send(OutboxMessage(1, "page:home", "number 3 waits for your yes", 5.0, approval=3))
     client.page.send(OutboxMessage(2, "page:home", "number 4 is not known any more", 5.0, approval=4))
     assert [line["text"] for line in client.told("/api/state")["said"]] == ["number 4 is not known any more"]
@@ -384,7 +384,7 @@ def test_what_the_conversation_does_not_keep_stays_on_the_page(client):
     pressed = turn("Number 3 was done.")._replace(steps=0)
     with client.stream() as heard:
         heard("board")
-        client.house.lines.append(Said("user", "how warm is it?", 1.0))
+        client.house.lines.append(ChatEntry("user", "how warm is it?", 1.0))
         for number, (text, made, reply) in enumerate(
             (
                 ("how warm is it?", failed, "the model cannot be reached"),
@@ -408,7 +408,7 @@ def test_what_the_conversation_does_not_keep_stays_on_the_page(client):
 
 def test_how_questions_have_ended_stands_in_the_conversation(client):
     client.house.hears("hello")
-    client.house.asked = [shown(KEPT._replace(state="expired"))]
+    client.house.asked = [make_question(KEPT._replace(state="expired"))]
     said = [(line["role"], line["text"]) for line in client.told("/api/state")["said"]]
     assert said[2:] == [("outcome", "Number 3: not done, because nobody answered in time.")]
 
@@ -481,7 +481,7 @@ def test_it_ends_also_while_a_sensor_hangs(tmp_path):
 
 @pytest.mark.parametrize(("host", "said"), [("shed.local", "is no address"), ("", "is no address")])
 def test_an_address_that_cannot_be_had_is_said(tmp_path, host, said):
-    page = Page(PaperHouse(), tmp_path, host, 0)
+    page = DashboardChannel(PaperHouse(), tmp_path, host, 0)
     with pytest.raises(ChannelError, match=said):
         page.start(lambda _: None)
     assert said in page.status().error
@@ -489,7 +489,7 @@ def test_an_address_that_cannot_be_had_is_said(tmp_path, host, said):
 
 
 def test_an_address_that_is_not_there_yet_is_listened_at(tmp_path):
-    page = Page(PaperHouse(), tmp_path, "192.0.2.1", 0)
+    page = DashboardChannel(PaperHouse(), tmp_path, "192.0.2.1", 0)
     page.start(lambda _: None)
     assert (page.status().up, page.status().error) == (True, "")
     page.stop()
@@ -497,6 +497,6 @@ def test_an_address_that_is_not_there_yet_is_listened_at(tmp_path):
 
 def test_a_port_that_is_taken_is_said(tmp_path):
     with served(tmp_path) as client:
-        page = Page(PaperHouse(), tmp_path, "127.0.0.1", client.port)
+        page = DashboardChannel(PaperHouse(), tmp_path, "127.0.0.1", client.port)
         with pytest.raises(ChannelError, match=f"port {client.port}"):
             page.start(lambda _: None)

@@ -7,9 +7,9 @@ import pytest
 from browser import Browser
 from page_house import PaperHouse
 
-from picoclaw.channels.dashboard.backend import Said, shown
-from picoclaw.channels.dashboard.channel import Page
-from picoclaw.channels.dashboard.login import new_code
+from picoclaw.channels.dashboard.backend import ChatEntry, make_question
+from picoclaw.channels.dashboard.channel import DashboardChannel
+from picoclaw.channels.dashboard.login import make_code
 from picoclaw.messages import ToolCall
 from picoclaw.store.approvals import Approval
 
@@ -34,19 +34,19 @@ class Board:
         self.back()
 
     def back(self):
-        self.page = Page(self.house, self.home, "127.0.0.1", self.port)
+        self.page = DashboardChannel(self.house, self.home, "127.0.0.1", self.port)
         self.page.start(self._post)
         self.port = self.page.port
 
     def _post(self, arrived):
         if arrived.external not in {one.external for one in self.posted}:
             self.posted.append(arrived)
-            self.house.lines.append(Said("user", arrived.text, time.time()))
+            self.house.lines.append(ChatEntry("user", arrived.text, time.time()))
 
     def enter(self):
         self.browser.do("Page.navigate", url=f"http://localhost:{self.port}/")
         self.browser.until("document.activeElement?.id == 'code'")
-        self.browser.write(new_code(self.home))
+        self.browser.write(make_code(self.home))
         self.browser.press("Enter", 13)
         self.browser.until(LIVE)
 
@@ -106,11 +106,11 @@ def test_a_message_that_the_board_refuses_stays_until_it_is_sent_or_discarded(bo
 
 def test_a_question_that_was_answered_stands_in_the_conversation_and_comes_up_no_more(board):
     browser = board.browser
-    board.house.asked = [shown(KEPT)]
+    board.house.asked = [make_question(KEPT)]
     board.page.changed(KEPT)
     browser.until("document.querySelector('.question')")
     done = KEPT._replace(state="done", answered_by="telegram:7")
-    board.house.asked = [shown(done)]
+    board.house.asked = [make_question(done)]
     board.page.changed(done)
     for _ in range(2):
         browser.until("!document.querySelector('.question')")

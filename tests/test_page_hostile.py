@@ -9,7 +9,7 @@ import pytest
 from page_house import later, parted, rest, served
 
 from picoclaw.channels.dashboard import server
-from picoclaw.channels.dashboard.login import new_code
+from picoclaw.channels.dashboard.login import make_code
 from picoclaw.errors import ChannelError
 
 
@@ -182,7 +182,7 @@ def test_guessing_is_slowed_down_and_locks_nobody_out_of_a_login(client):
 
 
 def test_what_many_askers_leave_behind_is_bounded():
-    allowance = server.Allowance(2, 0.5, most=10)
+    allowance = server.RateLimiter(2, 0.5, most=10)
     assert [allowance.take("a", 0.0) for _ in range(3)] == [0, 0, 2]
     assert allowance.take("a", 2.1) == 0
     for n in range(1000):
@@ -199,7 +199,7 @@ def test_an_allowance_is_one_for_all_threads_that_take_from_it():
             time.sleep(0.002)
             return str.__hash__(self)
 
-    allowance, granted = server.Allowance(6, 0.1), []
+    allowance, granted = server.RateLimiter(6, 0.1), []
     asked = [later(lambda: granted.append(allowance.take(Slow("192.0.2.1"), 1.0) == 0)) for _ in range(30)]
     for thread in asked:
         thread.join()
@@ -326,7 +326,7 @@ def test_streams_that_nobody_reads_and_a_crowd_of_them_leave_room(client):
 def test_a_code_is_not_told_apart_by_what_is_answered(tmp_path):
     with served(tmp_path) as client:
         none = client.ask("/api/login", {"code": "AAAA-AAAA"})
-        new_code(tmp_path)
+        make_code(tmp_path)
         wrong = client.ask("/api/login", {"code": "AAAA-AAAA"})
     assert none[0] == wrong[0] == 403
     assert none[2] == wrong[2]
@@ -371,7 +371,7 @@ def test_who_guesses_behind_a_proxy_uses_up_nobody_elses_tries(tmp_path, proxies
             return client.ask("/api/login", {"code": code}, headers)
 
         assert [enter("wrong", "203.0.113.5")[0] for _ in range(8)] == [403] * 6 + [429] * 2
-        status, headers, _ = enter(new_code(tmp_path), "203.0.113.6")
+        status, headers, _ = enter(make_code(tmp_path), "203.0.113.6")
         assert status == (429 if kept_out else 200)
         if not kept_out:
             assert "Secure" in headers["set-cookie"].split("; ")

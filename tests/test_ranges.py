@@ -51,7 +51,7 @@ NOW = datetime(2026, 11, 22, 14, 30, tzinfo=BERLIN)  # a sunday
     ],
 )
 def test_what_words_mean(text, begin, end):
-    found = times.meant(text, NOW)
+    found = times.parse_range(text, NOW)
     assert [moment.isoformat(timespec="minutes")[:16] for moment in found] == [begin, end]
 
 
@@ -60,7 +60,7 @@ def test_what_words_mean(text, begin, end):
 )
 def test_what_is_no_past_time_is_said(text):
     with pytest.raises(ValueError, match=r"is no time picoclaw knows|is yet to come"):
-        times.meant(text, NOW)
+        times.parse_range(text, NOW)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_is_no_past_time_is_said(text):
     [(datetime(2026, 3, 30, 12, tzinfo=BERLIN), 23), (datetime(2026, 10, 26, 12, tzinfo=BERLIN), 25)],
 )
 def test_the_day_on_which_the_clocks_change_has_its_own_length(now, hours):
-    assert times.meant("yesterday", now).seconds == hours * 3600
+    assert times.parse_range("yesterday", now).seconds == hours * 3600
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_the_day_on_which_the_clocks_change_has_its_own_length(now, hours):
     ],
 )
 def test_lengths_of_time(text, seconds, shown):
-    assert times.seconds(text) == seconds
-    assert times.shown(seconds) == shown
+    assert times.parse_seconds(text) == seconds
+    assert times.format_length(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_lengths_of_time(text, seconds, shown):
 )
 def test_what_is_no_length_is_said(text):
     with pytest.raises(ValueError, match="is no length of time"):
-        times.seconds(text)
+        times.parse_seconds(text)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_is_no_length_is_said(text):
 def test_a_long_text_is_no_time_and_found_so_at_once(text):
     began = time.process_time()
     with pytest.raises(ValueError, match="no time picoclaw knows"):
-        times.meant(text, NOW)
+        times.parse_range(text, NOW)
     with pytest.raises(ValueError, match="no length of time"):
-        times.seconds(text)
+        times.parse_seconds(text)
     assert time.process_time() - began < 0.5

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from picoclaw.text import asked, bm25, folded, vocabulary, words
+from picoclaw.text import bm25, fold, list_query_terms, list_terms, reduce_to_vocabulary
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from picoclaw.text import asked, bm25, folded, vocabulary, words
     ],
 )
 def test_words(text, expected):
-    assert words(text) == expected
+    assert list_terms(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_words(text, expected):
 )
 def test_a_question_asks_for_pairs(query, expected):
     """Else a text would be found by any character that it shares."""
-    assert asked(query) == expected
+    assert list_query_terms(query) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_scripts_without_spaces_are_found(query, best, others):
 
 def test_a_vocabulary_finds_what_its_text_does():
     text = "The sensors and the sensor: 湿度计, wiring, wired. A sensor!"
-    assert vocabulary(text) == "sensors sensor 湿度计 wiring wired"
-    assert set(words(vocabulary(text))) == set(words(text))
+    assert reduce_to_vocabulary(text) == "sensors sensor 湿度计 wiring wired"
+    assert set(list_terms(reduce_to_vocabulary(text))) == set(list_terms(text))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_vocabulary_finds_what_its_text_does():
     ],
 )
 def test_texts_that_read_alike_are_folded_alike(one, other):
-    assert folded(one) == folded(other)
+    assert fold(one) == fold(other)
 
 
 def test_bm25_by_hand():

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from picoclaw.times import at, duration, later, seconds_until, zone_named, zone_of
+from picoclaw.times import add_seconds, find_zone, format_duration, parse_moment, parse_zone, seconds_until
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=BERLIN)  # a Saturday
@@ -43,13 +43,13 @@ NOW = datetime(2026, 11, 21, 14, 30, tzinfo=BERLIN)  # a Saturday
     ],
 )
 def test_at(text, moment):
-    found = at(text, NOW)
+    found = parse_moment(text, NOW)
     assert found.strftime("%Y-%m-%d %H:%M").zfill(16) == moment
     assert found.tzinfo is BERLIN
 
 
 def test_a_date_with_its_own_zone_keeps_it():
-    assert at("2026-12-01T08:00+00:00", NOW) == datetime(2026, 12, 1, 8, tzinfo=timezone.utc)  # noqa: UP017
+    assert parse_moment("2026-12-01T08:00+00:00", NOW) == datetime(2026, 12, 1, 8, tzinfo=timezone.utc)  # noqa: UP017
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_date_with_its_own_zone_keeps_it():
     ],
 )
 def test_a_day_with_a_clock_change_keeps_the_time_of_day(now, text, hours):
-    assert at(text, now).timestamp() - now.timestamp() == hours * 3600
+    assert parse_moment(text, now).timestamp() - now.timestamp() == hours * 3600
 
 
 CLOCKS_CHANGE = [  # where, what its clock shows and which time round, what is said, minutes until then
@@ -112,7 +112,7 @@ def clock(zone, shown, fold):
 @pytest.mark.parametrize(("zone", "shown", "fold", "text", "minutes"), CLOCKS_CHANGE)
 def test_a_time_is_the_next_one_also_when_the_clocks_change(zone, shown, fold, text, minutes):
     now = clock(zone, shown, fold)
-    found = at(text, now)
+    found = parse_moment(text, now)
     assert found.timestamp() - now.timestamp() == minutes * 60
     assert seconds_until(found, now) == minutes * 60
     there_and_back = datetime.fromtimestamp(found.timestamp(), now.tzinfo)
@@ -124,7 +124,7 @@ def test_the_boards_own_clock_changes_in_the_same_way(board_clock, zone, shown, 
     """Its zone has no name and no rules, only the offset of this moment."""
     board_clock(zone)
     now = datetime.fromtimestamp(clock(zone, shown, fold).timestamp()).astimezone()
-    assert at(text, now).timestamp() - now.timestamp() == minutes * 60
+    assert parse_moment(text, now).timestamp() - now.timestamp() == minutes * 60
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_boards_own_clock_changes_in_the_same_way(board_clock, zone, shown, 
 )
 def test_later_counts_hours_not_what_clocks_show(zone, shown, hours, then):
     now = clock(zone, shown, 0)
-    found = later(now, hours * 3600)
+    found = add_seconds(now, hours * 3600)
     assert f"{found:%Y-%m-%d %H:%M}" == then
     assert found.timestamp() - now.timestamp() == seconds_until(found, now) == hours * 3600
 
@@ -164,7 +164,7 @@ def test_later_counts_hours_not_what_clocks_show(zone, shown, hours, then):
 )
 def test_what_is_no_time_names_the_forms(text):
     with pytest.raises(ValueError, match=r"write it like|is not a time of day"):
-        at(text, NOW)
+        parse_moment(text, NOW)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_what_is_no_time_names_the_forms(text):
     ],
 )
 def test_duration(span, words):
-    assert duration(span.total_seconds()) == words
+    assert format_duration(span.total_seconds()) == words
 
 
 # --- time zones, by the words of a person ---
@@ -214,7 +214,7 @@ def test_duration(span, words):
     ],
 )
 def test_a_place_names_its_zone(text, name):
-    assert str(zone_named(text)) == name
+    assert str(parse_zone(text)) == name
 
 
 KNOWN_ELSEWHERE = "is not a time zone picoclaw knows; write a city such as Berlin, the biggest one that has your time"
@@ -246,7 +246,7 @@ KNOWN_ELSEWHERE = "is not a time zone picoclaw knows; write a city such as Berli
 )
 def test_no_zone_is_guessed(text, why):
     with pytest.raises(ValueError, match=r"^'") as caught:
-        zone_named(text)
+        parse_zone(text)
     assert why in str(caught.value)
     assert len(str(caught.value)) < 300
 
@@ -271,22 +271,22 @@ def small_database(tmp_path):
 
 
 def test_only_the_zones_of_the_board_are_named(small_database):
-    assert [str(zone_named(text)) for text in ("Germany", "france", "Paris")] == [
+    assert [str(parse_zone(text)) for text in ("Germany", "france", "Paris")] == [
         "Europe/Berlin",
         "Europe/Paris",
         "Europe/Paris",
     ]
     with pytest.raises(ValueError, match=r"'Kolkata' is not a time zone"):
-        zone_named("Kolkata")
+        parse_zone("Kolkata")
     (small_database / "iso3166.tab").unlink()
-    assert str(zone_named("berlin")) == "Europe/Berlin"
+    assert str(parse_zone("berlin")) == "Europe/Berlin"
     with pytest.raises(ValueError, match=r"'Germany' is not a time zone"):
-        zone_named("Germany")
+        parse_zone("Germany")
 
 
 @pytest.mark.parametrize("text", ["Rome", "Europe/Rome", "Italy"])
 def test_a_spoilt_zone_is_no_traceback(small_database, text):
-    zone, problem = zone_of({"Time zone": text})
+    zone, problem = find_zone({"Time zone": text})
     assert zone is None
     assert re.match(r"the time zone: .+", problem)
 
@@ -298,7 +298,7 @@ def test_a_zone_costs_a_start_a_few_files(text):
 import sys, zoneinfo, picoclaw.times
 opened = []
 sys.addaudithook(lambda name, what: opened.append(what[0]) if name == "open" and "zoneinfo/" in str(what[0]) else None)
-zone = picoclaw.times.zone_of({"Time zone": sys.argv[1]})
+zone = picoclaw.times.find_zone({"Time zone": sys.argv[1]})
 print(len(opened))
 """
     done = subprocess.run([sys.executable, "-c", code, text], capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ import pytest
 from model_server import ModelServer
 from person import Person, picoclaw
 
-from picoclaw.config import load
-from picoclaw.config.files import put
+from picoclaw.config import load_config
+from picoclaw.config.files import set_value
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import setup
 from picoclaw.resources import shipped
@@ -36,9 +36,9 @@ TEMPLATE = (shipped("templates") / "config.toml").read_text()
     ],
 )
 def test_one_key_is_set_and_nothing_else(before, table, key, value, after):
-    changed = put(before, table, key, value)
+    changed = set_value(before, table, key, value)
     assert changed == after
-    assert put(changed, table, key, value) == changed
+    assert set_value(changed, table, key, value) == changed
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_one_key_is_set_and_nothing_else(before, table, key, value, after):
 )
 def test_what_only_a_person_should_change_is_left(before):
     with pytest.raises(ConfigError, match=r"by hand|only a person"):
-        put(before, "model", "name", "y")
+        set_value(before, "model", "name", "y")
 
 
 @pytest.mark.parametrize(("table", "keys"), tomllib.loads(TEMPLATE).items())
@@ -57,7 +57,7 @@ def test_the_shipped_comments_are_where_values_go(table, keys):
     section = TEMPLATE.split(f"[{table}]")[1].split("\n[")[0]
     commented = [line[2:].split(" = ")[0] for line in section.splitlines() if line.startswith("# ") and " = " in line]
     for key in commented:
-        changed = put(TEMPLATE, table, key, "set")
+        changed = set_value(TEMPLATE, table, key, "set")
         assert changed.count("\n") == TEMPLATE.count("\n")
 
 
@@ -70,7 +70,7 @@ def test_options_set_what_they_name(tmp_path):
         "--page", "network", stdin="123456:abcdefghijklmnopqrstuvwxyz\n",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    config = load({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
+    config = load_config({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
     assert (config.model.base_url, config.model.name) == ("http://127.0.0.1:1/v1", "qwen")
     assert config.api_key == "sk-0123456789abcdef"
     assert (config.telegram.allow, config.telegram_token) == ([42, 7], "123456:abcdefghijklmnopqrstuvwxyz")
@@ -79,7 +79,7 @@ def test_options_set_what_they_name(tmp_path):
     assert (config.home / "secrets.toml").stat().st_mode & 0o777 == 0o600
     assert "sk-0123456789abcdef" not in done.stdout + (config.home / "config.toml").read_text()
     assert picoclaw(tmp_path, "init", "--page", "off").returncode == 0
-    after = load({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
+    after = load_config({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
     assert (after.page.enabled, after.model.name) == (False, "qwen")
 
 
@@ -143,7 +143,7 @@ def test_a_person_is_led_through_a_new_home(tmp_path):
         shown = person.sees("Settings are in")
         assert person.leaves() == 0
     assert "sk-0123456789abcdef" not in shown
-    config = load({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
+    config = load_config({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
     assert (config.model.name, config.api_key, config.page.enabled) == ("qwen", "sk-0123456789abcdef", True)
     with Person(tmp_path, "init") as person:  # a second time nothing is asked
         person.sees("nothing was changed")
@@ -185,7 +185,7 @@ def test_asked_again_a_person_keeps_or_ends_what_there_is(tmp_path):
             person.sees("Settings are in")
             assert person.leaves() == 0
         assert ((tmp_path / "picoclaw/config.toml").read_text() == before) is same
-    config = load({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
+    config = load_config({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
     assert (config.model.base_url, config.model.name, config.page.enabled) == ("", "", False)
 
 

@@ -28,7 +28,7 @@ from picoclaw.resources import shipped
 from picoclaw.skills.library import BUILT_IN, Library
 from picoclaw.skills.selection import listing, triggered
 from picoclaw.skills.skill import Here, unmet
-from picoclaw.times import at
+from picoclaw.times import parse_moment
 from picoclaw.tools.exec import ExecTools, parse_command
 
 FOLDER = shipped("templates") / "skills"
@@ -676,7 +676,7 @@ def test_the_seconds_of_a_reminder(asked, seconds):
     ],
 )
 def test_the_time_of_a_reminder(asked, then):
-    assert f"{at(reminder(asked)['at'], WEDNESDAY):%Y-%m-%d %H:%M}" == then
+    assert f"{parse_moment(reminder(asked)['at'], WEDNESDAY):%Y-%m-%d %H:%M}" == then
 
 
 def reminder(asked):
@@ -688,4 +688,4 @@ def reminder(asked):
 @pytest.mark.parametrize("text", ["next week", "in the evening", "every day", "tomorrow evening"])
 def test_what_is_said_not_to_be_understood_is_not(text):
     with pytest.raises(ValueError, match="not a time"):
-        at(text, WEDNESDAY)
+        parse_moment(text, WEDNESDAY)

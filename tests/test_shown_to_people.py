@@ -14,8 +14,8 @@ import pytest
 
 from picoclaw import workspace
 from picoclaw.app import App
-from picoclaw.channels.dashboard.live import Feed, Talk
-from picoclaw.config import Config, load
+from picoclaw.channels.dashboard.live import EventStream, LiveTurn
+from picoclaw.config import Config, load_config
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, ToolRun
@@ -95,8 +95,8 @@ def test_what_the_matcher_shows_has_no_advice_for_a_model(home):
 
 
 def test_the_page_shows_a_result_without_how_a_model_reads_on():
-    feed = Feed()
-    follower, talk = feed.follow(), Talk(feed)
+    feed = EventStream()
+    follower, talk = feed.follow(), LiveTurn(feed)
     cut = "a\n[cut: 900 characters left out here; read_result(number=3, start=450) shows them]\nb"
     talk.listen(ToolRun("read_file", {}, cut, 1.0))
     assert "a [cut: 900 characters left out here] b" in follower.wait(0.0)[0].data
@@ -157,4 +157,4 @@ def test_all_times_are_in_the_owners_zone(home, capsys):
         assert found, words
         assert found <= hours, (words, out)
     assert json.loads(printed("audit", "-n", "1", "--json"))["at"]
-    assert load().home == home
+    assert load_config().home == home

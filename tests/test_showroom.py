@@ -13,7 +13,7 @@ from picoclaw import cli, workspace
 from picoclaw.app import App
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.channels.dashboard.login import Logins
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
 from picoclaw.daemon.dashboard import DashboardBackend
 from picoclaw.hw import boards
@@ -59,7 +59,7 @@ def app(tmp_path, monkeypatch):
     home = tmp_path / "home"
     monkeypatch.setenv("PICOCLAW_HOME", str(home))
     workspace.prepare(home)
-    config = replace(load(), board=BoardConfig("sim"))
+    config = replace(load_config(), board=BoardConfig("sim"))
     app = App(config, boards.choose_board("sim", config))
     yield app
     app.close()

@@ -7,7 +7,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from picoclaw.occurrences import Plan, come_due, cron, described, every, next_slot, slots, with_done
+from picoclaw.occurrences import (
+    Plan,
+    add_done,
+    describe_plan,
+    find_due,
+    find_next,
+    list_occurrences,
+    plan_cron,
+    plan_interval,
+)
 
 BERLIN, LORD_HOWE, NEW_YORK = "Europe/Berlin", "Australia/Lord_Howe", "America/New_York"
 
@@ -47,13 +56,13 @@ def shown(found, zone):
     ],
 )
 def test_what_an_expression_means(zone, after, expression, expected):
-    plan = cron(expression, zone, moment(after, zone))
-    assert shown(slots(plan, moment(after, zone), 3), zone) == expected
+    plan = plan_cron(expression, zone, moment(after, zone))
+    assert shown(list_occurrences(plan, moment(after, zone), 3), zone) == expected
 
 
 def test_a_slot_is_named_by_the_time_that_was_planned():
-    plan = cron("30 2 * * *", BERLIN, moment("2026-03-28 12:00"))
-    assert slots(plan, moment("2026-03-28 12:00"), 1)[0].identity == "2026-03-29T02:30+01:00"
+    plan = plan_cron("30 2 * * *", BERLIN, moment("2026-03-28 12:00"))
+    assert list_occurrences(plan, moment("2026-03-28 12:00"), 1)[0].identity == "2026-03-29T02:30+01:00"
 
 
 def test_slots_go_on_behind_any_moment():
@@ -66,12 +75,12 @@ def test_slots_go_on_behind_any_moment():
     ]:
         begin = moment(f"{day} 00:00", zone)
         for expression in ("30 2 * * *", "*/20 * * * *", "15,45 1-2 * * *", "0 */2 * * *"):
-            plan = cron(expression, zone, begin)
-            whole = [slot.moment.timestamp() for slot in slots(plan, begin, 40)]
+            plan = plan_cron(expression, zone, begin)
+            whole = [slot.moment.timestamp() for slot in list_occurrences(plan, begin, 40)]
             assert whole == sorted(set(whole))
             for second in range(0, 5 * 3600, 97):
                 after = begin.timestamp() + second
-                found = slots(plan, datetime.fromtimestamp(after, UTC), 1)[0]
+                found = list_occurrences(plan, datetime.fromtimestamp(after, UTC), 1)[0]
                 assert found.moment.timestamp() == next(m for m in whole if m > after)
 
 
@@ -97,20 +106,20 @@ def test_slots_go_on_behind_any_moment():
 )
 def test_an_expression_that_cannot_be_used_is_said(expression, said):
     with pytest.raises(ValueError, match=said):
-        cron(expression, BERLIN, moment("2026-01-01 00:00"))
+        plan_cron(expression, BERLIN, moment("2026-01-01 00:00"))
 
 
 def test_a_zone_that_is_not_known_is_said():
     with pytest.raises(ValueError, match="not a time zone picoclaw knows"):
-        slots(Plan("cron", "0 0 * * *", "Europe/Atlantis"), moment("2026-01-01 00:00"), 1)
+        list_occurrences(Plan("cron", "0 0 * * *", "Europe/Atlantis"), moment("2026-01-01 00:00"), 1)
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(60, "every 1 min"), (100, "every 100 s"), (5400, "every 1 h 30 min")])
 def test_an_interval_is_anchored(seconds, words):
-    plan = every(seconds, 1000.0)
-    found = slots(plan, datetime.fromtimestamp(1000.0 + 7.5 * seconds, UTC), 3)
+    plan = plan_interval(seconds, 1000.0)
+    found = list_occurrences(plan, datetime.fromtimestamp(1000.0 + 7.5 * seconds, UTC), 3)
     assert [slot.moment.timestamp() for slot in found] == [1000.0 + n * seconds for n in (8, 9, 10)]
-    assert described(plan) == words
+    assert describe_plan(plan) == words
 
 
 @pytest.mark.parametrize(
@@ -125,43 +134,43 @@ def test_an_interval_is_anchored(seconds, words):
     ],
 )
 def test_days_and_times_of_day_are_said_in_words(expression, words):
-    assert described(Plan("cron", expression, "Europe/Berlin")) == words
+    assert describe_plan(Plan("cron", expression, "Europe/Berlin")) == words
 
 
 def test_an_interval_may_not_be_too_short():
     with pytest.raises(ValueError, match="the shortest interval is 60 s"):
-        every(59.9, 0.0)
+        plan_interval(59.9, 0.0)
 
 
 def test_of_what_has_come_due_the_last_counts_however_much_it_is():
     begin, now = moment("2026-01-01 00:00").timestamp(), moment("2036-06-01 12:34").timestamp()
-    few = come_due(cron("0 0 1 1 *", BERLIN, moment("2026-01-01 00:00")), begin, now)
+    few = find_due(plan_cron("0 0 1 1 *", BERLIN, moment("2026-01-01 00:00")), begin, now)
     assert (few.last.identity, few.counted) == ("2036-01-01T00:00+01:00", "9")
-    many = come_due(cron("* * * * *", BERLIN, moment("2026-01-01 00:00")), begin, now)
+    many = find_due(plan_cron("* * * * *", BERLIN, moment("2026-01-01 00:00")), begin, now)
     assert (many.last.identity, many.counted) == ("2036-06-01T12:34+02:00", "more than 99")
-    sparse = come_due(cron("0 0 1 * *", BERLIN, moment("2026-01-01 00:00")), begin - 40e7, now)
+    sparse = find_due(plan_cron("0 0 1 * *", BERLIN, moment("2026-01-01 00:00")), begin - 40e7, now)
     assert sparse.last.identity == "2036-06-01T00:00+02:00"
 
 
 def test_what_was_done_is_not_due_again():
     plan, begin = Plan("cron", "*/10 * * * *", BERLIN), moment("2026-01-01 00:00")
     done = ()
-    for slot in slots(plan, begin, 6):
-        done = with_done(plan, done, slot)
+    for slot in list_occurrences(plan, begin, 6):
+        done = add_done(plan, done, slot)
     assert len(done) == 1
-    later = slots(plan, moment("2026-01-01 05:00"), 1)[0]
-    done = with_done(plan, done, later)
+    later = list_occurrences(plan, moment("2026-01-01 05:00"), 1)[0]
+    done = add_done(plan, done, later)
     assert len(done) == 2
-    assert come_due(plan, begin.timestamp(), moment("2026-01-01 01:05").timestamp(), done) is None
-    assert next_slot(plan, begin.timestamp(), done).identity == "2026-01-01T01:10+01:00"
-    assert come_due(plan, begin.timestamp(), later.moment.timestamp(), done).others == 23
+    assert find_due(plan, begin.timestamp(), moment("2026-01-01 01:05").timestamp(), done) is None
+    assert find_next(plan, begin.timestamp(), done).identity == "2026-01-01T01:10+01:00"
+    assert find_due(plan, begin.timestamp(), later.moment.timestamp(), done).others == 23
 
 
 BOARD = """
 from datetime import UTC, datetime
-from picoclaw.occurrences import Plan, slots
+from picoclaw.occurrences import Plan, list_occurrences
 for after in ("2026-03-28T12:00+00:00", "2026-10-24T12:00+00:00"):
-    found = slots(Plan("cron", "30 2 * * *"), datetime.fromisoformat(after), 2)
+    found = list_occurrences(Plan("cron", "30 2 * * *"), datetime.fromisoformat(after), 2)
     print(*[slot.identity for slot in found], *[slot.moment.astimezone(UTC).strftime("%H:%M") for slot in found])
 """
 

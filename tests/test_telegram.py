@@ -8,10 +8,10 @@ import pytest
 import telegram_server as tg
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
-from picoclaw.channels.telegram.channel import Telegram
+from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.connection import Timing
 from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.channels.telegram.sender import PERHAPS, place_of
+from picoclaw.channels.telegram.sender import PERHAPS, parse_place
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon.delivery import merge_messages
@@ -35,7 +35,7 @@ class Bench:
         prepare(home)
         self.home, self.server, self.posted, self.refusing = home, server, [], 0
         config = Config(home, telegram=TelegramConfig(list(allow), server.url), telegram_token=TOKEN)
-        self.channel = Telegram(config, WORDING, frozenset({"stop", "all off"}), QUICK)
+        self.channel = TelegramChannel(config, WORDING, frozenset({"stop", "all off"}), QUICK)
 
     def post(self, arrived):
         if self.refusing:
@@ -503,7 +503,7 @@ def test_what_is_said_in_between_takes_no_doubt_away(bench, server):
     server.fail("sendMessage", tg.reset_after)
     with pytest.raises(ChannelDown):
         bench.letter("water the plants")
-    bench.channel._sender.say(place_of(f"telegram:{OWNER}"), "one moment")
+    bench.channel._sender.say(parse_place(f"telegram:{OWNER}"), "one moment")
     others = [
         OutboxMessage(n, f"telegram:{OWNER}", text, time.time()) for n, text in enumerate(("water the plants", "two"))
     ]
@@ -544,7 +544,7 @@ def test_a_refusal_is_mended_or_given_up(bench, server, fault, error):
 )
 def test_a_session_that_is_no_chat_is_refused(key):
     with pytest.raises(ChannelError):
-        place_of(key)
+        parse_place(key)
 
 
 def test_whoever_is_no_longer_allowed_is_told_nothing(bench, server):
@@ -702,7 +702,7 @@ def test_a_poll_that_is_answered_and_deaf_is_noticed(bench, server):
 
 def test_a_wrong_token_is_said_before_anything_is_connected(tmp_path):
     for token in ("", "abc", "1:short", f"{TOKEN}/../x", f"{TOKEN}\n"):
-        channel = Telegram(Config(tmp_path, telegram_token=token), WORDING)
+        channel = TelegramChannel(Config(tmp_path, telegram_token=token), WORDING)
         with pytest.raises(ChannelError, match="BotFather"):
             channel.start(lambda _: None)
         assert "BotFather" in channel.status().error
@@ -760,9 +760,9 @@ def test_a_code_ends_after_five_wrong_tries_ten_minutes_or_another_boot(tmp_path
             code = pairing.offer()
             with monkeypatch.context() as patch:
                 now = time.clock_gettime(time.CLOCK_BOOTTIME)
-                real = __import__("picoclaw.channels.telegram.pairing", fromlist=["_moment"])._moment
+                real = __import__("picoclaw.channels.telegram.pairing", fromlist=["_read_boot_moment"])._read_boot_moment
                 patch.setattr(
-                    "picoclaw.channels.telegram.pairing._moment",
+                    "picoclaw.channels.telegram.pairing._read_boot_moment",
                     lambda more, boot=boot, later=later, now=now, real=real: (boot or real(0)[0], now + later + more),
                 )
                 assert not pairing.redeem(code, 6, "six")

@@ -10,7 +10,7 @@ import telegram_server as tg
 from telegram_server import OWNER, TOKEN, TelegramServer
 
 from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 
 
@@ -105,7 +105,7 @@ def test_where_the_token_comes_from(tmp_path, environment, credential, secret, t
     secrets.touch(0o600)
     secrets.write_text(f"telegram_token = '{secret}'" if secret else "")
     given = {"PICOCLAW_HOME": str(tmp_path), "CREDENTIALS_DIRECTORY": str(tmp_path / "cred")}
-    config = load(given | {"PICOCLAW_TELEGRAM_TOKEN": environment})
+    config = load_config(given | {"PICOCLAW_TELEGRAM_TOKEN": environment})
     assert config.telegram_token == token
     assert not token or token not in repr(config)
 
@@ -122,5 +122,5 @@ def test_where_the_token_comes_from(tmp_path, environment, credential, secret, t
 def test_a_wrong_setting_is_named(tmp_path, table, error):
     (tmp_path / "config.toml").write_text(f"[telegram]\n{table}\n")
     with pytest.raises(ConfigError) as told:
-        load({"PICOCLAW_HOME": str(tmp_path)})
+        load_config({"PICOCLAW_HOME": str(tmp_path)})
     assert error in str(told.value)

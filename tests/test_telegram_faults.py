@@ -12,7 +12,7 @@ from contextlib import closing
 import telegram_server as tg
 from telegram_server import OWNER, TOKEN, TelegramServer
 
-from picoclaw.channels.telegram.channel import Telegram
+from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.connection import Timing
 from picoclaw.channels.telegram.sender import PERHAPS
 from picoclaw.config import Config
@@ -37,7 +37,7 @@ def play(home, faults, seed):
     with TelegramServer() as server, closing(Database(home / "state.db")) as database:
         boxes = delivery.MessageBoxes(Inbox(database), Outbox(database), threading.RLock())
         config = Config(home, telegram=TelegramConfig([OWNER], server.url), telegram_token=TOKEN)
-        channel = Telegram(config, {"arrived": "{content}"}, timing=TIMING)
+        channel = TelegramChannel(config, {"arrived": "{content}"}, timing=TIMING)
         postman = delivery.DeliveryWorker(channel, boxes, lambda _: True, lambda _: None)
         answered = []
 

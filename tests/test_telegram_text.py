@@ -7,15 +7,23 @@ import pytest
 from telegram_server import KINDS
 
 from picoclaw.channels.telegram.api import Unreachable
-from picoclaw.channels.telegram.connection import Link, Timing
-from picoclaw.channels.telegram.sender import Rich, rich, split, units, wire
-from picoclaw.channels.telegram.updates import Me, Nothing, Pressed, Said, read, stored_name, together
+from picoclaw.channels.telegram.connection import TelegramConnection, Timing
+from picoclaw.channels.telegram.sender import RichText, count_units, encode_entities, render_rich, split_message
+from picoclaw.channels.telegram.updates import (
+    BotIdentity,
+    ButtonPress,
+    EmptyUpdate,
+    TelegramMessage,
+    join_albums,
+    make_file_name,
+    parse_update,
+)
 
-ME = Me(1, "pico_bot")
+ME = BotIdentity(1, "pico_bot")
 
 
 def looks(text):
-    made = rich(text)
+    made = render_rich(text)
     return made.text, [(e.kind, made.text[e.start : e.end], *([e.more] if e.more else [])) for e in made.entities]
 
 
@@ -65,7 +73,7 @@ def test_markdown_becomes_a_text_with_looks(markdown, text, entities):
 )
 def test_no_text_takes_long(text):
     begun = time.process_time()
-    split(rich(text))
+    split_message(render_rich(text))
     assert time.process_time() - begun < 1
 
 
@@ -92,15 +100,15 @@ def test_what_is_rendered_and_cut_is_always_what_telegram_takes():
         "~~",
     ]
     for _ in range(1500):
-        whole = rich("".join(dice.choices(atoms, k=dice.randrange(60))))
+        whole = render_rich("".join(dice.choices(atoms, k=dice.randrange(60))))
         most = dice.choice([5, 12, 40])
-        parts = split(whole, most)
+        parts = split_message(whole, most)
         assert "".join("".join(part.text for part in parts).split()) == "".join(whole.text.split())
         for part in parts:
             assert part.text.strip()
-            assert units(part.text) <= most
+            assert count_units(part.text) <= most
             length = len(part.text.encode("utf-16-le")) // 2
-            for one in wire(part.entities, part.text):
+            for one in encode_entities(part.entities, part.text):
                 assert one["type"] in KINDS
                 assert one["length"] > 0
                 assert 0 <= one["offset"] <= length - one["length"]
@@ -121,7 +129,7 @@ def test_what_is_rendered_and_cut_is_always_what_telegram_takes():
     ],
 )
 def test_a_text_is_cut_where_a_reader_would(text, most, parts):
-    assert [part.text for part in split(Rich(text), most)] == parts
+    assert [part.text for part in split_message(RichText(text), most)] == parts
 
 
 def message(**more):
@@ -149,7 +157,7 @@ def message(**more):
     ],
 )
 def test_an_update_that_is_not_as_documented_is_acknowledged_and_nothing_else(raw):
-    assert read({"update_id": 4} | raw, ME) == Nothing(4)
+    assert parse_update({"update_id": 4} | raw, ME) == EmptyUpdate(4)
 
 
 def test_updates_of_any_shape_never_fail():
@@ -173,11 +181,11 @@ def test_updates_of_any_shape_never_fail():
         shape = {"update_id": number, "message": any_value(0)} if number % 2 else any_value(0)
         if number % 5 == 0:
             shape = {"update_id": number, "message": message() | {dice.choice(keys): any_value(2)}}
-        update = read(shape, ME)
-        together([update] if update else [])
+        update = parse_update(shape, ME)
+        join_albums([update] if update else [])
         kinds.add(type(update))
-    assert kinds >= {Said, Nothing, type(None)}
-    assert isinstance(read({"update_id": 1, "callback_query": {"id": "a", "from": {"id": 7}}}, ME), Pressed)
+    assert kinds >= {TelegramMessage, EmptyUpdate, type(None)}
+    assert isinstance(parse_update({"update_id": 1, "callback_query": {"id": "a", "from": {"id": 7}}}, ME), ButtonPress)
 
 
 @pytest.mark.parametrize(
@@ -195,12 +203,12 @@ def test_updates_of_any_shape_never_fail():
     ],
 )
 def test_a_files_name_leads_nowhere(name, stored):
-    assert stored_name(7, 3, "photo", name) == stored
+    assert make_file_name(7, 3, "photo", name) == stored
 
 
 def test_the_pauses_grow_and_shrink_again():
     wall = [1000.0]
-    link = Link(Timing(first=1.0, longest=8.0), lambda: wall[0], lambda: wall[0])
+    link = TelegramConnection(Timing(first=1.0, longest=8.0), lambda: wall[0], lambda: wall[0])
     pauses = [link.failed(Unreachable("gone")) for _ in range(6)]
     for pause, most in zip(pauses, [1, 2, 4, 8, 8, 8], strict=True):
         assert 0.7 * most <= pause <= most

@@ -29,7 +29,7 @@ from picoclaw.security.untrusted import (
     wrap_result,
     wrap_untrusted,
 )
-from picoclaw.text import neutral
+from picoclaw.text import escape_control_tokens
 from picoclaw.tools.registry import Toolset, tool
 
 TEMPLATE = (shipped("templates") / "prompts/untrusted.md").read_text()
@@ -86,7 +86,7 @@ def test_what_no_eye_sees_is_left_out(text: str, plain: str) -> None:
 @pytest.mark.parametrize(("text", "plain"), NAMES)
 def test_a_name_is_one_plain_line(text: str, plain: str) -> None:
     assert sanitize_name(text) == plain
-    assert neutral(plain) == plain
+    assert escape_control_tokens(plain) == plain
 
 
 @pytest.mark.parametrize(("text", "plain"), FILES)

@@ -7,7 +7,7 @@ import pytest
 from web_server import PUBLIC, WebServer, html, leads, said
 
 from picoclaw.app import App
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, Pending
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
@@ -290,7 +290,7 @@ def test_a_vouched_call_heeds_the_owners_own_rules(policy, verdict):
 )
 def test_the_owner_says_which_tools_there_are(tmp_path, settings, names):
     (tmp_path / "config.toml").write_text(settings)
-    app = App(load({"PICOCLAW_HOME": str(tmp_path)}), SimBoard())
+    app = App(load_config({"PICOCLAW_HOME": str(tmp_path)}), SimBoard())
     assert {name for name in app.toolset.names if name.startswith("web_")} == names
 
 
@@ -298,10 +298,10 @@ def test_braves_key_is_a_secret_and_a_searxng_has_an_address(tmp_path):
     secrets = tmp_path / "secrets.toml"
     secrets.write_text('brave_key = "BSAhush-0123456789"\n')
     secrets.chmod(0o600)
-    config = load({"PICOCLAW_HOME": str(tmp_path)})
+    config = load_config({"PICOCLAW_HOME": str(tmp_path)})
     assert config.brave_key == "BSAhush-0123456789"
     assert "hush" not in repr(config)
     assert config.brave_key in keys_of(config, {})
     (tmp_path / "config.toml").write_text('[web]\nsearxng_url = "searx.lan"\n')
     with pytest.raises(ConfigError, match="searxng_url"):
-        load({"PICOCLAW_HOME": str(tmp_path)})
+        load_config({"PICOCLAW_HOME": str(tmp_path)})

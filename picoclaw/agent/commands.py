@@ -26,7 +26,7 @@ from picoclaw.store.approvals import Approval
 from picoclaw.store.sessions import ConversationInfo, ProviderUsage
 from picoclaw.store.tasks import Task, Tasks
 from picoclaw.stores import Stores
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 from picoclaw.window import request_bytes, room
 
 
@@ -237,7 +237,7 @@ def _order(chat: Chat) -> Iterator[str]:
         return
     yield "Asked in this order:"
     for row in sorted(rows, key=lambda row: not row["chosen"]):
-        ago = f"{duration(max(0.0, now - row['at']))} ago" if row["at"] else ""
+        ago = f"{format_duration(max(0.0, now - row['at']))} ago" if row["at"] else ""
         how = f"no answer {ago}: {row['error']}" if row["error"] else f"answered {ago}" if ago else "not asked yet"
         only = "" if row["chosen"] else ", only where it is chosen"
         yield f"  {row['name'] or DEFAULT}: {row['model']} at {row['url']}{only}, {how}"

@@ -24,7 +24,7 @@ from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.marks import Marks
 from picoclaw.store.sessions import strip_context_header
 from picoclaw.stores import Stores
-from picoclaw.text import words
+from picoclaw.text import list_terms
 from picoclaw.window import request_bytes, summary_bytes
 
 KEPT_MESSAGES = 4
@@ -241,9 +241,9 @@ _LONGEST_EXCUSE, _SHARED = 300, 0.1
 
 def carried(earlier: str, text: str, most: int) -> str:
     """Put before a text the sentences of an earlier one whose words it has not, as far as both have `most` bytes."""
-    said, left, lost = set(words(text)), most - size(text), []
+    said, left, lost = set(list_terms(text)), most - size(text), []
     for sentence in filter(None, _SENTENCE.split(earlier)):
-        used = set(words(sentence))
+        used = set(list_terms(sentence))
         if len(used & said) < _SPOKEN_OF * len(used) and size(sentence) < left:
             left -= size(sentence) + 1
             lost.append(sentence)
@@ -252,14 +252,14 @@ def carried(earlier: str, text: str, most: int) -> str:
 
 def newness(text: str, earlier: str) -> float:
     """Return which share of a text's words an earlier one does not have."""
-    used = set(words(text))
-    return len(used - set(words(earlier))) / max(1, len(used))
+    used = set(list_terms(text))
+    return len(used - set(list_terms(earlier))) / max(1, len(used))
 
 
 def strange(text: str, sources: Iterable[str]) -> bool:
     """Tell whether a short text speaks of nothing that its sources say, as a model's excuse does."""
-    used = set(words(text))
-    known = {word for source in sources for word in words(source)}
+    used = set(list_terms(text))
+    known = {word for source in sources for word in list_terms(source)}
     return len(text) < _LONGEST_EXCUSE and len(used & known) < _SHARED * len(used)
 
 
@@ -399,7 +399,7 @@ class Summariser:
         answer = self._answer(fill(template, values))
         if answer.cut:
             raise Refused("the model's answer was cut off")
-        if not words(answer.text):
+        if not list_terms(answer.text):
             raise Refused("the model's answer says nothing")
         if strange(answer.text, values.values()):
             raise Refused(f"the model did not do it: {cut(' '.join(answer.text.split()), 120)}")

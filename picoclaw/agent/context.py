@@ -23,7 +23,7 @@ from picoclaw.skills.library import BUILT_IN, Library
 from picoclaw.skills.skill import Here, Skill, unmet
 from picoclaw.store.tasks import Task
 from picoclaw.text import pattern
-from picoclaw.times import zone_of
+from picoclaw.times import find_zone
 from picoclaw.window import tool_bytes
 from picoclaw.workspace.pages import PAGES, Pages, fields
 from picoclaw.workspace.prompts import Prompts
@@ -99,7 +99,7 @@ class Briefing:
 
     def zone(self) -> tzinfo | None:
         """The owner's time zone, None for the board's own."""
-        return zone_of(self._fields("USER.md"))[0]
+        return find_zone(self._fields("USER.md"))[0]
 
     def told(
         self,
@@ -309,7 +309,7 @@ class Briefing:
         return blocks, problems
 
     def _doubts(self, mode: Mode, tools: frozenset[str]) -> Iterator[str]:
-        if problem := zone_of(self._fields("USER.md"))[1]:
+        if problem := find_zone(self._fields("USER.md"))[1]:
             yield problem
         if mode == "coordinator" and "spawn" not in tools:
             yield "mode coordinator: there is no tool to call helpers with, so it is as full"

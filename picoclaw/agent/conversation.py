@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from picoclaw import files
 from picoclaw.claims import find_unfounded_claims
 from picoclaw.config.tables import LimitsConfig
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.messages import UNTHOUGHT, End, Event, Image, Message, Notice, Text, Thought, ToolCall, Usage
 from picoclaw.prompts import BYTES_A_TOKEN, Templates, estimated_tokens, fill, headed
 from picoclaw.repetition import REPEATS, repeated
@@ -281,7 +281,7 @@ def pictures(workspace: Path, names: Sequence[str]) -> Pictures:
         try:
             image = _read(workspace, name)
         except OSError as error:
-            problems.append(f"{name} cannot be read: {explain(error)}")
+            problems.append(f"{name} cannot be read: {explain_os_error(error)}")
             continue
         if image and (why := _too_much(len(image.data), len(images))):
             problems.append(f"{name} was not shown to the model: {why}")
@@ -305,10 +305,10 @@ def _too_much(size: int, before: int) -> str:
 
 def _read(workspace: Path, name: str) -> Image | None:
     """Read a picture, and of one that is too large as much as shows that; None for another file. Raises OSError."""
-    place = files.settled(os.path.realpath(workspace), str(workspace / name))
+    place = files.resolve_below(os.path.realpath(workspace), str(workspace / name))
     if place is None:
         raise OSError(errno.EXDEV, "it is not in the workspace")
-    with os.fdopen(files.rooted_open_file(place), "rb") as file:
+    with os.fdopen(files.open_rooted(place), "rb") as file:
         head = file.read(_HEAD)
         kind = kind_of(head)
         return Image(kind, head + file.read(LARGEST)) if kind else None

@@ -26,7 +26,7 @@ from picoclaw.security.untrusted import list_taints, strip_invisible
 from picoclaw.store.database import Database
 from picoclaw.store.tasks import OPEN_STATUSES, Task, Tasks, TaskStatus, TaskUsage
 from picoclaw.stores import Stores
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 from picoclaw.wiring import Wiring
 from picoclaw.workspace.prompts import Prompts
 
@@ -204,7 +204,7 @@ def _briefing(house: House, task: Task) -> Briefing:
     return replace(
         house.briefing,
         config=replace(house.config, prompt=prompt),
-        helper=f"{task.limits.steps} steps, {duration(task.limits.seconds)}",
+        helper=f"{task.limits.steps} steps, {format_duration(task.limits.seconds)}",
         reports=lambda _: needed,
         tidy=False,
     )

@@ -14,13 +14,13 @@ from typing import NamedTuple
 from picoclaw import prompts as picoclaw_prompts
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import ConfigError
-from picoclaw.files import create, explain, write_atomic
+from picoclaw.files import create, explain_os_error, write_atomic
 from picoclaw.markdown import gone
 from picoclaw.messages import End, Message, Purpose, Request, Text, Usage
 from picoclaw.prompts import Page, Templates
 from picoclaw.providers import Provider
 from picoclaw.repetition import REPEATS
-from picoclaw.text import neutral
+from picoclaw.text import escape_control_tokens
 from picoclaw.workspace import reading
 
 FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
@@ -163,7 +163,7 @@ def _fault(text: str) -> str:
         return f"is longer than {LARGEST} bytes"
     if unseen := _unseen(text):
         return f"holds {unseen}"
-    if neutral(text) != text:
+    if escape_control_tokens(text) != text:
         return "holds control words of a chat template"
     return ""
 
@@ -209,7 +209,9 @@ def _template(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"the template {path} cannot be read: {explain(error)}; reinstall picoclaw") from None
+        raise ConfigError(
+            f"the template {path} cannot be read: {explain_os_error(error)}; reinstall picoclaw"
+        ) from None
 
 
 def _found(path: Path) -> bytes | None:
@@ -252,5 +254,5 @@ def write(workspace: Path, change: Change) -> bool:
             return False
         write_atomic(path, data)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {explain(error)}") from None
+        raise ConfigError(f"{path} cannot be written: {explain_os_error(error)}") from None
     return True

@@ -9,7 +9,7 @@ from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import enclosed, fill
 from picoclaw.schema import Parameter, Unfit, check, nearest
 from picoclaw.store.tasks import OPEN_STATUSES, Task, TaskUsage
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 
 DEEPEST = 3
 MOST = 32
@@ -214,6 +214,8 @@ def row(task: Task, now: float) -> str:
     """Describe a task in a line; `now` in seconds since 1970."""
     needs = f", after {', '.join(map(str, task.needs))}" if task.status == "waiting" and task.needs else ""
     spent = f", {task.used.steps} of {task.limits.steps} steps" if task.status == "running" else ""
-    when = f", asked {duration(max(0.0, now - (task.asked if task.status in OPEN_STATUSES else task.ended)))} ago"
+    when = (
+        f", asked {format_duration(max(0.0, now - (task.asked if task.status in OPEN_STATUSES else task.ended)))} ago"
+    )
     when = when if task.status in OPEN_STATUSES else when.replace("asked", "ended")
     return f"{task.label}: {task.status}{needs}{spent}{when}: {cut(' '.join(task.text.split()), _LONGEST_TEXT)}"

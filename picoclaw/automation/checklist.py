@@ -16,12 +16,12 @@ from picoclaw.hw.board import Board
 from picoclaw.hw.reading import QUANTITIES, WiredPart
 from picoclaw.markdown import gone, seen
 from picoclaw.messages import ToolCall, ToolRun
-from picoclaw.occurrences import Plan, slots
+from picoclaw.occurrences import Plan, list_occurrences
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import ChecklistItemState
 from picoclaw.store.samples import Samples, Series
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 
 MIN_INTERVAL_S = 300.0
 TIMING_EXAMPLES = (
@@ -153,7 +153,7 @@ def find_next_due(plan: Plan, after: datetime) -> datetime:
     """Find the first due moment after one that is handed in, in its zone; raises ValueError when that is not known."""
     zone = after.tzinfo
     name = getattr(zone, "key", None) or (str(zone) if str(zone).startswith("UTC") else "")  # CET is the board's own
-    slot = slots(plan._replace(zone=name, anchor=after.timestamp()), after, 1)[0]
+    slot = list_occurrences(plan._replace(zone=name, anchor=after.timestamp()), after, 1)[0]
     return slot.moment.astimezone(zone)
 
 
@@ -763,10 +763,10 @@ def _check_sensor(
         return ItemStatus(item, False, shown, still, still)
     since = _find_start(when, known, senses.past(when.sensor, when.what, when.for_s), moment)
     holding = known._replace(since=since, told=known.told and known.since > 0)
-    lasts = f"{shown} for {duration(moment - since)}" if when.for_s else shown
+    lasts = f"{shown} for {format_duration(moment - since)}" if when.for_s else shown
     settled = holding._replace(told=True)
     if moment - since < when.for_s:
-        return ItemStatus(item, False, f"{lasts}, not yet for {duration(when.for_s)}", holding, settled)
+        return ItemStatus(item, False, f"{lasts}, not yet for {format_duration(when.for_s)}", holding, settled)
     if holding.told:
         return ItemStatus(item, False, f"{lasts}, which was asked about already", holding, settled)
     return ItemStatus(item, True, lasts, holding, settled, lasts)

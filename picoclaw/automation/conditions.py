@@ -114,7 +114,7 @@ def parse_condition(text: str, zone: str = "") -> Condition:
         by = _parse_number(match, series)
         if by <= 0:
             raise ValueError(f"a change has to be more than 0, not {by:g}")
-        return ValueChange(series, match["up"] is not None, by, times.seconds(match["hold"]))
+        return ValueChange(series, match["up"] is not None, by, times.parse_seconds(match["hold"]))
     if match := _LIMIT.fullmatch(words):
         series = parse_series(match["what"])
         return Threshold(series, _find_operator(match), _parse_number(match, series), _parse_hold(match))
@@ -131,7 +131,7 @@ def parse_gate(text: str, now: datetime) -> Gate:
     if match is None:
         raise ValueError(f"{_truncate(text)!r} is no comparison with the past; write it like {GATE_EXAMPLES}")
     series = parse_series(match["what"])
-    times.meant(match["when"], now)
+    times.parse_range(match["when"], now)
     return Gate(series, _FIGURES[match["figure"]], match["when"], _find_operator(match), _parse_number(match, series))
 
 
@@ -166,7 +166,7 @@ def _parse_number(match: re.Match[str], series: Series) -> float:
 
 
 def _parse_hold(match: re.Match[str]) -> float:
-    return times.seconds(match["hold"]) if match["hold"] else 0.0
+    return times.parse_seconds(match["hold"]) if match["hold"] else 0.0
 
 
 def get_unit(series: Series) -> str:
@@ -206,9 +206,9 @@ def parse_calendar(words: str, zone: str) -> Plan:
     """Plan "every day at 6:00", "every monday and friday at 7:30", "hourly", "every 10 minutes" or "cron 0 6 * * 1"."""
     text = words.lower()
     if text.startswith(("cron ", "@")):
-        return occurrences.cron(text.removeprefix("cron "), zone, _EPOCH)
+        return occurrences.plan_cron(text.removeprefix("cron "), zone, _EPOCH)
     if match := _OFTEN.fullmatch("every hour" if text == "hourly" else text):
-        return occurrences.cron(_make_interval_cron(int(match[1] or 1), match[2]), zone, _EPOCH)
+        return occurrences.plan_cron(_make_interval_cron(int(match[1] or 1), match[2]), zone, _EPOCH)
     match = _EVERY.fullmatch(text)
     if match is None:
         raise ValueError(f"{_truncate(words)!r} is no time picoclaw knows; write it like {CONDITION_EXAMPLES}")
@@ -217,7 +217,7 @@ def parse_calendar(words: str, zone: str) -> Plan:
     if len({minute for _, minute in times}) > 1:
         raise ValueError("the times of one rule need the same minute; write a rule for each")
     hours = ",".join(str(hour) for hour, _ in sorted(times))
-    return occurrences.cron(f"{times[0][1]} {hours} * * {days}", zone, _EPOCH)
+    return occurrences.plan_cron(f"{times[0][1]} {hours} * * {days}", zone, _EPOCH)
 
 
 def _make_interval_cron(count: int, unit_name: str) -> str:
@@ -266,12 +266,12 @@ def format_condition(found: Condition) -> str:
     if isinstance(found, Calendar):
         return found.text
     what = f"the {found.series.quantity} of {found.series.sensor}"
-    held = f" for {times.shown(found.hold_s)}" if not isinstance(found, ValueChange) and found.hold_s else ""
+    held = f" for {times.format_length(found.hold_s)}" if not isinstance(found, ValueChange) and found.hold_s else ""
     if isinstance(found, Threshold):
         return f"{what} is {_OPERATOR_NAMES[found.op]} {format_amount(found.limit, found.series)}{held}"
     if isinstance(found, ValueChange):
         way = "rises" if found.rises else "falls"
-        return f"{what} {way} by {format_amount(found.by, found.series)} within {times.shown(found.within_s)}"
+        return f"{what} {way} by {format_amount(found.by, found.series)} within {times.format_length(found.within_s)}"
     return f"{what} gives no value to be believed{held}"
 
 

@@ -17,7 +17,7 @@ from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.markdown import seen
 from picoclaw.messages import End, Event, Inbound, Stop, ToolRun, Turn
 from picoclaw.store.heartbeats import HEARTBEAT_SESSION, HeartbeatDay, HeartbeatOutcome, HeartbeatRecord, Heartbeats
-from picoclaw.times import at, duration, seconds_until
+from picoclaw.times import format_duration, parse_moment, seconds_until
 
 MAX_QUESTION = 8000
 """Characters; lines that have no room stay due."""
@@ -97,7 +97,7 @@ def _check_interval(s: Situation) -> str:
     if s.since_s is None or s.since_s >= s.pause_s:
         return ""
     failed = f" and failed, as {s.failures} in a row have" if s.failures > 1 else " and failed" if s.failures else ""
-    return f"the last one was {duration(s.since_s)} ago{failed}; the next comes in {duration(s.pause_s - s.since_s)}"
+    return f"the last one was {format_duration(s.since_s)} ago{failed}; the next comes in {format_duration(s.pause_s - s.since_s)}"
 
 
 def is_quiet(quiet: tuple[time, time] | None, now: datetime) -> bool:
@@ -109,7 +109,7 @@ def is_quiet(quiet: tuple[time, time] | None, now: datetime) -> bool:
 
 
 def _check_running(s: Situation) -> str:
-    return f"another picoclaw began one {duration(s.since_s or 0.0)} ago, which goes on" if s.running else ""
+    return f"another picoclaw began one {format_duration(s.since_s or 0.0)} ago, which goes on" if s.running else ""
 
 
 def _check_quiet_hours(s: Situation) -> str:
@@ -151,7 +151,7 @@ def _compute_wait(s: Situation, rule: str) -> float | None:
     if rule == "interval":
         waits = [s.pause_s - (s.since_s or 0.0), *_get_condition_waits(s)]
     if rule == "quiet hours" and s.quiet:
-        waits = [s.every_s, seconds_until(at(f"{s.quiet[1]:%H:%M}", s.now), s.now)]
+        waits = [s.every_s, seconds_until(parse_moment(f"{s.quiet[1]:%H:%M}", s.now), s.now)]
     return max(1.0, min(waits))
 
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from zlib import crc32
 
 from picoclaw.errors import StoreError
-from picoclaw.occurrences import come_due, next_slot, with_done
+from picoclaw.occurrences import add_done, find_due, find_next
 from picoclaw.store.jobs import Job, JobDecision
 from picoclaw.store.outbox import Outbox, OutboxMessage
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 
 GRACE_S = 60.0
 _DATE_TOLERANCE_S = 60.0  # an anchor this far from what it stands for is written anew
@@ -77,7 +77,7 @@ def _decide_occurrence(job: Job, come: _Occurrence, now: JobContext) -> JobDecis
         letter = "" if job.last_status == SKIPPED else f"{_describe_job(job)} is skipped: it still runs{others}"
         return JobDecision(_disable_one_off(job._replace(last_status=SKIPPED)), letter, now.wall)
     if come.late_s > GRACE_S and job.catch_up == "skip":
-        skipped = f"{_describe_job(job)} was not done: it was due {duration(come.late_s)} ago{others}"
+        skipped = f"{_describe_job(job)} was not done: it was due {format_duration(come.late_s)} ago{others}"
         return JobDecision(_disable_one_off(job._replace(last_status=SKIPPED, last_error=skipped)), skipped, now.wall)
     if job.kind == "reminder":
         told = job._replace(last_run=now.wall, last_status=OK, last_error="")
@@ -167,12 +167,12 @@ def _check_cron(job: Job, now: JobContext) -> tuple[Job, _Occurrence | None]:
     if not job.after or job.after > now.wall + GRACE_S:
         # it was planned when nobody knew the date, or the date was put back: what was not done then comes again
         job = job._replace(after=now.wall)
-    found = come_due(job.plan, job.after, now.wall, job.done)
+    found = find_due(job.plan, job.after, now.wall, job.done)
     if found is None:
         return job, None
     late = now.wall - found.last.moment.timestamp()
     runs = (late <= GRACE_S or job.catch_up == "once") and not job.claimed
-    done = with_done(job.plan, job.done, found.last) if runs else job.done
+    done = add_done(job.plan, job.done, found.last) if runs else job.done
     ahead = job._replace(after=found.last.moment.timestamp(), done=done)
     return ahead, _Occurrence(found.last.identity, late, found.counted if found.others else "")
 
@@ -204,7 +204,7 @@ def _get_due_time(job: Job) -> float:
     if job.plan.kind != "cron":
         return job.plan.anchor
     try:
-        slot = next_slot(job.plan, job.after, job.done)
+        slot = find_next(job.plan, job.after, job.done)
     except ValueError:  # it was reported
         return float("inf")
     return slot.moment.timestamp() if slot else float("inf")
@@ -270,7 +270,7 @@ def format_message(letter: OutboxMessage, session: str, wall: float) -> str:
     """Word a letter for the chat `session`, with a note when it comes late, again, or is for another chat."""
     whose = "" if letter.session == session else f"For chat {letter.session!r}: "
     late = wall - letter.at
-    due = f" (was due {duration(late)} ago)" if late > GRACE_S else ""
+    due = f" (was due {format_duration(late)} ago)" if late > GRACE_S else ""
     again = " (perhaps told before: picoclaw ended while it told this)" if letter.begun else ""
     apart = "\n" if due + again and letter.text.endswith(")") else ""  # the line of a file is one by itself
     return f"{whose}{letter.text}{apart}{due}{again}"

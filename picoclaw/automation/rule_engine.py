@@ -17,11 +17,11 @@ from picoclaw.automation.conditions import Calendar, Gate, Missing, Threshold, V
 from picoclaw.automation.rules import Rule, RuleSet
 from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
-from picoclaw.occurrences import Spans, come_due, next_slot, with_done
+from picoclaw.occurrences import Spans, add_done, find_due, find_next
 from picoclaw.store.rule_log import RuleLog
 from picoclaw.store.samples import ClockReading, SampleSpan, Series
 from picoclaw.text import pattern
-from picoclaw.times import duration, shown
+from picoclaw.times import format_duration, format_length
 
 _GRACE_S = 120.0
 _DAY_S = 86_400.0
@@ -124,7 +124,7 @@ def _evaluate_sensor(
     if now.mono - since < _get_hold_s(condition) or not _may_fire(rule, state, now):
         return state, None
     held = now.mono - since
-    why = f"{why} for {duration(held)}" if held >= 1 and _get_hold_s(condition) else why
+    why = f"{why} for {format_duration(held)}" if held >= 1 and _get_hold_s(condition) else why
     return replace(state, held=True, fired=_make_last_firing(now)), RuleFiring(rule, why)
 
 
@@ -195,10 +195,10 @@ def _evaluate_calendar(
     wall = now.wall.timestamp()
     if not state.looked or wall < state.looked - _DAY_S:  # new, or the clock was far ahead
         return replace(state, looked=wall), None
-    due = come_due(condition.plan, state.looked, wall, state.done)
+    due = find_due(condition.plan, state.looked, wall, state.done)
     if due is None:
         return state, None
-    state = replace(state, looked=wall, done=with_done(condition.plan, state.done, due.last))
+    state = replace(state, looked=wall, done=add_done(condition.plan, state.done, due.last))
     passed = get_seconds_since_fired(state, now)
     if rule.cooldown_s and passed is not None and passed < rule.cooldown_s:
         return state, None
@@ -207,7 +207,7 @@ def _evaluate_calendar(
     late = late_s > _GRACE_S
     skipped = "an output is not switched late" if late and not rule.late_ok else ""
     fired = state.fired if skipped else _make_last_firing(now)
-    return replace(state, fired=fired), RuleFiring(rule, why + f", {duration(late_s)} ago" * late, skipped)
+    return replace(state, fired=fired), RuleFiring(rule, why + f", {format_duration(late_s)} ago" * late, skipped)
 
 
 def _format_moment(moment: datetime, now: ClockReading) -> str:
@@ -220,22 +220,22 @@ def get_rule_wait(rule: Rule, state: RuleState, now: ClockReading) -> float | No
     if not isinstance(rule.condition, Calendar) or not now.trusted:
         return None
     wall = now.wall.timestamp()
-    slot = next_slot(rule.condition.plan, max(wall, state.looked), state.done)
+    slot = find_next(rule.condition.plan, max(wall, state.looked), state.done)
     return None if slot is None else max(0.0, slot.moment.timestamp() - wall)
 
 
 def describe_state(rule: Rule, state: RuleState, now: ClockReading) -> str:
     """Say where a rule stands."""
     passed = get_seconds_since_fired(state, now)
-    fired = "has not fired yet" if passed is None else f"fired {duration(passed)} ago"
+    fired = "has not fired yet" if passed is None else f"fired {format_duration(passed)} ago"
     if isinstance(rule.condition, Calendar):
-        slot = next_slot(rule.condition.plan, now.wall.timestamp(), state.done) if now.trusted else None
+        slot = find_next(rule.condition.plan, now.wall.timestamp(), state.done) if now.trusted else None
         then = f"next {slot.moment:%a %Y-%m-%d %H:%M}" if slot else "never comes"
         return f"{fired}, {then if now.trusted else 'waits until the clock is set'}"
     if state.held:
         return f"{fired}, and it is still so"
     if state.since is not None and state.boot == now.boot:
-        return f"{fired}; it has been so for {shown(round(state.seen - state.since))}"
+        return f"{fired}; it has been so for {format_length(round(state.seen - state.since))}"
     return fired
 
 
@@ -353,7 +353,7 @@ class RuleEngine:
     def _was(self, gate: Gate, now: ClockReading) -> tuple[bool, str]:
         """Tell whether something was so, and by which figure; what is not known was not so."""
         try:
-            span = self._past(gate.series, times.meant(gate.when, now.wall)) if now.trusted else None
+            span = self._past(gate.series, times.parse_range(gate.when, now.wall)) if now.trusted else None
         except (StoreError, ValueError):
             span = None
         if span is None or not span.good:
@@ -444,6 +444,6 @@ def _make_sample(reading: Reading) -> RuleSample:
 
 def _format_actions(rule: Rule, seconds: float | None) -> str:
     written = rule.written
-    lasts = f" for {times.shown(seconds)}" if seconds else ""
+    lasts = f" for {times.format_length(seconds)}" if seconds else ""
     switch = [f"switch {written.output} {written.level}{lasts}"] if written.output else []
     return ", ".join([*switch, *(["tell"] if written.notify else []), *(["ask the model"] if written.ask else [])])

@@ -35,15 +35,15 @@ Kept = Callable[[int], Approval | None]
 Word = Literal["yes", "no", "always"]
 
 
-def answer_to(approval: Approval, word: Word) -> str:
+def make_answer_command(approval: Approval, word: Word) -> str:
     """Word what the owner has pressed as the command that they would type, with the sign of the very question."""
     return f"/{word} {approval.number} {approval.nonce}"
 
 
-def outcome(approval: Approval) -> str:
+def describe_outcome(approval: Approval) -> str:
     """Say in a line for each call how a question has ended, '' while it has not."""
     if approval.several:
-        ended = [] if approval.state in {"waiting", "running"} else map(outcome, approval.several)
+        ended = [] if approval.state in {"waiting", "running"} else map(describe_outcome, approval.several)
         return "\n".join(ended)
     words = _OUTCOMES.get(approval.state, "")
     by = f" (answered by {approval.answered_by})" if words and approval.answered_by else ""
@@ -108,7 +108,7 @@ class Channel(Protocol):
 # A turn for programs: what `--json` prints and the socket says.
 
 
-def as_json(turn: Turn, reply: str, *, simulated: bool) -> dict[str, Any]:
+def turn_to_json(turn: Turn, reply: str, *, simulated: bool) -> dict[str, Any]:
     """Describe a turn; `reply` is all that was said, `simulated` whether the board is."""
     return {
         "reply": reply,

@@ -19,7 +19,7 @@ LONGEST_LINE = 1 << 20
 _SEND_S = 2.0
 
 
-class Line:
+class IpcConnection:
     """One end of a connection."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -53,7 +53,7 @@ class Line:
         *lines, self._heard = (self._heard + said).split(b"\n")
         if not said or len(self._heard) > LONGEST_LINE:
             return None
-        return [parsed(line) for line in lines]
+        return [parse_line(line) for line in lines]
 
     def next(self) -> dict[str, Any] | None:
         """Wait for the next line; None at the end, or after a time-out. An interruption loses nothing."""
@@ -84,7 +84,7 @@ class Line:
         self.connection.close()
 
 
-def parsed(line: bytes) -> dict[str, Any]:
+def parse_line(line: bytes) -> dict[str, Any]:
     """Read a line; what is no JSON object is an empty one."""
     try:
         given = json.loads(line)
@@ -94,7 +94,7 @@ def parsed(line: bytes) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _address(home: Path) -> Iterator[str]:
+def _make_address(home: Path) -> Iterator[str]:
     """A socket's path may have 107 bytes; this one is short, however deep the home lies."""
     folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -109,7 +109,7 @@ def listen(home: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     before = os.umask(0o177)
     try:
-        with _address(home) as address:
+        with _make_address(home) as address:
             listener.bind(address)
     finally:
         os.umask(before)
@@ -117,20 +117,20 @@ def listen(home: Path) -> socket.socket:
     return listener
 
 
-def connect(home: Path, seconds: float | None = None) -> Line | None:
+def connect(home: Path, seconds: float | None = None) -> IpcConnection | None:
     """Reach the daemon of a home, None when none listens; `seconds` is how long to wait for each of its words."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     client.settimeout(seconds)
     try:
-        with _address(home) as address:
+        with _make_address(home) as address:
             client.connect(address)
     except OSError:
         client.close()
         return None
-    return Line(client)
+    return IpcConnection(client)
 
 
-def asked(home: Path, words: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+def ask_daemon(home: Path, words: dict[str, Any], seconds: float) -> dict[str, Any] | None:
     """Ask the daemon one thing; None when none answers in time."""
     if (line := connect(home, seconds)) is None:
         return None
@@ -140,7 +140,7 @@ def asked(home: Path, words: dict[str, Any], seconds: float) -> dict[str, Any] |
     return None
 
 
-def silent(home: Path, seconds: float) -> bool:
+def is_daemon_silent(home: Path, seconds: float) -> bool:
     """Tell whether a daemon is there that says nothing: the kernel connects also to one that is frozen."""
     if (line := connect(home, seconds)) is None:
         return False
@@ -148,7 +148,7 @@ def silent(home: Path, seconds: float) -> bool:
     return True
 
 
-def trusted(connection: socket.socket) -> bool:
+def is_same_user(connection: socket.socket) -> bool:
     """Tell whether the other end is the same user, or root."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, user, _ = struct.unpack("3i", data)

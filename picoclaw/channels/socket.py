@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from picoclaw.channels.channel import ChannelStatus, Kept, Post, as_json, outcome
-from picoclaw.channels.ipc import NAME, Line, listen, trusted
+from picoclaw.channels.channel import ChannelStatus, Kept, Post, describe_outcome, turn_to_json
+from picoclaw.channels.ipc import NAME, IpcConnection, is_same_user, listen
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.messages import DEFAULT_SESSION, Around, Event, Notice, Text, ToolCall, ToolRun, Turn
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
@@ -25,7 +25,7 @@ _MOST_CLIENTS, _MOST_CHATS, _NO_FILE_MS = 32, 16, 500
 Ask = Callable[[], dict[str, Any]]
 
 
-class Daemon(NamedTuple):
+class SocketHandlers(NamedTuple):
     """What terminals may ask for beside a chat, by its word, and what they are told of each turn.
 
     `greeting` says who answers, on which board.
@@ -44,12 +44,12 @@ class Daemon(NamedTuple):
     mark: Callable[[Turn], str]
 
 
-class Client:
+class SocketClient:
     """One terminal."""
 
     def __init__(self, who: str, connection: socket.socket) -> None:
         """It has opened no chat yet; `who` is a name that no other has, also after the next start."""
-        self.line = Line(connection)
+        self.line = IpcConnection(connection)
         self.who = who
         self.session = self.said_in = ""
         self.has_chat = False
@@ -63,10 +63,10 @@ class SocketChannel:
 
     name = "socket"
 
-    def __init__(self, home: Path, daemon: Daemon, kept: Kept = lambda _: None) -> None:
+    def __init__(self, home: Path, daemon: SocketHandlers, kept: Kept = lambda _: None) -> None:
         """Nothing is opened yet. `kept` looks up a call that needs a yes."""
         self._home, self._daemon, self._kept = home, daemon, kept
-        self._clients: dict[int, Client] = {}
+        self._clients: dict[int, SocketClient] = {}
         self._life, self._numbers = os.urandom(4).hex(), 0
         self._since, self._contact, self._up = time.time(), 0.0, False
         self._thread = threading.Thread(target=self._serve, name="socket", daemon=True)
@@ -78,7 +78,7 @@ class SocketChannel:
         try:
             self._listener = listen(self._home)
         except OSError as error:
-            raise ChannelError(f"{self._home / NAME} cannot be opened: {explain(error)}") from None
+            raise ChannelError(f"{self._home / NAME} cannot be opened: {explain_os_error(error)}") from None
         self._end, self._ending = os.pipe2(os.O_CLOEXEC)
         self._up, self._since = True, time.time()
         self._thread.start()
@@ -138,14 +138,14 @@ class SocketChannel:
 
     def changed(self, approval: Approval) -> None:
         """See Channel: the terminals of the chat are asked, and those that were asked hear of another's answer."""
-        told = outcome(approval)
+        told = describe_outcome(approval)
         for client in list(self._clients.values()):
             if approval.is_new and approval.chat in {client.session, client.said_in}:
                 self._ask(client, approval)
             elif told and approval.number in client.asked and approval.answered_by not in {"", client.who}:
                 self._tell(client, {"letter": told})
 
-    def _ask(self, client: Client, approval: Approval, whose: str = "") -> bool:
+    def _ask(self, client: SocketClient, approval: Approval, whose: str = "") -> bool:
         """Show a person the question, once."""
         if approval.number in client.asked:
             return True
@@ -158,7 +158,7 @@ class SocketChannel:
         """Tell the terminal how its turn ended; False when it is gone."""
         if not (client := self._client(arrived)):
             return False
-        end = as_json(turn, turn.reply, simulated=self._daemon.simulated) | {
+        end = turn_to_json(turn, turn.reply, simulated=self._daemon.simulated) | {
             "mark": self._daemon.mark(turn),
             "notice": turn.notice.text,
             "failed": turn.notice.failed,
@@ -173,7 +173,7 @@ class SocketChannel:
         if client := self._client(arrived):
             self._tell(client, {"heard": arrived.text})
 
-    def _event(self, client: Client, event: Event | ToolRun) -> None:
+    def _event(self, client: SocketClient, event: Event | ToolRun) -> None:
         if isinstance(event, Text):
             self._tell(client, {"text": event.text})
         elif isinstance(event, ToolRun):
@@ -181,10 +181,10 @@ class SocketChannel:
         elif isinstance(event, ToolCall | Notice):
             self._tell(client, {"pause": True})
 
-    def _client(self, arrived: InboxMessage) -> Client | None:
+    def _client(self, arrived: InboxMessage) -> SocketClient | None:
         return next((client for client in list(self._clients.values()) if client.who == arrived.who), None)
 
-    def _tell(self, client: Client, words: dict[str, Any]) -> bool:
+    def _tell(self, client: SocketClient, words: dict[str, Any]) -> bool:
         with suppress(OSError):
             client.line.say(words)
             return True
@@ -214,17 +214,17 @@ class SocketChannel:
             rest.register(self._end, select.POLLIN)
             rest.poll(_NO_FILE_MS)
             return
-        if not trusted(connection):
+        if not is_same_user(connection):
             connection.close()
             return
         if len(self._clients) >= _MOST_CLIENTS:  # there are fewer chats, so one of them is idle
             idle = [client for client in self._clients.values() if not client.has_chat]
             self._drop(min(idle, key=lambda client: client.last_heard), poller)
         self._numbers += 1
-        self._clients[connection.fileno()] = Client(f"terminal {self._life}.{self._numbers}", connection)
+        self._clients[connection.fileno()] = SocketClient(f"terminal {self._life}.{self._numbers}", connection)
         poller.register(connection, select.POLLIN)
 
-    def _hear(self, client: Client, poller: select.poll) -> None:
+    def _hear(self, client: SocketClient, poller: select.poll) -> None:
         heard = client.line.hear()
         for words in heard or ():
             self._contact, client.last_heard = time.time(), time.monotonic()
@@ -232,14 +232,14 @@ class SocketChannel:
         if heard is None:
             self._drop(client, poller)
 
-    def _drop(self, client: Client, poller: select.poll) -> None:
+    def _drop(self, client: SocketClient, poller: select.poll) -> None:
         poller.unregister(client.line.connection)
         del self._clients[client.line.connection.fileno()]
         client.line.close()
         if client.has_chat:
             self._daemon.attached()
 
-    def _may_chat(self, client: Client) -> bool:
+    def _may_chat(self, client: SocketClient) -> bool:
         """Give a client one of the places for chats; it is told why, and sent away, when there is none."""
         if not client.has_chat and sum(one.has_chat for one in self._clients.values()) >= _MOST_CHATS:
             self._tell(client, {"error": f"{_MOST_CHATS} terminals have a chat open, which is the most: close one"})
@@ -248,7 +248,7 @@ class SocketChannel:
         client.has_chat = True
         return True
 
-    def _do(self, client: Client, words: dict[str, Any]) -> None:
+    def _do(self, client: SocketClient, words: dict[str, Any]) -> None:
         """Do what a terminal asks for; what nobody understands is said so."""
         word = words.get("do")
         session = str(words.get("session") or client.session or DEFAULT_SESSION)
@@ -269,7 +269,7 @@ class SocketChannel:
         else:
             self._tell(client, {"error": f"{word!r} is not understood; it may be another version's"})
 
-    def _chat(self, client: Client, arrived: InboxMessage) -> None:
+    def _chat(self, client: SocketClient, arrived: InboxMessage) -> None:
         """Post it and say so: what a terminal was not told to be kept, it sends again, by the same number."""
         try:
             self._post(arrived)

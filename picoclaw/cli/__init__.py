@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
 from picoclaw.errors import PicoclawError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 
 VERBS = {
     "chat": "talk to the agent, or ask one question with -m",
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
         return _print_error("interrupted")
     except OSError as error:
         if error.filename is not None:
-            return _print_error(f"{error.filename}: {explain(error)}")
+            return _print_error(f"{error.filename}: {explain_os_error(error)}")
         return handle_output_error(error)
     return code
 
@@ -109,7 +109,7 @@ def handle_output_error(error: OSError) -> int:
     return (
         1
         if isinstance(error, BrokenPipeError)
-        else _print_error(f"standard output cannot be written: {explain(error)}")
+        else _print_error(f"standard output cannot be written: {explain_os_error(error)}")
     )
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import ConfigError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.outputs import audit as outputs
 from picoclaw.resources import home_folder
 from picoclaw.security import hash_chain
 from picoclaw.security.audit import KEPT_FILES, LOG_NAME, AuditCheck, AuditHead, verify_audit
 from picoclaw.text import escape_unprintable
-from picoclaw.times import meant
+from picoclaw.times import parse_range
 from picoclaw.workspace.pages import owner_time
 
 _DEFAULT_RECORDS = 20
@@ -55,7 +55,7 @@ def run(given: argparse.Namespace) -> int:
             text = line.decode("utf-8", "replace")
             print(escape_unprintable(text if given.json or said is None else format_record(said, zone)))
     except OSError as error:
-        raise ConfigError(f"{error.filename or home / LOG_NAME}: {explain(error)}") from None
+        raise ConfigError(f"{error.filename or home / LOG_NAME}: {explain_os_error(error)}") from None
     return 0
 
 
@@ -101,7 +101,7 @@ def _parse_since(text: str, home: Path) -> float:
     now = owner_time(home)
     for form in (f"since {text}", text, f"last {text}"):
         try:
-            return meant(form, now).begin.timestamp()
+            return parse_range(form, now).begin.timestamp()
         except ValueError:
             continue
     raise ConfigError(

@@ -20,12 +20,12 @@ from picoclaw.app import SIMULATED, App, is_simulated
 from picoclaw.channels import channel
 from picoclaw.cli.common import add_board_option, check_conversation, open_app, retry_after_repair
 from picoclaw.cli.keyboard import KeyboardReader
-from picoclaw.config.credentials import known_secrets
+from picoclaw.config.credentials import list_secrets
 from picoclaw.daemon.background import BackgroundWorker, IdleThread
 from picoclaw.daemon.heartbeats import run_heartbeats
 from picoclaw.daemon.signals import TurnStopper, block_signals, handle_signals, ignore_signals
 from picoclaw.errors import ConfigError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.messages import DEFAULT_SESSION, Around, Inbound, Notice, Text, ToolCall, ToolRun, Turn
 from picoclaw.messages import Event as Happening
 from picoclaw.resources import home_folder
@@ -34,7 +34,7 @@ from picoclaw.text import escape_unprintable, format_json
 from picoclaw.window import without_hints
 
 if TYPE_CHECKING:
-    from picoclaw.channels.ipc import Line
+    from picoclaw.channels.ipc import IpcConnection
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +85,7 @@ def _answer_locally(given: argparse.Namespace) -> int:
         return code
 
 
-def _connect_to_daemon(given: argparse.Namespace) -> "Line | None":
+def _connect_to_daemon(given: argparse.Namespace) -> "IpcConnection | None":
     """Reach the picoclaw that runs on this home; one that a board is named for talks to that board itself."""
     home = home_folder(os.environ)
     if given.board or not (home / "run.sock").exists():
@@ -175,7 +175,7 @@ def _is_same_output() -> bool:
 
 def turn_to_dict(app: App, turn: Turn, reply: str) -> dict[str, Any]:
     """Describe a turn for programs."""
-    return channel.as_json(turn, reply, simulated=app.board.simulated)
+    return channel.turn_to_json(turn, reply, simulated=app.board.simulated)
 
 
 # What a person sees of a chat on a terminal, and what is typed while a turn runs.
@@ -413,7 +413,7 @@ def _run_background(app: App, session: str, screen: Screen, leaving: Event) -> I
     try:
         clockwork = BackgroundWorker(app, session, screen.remind, leaving)
     except OSError as error:
-        print(f"picoclaw: reminders cannot be told in this chat: {explain(error)}", file=sys.stderr)
+        print(f"picoclaw: reminders cannot be told in this chat: {explain_os_error(error)}", file=sys.stderr)
         yield
         return
     with clockwork:
@@ -468,7 +468,7 @@ def print_help_if_asked(line: str) -> bool:
 def _load_known_secrets(home: Path) -> frozenset[str]:
     """Read the secrets of a home; none where that is not possible, and what looks like one is known all the same."""
     try:
-        return known_secrets(home, os.environ)
+        return list_secrets(home, os.environ)
     except ConfigError:
         return frozenset()
 
@@ -497,4 +497,4 @@ def keep_line_history(path: Path) -> Iterator[None]:
         try:
             readline.write_history_file(path)
         except OSError as error:
-            print(f"picoclaw: {path} could not be written: {explain(error)}", file=sys.stderr)
+            print(f"picoclaw: {path} could not be written: {explain_os_error(error)}", file=sys.stderr)

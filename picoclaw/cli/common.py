@@ -40,12 +40,12 @@ def open_app(
 
     from picoclaw import workspace
     from picoclaw.app import App
-    from picoclaw.config import load
+    from picoclaw.config import load_config
     from picoclaw.config.tables import BoardConfig
     from picoclaw.hw import boards
 
     ensure_outputs_safe(options)
-    config = load()
+    config = load_config()
     if options.board:
         config = replace(config, board=BoardConfig(options.board))
     if make:

@@ -16,7 +16,7 @@ from picoclaw.daemon.signals import block_signals, handle_signals
 from picoclaw.messages import Turn
 from picoclaw.store.heartbeats import HeartbeatRecord
 from picoclaw.text import escape_unprintable, format_json
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +82,7 @@ def _format_request(looked: HeartbeatCheck) -> Iterator[str]:
 
 def _format_last_heartbeat(last: HeartbeatRecord, now: datetime) -> str:
     how = {"silent": "all was well", "said": "something was told", "failed": "it failed"}
-    ago = duration(max(0.0, now.timestamp() - last.at))
+    ago = format_duration(max(0.0, now.timestamp() - last.at))
     return f"the last heartbeat was {ago} ago, {how.get(last.outcome, 'it was cut off')}"
 
 

@@ -85,7 +85,7 @@ def _print_simulated_note(app: App) -> None:
 
 def _parse_range(text: str, now: datetime) -> times.Range:
     try:
-        return times.meant(text, now)
+        return times.parse_range(text, now)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from picoclaw import workspace
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import setup
 from picoclaw.text import escape_unprintable
@@ -28,7 +28,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Make what is missing, say what was made and what the owner should know; set what was asked for."""
-    home = load().home
+    home = load_config().home
     wanted = setup.parse_settings(given)
     if wanted and (given.diff or given.keep):
         raise ConfigError("--diff and --keep set nothing: give the settings to an `init` of their own")
@@ -51,7 +51,7 @@ def _prepare_home(home: Path, given: argparse.Namespace, wanted: setup.InitialSe
         raise ConfigError(problem)
     answers: Iterable[setup.InitialSettings] = [wanted] if wanted else []
     if _may_ask(given, home / "config.toml" in made) and not wanted:  # a chat may have made the home before
-        answers = setup.ask_settings(load())
+        answers = setup.ask_settings(load_config())
     for answer in answers:
         for line in setup.write_settings(home, answer):
             print(escape_unprintable(line))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from picoclaw.app import App
 from picoclaw.cli.common import open_app
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.memory import index, search, versions
 from picoclaw.memory.dream import Dream, Model
@@ -154,7 +154,7 @@ def _parse_score(text: str) -> float:
 
 def run(given: argparse.Namespace) -> int:
     """Do it. Of a home that is not there yet, nothing is made."""
-    config = load()
+    config = load_config()
     if not config.home.is_dir():
         return _report_missing_home(config.home, given)
     with closing(Stores(config)) as stores:

@@ -14,7 +14,7 @@ from typing import Any
 from picoclaw.cli.stop import detect_board_kind
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, Denied
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.outputs import audit, config
 from picoclaw.outputs.client import OutputsClient, format_outputs
 from picoclaw.outputs.config import OutputConfig
@@ -144,7 +144,7 @@ def _save_armed(home: Path, digests: Mapping[str, str], act: str, name: str) -> 
     try:
         audit.write_record(home, act, name=name, who="owner", digest=digests.get(name, ""))
     except OSError as error:
-        raise ConfigError(f"{home / audit.AUDIT_FILE} cannot be written: {explain(error)}") from None
+        raise ConfigError(f"{home / audit.AUDIT_FILE} cannot be written: {explain_os_error(error)}") from None
     config.save_armed(home, digests)
 
 
@@ -156,7 +156,7 @@ def _show_audit(home: Path, given: argparse.Namespace) -> int:
             return 1 if fault else 0
         lines = [pair for path in audit.list_files(home)[-2:] for pair in audit.read_records(path)]
     except OSError as error:
-        raise ConfigError(f"{error.filename}: {explain(error)}") from None
+        raise ConfigError(f"{error.filename}: {explain_os_error(error)}") from None
     for line, said in lines[len(lines) - given.n :] if 0 <= given.n < len(lines) else lines:
         _print_lines([line.decode("utf-8", "replace") if given.json or said is None else _format_record(said, home)])
     return 0

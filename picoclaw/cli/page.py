@@ -6,9 +6,9 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from picoclaw.channels.dashboard.login import CODE_S, Logins, new_code
+from picoclaw.channels.dashboard.login import CODE_S, Logins, make_code
 from picoclaw.cli.common import require_terminal
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.config.tables import PageConfig
 from picoclaw.errors import ConfigError
 from picoclaw.resources import home_folder
@@ -36,16 +36,16 @@ def _print_code(home: Path) -> int:
     require_terminal("a code is only given to a person at a terminal; over ssh, `ssh -t` makes one")
     if not home.is_dir():
         raise ConfigError(f"{home} is not there yet: `picoclaw init` makes it")
-    page = load().page
+    page = load_config().page
     if not page.enabled:
         raise ConfigError(f"the page is off: write enabled = true below [page] in {home / 'config.toml'}")
-    print(new_code(home))
+    print(make_code(home))
     print(f"Enter it within {CODE_S / 60:.0f} minutes at {' or '.join(_list_urls(page))}; it lets one browser in.")
     return 0
 
 
 def _show_status(home: Path) -> int:
-    page = load().page
+    page = load_config().page
     print(f"the page is {'at ' + ' or '.join(_list_urls(page)) if page.enabled else 'off'}")
     for login in Logins(home).listed():
         since, seen = (f"{owner_time(home, float(login[key])):%Y-%m-%d %H:%M}" for key in ("at", "seen"))

@@ -11,7 +11,7 @@ from typing import get_args
 
 from picoclaw.agent.dispatcher import clean
 from picoclaw.cli.common import add_board_option, open_app
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.errors import PicoclawError, explain_syntax
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, ToolCall
 from picoclaw.resources import home_folder
@@ -55,7 +55,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _show_policy() -> int:
-    config = load()
+    config = load_config()
     file = config.home / "policy.toml"
     policy = PolicyLoader(file, _refuse_approvals, config.tools.exec).policy()
     own = f"what is marked * is from {file}" if policy.effects or policy.tools else f"{file} changes none of them"

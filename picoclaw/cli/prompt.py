@@ -15,7 +15,7 @@ from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
 from picoclaw.prompts import BYTES_A_TOKEN, MODES, estimated_tokens, size
 from picoclaw.providers import anthropic, openai_wire
 from picoclaw.stores import Earlier
-from picoclaw.text import escape_unprintable, format_json, neutral
+from picoclaw.text import escape_control_tokens, escape_unprintable, format_json
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +49,7 @@ def run(given: argparse.Namespace) -> int:
         sent, problems = bool(app.config.model.base_url), [*told.problems, *unused]
         ratio = told.brief.bytes_a_token
     counts = {
-        "system_bytes": size(neutral(told.brief.system)),
+        "system_bytes": size(escape_control_tokens(told.brief.system)),
         "tools_bytes": size(body.get("tools", [])),
         "messages_bytes": size([m for m in body["messages"] if m["role"] != "system"]),
         "body_bytes": size(body),
@@ -91,7 +91,7 @@ def _build_request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
 
 def _list_sections(told: Told) -> list[tuple[str, str]]:
     """The sections as they are sent."""
-    return [(part.name, neutral(part.text)) for part in told.sections]
+    return [(part.name, escape_control_tokens(part.text)) for part in told.sections]
 
 
 def _format_prompt(told: Told, body: dict[str, Any], ratio: float) -> Iterator[str]:

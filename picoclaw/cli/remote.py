@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any
 
 from picoclaw.app import SIMULATED
-from picoclaw.channels.ipc import Line, connect
+from picoclaw.channels.ipc import IpcConnection, connect
 from picoclaw.cli.chat import Screen, keep_line_history, print_help_if_asked, print_notice
 from picoclaw.cli.common import open_app
 from picoclaw.daemon.signals import handle_signals, ignore_signals
@@ -47,7 +47,7 @@ def generate_message_ids() -> Iterator[str]:
 class RemoteChat(Screen):
     """A terminal whose lines are answered elsewhere: what is typed during a turn is sent on at once."""
 
-    def __init__(self, line: Line, session: str, leaving: Event, home: Path) -> None:
+    def __init__(self, line: IpcConnection, session: str, leaving: Event, home: Path) -> None:
         """See Screen; `home` is where it is looked for when it has gone."""
         super().__init__(leaving, tty=True)
         self._line, self._session, self._home = line, session, home
@@ -92,7 +92,7 @@ class RemoteChat(Screen):
             for number, text in list(self._unkept.items()):
                 self._send(number, text)
 
-    def _found(self) -> Line:
+    def _found(self) -> IpcConnection:
         """Wait until picoclaw runs again."""
         for pause in _RECONNECT_DELAYS_S:
             if self._wanted.wait(pause):
@@ -106,7 +106,7 @@ class RemoteChat(Screen):
             if line := self._reached():
                 return line
 
-    def _reached(self) -> Line | None:
+    def _reached(self) -> IpcConnection | None:
         with suppress(OSError):
             if line := connect(self._home, _ATTACH_TIMEOUT_S):
                 if self._attached(line):
@@ -115,7 +115,7 @@ class RemoteChat(Screen):
                 line.close()
         return None
 
-    def _attached(self, line: Line) -> str:
+    def _attached(self, line: IpcConnection) -> str:
         """Open the chat on a line; returns who answers, '' when nobody does. Raises OSError."""
         line.say({"do": "attach", "session": self._session})
         while (words := line.next()) is not None:
@@ -278,7 +278,7 @@ _DAEMON_GONE_MESSAGE_SAVED = (
 )
 
 
-def ask_remote_once(line: Line, given: argparse.Namespace) -> int:
+def ask_remote_once(line: IpcConnection, given: argparse.Namespace) -> int:
     """Ask one question and print the answer, as `chat -m` does; Ctrl-C ends the turn."""
     handle_signals()
     said: list[str] = []
@@ -300,7 +300,7 @@ def ask_remote_once(line: Line, given: argparse.Namespace) -> int:
     return print_notice(parse_turn(end))
 
 
-def _wait_for_remote_subagents(line: Line, given: argparse.Namespace, tell: Callable[[str], None]) -> None:
+def _wait_for_remote_subagents(line: IpcConnection, given: argparse.Namespace, tell: Callable[[str], None]) -> None:
     """Wait for the helpers of the chat, which the running picoclaw has work; the answer does not hang on that."""
     from picoclaw.cli.subagents import follow_remote_subagents
 
@@ -312,7 +312,7 @@ def _wait_for_remote_subagents(line: Line, given: argparse.Namespace, tell: Call
 
 
 def _wait_for_end(
-    line: Line, session: str, text: str, say: Callable[[str], None], *, once: bool = False
+    line: IpcConnection, session: str, text: str, say: Callable[[str], None], *, once: bool = False
 ) -> RemoteEvent:
     """Have a text answered; returns how that ended. Raises PicoclawError when nobody answers."""
     _send(line, {"do": "chat", "session": session, "text": text, "id": next(generate_message_ids()), "once": once})
@@ -326,7 +326,7 @@ def _wait_for_end(
     raise PicoclawError(why)
 
 
-def _receive_event(line: Line, session: str) -> RemoteEvent | None:
+def _receive_event(line: IpcConnection, session: str) -> RemoteEvent | None:
     """Wait for the next words; Ctrl-C ends the turn, and has its end waited for."""
     try:
         return line.next()
@@ -345,14 +345,14 @@ def _handle_event(words: RemoteEvent, say: Callable[[str], None]) -> None:
         raise PicoclawError(str(words["error"]))
 
 
-def _send(line: Line, words: dict[str, Any]) -> None:
+def _send(line: IpcConnection, words: dict[str, Any]) -> None:
     try:
         line.say(words)
     except OSError:
         raise PicoclawError(_DAEMON_GONE) from None
 
 
-def run_remote_chat(line: Line, given: argparse.Namespace, home: Path) -> int:
+def run_remote_chat(line: IpcConnection, given: argparse.Namespace, home: Path) -> int:
     """Talk until the input ends; returns 0, or 1 when an answer to a pipe failed."""
     leaving = handle_signals()
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -366,7 +366,7 @@ def run_remote_chat(line: Line, given: argparse.Namespace, home: Path) -> int:
     return screen.left()
 
 
-def _answer_piped_lines(screen: Screen, line: Line, given: argparse.Namespace) -> int:
+def _answer_piped_lines(screen: Screen, line: IpcConnection, given: argparse.Namespace) -> int:
     code, helpers = 0, False
     for text in screen.lines():
         end = _wait_for_end(line, given.session, text, screen.say)

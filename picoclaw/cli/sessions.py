@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.store import retention
 from picoclaw.store.sessions import ConversationInfo, TranscriptRow, strip_context_header
@@ -55,7 +55,7 @@ def _parse_number(text: str) -> int:
 
 def run(given: argparse.Namespace) -> int:
     """Do it. Where nothing was ever said, nothing is made."""
-    config = load()
+    config = load_config()
     if not (config.home / "state.db").exists():
         return _report_no_sessions(config.home, given)
     with closing(Stores(config)) as stores:

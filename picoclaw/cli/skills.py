@@ -11,7 +11,7 @@ from typing import Any
 from picoclaw.app import App
 from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.errors import SkillError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.schema import nearest
 from picoclaw.skills.library import FILE, Library, examine
 from picoclaw.skills.selection import search
@@ -179,7 +179,7 @@ def _load_path(path: str) -> _CheckedSkills:
     except SkillError as error:
         return [], [Broken(folder, "", str(error))], []
     except OSError as error:
-        return [], [Broken(folder, "", f"{FILE} cannot be read: {explain(error)}")], []
+        return [], [Broken(folder, "", f"{FILE} cannot be read: {explain_os_error(error)}")], []
 
 
 def _list_notes(skill: Skill, here: Here) -> Iterator[str]:

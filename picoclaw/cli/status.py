@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from picoclaw.channels.ipc import asked
+from picoclaw.channels.ipc import ask_daemon
 from picoclaw.daemon import lock
 from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import PicoclawError
@@ -27,7 +27,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print it; 0 when all is well, 1 when something is not, 3 when picoclaw does not run."""
     home = home_folder(os.environ)
-    status = asked(home, {"do": "status"}, _STATUS_TIMEOUT_S) or _collect_without_daemon(_describe_silent_daemon(home))
+    status = ask_daemon(home, {"do": "status"}, _STATUS_TIMEOUT_S) or _collect_without_daemon(
+        _describe_silent_daemon(home)
+    )
     if given.json:
         print(format_json(status))
     else:
@@ -50,11 +52,11 @@ def _describe_silent_daemon(home: Path) -> dict[str, Any]:
 def _collect_without_daemon(live: dict[str, Any]) -> dict[str, Any]:
     """Look oneself, without making anything."""
     from picoclaw.app import App
-    from picoclaw.config import load
+    from picoclaw.config import load_config
     from picoclaw.daemon import status
     from picoclaw.hw import boards
 
-    config = load()
+    config = load_config()
     app = App(config, boards.choose_board(config.board.kind, config))
     with closing(app):
         database = app.stores.database if (config.home / "state.db").exists() else None

@@ -25,8 +25,8 @@ def run(_: argparse.Namespace) -> int:
 
 def detect_board_kind() -> str:
     """Name the board, for the rare case that no keeper has ever said which it is."""
-    from picoclaw.config import load
+    from picoclaw.config import load_config
     from picoclaw.hw import boards
 
-    config = load()
+    config = load_config()
     return "sim" if boards.choose_board(config.board.kind, config).simulated else "linux"

@@ -10,7 +10,7 @@ from picoclaw.agent.worker_pool import Crew, held_elsewhere
 from picoclaw.app import App
 from picoclaw.automation import jobs
 from picoclaw.automation.wakeup import Wakeup, wake_all
-from picoclaw.channels.ipc import Line
+from picoclaw.channels.ipc import IpcConnection
 from picoclaw.daemon.signals import block_signals
 from picoclaw.store.conversations import get_process_identity
 from picoclaw.store.outbox import Outbox, OutboxMessage
@@ -51,7 +51,7 @@ def run_subagents_then_report(
     return done
 
 
-def follow_remote_subagents(app: App, session: str, line: Line, tell: Callable[[str], None]) -> None:
+def follow_remote_subagents(app: App, session: str, line: IpcConnection, tell: Callable[[str], None]) -> None:
     """Tell the reports of helpers that the picoclaw at the other end of a line has work; Ctrl-C leaves that to it.
 
     Raises StoreError and OSError.

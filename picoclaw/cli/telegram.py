@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from picoclaw import workspace
-from picoclaw.channels.telegram.api import Api
+from picoclaw.channels.telegram.api import TelegramApi
 from picoclaw.channels.telegram.pairing import MINUTES, Pairing
-from picoclaw.channels.telegram.updates import who
-from picoclaw.config import Config, load
+from picoclaw.channels.telegram.updates import identify_bot
+from picoclaw.config import Config, load_config
 from picoclaw.errors import ChannelError, ConfigError
 from picoclaw.text import escape_unprintable, format_json
 
@@ -28,7 +28,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Do it."""
-    config = load()
+    config = load_config()
     if not config.telegram_token:
         raise ConfigError(_NO_BOT_TEXT.format(path=config.home / "secrets.toml"))
     return _SUBCOMMANDS[given.act](config, given)
@@ -41,8 +41,8 @@ def _pair_user(config: Config, _given: argparse.Namespace) -> int:
         code, owner = pairing.offer(), pairing.owner()
     shown = f"{code[:4]}-{code[4:]}"
     try:
-        with closing(Api(config.telegram_token, config.telegram.api_url)) as api:
-            name = who(api, 10.0).name
+        with closing(TelegramApi(config.telegram_token, config.telegram.api_url)) as api:
+            name = identify_bot(api, 10.0).name
     except ChannelError as error:
         print(escape_unprintable(f"({error})"))
         where = "your bot"
@@ -66,8 +66,8 @@ def _show_status(config: Config, given: argparse.Namespace) -> int:
     """Say which bot it is, whether it can be reached from here, and who may talk to it."""
     error, name = "", ""
     try:
-        with closing(Api(config.telegram_token, config.telegram.api_url)) as api:
-            name = who(api, 10.0).name
+        with closing(TelegramApi(config.telegram_token, config.telegram.api_url)) as api:
+            name = identify_bot(api, 10.0).name
     except ChannelError as failed:
         error = str(failed)
     with closing(_open_pairing(config)) as pairing:
@@ -99,7 +99,7 @@ def _forget_user(config: Config, given: argparse.Namespace) -> int:
 
 def _delete_webhook(config: Config, _given: argparse.Namespace) -> int:
     """Take the bot back from a webhook that an earlier program has left."""
-    with closing(Api(config.telegram_token, config.telegram.api_url)) as api:
+    with closing(TelegramApi(config.telegram_token, config.telegram.api_url)) as api:
         api.call("deleteWebhook", {})
     print("no webhook takes the bot's messages any more")
     return 0

@@ -4,7 +4,7 @@ import argparse
 from contextlib import closing
 from datetime import datetime, timedelta
 
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.config.tables import CostsConfig
 from picoclaw.errors import ConfigError
 from picoclaw.providers import ledger
@@ -29,7 +29,7 @@ def run(given: argparse.Namespace) -> int:
     """Print it; nothing is made and no server is asked."""
     if not 1 <= given.days <= RETENTION_DAYS:
         raise ConfigError(f"--days must be 1 to {RETENTION_DAYS}, not {given.days}")
-    config = load()
+    config = load_config()
     now, stores = owner_time(config.home), Stores(config)
     last = now.date()
     with closing(stores):

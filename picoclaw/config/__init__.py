@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from picoclaw.config.credentials import api_key, brave_key, embedding_key, model_keys, telegram_token, vendor
+from picoclaw.config.credentials import (
+    find_vendor,
+    read_api_key,
+    read_brave_key,
+    read_embedding_key,
+    read_model_keys,
+    read_telegram_token,
+)
 from picoclaw.config.files import read_toml
 from picoclaw.config.tables import (
     HEARTBEAT_LIMITS as HEARTBEAT_LIMITS,
@@ -33,13 +40,13 @@ from picoclaw.config.tables import (
     ToolsConfig,
     WebConfig,
     check_order,
-    shown_url,
+    redact_url,
 )
 from picoclaw.errors import ConfigError
 from picoclaw.resources import home_folder
 from picoclaw.schema import Parameter, Unfit, check, nearest, parameter
 from picoclaw.schema import Span as Span
-from picoclaw.times import hours
+from picoclaw.times import parse_hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,51 +110,53 @@ _TABLES: dict[str, type[Any]] = {
 _NO_SERVER = "set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
 
 
-def load(environment: Mapping[str, str] | None = None) -> Config:
+def load_config(environment: Mapping[str, str] | None = None) -> Config:
     """Read config.toml, secrets.toml and the environment; raises ConfigError naming file, key and fix."""
     environment = os.environ if environment is None else environment
     home = home_folder(environment)
     path = home / "config.toml"
-    config = _from_tables(home, read_toml(path), path)
-    sensors = added_sensors(home)
+    config = _make_config(home, read_toml(path), path)
+    sensors = load_added_sensors(home)
     config = replace(
         config, sensors={**sensors, **config.sensors}, added=frozenset(sensors) - frozenset(config.sensors)
     )
-    return _with_environment(config, environment)
+    return _apply_environment(config, environment)
 
 
-def _from_tables(home: Path, tables: dict[str, Any], path: Path) -> Config:
+def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     sensors, models = tables.pop("sensors", {}), tables.pop("models", {})
     settings: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in _TABLES:
             raise ConfigError(f"{path}: unknown table [{name}]{nearest(name, _TABLES | {'sensors': 0, 'models': 0})}")
-        settings[name] = fitted(_TABLES[name], table, f"{path}: [{name}]")
+        settings[name] = make_dataclass(_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
         _check_folder(folder, f"{path}: [tools]: extra_folders")
-    hours(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
+    parse_hours(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
     settings.get("costs", CostsConfig()).check(f"{path}: [costs")
     settings.get("page", PageConfig()).check(f"{path}: [page]")
-    named = _named(ModelConfig, models, path, "models")
+    named = _make_named_tables(ModelConfig, models, path, "models")
     check_order(settings.get("model", ModelConfig()), named, path)
-    return Config(home=home, sensors=_named(SensorConfig, sensors, path, "sensors"), models=named, **settings)
+    return Config(
+        home=home, sensors=_make_named_tables(SensorConfig, sensors, path, "sensors"), models=named, **settings
+    )
 
 
-def added_sensors(home: Path) -> dict[str, SensorConfig]:
+def load_added_sensors(home: Path) -> dict[str, SensorConfig]:
     """Read the parts that were added in conversation, from sensors.toml; raises ConfigError."""
     path = home / "sensors.toml"
     tables = read_toml(path)
-    sensors: dict[str, SensorConfig] = _named(SensorConfig, tables.pop("sensors", {}), path, "sensors")
+    sensors: dict[str, SensorConfig] = _make_named_tables(SensorConfig, tables.pop("sensors", {}), path, "sensors")
     if tables:
         raise ConfigError(f"{path}: [{next(iter(tables))}] does not belong here: only [sensors.NAME] does")
     return sensors
 
 
-def _named(kind: type[Any], tables: Any, path: Path, what: str) -> dict[str, Any]:
+def _make_named_tables(kind: type[Any], tables: Any, path: Path, what: str) -> dict[str, Any]:
     """Read the tables [WHAT.NAME], by their names."""
     if not isinstance(tables, dict):
         raise ConfigError(f"{path}: [{what}] must hold one table for each {what[:-1]}, such as [{what}.NAME]")
-    return {name: fitted(kind, table, f"{path}: [{what}.{name}]") for name, table in tables.items()}
+    return {name: make_dataclass(kind, table, f"{path}: [{what}.{name}]") for name, table in tables.items()}
 
 
 def _check_folder(folder: str, where: str) -> None:
@@ -159,11 +168,11 @@ def _check_folder(folder: str, where: str) -> None:
         raise ConfigError(f"{where}: {folder!r} must be a whole path, such as '/srv/data' or '~/data'")
 
 
-def fitted(kind: type[Any], given: Any, where: str) -> Any:
+def make_dataclass(kind: type[Any], given: Any, where: str) -> Any:
     """Make a dataclass out of a table of TOML; `where` names file and table in the ConfigError."""
     if not isinstance(given, dict):
         raise ConfigError(f"{where} must be a table, not {given!r}")
-    wanted = _keys(kind)
+    wanted = _collect_keys(kind)
     try:
         values = check(wanted, given)
     except Unfit as error:
@@ -171,62 +180,64 @@ def fitted(kind: type[Any], given: Any, where: str) -> Any:
     return kind(**{name: value for name, value in values.items() if name in given})
 
 
-def _keys(kind: type[Any]) -> tuple[Parameter, ...]:
-    return tuple(parameter(f.name, f.type, *(() if _required(f) else (None,))) for f in fields(kind))
+def _collect_keys(kind: type[Any]) -> tuple[Parameter, ...]:
+    return tuple(parameter(f.name, f.type, *(() if _get_required(f) else (None,))) for f in fields(kind))
 
 
-def _required(f: Any) -> bool:
+def _get_required(f: Any) -> bool:
     return f.default is MISSING and f.default_factory is MISSING
 
 
-def _with_environment(config: Config, environment: Mapping[str, str]) -> Config:
+def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config:
     _check_text(environment, "PICOCLAW_MODEL", "PICOCLAW_BASE_URL", "OPENAI_BASE_URL")
     base_url = environment.get("PICOCLAW_BASE_URL") or environment.get("OPENAI_BASE_URL") or config.model.base_url
     name = environment.get("PICOCLAW_MODEL") or config.model.name
     if not base_url and name:
-        base_url = vendor(name, config.model.api, environment, _NO_SERVER)
-    model = replace(config.model, base_url=_address(base_url, "the model's base_url"), name=name)
-    models = {name: _with_server(name, further, environment) for name, further in config.models.items()}
+        base_url = find_vendor(name, config.model.api, environment, _NO_SERVER)
+    model = replace(config.model, base_url=_check_address(base_url, "the model's base_url"), name=name)
+    models = {name: _apply_server(name, further, environment) for name, further in config.models.items()}
     if model.then and not base_url:
         raise ConfigError(f"[model]: 'then' follows a model, and there is none: {_NO_SERVER}")
-    memory = replace(config.memory, embedding_url=_address(config.memory.embedding_url, "[memory]: embedding_url"))
+    memory = replace(
+        config.memory, embedding_url=_check_address(config.memory.embedding_url, "[memory]: embedding_url")
+    )
     return replace(
         config,
         model=model,
         models=models,
         memory=memory,
-        api_key=api_key(config.home, model.base_url, environment),
-        model_keys=model_keys(config.home, {name: one.base_url for name, one in models.items()}, environment),
-        embedding_key=_embedding_key(config.home, memory, model.base_url, environment),
-        telegram=replace(config.telegram, api_url=_address(config.telegram.api_url, "[telegram]: api_url")),
-        telegram_token=telegram_token(config.home, environment),
-        web=replace(config.web, searxng_url=_address(config.web.searxng_url, "[web]: searxng_url")),
-        brave_key=brave_key(config.home, environment),
+        api_key=read_api_key(config.home, model.base_url, environment),
+        model_keys=read_model_keys(config.home, {name: one.base_url for name, one in models.items()}, environment),
+        embedding_key=_choose_embedding_key(config.home, memory, model.base_url, environment),
+        telegram=replace(config.telegram, api_url=_check_address(config.telegram.api_url, "[telegram]: api_url")),
+        telegram_token=read_telegram_token(config.home, environment),
+        web=replace(config.web, searxng_url=_check_address(config.web.searxng_url, "[web]: searxng_url")),
+        brave_key=read_brave_key(config.home, environment),
     )
 
 
-def _with_server(name: str, model: ModelConfig, environment: Mapping[str, str]) -> ModelConfig:
+def _apply_server(name: str, model: ModelConfig, environment: Mapping[str, str]) -> ModelConfig:
     where = f"[models.{name}]"
-    url = model.base_url or vendor(model.name or name, model.api, environment, f"set base_url under {where}")
-    return replace(model, base_url=_address(url, f"{where}: base_url"))
+    url = model.base_url or find_vendor(model.name or name, model.api, environment, f"set base_url under {where}")
+    return replace(model, base_url=_check_address(url, f"{where}: base_url"))
 
 
-def _embedding_key(home: Path, memory: MemoryConfig, base_url: str, environment: Mapping[str, str]) -> str:
+def _choose_embedding_key(home: Path, memory: MemoryConfig, base_url: str, environment: Mapping[str, str]) -> str:
     if memory.embeddings != "server":
         return ""
-    return embedding_key(home, memory.embedding_url or base_url, base_url, environment)
+    return read_embedding_key(home, memory.embedding_url or base_url, base_url, environment)
 
 
-def _address(url: str, what: str) -> str:
+def _check_address(url: str, what: str) -> str:
     url = url.rstrip("/")
     if url and not url.startswith(("http://", "https://")):
-        raise ConfigError(f"{what} {shown_url(url)!r} must begin with http:// or https://")
-    if url and not _whole(url):
-        raise ConfigError(f"{what} {shown_url(url)!r} is no address: write it as http://HOST:PORT/v1")
+        raise ConfigError(f"{what} {redact_url(url)!r} must begin with http:// or https://")
+    if url and not _complete_url(url):
+        raise ConfigError(f"{what} {redact_url(url)!r} is no address: write it as http://HOST:PORT/v1")
     return url
 
 
-def _whole(url: str) -> bool:
+def _complete_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and (parts.port or 1) > 0 and url.isprintable() and " " not in url

@@ -19,7 +19,7 @@ _VENDORS = {
 """The variable of each vendor's key and its server, by what is spoken there."""
 
 
-def vendor(name: str, api: str, environment: Mapping[str, str], how: str) -> str:
+def find_vendor(name: str, api: str, environment: Mapping[str, str], how: str) -> str:
     """Whose model it is, told by whose key there is: nobody's question goes to a vendor that was not chosen.
 
     Raises ConfigError, which says `how` a server is set.
@@ -30,62 +30,62 @@ def vendor(name: str, api: str, environment: Mapping[str, str], how: str) -> str
     raise ConfigError(f"there is no server for the model {name!r}: {how}")
 
 
-def api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
+def read_api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
     """The key of the model's server. A vendor's own variable is only ever sent to that vendor."""
     if key := environment.get("PICOCLAW_API_KEY"):
-        return _checked(key)
-    return _checked(
-        _vendors_own(base_url, environment)
-        or _credential(environment, "api_key")
-        or _secret(home / "secrets.toml", "api_key")
+        return _check_characters(key)
+    return _check_characters(
+        _is_vendors_own(base_url, environment)
+        or _read_credential(environment, "api_key")
+        or _read_secret(home / "secrets.toml", "api_key")
     )
 
 
-def model_keys(home: Path, base_urls: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+def read_model_keys(home: Path, base_urls: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """The keys of the further models, by the names of their tables; none of them has another's. Raises ConfigError."""
-    kept = _secrets(home / "secrets.toml")["keys"] if base_urls else {}
+    kept = _load_secrets(home / "secrets.toml")["keys"] if base_urls else {}
     return {
-        name: _checked(
+        name: _check_characters(
             environment.get(f"PICOCLAW_API_KEY_{name.upper()}")
-            or _vendors_own(base_url, environment)
-            or _credential(environment, f"api_key_{name}")
+            or _is_vendors_own(base_url, environment)
+            or _read_credential(environment, f"api_key_{name}")
             or str(kept.get(name, ""))
         )
         for name, base_url in base_urls.items()
     }
 
 
-def embedding_key(home: Path, url: str, base_url: str, environment: Mapping[str, str]) -> str:
+def read_embedding_key(home: Path, url: str, base_url: str, environment: Mapping[str, str]) -> str:
     """The key of the embedding server: the model's own when both are one server, else one that is meant for it."""
     if url.split("/")[:3] == base_url.split("/")[:3]:
-        return api_key(home, base_url, environment)
-    return _checked(_secret(home / "secrets.toml", "embedding_key") or _vendors_own(url, environment))
+        return read_api_key(home, base_url, environment)
+    return _check_characters(_read_secret(home / "secrets.toml", "embedding_key") or _is_vendors_own(url, environment))
 
 
-def telegram_token(home: Path, environment: Mapping[str, str]) -> str:
+def read_telegram_token(home: Path, environment: Mapping[str, str]) -> str:
     """The token of the Telegram bot, '' when there is none."""
     return (
         environment.get("PICOCLAW_TELEGRAM_TOKEN")
-        or _credential(environment, "telegram_token")
-        or _secret(home / "secrets.toml", "telegram_token")
+        or _read_credential(environment, "telegram_token")
+        or _read_secret(home / "secrets.toml", "telegram_token")
     ).strip()
 
 
-def brave_key(home: Path, environment: Mapping[str, str]) -> str:
+def read_brave_key(home: Path, environment: Mapping[str, str]) -> str:
     """The key of Brave's search, '' when there is none."""
-    return _checked(
+    return _check_characters(
         environment.get("BRAVE_API_KEY")
-        or _credential(environment, "brave_key")
-        or _secret(home / "secrets.toml", "brave_key")
+        or _read_credential(environment, "brave_key")
+        or _read_secret(home / "secrets.toml", "brave_key")
     )
 
 
-def known_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
+def list_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
     """Collect every secret that this home has been given, also one that another takes the place of. Raises ConfigError.
 
     Which of them is sent out is one question; that none of them is shown is another.
     """
-    kept, folder = _secrets(home / "secrets.toml"), environment.get("CREDENTIALS_DIRECTORY")
+    kept, folder = _load_secrets(home / "secrets.toml"), environment.get("CREDENTIALS_DIRECTORY")
     try:
         there = [path.name for path in Path(folder).iterdir()] if folder else []
     except OSError:
@@ -93,7 +93,7 @@ def known_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
     names = [name for name in there if name in _SECRETS or name.startswith("api_key_")]
     found = {*(str(kept[name]) for name in _SECRETS), *map(str, kept["keys"].values())}
     found |= {value for name, value in environment.items() if _is_secret(name)}
-    found |= {_credential(environment, name) for name in names}
+    found |= {_read_credential(environment, name) for name in names}
     return frozenset(secret.strip() for secret in found) - {""}
 
 
@@ -101,21 +101,21 @@ def _is_secret(variable: str) -> bool:
     return variable.endswith("_API_KEY") or variable.startswith(("PICOCLAW_API_KEY_", "PICOCLAW_TELEGRAM_TOKEN"))
 
 
-def _vendors_own(base_url: str, environment: Mapping[str, str]) -> str:
+def _is_vendors_own(base_url: str, environment: Mapping[str, str]) -> str:
     if base_url and base_url == environment.get("OPENAI_BASE_URL", "").rstrip("/"):
         return environment.get("OPENAI_API_KEY", "")
     theirs = (pair for vendors in _VENDORS.values() for pair in vendors.items())
     return next((environment.get(variable, "") for variable, url in theirs if base_url.startswith(url)), "")
 
 
-def _checked(key: str) -> str:
+def _check_characters(key: str) -> str:
     key = key.strip()
     if not (key.isascii() and key.isprintable()):
         raise ConfigError("the API key holds a character that no key has; copy it again")
     return key
 
 
-def _credential(environment: Mapping[str, str], name: str) -> str:
+def _read_credential(environment: Mapping[str, str], name: str) -> str:
     folder = environment.get("CREDENTIALS_DIRECTORY")
     if not folder:
         return ""
@@ -126,11 +126,11 @@ def _credential(environment: Mapping[str, str], name: str) -> str:
         raise ConfigError(f"{path} cannot be read: it is not text") from None
 
 
-def _secret(path: Path, name: str) -> str:
-    return str(_secrets(path)[name])
+def _read_secret(path: Path, name: str) -> str:
+    return str(_load_secrets(path)[name])
 
 
-def _secrets(path: Path) -> dict[str, Any]:
+def _load_secrets(path: Path) -> dict[str, Any]:
     table = read_toml(path, private=True)
     wanted = [parameter(known, str, "") for known in _SECRETS]
     try:

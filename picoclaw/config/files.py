@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import ConfigError, explain_syntax
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 
 
 def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
 def read(path: Path, *, private: bool = False) -> bytes:
     """Read a regular file whole, nothing if there is none; a pipe in its place would keep us waiting for ever."""
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
                 raise ConfigError(f"{path} is not a regular file: move it aside and write a text file")
@@ -38,10 +38,10 @@ def read(path: Path, *, private: bool = False) -> bytes:
     except (FileNotFoundError, NotADirectoryError):
         return b""
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {explain(error)}") from None
+        raise ConfigError(f"{path} cannot be read: {explain_os_error(error)}") from None
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -50,25 +50,25 @@ def _without_waiting(path: str, flags: int) -> int:
 _HEADER = re.compile(r"^[ \t]*\[\s*([A-Za-z0-9_.-]+)\s*\]", re.MULTILINE)
 
 
-def put(text: str, table: str, key: str, value: str | float | list[int]) -> str:
+def set_value(text: str, table: str, key: str, value: str | float | list[int]) -> str:
     """Set a key of a table ("" for those above the first), in its line or that of its commented default.
 
     Where there is none it goes below the header, or with the table to the end. A remark behind the value stays.
     Raises ConfigError when the result would not say what it should.
     """
-    line = f"{key} = {_shown(value)}"
-    start, end = _span(text, table)
+    line = f"{key} = {_format_value(value)}"
+    start, end = _find_span(text, table)
     if start < 0:
         gap = "" if not text or text.endswith("\n") else "\n"
         changed = f"{text}{gap}\n[{table}]\n{line}\n"
     else:
         gap = "" if not start or text[start - 1] == "\n" else "\n"
-        changed = text[:start] + gap + _within(text[start:end], key, line) + text[end:]
-    _prove(changed, table, key, value)
+        changed = text[:start] + gap + _is_within(text[start:end], key, line) + text[end:]
+    _check_edit(changed, table, key, value)
     return changed
 
 
-def _span(text: str, table: str) -> tuple[int, int]:
+def _find_span(text: str, table: str) -> tuple[int, int]:
     """Where a table's lines are: behind its header, up to the next; -1 when it is not there."""
     found = list(_HEADER.finditer(text))
     if not table:
@@ -80,7 +80,7 @@ def _span(text: str, table: str) -> tuple[int, int]:
     return -1, -1
 
 
-def _within(body: str, key: str, line: str) -> str:
+def _is_within(body: str, key: str, line: str) -> str:
     for prefix in ("", r"#[ \t]*"):
         pattern = re.compile(
             rf"^[ \t]*{prefix}{re.escape(key)}[ \t]*=[ \t]*(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|\[[^\]\n]*\]|[^#\s]*)",
@@ -91,11 +91,11 @@ def _within(body: str, key: str, line: str) -> str:
     return f"{line}\n{body}"
 
 
-def _shown(value: str | float | list[int]) -> str:
+def _format_value(value: str | float | list[int]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _prove(text: str, table: str, key: str, value: object) -> None:
+def _check_edit(text: str, table: str, key: str, value: object) -> None:
     try:
         found = tomllib.loads(text)
         for name in table.split(".") if table else ():
@@ -113,12 +113,12 @@ _FILES = ("config.toml", "secrets.toml")
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
-def stamp(home: Path) -> Stamp:
+def read_stamp(home: Path) -> Stamp:
     """What tells the files of a home as they are now from those of another moment."""
-    return tuple(_stamp(home / name) for name in _FILES)
+    return tuple(_read_stamp(home / name) for name in _FILES)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _read_stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.stat()
     except OSError:

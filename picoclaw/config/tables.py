@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.schema import Span, nearest
-from picoclaw.times import hours
+from picoclaw.times import parse_hours
 
 MILLION = 1_000_000
 
@@ -25,12 +25,12 @@ class Price(NamedTuple):
         return (prompt * self.prompt + completion * self.completion) / MILLION
 
 
-def prices(given: Mapping[str, Any], where: str) -> dict[str, Price]:
+def parse_prices(given: Mapping[str, Any], where: str) -> dict[str, Price]:
     """Read a table of `"model" = [in, out]`; `where` names it in the ConfigError."""
-    return {model: _price(price, f'{where}: "{model}"') for model, price in given.items()}
+    return {model: _parse_price(price, f'{where}: "{model}"') for model, price in given.items()}
 
 
-def _price(given: Any, where: str) -> Price:
+def _parse_price(given: Any, where: str) -> Price:
     good = isinstance(given, list) and len(given) == len(Price._fields) and all(map(_is_price, given))
     if not good:
         raise ConfigError(f"{where} must be [in, out], what a million tokens cost, such as [0.15, 0.6], not {given!r}")
@@ -65,10 +65,10 @@ class ModelConfig:
     @property
     def shown_url(self) -> str:
         """The base_url for messages."""
-        return shown_url(self.base_url)
+        return redact_url(self.base_url)
 
 
-def shown_url(url: str) -> str:
+def redact_url(url: str) -> str:
     """Leave a `user:password@` out of an address, even out of one that is written wrongly."""
     return re.sub(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?.*@", r"\1", url, flags=re.DOTALL)
 
@@ -185,7 +185,7 @@ class HeartbeatConfig:
     @property
     def quiet_hours(self) -> tuple[time, time] | None:
         """When nobody is to be disturbed."""
-        return hours(self.quiet, "[heartbeat]: quiet")
+        return parse_hours(self.quiet, "[heartbeat]: quiet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +200,11 @@ class CostsConfig:
     @property
     def by_model(self) -> dict[str, Price]:
         """The prices; raises ConfigError."""
-        return prices(self.prices, "[costs.prices]")
+        return parse_prices(self.prices, "[costs.prices]")
 
     def check(self, where: str) -> None:
         """Raise ConfigError for prices that are none, and for a cap that nothing could be counted for; see `where`."""
-        known = prices(self.prices, f"{where}.prices]")
+        known = parse_prices(self.prices, f"{where}.prices]")
         if self.day_money and not known:
             raise ConfigError(f'{where}]: day_money takes prices: "MODEL" = [in, out] under [costs.prices]')
 
@@ -275,7 +275,9 @@ def check_order(first: ModelConfig, models: Mapping[str, ModelConfig], path: Pat
     """Hold `then` of the first model against the tables of the further ones; raises ConfigError."""
     for name, model in models.items():
         if not _NAME.fullmatch(name) or name in _TAKEN:
-            raise ConfigError(f"{path}: [models.{name}]: a name is small letters, digits and _, and none of {_taken()}")
+            raise ConfigError(
+                f"{path}: [models.{name}]: a name is small letters, digits and _, and none of {_find_taken()}"
+            )
         if name == first.name:
             raise ConfigError(f"{path}: [models.{name}]: [model] asks for a model of that name; take another name")
         if model.then:
@@ -288,5 +290,5 @@ def check_order(first: ModelConfig, models: Mapping[str, ModelConfig], path: Pat
             raise ConfigError(f"{path}: [model]: 'then' names {name!r}, and there is no [models.{name}]{known}")
 
 
-def _taken() -> str:
+def _find_taken() -> str:
     return ", ".join(sorted(_TAKEN))

@@ -9,8 +9,17 @@ from functools import cached_property
 from socket import gethostname
 
 from picoclaw.automation import rules
-from picoclaw.channels.channel import outcome
-from picoclaw.channels.dashboard.backend import Point, Question, Row, Said, Switch, Switches, Value, shown
+from picoclaw.channels.channel import describe_outcome
+from picoclaw.channels.dashboard.backend import (
+    ChatEntry,
+    ListRow,
+    OutputState,
+    OutputStates,
+    PageQuestion,
+    Point,
+    SensorValue,
+    make_question,
+)
 from picoclaw.config import Config
 from picoclaw.daemon import status_text
 from picoclaw.daemon.status import StatusDict
@@ -53,7 +62,7 @@ class DashboardBackend:
         """Open and read nothing yet."""
         self._config, self._wiring, self._zone, self._mark, self._status = config, wiring, zone, mark, status
         self._stores, self._bus = threading.Lock(), threading.Lock()
-        self._readings: list[Value] = []
+        self._readings: list[SensorValue] = []
         self._read_at = -_READINGS_MAX_AGE_S
 
     @property
@@ -66,7 +75,7 @@ class DashboardBackend:
         """See House.mark."""
         return self._mark
 
-    def readings(self) -> list[Value]:
+    def readings(self) -> list[SensorValue]:
         """See House.readings; while one thread measures, the others take what was measured before."""
         with self._bus if not self._readings else _TryLock(self._bus) as mine:
             if mine and time.monotonic() - self._read_at > _READINGS_MAX_AGE_S:
@@ -89,13 +98,13 @@ class DashboardBackend:
             spans = self._samples.spans(Series(sensor, quantity), begin, end, history.choose_step(end - begin, most))
         return [(span.at, span.low, span.total / span.good, span.high) for span in spans if span.good]
 
-    def outputs(self) -> Switches:
+    def outputs(self) -> OutputStates:
         """See House.outputs."""
         if self._wiring.outputs is None:
-            return Switches()
+            return OutputStates()
         answer = self._wiring.outputs.list()
         rows = tuple(
-            Switch(
+            OutputState(
                 row["name"],
                 row["kind"],
                 row["place"],
@@ -107,7 +116,7 @@ class DashboardBackend:
             )
             for row in answer["outputs"]
         )
-        return Switches(rows, answer["stopped"], tuple(answer["problems"]))
+        return OutputStates(rows, answer["stopped"], tuple(answer["problems"]))
 
     def stop(self) -> str:
         """See House.stop."""
@@ -127,33 +136,33 @@ class DashboardBackend:
             raise ConfigError("outputs.toml declares no output")
         return self._wiring.outputs.resume("owner")  # a person who is logged in; the keeper asks for that word
 
-    def jobs(self) -> list[Row]:
+    def jobs(self) -> list[ListRow]:
         """See House.jobs."""
         now = self._now()
         return [_make_job_row(job, now) for job in self._all_jobs()]
 
-    def rules(self) -> list[Row]:
+    def rules(self) -> list[ListRow]:
         """See House.rules."""
         found = rules.load_rules(self._config.home, self._now(), str(self._zone() or ""))
-        rows = [Row(name, rules.explain_rule(one).removeprefix(f"{name}: ")) for name, one in found.rules.items()]
-        return rows + [Row(name or "rules.toml", text, good=False) for name, text in found.problems.items()]
+        rows = [ListRow(name, rules.explain_rule(one).removeprefix(f"{name}: ")) for name, one in found.rules.items()]
+        return rows + [ListRow(name or "rules.toml", text, good=False) for name, text in found.problems.items()]
 
-    def errors(self) -> list[Row]:
+    def errors(self) -> list[ListRow]:
         """See House.errors."""
         lines_ = (line for line in self._status().get("log", []) if line["trouble"])
-        log = (Row("log", line["text"], good=False, at=line["at"]) for line in lines_)
+        log = (ListRow("log", line["text"], good=False, at=line["at"]) for line in lines_)
         found = [*log, *self._failed_jobs(), *self._troubles()]
         return sorted(found, key=lambda row: -row.at)[:_MAX_ERRORS]
 
-    def facts(self) -> list[Row]:
+    def facts(self) -> list[ListRow]:
         """See House.facts."""
         told = (line.partition(": ") for line in status_text.format_status(self._status(), time.time()))
-        rows = [Row(name, text, good=name != "NOT OK") for name, _, text in told if text and name != "log"]
+        rows = [ListRow(name, text, good=name != "NOT OK") for name, _, text in told if text and name != "log"]
         known = {row.name for row in rows}
         board = health.check_health(self._wiring.board, self._now(), str(self._config.home))
-        return rows + [Row(row.what, row.how, row.mark != "bad") for row in board if row.what not in known]
+        return rows + [ListRow(row.what, row.how, row.mark != "bad") for row in board if row.what not in known]
 
-    def said(self, session: str, most: int) -> list[Said]:
+    def said(self, session: str, most: int) -> list[ChatEntry]:
         """See House.said."""
         with self._stores:
             sessions = Sessions(self._state)
@@ -162,25 +171,27 @@ class DashboardBackend:
             every = sessions.transcript(number) if number is not None else ()
             rows = (row for row in every if row.role in told and row.text and not row.undone)
             last = deque(rows, maxlen=most)
-            waiting = [Said("user", text, at) for text, at in Inbox(self._state).open_texts(session)]
+            waiting = [ChatEntry("user", text, at) for text, at in Inbox(self._state).open_texts(session)]
         kept = [
-            Said(row.role, strip_context_header(row.text) if row.role == "user" else row.text, _parse_timestamp(row.at))
+            ChatEntry(
+                row.role, strip_context_header(row.text) if row.role == "user" else row.text, _parse_timestamp(row.at)
+            )
             for row in last
         ]
         return [*kept, *waiting][-most:]
 
-    def outcomes(self, most: int) -> list[Said]:
+    def outcomes(self, most: int) -> list[ChatEntry]:
         """See House.outcomes."""
         with self._stores:
             ended = Approvals(self._state).ended(most)
-        return [Said("outcome", f"{one.shortly}\n{outcome(one)}", one.at) for one in reversed(ended)]
+        return [ChatEntry("outcome", f"{one.shortly}\n{describe_outcome(one)}", one.at) for one in reversed(ended)]
 
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[PageQuestion]:
         """See House.questions."""
         with self._stores:
             approvals, since = Approvals(self._state), time.time() - _ENDED_PERIOD_S
             asked = approvals.questions(_MAX_ENDED)
-            return [shown(one) for one in asked if one.at > since or one.state == "waiting"]
+            return [make_question(one) for one in asked if one.at > since or one.state == "waiting"]
 
     def healthy(self) -> bool:
         """See House.healthy."""
@@ -200,19 +211,19 @@ class DashboardBackend:
         with self._stores:
             return Jobs(self._state).all()
 
-    def _failed_jobs(self) -> Iterator[Row]:
+    def _failed_jobs(self) -> Iterator[ListRow]:
         for job in self._all_jobs():
             if job.last_error:
-                yield Row(f"job {job.number}", job.last_error, good=False, at=job.last_run)
+                yield ListRow(f"job {job.number}", job.last_error, good=False, at=job.last_run)
 
-    def _troubles(self) -> Iterator[Row]:
+    def _troubles(self) -> Iterator[ListRow]:
         now = time.time()
         with self._stores:
             sensors = {series.sensor for series in self._samples.known()} | {value.sensor for value in self._readings}
             found = [one for name in sensors for one in self._samples.troubles(name, now - _FAILURES_PERIOD_S, now)]
         for trouble in found:
             often = f" ({trouble.times} times)" if trouble.times > 1 else ""
-            yield Row(trouble.sensor, f"{trouble.problem}{often}", good=False, at=trouble.ended)
+            yield ListRow(trouble.sensor, f"{trouble.problem}{often}", good=False, at=trouble.ended)
 
     @cached_property
     def _state(self) -> Database:
@@ -242,16 +253,16 @@ class _TryLock:
             self._lock.release()
 
 
-def _make_value(reading: Reading) -> Value:
+def _make_value(reading: Reading) -> SensorValue:
     text = "" if reading.value is None else format_reading(reading).removeprefix(reading.what).strip()
     known = reading.sensor, reading.what, reading.unit, reading.value, text
-    return Value(*known, reading.problem, reading.doubt or reading.note, reading.at)
+    return SensorValue(*known, reading.problem, reading.doubt or reading.note, reading.at)
 
 
-def _make_job_row(job: Job, now: datetime) -> Row:
+def _make_job_row(job: Job, now: datetime) -> ListRow:
     """What it says, and then when."""
     number, _, rest = cron.format_row(job, now).partition(": ")
-    return Row(f"{number}.", rest, not job.last_error)
+    return ListRow(f"{number}.", rest, not job.last_error)
 
 
 def _parse_timestamp(text: str) -> float:

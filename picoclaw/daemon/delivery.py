@@ -13,7 +13,7 @@ from picoclaw.channels.channel import Channel
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Outbox, OutboxMessage
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 
 _MAX_PENDING_WRITES, _MAX_KNOWN_IDS = 500, 200
 WriteAction = Callable[[], object]
@@ -223,7 +223,9 @@ class DeliveryWorker:
     def _done(self) -> float | None:
         """Say that letters go out again, if they did not; what the disk does not know yet is to be tried again."""
         if self._said:
-            self._note(f"{self._channel.name}: letters go out again, after {duration(time.monotonic() - self._since)}")
+            self._note(
+                f"{self._channel.name}: letters go out again, after {format_duration(time.monotonic() - self._since)}"
+            )
         self._retry_s, self._down, self._said = _FIRST_RETRY_S, False, None
         return None if self._owed.settle() else self._patience()
 

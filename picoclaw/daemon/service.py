@@ -15,7 +15,7 @@ from picoclaw.agent.subagents import pending, tasks_of
 from picoclaw.app import SIMULATED, App, is_simulated
 from picoclaw.automation.wakeup import Wakeup
 from picoclaw.channels.channel import Channel, Kept
-from picoclaw.channels.socket import Daemon, SocketChannel
+from picoclaw.channels.socket import SocketChannel, SocketHandlers
 from picoclaw.daemon import queue
 from picoclaw.daemon import status as daemon_status
 from picoclaw.daemon.background import BackgroundHooks, BackgroundWorker, IdleThread
@@ -26,7 +26,7 @@ from picoclaw.daemon.signals import TurnStopper
 from picoclaw.daemon.status import ModelHealth
 from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_limits, measure_usage, notify_systemd
 from picoclaw.errors import ChannelError, StoreError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.hw import health
 from picoclaw.messages import DEFAULT_SESSION, Around, Inbound, Turn
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
@@ -58,17 +58,17 @@ def _make_configured_channels(
 ) -> Iterator[Channel]:
     """The channels that are configured."""
     if app.config.page.enabled:
-        from picoclaw.channels.dashboard.channel import Page
+        from picoclaw.channels.dashboard.channel import DashboardChannel
         from picoclaw.daemon.dashboard import DashboardBackend
 
         house, page = DashboardBackend(app.config, app.wiring, app.briefing.zone, app.mark, told), app.config.page
         stack.callback(house.close)
         where = page.host, page.port, page.names
-        yield Page(house, app.config.home, *where, origins=page.origins, proxies=page.proxies)
+        yield DashboardChannel(house, app.config.home, *where, origins=page.origins, proxies=page.proxies)
     if app.config.telegram_token:
-        from picoclaw.channels.telegram.channel import Telegram
+        from picoclaw.channels.telegram.channel import TelegramChannel
 
-        yield Telegram(app.config, app.prompts, frozenset(STOP_WORDS), note=live.note, kept=kept)
+        yield TelegramChannel(app.config, app.prompts, frozenset(STOP_WORDS), note=live.note, kept=kept)
 
 
 class DaemonService:
@@ -145,7 +145,7 @@ class DaemonService:
         try:
             bell = Wakeup(home, "-outputs")
         except OSError as error:
-            note(f"what a killed keeper leaves on is not noticed: {explain(error)}")
+            note(f"what a killed keeper leaves on is not noticed: {explain_os_error(error)}")
             yield
             return
         given = (home, board, bell.fileno(), ended.is_set)
@@ -169,7 +169,7 @@ class DaemonService:
         try:
             stack.enter_context(BackgroundWorker(app, DEFAULT_SESSION, note, lives=lives))
         except OSError as error:
-            note(f"reminders cannot be told: {explain(error)}")
+            note(f"reminders cannot be told: {explain_os_error(error)}")
         resting = stack.enter_context(run_heartbeats(app, note))
         idle = IdleThread(app, note)
         idle.start()
@@ -182,7 +182,7 @@ class DaemonService:
         board = self._app.board
         greeting = f"{self._name} on {health.read_model(board)}"
         told = (lambda: self._loop.running, self._helpers, self._letters)
-        daemon = Daemon(words, self._loop.waiting_for, *told, board.simulated, greeting, self._mark)
+        daemon = SocketHandlers(words, self._loop.waiting_for, *told, board.simulated, greeting, self._mark)
         local = SocketChannel(self._app.config.home, daemon, self._kept)
         others = () if self._safe else _make_configured_channels(self._app, self._live, self.status, self._kept, stack)
         self._channels = {channel.name: channel for channel in (local, *others)}

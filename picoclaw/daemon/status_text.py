@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 
 StatusMapping = Mapping[str, Any]
 
@@ -13,7 +13,7 @@ def format_status(status: StatusMapping, now: float) -> Iterator[str]:
     if status["running"] and "since" not in status:
         yield f"picoclaw {status['version']} does not answer on {status['board']} (process {status['pid']})"
     elif status["running"]:
-        age = duration(max(0, now - status["since"]))
+        age = format_duration(max(0, now - status["since"]))
         yield f"picoclaw {status['version']} runs on {status['board']}, for {age} (process {status['pid']})"
         used = f"{status['memory_mb']:g} of at most {status['memory_limit_mb']} MB"
         held = f"; {status['files']} files, {status['threads']} threads" if "files" in status else ""
@@ -81,4 +81,4 @@ def _format_costs(costs: Mapping[str, Any]) -> str:
 
 
 def _format_ago(at: float, now: float) -> str:
-    return f"{duration(max(0, now - at))} ago"
+    return f"{format_duration(max(0, now - at))} ago"

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from picoclaw.config import fitted
+from picoclaw.config import make_dataclass
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError, ToolError
 from picoclaw.hw import drivers
@@ -117,7 +117,7 @@ def _make_sensor_config(name: str, route: str, given: argparse.Namespace) -> Sen
         place["port"] = _SIM_PORTS[route]
     options = {key: value for key, value in known.items() if key not in {*place, "sim"}}
     given_place = {key: value for key, value in place.items() if value != ""}
-    sensor: SensorConfig = fitted(SensorConfig, {"part": name, **given_place, "options": options}, name)
+    sensor: SensorConfig = make_dataclass(SensorConfig, {"part": name, **given_place, "options": options}, name)
     return sensor
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from picoclaw.config import Config, added_sensors
+from picoclaw.config import Config, load_added_sensors
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.files import write_atomic
@@ -388,7 +388,7 @@ def add_sensor(home: Path, name: str, sensor: SensorConfig) -> None:
     folder = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # another picoclaw may be adding one
-        for other, there in added_sensors(home).items():
+        for other, there in load_added_sensors(home).items():
             if other == name or _get_location(there) == _get_location(sensor) != _NO_LOCATION:
                 raise ConfigError(f"{path} has a sensor {other!r} already{'' if other == name else ' in that place'}")
         before = path.read_text(encoding="utf-8") if path.exists() else _ADDED_SENSORS_HEADER

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from picoclaw.errors import HardwareError
 from picoclaw.hw import kernel
 from picoclaw.hw.board import Board
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 
 _THROTTLED = {
     0: "under-voltage now",
@@ -125,7 +125,7 @@ def _format_load(board: Board) -> str:
 
 def _format_uptime(board: Board) -> str:
     found = re.match(r"[0-9]{1,12}(?=[.\s]|$)", read_text(board, "/proc/uptime"))
-    return duration(int(found[0])) if found else ""
+    return format_duration(int(found[0])) if found else ""
 
 
 def _check_clock(board: Board, now: datetime) -> CheckResult:

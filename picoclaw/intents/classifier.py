@@ -67,7 +67,7 @@ class Vocabulary(dict[str, int]):
     def _shape(self, word: str) -> str:
         if word[0].isdigit():
             return "0x0" if ADDRESS.fullmatch(word) else "0"
-        if is_file(word, self._files):
+        if is_file_name(word, self._files):
             return "a.b"
         return "/" if word[0] in "/~" or word.startswith("./") or word[-1] == "/" else ""
 
@@ -76,7 +76,7 @@ class Vocabulary(dict[str, int]):
         if not self._phrases.keys().isdisjoint(words):
             words = self._joined(words)
         single = [number for number in map(self.__getitem__, words) if number]
-        return {*single, *map(pair, [0, *single], single)}
+        return {*single, *map(hash_pair, [0, *single], single)}
 
     def _joined(self, words: Sequence[str]) -> list[str]:
         """The words, with phrases that are concepts made one."""
@@ -90,12 +90,12 @@ class Vocabulary(dict[str, int]):
         return joined
 
 
-def pair(first: int, second: int) -> int:
+def hash_pair(first: int, second: int) -> int:
     """The number of two neighbours."""
     return -(first << 16 | second)
 
 
-class Nearest:
+class ExampleClassifier:
     """The examples with their weights; scores a text against each intent."""
 
     def __init__(self, vocabulary: Vocabulary, examples: Mapping[str, Sequence[str]], tools: Mapping[str, str]) -> None:
@@ -115,7 +115,9 @@ class Nearest:
             self._counts.update(calls)
             most |= {feature: count for feature, count in calls.items() if count > most.get(feature, 0)}
         size = len(bags)
-        self._weights = {f: _weight(_part(f), count, most[f], size) for f, count in self._counts.items()}
+        self._weights = {
+            f: _compute_weight(_feature_share(f), count, most[f], size) for f, count in self._counts.items()
+        }
         squares = {feature: weight * weight for feature, weight in self._weights.items()}
         self._norms = [math.sqrt(sum(map(squares.__getitem__, bag))) or 1.0 for bag in bags]
         self._rare = math.log(1 + len(bags)) * UNKNOWN
@@ -161,7 +163,7 @@ class Nearest:
         for number, value in nearness.items():
             near[self._names[number]].append(value / self._norms[number])
         leaning = self._leaning([feature for feature in weights if feature in self._counts])
-        return {name: (1 - LEAN) * _pooled(values) + LEAN * leaning[self._tools[name]] for name, values in near.items()}
+        return {name: (1 - LEAN) * _pool(values) + LEAN * leaning[self._tools[name]] for name, values in near.items()}
 
     def _leaning(self, features: Sequence[int]) -> dict[str, float]:
         """The tools' shares, were each feature evidence by itself; steadies a text that is like no one example."""
@@ -175,17 +177,17 @@ class Nearest:
         return {tool: value / sum(odds.values()) for tool, value in odds.items()}
 
 
-def _part(feature: int) -> float:
+def _feature_share(feature: int) -> float:
     return 1.0 if feature > 0 else FIRST if feature > -(1 << 16) else PAIRS
 
 
 @cache
-def _weight(part: float, count: int, most: int, examples: int) -> float:
+def _compute_weight(part: float, count: int, most: int, examples: int) -> float:
     """A word that few examples hold says more, and one that a single tool's examples hold, more still."""
     return part * math.log(1 + examples / count) * most / (count + DOUBT)
 
 
-def _pooled(values: list[float]) -> float:
+def _pool(values: list[float]) -> float:
     first, second = sorted(values)[:-3:-1]
     return first if first > 0.99 else (1 - SECOND) * first + SECOND * second
 
@@ -198,7 +200,7 @@ def stem(word: str) -> str:
     return word
 
 
-class Speller:
+class SpellingCorrector:
     """Mends a word that nothing knows to the one keyword it must have been meant for."""
 
     def __init__(self, keys: Iterable[str], vocabulary: Vocabulary, known: Collection[str]) -> None:
@@ -212,19 +214,19 @@ class Speller:
         """The keyword, or `word` as it is: unknown, too short, or near to keywords of different meaning."""
         if not 4 <= len(word) <= MAX_TYPO or word in self._known or stem(word) in self._known:
             return word
-        steps = [(_steps(word, key), key) for key in self._keys[word[0]]]
+        steps = [(_count_slips(word, key), key) for key in self._keys[word[0]]]
         least = min(steps, default=(FAR, ""))[0]
         best = {self._vocabulary[key]: key for taken, key in steps if taken == least}
         return best.popitem()[1] if least < FAR and len(best) == 1 else word
 
 
-def is_file(word: str, names: Collection[str]) -> bool:
+def is_file_name(word: str, names: Collection[str]) -> bool:
     """Whether a word is a file's name: it has an ending, or is a path to one of `names`, which need none."""
     _, slash, name = word.rpartition("/")
     return bool(_FILE.fullmatch(word)) or bool(slash and name in names)
 
 
-def amount(text: str, numbers: Mapping[str, Any]) -> float:
+def parse_amount(text: str, numbers: Mapping[str, Any]) -> float:
     """What digits or words in `numbers` count; 0 for two words that make no number, as "five ten" do not."""
     if text in numbers or text[0].isdigit():
         return float(numbers.get(text, text))
@@ -235,7 +237,7 @@ def amount(text: str, numbers: Mapping[str, Any]) -> float:
     return float(first + second) if first % 10 == 0 < second < 10 < first < 100 else 0.0
 
 
-def _steps(word: str, key: str) -> int:
+def _count_slips(word: str, key: str) -> int:
     """The distance if it may be a slip: one in a word of five letters, two in a long one, else FAR."""
     size = min(len(word), len(key))
     allowed = 2 if size >= LONG else 1
@@ -243,11 +245,11 @@ def _steps(word: str, key: str) -> int:
         return FAR
     if size < 5 and sorted(word) != sorted(key):
         return FAR
-    steps = _distance(word, key)
+    steps = _compute_distance(word, key)
     return steps if steps <= allowed else FAR
 
 
-def _distance(first: str, second: str) -> int:
+def _compute_distance(first: str, second: str) -> int:
     """How many letters must be changed, added, left out, or swapped with the next one."""
     older, old = [0] * (len(second) + 1), list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):

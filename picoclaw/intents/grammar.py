@@ -9,22 +9,22 @@ from typing import Any, NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.intents.classifier import stem
-from picoclaw.intents.sentence import SLOT_KINDS, UNLIKE, Found, Slot
+from picoclaw.intents.sentence import SLOT_KINDS, UNLIKE, Found, SentenceSlot
 
 Branches = tuple[tuple[Any, ...], ...]
 """Alternatives, each of words, slots and nested alternatives."""
 
 
-class Edges(list[tuple[str | Slot, Any]]):
+class TemplateEdges(list[tuple[str | SentenceSlot, Any]]):
     """What may follow a place in a template: a word, an "@concept", a slot, or "" where the sentence may end."""
 
     @cached_property
-    def sorted(self) -> tuple[dict[str, list["Edges"]], list[tuple[Slot, "Edges"]]]:
+    def sorted(self) -> tuple[dict[str, list["TemplateEdges"]], list[tuple[SentenceSlot, "TemplateEdges"]]]:
         """The words with what follows each, and the slots."""
-        words: dict[str, list[Edges]] = {}
-        slots: list[tuple[Slot, Edges]] = []
+        words: dict[str, list[TemplateEdges]] = {}
+        slots: list[tuple[SentenceSlot, TemplateEdges]] = []
         for label, then in self:
-            if isinstance(label, Slot):
+            if isinstance(label, SentenceSlot):
                 slots.append((label, then))
             else:
                 words.setdefault(label, []).append(then)
@@ -39,27 +39,29 @@ class Template:
         self.intent, self.branches = intent, branches
 
     @cached_property
-    def edges(self) -> Edges:
+    def edges(self) -> TemplateEdges:
         """What it may begin with, and what may follow each."""
-        return _link(self.branches, Edges([("", None)]))
+        return _link(self.branches, TemplateEdges([("", None)]))
 
 
-def _link(branches: Branches, then: Edges) -> Edges:
-    edges = Edges()
+def _link(branches: Branches, then: TemplateEdges) -> TemplateEdges:
+    edges = TemplateEdges()
     for branch in branches:
         after = then
         for node in reversed(branch):
-            after = _link(node, after) if type(node) is tuple else Edges([(node, after)])
+            after = _link(node, after) if type(node) is tuple else TemplateEdges([(node, after)])
         edges += after
     return edges
 
 
-def firsts(branches: Branches) -> tuple[set[str], bool]:
+def find_first_words(branches: Branches) -> tuple[set[str], bool]:
     """Return the words that may come first, "" for a slot; and whether there may be none."""
     labels, empty = set[str](), False
     for branch in branches:
         for node in branch:
-            more, none = firsts(node) if type(node) is tuple else ({node if isinstance(node, str) else ""}, False)
+            more, none = (
+                find_first_words(node) if type(node) is tuple else ({node if isinstance(node, str) else ""}, False)
+            )
             labels |= more
             if not none:
                 break
@@ -150,7 +152,7 @@ class Intent(NamedTuple):
     ask: Found
     answer: str
     hints: bool
-    slots: dict[str, Slot]
+    slots: dict[str, SentenceSlot]
     examples: list[str]
     acts: bool = False
     adds: bool = False
@@ -167,7 +169,7 @@ class Intent(NamedTuple):
         return "acts" if self.acts else "adds" if self.adds else "last" if self.last else ""
 
 
-class Book:
+class Grammar:
     """All data read so far. A later table adds to an earlier one; its wording replaces."""
 
     def __init__(self) -> None:
@@ -180,8 +182,8 @@ class Book:
         self.intents: dict[str, Intent] = {}
         self.keys: set[str] = set()
         self.starts: dict[str, list[Template]] = {}
-        self._parsed: dict[str, tuple[Branches, dict[str, Slot]]] = {}
-        self._slots: dict[str, Slot] = {}
+        self._parsed: dict[str, tuple[Branches, dict[str, SentenceSlot]]] = {}
+        self._slots: dict[str, SentenceSlot] = {}
         self._source = ""
 
     def add(self, data: Data, source: str) -> None:
@@ -259,7 +261,7 @@ class Book:
 
     def _add_slot(self, key: str, name: str, value: Any) -> None:
         self._keys(key, value, _SLOT)
-        old = self._slots.get(name) or Slot(name, "", {})
+        old = self._slots.get(name) or SentenceSlot(name, "", {})
         kind = value.get("kind", old.kind)
         if kind not in SLOT_KINDS:
             raise self._wrong(key, f"unknown kind '{kind}'", f"use one of {', '.join(sorted(SLOT_KINDS))}")
@@ -276,7 +278,7 @@ class Book:
         }
         for other in [word for word in lists["never"] if word.startswith("@")]:  # all that another slot reads
             lists["never"] |= self._slots[other[1:]].values.keys() if other[1:] in self._slots else set()
-        self._slots[name] = Slot(
+        self._slots[name] = SentenceSlot(
             name=value.get("as", old.name),
             kind=kind,
             values=values,
@@ -328,7 +330,7 @@ class Book:
 
     def _add_template(self, where: str, intent: Intent, line: str) -> None:
         template = Template(intent.name, self._parse(where, intent, line))
-        labels, empty = firsts(template.branches)
+        labels, empty = find_first_words(template.branches)
         if empty:
             raise self._wrong(where, "every word may be left out", "require at least one")
         for label in labels:
@@ -352,14 +354,14 @@ class Book:
                 opened, around = outer.pop() if outer else ("", [])
                 if opened + piece not in {"()", "[]"}:
                     raise self._wrong(where, f"'{piece}' closes nothing", "open that bracket, or remove it")
-                around[-1].append(_kept([*branches, []] if piece == "]" else branches))
+                around[-1].append(_freeze([*branches, []] if piece == "]" else branches))
                 branches = around
             else:
                 read = self._phrase if piece[0] == "<" else self._slot
                 branches[-1].append(read(where, intent, piece[1:-1]))
         if outer:
             raise self._wrong(where, f"'{outer[-1][0]}' is not closed", "close it")
-        return _kept(branches)
+        return _freeze(branches)
 
     def _phrase(self, where: str, intent: Intent, name: str) -> Branches:
         """A phrase's alternatives, parsed once and shared."""
@@ -377,7 +379,7 @@ class Book:
         intent.slots.update({slot: kind for slot, kind in slots.items() if slot not in intent.slots})
         return branches
 
-    def _slot(self, where: str, intent: Intent, name: str) -> Slot:
+    def _slot(self, where: str, intent: Intent, name: str) -> SentenceSlot:
         slot = self._slots.get(name)
         if slot is None:
             raise self._wrong(
@@ -386,7 +388,7 @@ class Book:
         return intent.slots.setdefault(name, slot)
 
 
-def _kept(branches: Iterable[Sequence[Any]]) -> Branches:
+def _freeze(branches: Iterable[Sequence[Any]]) -> Branches:
     """Tuples take a third of the memory of lists that have grown, and there are thousands."""
     return tuple(map(tuple, branches))
 
@@ -397,7 +399,7 @@ SURE = 0.79  # as good as an example's own words
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
-class Match(NamedTuple):
+class IntentMatch(NamedTuple):
     """What a text was understood as. `tool` is empty for small talk; `missing` asks for what was left out."""
 
     intent: str
@@ -409,7 +411,7 @@ class Match(NamedTuple):
     missing: str = ""
 
 
-def finished(intent: Intent, found: Found, score: float, route: str) -> Match:
+def make_match(intent: Intent, found: Found, score: float, route: str) -> IntentMatch:
     """Turn the slots of a sentence into the arguments of its intent's tool."""
     given = dict(intent.defaults)
     for value in found.values():
@@ -418,11 +420,13 @@ def finished(intent: Intent, found: Found, score: float, route: str) -> Match:
     given = {name: value for name, value in given.items() if name and value != ""}
     said = set(found).union(*(value for value in found.values() if isinstance(value, dict)))
     missing = next((question for names, question in intent.ask.items() if said.isdisjoint(names.split("|"))), "")
-    arguments = _made(intent.make, given) if intent.make else given
-    return Match(intent.name, intent.tool, intent.arguments | arguments, intent.answer, round(score, 9), route, missing)
+    arguments = _make_arguments(intent.make, given) if intent.make else given
+    return IntentMatch(
+        intent.name, intent.tool, intent.arguments | arguments, intent.answer, round(score, 9), route, missing
+    )
 
 
-def _made(make: Mapping[str, Any], given: Found) -> Found:
+def _make_arguments(make: Mapping[str, Any], given: Found) -> Found:
     """The arguments with those that are made of others in place of these; "options.level" is one within another."""
     used = {field for patterns in make.values() for pattern in patterns for field in _FIELD.findall(pattern)}
     arguments = {name: value for name, value in given.items() if name not in used}

@@ -9,9 +9,9 @@ from functools import cached_property
 from itertools import chain, count, islice, pairwise
 from typing import Any
 
-from picoclaw.intents.classifier import Nearest, Speller, Vocabulary, stem
-from picoclaw.intents.grammar import SURE, Book, Edges, Intent, Match, Template, fill, finished
-from picoclaw.intents.sentence import Found, Hit, Reader, Sentence, Slot
+from picoclaw.intents.classifier import ExampleClassifier, SpellingCorrector, Vocabulary, stem
+from picoclaw.intents.grammar import SURE, Grammar, Intent, IntentMatch, Template, TemplateEdges, fill, make_match
+from picoclaw.intents.sentence import Found, Hit, Sentence, SentenceSlot, SlotReader
 
 MAX_CLASSIFIED = 30
 MIN_SCORE = 0.42
@@ -21,11 +21,16 @@ _QUOTES = frozenset(">\"'`«»“”„‘’‹›")
 SHORT = 4  # words; "how many hectopascals" is short for "do we have here"
 
 
-class Walk:
+class TemplateWalk:
     """One sentence's way through the templates."""
 
     def __init__(
-        self, reader: Reader, vocabulary: Vocabulary, sentence: Sentence, ends: Sequence[int], polite: Mapping[int, int]
+        self,
+        reader: SlotReader,
+        vocabulary: Vocabulary,
+        sentence: Sentence,
+        ends: Sequence[int],
+        polite: Mapping[int, int],
     ) -> None:
         """`ends`: where a sentence may stop; `polite`: from and to where it may be passed over."""
         self._reader, self._sentence, self._ends = reader, sentence, ends
@@ -33,7 +38,7 @@ class Walk:
         self._failed: set[tuple[int, int]] = set()
         self._polite = polite
 
-    def fit(self, edges: Edges, i: int, found: Found, score: int = 0) -> tuple[int, Found] | None:
+    def fit(self, edges: TemplateEdges, i: int, found: Found, score: int = 0) -> tuple[int, Found] | None:
         """The slots of the first way that ends well, and how many words it does not owe to free text."""
         if (id(edges), i) in self._failed:
             return None  # without this, nested options on a hostile text would take exponential time
@@ -51,11 +56,13 @@ class Walk:
             self._failed.add((id(edges), i))
         return fit
 
-    def _slot(self, slot: Slot, then: Edges, i: int, found: Found, score: int) -> tuple[int, Found] | None:
+    def _slot(
+        self, slot: SentenceSlot, then: TemplateEdges, i: int, found: Found, score: int
+    ) -> tuple[int, Found] | None:
         for value, end in self._reader.read(slot, self._sentence, i):
             free = slot.kind == "text" or (slot.kind == "name" and value not in slot.values.values())
             gain = 0 if free else end - i
-            fit = self.fit(then, end, with_value(found, slot, value), score + gain)
+            fit = self.fit(then, end, add_value(found, slot, value), score + gain)
             if fit:
                 return fit
         return None
@@ -66,24 +73,24 @@ def is_quoted(s: Sentence, begin: int) -> bool:
     return not _QUOTES.isdisjoint(s.raw[: s.starts[begin] + 1])
 
 
-def with_value(found: Found, slot: Slot, value: Any) -> Found:
+def add_value(found: Found, slot: SentenceSlot, value: Any) -> Found:
     """Add a slot's value; "the soil in the greenhouse" is one place, and none of the two alone."""
     before = found.get(slot.name) if slot.joins else None
     joined = f"{before} {value}" if before and value != before else value
     return {**found, slot.name: slot.values.get(joined, joined) if slot.joins else value}
 
 
-class Matcher:
+class IntentMatcher:
     """Tables of data, ready to understand sentences."""
 
     def __init__(self, data: Sequence[Mapping[str, Any]], sources: Sequence[str] = ()) -> None:
         """`data`: what is shipped, then the owner's; `sources` names the files in messages. Raises ConfigError."""
-        self._book = Book()
+        self._book = Grammar()
         for number, table in enumerate(data):
             self._book.add(table, sources[number] if number < len(sources) else f"intents file {number + 1}")
         self.say, self.tools, self.intents = self._book.say, self._book.tools, self._book.intents
         self.words = self._book.words
-        self._reader = Reader(self._book.words)
+        self._reader = SlotReader(self._book.words)
         words = self._book.words
         self._lead = words["lead"] | words["wonder"]
         self._vocabulary = Vocabulary(
@@ -93,24 +100,24 @@ class Matcher:
         self._keys = self._book.keys.union(self._book.concepts, *words.values())
 
     @cached_property
-    def _nearest(self) -> Nearest:
+    def _nearest(self) -> ExampleClassifier:
         """Weighed when the first sentence comes that no template fits."""
         intents = self._book.intents
         examples = {name: intent.examples for name, intent in intents.items() if intent.examples}
-        return Nearest(self._vocabulary, examples, {name: intent.tool for name, intent in intents.items()})
+        return ExampleClassifier(self._vocabulary, examples, {name: intent.tool for name, intent in intents.items()})
 
     @cached_property
-    def _speller(self) -> Speller:
+    def _speller(self) -> SpellingCorrector:
         """Made when the first unknown word comes."""
         words = self._book.words
         lines = chain.from_iterable(intent.examples for intent in self._book.intents.values())
         known = words["ordinary"].keys() | set(chain.from_iterable(map(str.split, lines)))
-        return Speller(words["mend"], self._vocabulary, known)
+        return SpellingCorrector(words["mend"], self._vocabulary, known)
 
     def _mended(self, word: str) -> str:
         return self._speller.fix(word)
 
-    def match(self, text: str, offered: Collection[Any] | None = None) -> Match | None:
+    def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
         """What `text` means, or None: no template fits it and no example is near enough.
 
         `offered` are the tools there are; without it, nothing that acts is understood.
@@ -121,13 +128,13 @@ class Matcher:
         s.respell(self._keys, self._mended)
         polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
         begins, ends = self._core(s, polite)
-        walk = Walk(self._reader, self._vocabulary, s, ends, polite)
+        walk = TemplateWalk(self._reader, self._vocabulary, s, ends, polite)
         fits = self._fits(s, walk, begins, offered)
         for i in begins if not self._after(s, self._book.words["negations"], begins[-1]) else begins[-1:]:
             wished = self._is_wish(s, i) and not is_quoted(s, begins[-1])
             fits += [fit if wished else self._nearly(fit) for fit in self._fits(s, walk, [i], offered, kind="adds")]
         if offered is not None and self._is_wish(s) and not is_quoted(s, begins[-1]):
-            exact = Walk(self._reader, self._vocabulary, s, ends[:1], {})
+            exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
             asks = s.holds(self._book.words["requests"])
             acts = self._fits(s, exact, begins[:1], kind="acts")
             fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
@@ -152,7 +159,7 @@ class Matcher:
         )
         return "?" not in s.raw and not asks
 
-    def _nearly(self, fit: tuple[Match, int]) -> tuple[Match, int]:
+    def _nearly(self, fit: tuple[IntentMatch, int]) -> tuple[IntentMatch, int]:
         """The same, asking for a sentence that is an order."""
         return fit[0]._replace(missing=fit[0].missing or self._exact(fit[0].intent)), fit[1]
 
@@ -162,13 +169,13 @@ class Matcher:
     def _fits(
         self,
         s: Sentence,
-        walk: Walk,
+        walk: TemplateWalk,
         begins: Sequence[int],
         offered: Collection[Any] | None = None,
         *,
         whole: bool = False,
         kind: str = "",
-    ) -> list[tuple[Match, int]]:
+    ) -> list[tuple[IntentMatch, int]]:
         """What templates make of the words from one of `begins` on, and how well.
 
         `kind` is that of the intents, "" for those that only read or talk; `whole`: none with free text.
@@ -179,12 +186,14 @@ class Matcher:
                 intent = self._book.intents[template.intent]
                 if intent.kind != kind or (intent.only and intent.tool not in (offered or ())):
                     continue
-                if (not whole or (intent.tool and not _texts(intent))) and (fit := walk.fit(template.edges, i, {})):
-                    match = self._planned(finished(intent, fit[1], 1.0, "template"))
+                if (not whole or (intent.tool and not _list_texts(intent))) and (
+                    fit := walk.fit(template.edges, i, {})
+                ):
+                    match = self._planned(make_match(intent, fit[1], 1.0, "template"))
                     found += [(match, fit[0] + ("request" in fit[1]))] if match else []
         return found
 
-    def _planned(self, match: Match) -> Match | None:
+    def _planned(self, match: IntentMatch) -> IntentMatch | None:
         """The same with its "request" made a call that a job is to make; None where that is no reading."""
         if "request" not in match.arguments:
             return match
@@ -221,7 +230,7 @@ class Matcher:
         tails = self._book.words["tail"]
         return next((i for i in range(max(begin + 1, end - 4), end) if " ".join(s.words[i:end]) in tails), 0)
 
-    def _classify(self, s: Sentence, begin: int, end: int) -> Match | None:
+    def _classify(self, s: Sentence, begin: int, end: int) -> IntentMatch | None:
         words = s.words[begin:end]
         scores = self._nearest.scores(words)
         intents = self._book.intents
@@ -234,7 +243,7 @@ class Matcher:
         rival = max((score for other, score in scores.items() if not intents[other].tool), default=0.0)
         if intent.tool and scores[name] - rival < MIN_MARGIN:
             return None
-        match = finished(intent, self._gather(intent, s, begin, end), scores[name], "example")
+        match = make_match(intent, self._gather(intent, s, begin, end), scores[name], "example")
         if intent.tool == "sensor_read" and not match.arguments and scores[name] < SURE:
             return None  # it would be answered with whatever is measured
         return match if not intent.kind else match._replace(missing=match.missing or self._exact(name))
@@ -245,7 +254,7 @@ class Matcher:
         words = self._book.words
         if mood in {"acts", "general"} or (score < SURE and (mood == "vague" or end - begin == 1)):
             return False
-        texts = _texts(intent)
+        texts = _list_texts(intent)
         if mood == "tells" and not (intent.hints and score >= HINT and (texts or not s.holds(words["past"]))):
             return False
         if any(slot.kind == "name" for slot in intent.slots.values()) and s.holds(words["calendar"]):
@@ -308,7 +317,7 @@ class Matcher:
             if slot.joins:
                 apart = [hit for n, hit in enumerate(hits) if all(other[2] <= hit[1] for other in hits[:n])]
                 for value, i, stop in apart:
-                    found = with_value(found, slot, value)
+                    found = add_value(found, slot, value)
                     left -= set(range(i, stop))
                 continue
             for value, i, stop in hits[:1]:
@@ -317,7 +326,7 @@ class Matcher:
                 left -= set(range(i, stop))
         return found
 
-    def _likely(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _likely(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         """The likeliest reading at word `i`; a name that the data does not list must follow an "in the"."""
         follows = not slot.after or self._follows(slot, s, i)
         follows = follows or (i + 1 < len(s.words) and s.words[i + 1] in slot.before)
@@ -327,14 +336,14 @@ class Matcher:
             yield from islice(self._reader.read(slot, s, i), 1)
 
     @staticmethod
-    def _follows(slot: Slot, s: Sentence, i: int) -> bool:
+    def _follows(slot: SentenceSlot, s: Sentence, i: int) -> bool:
         """Whether word `i` stands behind "in the" or the like."""
         before = i - 1
         while before > 0 and s.words[before] in slot.drop:
             before -= 1
         return before >= 0 and s.words[before] in slot.after
 
-    def _rest(self, slot: Slot, s: Sentence, left: list[int]) -> str:
+    def _rest(self, slot: SentenceSlot, s: Sentence, left: list[int]) -> str:
         """Free text: what follows "about" or the like; else all of the sentence, or its unusual words."""
         for place, i in enumerate(left[:-1]):
             run = [n for n, m in zip(left[place + 1 :], count(i + 1), strict=False) if n == m]
@@ -347,10 +356,10 @@ class Matcher:
         return " ".join(s.text(i, i + 1) for i in left if not self._nearest.common(s.words[i]))
 
 
-def _rank(fit: tuple[Match, int]) -> tuple[bool, int, bool]:
+def _rank(fit: tuple[IntentMatch, int]) -> tuple[bool, int, bool]:
     match, score = fit
     return not match.missing, score, not match.tool
 
 
-def _texts(intent: Intent) -> bool:
+def _list_texts(intent: Intent) -> bool:
     return any(slot.kind == "text" for slot in intent.slots.values())

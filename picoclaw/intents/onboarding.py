@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from picoclaw.intents.grammar import SURE, Intent, Match
+from picoclaw.intents.grammar import SURE, Intent, IntentMatch
 from picoclaw.intents.sentence import Sentence
 from picoclaw.messages import Message
 from picoclaw.text import pattern
-from picoclaw.times import zone_named
+from picoclaw.times import parse_zone
 
 TOOL = "first_run"
 _GREETING = "hello"
@@ -25,56 +25,64 @@ _SHOUTED = pattern(r"[A-Z]{4}")
 _PART = pattern(r"(?=[a-z]{0,12}\d)\d{0,12}[a-z]")
 
 
-class Meeting:
+class Onboarding:
     """What the data calls an answer. Used only where the tool is offered."""
 
     def __init__(self, words: Mapping[str, Mapping[str, Any]], intents: Mapping[str, Intent], say: Mapping[str, str]):
         """`words`, `intents` and `say` are the matcher's."""
         self._words, self._intents, self._say = words, intents, say
 
-    def match(self, earlier: Sequence[Message], text: str, match: Match | None, unserved: str | None) -> Match | None:
+    def match(
+        self, earlier: Sequence[Message], text: str, match: IntentMatch | None, unserved: str | None
+    ) -> IntentMatch | None:
         """Make the match a call of the tool if the text answers its question or should begin it, else leave it.
 
         `unserved` is what is said of a text that nothing understands, before it begins the meeting; None leaves it too.
         """
         s = Sentence(text, self._words)
-        begun, field = _asked(earlier, self._say["later"])
+        begun, field = _find_question(earlier, self._say["later"])
         if match and match.tool == TOOL:
-            return match if self._is_plausible(match) else Match("unclear", "", {}, self._say["name"], 1.0, "unclear")
+            return (
+                match
+                if self._is_plausible(match)
+                else IntentMatch("unclear", "", {}, self._say["name"], 1.0, "unclear")
+            )
         if match and match.intent == _GREETING:
-            return _call({})
-        if not _served(match) and (name := self._introduced(s)):
-            return _call({"name": name})
+            return _make_call({})
+        if not _get_served_tool(match) and (name := self._introduced(s)):
+            return _make_call({"name": name})
         if self._bare(s) in self._words["undo"]:
-            noted = _noted_last(earlier)
-            return _call(dict.fromkeys(noted, "undo")) if noted else match
+            noted = _find_last_noted(earlier)
+            return _make_call(dict.fromkeys(noted, "undo")) if noted else match
         if field:
             return self._replied(field, s, match, unserved)
-        return match if begun or _served(match) or unserved is None else _call({}, unserved)
+        return match if begun or _get_served_tool(match) or unserved is None else _make_call({}, unserved)
 
-    def _replied(self, field: str, s: Sentence, match: Match | None, unserved: str | None) -> Match | None:
+    def _replied(self, field: str, s: Sentence, match: IntentMatch | None, unserved: str | None) -> IntentMatch | None:
         """What a text means while the question for a field is open."""
         said = self._bare(s) or s.raw.strip()
         if said in self._words["later"]:
-            return Match("later", "", {}, self._say["later"], 1.0, "meeting")
+            return IntentMatch("later", "", {}, self._say["later"], 1.0, "meeting")
         if said in self._words["nods"]:
-            return _call({})
+            return _make_call({})
         if said in self._words["skips"]:
-            return _call({field: "skip"})
+            return _make_call({field: "skip"})
         if self._answers(field, s, match):
-            return _call({field: self._answer(field, s)})
-        if _served(match) or unserved is None or s.asks or len(s.words) > _LONGEST_UNCLEAR:
+            return _make_call({field: self._answer(field, s)})
+        if _get_served_tool(match) or unserved is None or s.asks or len(s.words) > _LONGEST_UNCLEAR:
             return match
-        return Match("unclear", "", {}, f"{unserved}\n{self._say[field]}", 1.0, "unclear")
+        return IntentMatch("unclear", "", {}, f"{unserved}\n{self._say[field]}", 1.0, "unclear")
 
-    def _answers(self, field: str, s: Sentence, match: Match | None) -> bool:
+    def _answers(self, field: str, s: Sentence, match: IntentMatch | None) -> bool:
         """Whether a sentence is an answer to the question for a field, and nothing else: what another intent
         understands is no answer, unless it has words of that field alone.
         """
         if not s.words or s.asks or s.raw.lstrip().startswith("<") or self._begins(s, "wants"):
             return False
         if field in _LONGEST:
-            plain = not _served(match) or (match is not None and match.route != "template" and match.score < SURE)
+            plain = not _get_served_tool(match) or (
+                match is not None and match.route != "template" and match.score < SURE
+            )
             return plain and len(s.words) <= _LONGEST[field] and self._is_named(field, s)
         is_of_field = any(self._is_word_of(field, word) for word in s.words)
         if match and match.tool:
@@ -84,7 +92,7 @@ class Meeting:
         small_talk = match is not None and bool(match.answer) and (match.route == "template" or match.score >= SURE)
         return not small_talk and is_of_field
 
-    def _is_plausible(self, match: Match) -> bool:
+    def _is_plausible(self, match: IntentMatch) -> bool:
         """Whether the name that a sentence gives is one: not "maybe later", and no further sentence behind it."""
         parts = str(match.arguments.get("name", "")).split()
         return len(parts) < 2 or (len(parts) <= _LONGEST["name"] and all(part[:1].isupper() for part in parts))
@@ -154,29 +162,29 @@ class Meeting:
         return " ".join(kept or s.words)
 
 
-def _call(arguments: dict[str, Any], before: str = "") -> Match:
-    return Match(TOOL, TOOL, arguments, f"{before}\n{{result}}".strip(), 1.0, "meeting")
+def _make_call(arguments: dict[str, Any], before: str = "") -> IntentMatch:
+    return IntentMatch(TOOL, TOOL, arguments, f"{before}\n{{result}}".strip(), 1.0, "meeting")
 
 
 def _is_zone(text: str) -> bool:
     try:
-        zone_named(text)
+        parse_zone(text)
     except ValueError:
         return False
     return True
 
 
-def _served(match: Match | None) -> bool:
+def _get_served_tool(match: IntentMatch | None) -> bool:
     return match is not None and bool(match.tool or match.answer)
 
 
-def _asked(messages: Sequence[Message], put_off: str) -> tuple[bool, str]:
+def _find_question(messages: Sequence[Message], put_off: str) -> tuple[bool, str]:
     """Whether the tool was used at all, and the field of the question that its newest good result ends with.
 
     No question is open after the answer that puts it off.
     """
     begun, since = False, 0
-    for message, results in _backwards(messages):
+    for message, results in _iterate_backwards(messages):
         since += message.role == "user"
         if message.role == "assistant" and message.text == put_off and not message.calls:
             return True, ""
@@ -191,9 +199,9 @@ def _asked(messages: Sequence[Message], put_off: str) -> tuple[bool, str]:
     return begun, ""
 
 
-def _noted_last(messages: Sequence[Message]) -> list[str]:
+def _find_last_noted(messages: Sequence[Message]) -> list[str]:
     """The fields of the newest answer that was noted, none where that was taken back."""
-    for message, results in _backwards(messages):
+    for message, results in _iterate_backwards(messages):
         for call in reversed(message.calls):
             good = call.name == TOOL and not results.pop(call.id, "error: ").startswith("error: ")
             if good and call.arguments:
@@ -201,7 +209,7 @@ def _noted_last(messages: Sequence[Message]) -> list[str]:
     return []
 
 
-def _backwards(messages: Sequence[Message]) -> Iterator[tuple[Message, dict[str, str]]]:
+def _iterate_backwards(messages: Sequence[Message]) -> Iterator[tuple[Message, dict[str, str]]]:
     """The messages, the newest first, each with the results that came after it by the ids of their calls."""
     results: dict[str, str] = {}
     for message in reversed(messages):

@@ -7,8 +7,8 @@ from typing import Any
 
 from picoclaw.errors import MEANS, NOT_YET
 from picoclaw.intents import onboarding
-from picoclaw.intents.grammar import Match, fill
-from picoclaw.intents.matcher import Matcher
+from picoclaw.intents.grammar import IntentMatch, fill
+from picoclaw.intents.matcher import IntentMatcher
 from picoclaw.intents.onboarding import TOOL
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN, Provider
@@ -20,7 +20,7 @@ _HIT = re.compile(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILIN
 _CONTROL = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 
 
-class Intents:
+class IntentProvider:
     """Answers with templates and examples instead of a model."""
 
     name = BUILT_IN
@@ -39,9 +39,9 @@ class Intents:
         """
         self.rests = False
         self._opened = opened
-        self._matcher = Matcher(data, sources)
+        self._matcher = IntentMatcher(data, sources)
         self._model = configured_model
-        self._meeting = onboarding.Meeting(self._matcher.words, self._matcher.intents, self._matcher.say)
+        self._meeting = onboarding.Onboarding(self._matcher.words, self._matcher.intents, self._matcher.say)
 
     def answers(self, text: str) -> bool:
         """Whether the text asks for a tool that this provider knows; small talk does not count."""
@@ -54,11 +54,11 @@ class Intents:
         found = self._meeting.match(messages[:-1], _clean(messages[-1].text), match, None)
         return found is not None and (found.tool == onboarding.TOOL or found.route == "meeting")
 
-    def match(self, text: str, offered: Collection[Any] | None = None) -> Match | None:
+    def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
         """What a user's message means, without the block that tells a model the time; `offered` as in Matcher.match."""
         return self._matcher.match(_clean(text), offered)
 
-    def _understood(self, messages: Sequence[Message], offered: Collection[Any]) -> Match | None:
+    def _understood(self, messages: Sequence[Message], offered: Collection[Any]) -> IntentMatch | None:
         """What the last of the messages, a user's, means after the others."""
         text = messages[-1].text
         match = self.match(text, offered)
@@ -90,7 +90,7 @@ class Intents:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _words(self, match: Match | None, offered: Collection[Any]) -> str:
+    def _words(self, match: IntentMatch | None, offered: Collection[Any]) -> str:
         say = self._matcher.say
         if match is None or not (match.tool or match.answer):
             why = ("resting" if self.rests else "unreachable") if self._model else "no_model"
@@ -114,7 +114,7 @@ class Intents:
             return newest
         return fill(match.answer, {**match.arguments, "result": _HIT.sub(r"\1", newest)})
 
-    def _answered(self, messages: Sequence[Message]) -> Match | None:
+    def _answered(self, messages: Sequence[Message]) -> IntentMatch | None:
         """The match whose call the last of the messages is the result of."""
         asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
         calls = (call for message in messages[asked:] for call in message.calls)
@@ -146,7 +146,7 @@ _PATIENCE = 2
 """Turns; in the first a model may only greet."""
 
 
-class Led:
+class OnboardingProvider:
     """What belongs to an open meeting is answered by the matcher once it leads, and all else by the model.
 
     The meeting is open where its tool is offered.
@@ -155,7 +155,7 @@ class Led:
     def __init__(
         self,
         model: Provider,
-        matcher: Callable[[], Intents],
+        matcher: Callable[[], IntentProvider],
         leads: Callable[[Sequence[Sequence[Message]]], bool],
         invitation: Callable[[], str],
     ) -> None:
@@ -167,7 +167,7 @@ class Led:
         self._leading = False
 
     @cached_property
-    def _matcher(self) -> Intents:
+    def _matcher(self) -> IntentProvider:
         return self._make_matcher()
 
     @property
@@ -182,7 +182,7 @@ class Led:
     def events(self, request: Request) -> Iterator[Event]:
         """See Provider.events."""
         rest = tuple(tool for tool in request.tools if tool["name"] != TOOL)
-        if len(rest) == len(request.tools) or not self._leads(_turns(request.messages)[:-1]):
+        if len(rest) == len(request.tools) or not self._leads(_split_turns(request.messages)[:-1]):
             self._leading = False
             yield from self._model.events(request)
             return
@@ -196,7 +196,7 @@ class Led:
     def _invited(self, request: Request) -> Iterator[Event]:
         """The model's answer; when it says something and calls nothing, the invitation follows it, once."""
         said = called = False
-        invitation = "" if _is_known(request, self._invitation()) else self._invitation()
+        invitation = "" if _is_onboarding_known(request, self._invitation()) else self._invitation()
         for event in self._model.events(request):
             said, called = said or isinstance(event, Text), called or isinstance(event, ToolCall)
             if isinstance(event, End) and said and not called and invitation:
@@ -204,13 +204,13 @@ class Led:
             yield event
 
 
-def dropped(turns: Sequence[Sequence[Message]]) -> bool:
+def is_onboarding_dropped(turns: Sequence[Sequence[Message]]) -> bool:
     """Tell whether a conversation's first two turns went by without a word about the meeting being noted."""
     begun = turns[:_PATIENCE]
     return len(begun) == _PATIENCE and not any(call.name == TOOL for turn in begun for m in turn for call in m.calls)
 
 
-def _turns(messages: Sequence[Message]) -> list[list[Message]]:
+def _split_turns(messages: Sequence[Message]) -> list[list[Message]]:
     turns: list[list[Message]] = []
     for message in messages:
         if message.role == "user":
@@ -220,7 +220,7 @@ def _turns(messages: Sequence[Message]) -> list[list[Message]]:
     return turns
 
 
-def _is_known(request: Request, invitation: str) -> bool:
+def _is_onboarding_known(request: Request, invitation: str) -> bool:
     """Whether the meeting has begun in this conversation, or the owner was invited to it."""
     return any(
         (message.role == "assistant" and invitation in message.text) or any(call.name == TOOL for call in message.calls)

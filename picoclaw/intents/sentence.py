@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from picoclaw.intents.classifier import ADDRESS, amount, is_file
-from picoclaw.intents.times import Repeat, Times, Words, length
+from picoclaw.intents.classifier import ADDRESS, is_file_name, parse_amount
+from picoclaw.intents.times import RepeatTime, TimeReader, Words, format_whole_length
 from picoclaw.text import pattern
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
@@ -34,7 +34,7 @@ _SIGNS = frozenset("+-|=")
 _TRIM = " \t\r\n.,;:?\"'“”"
 
 
-class Slot(NamedTuple):
+class SentenceSlot(NamedTuple):
     """A part of a sentence that becomes an argument; `kind` says how it is read.
 
     `joins`: two readings in one sentence name one thing together; `without`: phrases that no text of it has;
@@ -115,20 +115,20 @@ class Sentence:
         return any(self.longest(table, i) for i in range(len(self.words)))
 
 
-class Reader:
+class SlotReader:
     """Reads slots out of a sentence: every reading is (value, index behind it), the likeliest first."""
 
     def __init__(self, words: Words) -> None:
         """`words`: the tables of numbers, units and times of day."""
         self._words = words
-        self._times = Times(words)
+        self._times = TimeReader(words)
 
-    def read(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def read(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         """Every reading of `slot` that begins at word `i`."""
-        reader: Callable[[Slot, Sentence, int], Iterator[Hit]] = getattr(self, f"_{slot.kind}")
+        reader: Callable[[SentenceSlot, Sentence, int], Iterator[Hit]] = getattr(self, f"_{slot.kind}")
         return reader(slot, s, i) if i < len(s.words) else iter(())
 
-    def _text(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _text(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         first = i
         while first < len(s.words) - 1 and s.words[first] in slot.drop:
             first += 1
@@ -139,19 +139,19 @@ class Reader:
                 return
             yield s.text(first, end), end
 
-    def _is_of_number(self, slot: Slot, s: Sentence, i: int) -> bool:
+    def _is_of_number(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
         """Whether word `i` is a number that tells which one: "reminder 3" is no reminder of "3"."""
         before = s.words[i - 1] if i else ""
         word = s.words[i].lstrip("#")
         return before in slot.numbered and (word.isdecimal() or isinstance(self._words["numbers"].get(word), int))
 
-    def _is_condition(self, slot: Slot, s: Sentence, i: int) -> bool:
+    def _is_condition(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
         """Whether a phrase that the slot must do without stands at word `i`; "check if" is no condition."""
         found = any(" ".join(s.words[i:end]) in slot.without for end in range(i + 1, min(i + 4, len(s.words)) + 1))
         return found and not (s.words[i] == "if" and i > 0 and s.words[i - 1] in self._words["whether"])
 
     @staticmethod
-    def _choice(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _choice(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         hit = s.longest(slot.values, i)
         while hit:  # "co2 ppm" says one thing twice, "temperature, humidity" is no single choice
             yield hit
@@ -161,10 +161,10 @@ class Reader:
             if hit and hit[0] != value:
                 hit = ("", hit[1]) if joint or s.after_comma(end) else None
 
-    def _term(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _term(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         return self._choice(slot, s, i)
 
-    def _name(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _name(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         yield from self._choice(slot, s, i)
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             word = s.words[end - 1]
@@ -174,7 +174,7 @@ class Reader:
             yield s.text(i, end).lower(), end
 
     @staticmethod
-    def _label(slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _label(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         """A name of the owner's, never mended: "grow light 2" is grow_light_2. `before`, if given, has its noun."""
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             words = s.spelt[i:end]
@@ -184,27 +184,27 @@ class Reader:
             if not slot.before or noun in slot.before or not noun.isalpha():
                 yield "_".join(words), end
 
-    def _file(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
-        if is_file(s.words[i], self._words["filenames"]):
+    def _file(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+        if is_file_name(s.words[i], self._words["filenames"]):
             yield s.text(i, i + 1), i + 1
         yield from self._choice(slot, s, i)
 
-    def _folder(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _folder(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         yield from self._choice(slot, s, i)
-        if s.words[i] not in slot.never and not is_file(s.words[i], self._words["filenames"]):
+        if s.words[i] not in slot.never and not is_file_name(s.words[i], self._words["filenames"]):
             yield s.text(i, i + 1), i + 1
 
-    def _dir(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _dir(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         word = s.words[i]
         path = word[-1] == "/" or ("/" in word and word[0] in "/~.")
         yield from self._folder(slot, s, i) if path else self._choice(slot, s, i)
 
     @staticmethod
-    def _address(_slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _address(_slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         if ADDRESS.fullmatch(s.words[i]):
             yield int(s.words[i], 16), i + 1
 
-    def _number(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _number(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         word = s.words[i].lstrip("#")
         gap = s.raw[: s.starts[i] + 1].rstrip(word).rstrip() if i else ""
         if word in slot.never or s.raw[s.starts[i]] in _MINUS or (gap and gap[-1] in _DASHES):
@@ -215,7 +215,7 @@ class Reader:
         if not slot.before:  # nobody counts bytes in hex
             yield from self._address(slot, s, i)
 
-    def _time(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _time(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         if i and s.words[i - 1] in self._words["every"]:
             return  # once is not every time
         if self._is_one_of_several(slot, s, i):
@@ -224,7 +224,7 @@ class Reader:
             if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
                 yield value, i + count
 
-    def _is_one_of_several(self, slot: Slot, s: Sentence, i: int) -> bool:
+    def _is_one_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
         """Whether more than one time of day is named in a row, this one among them: "at 8, 12 and 18"."""
         for at in range(max(0, i - _LONGEST_TIME), i + 1):
             end = self._times.several(s.words[at : at + _LONGEST_TIME], slot.part)
@@ -239,18 +239,18 @@ class Reader:
         elsewhere = (i for i in range(len(s.words)) if not first <= i < end)
         return any(self._times.names_a_time(s.words[i : i + _LONGEST_TIME]) for i in elsewhere)
 
-    def _repeat(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _repeat(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         """What comes again, in arguments of a job."""
         for repeat, end in self._repeated(slot, s, i):
             yield repeat.arguments, end
 
-    def _calendar(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _calendar(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         """What comes again, as a rule is told."""
         for repeat, end in self._repeated(slot, s, i):
             if repeat.text:
                 yield repeat.text, end
 
-    def _repeated(self, slot: Slot, s: Sentence, i: int) -> Iterator[tuple[Repeat, int]]:
+    def _repeated(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[tuple[RepeatTime, int]]:
         for repeat, count in self._times.repeated(s.words[i : i + _LONGEST_TIME], slot.part):
             within = any(self._times.range(s.words[at : at + _LONGEST_TIME]) for at in range(len(s.words)))
             if not within and not self._otherwise(s, i, i + count) and not s.holds(self._words["bounds"]):
@@ -261,7 +261,7 @@ class Reader:
         hits = ((i, s.longest(self._words["calendar"], i)) for i in range(len(s.words)))
         return any(i < first or hit[1] > end for i, hit in hits if hit)
 
-    def _past(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _past(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         """A time that is past: "yesterday", "in the last 24 hours", "since monday", "on 2026-11-20"."""
         for at in range(i, len(s.words)):
             if hit := s.longest(slot.values, at):
@@ -276,19 +276,19 @@ class Reader:
             if s.words[at] not in slot.drop:
                 return
 
-    def _seconds(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _seconds(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         """How long: "90 s", "half an hour"; with none of the words in `never`, which tell when."""
         for value, end in self._time(slot, s, i):
             if "at_seconds" in value and s.raw[s.starts[i]] not in _SIGNS and slot.never.isdisjoint(s.words[i:end]):
                 yield value["at_seconds"], end
 
-    def _length(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _length(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         """The same in words, whatever else is said of when."""
         for value, count in self._times.once(s.words[i : i + _LONGEST_TIME], slot.part):
             if "at_seconds" in value and slot.never.isdisjoint(s.words[i : i + count]):
-                yield length(value["at_seconds"]), i + count
+                yield format_whole_length(value["at_seconds"]), i + count
 
-    def _value(self, slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _value(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         """A measured value, with what is measured in its unit: "21.5 °C", "minus 5", "20%"."""
         at = i + (s.words[i] == slot.part)
         numbers = self._words["numbers"]
@@ -307,8 +307,8 @@ class Reader:
         elif found[2] in measures:
             yield said | {"quantity": measures[found[2]]}, at + 1
 
-    def _percent(self, _slot: Slot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _percent(self, _slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
         found = _PERCENT.match(" ".join(s.words[i : i + 4]))
-        value = amount(found[1], self._words["numbers"]) if found and s.raw[s.starts[i]] not in _SIGNS else 0.0
+        value = parse_amount(found[1], self._words["numbers"]) if found and s.raw[s.starts[i]] not in _SIGNS else 0.0
         if found and value:
             yield f"{value:g}", i + len(found[0].split())

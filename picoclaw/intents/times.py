@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from picoclaw.intents.classifier import amount
+from picoclaw.intents.classifier import parse_amount
 
 Words = Mapping[str, Mapping[str, Any]]
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
@@ -15,7 +15,7 @@ NEXT = " o'clock"
 """Behind a time of day: the next time that a clock with twelve hours shows it."""
 
 
-class Repeat(NamedTuple):
+class RepeatTime(NamedTuple):
     """Something that comes again: at times of day on some days, or every so many seconds."""
 
     days: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Repeat(NamedTuple):
     def arguments(self) -> dict[str, Any]:
         """How a job is told."""
         if self.seconds:
-            return {"every_seconds": _whole_if(self.seconds)} | ({"at": self.times[0]} if self.times else {})
+            return {"every_seconds": _round_if_whole(self.seconds)} | ({"at": self.times[0]} if self.times else {})
         days = ",".join(_SETS.get(day) or str(_DAYS.index(day)) for day in self.days)
         hours = ",".join(str(int(time[:2])) for time in self.times)
         return {"cron_expr": f"{int(self.times[0][3:])} {hours} * * {days}"}
@@ -36,10 +36,10 @@ class Repeat(NamedTuple):
         """How a rule is told; '' when it cannot be."""
         if self.times:
             return f"every {' and '.join(self.days)} at {' and '.join(self.times)}" if self.days else ""
-        return f"every {length(self.seconds)}".replace("every 1 ", "every ")
+        return f"every {format_whole_length(self.seconds)}".replace("every 1 ", "every ")
 
 
-class Times:
+class TimeReader:
     """The tables of numbers, units and times of day, ready to read the words at the beginning of a text."""
 
     def __init__(self, words: Words) -> None:
@@ -53,7 +53,7 @@ class Times:
         tail = " ".join(near)
         for value, end in (self._duration(tail, part), self._clock(tail, part, once=True)):
             if value:
-                yield value, _count(tail, end)
+                yield value, _parse_count(tail, end)
 
     def several(self, near: Sequence[str], part: str) -> int:
         """How many words name more than one time of day in a row, as in "at 7 and at 19"; 0 where they do not."""
@@ -61,7 +61,7 @@ class Times:
             return 0
         tail = " ".join(near)
         times, end = self._clocks(tail, part)
-        return _count(tail, end) if len(times) > 1 else 0
+        return _parse_count(tail, end) if len(times) > 1 else 0
 
     def range(self, near: Sequence[str]) -> bool:
         """Whether the words are "from" one time of day to another."""
@@ -79,7 +79,7 @@ class Times:
             piece is not None and (piece["fixed"] or (piece["hour"] and (piece["at"] or piece["minute"]))) is not None
         )
 
-    def repeated(self, near: Sequence[str], part: str) -> Iterator[tuple[Repeat, int]]:
+    def repeated(self, near: Sequence[str], part: str) -> Iterator[tuple[RepeatTime, int]]:
         """What comes again: "every 30 minutes", "every day at 7", "at 18:00 on weekdays"."""
         if near[0] not in self._timely and not near[0][0].isdigit():
             return
@@ -87,7 +87,7 @@ class Times:
         for read in (self._calendar, self._interval):
             repeat, end = read(tail, part)
             if repeat:
-                yield repeat, _count(tail, end)
+                yield repeat, _parse_count(tail, end)
 
     def past(self, near: Sequence[str]) -> Iterator[tuple[str, int]]:
         """A time that is past and needs arithmetic: "last 24 hours", "3 days ago", "since 6:00"."""
@@ -95,15 +95,15 @@ class Times:
         if since := self._since.match(tail):
             value, end = self._clock(tail[since.end() :], "")
             if value and " " not in value["at"]:
-                yield f"since {value['at']}", _count(tail, since.end() + end)
+                yield f"since {value['at']}", _parse_count(tail, since.end() + end)
         if (found := self._recent.match(tail)) and (span := self._span.match(tail, found.end())):
-            yield f"last {length(self._seconds(span))}", _count(tail, span.end())
+            yield f"last {format_whole_length(self._seconds(span))}", _parse_count(tail, span.end())
         if (span := self._span.match(tail)) and (ago := self._ago.match(tail, span.end())):
             seconds = self._seconds(span)
-            days = f"{seconds / _DAY_S:g} days" if seconds % _DAY_S == 0 else length(seconds)
-            yield f"{days} ago", _count(tail, ago.end())
+            days = f"{seconds / _DAY_S:g} days" if seconds % _DAY_S == 0 else format_whole_length(seconds)
+            yield f"{days} ago", _parse_count(tail, ago.end())
 
-    def _interval(self, tail: str, part: str) -> tuple[Repeat | None, int]:
+    def _interval(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
         found = self._every.match(tail)
         rest = tail[found.end() :] if found else ""
         if span := self._span.match(rest):
@@ -114,12 +114,12 @@ class Times:
             return None, 0
         seconds = self._seconds(span)
         if seconds < _DAY_S:
-            return Repeat(seconds=seconds), end
+            return RepeatTime(seconds=seconds), end
         times, more = self._clocks(tail[end:], part)
         daily = seconds == _DAY_S
-        return (Repeat(times=times, seconds=seconds), end + more) if len(times) == 1 and not daily else (None, 0)
+        return (RepeatTime(times=times, seconds=seconds), end + more) if len(times) == 1 and not daily else (None, 0)
 
-    def _calendar(self, tail: str, part: str) -> tuple[Repeat | None, int]:
+    def _calendar(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
         """Days and times of day, in either order; all of its times have the same minute."""
         times, start = self._clocks(tail, part)
         days, half, end = self._days(tail, start)
@@ -132,7 +132,7 @@ class Times:
             times = (self._resolve({"part": half}, ""),)
         if not times or any(len(time) != 5 or time[3:] != times[0][3:] for time in times):
             return None, 0
-        return Repeat(days, times), end
+        return RepeatTime(days, times), end
 
     def _days(self, tail: str, start: int) -> tuple[tuple[str, ...], str, int]:
         found = self._repeats.match(tail, start)
@@ -175,7 +175,7 @@ class Times:
     @cached_property
     def _span(self) -> re.Pattern[str]:
         joins, numbers, halves, units, later = (
-            _either(self._words[table]) for table in ("joins", "numbers", "halves", "units", "from_now")
+            _make_alternatives(self._words[table]) for table in ("joins", "numbers", "halves", "units", "from_now")
         )
         return re.compile(
             rf"(?:(?:{joins}) )*(?P<n>\d{{1,6}}(?:\.\d{{1,3}})?|(?:{numbers})(?: (?:{numbers}))?)"
@@ -185,37 +185,38 @@ class Times:
 
     @cached_property
     def _bare(self) -> re.Pattern[str]:
-        inside, numbers = _either(self._words["within"]), _either(self._whole)
+        inside, numbers = _make_alternatives(self._words["within"]), _make_alternatives(self._whole)
         return re.compile(
-            rf"(?:{inside}) (?P<n>\d{{1,3}}|{numbers})(?=$| (?:{_either(self._words['to'])})(?: |$))", re.ASCII
+            rf"(?:{inside}) (?P<n>\d{{1,3}}|{numbers})(?=$| (?:{_make_alternatives(self._words['to'])})(?: |$))",
+            re.ASCII,
         )
 
     @cached_property
     def _every(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:{_either(self._words['every'])}) ")
+        return re.compile(rf"(?:{_make_alternatives(self._words['every'])}) ")
 
     @cached_property
     def _repeats(self) -> re.Pattern[str]:
-        return re.compile(rf"(?P<days>{_either(self._words['repeats'])})(?:(?= )|$) ?")
+        return re.compile(rf"(?P<days>{_make_alternatives(self._words['repeats'])})(?:(?= )|$) ?")
 
     @cached_property
     def _another(self) -> re.Pattern[str]:
         """A weekday behind another one."""
         named = {**self._words["days"], **self._words["repeats"]}
-        days = _either({phrase: day for phrase, day in named.items() if day in _DAYS})
-        return re.compile(rf"(?:(?:{_either(self._words['joins'])}) )?(?P<day>{days})(?:(?= )|$) ?")
+        days = _make_alternatives({phrase: day for phrase, day in named.items() if day in _DAYS})
+        return re.compile(rf"(?:(?:{_make_alternatives(self._words['joins'])}) )?(?P<day>{days})(?:(?= )|$) ?")
 
     @cached_property
     def _recent(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:{_either(self._words['recent'])}) ")
+        return re.compile(rf"(?:{_make_alternatives(self._words['recent'])}) ")
 
     @cached_property
     def _since(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:{_either(self._words['since'])}) ")
+        return re.compile(rf"(?:{_make_alternatives(self._words['since'])}) ")
 
     @cached_property
     def _ago(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:{_either(self._words['ago'])})(?:(?= )|$) ?")
+        return re.compile(rf"(?:{_make_alternatives(self._words['ago'])})(?:(?= )|$) ?")
 
     def _duration(self, tail: str, _part: str) -> tuple[dict[str, Any], int]:
         """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
@@ -223,20 +224,21 @@ class Times:
         while found := self._span.match(tail, end):
             seconds, end = seconds + self._seconds(found), found.end()
         if not end and (bare := self._bare.match(tail)):  # "in 20" is minutes
-            seconds, end = amount(bare["n"], self._words["numbers"]) * 60, bare.end()
-        return ({"at_seconds": _whole_if(seconds)} if seconds else {}), end
+            seconds, end = parse_amount(bare["n"], self._words["numbers"]) * 60, bare.end()
+        return ({"at_seconds": _round_if_whole(seconds)} if seconds else {}), end
 
     def _seconds(self, span: re.Match[str]) -> float:
         halves = bool(span["before"]) + bool(span["after"])
-        number = amount(span["n"], self._words["numbers"]) + halves / 2
+        number = parse_amount(span["n"], self._words["numbers"]) + halves / 2
         return float(number * self._words["units"][span["unit"]])
 
     @cached_property
     def _moment(self) -> re.Pattern[str]:
         at, on, days, parts, past, hours, oclock = (
-            _either(self._words[table]) for table in ("at", "on", "days", "parts", "offsets", "hours", "oclock")
+            _make_alternatives(self._words[table])
+            for table in ("at", "on", "days", "parts", "offsets", "hours", "oclock")
         )
-        numbers, units = _either(self._whole), _either(self._words["units"])
+        numbers, units = _make_alternatives(self._whole), _make_alternatives(self._words["units"])
         return re.compile(
             rf"(?:(?:{on}) )*(?P<at>(?:{at}) )*(?:(?P<day>{days}|\d{{4}}-\d\d-\d\d)|(?P<part>{parts})|"
             rf"(?P<past>(?:{past}) )?(?:(?P<fixed>{hours})|(?P<hour>\d\d?|{numbers})(?P<minute>[:.][0-5]\d)?"
@@ -266,7 +268,7 @@ class Times:
         if part == "same" and not found.keys() & {"fixed", "hour", "part"}:
             clock = ""
         if hour is None and "hour" in found:
-            hour = _of_day(int(amount(found["hour"], self._words["numbers"])), half)
+            hour = _compute_hour(int(parse_amount(found["hour"], self._words["numbers"])), half)
             either = once and not half and "minute" not in found and not found.get("day") and 1 <= hour < 12
         if hour is not None:
             minutes = hour * 60 + int(found.get("minute", ":0")[1:])
@@ -278,15 +280,15 @@ class Times:
         return f"{day} {clock}{NEXT if either else ''}".strip()
 
 
-def _count(tail: str, end: int) -> int:
+def _parse_count(tail: str, end: int) -> int:
     return len(tail[:end].split())
 
 
-def _whole_if(seconds: float) -> float:
+def _round_if_whole(seconds: float) -> float:
     return int(seconds) if seconds.is_integer() else seconds
 
 
-def length(seconds: float) -> str:
+def format_whole_length(seconds: float) -> str:
     """Say a length of time in its largest whole unit; a day is 24 hours."""
     for name, size in (("day", _DAY_S), ("hour", 3600), ("minute", 60)):
         if seconds % size == 0 and seconds >= size * (2 if name == "day" else 1):
@@ -294,12 +296,12 @@ def length(seconds: float) -> str:
     return f"{seconds:g} seconds"
 
 
-def _of_day(hour: int, half: str) -> int:
+def _compute_hour(hour: int, half: str) -> int:
     """The hour of 24: as it stands, unless a part of the day is named; the night has early hours and late ones."""
     if half == "am" or (half == "night" and hour in {1, 2, 3, 4, 12}):
         return hour % 12 if hour == 12 else hour
     return hour + 12 if half and hour < 12 else hour
 
 
-def _either(table: Mapping[str, Any]) -> str:
+def _make_alternatives(table: Mapping[str, Any]) -> str:
     return "|".join(re.escape(phrase) for phrase in sorted(table, key=len, reverse=True)) or r"(?!)"

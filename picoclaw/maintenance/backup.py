@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple, Self, cast
 
 from picoclaw import __version__
 from picoclaw.errors import StoreError, explain_syntax
-from picoclaw.files import explain, make_folder, open_file, read_file, sync_folder, write_atomic
+from picoclaw.files import explain_os_error, make_folder, open_file, read_file, sync_folder, write_atomic
 from picoclaw.maintenance import database_copy
 from picoclaw.maintenance.errors import MaintenanceError, translate_os_errors
 from picoclaw.maintenance.install import act_as_owner
@@ -117,7 +117,7 @@ def _copy_databases(home: Path) -> Iterator[dict[str, Path]]:
 
 def _select_files(home: Path, copies: dict[str, Path], left: list[str], *, secrets: bool) -> Iterator[tuple[Path, str]]:
     def closed(error: OSError) -> None:
-        left.append(f"{Path(error.filename).relative_to(home)}: {explain(error)}")
+        left.append(f"{Path(error.filename).relative_to(home)}: {explain_os_error(error)}")
 
     for where, folders, names in os.walk(home, onerror=closed):
         folders.sort()

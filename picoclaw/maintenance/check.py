@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 
 import apsw
 
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, PicoclawError, StoreDamaged, StoreError
-from picoclaw.files import DAMAGED, explain
+from picoclaw.files import DAMAGED, explain_os_error
 from picoclaw.maintenance import database_copy as care
 from picoclaw.maintenance import repair
 from picoclaw.memory import index
@@ -190,7 +190,7 @@ def check_settings(home: Path) -> Iterator[Finding]:
     if torn:
         return
     try:
-        load({**os.environ, "PICOCLAW_HOME": str(home)})
+        load_config({**os.environ, "PICOCLAW_HOME": str(home)})
     except ConfigError as error:
         yield Finding("bad", "settings", str(error))
     else:
@@ -204,7 +204,7 @@ def check_pages(home: Path) -> Iterator[Finding]:
         try:
             data = path.read_bytes() if path.is_file() and path.stat().st_size <= _MAX_PAGE_BYTES else b""
         except OSError as error:
-            yield Finding("bad", "notes", f"{path} cannot be read: {explain(error)}")
+            yield Finding("bad", "notes", f"{path} cannot be read: {explain_os_error(error)}")
             continue
         found += 1
         if b"\0" in data:
@@ -255,7 +255,7 @@ def check_audit_logs(home: Path) -> Iterator[Finding]:
         try:
             good, fault = verify(home)
         except OSError as error:
-            yield Finding("bad", name, f"cannot be read: {explain(error)}")
+            yield Finding("bad", name, f"cannot be read: {explain_os_error(error)}")
             continue
         if not fault:
             yield Finding("good", name, f"{good} records follow from each other")
@@ -346,5 +346,5 @@ def repair_findings(home: Path) -> list[Finding]:
         except PicoclawError as error:
             done.append(Finding("bad", finding.what, f"cannot be mended: {error}"))
         except OSError as error:
-            done.append(Finding("bad", finding.what, f"cannot be mended: {error.filename}: {explain(error)}"))
+            done.append(Finding("bad", finding.what, f"cannot be mended: {error.filename}: {explain_os_error(error)}"))
     return done

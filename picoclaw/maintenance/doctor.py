@@ -24,11 +24,11 @@ import apsw
 
 from picoclaw import __version__
 from picoclaw.automation import rules
-from picoclaw.channels.ipc import asked, silent
-from picoclaw.channels.telegram.api import Api, BadToken, Conflict
+from picoclaw.channels.ipc import ask_daemon, is_daemon_silent
+from picoclaw.channels.telegram.api import BadToken, Conflict, TelegramApi
 from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.channels.telegram.updates import who
-from picoclaw.config import Config, load
+from picoclaw.channels.telegram.updates import identify_bot
+from picoclaw.config import Config, load_config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import (
     ChannelDown,
@@ -39,7 +39,7 @@ from picoclaw.errors import (
     ProviderError,
     StoreError,
 )
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.hw import boards, checkup, health, sensors
 from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw.board import Board
@@ -241,8 +241,8 @@ def examine_channels(config: Config, *, offline: bool) -> Iterator[CheckResult]:
 
 
 def _examine_daemon(config: Config) -> Iterator[CheckResult]:
-    said = asked(config.home, {"do": "status"}, _STATUS_TIMEOUT_S) or {}
-    if not said and silent(config.home, _STATUS_TIMEOUT_S):
+    said = ask_daemon(config.home, {"do": "status"}, _STATUS_TIMEOUT_S) or {}
+    if not said and is_daemon_silent(config.home, _STATUS_TIMEOUT_S):
         how = f"picoclaw runs on this home and gives no answer within {_STATUS_TIMEOUT_S:.0f} s"
         yield CheckResult(
             "bad", "daemon", how, "sudo systemctl restart picoclaw; without the service: picoclaw stop, and kill it"
@@ -310,8 +310,8 @@ def _examine_telegram_bot(config: Config) -> CheckResult:
         Conflict: "stop the other program, or: picoclaw telegram unhook",
     }
     try:
-        with closing(Api(config.telegram_token, config.telegram.api_url)) as api:
-            name = who(api, _TELEGRAM_TIMEOUT_S).name
+        with closing(TelegramApi(config.telegram_token, config.telegram.api_url)) as api:
+            name = identify_bot(api, _TELEGRAM_TIMEOUT_S).name
     except (ChannelDown, ChannelError) as error:
         return CheckResult(
             "bad", _TELEGRAM_ROW, str(error), mends.get(type(error), "look at the network: ip route; resolvectl status")
@@ -337,7 +337,7 @@ def examine_home(home: Path) -> Iterator[CheckResult]:
         yield CheckResult("note", "home", f"{home} does not exist yet", "picoclaw init")
         return
     except OSError as error:
-        yield CheckResult("bad", "home", f"{home} cannot be looked at: {explain(error)}", _HOME_ADVICE)
+        yield CheckResult("bad", "home", f"{home} cannot be looked at: {explain_os_error(error)}", _HOME_ADVICE)
         return
     if mode & 0o077:
         yield CheckResult("bad", "home", f"{home} is open to others (mode {mode:04o})", f"chmod 700 {home}")
@@ -434,18 +434,18 @@ def describe_stale_unit(unit: Path, template: Path) -> str:
     try:
         same = unit.read_bytes() == template.read_bytes()
     except OSError as error:
-        return f"{unit} cannot be compared: {explain(error)}"
+        return f"{unit} cannot be compared: {explain_os_error(error)}"
     return "" if same else f"{unit} is from another picoclaw than this one"
 
 
 # What is kept in the home: the databases, rules, pages, skills, notes, and who finds notes by their meaning.
 
 _EMBEDDINGS_TRIAL = """
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.errors import PicoclawError
 from picoclaw.memory.embedders import trial
 try:
-    print(trial(load()))
+    print(trial(load_config()))
 except PicoclawError as error:
     raise SystemExit(str(error))
 """
@@ -871,7 +871,7 @@ def run_doctor(kind: str, *, offline: bool = False) -> Iterator[CheckResult]:
     yield CheckResult("good", "picoclaw", f"{__version__} on Python {platform.python_version()}, {sys.executable}")
     try:
         yield from examine_home(home_folder(os.environ))
-        config = load()
+        config = load_config()
     except ConfigError as error:
         yield CheckResult("bad", "settings", str(error), "mend the file named here, or move it aside")
         return

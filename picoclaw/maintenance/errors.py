@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from picoclaw.errors import PicoclawError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 
 
 class MaintenanceError(PicoclawError):
@@ -20,4 +20,4 @@ def translate_os_errors(path: Path) -> Iterator[None]:
     except BlockingIOError:
         raise
     except OSError as error:
-        raise MaintenanceError(f"{error.filename or path} cannot be changed: {explain(error)}") from None
+        raise MaintenanceError(f"{error.filename or path} cannot be changed: {explain_os_error(error)}") from None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from picoclaw import times
 from picoclaw.config import Config
 from picoclaw.errors import ConfigError, ProviderError, StoreError, TurnStopped
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.memory import versions
 from picoclaw.memory.dream import Step
 from picoclaw.memory.memory import Recollection
@@ -135,7 +135,7 @@ class Chores:
             repair.copy_state_database(self.config.home, now.timestamp(), self.redact)
             repair.create_reserve(self.config.home)
         except OSError as error:
-            return self._once(f"copies in case of damage: {explain(error)}")
+            return self._once(f"copies in case of damage: {explain_os_error(error)}")
         except MaintenanceError as error:
             return self._once(str(error))
         return []
@@ -193,8 +193,8 @@ class Chores:
             day = date.min  # the clock was wrong then
         if day < now.date() and now.hour >= hour:
             return now
-        due = times.at(f"{hour:02}:00", now)
-        return due if due.date() > day else times.at(f"tomorrow {hour:02}:00", now)
+        due = times.parse_moment(f"{hour:02}:00", now)
+        return due if due.date() > day else times.parse_moment(f"tomorrow {hour:02}:00", now)
 
     def _night(self, now: datetime) -> list[str]:
         due, last, today = self._night_due(now), self._marks.get(_NIGHT), now.date()
@@ -251,7 +251,7 @@ class Chores:
             if said:
                 versions.record(self.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
         except OSError as error:
-            return [f"dream: {self.config.home / versions.FOLDER} cannot be written: {explain(error)}"]
+            return [f"dream: {self.config.home / versions.FOLDER} cannot be written: {explain_os_error(error)}"]
         return []
 
     def _once(self, problem: str) -> list[str]:
@@ -265,7 +265,7 @@ def _later(last: datetime | None, seconds: float, now: datetime) -> datetime:
     """When something is due again; now, if it never was or the clock was put back since."""
     if last is None or last.timestamp() > now.timestamp():
         return now
-    return times.later(last.astimezone(now.tzinfo), seconds)
+    return times.add_seconds(last.astimezone(now.tzinfo), seconds)
 
 
 def _is_due(due: datetime, now: datetime) -> bool:

@@ -20,12 +20,12 @@ from picoclaw.config.files import read
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError
 from picoclaw.files import (
     DAMAGED,
+    check_reserve,
     drop_oldest,
-    explain,
+    explain_os_error,
     make_folder,
     remove,
     set_aside,
-    spare,
     sync_folder,
     write_atomic,
 )
@@ -106,7 +106,7 @@ def copy_changed_files(home: Path) -> None:
             if not (home / name).exists():
                 remove(copy)
         elif data != _read_content(copy) and good(data):
-            spare("records", home)
+            check_reserve("records", home)
             make_folder(copy.parent)
             write_atomic(copy, data)
 
@@ -127,7 +127,7 @@ def copy_state_database(home: Path, now: float, redact: Redactor | None = None) 
     changed = max(one.stat().st_mtime for one in (source, source.with_name(f"{source.name}-wal")) if one.exists())
     if changed <= last or abs(now - last) < every:
         return False
-    spare("records", home)
+    check_reserve("records", home)
     make_folder(copy.parent)
     young = copy.with_name(f".{copy.name}.0.0")
     remove(young)
@@ -243,7 +243,7 @@ def repair_home(home: Path, *, tell: bool = True) -> list[str]:
             if tell and (news := [*files, *(line for line in said if not line.startswith("state.db"))]):
                 _notify_owner(home, news)
     except OSError as error:
-        raise StoreError(f"{error.filename or home} cannot be mended: {explain(error)}") from None
+        raise StoreError(f"{error.filename or home} cannot be mended: {explain_os_error(error)}") from None
     except MaintenanceError as error:
         raise StoreError(str(error)) from None
     return [*said, *files]
@@ -392,7 +392,7 @@ def create_reserve(home: Path) -> None:
     """Take room for a worse day, unless there is little now. Raises OSError."""
     path = home / COPIES_FOLDER / RESERVE_FILE
     if not path.exists():
-        spare("records", home)
+        check_reserve("records", home)
         make_folder(path.parent)
         write_atomic(path, os.urandom(RESERVE_BYTES))  # zeros are no room on a disk that compresses
 

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from picoclaw.automation.wakeup import wake_all
-from picoclaw.config import Config, load
+from picoclaw.config import Config, load_config
 from picoclaw.config.credentials import OPENAI, OPENROUTER
-from picoclaw.config.files import put, read
+from picoclaw.config.files import read, set_value
 from picoclaw.errors import ConfigError, HardwareError
-from picoclaw.files import explain, write_atomic
+from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
 from picoclaw.hw import boards, detect, drivers, kernel
 from picoclaw.hw.board import Board
 from picoclaw.resources import home_folder
 from picoclaw.stores import Stores
-from picoclaw.times import zone_named
+from picoclaw.times import parse_zone
 from picoclaw.tools.cron import move_jobs_to_zone
 from picoclaw.tools.onboarding import read_zone, set_field
 
@@ -89,7 +89,7 @@ def _read_secret(path: str | None) -> str:
 
 def _parse_zone(text: str) -> str:
     try:
-        return str(zone_named(text)) if text else ""
+        return str(parse_zone(text)) if text else ""
     except ValueError as error:
         raise ConfigError(f"--zone: {error}") from None
 
@@ -114,7 +114,7 @@ def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
     _write_files({path: data for path, data in changed.items() if data != read(path)})
     yield from _describe_changes(wanted)
     if wanted.zone and old is None and (home / "state.db").exists():
-        with closing(Stores(load())) as stores:
+        with closing(Stores(load_config())) as stores:
             yield from move_jobs_to_zone(stores.jobs, None, read_zone(read(page)), datetime.now(UTC))
         wake_all(home)
 
@@ -122,7 +122,7 @@ def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
 def _apply_entries(before: bytes, entries: list[tuple[str, str, Any]]) -> bytes:
     text = before.decode(errors="replace")
     for table, key, value in entries:
-        text = put(text, table, key, value)
+        text = set_value(text, table, key, value)
     return text.encode() if entries else before
 
 
@@ -132,7 +132,7 @@ def _write_files(files: dict[Path, bytes]) -> None:
     try:
         for path, data in files.items():
             _write_or_delete(path, data)
-        load()
+        load_config()
     except ConfigError:
         for path, old in before.items():
             _write_or_delete(path, old)
@@ -147,11 +147,11 @@ def _write_or_delete(path: Path, data: bytes | None) -> None:
         else:
             write_atomic(path.resolve(), data)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {explain(error)}") from None
+        raise ConfigError(f"{path} cannot be written: {explain_os_error(error)}") from None
 
 
 def _describe_changes(wanted: InitialSettings) -> Iterator[str]:
-    model = load().model
+    model = load_config().model
     told = {
         "model: none": wanted.alone,
         f"model: {model.name or 'the usual one'} at {model.shown_url}": wanted.url or wanted.model,
@@ -223,7 +223,7 @@ def _ask_address() -> str:
     while True:
         url = _ask_line("  Its address, such as http://192.168.1.20:8080/v1", "")
         try:
-            load({"PICOCLAW_BASE_URL": url, "PICOCLAW_HOME": str(home_folder(os.environ))})
+            load_config({"PICOCLAW_BASE_URL": url, "PICOCLAW_HOME": str(home_folder(os.environ))})
         except ConfigError as error:
             print(f"  {error}")
         else:
@@ -246,7 +246,7 @@ def _ask_zone() -> str:
     while True:
         text = _ask_line("Time zone, or a city near you", proposed)
         try:
-            return str(zone_named(text)) if text else ""
+            return str(parse_zone(text)) if text else ""
         except ValueError as error:
             print(f"  {error}")
 
@@ -270,7 +270,7 @@ def _ask_line(question: str, proposed: str) -> str:
 
 def _describe_hardware() -> Iterator[str]:
     """Say what is wired, by asking for a mere sign of life; nothing is written to any part."""
-    config = load({"PICOCLAW_HOME": str(home_folder(os.environ))})
+    config = load_config({"PICOCLAW_HOME": str(home_folder(os.environ))})
     try:
         board = boards.choose_board("linux", config)
     except ConfigError as error:

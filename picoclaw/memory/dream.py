@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from picoclaw import files
 from picoclaw.errors import ConfigError, Refused, StoreError, TurnStopped
-from picoclaw.files import explain, read_file, write_atomic
+from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.markdown import gone, visible
 from picoclaw.memory import fact_check, notes, versions
 from picoclaw.memory.entries import FOREIGN
@@ -26,7 +26,7 @@ from picoclaw.skills.library import BUILT_IN, FILE
 from picoclaw.skills.skill import Skill
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, PulseItem, format_item
-from picoclaw.text import folded, pattern, words
+from picoclaw.text import fold, list_terms, pattern
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import without_empty
 from picoclaw.workspace.reading import text
@@ -204,8 +204,8 @@ def _comments(body: str) -> list[_Comment]:
 
 def _put_back(lines: list[str], comment: _Comment) -> None:
     """Put a comment beside the line that says most of what it stood beside; else under its heading."""
-    meant = set(words(comment.line))
-    shares = [(line.strip() == comment.line, len(meant & set(words(line)))) for line in lines]
+    meant = set(list_terms(comment.line))
+    shares = [(line.strip() == comment.line, len(meant & set(list_terms(line)))) for line in lines]
     same, shared = max(shares, default=(False, 0))
     if comment.line and (same or shared > len(meant) / 2):
         at = shares.index((same, shared))
@@ -318,7 +318,7 @@ def overlaps(skills: Iterable[Skill]) -> list[str]:
     for one, other in combinations(ordered, 2):
         if one.tier == other.tier == BUILT_IN:
             continue
-        both = [trigger for trigger in one.triggers if folded(trigger) in set(map(folded, other.triggers))]
+        both = [trigger for trigger in one.triggers if fold(trigger) in set(map(fold, other.triggers))]
         alike = _alike(said[one.name], said[other.name])
         if both:
             found.append(f"{one.name} and {other.name} have the trigger {both[0]!r}")
@@ -328,7 +328,7 @@ def overlaps(skills: Iterable[Skill]) -> list[str]:
 
 
 def _words(skill: Skill) -> frozenset[str]:
-    return frozenset(words(f"{skill.description} {' '.join(skill.triggers)}"))
+    return frozenset(list_terms(f"{skill.description} {' '.join(skill.triggers)}"))
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> float:
@@ -543,7 +543,7 @@ class Dream:
         try:
             versions.prune(self.home)
         except OSError as error:
-            raise StoreError(f"{self.home / versions.FOLDER}: {explain(error)}") from None
+            raise StoreError(f"{self.home / versions.FOLDER}: {explain_os_error(error)}") from None
         found = overlaps(self.skills())
         told = self.marks.get("dream.overlaps").split("\n")
         self.marks.set("dream.overlaps", "\n".join(found))
@@ -634,12 +634,12 @@ def replace(home: Path, workspace: Path, found: Memory, data: bytes, now: dateti
             versions.keep(home, name, found.found or b"", data, now)
             if not unchanged(found, workspace):
                 return False
-            with files.folder(notes.place(workspace, name).above, make=True) as way:
+            with files.open_folder(notes.place(workspace, name).above, make=True) as way:
                 write_atomic(Path(found.path.name), data, folder=way)
         except ConfigError as error:
             raise StoreError(str(error)) from None
         except OSError as error:
-            raise StoreError(f"{name} cannot be written: {explain(error)}") from None
+            raise StoreError(f"{name} cannot be written: {explain_os_error(error)}") from None
     return True
 
 
@@ -656,7 +656,7 @@ def restore(home: Path, workspace: Path, marks: Marks, number: int, now: datetim
     try:
         data = read_file(path)
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {explain(error)}") from None
+        raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
     try:
         found = read(workspace)
     except ConfigError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from picoclaw.config.tables import shown_url
+from picoclaw.config.tables import redact_url
 from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable
 from picoclaw.memory.embedding_formats import Format, format_of
 from picoclaw.security.redaction import StreamMask
@@ -121,7 +121,7 @@ class Remote:
             http.refuse_web_page(text, self._url)
             return self._checked(_read(self._format, http.parsed(text), len(texts)))
         except DeadlinePassed:
-            raise Unavailable(f"{shown_url(self._url)} took longer than {self.seconds:.2g} s") from None
+            raise Unavailable(f"{redact_url(self._url)} took longer than {self.seconds:.2g} s") from None
         except ProviderError as error:
             error.args = (self._mask.whole(str(error)),)
             raise

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from picoclaw.memory.entries import Entry
 from picoclaw.memory.entries import entries as memory_entries
-from picoclaw.text import pattern, words
+from picoclaw.text import list_terms, pattern
 
 LEAST_LENGTH = 0.5
 _SHARED_OF_ENTRY, _KNOWN_OF_LINE, _COVERED = 0.75, 0.6, 0.85
@@ -66,7 +66,7 @@ def source(texts: Iterable[str]) -> Source:
     phones = {digits for found in _PHONE.findall(text) if (digits := _digits(found))}
     local = {number[cut:] for number in phones for cut in range(_LONGEST_PREFIX + 1) if number[cut + 5 :]}
     measures = frozenset(map("".join, numbers))
-    return Source(frozenset(words(text)), frozenset(parts), measures, frozenset(phones), frozenset(local))
+    return Source(frozenset(list_terms(text)), frozenset(parts), measures, frozenset(phones), frozenset(local))
 
 
 def _in_one_form(text: str) -> str:
@@ -107,7 +107,7 @@ def told(line: str, known: Source) -> bool:
         return False
     if _PLAIN_HEADING.fullmatch(line.strip()):
         return True
-    used = set(words(said))
+    used = set(list_terms(said))
     return not used or len(used & known.words) >= _KNOWN_OF_LINE * len(used)
 
 
@@ -119,7 +119,7 @@ def invented(new: str, known: Source) -> list[str]:
 def entries(text: str) -> list[str]:
     """List what a text says: its lines but headings, without what marks them as items."""
     lines = (line.strip() for line in text.split("\n"))
-    return [_MARKER.sub("", line, count=1) for line in lines if words(line) and not _HEADING.match(line)]
+    return [_MARKER.sub("", line, count=1) for line in lines if list_terms(line) and not _HEADING.match(line)]
 
 
 def lost(old: str, new: str) -> list[str]:
@@ -128,7 +128,7 @@ def lost(old: str, new: str) -> list[str]:
     having = Counter(word for entry in before for word in _telling(entry))
     lines = _Lines(after, having)
     clauses = [clause for line in dict.fromkeys(after) for clause in _clauses(line)]
-    every = _Words(frozenset(words("\n".join(after))), frozenset(_words("\n".join(after))))
+    every = _Words(frozenset(list_terms("\n".join(after))), frozenset(_words("\n".join(after))))
     gone = {
         entry
         for entry in set(before).difference(after)
@@ -215,13 +215,13 @@ def _wrong(old: str, new: str, noted: str) -> set[str]:
     earlier, heard = _Lines(before, having), _Lines(told, having)
     lines = _Lines(after, having)
     saying = {line for entry in dict.fromkeys(before) for line in lines.saying(entry)}
-    fresh = set(words(noted)) - set(words(old))
+    fresh = set(list_terms(noted)) - set(list_terms(old))
     wrong = set()
     for line in set(after).difference(before):
         if any(share >= _KNOWN_OF_LINE and not opposite(line, note) for note, share in _parts(line, heard)):
             continue
         turned = any(opposite(line, entry) for entry in earlier.near(line))
-        if turned or not (line in saying or not fresh.isdisjoint(words(line))):
+        if turned or not (line in saying or not fresh.isdisjoint(list_terms(line))):
             wrong.add(line)
     return wrong
 
@@ -248,14 +248,14 @@ def opposite(line: str, other: str) -> bool:
 @lru_cache(4096)
 def _affirmed(line: str) -> frozenset[str]:
     """The words of a line but those that deny."""
-    return frozenset(words(_DENIAL.sub(" ", line)))
+    return frozenset(list_terms(_DENIAL.sub(" ", line)))
 
 
 @lru_cache(4096)
 def _denied(line: str) -> frozenset[str]:
     """The words that follow upon one that denies, up to the end of its clause."""
     parts = (_DENIAL.split(clause)[1:] for clause in _CLAUSE.split(line))
-    return frozenset(words(" ".join(text for part in parts for text in part)))
+    return frozenset(list_terms(" ".join(text for part in parts for text in part)))
 
 
 def _swapped(line: str, other: str) -> bool:
@@ -312,7 +312,7 @@ def _above(lines: Sequence[str], entry: Entry) -> tuple[str, str]:
 @lru_cache(4096)
 def _telling(line: str) -> frozenset[str]:
     """The words that a line is known by; its numbers only where there is nothing else."""
-    used = frozenset(words(line))
+    used = frozenset(list_terms(line))
     return frozenset(word for word in used if not word[0].isdigit()) or used
 
 
@@ -338,7 +338,7 @@ class _Clause(NamedTuple):
 
 def _clauses(line: str) -> list[_Clause]:
     parts = _CLAUSE.split(line)
-    found = [_Clause(frozenset(words(_DENIAL.sub(" ", part))), bool(_DENIAL.search(part))) for part in parts]
+    found = [_Clause(frozenset(list_terms(_DENIAL.sub(" ", part))), bool(_DENIAL.search(part))) for part in parts]
     return [clause for clause in found if clause.words]
 
 
@@ -377,7 +377,7 @@ def _numbers(text: str) -> Iterator[tuple[str, str]]:
     """The numbers, and their units as far as they have one; a little word behind a number is none."""
     for found in _NUMBER.finditer(text):
         unit = found[2] or ""
-        yield found[1], unit if unit in {"A", "a"} or words(unit) or not unit.isalpha() else ""
+        yield found[1], unit if unit in {"A", "a"} or list_terms(unit) or not unit.isalpha() else ""
 
 
 def _names(text: str) -> set[str]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from picoclaw import files
 from picoclaw.errors import StoreError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 
 LARGEST = 4_000_000
 """Bytes; of a larger file only its head is read."""
@@ -98,7 +98,7 @@ class Files:
             return
         except OSError as error:
             self.unread.append(f"{folder}/")
-            self.blame(folder, f"it cannot be listed: {explain(error)}")
+            self.blame(folder, f"it cannot be listed: {explain_os_error(error)}")
 
     def _seen(self, folder: str, waiting: list[str], entry: "os.DirEntry[str]") -> Source | None:
         is_folder = entry.is_dir(follow_symlinks=False)  # links to folders are not followed: they may go in circles
@@ -128,7 +128,7 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self.blame(path, f"it cannot be read: {explain(error)}")
+            self.blame(path, f"it cannot be read: {explain_os_error(error)}")
             return None
         return _source(path, about) if stat.S_ISREG(about.st_mode) else None
 
@@ -136,17 +136,17 @@ class Files:
         """Read a file as it is now; None when it is not there any more, or cannot be read just now."""
         if document := self.documents.get(path):
             return self._told(document)
-        place = files.settled(self.root, f"{self.root}/{path}")
+        place = files.resolve_below(self.root, f"{self.root}/{path}")
         if place is None or not place.parts:
             return None
         try:
-            with os.fdopen(files.rooted_open_file(place), "rb") as file:
+            with os.fdopen(files.open_rooted(place), "rb") as file:
                 about = os.fstat(file.fileno())
                 data = file.read(LARGEST + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
-            self.blame(path, f"it cannot be read: {explain(error)}")
+            self.blame(path, f"it cannot be read: {explain_os_error(error)}")
             return None
         content = _content(_settled(_source(path, about)), data)
         if content.problem:

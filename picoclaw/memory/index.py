@@ -15,7 +15,16 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from picoclaw.errors import StoreDamaged, StoreError
-from picoclaw.files import check_regular, create, explain, make_folder, read_file, set_aside, spare, write_atomic
+from picoclaw.files import (
+    check_regular,
+    check_reserve,
+    create,
+    explain_os_error,
+    make_folder,
+    read_file,
+    set_aside,
+    write_atomic,
+)
 from picoclaw.markdown import blanked
 from picoclaw.memory.files import Content, Document, Files, Source
 from picoclaw.store.database import SQLITE_ERROR_TEXTS
@@ -160,7 +169,7 @@ def explained(path: Path) -> Iterator[None]:
     except apsw.Error as error:
         raise StoreError(f"{path}: {SQLITE_ERROR_TEXTS.get(type(error), str(error))}") from None
     except OSError as error:
-        raise StoreError(f"{path}: {explain(error)}") from None
+        raise StoreError(f"{path}: {explain_os_error(error)}") from None
 
 
 def connected(path: Path, *, renew: bool = False) -> apsw.Connection:
@@ -499,7 +508,7 @@ class Sync:
             changed, gone = self._rename(changed, gone)
             self._remove(gone)
         if changed and (name := self.connection.filename):
-            spare("the notes' index", Path(name).parent)
+            check_reserve("the notes' index", Path(name).parent)
         self._update(changed)
         return Synced(count, self.read, self.renamed, self.removed, self.chunks, tuple(self.files.problems))
 

@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 from picoclaw import files
 from picoclaw.errors import StoreError
-from picoclaw.files import Place as files_Place
-from picoclaw.files import add as add_to
-from picoclaw.files import create, explain, write_atomic
+from picoclaw.files import RootedPath as files_Place
+from picoclaw.files import append_bytes as add_to
+from picoclaw.files import create, explain_os_error, write_atomic
 from picoclaw.markdown import visible
 from picoclaw.memory import versions
 from picoclaw.memory.entries import FOREIGN, LONGEST, Entry, entries, key, lines_of, plain, written
 from picoclaw.memory.files import FOLDER, ROOT_FILES, Files
 from picoclaw.messages import Message
 from picoclaw.prompts import Page, enclosed
-from picoclaw.text import asked, folded, pattern, words
+from picoclaw.text import fold, list_query_terms, list_terms, pattern
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import without_empty
 
@@ -96,10 +96,10 @@ def held(workspace: Path) -> Iterator[None]:
     """Hold the memory's files against other picoclaws that change them. Raises StoreError."""
     found = place(workspace, FOLDER)
     try:
-        with files.folder(found, make=True) as way:
+        with files.open_folder(found, make=True) as way:
             handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way)
     except OSError as error:
-        raise StoreError(f"the folder {FOLDER} cannot be used: {explain(error)}") from None
+        raise StoreError(f"the folder {FOLDER} cannot be used: {explain_os_error(error)}") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -110,7 +110,7 @@ def held(workspace: Path) -> Iterator[None]:
 def place(workspace: Path, path: str) -> files_Place:
     """Return where a file of the memory really lies. Raises StoreError when a link leads out of the memory."""
     root = os.path.realpath(workspace)
-    found = files.settled(root, f"{root}/{path}")
+    found = files.resolve_below(root, f"{root}/{path}")
     if found is None or (found.parts[:1] != (FOLDER,) and "/".join(found.parts) not in ROOT_FILES):
         raise StoreError(f"{path} leads out of the memory: a symbolic link is in its way; put a copy in its place")
     return found
@@ -122,12 +122,12 @@ def content(workspace: Path, path: str) -> str | None:
     What a crash has left of a write that never came, NUL bytes at the end, is not part of it. Raises StoreError.
     """
     try:
-        with os.fdopen(files.rooted_open_file(place(workspace, path)), "rb") as file:
+        with os.fdopen(files.open_rooted(place(workspace, path)), "rb") as file:
             data = file.read(LARGEST + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {explain(error)}") from None
+        raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
     if len(data) > LARGEST:
         raise StoreError(f"{path} is larger than {LARGEST // 1000} kB; shorten it")
     text = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
@@ -141,11 +141,11 @@ def keep(workspace: Path, path: str, text: str) -> None:
     found = place(workspace, path)
     try:
         with suppress(FileNotFoundError):
-            os.close(files.rooted_open_file(found, adds=True))  # an owner may have locked it
-        with files.folder(found.above) as way:
+            os.close(files.open_rooted(found, adds=True))  # an owner may have locked it
+        with files.open_folder(found.above) as way:
             write_atomic(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {explain(error)}") from None
+        raise StoreError(f"{path} cannot be written: {explain_os_error(error)}") from None
 
 
 def _put(workspace: Path, path: str, line: str, head: str) -> int:
@@ -160,20 +160,20 @@ def _put(workspace: Path, path: str, line: str, head: str) -> int:
             return len(lines_of(text))
         torn = not _added(found, before, text)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {explain(error)}") from None
+        raise StoreError(f"{path} cannot be written: {explain_os_error(error)}") from None
     if torn:  # its end goes
         keep(workspace, path, text)
     return len(lines_of(text))
 
 
 def _created(found: files_Place, text: str) -> bool:
-    with files.folder(found.above, make=True) as way:
+    with files.open_folder(found.above, make=True) as way:
         return create(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
 
 
 def _added(found: files_Place, before: str | None, text: str) -> bool:
     """Add what a text has more than before; not where the file does not end with it."""
-    file = files.rooted_open_file(found, adds=True)
+    file = files.open_rooted(found, adds=True)
     try:
         if before is not None and os.fstat(file).st_size != len(before.encode("utf-8", "surrogateescape")):
             return False
@@ -308,7 +308,9 @@ def _remember(home: Path, correction: versions.Correction, now: datetime) -> Non
     try:
         versions.keep_correction(home, correction, now)
     except OSError as error:
-        raise StoreError(f"what it said cannot be kept in {home / versions.FOLDER}: {explain(error)}") from None
+        raise StoreError(
+            f"what it said cannot be kept in {home / versions.FOLDER}: {explain_os_error(error)}"
+        ) from None
 
 
 def forget(workspace: Path, text: str) -> Changed:
@@ -338,7 +340,7 @@ def names_whole(workspace: Path, text: str) -> bool:
     except StoreError:
         return False
     place = place_of(text)
-    return set(words(places[0].entry.body)) <= set(words(_behind_place(text) if place and place[1] else text))
+    return set(list_terms(places[0].entry.body)) <= set(list_terms(_behind_place(text) if place and place[1] else text))
 
 
 def place_of(text: str) -> tuple[str, int, int] | None:
@@ -370,14 +372,14 @@ def _found(workspace: Path, text: str) -> list[Place]:
     meant = place_of(text)
     if meant and meant[1]:
         there, said = _between(workspace, *meant), _part_of(text)
-        having = [place for place in there if set(words(said)) <= set(words(shown(place.entry)))]
+        having = [place for place in there if set(list_terms(said)) <= set(list_terms(shown(place.entry)))]
         if there and not having:
             raise StoreError(f"{there[0]} does not say {_cut(said)!r}")
         return _one(text, having)
-    wanted, stems = key(plain(text)), {*asked(text)} - {"s"}
+    wanted, stems = key(plain(text)), {*list_query_terms(text)} - {"s"}
     if not stems:
         raise StoreError(f"{_cut(text)!r} names nothing; give the words of the entry that is meant, or its path:line")
-    near = [place for place in _all(workspace, stems) if stems <= set(words(shown(place.entry)))]
+    near = [place for place in _all(workspace, stems) if stems <= set(list_terms(shown(place.entry)))]
     near.sort(key=lambda place: place.path, reverse=True)  # the newest first, and what is lasting before it
     exact = [place for place in near if wanted in {key(place.entry.body), key(shown(place.entry))}]
     return _one(text, exact or near)
@@ -401,7 +403,7 @@ def _all(workspace: Path, stems: Iterable[str]) -> Iterator[Place]:
 
 
 def _holds(text: str, stems: Iterable[str]) -> bool:
-    small = text.lower() if text.isascii() else folded(text)
+    small = text.lower() if text.isascii() else fold(text)
     return all(stem in small for stem in stems)
 
 
@@ -430,7 +432,7 @@ def _corrected(place: Place, old: str, new: str) -> tuple[str, bool]:
     all_named = key(part) in {key(body), key(shown(place.entry))}
     spans = _restated(body, "" if all_named else part, new)
     if not spans and all_named:
-        before, after = set(words(body)), set(words(new))
+        before, after = set(list_terms(body)), set(list_terms(new))
         spans = {(0, len(body))} if len(before - after) <= len(after - before) else set()
     elif not spans and part:
         spans = (_part_behind_place if place_of(old) else _named_part)(body, part, new)
@@ -449,7 +451,7 @@ def _restated(body: str, old: str, new: str) -> set[tuple[int, int]]:
     A stretch begins with the text's first word or ends with its last, and has a number where the text has one, a word
     where it has a word; or else it begins and ends as the text, and shares more words with it than it loses.
     """
-    spoken, named = [key(word) for word in new.split()], set(words(old))
+    spoken, named = [key(word) for word in new.split()], set(list_terms(old))
     found = [(word.start(), word.end(), key(word[0])) for word in _TOKEN.finditer(body)]
     begins = [i for i, (_, _, word) in enumerate(found) if word == spoken[0]]
     ends = [i for i, (_, _, word) in enumerate(found) if word == spoken[-1]]
@@ -457,21 +459,21 @@ def _restated(body: str, old: str, new: str) -> set[tuple[int, int]]:
         return set()
     more = len(spoken) - 1
     spans = {(i, i + more) for i in begins if i + more < len(found)} | {(j - more, j) for j in ends if j >= more}
-    kinds, after = [_kind(word) for word in spoken], set(words(new))
+    kinds, after = [_kind(word) for word in spoken], set(list_terms(new))
     alike = {(i, j) for i, j in spans if [_kind(word) for *_, word in found[i : j + 1]] == kinds}
     fits = set()
     for i, j in alike | {(i, j) for i in begins for j in ends if i <= j}:
         start, end = found[i][0], found[j][1]
-        said = set(words(body[start:end]))
+        said = set(list_terms(body[start:end]))
         close = (i, j) in alike or len(said - after) < len(said & after)
         if close and named <= said and _says_anew(said, after):
             fits.add((start, end))
-    return fits or ({(0, len(body))} if _says_anew(set(words(body)), after) else set())
+    return fits or ({(0, len(body))} if _says_anew(set(list_terms(body)), after) else set())
 
 
 def _kind(word: str) -> str:
     """Tell a number, a word and a little word such as "the" apart."""
-    return "number" if any(map(str.isdecimal, word)) else "word" if words(word) else "little"
+    return "number" if any(map(str.isdecimal, word)) else "word" if list_terms(word) else "little"
 
 
 def _says_anew(said: set[str], new: set[str]) -> bool:
@@ -483,7 +485,7 @@ def _says_anew(said: set[str], new: set[str]) -> bool:
 def _named_part(body: str, old: str, new: str) -> set[tuple[int, int]]:
     """Where `old` stands word by word, if `new` is of its kind and length: a number for a number, a word for a word."""
     numbers = [any(map(str.isdecimal, text)) for text in (old, new)]
-    alike = all(numbers) or (not any(numbers) and not set(words(old)).isdisjoint(words(new)))
+    alike = all(numbers) or (not any(numbers) and not set(list_terms(old)).isdisjoint(list_terms(new)))
     before, after = set(key(old).split()), set(key(new).split())
     if not alike or len(before - after) > len(after - before) or len(after) > _MOST_GROWN * len(before):
         return set()
@@ -493,8 +495,8 @@ def _named_part(body: str, old: str, new: str) -> set[tuple[int, int]]:
 def _part_behind_place(body: str, part: str, new: str) -> set[tuple[int, int]]:
     """Where `part` stands word by word, unless the entry would then say twice what `new` says."""
     spans = _standing(body, part)
-    rest = [word for start, end in spans for word in words(f"{body[:start]} {body[end:]}")]
-    return spans if set(words(new)).isdisjoint(rest) else set()
+    rest = [word for start, end in spans for word in list_terms(f"{body[:start]} {body[end:]}")]
+    return spans if set(list_terms(new)).isdisjoint(rest) else set()
 
 
 def _standing(body: str, part: str) -> set[tuple[int, int]]:

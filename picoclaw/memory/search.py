@@ -28,7 +28,7 @@ from picoclaw.memory.dates import MONTHS, Days, apart
 from picoclaw.memory.embedding import Embedder
 from picoclaw.memory.entries import FOREIGN, entries
 from picoclaw.memory.index import SLOTS, Index, Row, day_of, each_line, phrases
-from picoclaw.text import asked, pattern
+from picoclaw.text import list_query_terms, pattern
 
 if TYPE_CHECKING:
     import numpy as np
@@ -429,7 +429,7 @@ def _folded(text: str) -> str:
 @lru_cache(maxsize=256)
 def _stem(word: str) -> str:
     """What the forms of a word begin with."""
-    forms = asked(_folded(word))
+    forms = list_query_terms(_folded(word))
     stem = forms[0] if len(forms) == 1 else _folded(word)
     return stem[:-1] if len(stem) > 4 and stem[-1] in "iy" else stem
 

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.errors import StoreError
-from picoclaw.files import append, create, explain, make_folder, read_file, remove, spare, write_atomic
+from picoclaw.files import (
+    append_line,
+    check_reserve,
+    create,
+    explain_os_error,
+    make_folder,
+    read_file,
+    remove,
+    write_atomic,
+)
 from picoclaw.memory.entries import entries, key, lines_of
 from picoclaw.memory.fact_check import LONGEST_NAMED
 
@@ -48,7 +57,7 @@ def _sorted(home: Path, names: str) -> list[Path]:
     try:
         return sorted((home / FOLDER).glob(names), key=_order, reverse=True)
     except OSError as error:
-        raise StoreError(f"{home / FOLDER} cannot be read: {explain(error)}") from None
+        raise StoreError(f"{home / FOLDER} cannot be read: {explain_os_error(error)}") from None
 
 
 def _order(path: Path) -> tuple[str, int]:
@@ -76,7 +85,7 @@ def _forget_corrections(home: Path, text: str) -> list[str]:
         try:
             remove(hit)
         except OSError as error:
-            raise StoreError(f"{hit} cannot be deleted: {explain(error)}; delete it by hand") from None
+            raise StoreError(f"{hit} cannot be deleted: {explain_os_error(error)}; delete it by hand") from None
     return list(gone.values())
 
 
@@ -95,7 +104,7 @@ def _forget(home: Path, text: str) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise StoreError(f"{path} cannot be written: {explain(error)}; delete it by hand") from None
+            raise StoreError(f"{path} cannot be written: {explain_os_error(error)}; delete it by hand") from None
 
 
 def _without(text: str, said: str, *, sign: bool) -> str:
@@ -153,7 +162,7 @@ def read_correction(path: Path) -> Correction:
         found = json.loads(read_file(path).decode("utf-8", "surrogateescape"))
         return Correction(str(found["path"]), str(found["before"]), str(found["after"]))
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {explain(error)}") from None
+        raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
     except (ValueError, LookupError, TypeError):
         raise StoreError(f"{path} is damaged; it can be deleted") from None
 
@@ -179,9 +188,9 @@ def numbered(home: Path, number: int) -> Path:
 def record(home: Path, now: datetime, said: str) -> None:
     """Write down what a dream did, durably; when the record is too long its older half goes. Raises OSError."""
     path = home / FOLDER / _LOG
-    spare("records", home)
+    check_reserve("records", home)
     make_folder(path.parent)
-    append(path, f"{now:%Y-%m-%d %H:%M} {' '.join(said.split())}\n".encode("utf-8", "replace"))
+    append_line(path, f"{now:%Y-%m-%d %H:%M} {' '.join(said.split())}\n".encode("utf-8", "replace"))
     if path.stat().st_size > _LARGEST_LOG:
         write_atomic(path, read_file(path)[-_LARGEST_LOG // 2 :].partition(b"\n")[2])
 
@@ -194,7 +203,7 @@ def dreams(home: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {explain(error)}") from None
+        raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
 
 
 def _diff(name: str, old: bytes, new: bytes) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.errors import ProviderError, explain_syntax
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.memory.embedding import need_numpy, unit
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class StaticTable:
             self._scales = np.frombuffer(self._sound(_SCALES, about), "<f4").reshape(len(vocabulary))
             self._rows = _mapped(folder / _ROWS, len(vocabulary), self.dims)
         except OSError as error:
-            raise self._unusable(f"{Path(error.filename or folder).name}: {explain(error)}") from None
+            raise self._unusable(f"{Path(error.filename or folder).name}: {explain_os_error(error)}") from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._unusable(f"they are damaged ({explain_syntax(error)})") from None
         self.pieces = WordPiece(vocabulary)

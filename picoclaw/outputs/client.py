@@ -17,7 +17,7 @@ from typing import Any
 
 from picoclaw.automation.clock import boottime
 from picoclaw.errors import HardwareError, PicoclawError, ToolError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.outputs import config
 from picoclaw.outputs.stop import recover_outputs, stop_outputs, watch_outputs
 from picoclaw.outputs.supervisor import endpoint
@@ -269,7 +269,7 @@ def _start_supervisor(home: Path, kind: str) -> str:
         pid = os.posix_spawn(sys.executable, words, environment, file_actions=[null, *streams], setsid=True)
     except OSError as error:
         os.close(heard)
-        return f"{sys.executable}: {explain(error)}"
+        return f"{sys.executable}: {explain_os_error(error)}"
     finally:
         os.close(said)
         os.close(log)

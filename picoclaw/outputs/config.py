@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from picoclaw.config import fitted
+from picoclaw.config import make_dataclass
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError
-from picoclaw.files import explain, read_file, write_atomic
+from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.schema import Span, nearest
 
@@ -44,7 +44,7 @@ class OutputConfig:
     """[outputs.NAME]: where it is wired, its safe level, and its limits. Levels are duties, 0 to 100 percent."""
 
     kind: Annotated[Literal["light", "valve", "motor", "pump", "heater", "lock", "other"], "what hangs on it"]
-    longest_on_s: Annotated[float, Span(0.1, _LONGEST_S), "longest time away from the safe parse_level, in seconds"]
+    longest_on_s: Annotated[float, Span(0.1, _LONGEST_S), "longest time away from the safe level, in seconds"]
     name: str = ""
     line: Annotated[str, "GPIO line, by name or by number"] = ""
     chip: Annotated[str, "GPIO chip, by label or path"] = ""
@@ -161,7 +161,7 @@ def load_outputs(path: Path) -> OutputsFile:
             outputs[name] = _parse_output(name, table, f"{path}: [outputs.{name}]")
     if "stop" in tables:
         with _collect_problems(problems):
-            button = fitted(StopButton, tables["stop"], f"{path}: [stop]")
+            button = make_dataclass(StopButton, tables["stop"], f"{path}: [stop]")
     problems += _find_conflicts(outputs, declared, path)
     return OutputsFile(path, outputs, button, tuple(problems))
 
@@ -179,12 +179,12 @@ def _parse_output(name: str, table: Any, where: str) -> OutputConfig:
         raise ConfigError(f"{where}: the name must be lower-case letters, digits, - and _, at most 31")
     if isinstance(table, dict) and "name" in table:
         raise ConfigError(f"{where}: unknown 'name'; the table's own name is the output's")
-    output: OutputConfig = fitted(OutputConfig, table, where)
+    output: OutputConfig = make_dataclass(OutputConfig, table, where)
     problem = next(_find_faults(output, table), "" if output.who else "who is empty: nobody could switch it on")
     if problem:
         raise ConfigError(f"{where}: {problem}")
     if output.needs:
-        _check_required_sensor(fitted(RequiredSensor, output.needs, f"{where}: needs"), f"{where}: needs")
+        _check_required_sensor(make_dataclass(RequiredSensor, output.needs, f"{where}: needs"), f"{where}: needs")
     return replace(output, name=name)
 
 
@@ -257,7 +257,7 @@ def save_armed(home: Path, digests: Mapping[str, str]) -> None:
     try:
         write_atomic(path, json.dumps(dict(digests), indent=1).encode())
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {explain(error)}") from None
+        raise ConfigError(f"{path} cannot be written: {explain_os_error(error)}") from None
 
 
 def restore_outputs(kept: Any) -> list[OutputConfig]:

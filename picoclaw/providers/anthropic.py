@@ -19,7 +19,7 @@ from picoclaw.providers.openai_wire import COMPLETE, THOUGHT
 from picoclaw.providers.retry import failure, status_of_type
 from picoclaw.providers.sanitize import treated
 from picoclaw.security.untrusted import wrap_result
-from picoclaw.text import neutral
+from picoclaw.text import escape_control_tokens
 
 CACHED, THINKING, TEMPERATURE = "cache_control", "thinking", "temperature"
 
@@ -61,7 +61,9 @@ def body(
     if request.tools:
         out["tools"] = list(map(_tool, request.tools))
     if request.system.strip():
-        out["system"] = _system(neutral(request.system), cached=bool(request.tools) and CACHED not in without)
+        out["system"] = _system(
+            escape_control_tokens(request.system), cached=bool(request.tools) and CACHED not in without
+        )
     out["messages"] = list(_messages(request, name if THINKING not in without else "", images=images))
     return out if request.calls or not request.tools else out | {"tool_choice": {"type": "none"}}
 
@@ -74,7 +76,7 @@ def optional(body: Mapping[str, Any]) -> set[str]:
 
 
 def _tool(definition: Mapping[str, Any]) -> dict[str, Any]:
-    told = neutral(definition["description"])
+    told = escape_control_tokens(definition["description"])
     return {"name": definition["name"], "description": told, "input_schema": definition["parameters"]}
 
 
@@ -104,9 +106,9 @@ def _said(message: Message, thinker: str) -> Iterator[dict[str, Any]]:
     if message.thought.by == thinker:
         yield from (part for part in message.thought.parts if part.get("type") in _THOUGHTS)
     if message.text.strip():
-        yield {"type": "text", "text": neutral(message.text)}
+        yield {"type": "text", "text": escape_control_tokens(message.text)}
     for call in message.calls:
-        arguments = json.loads(neutral(json.dumps(call.arguments, ensure_ascii=False)))
+        arguments = json.loads(escape_control_tokens(json.dumps(call.arguments, ensure_ascii=False)))
         yield {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
@@ -114,11 +116,11 @@ def _heard(
     message: Message, calls: Mapping[str, ToolCall], untrusted: str, *, images: bool
 ) -> Iterator[dict[str, Any]]:
     if message.role == "tool":
-        text = neutral(wrap_result(untrusted, calls[message.call_id], message.text))
+        text = escape_control_tokens(wrap_result(untrusted, calls[message.call_id], message.text))
         yield {"type": "tool_result", "tool_use_id": message.call_id, "content": text}
         return
     yield from map(_image, message.images if images else ())
-    yield {"type": "text", "text": neutral(message.text)}
+    yield {"type": "text", "text": escape_control_tokens(message.text)}
 
 
 def _image(image: Image) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from picoclaw.config import Config, load
-from picoclaw.config.files import Stamp, stamp
+from picoclaw.config import Config, load_config
+from picoclaw.config.files import Stamp, read_stamp
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import (
     ConfigError,
@@ -431,7 +431,11 @@ def _reached(config: Config, name: str, make: Make) -> Reached:
     found = access(config, name)
     given = {**os.environ, "PICOCLAW_HOME": str(config.home)}
     return Reached(
-        found or Access(ModelConfig(), ""), partial(stamp, config.home), lambda: access(load(given), name), make, name
+        found or Access(ModelConfig(), ""),
+        partial(read_stamp, config.home),
+        lambda: access(load_config(given), name),
+        make,
+        name,
     )
 
 

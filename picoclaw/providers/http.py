@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, Protocol
 
-from picoclaw.config.tables import ModelConfig, shown_url
+from picoclaw.config.tables import ModelConfig, redact_url
 from picoclaw.errors import DeadlinePassed, KnownDown, ProviderError, Refused, TurnStopped, Unavailable
 from picoclaw.http_client import (
     Client,
@@ -288,7 +288,7 @@ def client(key: str, headers: Mapping[str, str] | None = None) -> Client:
     try:
         return Client(sent)
     except ValueError as error:
-        reason = shown_url(" ".join(str(error).split()))  # a proxy's address may hold a password as well
+        reason = redact_url(" ".join(str(error).split()))  # a proxy's address may hold a password as well
         raise Refused(
             f"a proxy variable cannot be used: {reason}; check HTTPS_PROXY, ALL_PROXY and their like"
         ) from None
@@ -310,7 +310,7 @@ def posted(
     `wait`: the longest silence, in seconds; `deadline`: when it has to be over, by the monotonic clock; `line` is told
     over which connection it goes.
     """
-    shown = shown_url(url)
+    shown = redact_url(url)
     wait = min(wait, max(0.1, deadline - time.monotonic()))
     told: dict[str, Any] = {"timeout": Timeout(wait, min(_CONNECT_S, wait)), "trace": line.trace if line else None}
     with (
@@ -329,7 +329,7 @@ def knocked(client: Client, base_url: str, line: Line, seconds: float) -> str:
     A refusal is an answer.
     """
     url = f"{base_url}/models"
-    shown, deadline = shown_url(base_url), time.monotonic() + seconds
+    shown, deadline = redact_url(base_url), time.monotonic() + seconds
     try:
         with (
             _explained(shown, seconds, deadline),
@@ -364,7 +364,7 @@ def drained(pieces: Iterator[Any], line: Line | None = None) -> None:
 def refuse_web_page(begun: str, url: str) -> None:
     """Raise Unavailable when an answer begins as a web page does."""
     if begun.lstrip().startswith("<"):
-        raise Unavailable(_WEB_PAGE.format(url=shown_url(url)))
+        raise Unavailable(_WEB_PAGE.format(url=redact_url(url)))
 
 
 def _failure(response: Response, shown: str, mask: StreamMask, deadline: float) -> ProviderError:
@@ -379,7 +379,7 @@ def _failure(response: Response, shown: str, mask: StreamMask, deadline: float) 
     if response.status_code == _NETWORK_WANTS_A_LOGIN:
         return Unavailable(f"{shown} is not reached (511): the network wants a login (captive portal)")
     if response.is_redirect:
-        target = shown_url(response.headers.get("location", ""))
+        target = redact_url(response.headers.get("location", ""))
         if response.status_code in _FOR_NOW:
             return Unavailable(f"{shown} redirects to {target} for now: the network may want a login (captive portal)")
         what = f"to {target}: put that in base_url" if target else "and does not say where to; check base_url"
@@ -565,7 +565,7 @@ class Server:
         self._form = form
         self._model = model
         self._url = form.url(model.base_url)
-        self._shown_url = shown_url(self._url)
+        self._shown_url = redact_url(self._url)
         self._mask = StreamMask(key)
         self._unseen: tuple[Image, ...] = ()
         self._client = client(key, form.headers(key))

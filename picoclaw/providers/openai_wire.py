@@ -14,7 +14,7 @@ from picoclaw.providers.sanitize import apart, one_by_one, treated
 from picoclaw.providers.text_calls import InlineCalls, Written, arguments_from
 from picoclaw.repetition import REPEATS, Repetition
 from picoclaw.security.untrusted import wrap_result
-from picoclaw.text import neutral
+from picoclaw.text import escape_control_tokens
 
 ONE_OF_BOTH, ONE_CALL = "content or tool_calls, but not both", "single tool-calls at once"
 SIGNED, REASONED = "thought_signature", "reasoning_content"
@@ -48,7 +48,7 @@ def written(
     Control tokens of chat templates are broken in every text: also in the model's own, because it may repeat what it
     has read in a file. `model` gets its own thoughts back, and `images` when it is shown pictures.
     """
-    system = neutral(request.system)
+    system = escape_control_tokens(request.system)
     talk = treated(request.messages, request.lost)
     talk = apart(talk) if ONE_OF_BOTH in wants else talk
     talk = one_by_one(talk) if ONE_CALL in wants else talk
@@ -66,9 +66,9 @@ def _message(message: Message, calls: Mapping[str, ToolCall], reader: _For) -> d
         call = calls[message.call_id]
         entry |= {"tool_call_id": message.call_id, "name": call.name}
         text = wrap_result(reader.untrusted, call, text)
-    entry["content"] = neutral(text)
+    entry["content"] = escape_control_tokens(text)
     if message.images and reader.images:
-        entry["content"] = [*map(_image, message.images), {"type": "text", "text": neutral(text)}]
+        entry["content"] = [*map(_image, message.images), {"type": "text", "text": escape_control_tokens(text)}]
     if message.calls:
         entry["tool_calls"] = [_call(call) | (_SIGNATURE if SIGNED in reader.wants else {}) for call in message.calls]
     if message.role == "assistant":
@@ -81,7 +81,12 @@ def _thought(thought: Thought, reader: _For) -> dict[str, str]:
     if THOUGHTLESS in reader.wants:
         return {}
     parts = thought.parts if thought.by == reader.model else ()
-    own = {name: neutral(part[name]) for part in parts for name in REASONING if isinstance(part.get(name), str)}
+    own = {
+        name: escape_control_tokens(part[name])
+        for part in parts
+        for name in REASONING
+        if isinstance(part.get(name), str)
+    }
     return {REASONED: "", **own} if REASONED in reader.wants else own
 
 
@@ -90,7 +95,7 @@ def _image(image: Image) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    arguments = neutral(json.dumps(call.arguments, ensure_ascii=False))
+    arguments = escape_control_tokens(json.dumps(call.arguments, ensure_ascii=False))
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
@@ -125,7 +130,8 @@ def body(
         out |= {"stream": True, "stream_options": {"include_usage": True}}
     if request.tools:
         out["tools"] = [
-            {"type": "function", "function": t | {"description": neutral(t["description"])}} for t in request.tools
+            {"type": "function", "function": t | {"description": escape_control_tokens(t["description"])}}
+            for t in request.tools
         ]
     out["messages"] = written(request, wants, model=request.model or model, images=images)
     return out if request.calls or not request.tools else out | {"tool_choice": "none"}

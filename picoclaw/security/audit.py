@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from picoclaw.errors import StoreError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.messages import Caller
 from picoclaw.security import hash_chain
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest
@@ -76,7 +76,7 @@ class AuditLog:
         try:
             self._write(act, {name: self._shorten(value) for name, value in more.items() if value or value is False})
         except OSError as error:
-            raise StoreError(f"{self._home / LOG_NAME} cannot be written: {explain(error)}") from None
+            raise StoreError(f"{self._home / LOG_NAME} cannot be written: {explain_os_error(error)}") from None
 
     def mention(self, act: str, **more: Any) -> None:
         """Write down an act that is not held up where that fails."""

@@ -13,7 +13,7 @@ from picoclaw.security.policy import CallRequest, Decision, Policy, compute_dige
 from picoclaw.text import pattern
 
 if TYPE_CHECKING:
-    from picoclaw.occurrences import When
+    from picoclaw.occurrences import JobTime
 
 
 # Besides what Unicode calls not printable: fillers, and marks that change nothing that is seen.
@@ -318,7 +318,7 @@ def is_ordered_task(text: str, caller: Caller) -> bool:
     return any(not _has_condition(words) for words in _remove_words(_split_words(text), _find_dictated(caller, _TASKS)))
 
 
-def is_ordered_reminder(text: str, when: "When", caller: Caller) -> bool:
+def is_ordered_reminder(text: str, when: "JobTime", caller: Caller) -> bool:
     """Tell whether the owner's newest message orders to be reminded of this, and then."""
     found = _remove_words(_split_words(text), _find_dictated(caller, _REMINDS))
     return any(not _has_condition(words) and is_same_time(words, when, caller.now) for words in found)
@@ -351,7 +351,7 @@ _REPEATS = frozenset({"every", "each", "daily", "weekly"})
 _AT_TIME = pattern(r"(\d{1,2}) (\d{1,2}) \* \* (\*|[0-7])")
 
 
-def is_same_time(words: Iterable[str], when: "When", now: datetime) -> bool:
+def is_same_time(words: Iterable[str], when: "JobTime", now: datetime) -> bool:
     """Tell whether words name the time of a call, and no other one."""
     told = [_NUMBERS.get(word, "12:00" if word == "noon" else word) for word in words]
     text, repeats = " ".join(told), not _REPEATS.isdisjoint(told)
@@ -370,12 +370,12 @@ def is_same_time(words: Iterable[str], when: "When", now: datetime) -> bool:
     try:
         if when.cron_expr:
             at = _AT_TIME.fullmatch(when.cron_expr)
-            due = at and times.at(f"{int(at[2])}:{int(at[1]):02}", now)
+            due = at and times.parse_moment(f"{int(at[2])}:{int(at[1]):02}", now)
             on = _DAYS[int(at[3]) % 7] if at and at[3] != "*" else ""
-            same = due and (not clock or times.at(clock, now) == due)
+            same = due and (not clock or times.parse_moment(clock, now) == due)
             return bool(same and day.removesuffix("s") == on)
-        due = times.at(when.at, now)
-        return bool(day or clock) and times.at(f"{day} {clock or due.strftime('%H:%M')}".strip(), now) == due
+        due = times.parse_moment(when.at, now)
+        return bool(day or clock) and times.parse_moment(f"{day} {clock or due.strftime('%H:%M')}".strip(), now) == due
     except ValueError:
         return False
 

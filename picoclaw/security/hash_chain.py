@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from picoclaw.files import add, sync_folder, write_atomic
+from picoclaw.files import append_bytes, sync_folder, write_atomic
 
 FIRST_HASH = "0" * 64
 """What the first record of all has in place of a hash."""
@@ -58,7 +58,7 @@ class ChainEnd:
     def add(self, records: Sequence[Mapping[str, Any]]) -> bytes:
         """Append records durably, all or none; returns the last line. Raises OSError."""
         begins = not self.size
-        add(self.file, text := self._lines(records))
+        append_bytes(self.file, text := self._lines(records))
         if begins:
             sync_folder(self.path.parent)
         return text.splitlines()[-1]

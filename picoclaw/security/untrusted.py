@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from picoclaw.markdown import seen
 from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import enclosed, fill
-from picoclaw.text import neutral, pattern
+from picoclaw.text import escape_control_tokens, pattern
 
 UNTRUSTED_TOOLS = frozenset(
     {"read_file", "list_dir", "read_result", "exec", "process", "serial", "subagent", "spawn_status"}
@@ -99,7 +99,7 @@ def sanitize_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
     For display names, labels of sensors and buses, titles. '' when nothing of it is left; then the caller has to say
     who it is in another way.
     """
-    line = " ".join(_NOT_IN_A_NAME.sub(" ", neutral(strip_invisible(text))).split())
+    line = " ".join(_NOT_IN_A_NAME.sub(" ", escape_control_tokens(strip_invisible(text))).split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 

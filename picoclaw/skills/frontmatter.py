@@ -17,7 +17,7 @@ from picoclaw.errors import SkillError
 from picoclaw.markdown import hidden, seen, visible
 from picoclaw.skills import skill as skills_skill
 from picoclaw.skills.skill import Needs, Skill
-from picoclaw.text import asked, folded, vocabulary
+from picoclaw.text import fold, list_query_terms, reduce_to_vocabulary
 
 _DEEPEST = 20
 _TABS = re.compile(r"^\t+", re.MULTILINE)
@@ -229,7 +229,7 @@ def skill(text: str, folder: Path) -> Skill:
         tools=tuple(_list(front, "tools", notes)),
         model=_model(front, notes),
         notes=tuple(note[:LONGEST_NOTE] for note in notes),
-        keywords=vocabulary(body[:SEARCHED_CHARS]),
+        keywords=reduce_to_vocabulary(body[:SEARCHED_CHARS]),
         listed=listed,
     )
 
@@ -245,7 +245,7 @@ def _remarks(
         way = "only its triggers bring it into a turn" if triggers else "and without triggers nothing brings it in"
         yield f"it is neither listed nor found, {way} (disable-model-invocation)"
     for trigger in triggers:
-        if folded(trigger) in _EVERYDAY.split() or not asked(trigger):
+        if fold(trigger) in _EVERYDAY.split() or not list_query_terms(trigger):
             yield f"its trigger {trigger!r} is an everyday word, which brings it into turns about anything"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from picoclaw import __version__, files
 from picoclaw.errors import SkillError
-from picoclaw.files import explain, read_file, write_atomic
+from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.markdown import seen
 from picoclaw.resources import shipped
 from picoclaw.schema import nearest
@@ -123,15 +123,15 @@ def examine(folder: Path, root: Path = Path("/")) -> Skill:
 
 
 def _text(path: Path, root: Path) -> str:
-    place = files.settled(os.path.realpath(root), str(path))
+    place = files.resolve_below(os.path.realpath(root), str(path))
     if place is None:
         raise SkillError(f"it is a symbolic link that leads out of {root}")
-    about = files.look(place)
+    about = files.stat_rooted(place)
     if about and not stat.S_ISREG(about.st_mode):
         raise SkillError(f"{FILE} is not a regular file")
     if about and about.st_size > LARGEST_FILE:
         raise SkillError(f"{FILE} has {about.st_size} bytes; at most {LARGEST_FILE} are read")
-    with os.fdopen(files.rooted_open_file(place), "rb") as file:
+    with os.fdopen(files.open_rooted(place), "rb") as file:
         data = file.read(LARGEST_FILE)
     if b"\0" in data:
         raise SkillError(f"{FILE} holds NUL characters: it is not text in UTF-8")
@@ -180,7 +180,7 @@ class Library:
         except SkillError as error:
             raise SkillError(f"the skill {name} cannot be used any more: {error}") from None
         except OSError as error:
-            raise SkillError(f"the skill {name} cannot be read: {folder / FILE}: {explain(error)}") from None
+            raise SkillError(f"the skill {name} cannot be read: {folder / FILE}: {explain_os_error(error)}") from None
 
 
 def _remarked(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterator[Skill]:
@@ -225,7 +225,7 @@ class _Search:
         except FileNotFoundError:
             return
         except OSError as error:
-            self.notes.append(f"the {tier} skills in {root} cannot be read: {explain(error)}")
+            self.notes.append(f"the {tier} skills in {root} cannot be read: {explain_os_error(error)}")
             return
         for i, (name, linked) in enumerate(folders):
             kept = 0 if tier == BUILT_IN else len(self.reserved)
@@ -245,7 +245,7 @@ class _Search:
         except FileNotFoundError:
             found = _missing(folder, linked=linked)
         except OSError as error:
-            found = f"{FILE} cannot be read: {explain(error)}"
+            found = f"{FILE} cannot be read: {explain_os_error(error)}"
         if not found:
             return
         self.looked += 1

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from picoclaw.prompts import estimated_tokens, size
 from picoclaw.skills.skill import Skill
-from picoclaw.text import bm25, folded
+from picoclaw.text import bm25, fold
 
 LONGEST_LISTING = 30_720
 MOST_LISTED = 20
@@ -58,7 +58,7 @@ def _longest_said(skill: Skill, said: str) -> int:
 
 
 def _level(text: str) -> str:
-    return " ".join(folded(text).split())
+    return " ".join(fold(text).split())
 
 
 def _said(trigger: str, text: str) -> bool:

@@ -19,7 +19,7 @@ from weakref import WeakSet
 import apsw
 
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
-from picoclaw.files import check_regular, create, explain, remove, sync_folder
+from picoclaw.files import check_regular, create, explain_os_error, remove, sync_folder
 from picoclaw.store.migrations import MIGRATIONS
 
 _BUSY_TIMEOUT_MS, _CHECKPOINT_TIMEOUT_MS = 5000, 100
@@ -146,7 +146,7 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
             f"{path}: {_explain_disk_error(path, error) or SQLITE_ERROR_TEXTS.get(type(error), str(error))}"
         ) from None
     except OSError as error:
-        raise StoreError(f"{path}: {explain(error)}") from None
+        raise StoreError(f"{path}: {explain_os_error(error)}") from None
 
 
 def _explain_disk_error(path: Path, error: apsw.Error) -> str:
@@ -158,8 +158,8 @@ def _explain_disk_error(path: Path, error: apsw.Error) -> str:
     except OSError:
         return ""
     if disk.f_flag & os.ST_RDONLY:
-        return explain(OSError(errno.EROFS, ""))
-    return explain(OSError(errno.ENOSPC, "")) if not disk.f_bavail else _explain_file_limit()
+        return explain_os_error(OSError(errno.EROFS, ""))
+    return explain_os_error(OSError(errno.ENOSPC, "")) if not disk.f_bavail else _explain_file_limit()
 
 
 def _explain_file_limit() -> str:
@@ -167,8 +167,8 @@ def _explain_file_limit() -> str:
     try:
         left = os.sysconf("SC_OPEN_MAX") - sum(1 for _ in Path("/proc/self/fd").iterdir())
     except OSError as error:
-        return explain(error) if error.errno in {errno.EMFILE, errno.ENFILE} else ""
-    return explain(OSError(errno.EMFILE, "")) if left <= _FILES_PER_DATABASE else ""
+        return explain_os_error(error) if error.errno in {errno.EMFILE, errno.ENFILE} else ""
+    return explain_os_error(OSError(errno.EMFILE, "")) if left <= _FILES_PER_DATABASE else ""
 
 
 def run_quick_check(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from picoclaw.errors import StoreError
-from picoclaw.files import NearlyFull, explain, spare
+from picoclaw.files import DiskNearlyFull, check_reserve, explain_os_error
 from picoclaw.store.database import Database, replace_surrogates
 
 _TICK_S, _MAX_TICKS = 0.1, 0xFFFF
@@ -319,9 +319,9 @@ class Samples:
 
     def _nearly_full(self) -> str:
         try:
-            spare("measurements", self._database.path.parent)
-        except NearlyFull as error:
-            return explain(error)
+            check_reserve("measurements", self._database.path.parent)
+        except DiskNearlyFull as error:
+            return explain_os_error(error)
         return ""
 
     def fold(self, moment: ClockReading) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
-from picoclaw.files import NearlyFull, explain, spare
+from picoclaw.files import DiskNearlyFull, check_reserve, explain_os_error
 from picoclaw.messages import Message, Turn
 from picoclaw.store.conversations import History
 
@@ -72,7 +72,7 @@ class TurnWriteBehind:
     def _spare(self, session: str) -> None:
         """Keep a new conversation from taking the room that is left. Raises StoreError."""
         try:
-            spare("new conversations", self._folder)
-        except NearlyFull as error:
+            check_reserve("new conversations", self._folder)
+        except DiskNearlyFull as error:
             if not self._history().numbered(session):
-                raise StoreError(explain(error)) from None
+                raise StoreError(explain_os_error(error)) from None

@@ -11,7 +11,7 @@ from picoclaw import occurrences, times
 from picoclaw.automation.clock import boottime, is_plausible, read_boot_id
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall, is_owner
-from picoclaw.occurrences import Plan, When, described
+from picoclaw.occurrences import JobTime, Plan, describe_plan
 from picoclaw.schema import Span
 from picoclaw.security import guard
 from picoclaw.security.policy import Effect
@@ -27,7 +27,7 @@ _TIME_OF_DAY = pattern(r"\d?\d:\d\d")
 _DAY = pattern(r"(?:on )?[a-z]+day|tomorrow|\d{4}-\d\d-\d\d", re.IGNORECASE)
 
 
-def set_time(job: Job, when: When, now: datetime, mono: float, boot: str) -> Job:
+def set_time(job: Job, when: JobTime, now: datetime, mono: float, boot: str) -> Job:
     """Give a job its time; raises ToolError saying what is missing or wrong."""
     if when.at_seconds and when.at:
         raise ToolError("give either at_seconds or at, not both")
@@ -35,14 +35,14 @@ def set_time(job: Job, when: When, now: datetime, mono: float, boot: str) -> Job
         raise ToolError("give cron_expr alone, or at, at_seconds and every_seconds without it")
     fresh = job._replace(boot="", mono=0.0, after=0.0, done=())
     try:
-        zone = times.zone_named(when.tz) if when.tz else None
+        zone = times.parse_zone(when.tz) if when.tz else None
         if when.cron_expr:
             return _set_cron_time(fresh, when, str(zone) if zone else _get_zone_name(now.tzinfo), now)
         due = _get_first_due(when, now.astimezone(zone) if zone and when.at else now)
         ahead_s = _count_seconds_ahead(due, now)
         plan = Plan("at", anchor=due.timestamp())
         if when.every_seconds:
-            plan = occurrences.every(when.every_seconds, due.timestamp())
+            plan = occurrences.plan_interval(when.every_seconds, due.timestamp())
     except (ValueError, OverflowError) as error:
         raise ToolError(str(error)) from None
     # What is meant from now on goes by the clock that nobody can set, a time of day by the date.
@@ -50,12 +50,12 @@ def set_time(job: Job, when: When, now: datetime, mono: float, boot: str) -> Job
     return fresh._replace(plan=plan, boot=boot if counted else "", mono=mono + ahead_s if counted else 0.0)
 
 
-def _set_cron_time(job: Job, when: When, zone: str, now: datetime) -> Job:
-    plan = occurrences.cron(when.cron_expr, zone, now)
+def _set_cron_time(job: Job, when: JobTime, zone: str, now: datetime) -> Job:
+    plan = occurrences.plan_cron(when.cron_expr, zone, now)
     return job._replace(plan=plan, after=now.timestamp() if is_plausible(now.timestamp()) else 0.0)
 
 
-def resolve_move(job: Job, when: When, now: datetime) -> When:
+def resolve_move(job: Job, when: JobTime, now: datetime) -> JobTime:
     """The time a job is moved to: a day alone keeps its time, a time of day alone keeps its day or its days.
 
     Raises ToolError for a time that would end the repeating of a job.
@@ -69,10 +69,10 @@ def resolve_move(job: Job, when: When, now: datetime) -> When:
         return when._replace(at=f"{due:%Y-%m-%d} {clock.zfill(5)}") if own_day else when
     if when.cron_expr or when.every_seconds:
         return when
-    if _TIME_OF_DAY.fullmatch(clock) and (expression := occurrences.at_time(job.plan, clock)):
-        return When(cron_expr=expression, tz=when.tz or job.plan.zone)
+    if _TIME_OF_DAY.fullmatch(clock) and (expression := occurrences.change_time(job.plan, clock)):
+        return JobTime(cron_expr=expression, tz=when.tz or job.plan.zone)
     raise ToolError(
-        f"job {job.number} repeats, {occurrences.described(job.plan)}, and was left as it is; say how often it is to come"
+        f"job {job.number} repeats, {occurrences.describe_plan(job.plan)}, and was left as it is; say how often it is to come"
         f" instead, as in: move reminder {job.number} to every day at 8"
     )
 
@@ -81,7 +81,7 @@ def postpone(job: Job, seconds: float, now: datetime, mono: float, boot: str) ->
     """The same job, due once, so much later than it is due, or than now if that is past; raises ToolError."""
     anchor = job.plan.anchor + seconds
     if job.plan.anchor <= now.timestamp():
-        return set_time(job, When(at_seconds=seconds), now, mono, boot)
+        return set_time(job, JobTime(at_seconds=seconds), now, mono, boot)
     _count_seconds_ahead(_to_datetime(anchor, now), now)
     return job._replace(plan=job.plan._replace(anchor=anchor), mono=job.mono + seconds if job.boot else 0.0)
 
@@ -99,8 +99,8 @@ def move_to_zone(job: Job, old: tzinfo | None, new: tzinfo | None, now: datetime
     if job.plan.kind == "at" and not job.boot and job.plan.anchor > now.timestamp():
         wall = datetime.fromtimestamp(job.plan.anchor, old or occurrences.BoardZone()).replace(tzinfo=None)
         zone = new or occurrences.BoardZone()
-        due = occurrences.shown(wall, zone)
-        due = due if due.timestamp() > now.timestamp() else occurrences.shown(wall + timedelta(days=1), zone)
+        due = occurrences.find_shown_time(wall, zone)
+        due = due if due.timestamp() > now.timestamp() else occurrences.find_shown_time(wall + timedelta(days=1), zone)
         return job._replace(plan=job.plan._replace(anchor=due.timestamp()))
     return job
 
@@ -113,7 +113,7 @@ def move_jobs_to_zone(jobs: Jobs, old: tzinfo | None, new: tzinfo | None, now: d
             continue
         if moved_ := jobs.change(job.session, job.number, lambda job: move_to_zone(job, old, new, now)):
             due = datetime.fromtimestamp(moved_.plan.anchor, new or occurrences.BoardZone())
-            when = f"{due:%a %Y-%m-%d %H:%M}" if moved_.plan.kind == "at" else occurrences.described(moved_.plan)
+            when = f"{due:%a %Y-%m-%d %H:%M}" if moved_.plan.kind == "at" else occurrences.describe_plan(moved_.plan)
             told.append(f"{job.number} {when}")
     more = f" and {len(told) - _MAX_MOVED_SHOWN} more" if len(told) > _MAX_MOVED_SHOWN else ""
     where = new or "the board's own zone"
@@ -139,21 +139,21 @@ def _get_zone_name(zone: tzinfo | None) -> str:
         return ""
     name = str(getattr(zone, "key", None) or zone)
     try:
-        return str(times.zone_named(name)) if hasattr(zone, "key") or name.startswith("UTC") else ""
+        return str(times.parse_zone(name)) if hasattr(zone, "key") or name.startswith("UTC") else ""
     except ValueError:
         return ""
 
 
-def _get_first_due(when: When, now: datetime) -> datetime:
+def _get_first_due(when: JobTime, now: datetime) -> datetime:
     if when.at:
         if not is_plausible(now.timestamp()):
             raise ToolError(f"the date was never set, the clock says {now:%Y-%m-%d %H:%M}; give at_seconds")
-        return times.at(when.at, now)
+        return times.parse_moment(when.at, now)
     if not when.at_seconds and not when.every_seconds:
         raise ToolError(
             "the time is missing: give at_seconds, which must be more than 0, or at; every_seconds or cron_expr repeats"
         )
-    return times.later(now, when.at_seconds or when.every_seconds)
+    return times.add_seconds(now, when.at_seconds or when.every_seconds)
 
 
 def _count_seconds_ahead(due: datetime, now: datetime) -> float:
@@ -169,9 +169,11 @@ def _count_seconds_ahead(due: datetime, now: datetime) -> float:
 def list_upcoming(job: Job, now: datetime, most: int) -> list[datetime]:
     """The next moments of a job, by the date as it is; raises ValueError when they cannot be known."""
     if job.plan.kind == "cron":
-        return [slot.moment for slot in occurrences.slots(job.plan, max(now, _to_datetime(job.after, now)), most)]
+        return [
+            slot.moment for slot in occurrences.list_occurrences(job.plan, max(now, _to_datetime(job.after, now)), most)
+        ]
     repeats = job.plan.seconds if job.plan.kind == "every" else 0.0
-    return [times.later(_to_datetime(job.plan.anchor, now), n * repeats) for n in range(most if repeats else 1)]
+    return [times.add_seconds(_to_datetime(job.plan.anchor, now), n * repeats) for n in range(most if repeats else 1)]
 
 
 def _to_datetime(seconds: float, now: datetime) -> datetime:
@@ -182,7 +184,7 @@ def format_due(due: datetime, now: datetime) -> str:
     """Say a moment and how far it is."""
     ahead_s = times.seconds_until(due, now)
     shown = format_moment(due, now)
-    return f"{shown} (in {times.duration(ahead_s)})" if ahead_s > 0 else f"{shown} (due)"
+    return f"{shown} (in {times.format_duration(ahead_s)})" if ahead_s > 0 else f"{shown} (due)"
 
 
 def format_moment(due: datetime, now: datetime) -> str:
@@ -194,7 +196,7 @@ def format_moment(due: datetime, now: datetime) -> str:
 def _list_in_owner_zone(job: Job, now: datetime, most: int) -> list[datetime]:
     """The next moments in the owner's zone, whatever zone the job was planned in: a list is read by one clock."""
     name = _get_zone_name(now.tzinfo)
-    zone = times.zone_named(name) if name else occurrences.BoardZone()
+    zone = times.parse_zone(name) if name else occurrences.BoardZone()
     return [due.astimezone(zone) for due in list_upcoming(job, now, most)]
 
 
@@ -205,7 +207,7 @@ def format_row(job: Job, now: datetime) -> str:
         next_ = format_due(due[0], now) if due else "never again"
     except ValueError as error:
         next_ = f"waits: {error}"
-    plan = "" if job.plan.kind == "at" else f"{occurrences.described(job.plan)}, next "
+    plan = "" if job.plan.kind == "at" else f"{occurrences.describe_plan(job.plan)}, next "
     kind = "" if job.kind == "reminder" else f"{job.kind}{format_rights(job)}: "
     stands = "now" if job.claimed else next_ if job.enabled else "off"
     return f"{job.number}: {plan}{stands} {kind}{job.payload}{_format_status(job)}"
@@ -250,11 +252,11 @@ def format_kept(job: Job, now: datetime) -> str:
         return f"is kept for {format_due(list_upcoming(job, now, 1)[0], now)}"
     following = list_upcoming(job, now, _SHOWN)
     times = ", ".join(format_moment(due, now) for due in following)
-    return f"is kept, {occurrences.described(job.plan)}: {times} (the first in {_ahead(following[0], now)})"
+    return f"is kept, {occurrences.describe_plan(job.plan)}: {times} (the first in {_ahead(following[0], now)})"
 
 
 def _ahead(due: datetime, now: datetime) -> str:
-    return times.duration(timedelta(seconds=times.seconds_until(due, now)).total_seconds())
+    return times.format_duration(timedelta(seconds=times.seconds_until(due, now)).total_seconds())
 
 
 # The `cron` tool: reminders, and jobs that ask, run or call something when they are due.
@@ -288,14 +290,14 @@ class _JobFields(NamedTuple):
     payload: str
     catch_up: CatchUp | Literal[""]
     deliver: DeliveryMode | Literal[""]
-    when: When
+    when: JobTime
     write: bool = False
     network: bool = False
 
 
-def _parse_when(arguments: Mapping[str, Any]) -> When:
+def _parse_when(arguments: Mapping[str, Any]) -> JobTime:
     at, cron_expr, tz = (arguments[name].strip() for name in ("at", "cron_expr", "tz"))
-    return When(arguments["at_seconds"], at, arguments["every_seconds"], cron_expr, tz)
+    return JobTime(arguments["at_seconds"], at, arguments["every_seconds"], cron_expr, tz)
 
 
 class CronTool:
@@ -333,7 +335,7 @@ class CronTool:
         if action in {"add", *_CHANGING_ACTIONS} and not line and kind == "tool":
             if message.partition(" ")[0] != "exec":
                 return ("plan",)
-            self._check_job(Job(0, "", message, Plan("at"), "tool", "skip"), _JobFields("tool", "", "", "", When()))
+            self._check_job(Job(0, "", message, Plan("at"), "tool", "skip"), _JobFields("tool", "", "", "", JobTime()))
             return ("exec_planned",)
         if not line and (known is None or known.kind != "command"):
             return ("plan",)
@@ -474,7 +476,7 @@ class CronTool:
             return self._remind_once_more(caller, old, seconds)
         if old.plan.kind != "at":
             raise ToolError(
-                f"{_get_noun(old)} {old.number} repeats, {described(old.plan)}, and was left as it is; give it other times,"
+                f"{_get_noun(old)} {old.number} repeats, {describe_plan(old.plan)}, and was left as it is; give it other times,"
                 f" as in: move {_get_noun(old)} {old.number} to every day at 8"
             )
         if not seconds:
@@ -494,10 +496,10 @@ class CronTool:
         if len(self._jobs().of(caller.session)) >= _MAX_JOBS:
             raise ToolError(f"this chat has {_MAX_JOBS} reminders and jobs already; remove some first")
         once = Job(0, old.session, old.payload, Plan("at"), "reminder", old.catch_up, old.deliver)
-        once = set_time(once, When(at_seconds=seconds), caller.now, self._mono(), read_boot_id())
+        once = set_time(once, JobTime(at_seconds=seconds), caller.now, self._mono(), read_boot_id())
         once = once._replace(number=self._jobs().add(once))
         return (
-            f"reminder {old.number} repeats and keeps its times ({described(old.plan)}); it comes once more as reminder"
+            f"reminder {old.number} repeats and keeps its times ({describe_plan(old.plan)}); it comes once more as reminder"
             f" {once.number}, which {format_kept(once, caller.now)}: {old.payload}"
         )
 

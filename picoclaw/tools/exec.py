@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from picoclaw.errors import PicoclawError, ToolError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.hw.reading import UNITS
 from picoclaw.messages import Caller, Stop
 from picoclaw.schema import Span
@@ -448,7 +448,7 @@ class ExecTools:
         try:
             return start_command(wish, self._layout, self._environment, given)
         except (OSError, ValueError) as error:
-            why = explain(error) if isinstance(error, OSError) else error
+            why = explain_os_error(error) if isinstance(error, OSError) else error
             raise ToolError(f"the command could not be started: {why}") from None
 
     def _start_in_background(self, wish: SandboxCommand, given: str, caller: Caller | None) -> str:
@@ -586,7 +586,7 @@ def _checksum(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise ToolError(f"{path} cannot be read: {explain(error)}") from None
+        raise ToolError(f"{path} cannot be read: {explain_os_error(error)}") from None
 
 
 def _format_result(wish: SandboxCommand, said: str, code: int, *, finished: bool) -> str:

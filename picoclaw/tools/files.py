@@ -13,7 +13,7 @@ from typing import Annotated, Any, BinaryIO, cast
 
 from picoclaw import files
 from picoclaw.errors import StoreError, ToolError
-from picoclaw.files import Identity, Place, add, explain, write_atomic
+from picoclaw.files import Identity, RootedPath, append_bytes, explain_os_error, write_atomic
 from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.memory.entries import FOREIGN
 from picoclaw.memory.files import FOLDER, ROOT_FILE
@@ -127,7 +127,7 @@ class AllowedFolders:
         path = Path(root)
         return path.is_relative_to(self.workspace) or not path.is_relative_to(self._home)
 
-    def _is_shut(self, place: Place) -> bool:
+    def _is_shut(self, place: RootedPath) -> bool:
         """Tell whether a place is shut by its name already: what is not there yet has nothing else to be known by."""
         shut = place.root != self.workspace and any(
             place.path.is_relative_to(top) for top in (self._home, *_SHUT_FOLDERS)
@@ -137,7 +137,7 @@ class AllowedFolders:
     @property
     def never(self) -> frozenset[Identity]:
         """What is not entered from above, however it is spelt."""
-        return files.identities([self._home, *_SHUT_FOLDERS])
+        return files.list_identities([self._home, *_SHUT_FOLDERS])
 
     def whole(self, path: str) -> str:
         """Make a whole path of one that may begin at the workspace, by its words alone."""
@@ -145,33 +145,33 @@ class AllowedFolders:
             raise ToolError("path is empty or holds a NUL character")
         return os.path.normpath(os.path.join(self.workspace, path))  # noqa: PTH118 - Path keeps what is above by a link
 
-    def find(self, path: str) -> Place:
+    def find(self, path: str) -> RootedPath:
         """Find a path in the folders that may be used; raises ToolError for one outside."""
         whole = self.whole(path)
         for name, root in self._named.items():
-            if (found := files.below(name, whole)) and not self._is_shut(place := Place(root, found.parts)):
+            if (found := files.split_path(name, whole)) and not self._is_shut(place := RootedPath(root, found.parts)):
                 return place
         raise ToolError(f"{path} is outside the workspace {self.workspace}; use a path below it")
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: RootedPath) -> bool:
         """Tell whether a place lies in a folder that may be written."""
-        return any(files.below(root, str(place.path)) for root in self.roots)
+        return any(files.split_path(root, str(place.path)) for root in self.roots)
 
-    def in_workspace(self, place: Place) -> str:
+    def in_workspace(self, place: RootedPath) -> str:
         """Name a place as it lies in the workspace, '' when it does not."""
-        found = files.below(self.workspace, str(place.path))
+        found = files.split_path(self.workspace, str(place.path))
         return "/".join(found.parts) if found else ""
 
-    def remembered(self, place: Place) -> bool:
+    def remembered(self, place: RootedPath) -> bool:
         """Tell whether a place is a file of the memory."""
         name = _fold_name(self.in_workspace(place))
         return name == _fold_name(ROOT_FILE) or (name.startswith(f"{FOLDER}/") and name.endswith(".md"))
 
-    def is_checklist(self, place: Place) -> bool:
+    def is_checklist(self, place: RootedPath) -> bool:
         """Tell whether a place is the list of what is done unasked."""
         return _fold_name(self.in_workspace(place)) == _fold_name(CHECKLIST)
 
-    def effect(self, place: Place) -> Effect:
+    def effect(self, place: RootedPath) -> Effect:
         """Tell what it does to write there."""
         if self._is_among(place, [*self._instructions(), *self._list_hidden(place)]):
             return "instruct"
@@ -182,22 +182,24 @@ class AllowedFolders:
         busy = any(one.changes for one in list(running_commands))  # a command that may run what is written now
         return "exec" if busy or _fold_name(place.path.name) in ran else "write"
 
-    def is_page(self, place: Place) -> bool:
+    def is_page(self, place: RootedPath) -> bool:
         """Tell whether a place is a page, a note or a skill: what no turn changes that has read others' words."""
         if not self.holds(place) or self.remembered(place) or self.is_checklist(place):
             return True
-        whole = Place("/", place.path.parts[1:])
+        whole = RootedPath("/", place.path.parts[1:])
         return self._is_among(whole, [*self._instructions(), *(Path(self.workspace, name) for name in _OWNER_PAGES)])
 
     @staticmethod
-    def _is_among(place: Place, meant: Sequence[Path]) -> bool:
+    def _is_among(place: RootedPath, meant: Sequence[Path]) -> bool:
         """Tell whether a place is one of some files or lies in one of some folders, however either is spelt."""
         on_the_way = [Path(place.root, *place.parts[:end]) for end in range(1, len(place.parts) + 1)]
         named = {_fold_name(name) for path in meant for name in (str(path), os.path.realpath(path))}
         spelt = {_fold_name(str(path)) for path in on_the_way}
-        return not (spelt.isdisjoint(named) and files.identities(on_the_way).isdisjoint(files.identities(meant)))
+        return not (
+            spelt.isdisjoint(named) and files.list_identities(on_the_way).isdisjoint(files.list_identities(meant))
+        )
 
-    def _list_hidden(self, place: Place) -> list[Path]:
+    def _list_hidden(self, place: RootedPath) -> list[Path]:
         """What programs take their orders from: in the folders of others .bashrc, .ssh, .config/systemd; any .git."""
         hidden = any(name.startswith(".") for name in place.parts) and place.root != self.workspace
         repository = ".git" in map(_fold_name, place.parts)
@@ -300,7 +302,7 @@ class FileTools:
             suppress(ToolError),
             _explain_errors(path),
         ):  # what cannot be read, a hard link say, is replaced by a file of its own
-            if files.look(place, self._folders.never) is None:
+            if files.stat_rooted(place, self._folders.never) is None:
                 return {}
             with self._open_plain(place) as file:
                 return {f"sha256 of {place.path} before": hashlib.file_digest(cast("Any", file), "sha256").hexdigest()}
@@ -341,7 +343,7 @@ class FileTools:
         with _explain_errors(path), self._open_plain(place, adds=True) as file:
             if os.fstat(file.fileno()).st_size + len(data) > _LARGEST_GROWN:
                 raise ToolError(f"{path} would have more than {_LARGEST_GROWN} bytes; begin a new file")
-            add(file.fileno(), get_missing_newline(file.fileno()) + data)
+            append_bytes(file.fileno(), get_missing_newline(file.fileno()) + data)
         return f"added {len(data)} bytes to {path}{self._describe_skill(place)}"
 
     def _is_untrusted_listing(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
@@ -355,7 +357,7 @@ class FileTools:
     def list_dir(self, path: str = ".") -> str:
         """List a folder, with sizes in bytes."""
         place, _ = self._find_readable(path)
-        with _explain_errors(path), files.folder(place, self._folders.never) as way, _scan_folder(way) as entries:
+        with _explain_errors(path), files.open_folder(place, self._folders.never) as way, _scan_folder(way) as entries:
             names = sorted(islice(entries, _MOST_LISTED), key=lambda entry: entry.name)
             more = next(entries, None) is not None
             rows = [format_entry(entry) for entry in names[:_LONGEST_LISTING]]
@@ -364,7 +366,7 @@ class FileTools:
             rows.append(f"[{count} more not shown: list a folder below]")
         return "\n".join(rows) or f"[{path} is empty]"
 
-    def _record_foreign(self, place: Place, caller: Caller | None) -> None:
+    def _record_foreign(self, place: RootedPath, caller: Caller | None) -> None:
         """Remember that what is written there next may be others' words; not remembered, it is not written."""
         if self._foreign and caller and _is_tainted(caller):
             try:
@@ -372,7 +374,7 @@ class FileTools:
             except StoreError as error:
                 raise ToolError(f"nothing was written, since it cannot be remembered what led to it: {error}") from None
 
-    def _refuse_tainted(self, place: Place, path: str, caller: Caller | None) -> None:
+    def _refuse_tainted(self, place: RootedPath, path: str, caller: Caller | None) -> None:
         """Refuse to write what is not the word of whoever asks where it has no mark: the memory, and the checklist."""
         if caller is None or (is_owner(caller.origin) and not caller.heard):
             return
@@ -381,7 +383,7 @@ class FileTools:
         if self._folders.is_checklist(place):
             raise ToolError(f"{path} is what is done unasked: only a person who asks for nothing else has it changed")
 
-    def _find_readable(self, path: str) -> tuple[Place, bool]:
+    def _find_readable(self, path: str) -> tuple[RootedPath, bool]:
         """Find a path that is only read; tells whether it is a skill's, which is readable wherever the skill lies."""
         skills, (top, name, *rest) = self._library.skills, (*Path(path).parts, "", "")
         named = top == "skills" and name in skills
@@ -390,8 +392,8 @@ class FileTools:
             whole = f"{base}/{'/'.join(rest)}" if named else path
             folders = [base] if named else [str(skill.folder) for skill in skills.values()]
             for folder in folders:
-                if "\0" not in whole and (found := files.below(folder, whole)):
-                    return Place(os.path.realpath(folder), found.parts), True
+                if "\0" not in whole and (found := files.split_path(folder, whole)):
+                    return RootedPath(os.path.realpath(folder), found.parts), True
         return self._folders.find(path), False
 
     def _open_readable(self, path: str) -> BinaryIO:
@@ -406,18 +408,18 @@ class FileTools:
                     return BytesIO(self._library.text(skill.name).encode())
         return self._open_plain(place, foreign=shipped)
 
-    def _open_plain(self, place: Place, *, foreign: bool = False, adds: bool = False) -> BinaryIO:
+    def _open_plain(self, place: RootedPath, *, foreign: bool = False, adds: bool = False) -> BinaryIO:
         """Open a plain file; a `foreign` one, which is only read, may have other names."""
-        handle = files.rooted_open_file(place, self._folders.never, alone=not foreign, adds=adds)
+        handle = files.open_rooted(place, self._folders.never, alone=not foreign, adds=adds)
         return os.fdopen(handle, "rb+", buffering=0) if adds else os.fdopen(handle, "rb")
 
-    def _find_new(self, path: str, *, overwrite: bool) -> Place:
+    def _find_new(self, path: str, *, overwrite: bool) -> RootedPath:
         place = self._folders.find(path)
         if self._exists(place, path) and not overwrite:
             raise ToolError(f"{path} exists already; edit_file changes a part, overwrite=true replaces it all")
         return place
 
-    def _find_own(self, path: str) -> tuple[Place, bool]:
+    def _find_own(self, path: str) -> tuple[RootedPath, bool]:
         """Find a path that is changed, and whether it is there; a skill that is only read is not copied by pieces."""
         place = self._folders.find(path)
         there = self._exists(place, path)
@@ -428,12 +430,12 @@ class FileTools:
                 raise ToolError(f"{path} lies in {folder} and is only read; skill_create writes a skill of yours")
         return place, there
 
-    def _exists(self, place: Place, path: str) -> bool:
+    def _exists(self, place: RootedPath, path: str) -> bool:
         """Tell whether something is there that can be written."""
         with _explain_errors(path):
-            return files.look(place, self._folders.never) is not None
+            return files.stat_rooted(place, self._folders.never) is not None
 
-    def _find_text(self, path: str, old_text: str) -> tuple[Place, str, str]:
+    def _find_text(self, path: str, old_text: str) -> tuple[RootedPath, str, str]:
         """Find the one place of a text; returns the file, and what is before and behind it."""
         place, _ = self._find_own(path)
         with _explain_errors(path), self._open_plain(place) as file:
@@ -448,7 +450,7 @@ class FileTools:
         before, _, after = text.partition(old_text)
         return place, before, after
 
-    def _describe_skill(self, place: Place) -> str:
+    def _describe_skill(self, place: RootedPath) -> str:
         """What a skill is now that its file was written; nothing for any other file."""
         if place.path.name != FILE:
             return ""
@@ -462,9 +464,9 @@ def _is_tainted(caller: Caller | None) -> bool:
     return bool(caller and (caller.heard or caller.origin == "guest"))
 
 
-def _write_whole(place: Place, path: str, content: str, places: AllowedFolders) -> int:
+def _write_whole(place: RootedPath, path: str, content: str, places: AllowedFolders) -> int:
     data = _encode_content(content)
-    with _explain_errors(path), files.folder(place.above, places.never, make=True) as way:
+    with _explain_errors(path), files.open_folder(place.above, places.never, make=True) as way:
         if not place.parts:
             raise IsADirectoryError(errno.EISDIR, "")
         write_atomic(Path(place.parts[-1]), data, 0o600, folder=way)
@@ -498,6 +500,6 @@ def _explain_errors(path: str) -> Iterator[None]:
     except IsADirectoryError:
         raise ToolError(f"{path} is a folder; list_dir shows it") from None
     except OSError as error:
-        raise ToolError(f"{path}: {explain(error)}") from None
+        raise ToolError(f"{path}: {explain_os_error(error)}") from None
     except UnicodeError:
         raise ToolError(f"{path} holds characters that no file name can hold") from None

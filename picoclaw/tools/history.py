@@ -10,7 +10,7 @@ from picoclaw.errors import StoreError, ToolError
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.messages import Caller
 from picoclaw.store.samples import Samples, SampleSpan, SensorFailure, Series, merge_spans
-from picoclaw.times import Range, duration
+from picoclaw.times import Range, format_duration
 from picoclaw.tools.registry import tool
 
 _MOST_SPANS = 12
@@ -37,8 +37,8 @@ class SensorHistory:
         from picoclaw import times
 
         try:
-            wanted = times.meant(when, caller.now)
-            other = times.meant(compare, caller.now) if compare.strip() else None
+            wanted = times.parse_range(when, caller.now)
+            other = times.parse_range(compare, caller.now) if compare.strip() else None
         except ValueError as error:
             raise ToolError(str(error)) from None
         try:
@@ -78,7 +78,7 @@ def _format_rows(look: "SeriesSummary", before: "SeriesSummary | None", alone: b
     rows = list(format_summary(look))
     if alone and look.whole.good:
         means = (f"{format_time(s.at, look.range)} {s.total / s.good:.4g}" for s in look.spans if s.good)
-        rows.append(f"mean every {times.shown(look.step_s)}: {', '.join(means)}")
+        rows.append(f"mean every {times.format_length(look.step_s)}: {', '.join(means)}")
     if compare:
         rows.append(format_comparison(look, before) if before else f"nothing was measured {compare}")
     return rows
@@ -163,7 +163,7 @@ def format_summary(past: SeriesSummary) -> Iterator[str]:
     """Say what was measured, a few lines."""
     series, whole = past.series, past.whole
     begin, end = (f"{moment:%Y-%m-%d %H:%M}" for moment in (past.range.begin, past.range.end))
-    length = duration(past.range.seconds)
+    length = format_duration(past.range.seconds)
     yield f"{series.sensor} {series.quantity}, {begin} to {end} ({length}), {_count_readings(whole.good)}:"
     if whole.good:
         yield (

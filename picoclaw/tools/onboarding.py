@@ -16,12 +16,12 @@ from typing import Annotated, Any
 
 from picoclaw import files
 from picoclaw.errors import ToolError
-from picoclaw.files import Place, explain, remove, write_atomic
+from picoclaw.files import RootedPath, explain_os_error, remove, write_atomic
 from picoclaw.markdown import gone, seen
 from picoclaw.messages import Caller
 from picoclaw.security.policy import Effect
 from picoclaw.store.jobs import Jobs
-from picoclaw.times import zone_named, zone_of
+from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools.cron import move_jobs_to_zone
 from picoclaw.tools.registry import tool
 from picoclaw.workspace.templates import first_meeting
@@ -87,7 +87,7 @@ class FirstRunTool:
         try:
             return self._save_answers(given, agent_name, done=done)
         except OSError as error:
-            raise ToolError(f"{self._workspace} cannot be read or written: {explain(error)}") from None
+            raise ToolError(f"{self._workspace} cannot be read or written: {explain_os_error(error)}") from None
 
     def _save_answers(self, given: Mapping[str, str], agent_name: str, *, done: bool) -> str:
         page = self._read_page("USER.md")
@@ -122,7 +122,7 @@ class FirstRunTool:
         if text == "-":
             return []
         try:
-            zone = zone_named(text)
+            zone = parse_zone(text)
         except ValueError as error:
             raise ToolError(f"time_zone: {error}; nothing was noted") from None
         new["Time zone"] = str(zone)
@@ -138,12 +138,12 @@ class FirstRunTool:
     def _read_page(self, name: str) -> bytes:
         """A page's bytes, none when it is not there yet."""
         place = self._find_page(name)
-        about = files.look(place)
+        about = files.stat_rooted(place)
         if about is None:
             return b""
         if stat.S_ISDIR(about.st_mode):
             raise ToolError(f"{name} is not a regular file; move it away")
-        with os.fdopen(files.rooted_open_file(place), "rb") as file:
+        with os.fdopen(files.open_rooted(place), "rb") as file:
             page = file.read(_LARGEST_PAGE + 1)
         if len(page) > _LARGEST_PAGE:
             raise ToolError(
@@ -157,13 +157,13 @@ class FirstRunTool:
             after = set_field(after, label, text)
         if after != before:
             place = self._find_page(name)
-            with files.folder(place.above) as way:
+            with files.open_folder(place.above) as way:
                 write_atomic(Path(place.parts[-1]), after, folder=way)
 
-    def _find_page(self, name: str) -> Place:
+    def _find_page(self, name: str) -> RootedPath:
         """Where a page lies; a link to another file of the workspace stays a link."""
         root = os.path.realpath(self._workspace)
-        place = files.settled(root, f"{root}/{name}")
+        place = files.resolve_below(root, f"{root}/{name}")
         if place is None:
             raise ToolError(f"{name} is a link that leads out of the workspace; put a file in its place")
         return place
@@ -192,7 +192,7 @@ def set_field(page: bytes, label: str, text: str) -> bytes:
 
 def read_zone(page: bytes) -> tzinfo | None:
     """The owner's zone by their page, None for the board's own."""
-    return zone_of({"Time zone": _get_field(page, "Time zone")})[0]
+    return find_zone({"Time zone": _get_field(page, "Time zone")})[0]
 
 
 def _get_field(page: bytes, label: str) -> str:

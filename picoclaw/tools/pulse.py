@@ -12,7 +12,7 @@ from picoclaw.schema import Span
 from picoclaw.security import guard
 from picoclaw.security.policy import Effect
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, format_item
-from picoclaw.text import asked, words
+from picoclaw.text import list_query_terms, list_terms
 from picoclaw.tools.memory import describe_origin
 from picoclaw.tools.registry import tool
 
@@ -87,11 +87,11 @@ class PulseTool:
     def _find_number(self, task: str, text: str) -> int:
         """The number that was given; a small model may repeat the task's words instead."""
         number = _NUMBER.fullmatch(task.strip())
-        wanted = set(asked(text or task))
+        wanted = set(list_query_terms(text or task))
         items = self._pulse().items()
         if number and int(number[1]):
             return int(number[1])
-        alike = [item.number for item in items if wanted and wanted <= set(words(item.text))]
+        alike = [item.number for item in items if wanted and wanted <= set(list_terms(item.text))]
         if len(alike) == 1:
             return alike[0]
         known = "; ".join(map(format_item, items[:5]))

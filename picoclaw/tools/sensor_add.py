@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError, ToolError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.hw import detect, drivers
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart, format_reading
@@ -75,7 +75,7 @@ class SensorAddTool:
         except ConfigError as error:
             raise ToolError(str(error)) from None
         except OSError as error:
-            raise ToolError(f"{name} could not be kept: {explain(error)}") from None
+            raise ToolError(f"{name} could not be kept: {explain_os_error(error)}") from None
         self._wired[name] = wired
         self._wake()
         return f"added {name}: {drivers.describe_part(wired)}; it measures {seen}"

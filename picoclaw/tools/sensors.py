@@ -11,7 +11,7 @@ from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, format_reading
 from picoclaw.messages import Caller
 from picoclaw.schema import nearest
 from picoclaw.text import pattern
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 from picoclaw.tools.registry import tool
 
 _FOLLOWED = ("sensor_history", "rule")
@@ -206,4 +206,4 @@ def _format_age(group: Iterable[Reading], now: float) -> str:
     if not moments:
         return ""
     seconds = max(0.0, now - min(moments))
-    return ", read just now" if seconds < _JUST_NOW_S else f", read {duration(seconds)} ago"
+    return ", read just now" if seconds < _JUST_NOW_S else f", read {format_duration(seconds)} ago"

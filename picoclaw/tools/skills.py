@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from picoclaw import files
 from picoclaw.errors import SkillError, ToolError
-from picoclaw.files import Place, create, explain, write_atomic
+from picoclaw.files import RootedPath, create, explain_os_error, write_atomic
 from picoclaw.markdown import gone, seen
 from picoclaw.security.policy import Effect
 from picoclaw.skills import skill
@@ -160,7 +160,7 @@ class _SkillWrite(NamedTuple):
     """What a call writes where, and what it found there; None when there was no file."""
 
     folder: Path
-    target: Place
+    target: RootedPath
     found: bytes | None
     data: bytes
 
@@ -193,7 +193,7 @@ class SkillTools:
     def skill_create(self, name: str, description: str, text: str, triggers: str = "") -> str:
         """Write a new skill."""
         plan = self._require_unchanged(self._plan_create(name, description, text, triggers))
-        with _explain_errors(plan.folder.name), files.folder(plan.target.above, make=True) as way:
+        with _explain_errors(plan.folder.name), files.open_folder(plan.target.above, make=True) as way:
             if not create(Path(plan.target.parts[-1]), plan.data, folder=way):
                 raise _make_changed_error(plan.folder.name)
         return f"wrote {self._describe_result(plan)}"
@@ -213,7 +213,7 @@ class SkillTools:
     def skill_update(self, name: str, text: str, description: str = "", triggers: str = "") -> str:
         """Rewrite a skill."""
         plan = self._require_unchanged(self._plan_update(name, text, description, triggers))
-        with _explain_errors(plan.folder.name), files.folder(plan.target.above) as way:
+        with _explain_errors(plan.folder.name), files.open_folder(plan.target.above) as way:
             name = plan.target.parts[-1]
             mode = os.stat(name, dir_fd=way).st_mode & 0o777
             write_atomic(Path(f"{FILE}.bak"), plan.found or b"", mode, folder=way)
@@ -236,7 +236,7 @@ class SkillTools:
         folder = self._workspace / "skills" / name
         target = self._find_target(folder)
         with _explain_errors(name):
-            if files.look(target):
+            if files.stat_rooted(target):
                 raise ToolError(f"skills/{name}/{FILE} exists already; write_file with overwrite=true replaces it")
         given = {"name": name, **build_front_matter(description or " ", triggers)}
         return _SkillWrite(folder, target, None, build_skill(given, text, folder))
@@ -245,7 +245,7 @@ class SkillTools:
         self._library.look()
         folder = self._find_own(name).folder
         target = self._find_target(folder)
-        with _explain_errors(name), os.fdopen(files.rooted_open_file(target), "rb") as file:
+        with _explain_errors(name), os.fdopen(files.open_rooted(target), "rb") as file:
             found = file.read(LARGEST_FILE + 1)
         data = update_skill(found, build_front_matter(description, triggers), text, folder)
         return _SkillWrite(folder, target, found, data)
@@ -271,10 +271,10 @@ class SkillTools:
             raise ToolError(f"{name} is a {found.tier} skill; copy it under another name with skill_create")
         raise ToolError(f"there is no skill {name!r}; skill_create adds one")
 
-    def _find_target(self, folder: Path) -> Place:
+    def _find_target(self, folder: Path) -> RootedPath:
         """The skill's file, links followed; refused where they lead out of the workspace's skills."""
-        found = files.settled(os.path.realpath(folder.parent), str(folder / FILE))
-        if found is None or not files.below(os.path.realpath(self._workspace), found.root):
+        found = files.resolve_below(os.path.realpath(folder.parent), str(folder / FILE))
+        if found is None or not files.split_path(os.path.realpath(self._workspace), found.root):
             raise ToolError(
                 f"skills/{folder.name} leads elsewhere by a link; take the link away, or choose another name"
             )
@@ -314,4 +314,4 @@ def _explain_errors(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ToolError(f"the skill {name} cannot be written: {explain(error)}") from None
+        raise ToolError(f"the skill {name} cannot be written: {explain_os_error(error)}") from None

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import ConfigError, explain_syntax
-from picoclaw.files import create, explain, make_folder
+from picoclaw.files import create, explain_os_error, make_folder
 from picoclaw.resources import shipped
 from picoclaw.workspace.pages import PAGES, Pages
 from picoclaw.workspace.prompts import Prompts
@@ -47,7 +47,7 @@ def _make_folder(folder: Path) -> bool:
         make_folder(folder)
     except OSError as error:
         raise ConfigError(
-            f"{folder} cannot be made: {explain(error)}; or set PICOCLAW_HOME to another folder"
+            f"{folder} cannot be made: {explain_os_error(error)}; or set PICOCLAW_HOME to another folder"
         ) from None
     return True
 
@@ -59,7 +59,7 @@ def _settings(home: Path) -> tuple[list[Path], str]:
             if create(path, (shipped("templates") / path.name).read_bytes()):
                 made.append(path)
         except OSError as error:
-            return made, f"{path} cannot be made: {explain(error)}"
+            return made, f"{path} cannot be made: {explain_os_error(error)}"
     return made, ""
 
 
@@ -126,7 +126,7 @@ def _toml_files(folder: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be read: {explain(error)}") from None
+        raise ConfigError(f"{folder} cannot be read: {explain_os_error(error)}") from None
 
 
 def outputs_file(home: Path) -> Path:

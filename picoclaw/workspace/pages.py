@@ -7,12 +7,12 @@ from datetime import datetime
 from pathlib import Path
 
 from picoclaw.errors import ConfigError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.markdown import blanked, gone, hidden, seen, visible
 from picoclaw.prompts import Page
 from picoclaw.resources import shipped
 from picoclaw.text import pattern
-from picoclaw.times import zone_of
+from picoclaw.times import find_zone
 from picoclaw.workspace import reading
 from picoclaw.workspace.reading import Texts
 from picoclaw.workspace.templates import LARGEST, MEETING, SEEDS, Seeds, open_meeting
@@ -89,7 +89,9 @@ class Pages:
         try:
             lines = (self._source / name).read_text(encoding="utf-8").split("\n")
         except OSError as error:
-            raise ConfigError(f"{self._source / name} cannot be read: {explain(error)}; reinstall picoclaw") from None
+            raise ConfigError(
+                f"{self._source / name} cannot be read: {explain_os_error(error)}; reinstall picoclaw"
+            ) from None
         return frozenset(field[1].rstrip() for line in lines if (field := _FIELD.fullmatch(line.strip())))
 
     def _text(self, name: str) -> str:
@@ -117,7 +119,7 @@ def fields(text: str) -> dict[str, str]:
 
 def owner_time(home: Path, at: float | None = None) -> datetime:
     """A moment in seconds since 1970, or now, in the time zone that USER.md names, else in the board's."""
-    zone = zone_of(fields("\n".join(page.text for page in Pages(home).pages(["USER.md"]))))[0]
+    zone = find_zone(fields("\n".join(page.text for page in Pages(home).pages(["USER.md"]))))[0]
     return (datetime.now() if at is None else datetime.fromtimestamp(at)).astimezone(zone)  # noqa: DTZ005, DTZ006
 
 

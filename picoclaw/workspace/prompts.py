@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from picoclaw.errors import ConfigError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.markdown import visible
 from picoclaw.resources import shipped
 from picoclaw.workspace.reading import Texts
@@ -62,7 +62,7 @@ class Prompts:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise ConfigError(f"{self._folder} cannot be read: {explain(error)}") from None
+            raise ConfigError(f"{self._folder} cannot be read: {explain_os_error(error)}") from None
 
     def unknown(self, tools: Collection[str] | None = None) -> list[Path]:
         """List those of the owner's files that nothing asks for: no template has that name, and none of the tools."""

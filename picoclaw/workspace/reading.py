@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 
 WHOLE = 1_000_000
 """Bytes; of a larger file only its head and its tail are read."""
@@ -107,7 +107,7 @@ def _parts(path: Path, largest: int, inside: Path | None) -> list[bytes] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unreadable(path, explain(error)) from None
+        raise _unreadable(path, explain_os_error(error)) from None
 
 
 def _looked_at(path: Path) -> os.stat_result | None:
@@ -122,7 +122,7 @@ def _looked_at(path: Path) -> os.stat_result | None:
             return None
         raise _unreadable(path, "it is a link that leads nowhere; mend or remove it") from None
     except OSError as error:
-        raise _unreadable(path, explain(error)) from None
+        raise _unreadable(path, explain_os_error(error)) from None
 
 
 def _check(path: Path, found: os.stat_result, largest: int, inside: Path | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
-from picoclaw.files import create, explain, make_folder, sync_folder, write_atomic
+from picoclaw.files import create, explain_os_error, make_folder, sync_folder, write_atomic
 from picoclaw.markdown import visible
 from picoclaw.resources import shipped
 from picoclaw.workspace.reading import WHOLE, raw, text
@@ -138,7 +138,7 @@ class Seeds:
                 elif name not in known or self._is_settled(name, known[name]):
                     after[name] = self._template(name)
         except OSError as error:
-            problem = f"{path} cannot be made: {explain(error)}"
+            problem = f"{path} cannot be made: {explain_os_error(error)}"
         listed, unlisted = self._keep(known, after)
         return Sown([*made, *listed], problem or unlisted)
 
@@ -199,7 +199,7 @@ class Seeds:
                 return [], ""
             write_atomic(self._list, json.dumps(after, indent=1).encode() + b"\n")
         except OSError as error:
-            return [], f"{self._list} cannot be written: {explain(error)}"
+            return [], f"{self._list} cannot be written: {explain_os_error(error)}"
         return [self._list], ""
 
     def _known(self) -> dict[str, str]:

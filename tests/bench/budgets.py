@@ -32,7 +32,7 @@ from contextlib import closing
 from pathlib import Path
 from picoclaw import workspace
 from picoclaw.app import App
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.hw import boards
 from picoclaw.messages import Inbound
 
@@ -40,7 +40,7 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 home, url, turns = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-config = load({"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": url, "PICOCLAW_MODEL": "scripted"})
+config = load_config({"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": url, "PICOCLAW_MODEL": "scripted"})
 workspace.prepare(home)
 (home / "workspace/BOOTSTRAP.md").unlink()
 (home / "workspace/note.txt").write_text("The beans want water on Friday.")

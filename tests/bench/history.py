@@ -23,7 +23,7 @@ from picoclaw.hw.reading import Reading
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.samples import ClockReading, Samples, Series
-from picoclaw.times import meant
+from picoclaw.times import parse_range
 from picoclaw.tools import history
 
 SENSORS, QUANTITIES = 5, ("temperature", "humidity", "pressure")
@@ -96,7 +96,7 @@ def main(every, days):
         )
     for text in ("last hour", "last 24 hours", "last 48 hours", "this month"):
         began = time.perf_counter()
-        found = history.summarize_series(samples, Series("sensor0", "temperature"), meant(text, now.wall), 12)
+        found = history.summarize_series(samples, Series("sensor0", "temperature"), parse_range(text, now.wall), 12)
         print(f"{text:14} {found.whole.good:7} readings {1000 * (time.perf_counter() - began):7.1f} ms")
     database.close()
     for leftover in home.iterdir():

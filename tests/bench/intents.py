@@ -12,14 +12,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from picoclaw.intents.grammar import Match  # noqa: E402 - a checkout need not be installed
-from picoclaw.intents.matcher import Matcher  # noqa: E402
+from picoclaw.intents.grammar import IntentMatch  # noqa: E402 - a checkout need not be installed
+from picoclaw.intents.matcher import IntentMatcher  # noqa: E402
 
 SHIPPED = ROOT / "templates" / "intents" / "en.toml"
 CORPUS = ROOT / "tests" / "data" / "intents_dev.json"
 
 
-def judge(match: Match | None, case: dict[str, Any]) -> str:
+def judge(match: IntentMatch | None, case: dict[str, Any]) -> str:
     """What is wrong with the match, or nothing."""
     called = match.tool if match and not match.missing and match.tool != "output" else ""
     wanted = "" if case["tool"] in {None, "none"} else case["tool"]
@@ -30,7 +30,7 @@ def judge(match: Match | None, case: dict[str, Any]) -> str:
     return f"wanted {wrong}, got {match.arguments}" if match and wrong else ""
 
 
-def accuracy(matcher: Matcher, cases: list[dict[str, Any]]) -> None:
+def accuracy(matcher: IntentMatcher, cases: list[dict[str, Any]]) -> None:
     """Print the misses, and for each kind how many tools and how many whole calls were right."""
     total: Counter[str] = Counter()
     tools: Counter[str] = Counter()
@@ -51,7 +51,7 @@ def cost(cases: list[dict[str, Any]]) -> None:
     marks = [time.process_time()]
     data = tomllib.loads(SHIPPED.read_text("utf-8"))
     marks.append(time.process_time())
-    matcher = Matcher([data])
+    matcher = IntentMatcher([data])
     marks.append(time.process_time())
     for text in ("how warm is the greenhouse?", "do my tomatoes need a blanket tonight?"):
         matcher.match(text)
@@ -70,7 +70,7 @@ def main() -> None:
     """Measure one file of cases."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else CORPUS
     cases = json.loads(path.read_text("utf-8"))
-    accuracy(Matcher([tomllib.loads(SHIPPED.read_text("utf-8"))]), cases)
+    accuracy(IntentMatcher([tomllib.loads(SHIPPED.read_text("utf-8"))]), cases)
     cost(cases)
 
 

@@ -19,9 +19,9 @@ from cost import RUNS, measured
 INSIDE = """
 import sys, time
 from datetime import datetime
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.stores import Stores
-memory = Stores(load()).memory
+memory = Stores(load_config()).memory
 assert "numpy" not in sys.modules
 began = time.perf_counter()
 memory.search("where does the boiler stand?", datetime.now().astimezone())

@@ -19,7 +19,7 @@ from model_server import ModelServer, Received, call, reply
 
 from picoclaw import workspace
 from picoclaw.app import App
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.hw import boards
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
 from picoclaw.providers import openai_wire
@@ -48,7 +48,7 @@ def talk(home: Path, turns: int) -> tuple[list[Turn], list[Received]]:
     had = []
     with ModelServer(script) as server:
         given = {"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"}
-        config = load(given)
+        config = load_config(given)
         workspace.prepare(home)
         (home / "workspace/BOOTSTRAP.md").unlink()  # a first meeting that the model drops leaves the system text, once
         for number in range(turns):

@@ -18,8 +18,8 @@ from picoclaw.app import App
 from picoclaw.automation.checklist import SampleHistory
 from picoclaw.automation.clock import boottime
 from picoclaw.automation.heartbeat import HeartbeatTime
-from picoclaw.channels.channel import ChannelStatus, Post, answer_to
-from picoclaw.config import load
+from picoclaw.channels.channel import ChannelStatus, Post, make_answer_command
+from picoclaw.config import load_config
 from picoclaw.daemon import background, watchdog
 from picoclaw.daemon.background import BackgroundHooks, BackgroundWorker
 from picoclaw.daemon.delivery import DeliveryWorker
@@ -120,7 +120,7 @@ class House:
         """Begin, as `picoclaw run` does."""
         given = {"PICOCLAW_HOME": str(self.home), "PICOCLAW_BASE_URL": self._url, "PICOCLAW_MODEL": "scripted"}
         workspace.prepare(self.home)
-        config = load(given)
+        config = load_config(given)
         board = SimBoard(clock=self.now, sleep=lambda _: None)
         board._wire(WiredPart("lm75", 1, 0x48), board.scenes["greenhouse"])
         board._buses[1].parts[0x20] = Valve(self.seen)
@@ -287,5 +287,5 @@ class Player:
         if not number or not approval:
             self.seen(("unasked", token))
             return
-        self.house.post(f"{token} {word}", PHONE, answer_to(approval, word))  # type: ignore[arg-type]
+        self.house.post(f"{token} {word}", PHONE, make_answer_command(approval, word))  # type: ignore[arg-type]
         self.house.settle()

@@ -21,8 +21,8 @@ from obedient import FORMS, wishes
 from tally import Tally
 from web_server import said as answer
 
-from picoclaw.channels.telegram.channel import Telegram
-from picoclaw.channels.telegram.updates import Me, read
+from picoclaw.channels.telegram.channel import TelegramChannel
+from picoclaw.channels.telegram.updates import BotIdentity, parse_update
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.security.sandbox import find_missing_program
 from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints
@@ -185,11 +185,11 @@ def telegram(house, user=1, **message):
     """What the channel makes of a message."""
     came = []
     config = replace(house.app.config, telegram=TelegramConfig([1, 666], owner=1), telegram_token="1:x")
-    channel = Telegram(config, house.app.prompts, frozenset({"stop"}))
+    channel = TelegramChannel(config, house.app.prompts, frozenset({"stop"}))
     channel._post, channel._downloads._fetch = came.append, lambda *_: "inbox/figs.jpg"
     about = {"message_id": len(house.model.obeyed) + 1, "date": 1_800_000_000, "chat": {"id": 5, "type": "private"}}
     who = {"id": user, "is_bot": False, "first_name": "Ada"}
-    channel._receive(read({"update_id": 1, "message": about | {"from": who} | message}, Me(9, "bot")))
+    channel._receive(parse_update({"update_id": 1, "message": about | {"from": who} | message}, BotIdentity(9, "bot")))
     end = time.monotonic() + 10
     while not (came and not channel._downloads._chats) and time.monotonic() < end:
         time.sleep(0.01)

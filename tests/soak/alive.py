@@ -19,8 +19,8 @@ from picoclaw.outputs.supervisor import endpoint
 CODE = """
 import sys
 from pathlib import Path
-from picoclaw.channels.dashboard.login import new_code
-print(new_code(Path(sys.argv[1])))
+from picoclaw.channels.dashboard.login import make_code
+print(make_code(Path(sys.argv[1])))
 """
 LATE_S = 90.0
 """Of the quick clock's: how much longer than it may an output is seen on, because looking takes a moment."""
@@ -51,7 +51,7 @@ class House:
     def asked(self, word):
         """Ask it something over its socket; nothing when it does not answer."""
         with contextlib.suppress(OSError):
-            return ipc.asked(self.home, {"do": word}, 3)
+            return ipc.ask_daemon(self.home, {"do": word}, 3)
         return None
 
     def killed(self):

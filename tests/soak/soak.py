@@ -35,7 +35,7 @@ from script import TAKE_A_TOOL, Script
 from telegram_server import TOKEN
 from trouble import Trouble, small_disk
 
-from picoclaw.channels.dashboard.live import Letters
+from picoclaw.channels.dashboard.live import PageOutbox
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.store import history_migrations
@@ -211,7 +211,7 @@ class Soak:
         cut = sum("stopped in the middle" in one.outcome for one in hot)  # which is told in other words
         alarms = judge.times(told, "soak: it is hot")
         yield judge.within("its alarms on Telegram", alarms, len(hot) - cut, len(hot))
-        letters = Letters(self.house.home).all()  # the last ones only
+        letters = PageOutbox(self.house.home).all()  # the last ones only
         shown = sum("soak: it is hot" in one.text for one in letters)
         least = sum(bool(letters) and one.at.timestamp() >= letters[0].at for one in hot) - cut
         yield judge.within("its alarms at the page", shown, least, len(hot))

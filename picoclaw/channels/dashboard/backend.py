@@ -2,14 +2,14 @@
 
 from typing import NamedTuple, Protocol
 
-from picoclaw.channels.channel import outcome
+from picoclaw.channels.channel import describe_outcome
 from picoclaw.store.approvals import Approval
 
 Point = tuple[float, float, float, float]
 """A moment in seconds since 1970; the lowest value, the mean and the highest around it."""
 
 
-class Value(NamedTuple):
+class SensorValue(NamedTuple):
     """What a sensor says now: `text` is the value with its unit, '' when there is none and `problem` says why.
 
     `at` is when it was measured, in seconds since 1970, 0 for unknown; `doubt` says why it may be wrong.
@@ -25,7 +25,7 @@ class Value(NamedTuple):
     at: float = 0.0
 
 
-class Switch(NamedTuple):
+class OutputState(NamedTuple):
     """An output: `left` are the seconds until it goes to its safe level by itself, None when it is there."""
 
     name: str
@@ -38,15 +38,15 @@ class Switch(NamedTuple):
     trouble: str = ""
 
 
-class Switches(NamedTuple):
+class OutputStates(NamedTuple):
     """The outputs; `stopped` says who has stopped them all, '' when nobody has."""
 
-    rows: tuple[Switch, ...] = ()
+    rows: tuple[OutputState, ...] = ()
     stopped: str = ""
     problems: tuple[str, ...] = ()
 
 
-class Row(NamedTuple):
+class ListRow(NamedTuple):
     """A line of a list: a job, a rule, something that went wrong, a figure of the board."""
 
     name: str
@@ -55,7 +55,7 @@ class Row(NamedTuple):
     at: float = 0.0
 
 
-class Said(NamedTuple):
+class ChatEntry(NamedTuple):
     """Something of the conversation: `role` is "user", "assistant" or "outcome", `at` seconds since 1970."""
 
     role: str
@@ -63,7 +63,7 @@ class Said(NamedTuple):
     at: float
 
 
-class Question(NamedTuple):
+class PageQuestion(NamedTuple):
     """A call that needs a yes: `id` is the sign of exactly this one, `call` the whole text, `chat` where it was asked.
 
     It ends unanswered at `until`, in seconds since 1970; `outcome` says how it has ended, '' while it is open.
@@ -77,12 +77,14 @@ class Question(NamedTuple):
     outcome: str = ""
 
 
-def shown(approval: Approval) -> Question:
+def make_question(approval: Approval) -> PageQuestion:
     """Show a question as the page does."""
-    return Question(approval.number, approval.nonce, approval.shown, approval.chat, approval.expires, outcome(approval))
+    return PageQuestion(
+        approval.number, approval.nonce, approval.shown, approval.chat, approval.expires, describe_outcome(approval)
+    )
 
 
-class House(Protocol):
+class DashboardBackend(Protocol):
     """A running picoclaw, as the page needs it. Every method may be called from any thread; raises PicoclawError."""
 
     @property
@@ -93,13 +95,13 @@ class House(Protocol):
     def mark(self) -> str:
         """What is said with the values of a simulated board, '' for a real one."""
 
-    def readings(self) -> list[Value]:
+    def readings(self) -> list[SensorValue]:
         """Give what the sensors say; measures anew when the last time was more than a few seconds ago."""
 
     def history(self, sensor: str, quantity: str, begin: float, end: float, most: int) -> list[Point]:
         """Give what was measured between two moments, in no more points than `most`."""
 
-    def outputs(self) -> Switches:
+    def outputs(self) -> OutputStates:
         """Give the outputs as they are."""
 
     def stop(self) -> str:
@@ -111,25 +113,25 @@ class House(Protocol):
     def resume(self) -> str:
         """End a stop."""
 
-    def jobs(self) -> list[Row]:
+    def jobs(self) -> list[ListRow]:
         """Give the reminders and jobs."""
 
-    def rules(self) -> list[Row]:
+    def rules(self) -> list[ListRow]:
         """Give the rules."""
 
-    def errors(self) -> list[Row]:
+    def errors(self) -> list[ListRow]:
         """Give what has gone wrong lately, the newest first."""
 
-    def facts(self) -> list[Row]:
+    def facts(self) -> list[ListRow]:
         """Give the figures of the board and of the daemon."""
 
-    def said(self, session: str, most: int) -> list[Said]:
+    def said(self, session: str, most: int) -> list[ChatEntry]:
         """Give the end of a conversation, with what waits for its answer."""
 
-    def outcomes(self, most: int) -> list[Said]:
+    def outcomes(self, most: int) -> list[ChatEntry]:
         """Give how the last calls have ended that needed a yes, in whatever chat."""
 
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[PageQuestion]:
         """Give the calls that wait for a yes, in whatever chat, behind those that have ended lately."""
 
     def healthy(self) -> bool:

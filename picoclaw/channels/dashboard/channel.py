@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from picoclaw.channels.channel import ChannelStatus, Post
-from picoclaw.channels.dashboard.backend import House, Said, shown
-from picoclaw.channels.dashboard.live import Feed, Letters, Talk
+from picoclaw.channels.dashboard.backend import ChatEntry, DashboardBackend, make_question
+from picoclaw.channels.dashboard.live import EventStream, LiveTurn, PageOutbox
 from picoclaw.channels.dashboard.login import Logins
-from picoclaw.channels.dashboard.server import Server, names_of
-from picoclaw.channels.dashboard.site import SESSION, Front, Site
+from picoclaw.channels.dashboard.server import PageServer, list_host_names
+from picoclaw.channels.dashboard.site import SESSION, PublicAddress, Site
 from picoclaw.errors import ChannelError
 from picoclaw.messages import Around, Turn
 from picoclaw.store.approvals import Approval
@@ -20,14 +20,14 @@ from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
 
 
-class Page:
+class DashboardChannel:
     """A chat and a dashboard for browsers on the local network; see Channel."""
 
     name = "page"
 
     def __init__(
         self,
-        house: House,
+        house: DashboardBackend,
         home: Path,
         host: str,
         port: int,
@@ -43,12 +43,12 @@ class Page:
         """
         self._house, self._host, self._port = house, host, port
         public = frozenset(origin.strip().rstrip("/").lower() for origin in origins)
-        self._front = Front(names_of(socket.gethostname(), names, public), public, frozenset(proxies))
+        self._front = PublicAddress(list_host_names(socket.gethostname(), names, public), public, frozenset(proxies))
         self._clock = clock
-        self._feed = Feed()
-        self._talk = Talk(self._feed)
-        self._letters, self._logins = Letters(home), Logins(home)
-        self._server: Server | None = None
+        self._feed = EventStream()
+        self._talk = LiveTurn(self._feed)
+        self._letters, self._logins = PageOutbox(home), Logins(home)
+        self._server: PageServer | None = None
         self._thread: threading.Thread | None = None
         self._since, self._contact, self._error = time.time(), 0.0, ""
 
@@ -68,7 +68,7 @@ class Page:
         site = Site(self._house, self._logins, *inside, posted, self._front, self._clock)
         try:
             self._check_addresses()
-            self._server = Server(site, self._host, self._port)
+            self._server = PageServer(site, self._host, self._port)
         except ChannelError as error:
             self._error = str(error)
             raise
@@ -101,15 +101,15 @@ class Page:
     def changed(self, approval: Approval) -> None:
         """See Channel.changed."""
         if approval.state != "running":
-            self._feed.publish("question", shown(approval)._asdict())
+            self._feed.publish("question", make_question(approval)._asdict())
 
     def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
         """See Channel.answered. What the conversation does not keep is kept here; a pressed button has its outcome."""
         seen = self._talk.end(reply, turn.unsaid_notice if turn.notice.failed else "") > 0
         if seen and (not turn.steps or turn.stopped == "error") and not arrived.external.startswith("answer "):
             now = time.time()
-            asked = [] if turn.steps else [Said("user", arrived.text, now)]
-            self._letters.note(*asked, Said("assistant", reply or turn.notice.text, now))
+            asked = [] if turn.steps else [ChatEntry("user", arrived.text, now)]
+            self._letters.note(*asked, ChatEntry("assistant", reply or turn.notice.text, now))
         return seen
 
     def owner_chat(self) -> str:

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from picoclaw.channels.dashboard.backend import Said
+from picoclaw.channels.dashboard.backend import ChatEntry
 from picoclaw.errors import ChannelDown
-from picoclaw.files import explain, read_file, write_atomic
+from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.messages import Event, Text, ToolRun
 from picoclaw.store.outbox import OutboxMessage
 from picoclaw.window import without_hints
@@ -20,7 +20,7 @@ MOST_FOLLOWERS = 5
 _KEPT = 400
 
 
-class Happened(NamedTuple):
+class ServerSentEvent(NamedTuple):
     """An event as server-sent events have it: `data` is JSON; '' as `mark` is not counted."""
 
     mark: str
@@ -28,29 +28,29 @@ class Happened(NamedTuple):
     data: str
 
 
-class Feed:
+class EventStream:
     """Takes events from any thread and gives each to every follower."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         """`kept` events are remembered for those who were away."""
-        self._kept: deque[Happened] = deque(maxlen=kept)
+        self._kept: deque[ServerSentEvent] = deque(maxlen=kept)
         self._era = secrets.token_hex(4)
         self._count = 0
         self._turn = threading.Condition()
-        self._followers: list[Follower] = []
+        self._followers: list[StreamClient] = []
 
     def publish(self, kind: str, data: Any) -> int:
         """Tell everybody; returns how many that were."""
         with self._turn:
             self._count += 1
-            self._kept.append(Happened(f"{self._era}-{self._count}", kind, json.dumps(data)))
+            self._kept.append(ServerSentEvent(f"{self._era}-{self._count}", kind, json.dumps(data)))
             self._turn.notify_all()
             return len(self._followers)
 
-    def follow(self, after: str = "") -> "Follower":
+    def follow(self, after: str = "") -> "StreamClient":
         """Begin to listen, behind an event that was seen; the one who has listened longest makes room."""
         with self._turn:
-            follower = Follower(self, self._behind(after))
+            follower = StreamClient(self, self._behind(after))
             self._followers.append(follower)
             for old in self._followers[:-MOST_FOLLOWERS]:
                 old.ended = old.displaced = True
@@ -66,14 +66,14 @@ class Feed:
             self._followers.clear()
             self._turn.notify_all()
 
-    def leave(self, follower: "Follower") -> None:
+    def leave(self, follower: "StreamClient") -> None:
         """Listen no more; may be called twice."""
         with self._turn:
             follower.ended = True
             if follower in self._followers:
                 self._followers.remove(follower)
 
-    def wait(self, follower: "Follower", seconds: float) -> list[Happened] | None:
+    def wait(self, follower: "StreamClient", seconds: float) -> list[ServerSentEvent] | None:
         """Wait until something happens; nothing when the time is over, None when it is all over."""
         with self._turn:
             self._turn.wait_for(lambda: follower.ended or follower.seen != self._count, seconds)
@@ -82,7 +82,7 @@ class Feed:
             missed = self._count - follower.seen if follower.seen >= 0 else len(self._kept) + 1
             follower.seen = self._count
             if missed > len(self._kept):
-                return [Happened(self._mark(), "anew", "{}")]
+                return [ServerSentEvent(self._mark(), "anew", "{}")]
             return list(self._kept)[len(self._kept) - missed :] if missed else []
 
     @property
@@ -103,14 +103,14 @@ class Feed:
         return int(number) if known and int(number) <= self._count else -1
 
 
-class Follower:
+class StreamClient:
     """One browser that listens; `displaced` when another has taken its place."""
 
-    def __init__(self, feed: Feed, seen: int) -> None:
+    def __init__(self, feed: EventStream, seen: int) -> None:
         """`seen` is the number of the last event it knows, -1 when that is not known."""
         self.feed, self.seen, self.ended, self.displaced = feed, seen, False, False
 
-    def wait(self, seconds: float) -> list[Happened] | None:
+    def wait(self, seconds: float) -> list[ServerSentEvent] | None:
         """See Feed.wait."""
         return self.feed.wait(self, seconds)
 
@@ -124,10 +124,10 @@ class Follower:
 _LONGEST_RESULT = 300
 
 
-class Talk:
+class LiveTurn:
     """What the browsers see of a turn; written by the desk's thread, read by those of the server."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: EventStream) -> None:
         """Nobody says anything yet."""
         self._feed = feed
         self._lock = threading.Lock()
@@ -174,7 +174,7 @@ NAME = "page_letters.json"
 _LETTERS_KEPT = 60
 
 
-class Letters:
+class PageOutbox:
     """The last letters, in a file of their own: a browser that comes later has to see them."""
 
     def __init__(self, home: Path) -> None:
@@ -192,7 +192,7 @@ class Letters:
             self._write([*rows, {"number": letter.number, "text": letter.text, "at": letter.at}])
             return True
 
-    def note(self, *said: Said) -> None:
+    def note(self, *said: ChatEntry) -> None:
         """Keep what is no part of the conversation in `state.db`: commands, and answers that say what went wrong."""
         rows = [{"number": 0, "role": one.role, "text": one.text, "at": one.at} for one in said if one.text]
         with self._lock, suppress(ChannelDown):
@@ -203,13 +203,15 @@ class Letters:
         try:
             write_atomic(self._path, json.dumps(rows, ensure_ascii=False).encode("utf-8", "replace"))
         except OSError as error:
-            raise ChannelDown(f"{self._path} cannot be written: {explain(error)}") from None
+            raise ChannelDown(f"{self._path} cannot be written: {explain_os_error(error)}") from None
         self._rows = rows
 
-    def all(self) -> list[Said]:
+    def all(self) -> list[ChatEntry]:
         """Give them, the oldest first."""
         with self._lock:
-            return [Said(str(row.get("role", "assistant")), str(row["text"]), float(row["at"])) for row in self._read()]
+            return [
+                ChatEntry(str(row.get("role", "assistant")), str(row["text"]), float(row["at"])) for row in self._read()
+            ]
 
     def _read(self) -> list[dict[str, Any]]:
         if self._rows is None:
@@ -221,7 +223,7 @@ class Letters:
         return self._rows
 
 
-def merged(said: list[Said], letters: list[Said], mark: str, most: int) -> list[Said]:
+def merge_messages(said: list[ChatEntry], letters: list[ChatEntry], mark: str, most: int) -> list[ChatEntry]:
     """Put letters where they belong by time, but for those that the conversation has as an answer, without the mark.
 
     Of a conversation with more than `most` lines only the end is `said`, and letters from before that are left out.

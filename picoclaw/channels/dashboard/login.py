@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import ChannelError
-from picoclaw.files import explain, read_file, remove, write_atomic
+from picoclaw.files import explain_os_error, read_file, remove, write_atomic
 from picoclaw.security.audit import AuditLog
 
 CODE, LOGINS = "page_code.json", "page_logins.json"
@@ -31,16 +31,16 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _Kept = dict[str, dict[str, Any]]
 
 
-def uptime() -> tuple[str, float]:
+def read_uptime() -> tuple[str, float]:
     """Name this boot, and its seconds, by a clock that nobody can set."""
     return _BOOT.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def new_code(home: Path) -> str:
+def make_code(home: Path) -> str:
     """Make a code that lets one browser in within ten minutes, in place of the last one. Raises ChannelError."""
     code = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
-    boot, now = uptime()
-    _keep(home / CODE, {"code": _digest(code), "boot": boot, "at": now})
+    boot, now = read_uptime()
+    _save(home / CODE, {"code": _hash_secret(code), "boot": boot, "at": now})
     return f"{code[:4]}-{code[4:]}"
 
 
@@ -62,7 +62,7 @@ class Logins:
             remove(self._home / CODE)
             secret, now = secrets.token_urlsafe(32), self._wall()
             shown = agent.encode("ascii", "replace").decode()[:_LONGEST_AGENT]
-            known = self._read() | {_digest(secret): {"at": now, "seen": now, "agent": shown, "from": address}}
+            known = self._read() | {_hash_secret(secret): {"at": now, "seen": now, "agent": shown, "from": address}}
             newest = sorted(known, key=lambda digest: float(known[digest]["seen"]))[-MOST:]
             self._write({digest: known[digest] for digest in newest})
             AuditLog(self._home).mention("login", on="page", who=self.name(secret), by=address, agent=shown)
@@ -73,7 +73,7 @@ class Logins:
         if not secret:
             return False
         with self._lock:
-            known, digest, now = self._read(), _digest(secret), self._wall()
+            known, digest, now = self._read(), _hash_secret(secret), self._wall()
             login = known.get(digest)
             if login is None or now - float(login["seen"]) > KEPT_S:
                 return False
@@ -86,13 +86,13 @@ class Logins:
 
     def name(self, secret: str) -> str:
         """Name a browser for others, as the audit log does; the same until it is forgotten."""
-        return f"page:{_digest(secret)[:8]}"
+        return f"page:{_hash_secret(secret)[:8]}"
 
     def forget(self, secret: str = "") -> int:
         """Forget one browser, or all; returns how many. Raises ChannelError."""
         with self._lock:
             known = self._read()
-            left = {digest: login for digest, login in known.items() if secret and digest != _digest(secret)}
+            left = {digest: login for digest, login in known.items() if secret and digest != _hash_secret(secret)}
             if left != known:
                 self._write(left)
                 AuditLog(self._home).mention("logout", on="page", browsers=len(known) - len(left))
@@ -105,10 +105,10 @@ class Logins:
 
     def _fits(self, code: str) -> bool:
         kept = _load(self._home / CODE)
-        boot, now = uptime()
+        boot, now = read_uptime()
         try:
             alive = kept["boot"] == boot and 0 <= now - float(kept["at"]) <= CODE_S
-            return hmac.compare_digest(str(kept["code"]), _digest(code.upper().translate(_ALIKE))) and alive
+            return hmac.compare_digest(str(kept["code"]), _hash_secret(code.upper().translate(_ALIKE))) and alive
         except (KeyError, TypeError, ValueError):
             return False
 
@@ -122,19 +122,19 @@ class Logins:
             return self._known
         if (mark := (found.st_mtime_ns, found.st_ino)) != self._mark:
             logins = _load(path)
-            self._known = {digest: login for digest, login in logins.items() if _sound(login)}
+            self._known = {digest: login for digest, login in logins.items() if _is_valid_login(login)}
             self._mark = mark
         return self._known
 
     def _write(self, known: _Kept) -> None:
-        _keep(self._home / LOGINS, known)
+        _save(self._home / LOGINS, known)
 
 
-def _sound(login: Any) -> bool:
+def _is_valid_login(login: Any) -> bool:
     return isinstance(login, dict) and isinstance(login.get("seen"), int | float)
 
 
-def _digest(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
@@ -147,8 +147,8 @@ def _load(path: Path) -> dict[str, Any]:
     return kept if isinstance(kept, dict) else {}
 
 
-def _keep(path: Path, data: Any) -> None:
+def _save(path: Path, data: Any) -> None:
     try:
         write_atomic(path, json.dumps(data).encode())
     except OSError as error:
-        raise ChannelError(f"{path} cannot be written: {explain(error)}") from None
+        raise ChannelError(f"{path} cannot be written: {explain_os_error(error)}") from None

@@ -21,7 +21,7 @@ from waitress.server import TcpWSGIServer
 from waitress.wasyncore import close_all, poll2
 
 from picoclaw.errors import ChannelError
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 
 LONGEST_HEAD, LONGEST_BODY = 16_384, 65_536
 THREADS, CONNECTIONS = 8, 60
@@ -34,7 +34,7 @@ _IP_FREEBIND = 15
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-class _Connection(HTTPChannel):  # type: ignore[misc]
+class _PageConnection(HTTPChannel):  # type: ignore[misc]
     """One browser's connection; when there are too many, an idle one of whoever has most of them makes room."""
 
     def __init__(self, server: Any, sock: Any, addr: Any, adj: Any, map: Any = None) -> None:  # noqa: A002
@@ -60,10 +60,10 @@ class _Connection(HTTPChannel):  # type: ignore[misc]
         return done
 
 
-class _Server(TcpWSGIServer):  # type: ignore[misc]
+class _ListeningServer(TcpWSGIServer):  # type: ignore[misc]
     """The listening side."""
 
-    channel_class = _Connection
+    channel_class = _PageConnection
 
     def bind_server_socket(self) -> None:
         """Take also an address that this machine has not got yet: the network may come long after the start."""
@@ -79,7 +79,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
                 one.will_close = True
 
 
-class Server:
+class PageServer:
     """A server that runs until it is stopped."""
 
     def __init__(self, application: Application, host: str, port: int) -> None:
@@ -105,10 +105,10 @@ class Server:
         self._map: dict[int, Any] = {}
         self._ending = False
         try:
-            self._server = _Server(application, map=self._map, adj=settings)
+            self._server = _ListeningServer(application, map=self._map, adj=settings)
         except OSError as error:
             close_all(self._map, ignore_all=True)
-            where = f"{host} port {port} ({explain(error)})"
+            where = f"{host} port {port} ({explain_os_error(error)})"
             raise ChannelError(f"the page cannot listen at {where}: choose others in [page] of config.toml") from None
         self.port = int(self._server.effective_port)
 
@@ -151,7 +151,7 @@ HEADERS = (
 )
 
 
-def names_of(hostname: str, more: Collection[str], origins: Collection[str] = ()) -> frozenset[str]:
+def list_host_names(hostname: str, more: Collection[str], origins: Collection[str] = ()) -> frozenset[str]:
     """The names that the page may be reached by, beside any address: its own, `more`, and the hosts of `origins`."""
     own = hostname.lower().partition(".")[0]
     public = {urlsplit(origin).hostname or "" for origin in origins}
@@ -159,7 +159,7 @@ def names_of(hostname: str, more: Collection[str], origins: Collection[str] = ()
     return frozenset(names - {""})
 
 
-def meant(host: str, names: Collection[str]) -> bool:
+def is_our_host(host: str, names: Collection[str]) -> bool:
     """Whether a Host header means us: an address, which no foreign page can have for its name, or a name of ours."""
     match = _HOST.fullmatch(host)
     if not match:
@@ -174,7 +174,7 @@ def meant(host: str, names: Collection[str]) -> bool:
     return True
 
 
-def foreign(environ: Mapping[str, str], origins: Collection[str] = ()) -> str:
+def find_foreign_origin(environ: Mapping[str, str], origins: Collection[str] = ()) -> str:
     """Say why a request does not come from our own page, '' when it does.
 
     What only reads may come without an Origin, as browsers send it; what changes something may not. `origins` are the
@@ -190,7 +190,7 @@ def foreign(environ: Mapping[str, str], origins: Collection[str] = ()) -> str:
     return ""
 
 
-def client_of(environ: Mapping[str, str], proxies: Collection[str]) -> str:
+def get_client_address(environ: Mapping[str, str], proxies: Collection[str]) -> str:
     """The address of whoever asks: the one that the nearest of our own `proxies` has added, where one passed it on.
 
     Only the end of X-Forwarded-For is a proxy's word; what stands before it may have been sent by anybody.
@@ -202,29 +202,29 @@ def client_of(environ: Mapping[str, str], proxies: Collection[str]) -> str:
     return address
 
 
-class _Bucket(NamedTuple):
+class _TokenBucket(NamedTuple):
     """What is left of an allowance, and when that was."""
 
     left: float
     at: float
 
 
-class Allowance:
+class RateLimiter:
     """So many at once, and then so many a second, for each who asks; any thread may ask, time is handed in."""
 
     def __init__(self, burst: float, a_second: float, most: int = 500) -> None:
         """`most` askers are remembered; who has asked for nothing for the longest is forgotten."""
         self._burst, self._a_second, self._most = burst, a_second, most
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: dict[str, _TokenBucket] = {}
         self._lock = threading.Lock()
 
     def take(self, who: str, now: float) -> float:
         """Take one; returns 0, or for how many seconds there is none."""
         with self._lock:
-            before = self._buckets.pop(who, _Bucket(self._burst, now))
+            before = self._buckets.pop(who, _TokenBucket(self._burst, now))
             left = min(self._burst, before.left + max(0.0, now - before.at) * self._a_second)
             granted = left >= 1
-            self._buckets[who] = _Bucket(left - granted, now)
+            self._buckets[who] = _TokenBucket(left - granted, now)
             if len(self._buckets) > self._most:
                 del self._buckets[next(iter(self._buckets))]
         return 0.0 if granted else (1 - left) / self._a_second

@@ -11,8 +11,8 @@ import bottle
 
 from picoclaw.channels.channel import Word
 from picoclaw.channels.dashboard import server
-from picoclaw.channels.dashboard.backend import House, Said
-from picoclaw.channels.dashboard.live import Feed, Letters, Talk, merged
+from picoclaw.channels.dashboard.backend import ChatEntry, DashboardBackend
+from picoclaw.channels.dashboard.live import EventStream, LiveTurn, PageOutbox, merge_messages
 from picoclaw.channels.dashboard.login import KEPT_S, Logins
 from picoclaw.errors import PicoclawError
 from picoclaw.resources import shipped
@@ -29,7 +29,7 @@ FILES = {
 }
 
 
-def hours(text: str) -> float:
+def parse_hours(text: str) -> float:
     """Read a length of time in hours."""
     try:
         found = float(text)
@@ -40,7 +40,7 @@ def hours(text: str) -> float:
     return min(found, _LONGEST_HOURS)
 
 
-def file() -> Any:
+def serve_file() -> Any:
     """Give a file that ships with the page; a browser asks again each time, and is told when nothing has changed."""
     name, kind = FILES[bottle.request.path]
     data = (shipped("templates") / "page" / name).read_bytes()
@@ -48,27 +48,27 @@ def file() -> Any:
     bottle.response.content_type = kind
     bottle.response.set_header("Cache-Control", "no-cache")
     bottle.response.set_header("ETag", mark)
-    if header("If-None-Match") == mark:
+    if read_header("If-None-Match") == mark:
         bottle.response.status = 304
         return b""
     return data
 
 
-def header(name: str) -> str:
+def read_header(name: str) -> str:
     """Read a header's bytes as Latin-1; bottle would end the request over one that is not UTF-8."""
     return str(bottle.request.environ.get(f"HTTP_{name.upper().replace('-', '_')}", ""))
 
 
-def cookie(name: str) -> str:
+def read_cookie(name: str) -> str:
     """Read a cookie; those of other services on this host come along (RFC 6265, 8.5), and may be written in any way."""
-    for part in header("Cookie").split(";"):
+    for part in read_header("Cookie").split(";"):
         key, _, value = part.strip().partition("=")
         if key == name:
             return str(value)
     return ""
 
 
-def query_of() -> Any:
+def read_query() -> Any:
     """Read the words behind an address's question mark."""
     try:
         return bottle.request.query.decode("utf-8")
@@ -76,7 +76,7 @@ def query_of() -> Any:
         return refuse(400, "this is no UTF-8")
 
 
-def body_of() -> dict[str, Any]:
+def read_json_body() -> dict[str, Any]:
     """Read a JSON object; another page's form can send none, for which the browser would ask us first."""
     if bottle.request.content_type.partition(";")[0].strip().lower() != "application/json":
         refuse(415, "send JSON")
@@ -87,7 +87,7 @@ def body_of() -> dict[str, Any]:
     return body if isinstance(body, dict) else cast("dict[str, Any]", refuse(400, "this is no JSON object"))
 
 
-def word(body: Mapping[str, Any], name: str, longest: int) -> str:
+def read_text_field(body: Mapping[str, Any], name: str, longest: int) -> str:
     """Read a text of a body, of so many characters at most."""
     text = body.get(name)
     if not isinstance(text, str):
@@ -103,7 +103,7 @@ def refuse(code: int, text: str) -> Any:
     raise bottle.HTTPResponse(json.dumps({"error": text}), code, {"Content-Type": "application/json", **headers})
 
 
-def worded(error: Any) -> str:
+def format_bottle_error(error: Any) -> str:
     """Word what bottle itself refuses; it quotes nothing of the request."""
     bottle.response.content_type = "application/json"
     return json.dumps({"error": str(error.status_line)})
@@ -121,7 +121,7 @@ Posted = Callable[[str, str, str], None]
 """Takes a text, the browser's own number of it and the person's name, and has it answered; raises PicoclawError."""
 
 
-class Front(NamedTuple):
+class PublicAddress(NamedTuple):
     """How browsers reach the page: the `names` of its host, and, behind a proxy, its public `origins`.
 
     `proxies` are the addresses of those whose word counts on whom they pass on.
@@ -137,26 +137,26 @@ class Site:
 
     def __init__(
         self,
-        house: House,
+        house: DashboardBackend,
         logins: Logins,
-        feed: Feed,
-        talk: Talk,
-        letters: Letters,
+        feed: EventStream,
+        talk: LiveTurn,
+        letters: PageOutbox,
         post: Posted,
-        front: Front,
+        front: PublicAddress,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`clock()` gives seconds that never go back."""
         self._house, self._logins, self._feed, self._talk, self._letters = house, logins, feed, talk, letters
         self._post, self._front, self._clock = post, front, clock
         self._health_lock, self._health_until, self._is_healthy = threading.Lock(), 0.0, False
-        self._tries = server.Allowance(6, 0.1)
-        self._calls = server.Allowance(60, 10)
-        self._writes = server.Allowance(10, 1)
+        self._tries = server.RateLimiter(6, 0.1)
+        self._calls = server.RateLimiter(60, 10)
+        self._writes = server.RateLimiter(10, 1)
         self._app = bottle.Bottle()
-        self._app.default_error_handler = worded
+        self._app.default_error_handler = format_bottle_error
         for path in FILES:
-            self._app.route(path, "GET", file)
+            self._app.route(path, "GET", serve_file)
         self._app.route("/health", "GET", self._health)
         self._app.route("/api/login", "POST", self._login)
         self._route("GET", state=self._state, board=self._board, plans=self._plans, history=self._history)
@@ -177,11 +177,11 @@ class Site:
         return cast("Iterable[bytes]", self._app(environ, begin))
 
     def _stopped_at_the_gate(self, environ: Mapping[str, str]) -> tuple[int, str] | None:
-        if not server.meant(environ.get("HTTP_HOST", ""), self._front.names):
+        if not server.is_our_host(environ.get("HTTP_HOST", ""), self._front.names):
             return 421, "this is not the host that was asked for; add its name to names in [page] of config.toml"
         if not environ.get("PATH_INFO", "").isascii():  # of which a router might read less than is there
             return 404, "there is nothing here"
-        if why := server.foreign(environ, self._front.origins):
+        if why := server.find_foreign_origin(environ, self._front.origins):
             return 403, why
         return None
 
@@ -194,7 +194,7 @@ class Site:
 
         def answered() -> Any:
             bottle.response.set_header("Cache-Control", "no-store")
-            secret = cookie(COOKIE)
+            secret = read_cookie(COOKIE)
             if not self._logins.knows(secret):
                 refuse(401, "log in first")
             urgent = handler == self._stop  # which is never put off
@@ -227,24 +227,24 @@ class Site:
         return "ok\n" if good else "not ok\n"
 
     def _login(self) -> Any:
-        address = server.client_of(bottle.request.environ, self._front.proxies)
+        address = server.get_client_address(bottle.request.environ, self._front.proxies)
         if wait := self._tries.take(address, time.monotonic()):
             refuse(429, f"too many tries; try again in {wait:.0f} s")
-        code = word(body_of(), "code", 40)
+        code = read_text_field(read_json_body(), "code", 40)
         try:
-            secret = self._logins.enter(code, header("User-Agent"), address)
+            secret = self._logins.enter(code, read_header("User-Agent"), address)
         except PicoclawError as error:
             return refuse(503, str(error))
         if not secret:
             return refuse(403, "this code is wrong or too old; `picoclaw page code` prints a new one")
-        encrypted = header("Origin").lower().startswith("https:")
+        encrypted = read_header("Origin").lower().startswith("https:")
         attributes = {"path": "/", "httponly": True, "samesite": "strict", "maxage": KEPT_S, "secure": encrypted}
         bottle.response.set_cookie(COOKIE, secret, **attributes)
         bottle.response.set_header("Cache-Control", "no-store")
         return {}
 
     def _logout(self) -> Any:
-        self._logins.forget(cookie(COOKIE))
+        self._logins.forget(read_cookie(COOKIE))
         self._feed.end()
         bottle.response.delete_cookie(COOKIE, path="/")
         return {}
@@ -256,27 +256,27 @@ class Site:
         except PicoclawError as error:  # then what is on the board can be seen all the same
             problem = str(error)
         told = [*self._letters.all(), *self._outcomes()]
-        lines = [line._asdict() for line in merged(said, told, self._house.mark, _SHOWN)]
+        lines = [line._asdict() for line in merge_messages(said, told, self._house.mark, _SHOWN)]
         own = {"name": self._house.name, "mark": self._house.mark, "said": lines, "problem": problem, "seen": mark}
-        asked = _tried(questions=self._house.questions)
+        asked = _collect_parts(questions=self._house.questions)
         return own | asked | self._talk.now() | self._board() | self._plans()
 
-    def _outcomes(self) -> list[Said]:
+    def _outcomes(self) -> list[ChatEntry]:
         try:
             return self._house.outcomes(_SHOWN)
         except PicoclawError:  # the conversation says what is wrong
             return []
 
     def _board(self) -> dict[str, Any]:
-        return _tried(readings=self._house.readings) | _outputs(self._house)
+        return _collect_parts(readings=self._house.readings) | _list_outputs(self._house)
 
     def _plans(self) -> dict[str, Any]:
         house = self._house
-        return _tried(jobs=house.jobs, rules=house.rules, errors=house.errors, facts=house.facts)
+        return _collect_parts(jobs=house.jobs, rules=house.rules, errors=house.errors, facts=house.facts)
 
     def _history(self) -> dict[str, Any]:
-        query = query_of()
-        hours_ = hours(query.get("hours", "24"))
+        query = read_query()
+        hours_ = parse_hours(query.get("hours", "24"))
         end = time.time()
         begin = end - hours_ * 3600
         points = self._house.history(query.get("sensor", ""), query.get("quantity", ""), begin, end, _MOST_POINTS)
@@ -297,8 +297,8 @@ class Site:
         """Stream what happens, and every few seconds what the board says, if that has changed."""
         bottle.response.content_type = "text/event-stream; charset=utf-8"
         bottle.response.set_header("X-Accel-Buffering", "no")  # nginx would hold back what is not over
-        secret = cookie(COOKIE)
-        after = header("Last-Event-ID") or bottle.request.query.get("after", "")
+        secret = read_cookie(COOKIE)
+        after = read_header("Last-Event-ID") or bottle.request.query.get("after", "")
         return self._streamed(secret, after)
 
     def _streamed(self, secret: str, after: str) -> Iterator[str]:
@@ -324,42 +324,42 @@ class Site:
             follower.leave()
 
     def _say(self) -> dict[str, Any]:
-        body = body_of()
-        text, number = word(body, "text", LONGEST_TEXT), word(body, "id", 64)
+        body = read_json_body()
+        text, number = read_text_field(body, "text", LONGEST_TEXT), read_text_field(body, "id", 64)
         if not text.strip() or not number:
             refuse(400, "there is no text to answer")
-        self._post(text, number, self._logins.name(cookie(COOKIE)))
+        self._post(text, number, self._logins.name(read_cookie(COOKIE)))
         self._feed.publish("said", {"role": "user", "text": text, "at": time.time(), "id": number})
         return {}
 
     def _answer(self) -> dict[str, Any]:
         """Have the person's word on a question posted, as if they had typed it."""
-        body = body_of()
-        said, sign = word(body, "word", 10), word(body, "id", 64)
+        body = read_json_body()
+        said, sign = read_text_field(body, "word", 10), read_text_field(body, "id", 64)
         if said not in get_args(Word):
             refuse(400, f"word has to be one of {', '.join(get_args(Word))}")
         number = next((one.number for one in self._house.questions() if one.id == sign and not one.outcome), 0)
         if not number:
             refuse(409, "this question is not open any more")
-        self._post(f"/{said} {number} {sign}", f"answer {sign}", self._logins.name(cookie(COOKIE)))
+        self._post(f"/{said} {number} {sign}", f"answer {sign}", self._logins.name(read_cookie(COOKIE)))
         return {}
 
     def _stop(self) -> dict[str, Any]:
         return self._switched(self._house.stop())
 
     def _off(self) -> dict[str, Any]:
-        return self._switched(self._house.off(word(body_of(), "name", 200)))
+        return self._switched(self._house.off(read_text_field(read_json_body(), "name", 200)))
 
     def _resume(self) -> dict[str, Any]:
         return self._switched(self._house.resume())
 
     def _switched(self, text: str) -> dict[str, Any]:
-        outputs = _outputs(self._house)
+        outputs = _list_outputs(self._house)
         self._feed.publish("board", outputs)
         return {"text": text} | outputs
 
 
-def _outputs(house: House) -> dict[str, Any]:
+def _list_outputs(house: DashboardBackend) -> dict[str, Any]:
     try:
         rows, stopped, problems = house.outputs()
     except PicoclawError as error:
@@ -367,7 +367,7 @@ def _outputs(house: House) -> dict[str, Any]:
     return {"outputs": [row._asdict() for row in rows], "stopped": stopped, "output_problems": problems}
 
 
-def _tried(**parts: Callable[[], Iterable[Any]]) -> dict[str, Any]:
+def _collect_parts(**parts: Callable[[], Iterable[Any]]) -> dict[str, Any]:
     """Ask for each part; one that fails says why and spoils no other."""
     found: dict[str, Any] = {}
     for name, part in parts.items():

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from picoclaw import files as picoclaw_files
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy
-from picoclaw.files import Place, explain
+from picoclaw.files import RootedPath, explain_os_error
 from picoclaw.http_client import OK, Client, HTTPError, InvalidURL, Timeout
 
 _LARGEST_ANSWER = 4_000_000  # bytes; 40 updates of the longest kind
@@ -56,7 +56,7 @@ class Conflict(ChannelDown):
     """Somebody else takes this bot's messages."""
 
 
-class NotDone(ChannelError):
+class CallRefused(ChannelError):
     """Telegram refuses this call."""
 
     def __init__(self, message: str, moved_to: int = 0) -> None:
@@ -69,17 +69,17 @@ class Upload(NamedTuple):
     """A file that goes with a call: the field's name, where it is, and its bytes."""
 
     field: str
-    place: Place
+    place: RootedPath
     size: int
 
 
-class _Answer(NamedTuple):
+class _ApiAnswer(NamedTuple):
     status: int
     data: bytes
     date: str
 
 
-class _Connection:
+class _ApiConnection:
     """A client with one connection, and the stream below it once it is connected."""
 
     def __init__(self, client: Client) -> None:
@@ -88,14 +88,14 @@ class _Connection:
         self.stream: Any = None
 
 
-class _Pending:
+class _PendingCall:
     """A call that is being made, for those who wait for it and those who end it."""
 
-    def __init__(self, connection: _Connection | None) -> None:
+    def __init__(self, connection: _ApiConnection | None) -> None:
         """`connection` is one that is there already, if there is one."""
         self.done = threading.Event()
         self.sent = False
-        self.answer: _Answer | ChannelError | None = None
+        self.answer: _ApiAnswer | ChannelError | None = None
         self.connection = connection
         self.ended = False
 
@@ -115,16 +115,16 @@ class _Pending:
                 socket.socket.shutdown(stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
 
-class Api:
+class TelegramApi:
     """Calls one bot's methods; any thread may. What an error says never holds the token."""
 
     def __init__(self, token: str, base: str = "https://api.telegram.org") -> None:
         """Connect to nothing yet. Calls that follow one another share a connection, those at once have their own."""
         self._token, self._base = token, base.rstrip("/")
         self._guard = threading.Lock()
-        self._pending: set[_Pending] = set()
+        self._pending: set[_PendingCall] = set()
         self._closed = False
-        self._idle: list[_Connection] = []
+        self._idle: list[_ApiConnection] = []
         self._era = 0
         self.date = ""
         """The date that Telegram sent with its last answer, as HTTP writes it."""
@@ -142,13 +142,13 @@ class Api:
         """
         answer = self._asked(f"/bot{self._token}/{method}", dict(fields), wait, upload, _LARGEST_ANSWER)
         self.date = answer.date
-        return _result(answer)
+        return _parse_result(answer)
 
     def fetch(self, path: str, most: int, wait: float) -> bytes:
         """Fetch a file of at most `most` bytes by the path that getFile gave. Raises as `call`."""
         answer = self._asked(f"/file/bot{self._token}/{path}", None, wait, None, most)
         if answer.status != OK:
-            raise NotDone(f"Telegram does not give the file (HTTP {answer.status})")
+            raise CallRefused(f"Telegram does not give the file (HTTP {answer.status})")
         return answer.data
 
     def rebuild(self) -> None:
@@ -169,22 +169,22 @@ class Api:
             one.done.set()
         self.rebuild()
 
-    def _made(self) -> _Connection:
+    def _made(self) -> _ApiConnection:
         try:
-            return _Connection(Client({"Content-Type": "application/json"}, kept_s=_KEPT_S))
+            return _ApiConnection(Client({"Content-Type": "application/json"}, kept_s=_KEPT_S))
         except ValueError as error:
             raise Unreachable(f"Telegram cannot be called: a proxy variable is of no use: {error}") from None
 
     def _asked(
         self, path: str, fields: dict[str, Any] | None, wait: float, upload: Upload | None, most: int
-    ) -> _Answer:
+    ) -> _ApiAnswer:
         self.check()
         with self._guard:
             if self._closed:
                 raise Unreachable("Telegram was left")
             if len(self._pending) >= _MOST_HANGING:
                 raise Unreachable("Telegram's name cannot be looked up: the calls before still wait for that")
-            pending, era = _Pending(self._idle.pop() if self._idle else None), self._era
+            pending, era = _PendingCall(self._idle.pop() if self._idle else None), self._era
             self._pending.add(pending)
         work = partial(self._work, pending, era, lambda: self._request(pending, path, fields, wait, upload, most))
         threading.Thread(target=work, name="telegram-call", daemon=True).start()
@@ -196,14 +196,14 @@ class Api:
             raise pending.answer
         return pending.answer
 
-    def _work(self, pending: _Pending, era: int, request: Callable[[], _Answer]) -> None:
+    def _work(self, pending: _PendingCall, era: int, request: Callable[[], _ApiAnswer]) -> None:
         try:
-            with _explained(pending, self._token):
+            with _translate_errors(pending, self._token):
                 pending.answer = request()
         except ChannelError as error:
             pending.answer = error
         finally:
-            used, good = pending.connection, isinstance(pending.answer, _Answer) and not pending.ended
+            used, good = pending.connection, isinstance(pending.answer, _ApiAnswer) and not pending.ended
             with self._guard:
                 self._pending.discard(pending)
                 if used and good and era == self._era and not self._closed and len(self._idle) < _MOST_KEPT:
@@ -214,8 +214,14 @@ class Api:
             pending.done.set()
 
     def _request(
-        self, pending: _Pending, path: str, fields: dict[str, Any] | None, wait: float, upload: Upload | None, most: int
-    ) -> _Answer:
+        self,
+        pending: _PendingCall,
+        path: str,
+        fields: dict[str, Any] | None,
+        wait: float,
+        upload: Upload | None,
+        most: int,
+    ) -> _ApiAnswer:
         # a large file may take long, each piece of it may not
         quiet = wait if fields is not None and not upload else min(_QUIET_S if upload else _STALLED_S, wait)
         told: dict[str, Any] = {
@@ -226,13 +232,13 @@ class Api:
         if pending.connection is None:
             pending.connection = self._made()
         http = pending.connection.client
-        with _body(fields, upload) as body, http.stream(how, url, **told, **body) as response:
-            data = _bounded(response.iter_bytes(), most)
-            return _Answer(response.status_code, data, response.headers.get("date", ""))
+        with _encode_body(fields, upload) as body, http.stream(how, url, **told, **body) as response:
+            data = _read_bounded(response.iter_bytes(), most)
+            return _ApiAnswer(response.status_code, data, response.headers.get("date", ""))
 
 
 @contextmanager
-def _body(fields: dict[str, Any] | None, upload: Upload | None) -> Iterator[dict[str, Any]]:
+def _encode_body(fields: dict[str, Any] | None, upload: Upload | None) -> Iterator[dict[str, Any]]:
     """Give what is sent: JSON, or a form when a file goes with it, which is read as it is sent."""
     if fields is None:
         yield {}
@@ -240,23 +246,23 @@ def _body(fields: dict[str, Any] | None, upload: Upload | None) -> Iterator[dict
         yield {"content": json.dumps(fields).encode()}
     else:
         plain = {k: v if isinstance(v, str) else json.dumps(v) for k, v in fields.items()}
-        with os.fdopen(picoclaw_files.rooted_open_file(upload.place, alone=True), "rb") as file:
+        with os.fdopen(picoclaw_files.open_rooted(upload.place, alone=True), "rb") as file:
             kind = f"multipart/form-data; boundary={os.urandom(16).hex()}"
             files = {upload.field: (upload.place.path.name, file)}
             yield {"data": plain, "files": files, "headers": {"Content-Type": kind}}
 
 
-def _bounded(pieces: Iterator[bytes], most: int) -> bytes:
+def _read_bounded(pieces: Iterator[bytes], most: int) -> bytes:
     data = bytearray()
     for piece in pieces:
         data += piece
         if len(data) > most:
-            raise NotDone(f"Telegram sent more than {most} bytes")
+            raise CallRefused(f"Telegram sent more than {most} bytes")
     return bytes(data)
 
 
 @contextmanager
-def _explained(pending: _Pending, token: str) -> Iterator[None]:
+def _translate_errors(pending: _PendingCall, token: str) -> Iterator[None]:
     """Put what can go wrong on the way into words."""
     try:
         yield
@@ -266,10 +272,10 @@ def _explained(pending: _Pending, token: str) -> Iterator[None]:
             reason = f"{reason}; this board's clock may be wrong: see `picoclaw doctor`"
         raise Unreachable(f"Telegram cannot be reached ({reason})", unsure=pending.sent) from None
     except OSError as error:
-        raise NotDone(f"the file cannot be sent: {explain(error)}") from None
+        raise CallRefused(f"the file cannot be sent: {explain_os_error(error)}") from None
 
 
-def _result(answer: _Answer) -> Any:
+def _parse_result(answer: _ApiAnswer) -> Any:
     """Read an answer of the API; anything that is none comes from something in the way."""
     try:
         told = json.loads(answer.data)
@@ -284,10 +290,10 @@ def _result(answer: _Answer) -> Any:
         raise Unreachable(f"Telegram's answer (HTTP {answer.status}) is not one of its API", unsure=True)
     if told["ok"]:
         return told.get("result")
-    raise _error(told, answer.status)
+    raise _make_error(told, answer.status)
 
 
-def _error(told: dict[str, Any], status: int) -> ChannelError:
+def _make_error(told: dict[str, Any], status: int) -> ChannelError:
     code = told.get("error_code") if isinstance(told.get("error_code"), int) else status
     said = " ".join(str(told.get("description") or f"error {code}").split())[:300]
     more: dict[str, Any] = told["parameters"] if isinstance(told.get("parameters"), dict) else {}
@@ -305,4 +311,4 @@ def _error(told: dict[str, Any], status: int) -> ChannelError:
         case int() if code >= _BROKEN:
             return Unreachable(f"Telegram is out of order ({code}: {said})", unsure=True)
     moved = more.get("migrate_to_chat_id")
-    return NotDone(f"Telegram refused: {said}", moved if isinstance(moved, int) else 0)
+    return CallRefused(f"Telegram refused: {said}", moved if isinstance(moved, int) else 0)

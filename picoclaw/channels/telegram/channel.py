@@ -13,13 +13,20 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from picoclaw.channels.channel import ChannelStatus, Kept, Post, Word, answer_to, outcome
+from picoclaw.channels.channel import ChannelStatus, Kept, Post, Word, describe_outcome, make_answer_command
 from picoclaw.channels.telegram import updates
-from picoclaw.channels.telegram.api import Api
-from picoclaw.channels.telegram.connection import USUAL, Link, Timing
+from picoclaw.channels.telegram.api import TelegramApi
+from picoclaw.channels.telegram.connection import USUAL, TelegramConnection, Timing
 from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.channels.telegram.sender import MESSAGE_ROOM, Button, Place, Sender, parts_of, place_of
-from picoclaw.channels.telegram.updates import File, Nothing, Poll, Pressed, Said, Update
+from picoclaw.channels.telegram.sender import MESSAGE_ROOM, Button, ChatPlace, Sender, parse_place, split_answer
+from picoclaw.channels.telegram.updates import (
+    ButtonPress,
+    EmptyUpdate,
+    TelegramFile,
+    TelegramMessage,
+    Update,
+    UpdatePoller,
+)
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
 from picoclaw.messages import Around, Origin, Turn
@@ -28,7 +35,7 @@ from picoclaw.security import untrusted
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 
 _SHOWN, _MOST = "telegram.questions", 100
 _DATA = re.compile(r"([yna])([0-9]{1,15}):([0-9a-f]{8,40})")
@@ -39,7 +46,7 @@ OVER = "This question is no longer open."
 NOT_YOURS = "Only the owner can answer this."
 
 
-class Answer(NamedTuple):
+class ButtonAnswer(NamedTuple):
     """What to say to whoever has pressed a button, and what the owner has said by it, if that counts."""
 
     text: str
@@ -47,51 +54,51 @@ class Answer(NamedTuple):
     word: Word = "no"
 
 
-class _Shown(NamedTuple):
+class _ShownQuestion(NamedTuple):
     chat: int
     message: int
     text: str
 
 
-class Asking:
+class TelegramQuestions:
     """The questions of one bot; any thread may come."""
 
     def __init__(self, sender: Sender, pairing: Pairing, kept: Kept, note: Callable[[str], None]) -> None:
         """`note` is told in a line what the disk did not take."""
         self._sender, self._pairing, self._kept, self._note = sender, pairing, kept, note
         self._guard = threading.RLock()
-        self._shown: dict[int, _Shown] | None = None
+        self._shown: dict[int, _ShownQuestion] | None = None
 
-    def show(self, place: Place, number: int, text: str) -> None:
+    def show(self, place: ChatPlace, number: int, text: str) -> None:
         """Show a question whole, the buttons under its end. Raises ChannelError, and StoreError before it is shown."""
         approval = self._kept(number)
         if approval is None or approval.state != "waiting":
-            ended = outcome(approval) if approval else ""
+            ended = describe_outcome(approval) if approval else ""
             self._sender.plain(place, "\n\n".join(filter(None, [text, ended])))
             return
         buttons = [Button(label, f"{sign}{number}:{approval.nonce}") for sign, label in _LABELS.items()]
-        message, last = self._sender.plain(place, _measured(text), buttons)
+        message, last = self._sender.plain(place, _describe_length(text), buttons)
         try:
             with self._guard:
-                self._keep(dict([*self._open().items(), (number, _Shown(place.chat, message, last))][-_MOST:]))
+                self._keep(dict([*self._open().items(), (number, _ShownQuestion(place.chat, message, last))][-_MOST:]))
         except StoreError as error:  # it was shown, and its buttons work; how it ends is written below until a restart
             self._note(f"telegram: which message asks about number {number} is not kept: {error}")
         self.settle()  # it may have ended meanwhile
 
-    def pressed(self, button: Pressed) -> Answer:
+    def pressed(self, button: ButtonPress) -> ButtonAnswer:
         """Read a button that was pressed: it counts for the owner, in the chat that was asked, while it is open."""
         if not button.user or button.user != self._pairing.owner():
-            return Answer(NOT_YOURS)
+            return ButtonAnswer(NOT_YOURS)
         found = _DATA.fullmatch(button.data)
         approval = self._kept(int(found[2])) if found else None
         if not found or approval is None or approval.nonce != found[3] or approval.state != "waiting":
-            return Answer(OVER)
+            return ButtonAnswer(OVER)
         with self._guard:
             shown = self._open().get(approval.number)
         if approval.chat.split(":")[:2] != ["telegram", str(button.chat)] and (not shown or shown.chat != button.chat):
-            return Answer(OVER)
+            return ButtonAnswer(OVER)
         word = _WORDS[found[1]]
-        return Answer(_TAKEN[word], approval, word)
+        return ButtonAnswer(_TAKEN[word], approval, word)
 
     def settle(self) -> None:
         """Write below the questions that are no longer open how they have ended, as far as Telegram can be reached."""
@@ -102,14 +109,14 @@ class Asking:
             except StoreError as error:
                 self._note(f"telegram: questions cannot be looked up: {error}")
 
-    def _settle(self, number: int, shown: _Shown) -> None:
+    def _settle(self, number: int, shown: _ShownQuestion) -> None:
         approval = self._kept(number)
-        ended = outcome(approval) if approval else "This is no longer known."
+        ended = describe_outcome(approval) if approval else "This is no longer known."
         if ended:
             self._end(shown, ended)
             self._keep({n: one for n, one in self._open().items() if n != number})
 
-    def _end(self, shown: _Shown, ended: str) -> None:
+    def _end(self, shown: _ShownQuestion, ended: str) -> None:
         try:
             self._sender.edit(shown.chat, shown.message, f"{shown.text}\n\n{ended}")
         except ChannelDown:
@@ -117,27 +124,27 @@ class Asking:
         except ChannelError as error:  # the message may be gone, or be too old
             self._note(f"telegram: a question cannot be marked as ended: {error}")
 
-    def _open(self) -> dict[int, _Shown]:
+    def _open(self) -> dict[int, _ShownQuestion]:
         if self._shown is None:
             with self._pairing.marks() as marks:
-                self._shown = _loaded(marks.get(_SHOWN))
+                self._shown = _load_shown(marks.get(_SHOWN))
         return self._shown
 
-    def _keep(self, shown: dict[int, _Shown]) -> None:
+    def _keep(self, shown: dict[int, _ShownQuestion]) -> None:
         self._shown = shown
         with self._pairing.marks() as marks:
             marks.set(_SHOWN, json.dumps(shown))
 
 
-def _measured(text: str) -> str:
+def _describe_length(text: str) -> str:
     """Say of a question that takes several messages how long it is."""
     return text if len(text) <= MESSAGE_ROOM else f"(A long question: {len(text):,} characters.)\n{text}"
 
 
-def _loaded(text: str) -> dict[int, _Shown]:
+def _load_shown(text: str) -> dict[int, _ShownQuestion]:
     try:
         found: Any = json.loads(text or "{}")
-        return {int(number): _Shown(int(one[0]), int(one[1]), str(one[2])) for number, one in found.items()}
+        return {int(number): _ShownQuestion(int(one[0]), int(one[1]), str(one[2])) for number, one in found.items()}
     except (ValueError, TypeError, IndexError, AttributeError, KeyError, RecursionError):
         return {}
 
@@ -151,7 +158,7 @@ _SHORT_WAIT_S = 5.0
 _FETCH_WAITS = 6
 
 
-class Telegram:
+class TelegramChannel:
     """One bot, which a home's owners talk to."""
 
     name = "telegram"
@@ -174,14 +181,14 @@ class Telegram:
         self._workspace = config.workspace
         self._ending = threading.Event()
         bot = (config.telegram_token, config.telegram.api_url)
-        self._ears, self._api, self._files = Api(*bot), Api(*bot), Api(*bot)
-        self._link, self._timing, self._note = Link(timing, note=note), timing, note
+        self._ears, self._api, self._files = TelegramApi(*bot), TelegramApi(*bot), TelegramApi(*bot)
+        self._link, self._timing, self._note = TelegramConnection(timing, note=note), timing, note
         self._pairing = Pairing(config.home, config.telegram.allow, config.telegram.owner)
-        self._sender = Sender(self._api, partial(parts_of, workspace=self._workspace), self._ending, timing)
-        self._asking = Asking(self._sender, self._pairing, kept, note)
+        self._sender = Sender(self._api, partial(split_answer, workspace=self._workspace), self._ending, timing)
+        self._asking = TelegramQuestions(self._sender, self._pairing, kept, note)
         self._downloads = updates.Downloads(self._pairing, self._fetch, self._post_said, self._ending, timing.first)
         receive = (self._receive, self._is_urgent)
-        self._poll = Poll((self._ears, self._api), self._link, *receive, self._ending, timing)
+        self._poll = UpdatePoller((self._ears, self._api), self._link, *receive, self._ending, timing)
         self._thread = threading.Thread(target=self._poll.run, name="telegram", daemon=True)
         self._post: Post = lambda _: None
         self._typing: dict[str, threading.Event] = {}
@@ -215,7 +222,7 @@ class Telegram:
     def owner_chat(self) -> str:
         """See Channel: a person's private chat has their number."""
         owner = self._pairing.owner()
-        return Place(owner).key if owner else ""
+        return ChatPlace(owner).key if owner else ""
 
     def status(self) -> ChannelStatus:
         """See Channel."""
@@ -226,7 +233,7 @@ class Telegram:
 
     def send(self, letter: OutboxMessage) -> None:
         """See Channel."""
-        place = place_of(letter.session)
+        place = parse_place(letter.session)
         if place.chat > 0 and not self._pairing.allows(place.chat):
             raise ChannelError("nobody of that number may talk to this bot any more")
         if letter.approval:
@@ -237,7 +244,7 @@ class Telegram:
 
     def around(self, arrived: InboxMessage) -> Around:
         """See Channel. The sign that somebody is typing lasts until `answered`."""
-        place, done = place_of(arrived.key), threading.Event()
+        place, done = parse_place(arrived.key), threading.Event()
         self._end_typing(arrived.key)
         self._typing[arrived.key] = done
         threading.Thread(target=self._type, args=(place, done), name="telegram-typing", daemon=True).start()
@@ -250,10 +257,10 @@ class Telegram:
 
     def changed(self, approval: Approval) -> None:
         """See Channel. What Telegram cannot be told now is written there with the next letter."""
-        if outcome(approval) and self._thread.ident and not self._ending.is_set():
+        if describe_outcome(approval) and self._thread.ident and not self._ending.is_set():
             threading.Thread(target=self._asking.settle, name="telegram-asking", daemon=True).start()
 
-    def _type(self, place: Place, done: threading.Event) -> None:
+    def _type(self, place: ChatPlace, done: threading.Event) -> None:
         until = time.monotonic() + _LONGEST_TYPING_S
         with suppress(ChannelError):
             while not done.is_set() and time.monotonic() < until:
@@ -267,34 +274,34 @@ class Telegram:
     def _receive(self, update: Update) -> None:
         """Keep what an update brings, in the poll's thread. Raises StoreError when it could not be kept."""
         match update:
-            case Said() if update.addressed:
+            case TelegramMessage() if update.addressed:
                 self._said(update)
-            case Pressed():
+            case ButtonPress():
                 self._pressed(update)
-            case Nothing() | Said():
+            case EmptyUpdate() | TelegramMessage():
                 pass
 
-    def _pressed(self, button: Pressed) -> None:
+    def _pressed(self, button: ButtonPress) -> None:
         """Have the owner's button posted as what they would type. Raises StoreError."""
         answer = self._asking.pressed(button)
         if found := answer.approval:
             who, number = f"telegram:{button.user}", f"button {button.id}"
-            self._post(InboxMessage(found.chat, answer_to(found, answer.word), who, external=number))
+            self._post(InboxMessage(found.chat, make_answer_command(found, answer.word), who, external=number))
         told = {"callback_query_id": button.id, "text": answer.text}
         self._beside(lambda: self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S))
 
     def _is_urgent(self, update: Update) -> bool:
         """Tell whether an update ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
-        if not isinstance(update, Said) or not update.addressed or update.strange:
+        if not isinstance(update, TelegramMessage) or not update.addressed or update.strange:
             return False
         return self._stops_all(update) or update.text.lower() == "/stop"
 
-    def _stops_all(self, said: Said) -> bool:
+    def _stops_all(self, said: TelegramMessage) -> bool:
         return " ".join(said.text.lower().strip(" \t\r\n!.").split()) in self._stops
 
-    def _said(self, said: Said) -> None:
+    def _said(self, said: TelegramMessage) -> None:
         if not self._pairing.allows(said.user):
-            self._meet(said, Place(said.chat, said.thread))
+            self._meet(said, ChatPlace(said.chat, said.thread))
         elif self._is_urgent(said):
             left = "I did not take what came with that: send it again." if said.files else ""
             self._post_said(said, (), [left] if left else [])
@@ -303,7 +310,7 @@ class Telegram:
         elif problem := self._not_fetched(said):
             self._post_said(said, (), [f"I could not take what came with this: {problem}"] if said.files else [])
 
-    def _not_fetched(self, said: Said) -> str:
+    def _not_fetched(self, said: TelegramMessage) -> str:
         """Have the files of a message fetched; returns why that cannot be, '' when it is begun. Raises StoreDamaged."""
         try:
             return "" if self._downloads.add(said) else "too many files wait to be fetched"
@@ -312,9 +319,9 @@ class Telegram:
         except StoreError as error:
             return str(error)
 
-    def _post_said(self, said: Said, attached: tuple[str, ...], problems: list[str]) -> None:
+    def _post_said(self, said: TelegramMessage, attached: tuple[str, ...], problems: list[str]) -> None:
         """Post a message with its files. Raises StoreError when it could not be kept."""
-        place = Place(said.chat, said.thread)
+        place = ChatPlace(said.chat, said.thread)
         if problems:
             self._tell(place, "\n".join(problems))
         if said.text or attached:
@@ -323,7 +330,7 @@ class Telegram:
             who = f"telegram:{said.user}"
             self._post(InboxMessage(place.key, text, who, origin, said.external, attached, foreign=foreign))
 
-    def _meet(self, said: Said, place: Place) -> None:
+    def _meet(self, said: TelegramMessage, place: ChatPlace) -> None:
         """Pair whoever has the code; tell anybody else once, in their own chat, that this is not for them."""
         if not said.private:
             return
@@ -336,7 +343,7 @@ class Telegram:
             text = f"This bot answers its owner only. Your number is {said.user}; see `picoclaw telegram pair`."
         self._tell(place, text)
 
-    def _tell(self, place: Place, text: str) -> None:
+    def _tell(self, place: ChatPlace, text: str) -> None:
         """Say something without keeping the poll waiting: the next message may be the order to stop."""
 
         self._beside(lambda: self._sender.say(place, text))
@@ -351,7 +358,7 @@ class Telegram:
 
         threading.Thread(target=tried, name="telegram-telling", daemon=True).start()
 
-    def _fetch(self, said: Said, file: File, number: int) -> str:
+    def _fetch(self, said: TelegramMessage, file: TelegramFile, number: int) -> str:
         updates.check_room(self._workspace, file.size)
         told = self._files.call("getFile", {"file_id": file.id}, self._timing.wait)
         path = told.get("file_path") if isinstance(told, dict) else None
@@ -360,10 +367,10 @@ class Telegram:
         data = self._files.fetch(path, updates.LARGEST_TAKEN, _FETCH_WAITS * self._timing.wait)
         updates.check_room(self._workspace, len(data))
         name = file.name or path.rpartition("/")[2]
-        stored = updates.stored_name(said.chat, said.message, file.kind, f"{number}_{name}" if number else name)
-        return updates.store(self._workspace, stored, data)
+        stored = updates.make_file_name(said.chat, said.message, file.kind, f"{number}_{name}" if number else name)
+        return updates.save_file(self._workspace, stored, data)
 
-    def _worded(self, said: Said, origin: Origin) -> tuple[str, tuple[str, ...]]:
+    def _worded(self, said: TelegramMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
         """Put beside a text what it does not say itself, and name what of it is not the person's word.
 
         That stands in a block which it cannot close. Commands, and the words that stop, stay bare.
@@ -371,8 +378,8 @@ class Telegram:
         text = "/help" if said.text == "/start" else said.text
         notes = [f"from {said.who}"] if origin == "guest" else []
         notes += said.notes
-        if (late := _since(said.date, self._ears.date)) > _LATE_S:
-            notes.append(f"sent {duration(late)} ago")
+        if (late := _seconds_since(said.date, self._ears.date)) > _LATE_S:
+            notes.append(f"sent {format_duration(late)} ago")
         bare = text.startswith("/") or self._stops_all(said)
         if (bare or not said.quotes) and not said.strange:
             return (text if bare else self._noted(notes, text)), ()
@@ -389,7 +396,7 @@ class Telegram:
         )
 
 
-def _since(sent: int, told: str) -> float:
+def _seconds_since(sent: int, told: str) -> float:
     """Seconds since a message was sent, by Telegram's own clock: the board's may be wrong. 0 when it does not say."""
     try:
         now = timegm(time.strptime(told, "%a, %d %b %Y %H:%M:%S GMT"))

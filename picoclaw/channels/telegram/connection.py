@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from picoclaw.channels.channel import ChannelStatus
 from picoclaw.channels.telegram.api import BadToken, Busy, Conflict, Unreachable
-from picoclaw.times import duration
+from picoclaw.times import format_duration
 
 _BAD_TOKEN_S, _CONFLICT_S = 600.0, 30.0
 _BLIP_S = 30.0
@@ -36,7 +36,7 @@ class Timing(NamedTuple):
 USUAL = Timing()
 
 
-class Link:
+class TelegramConnection:
     """The state of one bot's connection; any thread may ask and tell.
 
     Moments are kept by the monotonic clock: a board without a battery learns the date from the network that is down.
@@ -75,7 +75,7 @@ class Link:
                 self._error, self._since = "", now
             self._contact, self._pause = now, self._timing.first
         if noted:
-            self._note(f"telegram: back after {duration(down)}")
+            self._note(f"telegram: back after {format_duration(down)}")
 
     def failed(self, error: Exception) -> float:
         """Note what went wrong; returns how long to wait before the next try, in seconds."""

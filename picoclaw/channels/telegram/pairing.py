@@ -80,7 +80,7 @@ class Pairing:
         """Make a code, which takes the place of an earlier one. Raises StoreError."""
         code = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(64) if byte < 248)[:8]
         with self._guard:
-            self._marks().set(_OFFER, json.dumps([_digest(code), *_moment(MINUTES * 60), _TRIES]))
+            self._marks().set(_OFFER, json.dumps([_hash_code(code), *_read_boot_moment(MINUTES * 60), _TRIES]))
         return code
 
     def redeem(self, text: str, user: int, who: str) -> bool:
@@ -90,11 +90,11 @@ class Pairing:
             return False
         with self._guard:
             marks = self._marks()
-            offer = _loaded(marks.get(_OFFER))
-            if not _valid(offer):
+            offer = _parse_json(marks.get(_OFFER))
+            if not _is_valid_offer(offer):
                 return False
             digest, boot, until, tries = offer
-            if not hmac.compare_digest(digest, _digest(f"{found[1]}{found[2]}".upper())):
+            if not hmac.compare_digest(digest, _hash_code(f"{found[1]}{found[2]}".upper())):
                 marks.set(_OFFER, json.dumps([digest, boot, until, tries - 1]) if tries > 1 else "")
                 return False
             if not self._owner():
@@ -133,27 +133,27 @@ class Pairing:
         """Those who were paired; nobody where nothing was ever kept."""
         if self._database is None and not self._path.exists():
             return {}
-        found = _loaded(self._marks().get(_PAIRED))
+        found = _parse_json(self._marks().get(_PAIRED))
         pairs = found.items() if isinstance(found, dict) else ()
         return {int(number): str(who) for number, who in pairs if number.isdecimal()}
 
 
-def _loaded(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text) if text else None
     except (ValueError, RecursionError):
         raise StoreError("who was paired with Telegram cannot be read; pair again") from None
 
 
-def _valid(offer: Any) -> bool:
+def _is_valid_offer(offer: Any) -> bool:
     """Whether a code was given out and still counts: in this boot, because the date may be wrong."""
     if not (isinstance(offer, list) and len(offer) == 4):
         return False
-    boot, now = _moment(0)
+    boot, now = _read_boot_moment(0)
     return offer[1] == boot and isinstance(offer[2], float | int) and now < offer[2]
 
 
-def _moment(later: float) -> tuple[str, float]:
+def _read_boot_moment(later: float) -> tuple[str, float]:
     """Name this boot, and a second of it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -162,5 +162,5 @@ def _moment(later: float) -> tuple[str, float]:
     return boot, time.clock_gettime(time.CLOCK_BOOTTIME) + later
 
 
-def _digest(code: str) -> str:
+def _hash_code(code: str) -> str:
     return hashlib.sha256(f"picoclaw telegram {code}".encode()).hexdigest()

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from picoclaw.channels.telegram.api import Api, Busy, NotDone, Unreachable, Upload
+from picoclaw.channels.telegram.api import Busy, CallRefused, TelegramApi, Unreachable, Upload
 from picoclaw.channels.telegram.connection import Timing
-from picoclaw.channels.telegram.updates import Attached, pieces
+from picoclaw.channels.telegram.updates import Attachment, split_attachments
 from picoclaw.errors import ChannelError
 from picoclaw.markdown import seen
 
@@ -30,7 +30,7 @@ class Entity(NamedTuple):
     more: str = ""
 
 
-class Rich(NamedTuple):
+class RichText(NamedTuple):
     """A text, and how parts of it look."""
 
     text: str
@@ -51,15 +51,15 @@ _KINDS = {"**": "bold", "__": "bold", "*": "italic", "_": "italic", "~~": "strik
 _ADDRESS = re.compile(r"(?:https?://|mailto:|tg://)", re.IGNORECASE)
 
 
-def rich(markdown: str) -> Rich:
+def render_rich(markdown: str) -> RichText:
     """Render a whole text; what nobody would see is left out."""
     out = _Writer()
     lines = seen(markdown.replace("\r\n", "\n").replace("\t", "    ")).strip("\n").split("\n")
     at = 0
     while at < len(lines):
-        at = _block(out, lines, at)
+        at = _write_block(out, lines, at)
     text = out.text()
-    return Rich(text.rstrip("\n"), tuple(sorted(out.entities, key=lambda e: (e.start, -e.end))))
+    return RichText(text.rstrip("\n"), tuple(sorted(out.entities, key=lambda e: (e.start, -e.end))))
 
 
 class _Writer:
@@ -83,32 +83,32 @@ class _Writer:
         return "".join(self._parts)
 
 
-def _block(out: _Writer, lines: list[str], at: int) -> int:
+def _write_block(out: _Writer, lines: list[str], at: int) -> int:
     """Write the block that begins in a line; returns the line after it."""
     line = lines[at]
     if fence := _FENCE.match(line):
-        return _code(out, lines, at + 1, fence)
+        return _write_code(out, lines, at + 1, fence)
     if _TABLE.match(line) and at + 1 < len(lines) and _DIVIDER.match(lines[at + 1]):
-        return _run(out, lines, at, _TABLE, "pre")
+        return _write_run(out, lines, at, _TABLE, "pre")
     if _QUOTE.match(line):
-        return _run(out, lines, at, _QUOTE, "blockquote")
+        return _write_run(out, lines, at, _QUOTE, "blockquote")
     start = out.length
     if heading := _HEADING.match(line):
-        _inline(out, heading[1].rstrip().rstrip("#").rstrip())
+        _write_inline(out, heading[1].rstrip().rstrip("#").rstrip())
         out.entities[:] = [e for e in out.entities if e.start < start or e.kind != "bold"]
         out.mark("bold", start)
     elif _RULE.match(line):
         out.add("———")
     elif bullet := _BULLET.match(line):
         out.add(f"{bullet[1]}• ")
-        _inline(out, line[bullet.end() :])
+        _write_inline(out, line[bullet.end() :])
     else:
-        _inline(out, line)
+        _write_inline(out, line)
     out.add("\n")
     return at + 1
 
 
-def _code(out: _Writer, lines: list[str], at: int, fence: re.Match[str]) -> int:
+def _write_code(out: _Writer, lines: list[str], at: int, fence: re.Match[str]) -> int:
     start, closing = out.length, fence["fence"]
     while at < len(lines):
         bare = lines[at].strip()
@@ -122,7 +122,7 @@ def _code(out: _Writer, lines: list[str], at: int, fence: re.Match[str]) -> int:
     return at
 
 
-def _run(out: _Writer, lines: list[str], at: int, begun: re.Pattern[str], kind: str) -> int:
+def _write_run(out: _Writer, lines: list[str], at: int, begun: re.Pattern[str], kind: str) -> int:
     """Write the lines that begin alike as one stretch: a table as it is, a quotation without its marks."""
     start = out.length
     while at < len(lines) and (found := begun.match(lines[at])):
@@ -131,36 +131,36 @@ def _run(out: _Writer, lines: list[str], at: int, begun: re.Pattern[str], kind: 
         if kind == "pre":
             out.add(lines[at])
         else:
-            _inline(out, lines[at][found.end() :])
+            _write_inline(out, lines[at][found.end() :])
         at += 1
     out.mark(kind, start)
     out.add("\n")
     return at
 
 
-def _inline(out: _Writer, line: str) -> None:
+def _write_inline(out: _Writer, line: str) -> None:
     """Write a line; a mark that nothing closes stays as it was typed."""
     pieces: list[str] = []
     looks: list[tuple[str, int, int, str]] = []
     opened: dict[str, int] = {}
     at = 0
-    for start, end, token, closing in _tokens(line):
+    for start, end, token, closing in _find_tokens(line):
         pieces.append(line[at:start])
         at = end
         if closing or token["url"]:
-            shown, kind, more = _whole(line, token, closing)
+            shown, kind, more = _parse_whole(line, token, closing)
             pieces.append(shown)
             if kind:
                 looks.append((kind, len(pieces) - 1, len(pieces), more))
             continue
         pieces.append(token["plain"] or token[0])
         if mark := token["mark"]:
-            _pair(line, token, mark, pieces, looks, opened)
+            _match_pair(line, token, mark, pieces, looks, opened)
     pieces.append(line[at:])
     _write(out, pieces, looks)
 
 
-def _tokens(line: str) -> Iterator[tuple[int, int, re.Match[str], int]]:
+def _find_tokens(line: str) -> Iterator[tuple[int, int, re.Match[str], int]]:
     """Find what may be markup: where it begins and ends, and for code where the closing ticks begin, else 0."""
     runs: defaultdict[int, list[int]] = defaultdict(list)
     for run in re.finditer("`+", line):
@@ -177,7 +177,7 @@ def _tokens(line: str) -> Iterator[tuple[int, int, re.Match[str], int]]:
         yield token.start(), at, token, closing
 
 
-def _whole(line: str, token: re.Match[str], closing: int) -> tuple[str, str, str]:
+def _parse_whole(line: str, token: re.Match[str], closing: int) -> tuple[str, str, str]:
     """Tell how code or a link is shown: text, kind and address."""
     if closing:
         code = line[token.end() : closing]
@@ -188,7 +188,7 @@ def _whole(line: str, token: re.Match[str], closing: int) -> tuple[str, str, str
     return f"{label} ({url})", "", ""
 
 
-def _pair(
+def _match_pair(
     line: str,
     token: re.Match[str],
     mark: str,
@@ -229,35 +229,35 @@ _BREAKS = ("\n\n", "\n", ". ", "! ", "? ", "; ", ", ", " ")
 _JOINERS = {"\u200d", "\ufe0e", "\ufe0f", "\u20e3"}
 
 
-def units(text: str) -> int:
+def count_units(text: str) -> int:
     """Count as Telegram does: a character beyond U+FFFF is two."""
     return len(text) + sum(char > "\uffff" for char in text)
 
 
-def split(whole: Rich, most: int = MESSAGE) -> list[Rich]:
+def split_message(whole: RichText, most: int = MESSAGE) -> list[RichText]:
     """Cut a text into messages in their order; no word is lost, and what is bold or code goes on being so."""
     parts, start, text = [], 0, whole.text
     while start < len(text):
-        end = _end(text, start, most)
+        end = _find_end(text, start, most)
         shown = text[start:end].rstrip()
         if shown:
-            parts.append(_part(whole, start, start + len(shown)))
+            parts.append(_slice(whole, start, start + len(shown)))
         start = end
         while start < len(text) and text[start] == "\n":
             start += 1
     return parts
 
 
-def wire(entities: tuple[Entity, ...], text: str) -> list[dict[str, Any]]:
+def encode_entities(entities: tuple[Entity, ...], text: str) -> list[dict[str, Any]]:
     """Give entities as the Bot API takes them."""
     return [
-        {"type": e.kind, "offset": units(text[: e.start]), "length": units(text[e.start : e.end])}
+        {"type": e.kind, "offset": count_units(text[: e.start]), "length": count_units(text[e.start : e.end])}
         | ({"url": e.more} if e.kind == "text_link" else {"language": e.more} if e.more else {})
         for e in entities[:_ENTITIES]
     ]
 
 
-def _end(text: str, start: int, most: int) -> int:
+def _find_end(text: str, start: int, most: int) -> int:
     """Find where the message that begins at `start` ends."""
     end, room = start, most
     while end < len(text) and room > (text[end] > "\uffff"):
@@ -271,12 +271,12 @@ def _end(text: str, start: int, most: int) -> int:
         if found >= 0:
             return found + len(mark)
     cut = end
-    while cut > max(start + 1, end - 32) and _joined(text, cut):
+    while cut > max(start + 1, end - 32) and _is_combining(text, cut):
         cut -= 1
-    return end if _joined(text, cut) else cut
+    return end if _is_combining(text, cut) else cut
 
 
-def _joined(text: str, at: int) -> bool:
+def _is_combining(text: str, at: int) -> bool:
     """Whether a character belongs to the one before it: an accent, or a part of an emoji."""
     char = text[at]
     return bool(
@@ -287,13 +287,13 @@ def _joined(text: str, at: int) -> bool:
     )
 
 
-def _part(whole: Rich, start: int, end: int) -> Rich:
+def _slice(whole: RichText, start: int, end: int) -> RichText:
     within = [
         e._replace(start=max(e.start, start) - start, end=min(e.end, end) - start)
         for e in whole.entities
         if e.start < end and e.end > start
     ]
-    return Rich(whole.text[start:end], tuple(e for e in within if e.end > e.start))
+    return RichText(whole.text[start:end], tuple(e for e in within if e.end > e.start))
 
 
 # Sends into chats: whole answers in order and at the pace that Telegram allows, and each part once if that is known.
@@ -321,7 +321,7 @@ class Button(NamedTuple):
     data: str
 
 
-class Place(NamedTuple):
+class ChatPlace(NamedTuple):
     """A chat, and a topic in it or 0."""
 
     chat: int
@@ -338,13 +338,13 @@ class Place(NamedTuple):
         return {"chat_id": self.chat} | ({"message_thread_id": self.thread} if self.thread else {})
 
 
-def place_of(key: str) -> Place:
+def parse_place(key: str) -> ChatPlace:
     """Read a session's key. Raises ChannelError for one that names no chat of Telegram's."""
     try:
         name, chat, *thread = key.split(":")
-        place = Place(int(chat), int(thread[0]) if thread else 0)
+        place = ChatPlace(int(chat), int(thread[0]) if thread else 0)
     except ValueError:
-        name, place = "", Place(0)
+        name, place = "", ChatPlace(0)
     if name != "telegram" or place.key != key or not place.chat:
         raise ChannelError(f"{key!r} is no chat of Telegram's")
     return place
@@ -355,8 +355,8 @@ class Sender:
 
     def __init__(
         self,
-        api: Api,
-        parts: Callable[[str], list[Rich | Attached]],
+        api: TelegramApi,
+        parts: Callable[[str], list[RichText | Attachment]],
         ending: threading.Event,
         timing: Timing,
     ) -> None:
@@ -364,11 +364,11 @@ class Sender:
         self._api, self._parts, self._ending, self._timing = api, parts, ending, timing
         self._guard = threading.RLock()
         self._next: dict[int, float] = {}
-        self._begun: dict[int, tuple[str, list[Rich | Attached]]] = {}
+        self._begun: dict[int, tuple[str, list[RichText | Attachment]]] = {}
         self._unsure: dict[int, int] = {}
         self._doubts: set[tuple[int, str]] = set()
 
-    def letter(self, number: int, place: Place, text: str) -> None:
+    def letter(self, number: int, place: ChatPlace, text: str) -> None:
         """Send a letter; one that broke off is gone on with where it did. Raises ChannelError."""
         with self._guard:
             begun, left = self._begun.get(number, ("", []))
@@ -383,20 +383,20 @@ class Sender:
                     del left[0]
             self._begun.clear()
 
-    def say(self, place: Place, text: str) -> None:
+    def say(self, place: ChatPlace, text: str) -> None:
         """Send a text that is no letter. Raises ChannelError."""
         with self._guard, self._doubting(place, text):
             for part in self._parts(text):
                 self._part(place, part)
 
-    def plain(self, place: Place, text: str, buttons: Sequence[Button] = ()) -> tuple[int, str]:
+    def plain(self, place: ChatPlace, text: str, buttons: Sequence[Button] = ()) -> tuple[int, str]:
         """Send a text as it is, with buttons under its end; returns the last message's number and text.
 
         Raises ChannelError.
         """
         keys = [{"text": button.label, "callback_data": button.data} for button in buttons]
         with self._guard:
-            *before, last = split(Rich(text), MESSAGE_ROOM)
+            *before, last = split_message(RichText(text), MESSAGE_ROOM)
             for part in before:
                 self._part(place, part)
             fields = {"text": last.text, "link_preview_options": {"is_disabled": True}}
@@ -409,10 +409,10 @@ class Sender:
         """Put another text in place of a message's, and take its buttons away. Raises ChannelError."""
         fields = {"message_id": message, "text": text, "link_preview_options": {"is_disabled": True}}
         with self._guard:
-            self._put(Place(chat), "editMessageText", fields)
+            self._put(ChatPlace(chat), "editMessageText", fields)
 
     @contextmanager
-    def _doubting(self, place: Place, text: str) -> Iterator[None]:
+    def _doubting(self, place: ChatPlace, text: str) -> Iterator[None]:
         """Remember a text of which something may have been sent, for when it comes again, alone or among others."""
         try:
             yield
@@ -421,23 +421,23 @@ class Sender:
                 self._doubts.add((place.chat, text[:_KNOWN_IN_A_DIGEST]))
             raise
 
-    def _part(self, place: Place, part: Rich | Attached, *, again: bool = False) -> None:
-        if isinstance(part, Attached):
+    def _part(self, place: ChatPlace, part: RichText | Attachment, *, again: bool = False) -> None:
+        if isinstance(part, Attachment):
             try:
                 self._file(place, part, again=again)
                 return
-            except NotDone as error:  # what comes after the file is told all the same
-                part = Rich(f"{part.place.path.name}: {error}")
+            except CallRefused as error:  # what comes after the file is told all the same
+                part = RichText(f"{part.place.path.name}: {error}")
         if again:
-            part = _noted(part)
+            part = _mark_repeated(part)
         fields: dict[str, Any] = {"text": part.text, "link_preview_options": {"is_disabled": True}}
         if part.entities:
-            fields["entities"] = wire(part.entities, part.text)
+            fields["entities"] = encode_entities(part.entities, part.text)
         self._put(place, "sendMessage", fields)
 
-    def _file(self, place: Place, file: Attached, *, again: bool) -> None:
+    def _file(self, place: ChatPlace, file: Attachment, *, again: bool) -> None:
         """Send a file; a picture that Telegram does not take as one goes as it is."""
-        fits = units(file.caption) <= _CAPTION - len(PERHAPS) - 1
+        fits = count_units(file.caption) <= _CAPTION - len(PERHAPS) - 1
         words = "\n".join(filter(None, [PERHAPS if again else "", file.caption if fits else ""]))
         caption = {"caption": words} if words else {}
         kinds = ["photo", "document"] if file.photo else ["document"]
@@ -445,18 +445,18 @@ class Sender:
             try:
                 self._put(place, f"send{kind.capitalize()}", caption, Upload(kind, file.place, file.size))
                 return
-            except NotDone:
+            except CallRefused:
                 if kind == kinds[-1]:
                     raise
 
-    def _put(self, place: Place, method: str, fields: dict[str, Any], upload: Upload | None = None) -> Any:
+    def _put(self, place: ChatPlace, method: str, fields: dict[str, Any], upload: Upload | None = None) -> Any:
         """Make one call at its time, mended as long as Telegram's refusal says how. Raises ChannelError."""
         whole = place.fields | fields
         while True:
             try:
                 sent = self._call(place, method, whole, upload)
-            except NotDone as error:
-                if (other := mended(whole, error)) is None:
+            except CallRefused as error:
+                if (other := reduce_call(whole, error)) is None:
                     raise
                 whole = other
             except Unreachable as error:
@@ -467,7 +467,7 @@ class Sender:
                 self._unsure.pop(place.chat, None)
                 return sent
 
-    def _call(self, place: Place, method: str, fields: dict[str, Any], upload: Upload | None) -> Any:
+    def _call(self, place: ChatPlace, method: str, fields: dict[str, Any], upload: Upload | None) -> Any:
         """Make one call when it is this chat's turn, once more after a short pause that Telegram wants.
 
         After one that may have been done it is given more time, so that a slow network does not repeat it for ever.
@@ -488,7 +488,7 @@ class Sender:
                 self._later(place, self._timing.in_groups if place.chat < 0 else self._timing.between)
                 return sent
 
-    def _later(self, place: Place, seconds: float) -> None:
+    def _later(self, place: ChatPlace, seconds: float) -> None:
         now = time.monotonic()
         self._next = {chat: at for chat, at in self._next.items() if at > now} | {place.chat: now + seconds}
 
@@ -499,7 +499,7 @@ class Sender:
             raise Unreachable("Telegram was left")
 
 
-def mended(fields: Mapping[str, Any], error: NotDone) -> dict[str, Any] | None:
+def reduce_call(fields: Mapping[str, Any], error: CallRefused) -> dict[str, Any] | None:
     """Make of a refused call one that may be taken; None when nothing is left to leave out."""
     if error.moved_to and fields.get("chat_id") != error.moved_to:
         return {**fields, "chat_id": error.moved_to}
@@ -509,15 +509,17 @@ def mended(fields: Mapping[str, Any], error: NotDone) -> dict[str, Any] | None:
     return None
 
 
-def parts_of(text: str, workspace: Any) -> list[Rich | Attached]:
+def split_answer(text: str, workspace: Any) -> list[RichText | Attachment]:
     """Make of an answer in Markdown the messages that it is sent in."""
-    parts: list[Rich | Attached] = []
-    for piece in pieces(text, workspace):
-        parts += [piece] if isinstance(piece, Attached) else split(rich(piece), 4096 - len(PERHAPS) - 1)
+    parts: list[RichText | Attachment] = []
+    for piece in split_attachments(text, workspace):
+        parts += (
+            [piece] if isinstance(piece, Attachment) else split_message(render_rich(piece), 4096 - len(PERHAPS) - 1)
+        )
     return parts
 
 
-def _noted(part: Rich) -> Rich:
+def _mark_repeated(part: RichText) -> RichText:
     shift = len(PERHAPS) + 1
     moved = (e._replace(start=e.start + shift, end=e.end + shift) for e in part.entities)
-    return Rich(f"{PERHAPS}\n{part.text}", tuple(moved))
+    return RichText(f"{PERHAPS}\n{part.text}", tuple(moved))

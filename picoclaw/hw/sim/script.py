@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from picoclaw.config import fitted
+from picoclaw.config import make_dataclass
 from picoclaw.config.files import read_toml
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError
@@ -105,12 +105,14 @@ def load_script(path: Path, where: Sequence[Path]) -> Script:
     tables = read_toml(path)
     if not tables:
         return DEFAULT_SCRIPT
-    whole: _ScriptFile = fitted(_ScriptFile, tables, str(path))
+    whole: _ScriptFile = make_dataclass(_ScriptFile, tables, str(path))
     wired, values = {}, {}
     for name, part in whole.parts.items():
         wired[name], values[name] = _parse_part(part, f"{path}: [parts.{name}]", where)
-    faults = [fitted(_FaultTable, fault, f"{path}: [[faults]] number {n}") for n, fault in enumerate(whole.faults, 1)]
-    lines = [fitted(_LineTable, line, f"{path}: [[lines]] number {n}") for n, line in enumerate(whole.lines, 1)]
+    faults = [
+        make_dataclass(_FaultTable, fault, f"{path}: [[faults]] number {n}") for n, fault in enumerate(whole.faults, 1)
+    ]
+    lines = [make_dataclass(_LineTable, line, f"{path}: [[lines]] number {n}") for n, line in enumerate(whole.lines, 1)]
     _check_places(wired, lines, str(path))
     if wrong := [port for port in whole.ports if not re.fullmatch(r"/dev/\S+", port)]:
         raise ConfigError(f"{path}: ports: {wrong[0]!r} is no serial port, such as /dev/ttyUSB0")
@@ -133,7 +135,7 @@ def _parse_part(given: Any, where: str, folders: Sequence[Path]) -> tuple[WiredP
     place = {key: value for key, value in given.items() if key not in {"values", "named"}}
     if not isinstance(given.get("named", True), bool):
         raise ConfigError(f"{where}: named must be true, or false for a part that is still to be added")
-    sensor: SensorConfig = fitted(SensorConfig, place, where)
+    sensor: SensorConfig = make_dataclass(SensorConfig, place, where)
     if sensor.part not in PARTS:
         raise ConfigError(f"{where}: no part {sensor.part!r} can be simulated{nearest(sensor.part, PARTS)}")
     try:
@@ -157,7 +159,7 @@ def _parse_value(key: str, value: Any, where: str) -> Value:
     if quantity not in QUANTITIES:
         raise ConfigError(f"{where}: {key!r} is no quantity{nearest(quantity, QUANTITIES)}")
     if isinstance(value, dict):
-        swing: _SwingTable = fitted(_SwingTable, value, f"{where}: {key}")
+        swing: _SwingTable = make_dataclass(_SwingTable, value, f"{where}: {key}")
         return swing
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not -_MAX_VALUE <= value <= _MAX_VALUE:  # neither infinite nor NaN is between

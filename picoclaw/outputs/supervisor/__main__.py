@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from picoclaw.automation.clock import boottime
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.outputs.supervisor.leases import load_marker
 from picoclaw.outputs.supervisor.rescue import open_board, rescue
@@ -36,7 +36,7 @@ def main(words: list[str]) -> int:
     try:
         lock = endpoint.take_lock(home, _LOCK_TIMEOUT_S)
     except OSError as error:
-        return _report(f"{home / endpoint.LOCK_FILE}: {explain(error)}")
+        return _report(f"{home / endpoint.LOCK_FILE}: {explain_os_error(error)}")
     if lock < 0:
         return _report("busy")
     endpoint.write_holder(lock, endpoint.LockHolder(os.getpid(), 0, kind))
@@ -84,7 +84,7 @@ def _run_worker(home: Path, kind: str, watch: int, ends: tuple[int, int]) -> int
     try:
         listener = endpoint.listen(home)
     except OSError as error:
-        return _report(f"{home / endpoint.SOCKET_FILE}: {explain(error)}")
+        return _report(f"{home / endpoint.SOCKET_FILE}: {explain_os_error(error)}")
     hands = SupervisorWorker(home, open_board(kind, home), listener, *ends)
     hands.heed_signals()
     safe = hands.run(_report_ready)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from picoclaw.automation import wakeup
-from picoclaw.files import explain, write_atomic
+from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.outputs import audit, config
 from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.limits import OnPeriod, OutputRequest, prune_periods
@@ -374,4 +374,4 @@ def load_marker(home: Path) -> LiveMarker:
 
 def explain_unwritable(error: OSError) -> str:
     """Say why nothing may be switched on that cannot be written down."""
-    return f"it cannot be written down: {explain(error)}"
+    return f"it cannot be written down: {explain_os_error(error)}"

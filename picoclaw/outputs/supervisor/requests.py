@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from picoclaw.files import explain
+from picoclaw.files import explain_os_error
 from picoclaw.outputs import config
 from picoclaw.outputs.config import OutputConfig, OutputsFile, RequiredSensor, format_level
 from picoclaw.outputs.limits import (
@@ -286,7 +286,7 @@ class RequestHandler:
         if not intent.is_done:
             return None if self._clock() < asked_at + WRITE_TIMEOUT_S else self._too_slow("everything stays stopped")
         if intent.error:
-            return make_refusal("stop", f"{file} cannot be removed: {explain(intent.error)}")
+            return make_refusal("stop", f"{file} cannot be removed: {explain_os_error(intent.error)}")
         if intent.cancelled:
             return make_refusal("stop", f"everything stays stopped; meanwhile: {intent.cancelled}")
         self._stopped = ""

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from picoclaw.automation.clock import boottime
-from picoclaw.config import load
+from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import sensors
@@ -69,7 +69,9 @@ def make_measure_function(board: Board, home: Path) -> MeasureFunction:
 
     def measure(sensor: str, quantity: str) -> Reading:
         try:
-            known = sensors.list_sensors(board, hw_drivers.resolve_parts(load({"PICOCLAW_HOME": str(home)}), board))
+            known = sensors.list_sensors(
+                board, hw_drivers.resolve_parts(load_config({"PICOCLAW_HOME": str(home)}), board)
+            )
         except ConfigError as error:
             return Reading(sensor, quantity, None, "", str(error))
         for found in known:

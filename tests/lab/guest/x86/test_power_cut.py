@@ -40,14 +40,14 @@ def _accepted() -> list[str]:
     return [key for (key,) in rows("SELECT key FROM inbox WHERE key LIKE 'cut-%' ORDER BY id")]
 
 
-def _write(terminal: ipc.Line) -> None:
+def _write(terminal: ipc.IpcConnection) -> None:
     """Send faster than anybody answers."""
     for number in range(MESSAGES):
         terminal.say({"do": "chat", "session": f"cut-{number}", "text": f"hello, this is message {number}"})
         time.sleep(PAUSE_S)
 
 
-def _heard(terminal: ipc.Line, told: list[str]) -> None:
+def _heard(terminal: ipc.IpcConnection, told: list[str]) -> None:
     """Note whose turn has begun, in the order in which they are answered, and whose answer was told."""
     begun: list[str] = []
     while (words := terminal.next()) is not None:
