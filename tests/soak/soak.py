@@ -211,10 +211,9 @@ class Soak:
         cut = sum("stopped in the middle" in one.outcome for one in hot)  # which is told in other words
         alarms = judge.times(told, "soak: it is hot")
         yield judge.within("its alarms on Telegram", alarms, len(hot) - cut, len(hot))
-        letters = PageOutbox(self.house.home).all()  # the last ones only
-        shown = sum("soak: it is hot" in one.text for one in letters)
-        least = sum(bool(letters) and one.at.timestamp() >= letters[0].at for one in hot) - cut
-        yield judge.within("its alarms at the page", shown, least, len(hot))
+        shown = sum("soak: it is hot" in one.text for one in PageOutbox(self.house.home).all())
+        seen = sum(one.outcome.count(",") for one in hot)  # those with a second letter: somebody had logged in by then
+        yield judge.within("its alarms at the page", shown, 0 if self.given.day else seen, seen)  # which keeps the last
         for words, every in (("soak drips", 900), ("soak strikes", 1200)):
             yield judge.about(f"job: {words}", judge.times(told, words), spent / every, apart)
         ticks = judge.times(told, "soak ticks")
