@@ -760,7 +760,9 @@ def test_a_code_ends_after_five_wrong_tries_ten_minutes_or_another_boot(tmp_path
             code = pairing.offer()
             with monkeypatch.context() as patch:
                 now = time.clock_gettime(time.CLOCK_BOOTTIME)
-                real = __import__("picoclaw.channels.telegram.pairing", fromlist=["_read_boot_moment"])._read_boot_moment
+                real = __import__(
+                    "picoclaw.channels.telegram.pairing", fromlist=["_read_boot_moment"]
+                )._read_boot_moment
                 patch.setattr(
                     "picoclaw.channels.telegram.pairing._read_boot_moment",
                     lambda more, boot=boot, later=later, now=now, real=real: (boot or real(0)[0], now + later + more),
