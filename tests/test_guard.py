@@ -128,12 +128,12 @@ def test_a_tool_goes_before_its_effect_and_always_before_asking_but_not_before_r
     ],
 )
 def test_of_several_effects_the_strictest_rule_counts(rules, verdict, rule):
-    call = asked("network")._replace(also=("exec",))
+    call = asked("network")._replace(other_effects=("exec",))
     assert decide(override_effects(rules), call, "owner", ())[:2] == (verdict, rule)
     for_good = Policy(override_effects(rules).effects, always={compute_digest(call): 4})
     assert decide(for_good, call, "owner", ()).verdict == ("refuse" if verdict == "refuse" else "allow")
-    vouched = call._replace(vouched=True, also=("exec",))
-    assert decide(Policy({"exec": {"tainted": "refuse"}}), vouched, "owner", ["x"]).rule == "exec.tainted = refuse"
+    is_requested = call._replace(is_requested=True, other_effects=("exec",))
+    assert decide(Policy({"exec": {"tainted": "refuse"}}), is_requested, "owner", ["x"]).rule == "exec.tainted = refuse"
 
 
 @pytest.mark.parametrize(

@@ -149,9 +149,9 @@ def test_a_word_of_the_owners_lifts_the_taint_and_no_rule():
     call = ToolCall("c", "cron", {"message": "water the plants"})
     taint = {"web_fetch http://x"}
     assert decide(Policy(), CallRequest("plan", call), "owner", taint).verdict == "ask"
-    assert decide(Policy(), CallRequest("plan", call, vouched=True), "owner", taint).verdict == "allow"
+    assert decide(Policy(), CallRequest("plan", call, is_requested=True), "owner", taint).verdict == "allow"
     strict = Policy({"plan": {"owner": "refuse"}})
-    assert decide(strict, CallRequest("plan", call, vouched=True), "owner", taint).verdict == "refuse"
+    assert decide(strict, CallRequest("plan", call, is_requested=True), "owner", taint).verdict == "refuse"
 
 
 @pytest.mark.parametrize(

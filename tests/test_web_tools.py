@@ -249,7 +249,7 @@ def test_an_address_in_a_denial_or_a_doubt_is_asked_about(messages, own):
             [WebFetchTool({}, 5.0, server.web())], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000
         )
         asked = tools.asked(ToolCall("1", "web_fetch", {"url": "http://bob.example.net/x"}), caller(*messages))
-    assert asked.vouched is own
+    assert asked.is_requested is own
 
 
 def test_what_was_not_vouched_for_raises_pending_at_the_guard():
@@ -258,10 +258,10 @@ def test_what_was_not_vouched_for_raises_pending_at_the_guard():
         pages = WebFetchTool({}, 5.0, server.web())
         tools = Toolset([pages], guard=guard, journal=lambda *_: None, longest_result=1000)
         asked = tools.asked(ToolCall("1", "web_fetch", {"url": HERE}))
-    assert not asked.vouched
+    assert not asked.is_requested
     with pytest.raises(Pending, match="7"):
         guard(asked, caller(heard=TAINTED))
-    guard(asked._replace(vouched=True), caller(heard=TAINTED))
+    guard(asked._replace(is_requested=True), caller(heard=TAINTED))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_what_was_not_vouched_for_raises_pending_at_the_guard():
     ],
 )
 def test_a_vouched_call_heeds_the_owners_own_rules(policy, verdict):
-    asked = CallRequest("network", ToolCall("1", "web_fetch", {"url": HERE}), vouched=True)
+    asked = CallRequest("network", ToolCall("1", "web_fetch", {"url": HERE}), is_requested=True)
     assert decide(policy, asked, "owner", TAINTED).verdict == verdict
 
 

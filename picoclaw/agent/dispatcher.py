@@ -157,7 +157,7 @@ class Desk:
                 () if made.home == made.session else [f"what a {made.origin} has asked for"],
             )
             so_far += _as_made(made)
-        with self.approving.gathered(caller):
+        with self.approving.ask_at_end(caller):
             turn = self.agent(inbound.origin).resume(brief, earlier, caller, around, so_far)
         turn = self.stores.presentable(turn, heard, inbound)
         with around.shield():

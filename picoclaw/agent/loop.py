@@ -137,8 +137,8 @@ class _Running:
         """Give a result to each call that another process left open, without doing anything twice."""
         for call in self.talk.unanswered():
             self._check_stop()
-            if self.calls.acts(call):
-                self.calls.met(call, self.agent.prompts["lost_act"])
+            if self.calls.may_change(call):
+                self.calls.add_past(call, self.agent.prompts["lost_act"])
                 self.talk.result(call, self.agent.prompts["lost_act"])
             else:
                 self._make(call)
@@ -205,7 +205,7 @@ class _Running:
         self.brief = brief._replace(bytes_a_token=learned(brief.bytes_a_token, answer.end.usage))
         if not calls:
             answer.calls.clear()
-        instead = (self.calls.told_alone() if calls else "") or agent.prompts["empty"]
+        instead = (self.calls.format_last_result() if calls else "") or agent.prompts["empty"]
         self.talk.answer(answer.worded(agent.prompts, most, instead), answer.calls, answer.end.thought)
         answer.said = ""
         return answer.calls
@@ -237,7 +237,7 @@ class _Running:
             self._keep()
 
     def _make(self, call: ToolCall) -> None:
-        if acts := self.calls.acts(call):
+        if acts := self.calls.may_change(call):
             self._keep()
         self.around.listen(call)
         run = self.calls.make(call, self.caller)
@@ -257,7 +257,7 @@ class _Running:
         said = self.steering.heed() if self.answer.end.usage.total else ()  # the matcher's answers count no tokens
         if said:
             self.caller = replace(self.caller, said=(*self.caller.said, *said))
-            self.calls.begin_anew()
+            self.calls.forget_repeats()
         return bool(said)
 
     def _last_word(self, limit: str) -> None:

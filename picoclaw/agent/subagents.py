@@ -174,7 +174,7 @@ def _turn(house: House, task: Task, track: _Track, stop: Stop) -> Turn:
     known = house.light_agent.toolset.private
     caller.private.update(call.name for message in so_far for call in message.calls if call.name in known)
     around = Around(listen=track.hear, stop=stop, keep=track.keep)
-    with house.approving.gathered(caller):
+    with house.approving.ask_at_end(caller):
         return agent.resume(brief, (), caller, around, so_far)
 
 

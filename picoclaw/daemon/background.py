@@ -134,7 +134,7 @@ class BackgroundWorker:
         It comes first: what it tells the chats goes out with the letters of the same round.
         """
         try:
-            self._app.approving.ask_left(approvals)
+            self._app.approving.ask_remaining(approvals)
             for ended in (*approvals.expired(), *approvals.cut_off()):
                 self._app.audit.mention("approval", number=ended.number, tool=ended.call.name, outcome=ended.state)
                 self._app.changed(approvals.question(ended.number) or ended)

@@ -36,7 +36,7 @@ def append_records(
         acts = [*([make_record("torn", why=end.torn)] if end.torn else []), *made]
         if history is not None and end.size > MAX_SIZE:
             first = make_record("rotated", history={n: list(map(list, s)) for n, s in history.items()})
-            end.go_on([first, *acts], MAX_FILES)
+            end.rotate([first, *acts], MAX_FILES)
         else:
             end.add(acts)
 

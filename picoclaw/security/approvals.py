@@ -102,7 +102,7 @@ class ApprovalManager:
         return number
 
     @contextmanager
-    def gathered(self, caller: Caller) -> Iterator[None]:
+    def ask_at_end(self, caller: Caller) -> Iterator[None]:
         """Ask about the calls that a turn keeps when it ends; what the disk does not take then, at the next end."""
         try:
             yield
@@ -126,7 +126,7 @@ class ApprovalManager:
         if listed:
             self._ask(listed)
 
-    def ask_left(self, approvals: Approvals) -> None:
+    def ask_remaining(self, approvals: Approvals) -> None:
         """Ask about what processes have kept that ended before they asked. Raises StoreError."""
         for numbers in approvals.left():
             self._ask(numbers, approvals)

@@ -101,7 +101,7 @@ class AuditLog:
             number = max(last.number, marked[0].number if marked else 0)
             at = datetime.now(UTC).isoformat(timespec="milliseconds")
             records = [{"n": number + place, "at": at, **one} for place, one in enumerate(made, 1)]
-            newest = end.go_on(records, KEPT_FILES) if end.size > MAX_LOG_BYTES else end.add(records)
+            newest = end.rotate(records, KEPT_FILES) if end.size > MAX_LOG_BYTES else end.add(records)
             with contextlib.suppress(OSError):
                 _write_mark(self._home, AuditHead(number + len(records), hash_chain.hash_line(newest)), rules)
 

@@ -63,7 +63,7 @@ class ChainEnd:
             sync_folder(self.path.parent)
         return text.splitlines()[-1]
 
-    def go_on(self, records: Sequence[Mapping[str, Any]], kept: int) -> bytes:
+    def rotate(self, records: Sequence[Mapping[str, Any]], kept: int) -> bytes:
         """Go on with these in a new file, and keep so many older ones; returns the last line. Raises OSError."""
         _rotate_files(self.path, kept)
         write_atomic(self.path, text := self._lines(records))

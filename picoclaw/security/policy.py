@@ -85,8 +85,8 @@ class CallRequest(NamedTuple):
     """A call that wants to be made. `call` has its checked arguments, all of them.
 
     `means` says in plain words what it does. `bound` is what else a yes holds for: the folder, the environment, the
-    checksum of a script. `vouched`: somebody's own word leads there, so that a tainted turn need not ask about it,
-    unless the owner wants that of this very tool. `also` are further effects, of which each has its say. `sees`
+    checksum of a script. `is_requested`: somebody's own word leads there, so that a tainted turn need not ask about it,
+    unless the owner wants that of this very tool. `other_effects` are further effects, of which each has its say. `foreign_files`
     names files that a command can see, and may run, which a turn has written that had read others' words.
     """
 
@@ -94,9 +94,9 @@ class CallRequest(NamedTuple):
     call: ToolCall
     means: str = ""
     bound: Mapping[str, str] = {}
-    vouched: bool = False
-    also: tuple[Effect, ...] = ()
-    sees: tuple[str, ...] = ()
+    is_requested: bool = False
+    other_effects: tuple[Effect, ...] = ()
+    foreign_files: tuple[str, ...] = ()
 
 
 class Decision(NamedTuple):
@@ -141,7 +141,7 @@ def decide(
 
     `planned`: a command that is due. Whether it may have its network was asked when it was planned.
     """
-    effects = (asked.effect, *asked.also, *(["exec_planned"] if planned else ()))
+    effects = (asked.effect, *asked.other_effects, *(["exec_planned"] if planned else ()))
     verdict, rule, why = max(
         (_apply_rules(policy, effect, asked, origin, taint, planned=planned) for effect in effects),
         key=lambda one: VERDICTS.index(one[0]),
@@ -160,13 +160,13 @@ def _apply_rules(
         verdict = "allow"
     why = f"{effect}, asked for by {_name_origin(origin)}"
     stricter, tainted_rule = policy.verdict(effect, asked.call.name, "tainted")
-    lifted = asked.vouched and stricter == "ask" and not tainted_rule.startswith("tools.")
-    if VERDICTS.index(stricter) > VERDICTS.index(verdict) and ((taint and not lifted) or asked.sees):
+    lifted = asked.is_requested and stricter == "ask" and not tainted_rule.startswith("tools.")
+    if VERDICTS.index(stricter) > VERDICTS.index(verdict) and ((taint and not lifted) or asked.foreign_files):
         verdict, rule = stricter, tainted_rule
         if taint and not lifted:
             why += f", in a turn that has read {_summarize_taint(taint)}"
-    if asked.sees:
-        why += f", where it can see what others' words have led to: {_summarize_taint(asked.sees, 200)}"
+    if asked.foreign_files:
+        why += f", where it can see what others' words have led to: {_summarize_taint(asked.foreign_files, 200)}"
     return Decision(verdict, rule, why)
 
 

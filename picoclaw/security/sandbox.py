@@ -298,7 +298,7 @@ class SandboxLayout(NamedTuple):
     folders: tuple[Path, ...] = ()
     kept: Callable[[], Iterable[Path]] = _no_paths
 
-    def works_in(self, path: Path) -> bool:
+    def is_writable(self, path: Path) -> bool:
         """Tell whether a resolved path lies where a command may be given the right to write."""
         if path.is_relative_to(self.workspace.resolve()):
             return True
@@ -306,7 +306,7 @@ class SandboxLayout(NamedTuple):
             path.is_relative_to(folder.resolve()) for folder in self.folders
         )
 
-    def pages(self) -> list[Path]:
+    def list_read_only(self) -> list[Path]:
         """Name what no command changes, by what it is mounted as: in the workspace all that lies at its top.
 
         A folder there could else be moved away with the mount in it.
@@ -320,13 +320,13 @@ class SandboxLayout(NamedTuple):
                 return top / page.relative_to(root).parts[0]
         return page.resolve()
 
-    def shows(self, path: Path) -> bool:
+    def is_visible(self, path: Path) -> bool:
         """Tell whether a command sees a resolved path."""
-        hidden = (*_HIDDEN_FOLDERS, *_TEMPORARY_FOLDERS, "/dev", *self.hidden())
-        shown = self.works_in(path) or any(path.is_relative_to(page.resolve()) for page in self.kept())
+        hidden = (*_HIDDEN_FOLDERS, *_TEMPORARY_FOLDERS, "/dev", *self.list_hidden())
+        shown = self.is_writable(path) or any(path.is_relative_to(page.resolve()) for page in self.kept())
         return shown or not any(path.is_relative_to(name) for name in hidden)
 
-    def hidden(self) -> list[str]:
+    def list_hidden(self) -> list[str]:
         """Name what is empty, so that nothing of it is seen; picoclaw's home comes last."""
         named = (
             *_HIDDEN_FOLDERS,
@@ -377,7 +377,7 @@ def build_bwrap_arguments(
 
 def _mount_arguments(wish: SandboxCommand, ground: SandboxLayout, seen: Visibility) -> Iterator[str]:
     """Say what is mounted where, in this order: what comes later lies over what came before."""
-    workspace, (*hidden, home) = str(ground.workspace.resolve()), ground.hidden()
+    workspace, (*hidden, home) = str(ground.workspace.resolve()), ground.list_hidden()
     yield from ("--ro-bind", "/", "/", "--dev", "/dev")
     yield from ("--ro-bind", "/proc", "/proc") if seen.processes else ("--proc", "/proc", "--remount-ro", "/proc")
     yield from _empty_mounts(hidden)
@@ -387,7 +387,7 @@ def _mount_arguments(wish: SandboxCommand, ground: SandboxLayout, seen: Visibili
         yield from ("--bind-try" if wish.write else "--ro-bind-try", *[str(folder.resolve())] * 2)
     yield from ("--tmpfs", home)
     yield from ("--bind" if wish.write else "--ro-bind", workspace, workspace)
-    for page in ground.pages():
+    for page in ground.list_read_only():
         yield from ("--ro-bind-try", *[str(page.resolve())] * 2)
     for path in (*_drop_reopened(hidden, ground.folders), home):
         yield from ("--remount-ro", path)
@@ -595,14 +595,14 @@ class RunningCommand:
 
     def __init__(self, process: _SandboxProcess, pipe: int, feed: int, held: list[Path]) -> None:
         """`pipe` is where its output comes, `feed` where it reads, -1 for nowhere; `held` ends with it."""
-        self._sandbox, self._pipe, self.feed, self._held = process, pipe, feed, held
-        self.output, self.code, self._lock = CommandOutput(), 0, threading.Lock()
+        self._sandbox, self._pipe, self.stdin, self._held = process, pipe, feed, held
+        self.output, self.exit_code, self._lock = CommandOutput(), 0, threading.Lock()
         os.set_blocking(pipe, False)
-        self.changes = False
+        self.has_side_effects = False
         """Whether it may write or use the network."""
         running_commands.add(self)
 
-    def collect(self, deadline: float) -> bool:
+    def wait(self, deadline: float) -> bool:
         """Read until the command itself has ended, even when something keeps the pipe open; False at the deadline."""
         selector = selectors.DefaultSelector()
         selector.register(self._sandbox.ended, selectors.EVENT_READ)
@@ -636,16 +636,16 @@ class RunningCommand:
         """End it if need be, and give back what it held; returns the exit code."""
         running_commands.discard(self)
         self._sandbox.kill()
-        self.code = self._sandbox.reap()
+        self.exit_code = self._sandbox.reap()
         os.close(self._pipe)
-        self.hang_up()
+        self.close_stdin()
         release_placeholders(self._held)
-        return self.code
+        return self.exit_code
 
-    def hang_up(self) -> None:
+    def close_stdin(self) -> None:
         """Let nothing more come for it to read; from any thread."""
         with self._lock:
-            feed, self.feed = self.feed, -1
+            feed, self.stdin = self.stdin, -1
         if feed >= 0:
             os.close(feed)
 
@@ -670,7 +670,9 @@ def start_command(
         held: list[Path] = []
         try:
             held = (
-                hold_placeholders(page for page in ground.pages() if ground.works_in(page.parent)) if wish.write else []
+                hold_placeholders(page for page in ground.list_read_only() if ground.is_writable(page.parent))
+                if wish.write
+                else []
             )
             life = _start_process(wish, ground, variables, (source, out))
         except BaseException:
@@ -680,7 +682,7 @@ def start_command(
             release_placeholders(held)
             raise
     begun = RunningCommand(life, pipe, feed, held)
-    begun.changes = wish.write or wish.network
+    begun.has_side_effects = wish.write or wish.network
     return begun
 
 

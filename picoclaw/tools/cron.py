@@ -349,7 +349,7 @@ class CronTool:
         reaches: Effects = ("network", "exec_network") if network else ()
         return ("exec_planned", *changes, *reaches)
 
-    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+    def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Whether the owner's own message says what a reminder is to tell, and orders just this of the one it names.
 
         What is done later by itself, a command or a task for a model, is more than words: it may begin untainted.
@@ -380,7 +380,7 @@ class CronTool:
         said = f"run this line whenever it is due, unasked; it may {' and '.join(can) or 'only look'}"
         return "; ".join(filter(None, [was, said]))
 
-    @tool(effect=_list_effects, later=_LATER_ARGUMENTS, means=_explain, vouched=_vouched)
+    @tool(effect=_list_effects, later=_LATER_ARGUMENTS, means=_explain, is_requested=_is_requested)
     def cron(
         self,
         action: Literal["add", "list", "get", "update", "remove", "move", "snooze", "enable", "disable", "run"],

@@ -60,13 +60,13 @@ class BackgroundCommand:
     seconds: float
     running: RunningCommand | None = None
     problem: str = ""
-    ending: str = ""
+    outcome: str = ""
     mark: str = field(default_factory=lambda: os.urandom(8).hex())
-    news: threading.Event = field(default_factory=threading.Event)
+    changed: threading.Event = field(default_factory=threading.Event)
 
     def state(self) -> str:
         """Say in a few words how it is."""
-        return self.ending or "runs"
+        return self.outcome or "runs"
 
 
 class BackgroundCommands:
@@ -79,9 +79,9 @@ class BackgroundCommands:
 
     def begin(self, process: BackgroundCommand, start: Callable[[], RunningCommand]) -> BackgroundCommand:
         """Start a command and keep it under the next number; raises what `start` does, ToolError for one too many."""
-        if sum(not one.ending for one in self._all.values()) >= _MOST_RUNNING:
+        if sum(not one.outcome for one in self._all.values()) >= _MOST_RUNNING:
             raise ToolError(f"{_MOST_RUNNING} commands run in the background already: kill one with process")
-        for number in [n for n, one in self._all.items() if one.ending][: max(len(self._all) - _MOST_KEPT, 0)]:
+        for number in [n for n, one in self._all.items() if one.outcome][: max(len(self._all) - _MOST_KEPT, 0)]:
             del self._all[number]
         begun = threading.Event()
         threading.Thread(target=_supervise, args=(process, start, begun), name="command", daemon=True).start()
@@ -124,19 +124,19 @@ def _supervise(process: BackgroundCommand, start: Callable[[], RunningCommand], 
         return
     finally:
         begun.set()
-    in_time = running.collect(time.monotonic() + process.seconds)
+    in_time = running.wait(time.monotonic() + process.seconds)
     code = running.close()
-    process.ending = f"ended with exit code {code}" if in_time else f"stopped after {process.seconds:g} s"
-    process.news.set()
+    process.outcome = f"ended with exit code {code}" if in_time else f"stopped after {process.seconds:g} s"
+    process.changed.set()
 
 
 def poll_command(process: BackgroundCommand, seconds: float, stop: Stop) -> str:
     """Tell what it has said since the last look and how it is, at the latest after so many seconds."""
-    with stop.ends(process.news.set):
+    with stop.ends(process.changed.set):
         if not stop:
-            process.news.wait(seconds)
-        if not process.ending:
-            process.news.clear()
+            process.changed.wait(seconds)
+        if not process.outcome:
+            process.changed.clear()
     said = process.running.output.take() if process.running else ""
     return f"{said}[{process.state()}]"
 
@@ -144,27 +144,27 @@ def poll_command(process: BackgroundCommand, seconds: float, stop: Stop) -> str:
 def write_command(process: BackgroundCommand, text: str, *, end: bool) -> str:
     """Hand it a line to read; `end`: nothing comes after it. Raises ToolError."""
     running = process.running
-    if process.ending or running is None or running.feed < 0:
-        raise ToolError(f"command {process.number} reads nothing any more: {process.ending or 'its input has ended'}")
+    if process.outcome or running is None or running.stdin < 0:
+        raise ToolError(f"command {process.number} reads nothing any more: {process.outcome or 'its input has ended'}")
     data = (text if not text or text.endswith("\n") else text + "\n").encode()
-    os.set_blocking(running.feed, False)
+    os.set_blocking(running.stdin, False)
     try:
-        taken = os.write(running.feed, data) if data else 0
+        taken = os.write(running.stdin, data) if data else 0
     except (BlockingIOError, BrokenPipeError):
         raise ToolError(f"command {process.number} does not read what is written to it") from None
     if taken < len(data):
         raise ToolError(f"only {taken} of {len(data)} bytes were read")
     if end:
-        running.hang_up()
+        running.close_stdin()
     return f"{taken} bytes written"
 
 
 def kill_command(process: BackgroundCommand) -> str:
     """End it with everything that it has started."""
-    if process.running and not process.ending:
-        process.news.clear()
+    if process.running and not process.outcome:
+        process.changed.clear()
         process.running.kill()
-        process.news.wait(_KILL_TIMEOUT_S)
+        process.changed.wait(_KILL_TIMEOUT_S)
     return process.state()
 
 
@@ -311,7 +311,7 @@ class ExecTools:
             cwd = (self._layout.workspace / Path(arguments["cwd"] or ".")).resolve()
         except (OSError, RuntimeError, ValueError):  # a ring of links, a NUL, a name that is too long
             raise ToolError(f"cwd {arguments['cwd'][:100]!r} leads nowhere; leave it out for the workspace") from None
-        if not self._layout.shows(cwd):
+        if not self._layout.is_visible(cwd):
             raise ToolError(f"cwd {cwd} is out of reach of commands; leave it out for the workspace")
         if not os.path.isdir(cwd):  # noqa: PTH112 - is_dir raises for long names
             raise ToolError(f"cwd {cwd} is no folder")
@@ -356,7 +356,7 @@ class ExecTools:
         lines = (line for line in output.splitlines() if not _is_system_error(line, wish.argv))
         return is_known_text("\n".join(lines), phrases, written, is_word, is_name, UNITS)
 
-    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+    def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Tell whether the owner's newest message orders just this command, word for word."""
         plain = not (arguments["network"] or arguments["stdin"] or arguments["background"] or arguments["cwd"])
         return plain and guard.is_ordered_command(self._parse(arguments).argv, caller)
@@ -376,7 +376,7 @@ class ExecTools:
         for word in wish.argv:
             for part in {word, word.rpartition("=")[2]}:
                 path = Path(os.path.realpath(wish.cwd / part))  # Path.resolve() fails for a ring of links
-                if self._layout.works_in(path) and os.path.isfile(path):  # noqa: PTH113 - and is_file() for a long word
+                if self._layout.is_writable(path) and os.path.isfile(path):  # noqa: PTH113 - and is_file() for a long word
                     bound[f"sha256 of {path}"] = _checksum(path)
         return bound | bind_foreign_files(self._list_foreign_files(wish))
 
@@ -385,7 +385,7 @@ class ExecTools:
 
         Of those that it does not name, one that loads no code runs none; git runs such of its own folders.
         """
-        seen = [one for one in self._foreign() if os.path.lexists(one.path) and self._layout.shows(Path(one.path))]
+        seen = [one for one in self._foreign() if os.path.lexists(one.path) and self._layout.is_visible(Path(one.path))]
         if not seen or wish is None or not is_self_contained(wish.argv):
             return seen
         named = [Path(os.path.realpath(wish.cwd / word)) for word in wish.argv[1:]]
@@ -408,9 +408,9 @@ class ExecTools:
         brings=_is_untrusted_output,
         means=_explain,
         binds=_bind_exec,
-        vouched=_vouched,
+        is_requested=_is_requested,
         private=_is_private,
-        sees=_describe_foreign,
+        foreign_files=_describe_foreign,
         opens=("process",),
         later=("timeout", "cwd", "stdin", "background", "command"),
     )
@@ -437,10 +437,10 @@ class ExecTools:
             try:
                 signals.deliver()
                 with _kill_on_stop(stop, running):
-                    finished = running.collect(time.monotonic() + wish.seconds)
+                    finished = running.wait(time.monotonic() + wish.seconds)
             finally:
                 running.close()
-        return _format_result(wish, running.output.take(), running.code, finished=finished)
+        return _format_result(wish, running.output.take(), running.exit_code, finished=finished)
 
     def _start(self, wish: SandboxCommand, given: str | None) -> RunningCommand:
         if not self._layout.workspace.is_dir():
@@ -479,7 +479,7 @@ class ExecTools:
         effect=_get_process_effects,
         brings=_is_untrusted_poll,
         binds=_bind_process,
-        sees=_describe_all_foreign,
+        foreign_files=_describe_all_foreign,
         private=True,
     )
     def process(

@@ -135,11 +135,11 @@ class AllowedFolders:
         return shut and not place.path.is_relative_to(self.workspace)
 
     @property
-    def never(self) -> frozenset[Identity]:
+    def blocked(self) -> frozenset[Identity]:
         """What is not entered from above, however it is spelt."""
         return files.list_identities([self._home, *_SHUT_FOLDERS])
 
-    def whole(self, path: str) -> str:
+    def normalize(self, path: str) -> str:
         """Make a whole path of one that may begin at the workspace, by its words alone."""
         if "\0" in path or not path:
             raise ToolError("path is empty or holds a NUL character")
@@ -147,44 +147,44 @@ class AllowedFolders:
 
     def find(self, path: str) -> RootedPath:
         """Find a path in the folders that may be used; raises ToolError for one outside."""
-        whole = self.whole(path)
+        whole = self.normalize(path)
         for name, root in self._named.items():
             if (found := files.split_path(name, whole)) and not self._is_shut(place := RootedPath(root, found.parts)):
                 return place
         raise ToolError(f"{path} is outside the workspace {self.workspace}; use a path below it")
 
-    def holds(self, place: RootedPath) -> bool:
+    def is_writable(self, place: RootedPath) -> bool:
         """Tell whether a place lies in a folder that may be written."""
         return any(files.split_path(root, str(place.path)) for root in self.roots)
 
-    def in_workspace(self, place: RootedPath) -> str:
+    def workspace_path(self, place: RootedPath) -> str:
         """Name a place as it lies in the workspace, '' when it does not."""
         found = files.split_path(self.workspace, str(place.path))
         return "/".join(found.parts) if found else ""
 
-    def remembered(self, place: RootedPath) -> bool:
+    def is_memory(self, place: RootedPath) -> bool:
         """Tell whether a place is a file of the memory."""
-        name = _fold_name(self.in_workspace(place))
+        name = _fold_name(self.workspace_path(place))
         return name == _fold_name(ROOT_FILE) or (name.startswith(f"{FOLDER}/") and name.endswith(".md"))
 
     def is_checklist(self, place: RootedPath) -> bool:
         """Tell whether a place is the list of what is done unasked."""
-        return _fold_name(self.in_workspace(place)) == _fold_name(CHECKLIST)
+        return _fold_name(self.workspace_path(place)) == _fold_name(CHECKLIST)
 
     def effect(self, place: RootedPath) -> Effect:
         """Tell what it does to write there."""
         if self._is_among(place, [*self._instructions(), *self._list_hidden(place)]):
             return "instruct"
         pages = [Path(self.workspace, name) for name in _OWNER_PAGES]
-        if self._is_among(place, pages) or self.remembered(place) or self.is_checklist(place):
+        if self._is_among(place, pages) or self.is_memory(place) or self.is_checklist(place):
             return "remember"
         ran = {_fold_name(word.rpartition("/")[2]) for word in self._command_words()}
-        busy = any(one.changes for one in list(running_commands))  # a command that may run what is written now
+        busy = any(one.has_side_effects for one in list(running_commands))  # a command that may run what is written now
         return "exec" if busy or _fold_name(place.path.name) in ran else "write"
 
     def is_page(self, place: RootedPath) -> bool:
         """Tell whether a place is a page, a note or a skill: what no turn changes that has read others' words."""
-        if not self.holds(place) or self.remembered(place) or self.is_checklist(place):
+        if not self.is_writable(place) or self.is_memory(place) or self.is_checklist(place):
             return True
         whole = RootedPath("/", place.path.parts[1:])
         return self._is_among(whole, [*self._instructions(), *(Path(self.workspace, name) for name in _OWNER_PAGES)])
@@ -249,7 +249,7 @@ class FileTools:
         place = self._find_new(arguments["path"], overwrite=arguments["overwrite"])
         _encode_content(arguments["content"])
         # an empty page ends the first meeting, and tells nobody anything
-        ends = self._folders.in_workspace(place) == MEETING and not arguments["content"].strip()
+        ends = self._folders.workspace_path(place) == MEETING and not arguments["content"].strip()
         return "write" if ends else self._folders.effect(place)
 
     def _get_edit_effect(self, arguments: Mapping[str, Any]) -> Effect:
@@ -302,7 +302,7 @@ class FileTools:
             suppress(ToolError),
             _explain_errors(path),
         ):  # what cannot be read, a hard link say, is replaced by a file of its own
-            if files.stat_rooted(place, self._folders.never) is None:
+            if files.stat_rooted(place, self._folders.blocked) is None:
                 return {}
             with self._open_plain(place) as file:
                 return {f"sha256 of {place.path} before": hashlib.file_digest(cast("Any", file), "sha256").hexdigest()}
@@ -357,7 +357,7 @@ class FileTools:
     def list_dir(self, path: str = ".") -> str:
         """List a folder, with sizes in bytes."""
         place, _ = self._find_readable(path)
-        with _explain_errors(path), files.open_folder(place, self._folders.never) as way, _scan_folder(way) as entries:
+        with _explain_errors(path), files.open_folder(place, self._folders.blocked) as way, _scan_folder(way) as entries:
             names = sorted(islice(entries, _MOST_LISTED), key=lambda entry: entry.name)
             more = next(entries, None) is not None
             rows = [format_entry(entry) for entry in names[:_LONGEST_LISTING]]
@@ -378,7 +378,7 @@ class FileTools:
         """Refuse to write what is not the word of whoever asks where it has no mark: the memory, and the checklist."""
         if caller is None or (is_owner(caller.origin) and not caller.heard):
             return
-        if self._folders.remembered(place):
+        if self._folders.is_memory(place):
             raise ToolError(f"{path} is read as the owner's word; memory_store notes this and says where it is from")
         if self._folders.is_checklist(place):
             raise ToolError(f"{path} is what is done unasked: only a person who asks for nothing else has it changed")
@@ -410,7 +410,7 @@ class FileTools:
 
     def _open_plain(self, place: RootedPath, *, foreign: bool = False, adds: bool = False) -> BinaryIO:
         """Open a plain file; a `foreign` one, which is only read, may have other names."""
-        handle = files.open_rooted(place, self._folders.never, alone=not foreign, adds=adds)
+        handle = files.open_rooted(place, self._folders.blocked, alone=not foreign, adds=adds)
         return os.fdopen(handle, "rb+", buffering=0) if adds else os.fdopen(handle, "rb")
 
     def _find_new(self, path: str, *, overwrite: bool) -> RootedPath:
@@ -433,7 +433,7 @@ class FileTools:
     def _exists(self, place: RootedPath, path: str) -> bool:
         """Tell whether something is there that can be written."""
         with _explain_errors(path):
-            return files.stat_rooted(place, self._folders.never) is not None
+            return files.stat_rooted(place, self._folders.blocked) is not None
 
     def _find_text(self, path: str, old_text: str) -> tuple[RootedPath, str, str]:
         """Find the one place of a text; returns the file, and what is before and behind it."""
@@ -466,7 +466,7 @@ def _is_tainted(caller: Caller | None) -> bool:
 
 def _write_whole(place: RootedPath, path: str, content: str, places: AllowedFolders) -> int:
     data = _encode_content(content)
-    with _explain_errors(path), files.open_folder(place.above, places.never, make=True) as way:
+    with _explain_errors(path), files.open_folder(place.above, places.blocked, make=True) as way:
         if not place.parts:
             raise IsADirectoryError(errno.EISDIR, "")
         write_atomic(Path(place.parts[-1]), data, 0o600, folder=way)

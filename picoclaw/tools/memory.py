@@ -38,10 +38,10 @@ class MemoryTools:
         self._index = recollection
         self._past = past
 
-    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+    def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         return guard.is_stated_fact(arguments["text"], caller)
 
-    @tool(effect="remember", opens=("memory_update", "memory_forget"), vouched=_vouched)
+    @tool(effect="remember", opens=("memory_update", "memory_forget"), is_requested=_is_requested)
     def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
         """Note a fact that the user tells you."""
         whose = replace(caller, heard=set()) if guard.is_stated_fact(text, caller) else caller

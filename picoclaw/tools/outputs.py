@@ -65,13 +65,13 @@ class OutputTool:
         ask = self._client.wants_yes(self._client.meant(arguments["name"]), arguments["level"])
         return "actuate" if ask else "switch"
 
-    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+    def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Tell whether the owner's newest message orders to switch it on, and for just this long."""
         is_on = arguments["action"] == "set" and arguments["level"].strip().lower() == "on"
         names = {arguments["name"], self._client.meant(arguments["name"])} if is_on else ()
         return any(guard.is_ordered_output(name, arguments["seconds"], caller) for name in names)
 
-    @tool(effect=_effect, vouched=_vouched)
+    @tool(effect=_effect, is_requested=_is_requested)
     def output(
         self,
         action: Literal["list", "set", "off", "stop"],

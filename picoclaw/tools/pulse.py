@@ -29,7 +29,7 @@ class PulseTool:
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         return "read" if arguments["action"] == "list" else "remember"
 
-    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+    def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Whether the owner's own message says what is noted, or orders just this of the task it names."""
         action, text, task = arguments["action"], arguments["text"], arguments["task"]
         if action == "list":
@@ -55,7 +55,7 @@ class PulseTool:
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
         return bool(arguments.get("action") != "add")
 
-    @tool(effect=_effect, means=_explain, vouched=_vouched, private=_is_private)
+    @tool(effect=_effect, means=_explain, is_requested=_is_requested, private=_is_private)
     def pulse(
         self,
         action: Literal["add", "complete", "update", "list"],

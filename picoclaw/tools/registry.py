@@ -51,9 +51,9 @@ class Tool(NamedTuple):
     later: frozenset[str] = frozenset()
     means: Callable[[Mapping[str, Any]], str] | None = None
     binds: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
-    vouched: Callable[[Mapping[str, Any], Caller], bool] | None = None
+    is_requested: Callable[[Mapping[str, Any], Caller], bool] | None = None
     is_private: Callable[[Mapping[str, Any]], bool] | None = None
-    sees: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    foreign_files: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
 
     def effect(self, arguments: Mapping[str, Any]) -> Effect:
         """Tell the first effect of a call with these arguments, by which it is known."""
@@ -76,9 +76,9 @@ def tool(
     later: Collection[str] = (),
     means: Callable[[Any, Mapping[str, Any]], str] | None = None,
     binds: Callable[[Any, Mapping[str, Any]], Mapping[str, str]] | None = None,
-    vouched: Callable[[Any, Mapping[str, Any], Caller], bool] | None = None,
+    is_requested: Callable[[Any, Mapping[str, Any], Caller], bool] | None = None,
     private: bool | Callable[[Any, Mapping[str, Any]], bool] = False,
-    sees: Callable[[Any, Mapping[str, Any]], Sequence[str]] | None = None,
+    foreign_files: Callable[[Any, Mapping[str, Any]], Sequence[str]] | None = None,
 ) -> Callable[[Method], Method]:
     """Mark a method as a tool; `effect` feeds the guard, and may be a method that looks at the arguments.
 
@@ -90,14 +90,14 @@ def tool(
     `brings`: its result is text that nobody in the chat has said, or a method that tells so of the arguments, a result,
     the caller, and whether the call went well. `means` is a method that says in plain words what a
     call would have done, for the person who is asked; `binds` one that gives what else their yes holds for, by name,
-    such as the folder it works in, or the checksum of a file that it runs. `vouched` is one that tells whether a word
+    such as the folder it works in, or the checksum of a file that it runs. `is_requested` is one that tells whether a word
     of whoever asks leads there, so that a tainted turn is asked no more than another. `private`: it shows, or tells by
     its errors, what the owner keeps (effect `private`), or a method that tells so of the arguments and raises nothing.
-    `sees` names the files that it may run and that others' words have led to.
+    `foreign_files` names the files that it may run and that others' words have led to.
     """
 
     def mark(method: Method) -> Method:
-        marks = effect, frozenset(opens), brings, frozenset(later), private, means, binds, vouched, sees
+        marks = effect, frozenset(opens), brings, frozenset(later), private, means, binds, is_requested, foreign_files
         method.__dict__["picoclaw_tool"] = marks
         return method
 
@@ -110,7 +110,7 @@ def collect_tools(group: object) -> Iterable[Tool]:
         if marks := getattr(method, "picoclaw_tool", None):
             effect, opens, brings, later, private, *methods = marks
             function = getattr(group, name)
-            means, binds, vouched, sees = (partial(one, group) if one else None for one in methods)
+            means, binds, is_requested, foreign_files = (partial(one, group) if one else None for one in methods)
             yield Tool(
                 name=name,
                 description=" ".join((function.__doc__ or "").split()),
@@ -124,9 +124,9 @@ def collect_tools(group: object) -> Iterable[Tool]:
                 later=later,
                 means=means,
                 binds=binds,
-                vouched=vouched,
+                is_requested=is_requested,
                 is_private=partial(private, group) if callable(private) else (lambda _: True) if private else None,
-                sees=sees,
+                foreign_files=foreign_files,
             )
 
 
@@ -343,7 +343,9 @@ class Toolset:
             asked = self._build_request(found, call, arguments, caller)
         except PicoclawError:
             if found.is_private and found.is_private(arguments):  # what is wrong with it tells of what is there
-                self._guard(CallRequest("read", ToolCall(call.id, call.name, arguments), also=("private",)), caller)
+                self._guard(
+                    CallRequest("read", ToolCall(call.id, call.name, arguments), other_effects=("private",)), caller
+                )
             raise
         agreed = bool(self._guard(asked, caller))
         return self._write_ahead(asked, caller), agreed
@@ -371,12 +373,12 @@ class Toolset:
         if found.is_private and found.is_private(arguments):
             also.append("private")
         if effect == "read" and not (whole or (caller and caller.planned)):
-            return CallRequest(effect, exact, also=tuple(also))
+            return CallRequest(effect, exact, other_effects=tuple(also))
         means = found.means(arguments) if found.means else ""
-        vouched = bool(found.vouched and caller and found.vouched(arguments, caller))
-        sees = tuple(found.sees(arguments)) if found.sees else ()
+        is_requested = bool(found.is_requested and caller and found.is_requested(arguments, caller))
+        foreign_files = tuple(found.foreign_files(arguments)) if found.foreign_files else ()
         bound = found.binds(arguments) if found.binds else {}
-        return CallRequest(effect, exact, means, bound, vouched, tuple(also), sees)
+        return CallRequest(effect, exact, means, bound, is_requested, tuple(also), foreign_files)
 
     def _format_result(self, name: str, result: str, caller: Caller) -> str:
         """Without secrets, without what no eye sees, and with its middle cut out."""
@@ -413,7 +415,7 @@ class TurnCalls:
     _repeats: int = 0
     _made: list[ToolCall] = field(default_factory=list)
 
-    def acts(self, call: ToolCall) -> bool:
+    def may_change(self, call: ToolCall) -> bool:
         """Tell whether a call may change something, so that it must not be made twice by mistake."""
         return call.name not in self.toolset.only_reading
 
@@ -439,20 +441,20 @@ class TurnCalls:
             if message.role != "tool":
                 asked = list(message.calls)
             elif asked:
-                self.met(asked.pop(0), message.text)
+                self.add_past(asked.pop(0), message.text)
 
-    def met(self, call: ToolCall, result: str) -> None:
+    def add_past(self, call: ToolCall, result: str) -> None:
         """Take a call for made, with that result."""
         self._count_repeats(call)
         self.newest = result
         self.runs.append(ToolRun(call.name, call.arguments, result, 0.0))
 
-    def begin_anew(self) -> None:
+    def forget_repeats(self) -> None:
         """Count no call from before as the same: whoever asks has said something new."""
         self._made.clear()
         self.stuck = False
 
-    def told_alone(self) -> str:
+    def format_last_result(self) -> str:
         """The newest good result, for a model that has nothing to say about it; '' where there is none."""
         run = next((run for run in reversed(self.runs) if not run.result.startswith(ERROR_PREFIX)), None)
         if run is None:
@@ -482,8 +484,10 @@ class TurnCalls:
 
     def _has_read_well(self, call: ToolCall) -> bool:
         """Whether a call only looks, and what it saw before was no error."""
-        return not (self.acts(call) or any(result.startswith(ERROR_PREFIX) for result in self._list_results(call)))
+        return not (
+            self.may_change(call) or any(result.startswith(ERROR_PREFIX) for result in self._list_results(call))
+        )
 
     def _is_idle(self, call: ToolCall) -> bool:
         """Whether a call does nothing to the world outside, so that its being made in turns leads nowhere."""
-        return not self.acts(call) or self.writes(call)
+        return not self.may_change(call) or self.writes(call)

@@ -27,7 +27,7 @@ class WebFetchTool:
         self._environment, self._seconds = environment, seconds
         self._web = web
 
-    def _vouched(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+    def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Tell an address that somebody's word leads to from one that a model has made up.
 
         What a message begins with, such as notes and helpers' reports, is not the person's own word. Nor is the link of
@@ -43,11 +43,11 @@ class WebFetchTool:
             return True
         mixed = any(name.startswith(GUEST_PREFIX) for name in caller.heard)  # who said what before is not kept
         said = caller.said[-1:] if mixed else caller.said
-        vouched = False
+        is_requested = False
         for text in map(strip_context, said) if caller.origin != "helper" else ():
             for sentence, may in guard.classify_sentences(text):
-                vouched = may if url in find_urls([sentence]) else vouched
-        return vouched
+                is_requested = may if url in find_urls([sentence]) else is_requested
+        return is_requested
 
     def _explain(self, arguments: Mapping[str, Any]) -> str:
         from picoclaw.web.address import normalize_url, parse_url
@@ -55,7 +55,7 @@ class WebFetchTool:
         place = parse_url(normalize_url(arguments["url"]))
         return f"ask the host {place.host} for the page {place.url}; the host learns all of that address"
 
-    @tool(effect="network", brings=True, later=("links",), means=_explain, vouched=_vouched)
+    @tool(effect="network", brings=True, later=("links",), means=_explain, is_requested=_is_requested)
     def web_fetch(self, url: str, caller: Caller, links: bool = False) -> str:  # noqa: FBT001 - named by a model
         """Read a web page's text."""
         from picoclaw.web.address import normalize_url
@@ -100,7 +100,7 @@ class WebSearchTool:
         """Tell that the engine is the owner's choice, whatever is looked for."""
         return True
 
-    @tool(effect="network", brings=True, vouched=_always)
+    @tool(effect="network", brings=True, is_requested=_always)
     def web_search(self, query: str, caller: Caller) -> str:
         """Search the web; read a hit by web_fetch."""
         from picoclaw.web.search import SearchEngine, search_web
