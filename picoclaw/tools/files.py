@@ -357,7 +357,11 @@ class FileTools:
     def list_dir(self, path: str = ".") -> str:
         """List a folder, with sizes in bytes."""
         place, _ = self._find_readable(path)
-        with _explain_errors(path), files.open_folder(place, self._folders.blocked) as way, _scan_folder(way) as entries:
+        with (
+            _explain_errors(path),
+            files.open_folder(place, self._folders.blocked) as way,
+            _scan_folder(way) as entries,
+        ):
             names = sorted(islice(entries, _MOST_LISTED), key=lambda entry: entry.name)
             more = next(entries, None) is not None
             rows = [format_entry(entry) for entry in names[:_LONGEST_LISTING]]
