@@ -1,7 +1,7 @@
-"""Keeps a call that needs the owner's yes, takes the answer, and makes the call: once, and exactly that one.
+"""Queues a call that needs the owner's approval, takes the answer, and runs exactly that call, once.
 
-All of it is done by the desk, in its thread: a channel on which the owner has pressed a button posts `/yes N NONCE` in
-their name, or `/no` or `/always`, as if they had typed it. No text that anybody quotes, and no model, comes here.
+Runs in the dispatcher's thread: a channel on which the owner presses a button posts `/yes N NONCE`, `/no` or `/always`
+in their name, as if they had typed it. Quoted text and models cannot reach this.
 """
 
 import time
@@ -27,9 +27,9 @@ MAX_QUESTION = 60_000
 
 
 class ApprovalAnswer(NamedTuple):
-    """What a person has said to a kept call: `who` says it, `origin` what they are, `nonce` the button's, if any.
+    """An answer to a queued call: `who` gave it, `origin` is what they are, `nonce` the button's, if any.
 
-    A button, and whoever gives no number (`whole`), answers all that the question of this call has listed.
+    A button, and an answer without a number (`whole`), covers every call that the question lists.
     """
 
     number: int
@@ -42,7 +42,7 @@ class ApprovalAnswer(NamedTuple):
 
 
 class ApprovalOutcome(NamedTuple):
-    """What became of an answer, in words; `made` is the call that was made for it, None when none was."""
+    """The result of an answer, as text; `made` is the call that was run for it, if any."""
 
     text: str
     good: bool = True
@@ -50,26 +50,22 @@ class ApprovalOutcome(NamedTuple):
 
 
 class ApprovalStores(Protocol):
-    """Where kept calls lie."""
+    @property
+    def database(self) -> Database: ...
 
     @property
-    def database(self) -> Database:
-        """The open database."""
-
-    @property
-    def approvals(self) -> Approvals:
-        """The calls in it."""
+    def approvals(self) -> Approvals: ...
 
     def settle(self, session: str) -> None:
-        """Cross off the acts that were no part of a turn."""
+        """Mark the acts outside of a turn as done."""
 
 
 @dataclass
 class ApprovalManager:
-    """The way from a call that has to be asked about to its outcome.
+    """Takes a call from the question to its outcome.
 
-    `minutes` is how long a question waits, `now` the owner's wall clock. `changed` hears of each call that was asked
-    about, answered or done, so that a channel can show it. `note` is the guard's: it writes down what was decided.
+    `minutes` is how long a question waits, `now` the owner's wall clock. `changed` is called with each call that was
+    queued, answered or run, so that channels can show it. `note` is the guard's audit log.
     """
 
     stores: ApprovalStores
@@ -83,11 +79,10 @@ class ApprovalManager:
 
     @property
     def approvals(self) -> Approvals:
-        """The kept calls."""
         return self.stores.approvals
 
     def keep(self, asked: CallRequest, caller: Caller, decision: Decision) -> int:
-        """Keep a call for the guard, and ask the owner; returns its number. Raises Denied, or StoreError."""
+        """Queue a call for the guard and ask the owner; returns its number. Raises Denied, or StoreError."""
         shown = format_question(asked)
         if len(shown) > MAX_QUESTION:
             raise Denied(
@@ -103,7 +98,7 @@ class ApprovalManager:
 
     @contextmanager
     def ask_at_end(self, caller: Caller) -> Iterator[None]:
-        """Ask about the calls that a turn keeps when it ends; what the disk does not take then, at the next end."""
+        """Ask about the calls that a turn queues when it ends; if the disk fails then, at the end of the next turn."""
         try:
             yield
         finally:
@@ -113,7 +108,7 @@ class ApprovalManager:
                 self._unasked.clear()
 
     def ask(self, numbers: Sequence[int]) -> None:
-        """Ask about calls that a turn has kept, in one question, unless that would be too long. Raises StoreError."""
+        """Ask about queued calls in one question, or in several if it would be too long. Raises StoreError."""
         listed: list[int] = []
         length = 0
         for number in dict.fromkeys(numbers):
@@ -127,7 +122,7 @@ class ApprovalManager:
             self._ask(listed)
 
     def ask_remaining(self, approvals: Approvals) -> None:
-        """Ask about what processes have kept that ended before they asked. Raises StoreError."""
+        """Ask about calls that were queued by processes which ended before asking. Raises StoreError."""
         for numbers in approvals.left():
             self._ask(numbers, approvals)
 
@@ -136,7 +131,7 @@ class ApprovalManager:
             self.changed(asked)
 
     def say(self, said: ApprovalAnswer, stop: Stop | None = None) -> ApprovalOutcome:
-        """Take an answer, and make the call if it is a yes; `stop` ends that. Raises StoreError."""
+        """Take an answer and run the call if it is a yes; `stop` interrupts that. Raises StoreError."""
         if not is_owner(said.origin):
             return ApprovalOutcome("Only the owner can answer that, in person.", good=False)
         asked = self.approvals.question(said.number) if said.whole or said.nonce is not None else None
@@ -154,7 +149,7 @@ class ApprovalManager:
         return self._answer_all(waiting, said, stop or Stop())
 
     def _answer_all(self, waiting: Sequence[Approval], said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
-        """Take an answer to several calls, one by one; those behind one that fails, or a stop, go on waiting."""
+        """Answer several calls one by one; after a failure or a stop the remaining ones keep waiting."""
         outcomes: list[ApprovalOutcome] = []
         for one in waiting:
             outcomes.append(self._answer_one(said._replace(number=one.number, nonce=one.nonce), stop))
@@ -179,21 +174,19 @@ class ApprovalManager:
         return ApprovalOutcome(f"Number {taken.number} is not done.")
 
     def _report_change(self, one: Approval) -> None:
-        """Have the channels show how the question of a call stands."""
         self.changed(self.approvals.question(one.number) or one)
 
     def tell(self, session: str, text: str) -> None:
-        """Put a letter into a chat. Raises StoreError."""
+        """Send a message to a chat. Raises StoreError."""
         Outbox(self.stores.database).put(session, text, time.time())
 
     def _pick_chat(self, caller: Caller) -> str:
-        """Name the chat that the owner is asked in: where they spoke last, if it is not they who ask."""
+        """The chat to ask the owner in: the caller's if that is the owner, else where the owner wrote last."""
         if is_owner(caller.origin):
             return caller.session
         return Marks(self.stores.database).get(LAST_CHAT_MARK) or DEFAULT_SESSION
 
     def _run_call(self, taken: Approval, said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
-        """Make a call that was taken for it, unless it is another one by now."""
         if void := self._explain_void(taken):
             self._settle(ended := taken._replace(state="void", outcome=void))
             self._notify_home(ended, void)
@@ -221,7 +214,7 @@ class ApprovalManager:
         self._report_change(ended)
 
     def _explain_void(self, taken: Approval) -> str:
-        """Why a call is not the one any more that the yes was given to, '' when it is."""
+        """Say why the call is no longer the one that was approved, '' if it is."""
         try:
             asked = self.toolset().asked(taken.call, whole=bool(taken.means or taken.bound))
         except PicoclawError as error:
@@ -232,7 +225,7 @@ class ApprovalManager:
         return f"rule {decision.rule} does not allow it now" if decision.verdict == "refuse" else ""
 
     def _notify_home(self, approval: Approval, what: str) -> None:
-        """Tell a conversation that is not the one the owner was asked in."""
+        """Tell the conversation that wanted the call, if it is not the one the owner was asked in."""
         if approval.home != approval.chat:
             self.tell(approval.home, f"number {approval.number} ({approval.call.name}) is not done: {what}")
 

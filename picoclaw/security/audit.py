@@ -1,8 +1,8 @@
-"""`audit.log`: who had what done, or was refused it, by which rule; written before it is done, and what came of it.
+"""`audit.log`: who had what done or refused, by which rule; written before the act, and then its result.
 
-A mark in `audit.head` says which record was the last, so that it shows when the end of the file goes missing. It is not
-synced: one that is behind says less, never anything wrong. Whoever can write both files can forge both; a head that was
-noted elsewhere (the service writes it to the system's journal) still tells.
+`audit.head` holds the number and hash of the last record, so that a truncated log is noticed. It is not synced: after a
+power cut it may be behind, never wrong. Whoever can write both files can forge both; a head noted elsewhere (the service
+writes it to the system journal) still reveals that.
 """
 
 import contextlib
@@ -31,28 +31,24 @@ _MAX_TEXT: Mapping[Effect, int] = {"remember": 0, "erase": 0, "write": _SHORT, "
 
 
 class AuditHead(NamedTuple):
-    """Which record is the last: its number, and the sum of its line, or the beginning of that."""
+    """The last record: its number and the hash of its line, or the beginning of the hash."""
 
     number: int
     sum: str
 
     def __str__(self) -> str:
-        """As it is shown, and may be given back."""
         return f"{self.number}:{self.sum[:16]}"
 
 
 class AuditLog:
-    """What is written down of one home."""
-
     def __init__(self, home: Path, redact: Redactor | None = None) -> None:
-        """`redact` knows the secrets of this set-up; what looks like one is taken out in any case. Opens nothing."""
+        """`redact` knows the configured secrets; what looks like a secret is masked in any case. Opens nothing."""
         self._home, self._redact = home, redact or Redactor()
 
     def note(self, asked: CallRequest, caller: Caller, decision: Decision, outcome: str) -> None:
-        """Write down what was decided on a call, durably, before it is made; what only looks is left out.
+        """Log a decision durably before the call is made; allowed reads are left out.
 
-        Raises StoreError, save for what brings an output to safety: that is done in any case, and does not wait for a
-        disk that takes nothing.
+        Raises StoreError, except for switching an output to its safe level: that never waits for the disk.
         """
         if asked.effect == "read" and outcome == "allowed":
             return
@@ -67,24 +63,24 @@ class AuditLog:
             self.write("call", **more)
 
     def ended(self, asked: CallRequest, caller: Caller, problem: str) -> None:
-        """Write down what came of a call, '' when it went well, as far as the disk lets us: done it is."""
+        """Log the result of a call, `problem` '' if it succeeded; errors of the disk are ignored."""
         more = {"session": caller.session, "good": not problem, "problem": problem}
         self.mention("ended", tool=asked.call.name, sum=compute_digest(asked)[:16], **more)
 
     def write(self, act: str, **more: Any) -> None:
-        """Write down an act, durably; before it, what has become of the rules and of the file. Raises StoreError."""
+        """Append a record durably; first note a changed policy or a truncated log. Raises StoreError."""
         try:
             self._write(act, {name: self._shorten(value) for name, value in more.items() if value or value is False})
         except OSError as error:
             raise StoreError(f"{self._home / LOG_NAME} cannot be written: {explain_os_error(error)}") from None
 
     def mention(self, act: str, **more: Any) -> None:
-        """Write down an act that is not held up where that fails."""
+        """Append a record, ignoring errors."""
         with contextlib.suppress(StoreError):
             self.write(act, **more)
 
     def head(self) -> AuditHead | None:
-        """Return the mark of the last record, None where there is none."""
+        """The last record, None if there is none."""
         found = _read_mark(self._home)
         return found[0] if found else None
 
@@ -106,7 +102,6 @@ class AuditLog:
                 _write_mark(self._home, AuditHead(number + len(records), hash_chain.hash_line(newest)), rules)
 
     def _describe_caller(self, caller: Caller) -> dict[str, Any]:
-        """Say who asks, and what the turn has read."""
         heard = sorted(caller.heard)
         shown = [self._shorten(name, _SHORT) for name in heard[:_MOST_HEARD]]
         more = [f"and {len(heard) - _MOST_HEARD} more"] if len(heard) > _MOST_HEARD else []
@@ -114,7 +109,7 @@ class AuditLog:
         return {**who, "heard": shown + more}
 
     def _shorten(self, value: Any, most: int = _LONGEST_SHOWN) -> Any:
-        """Take secrets out before anything is cut, so that no half of one is left."""
+        """Mask secrets before cutting, so that no part of one is left."""
         clean = self._redact.values(value)
         if not isinstance(clean, str) or len(clean) <= most:
             return clean
@@ -135,7 +130,6 @@ def _get_record_number(line: bytes) -> int:
 
 
 def _describe_lost(last: AuditHead, marked: AuditHead) -> str:
-    """Say what is wrong with the end of the file, '' for nothing."""
     if last.number < marked.number:
         return f"{marked.number} was the last record, and after {last.number} they are gone"
     if last.number == marked.number and last.sum != marked.sum:
@@ -151,7 +145,7 @@ def _hash_policy(home: Path) -> str:
 
 
 def _read_mark(home: Path) -> tuple[AuditHead, str] | None:
-    """Read the mark: the last record, and the sum of the rules by then; None where nothing of that can be read."""
+    """Read the last record and the hash of the policy from audit.head; None if it cannot be read."""
     try:
         number, newest, rules = hash_chain.read_regular_file(home / HEAD_NAME).decode("ascii").split()
         return AuditHead(int(number), newest), rules
@@ -160,7 +154,7 @@ def _read_mark(home: Path) -> tuple[AuditHead, str] | None:
 
 
 def _write_mark(home: Path, head: AuditHead, rules: str) -> None:
-    """Always of one length and in place, so that there is nothing to shorten, and one block to be written in time."""
+    """Always the same length and in place: one block, nothing to truncate."""
     file = os.open(home / HEAD_NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
         os.pwrite(file, f"{head.number:012d} {head.sum} {rules}\n".encode(), 0)
@@ -169,7 +163,7 @@ def _write_mark(home: Path, head: AuditHead, rules: str) -> None:
 
 
 class AuditCheck(NamedTuple):
-    """What the audit is worth: how many records are as they were written, the last of them, and the first fault."""
+    """The number of intact records, the last of them, and the first fault ('' for none)."""
 
     good: int
     head: AuditHead
@@ -177,10 +171,7 @@ class AuditCheck(NamedTuple):
 
 
 def verify_audit(home: Path, noted: Iterable[AuditHead] = ()) -> AuditCheck:
-    """Hold the records against each other, their numbers, the mark, and the heads that were `noted` elsewhere.
-
-    Raises OSError.
-    """
+    """Check the hashes, the numbers, audit.head, and heads `noted` elsewhere. Raises OSError."""
     marked = _read_mark(home)
     wanted = [*noted, *([marked[0]] if marked else [])]
     newest, first = AuditHead(0, ""), 0

@@ -1,4 +1,4 @@
-"""The one place that says allow, ask a person, or refuse; nothing that a model says can change it."""
+"""Decides on each call: allow, ask a person, or refuse. Nothing that a model says changes that."""
 
 import json
 import shlex
@@ -23,8 +23,7 @@ KeepCall = Callable[[CallRequest, Caller, Decision], int]
 LogDecision = Callable[[CallRequest, Caller, Decision, str], None]
 
 
-def discard_decision(_asked: CallRequest, _caller: Caller, _decision: Decision, _outcome: str) -> None:
-    """Stand in where nothing is written down."""
+def discard_decision(_asked: CallRequest, _caller: Caller, _decision: Decision, _outcome: str) -> None: ...
 
 
 class Guard:
@@ -37,18 +36,16 @@ class Guard:
         keep: KeepCall | None = None,
         note: LogDecision = discard_decision,
     ) -> None:
-        """`policy()` gives the rules in force.
+        """`policy()` gives the rules in force, `ask` shows the call to a person at the terminal (None without one).
 
-        `ask` shows a person who sits there the exact call, None when nobody does; `keep` keeps a call until a yes
-        arrives, and returns its number, None where no yes could. `note` writes down what was decided, and raises
-        StoreError where it cannot.
+        `keep` queues a call until it is approved and returns its number. `note` logs the decision, raising StoreError.
         """
         self._policy, self._ask, self._keep, self._note = policy, ask, keep, note
 
     def __call__(self, asked: CallRequest, caller: Caller) -> bool:
-        """Return when the call may run, and whether a person has just said yes to it.
+        """Return when the call may run; True if a person has just approved it.
 
-        Raises Denied, naming the rule, when it may not, Pending when it is kept.
+        Raises Denied, naming the rule, or Pending when the call is queued.
         """
         decision = decide(self._policy(), asked, caller.origin, caller.heard, planned=caller.planned)
         outcome = self._outcome(asked, caller, decision)
@@ -74,9 +71,9 @@ class Guard:
         raise Denied(f"{name} was refused: rule {decision.rule} ({decision.why})")
 
     def ask_ahead(self, calls: Sequence[CallRequest], caller: Caller) -> None:
-        """Ask the person who sits there about those of some calls that need a yes, in one question.
+        """Ask the person at the terminal once about all of some calls that need approval.
 
-        What they say counts once for each, as it was shown; it is in `caller.agreed` until the call is made.
+        The answer counts once for each call as shown; `caller.agreed` holds it until the call is made.
         """
         if self._ask and is_owner(caller.origin):
             policy = self._policy()
@@ -97,13 +94,13 @@ class Guard:
 
 
 def format_question(asked: CallRequest) -> str:
-    """Show a call as a person can judge it: what instructs later turns, or is deleted, as it stands in its file."""
+    """Show a call so that a person can judge it; instructions and deletions line by line, as in their file."""
     more = ({"which means": asked.means} if asked.means else {}) | dict(asked.bound)
     return format_lines(asked, more) if asked.effect in {"instruct", "erase"} else format_ascii(asked, more)
 
 
 def format_lines(asked: CallRequest, more: dict[str, Any]) -> str:
-    """Show a call whole, its texts in lines that nothing in them can leave; what no eye sees becomes visible."""
+    """Show a call with its texts in marked lines; invisible characters become visible."""
     rows = [asked.call.name]
     for name, value in (asked.call.arguments | more).items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -123,7 +120,7 @@ def _name_char(char: str) -> str:
 
 
 def format_ascii(asked: CallRequest, more: dict[str, Any]) -> str:
-    """Show a call whole, in ASCII, so that nothing in it can hide."""
+    """Show a call in ASCII, so that nothing in it can hide."""
     return f"{asked.call.name} {json.dumps(asked.call.arguments | more, ensure_ascii=True)}".replace("\x7f", "\\u007f")
 
 
@@ -175,7 +172,7 @@ _QUOTES = '"“”«»„'
 
 
 class _SentencePart(NamedTuple):
-    """A part of a sentence that may be an order: its words as they are written, and those up to the sentence's end."""
+    """A part of a sentence that may be an order, and the words from there to the sentence's end."""
 
     tokens: Sequence[str]
     rest: Sequence[str]
@@ -190,7 +187,6 @@ class _SentencePart(NamedTuple):
 
 
 def _list_statements(caller: Caller) -> Iterator[str]:
-    """Give the sentences of the owner's newest message that are neither questions nor quoted."""
     return (sentence for sentence in _list_unquoted(caller) if not sentence.endswith("?"))
 
 
@@ -205,7 +201,7 @@ def _list_unquoted(caller: Caller) -> Iterator[str]:
 
 
 def _parse_polite_request(caller: Caller) -> Iterator[_SentencePart]:
-    """Give the order of a message whose one question, at its end, is "can you" and that order, and nothing else."""
+    """Find the order in a message whose only question, at its end, is "can you" and the order."""
     sentences = [sentence for sentence in _list_unquoted(caller) if sentence]
     if not sentences or not sentences[-1].endswith("?") or "".join(sentences).count("?") > 1:
         return
@@ -216,9 +212,9 @@ def _parse_polite_request(caller: Caller) -> Iterator[_SentencePart]:
 
 
 def _parse_orders(caller: Caller, *, politely: bool = False) -> Iterator[_SentencePart]:
-    """Give the parts that order something, if they are orders at all: none if a condition or a no belongs to them.
+    """Find the parts that order something; none where a condition or negation belongs to them.
 
-    `politely`: also where it is asked for, in a question.
+    `politely`: also orders in the form of a question.
     """
     sentences = [sentence for sentence in _list_statements(caller) if _split_words(sentence)]
     if any(_has_condition(_split_words(sentence)[:2]) for sentence in sentences):
@@ -233,13 +229,13 @@ def _parse_orders(caller: Caller, *, politely: bool = False) -> Iterator[_Senten
 
 
 def _can_precede_order(part: _SentencePart) -> bool:
-    """Tell whether a part ends where the next begins: "read how to dance and sing" is one only."""
+    """Whether the next part begins a new order: "read how to dance and sing" is one order."""
     embed = _EMBED - {"to"} if part.verb in _TRANSFERS else _EMBED
     return part.verb in _READS | _CHANGES | {""} and embed.isdisjoint(part.words)
 
 
 def _find_dictated(caller: Caller, verbs: Collection[str]) -> Iterator[list[str]]:
-    """Give the words that follow an order to write down or remind, up to the end of its sentence."""
+    """The words that follow an order to note or remind, up to the end of the sentence."""
     for sentence in _list_statements(caller):
         parts = _split_parts(sentence)
         for at, part in enumerate(parts):
@@ -254,7 +250,7 @@ def _has_condition(words: Sequence[str]) -> bool:
 
 
 def _split_parts(sentence: str) -> list[_SentencePart]:
-    """Take a sentence apart before each verb of command that follows a comma or an "and"."""
+    """Split a sentence before each verb of command that follows a comma or an "and"."""
     tokens = sentence.replace("’", "'").rstrip(".!;: ").split()
     parts: list[_SentencePart] = []
     begin = 0
@@ -300,7 +296,7 @@ _BETWEEN = _word_set("that @ down in mind this the fact to memory for later dass
 
 
 def is_stated_fact(text: str, caller: Caller) -> bool:
-    """Tell whether the owner's newest message states this: as a whole sentence, or behind an order to note it."""
+    """Whether the owner's newest message states this: as a whole sentence, or behind an order to note it."""
     wanted = _split_words(text)
     for words in _find_dictated(caller, _NOTES) if wanted else ():
         begin = len(words) - len(wanted)
@@ -314,18 +310,18 @@ def is_stated_fact(text: str, caller: Caller) -> bool:
 
 
 def is_ordered_task(text: str, caller: Caller) -> bool:
-    """Tell whether the owner's newest message orders to write this down as something to do."""
+    """Whether the owner's newest message orders to note this as a task."""
     return any(not _has_condition(words) for words in _remove_words(_split_words(text), _find_dictated(caller, _TASKS)))
 
 
 def is_ordered_reminder(text: str, when: "JobTime", caller: Caller) -> bool:
-    """Tell whether the owner's newest message orders to be reminded of this, and then."""
+    """Whether the owner's newest message orders a reminder of this at this time."""
     found = _remove_words(_split_words(text), _find_dictated(caller, _REMINDS))
     return any(not _has_condition(words) and is_same_time(words, when, caller.now) for words in found)
 
 
 def _remove_words(wanted: list[str], sentences: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Leave wanted words, where they stand one behind the other, out of sentences."""
+    """Give sentences without the wanted words, where these stand in a row."""
     for words in sentences:
         for begin in range(len(words) - len(wanted) + 1) if wanted else ():
             if words[begin : begin + len(wanted)] == wanted:
@@ -352,7 +348,7 @@ _AT_TIME = pattern(r"(\d{1,2}) (\d{1,2}) \* \* (\*|[0-7])")
 
 
 def is_same_time(words: Iterable[str], when: "JobTime", now: datetime) -> bool:
-    """Tell whether words name the time of a call, and no other one."""
+    """Whether words name the time of a call, and no other one."""
     told = [_NUMBERS.get(word, "12:00" if word == "noon" else word) for word in words]
     text, repeats = " ".join(told), not _REPEATS.isdisjoint(told)
     if when.tz or repeats != bool(when.every_seconds or when.cron_expr):
@@ -381,7 +377,6 @@ def is_same_time(words: Iterable[str], when: "JobTime", now: datetime) -> bool:
 
 
 def _sum_durations(text: str) -> float:
-    """Add up the spans of time that a text names, in seconds."""
     return sum(
         (0.5 if found[1] == "half" else float((found[1] or "1").replace(",", "."))) * _SECONDS[found[2][0]]
         for found in _SPAN.finditer(text)
@@ -415,10 +410,10 @@ _MOVES = [order.split() for order in _ORDERS["update"]]
 
 
 def find_order(action: str, kind: str, number: int, texts: Iterable[str], caller: Caller) -> list[str] | None:
-    """Give what the newest message of the owner says behind an order to do this to an item; None if there is no order.
+    """What the owner's newest message says after an order to do this to an item; None if there is no order.
 
-    The order is a verb and the item, named by its kind and its number (reminder 3), or by one of the `texts`, its
-    words; behind it stands at most to what it is changed.
+    The order is a verb and the item, named by kind and number (reminder 3) or by one of the `texts`; only what it is
+    changed to may follow.
     """
     named = [words for text in texts if (words := _drop_fillers(_split_words(text)))]
     orders = [order.split() for order in _ORDERS.get(action, ())]
@@ -436,7 +431,7 @@ def find_order(action: str, kind: str, number: int, texts: Iterable[str], caller
 
 
 def is_new_text(text: str, words: Sequence[str]) -> bool:
-    """Tell whether the words behind an order to change something are its new text."""
+    """Whether the words behind an order to change something are this text."""
     new = list(words)
     for preposition in ("to", "say"):
         new = new[new[:1] == [preposition] :]
@@ -448,13 +443,13 @@ def _drop_fillers(words: Iterable[str]) -> list[str]:
 
 
 def _drop_number_sign(words: Sequence[str]) -> list[str]:
-    """Leave out a `no` before a number, which denies nothing: reminder no 3."""
+    """Leave out a `no` before a number, which is no negation: reminder no 3."""
     following = [word.isdecimal() for word in words[1:]]
     return [word for word, numbers in zip(words, [*following, False], strict=False) if not (word == "no" and numbers)]
 
 
 def _find_numbered_items(words: Sequence[str], kinds: Collection[str], number: str) -> Iterator[tuple[int, int]]:
-    """Find where items are named by kind and number, alone or in a list: reminders 3, 4 and 5."""
+    """Find items named by kind and number, alone or in a list: reminders 3, 4 and 5."""
     for begin, word in enumerate(words):
         end = begin + 1
         while end < len(words) and (words[end].isdecimal() or words[end] in _IN_A_LIST):
@@ -466,7 +461,7 @@ def _find_numbered_items(words: Sequence[str], kinds: Collection[str], number: s
 
 
 def _find_named_items(words: Sequence[str], named: Iterable[Sequence[str]]) -> Iterator[tuple[int, int]]:
-    """Find where an item is named by its words, with its kind before them or not."""
+    """Find items named by their words, with or without their kind before them."""
     kinds = frozenset().union(*_KINDS.values())
     for wanted in named:
         for begin in range(len(words) - len(wanted) + 1):
@@ -489,7 +484,7 @@ _INTO = _word_set("to into in as nach")
 
 
 class _CommandWording(NamedTuple):
-    """How a program is ordered in words: by which verbs and nouns, and which options need not be named."""
+    """How people order a program: verbs, nouns, and options that need not be named."""
 
     verbs: tuple[str, ...]
     options: frozenset[str] = frozenset()
@@ -524,10 +519,10 @@ _MOST_WORDS = 64
 
 
 def is_ordered_command(argv: Sequence[str], caller: Caller) -> bool:
-    """Tell whether the newest message of the owner orders this command: as a line to type, or in plain words.
+    """Whether the owner's newest message orders this command: as a line to type, or in plain words.
 
-    In plain words only names, in the order of the command, stand between the verb and the end, and a few words that
-    say nothing, such as "the file" and "called". Other options than harmless ones have to be typed.
+    In plain words, only the command's names in order and a few fillers ("the file", "called") may follow the verb; options
+    other than harmless ones have to be typed.
     """
     if len(argv) > _MOST_WORDS:
         return False
@@ -538,7 +533,7 @@ def is_ordered_command(argv: Sequence[str], caller: Caller) -> bool:
 
 
 def is_ordered_output(name: str, seconds: float, caller: Caller) -> bool:
-    """Tell whether the newest message of the owner orders to switch this output on, for so long if it says how long."""
+    """Whether the owner's newest message orders to switch this output on, for this time if it names one."""
     wanted = _drop_fillers(_split_words(name))
     for part in _parse_orders(caller, politely=True) if wanted else ():
         words = [_NUMBERS.get(word, word) for word in _drop_fillers(part.words)]
@@ -601,7 +596,7 @@ _YES_OR_NO = _word_set("is are was were does do did should shall has have may is
 def classify_sentences(text: str) -> Iterator[tuple[str, bool]]:
     """Give the sentences of a message, and whether what one names may be looked at.
 
-    It may not where the sentence has a no in it, or asks whether something is so or should be done.
+    Not where the sentence is negated, or asks whether something is so or should be done.
     """
     for sentence in _SENTENCE.findall(text):
         words = _split_words(" ".join(_strip_leads([word for word in sentence.split() if "/" not in word])))

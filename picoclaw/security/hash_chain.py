@@ -1,7 +1,6 @@
-"""A file of records, one JSON line each, with the hash of the line before it: what is changed afterwards shows.
+"""A log of JSON lines, each with the hash of the line before it, so that later changes are detected.
 
-Whoever appends holds the file's lock (flock(2)), so that several processes make one chain. A long file gets a number,
-and a new one goes on from it.
+Writers hold a lock on the file (flock(2)), so that several processes append to one chain. A long file is rotated.
 """
 
 import contextlib
@@ -28,7 +27,7 @@ _MAX_TORN_SHOWN = 200
 
 
 def _find_sha256() -> Callable[[bytes], Any]:
-    """Find Python's own SHA-256, by either of its names: hashlib's brings OpenSSL, 4 MB for a line at each start."""
+    """Use CPython's own SHA-256 module: hashlib loads OpenSSL, 4 MB at each start."""
     for name in ("_sha2", "_sha256"):
         with contextlib.suppress(ImportError):
             found: Callable[[bytes], Any] = importlib.import_module(name).sha256
@@ -43,7 +42,7 @@ _SHA256 = _find_sha256()
 
 @dataclass
 class ChainEnd:
-    """The newest file of a chain, held: `last` is its last line, `torn` what a power cut has left behind that."""
+    """The newest file of a chain, locked: `last` is its last line, `torn` an incomplete one that was cut off."""
 
     path: Path
     file: int
@@ -52,7 +51,6 @@ class ChainEnd:
 
     @property
     def size(self) -> int:
-        """How long the file is, in bytes."""
         return os.fstat(self.file).st_size
 
     def add(self, records: Sequence[Mapping[str, Any]]) -> bytes:
@@ -64,7 +62,7 @@ class ChainEnd:
         return text.splitlines()[-1]
 
     def rotate(self, records: Sequence[Mapping[str, Any]], kept: int) -> bytes:
-        """Go on with these in a new file, and keep so many older ones; returns the last line. Raises OSError."""
+        """Start a new file with these records, keeping `kept` older files; returns the last line. Raises OSError."""
         _rotate_files(self.path, kept)
         write_atomic(self.path, text := self._lines(records))
         return text.splitlines()[-1]
@@ -79,15 +77,14 @@ class ChainEnd:
 
 
 def hash_line(line: bytes) -> str:
-    """Sum up a line, as the next one has it."""
     return str(_SHA256(line).hexdigest())
 
 
 @contextlib.contextmanager
 def open_end(path: Path) -> Iterator[ChainEnd]:
-    """Hold the end of a chain, to append to it; a torn last line is taken out of it.
+    """Lock a chain for appending; an incomplete last line is removed.
 
-    Raises OSError, also when another process holds it for too long; then nothing was changed.
+    Raises OSError, also when another process holds the lock for too long; then nothing was changed.
     """
     with _open_locked(path) as file:
         text = _read_tail(file)
@@ -102,7 +99,7 @@ def open_end(path: Path) -> Iterator[ChainEnd]:
 
 @contextlib.contextmanager
 def _open_locked(path: Path) -> Iterator[int]:
-    """Open the file that has the name now, with its lock; a process that is stuck with it does not hold us up."""
+    """Open and lock the file that has the name now, waiting LOCK_TIMEOUT_S at most."""
     until = time.monotonic() + LOCK_TIMEOUT_S
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:
@@ -128,7 +125,7 @@ def _try_lock(file: int) -> bool:
 
 
 def _read_tail(file: int) -> bytes:
-    """The end of the file from the beginning of a line on: the last whole line, and what is torn after it."""
+    """Read the last complete line and what is torn after it."""
     size, length = os.fstat(file).st_size, 0
     while True:
         length = min(size, length + _TAIL_BYTES)
@@ -141,7 +138,7 @@ def _read_tail(file: int) -> bytes:
 
 
 def _rotate_files(path: Path, kept: int) -> None:
-    """Give the file a further name, and those before it the next; at every moment there is one of the old name."""
+    """Give the file and its predecessors the next number; the plain name exists at every moment."""
     numbered = [path.with_name(f"{path.name}.{n}") for n in range(1, kept + 1)]
     if numbered[0].exists() and numbered[0].samefile(path):
         return  # a power cut came between this and the new file
@@ -155,7 +152,7 @@ def _rotate_files(path: Path, kept: int) -> None:
 
 
 def read_records(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """Read a file's lines, each with what it says, or None where it says nothing that can be understood."""
+    """Give each line with its record, None for one that cannot be parsed."""
     try:
         text = read_regular_file(path)
     except FileNotFoundError:
@@ -165,7 +162,6 @@ def read_records(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
 
 
 def parse_record(line: bytes) -> dict[str, Any] | None:
-    """Return what a line says, None where that cannot be understood."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
@@ -174,7 +170,7 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
 
 
 def read_regular_file(path: Path) -> bytes:
-    """Read a regular file whole; a pipe in its place would keep us waiting for ever. Raises OSError."""
+    """Read a regular file; a pipe in its place would block for ever. Raises OSError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW)) as file:
         _require_regular(file.fileno(), path)
         return file.read()
@@ -186,7 +182,7 @@ def _require_regular(file: int, path: Path) -> None:
 
 
 def list_files(path: Path, kept: int) -> list[Path]:
-    """Return what is kept of a chain, the oldest first."""
+    """The files of a chain, the oldest first."""
     found = [one for n in range(kept, 0, -1) if (one := path.with_name(f"{path.name}.{n}")).exists()]
     if found and path.exists() and found[-1].samefile(path):
         found.pop()
@@ -194,7 +190,7 @@ def list_files(path: Path, kept: int) -> list[Path]:
 
 
 class ChainCheck(NamedTuple):
-    """What a chain is worth: how many records follow from each other, and the first fault, '' for none."""
+    """How many records follow from each other, and the first fault ('' for none)."""
 
     good: int = 0
     fault: str = ""
@@ -205,9 +201,9 @@ def _no_fault(_said: Mapping[str, Any], _line: bytes) -> str:
 
 
 def verify_chain(path: Path, kept: int, look: Callable[[Mapping[str, Any], bytes], str] = _no_fault) -> ChainCheck:
-    """Hold every line against the next one's hash. That lines are missing at the very end cannot be seen here.
+    """Check every line against the hash in the next. Lines missing at the very end are not noticed here.
 
-    `look(said, line)` may find a further fault of a record that follows. Raises OSError.
+    `look(record, line)` may report a further fault. Raises OSError.
     """
     good, chain = 0, ""
     for file in list_files(path, kept):

@@ -55,7 +55,7 @@ _WHO_BY_ORIGIN: Mapping[Origin, Who] = {
 
 
 class VerdictRow(NamedTuple):
-    """The verdicts on one effect, by who asks; `tainted` is the least strict one for a turn that is."""
+    """The verdicts on one effect, by who asks; `tainted` is the least strict one for a tainted turn."""
 
     owner: Verdict
     guest: Verdict
@@ -82,12 +82,12 @@ DEFAULTS: Mapping[Effect, VerdictRow] = {
 
 
 class CallRequest(NamedTuple):
-    """A call that wants to be made. `call` has its checked arguments, all of them.
+    """A call that wants to be made, with all its checked arguments.
 
-    `means` says in plain words what it does. `bound` is what else a yes holds for: the folder, the environment, the
-    checksum of a script. `is_requested`: somebody's own word leads there, so that a tainted turn need not ask about it,
-    unless the owner wants that of this very tool. `other_effects` are further effects, of which each has its say. `foreign_files`
-    names files that a command can see, and may run, which a turn has written that had read others' words.
+    `means` says in plain words what it does. `bound` is what else an approval holds for: the folder, the environment, the
+    checksum of a script. `is_requested`: the owner's own words ask for it, so that a tainted turn need not ask, unless the
+    policy demands that of this very tool. `other_effects` are judged as well. `foreign_files` are files written by tainted
+    turns that the command can see, and may run.
     """
 
     effect: Effect
@@ -100,8 +100,6 @@ class CallRequest(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What is to happen to a call, by which rule, and why in words."""
-
     verdict: Verdict
     rule: str
     why: str
@@ -111,8 +109,8 @@ class Decision(NamedTuple):
 class Policy:
     """The rules in force: the defaults with the owner's changes.
 
-    `effects` and `tools` give verdicts by column of Row; a tool's go before its effect's. `always` are the digests of
-    calls that the owner has allowed for good, with the number of each.
+    `effects` and `tools` give verdicts by column of VerdictRow; a tool's precede its effect's. `always` are the digests of
+    calls that were allowed for good, with their numbers.
     """
 
     effects: Mapping[Effect, Mapping[str, Verdict]] = field(default_factory=dict)
@@ -120,7 +118,7 @@ class Policy:
     always: Mapping[str, int] = field(default_factory=dict)
 
     def verdict(self, effect: Effect, tool: str, column: str) -> tuple[Verdict, str]:
-        """Return a verdict and the name of the rule that gives it."""
+        """The verdict and the name of the rule that gives it."""
         if found := self.tools.get(tool, {}).get(column):
             return found, f"tools.{tool}.{column}"
         found = self.effects.get(effect, {}).get(column)
@@ -128,7 +126,7 @@ class Policy:
 
 
 def override_effects(*effects: Mapping[Effect, Verdict]) -> Policy:
-    """Make the rules in which the verdict on some effects is another one, whoever asks."""
+    """A policy that gives some effects another verdict, whoever asks."""
     return Policy(
         {name: dict.fromkeys(VerdictRow._fields, verdict) for one in effects for name, verdict in one.items()}
     )
@@ -137,9 +135,9 @@ def override_effects(*effects: Mapping[Effect, Verdict]) -> Policy:
 def decide(
     policy: Policy, asked: CallRequest, origin: Origin, taint: Collection[str], *, planned: bool = False
 ) -> Decision:
-    """Decide on a call by the strictest of its effects; `taint` names what the turn has read that is nobody's word.
+    """Decide on a call by the strictest of its effects; `taint` names what the turn has read from outside.
 
-    `planned`: a command that is due. Whether it may have its network was asked when it was planned.
+    `planned`: a scheduled command that is due; its network access was asked for when it was planned.
     """
     effects = (asked.effect, *asked.other_effects, *(["exec_planned"] if planned else ()))
     verdict, rule, why = max(
@@ -154,7 +152,6 @@ def decide(
 def _apply_rules(
     policy: Policy, effect: Effect, asked: CallRequest, origin: Origin, taint: Collection[str], *, planned: bool
 ) -> Decision:
-    """Apply the rules on one effect of a call; the name of the rule is without its verdict."""
     verdict, rule = policy.verdict(effect, asked.call.name, _WHO_BY_ORIGIN[origin])
     if planned and effect == "exec_network" and verdict == "ask" and not rule.startswith("tools."):
         verdict = "allow"
@@ -171,7 +168,7 @@ def _apply_rules(
 
 
 def compute_digest(asked: CallRequest) -> str:
-    """Sum up what a yes holds for, to the byte: the tool, its arguments, what they mean just now, what is bound."""
+    """Hash what an approval holds for: the tool, its arguments, what they mean now, what is bound."""
     import hashlib
     import json
 
@@ -205,14 +202,14 @@ _NEVER_ASKED: frozenset[Effect] = frozenset({"read", "private", "safe"})
 
 
 class ParsedPolicy(NamedTuple):
-    """The rules that a file holds, and what is wrong with it: one sentence each."""
+    """The rules of a file, and its problems, one sentence each."""
 
     policy: Policy
     problems: tuple[str, ...]
 
 
 def parse_policy(tables: Mapping[str, Any]) -> ParsedPolicy:
-    """Take policy.toml for rules; where something is wrong, those of them that are stricter than the usual ones."""
+    """Read policy.toml; with a mistake in it, only rules stricter than the defaults count."""
     known = dict.fromkeys(_TABLES)
     problems = [f"unknown table [{name}]{nearest(name, known)}" for name in tables if name not in known]
     effects: dict[Effect, Mapping[str, Verdict]] = {}
@@ -229,7 +226,7 @@ def parse_policy(tables: Mapping[str, Any]) -> ParsedPolicy:
 
 
 def tighten_policy(policy: Policy) -> Policy:
-    """Have asked whatever would be allowed and changes something, whoever wants it; what is stricter stays."""
+    """Ask about everything that would be allowed and changes something; stricter rules stay."""
     effects: dict[Effect, Mapping[str, Verdict]] = {
         effect: {column: pick_stricter(policy.verdict(effect, "", column)[0], "ask") for column in VerdictRow._fields}
         for effect in EFFECTS
@@ -244,7 +241,6 @@ def tighten_policy(policy: Policy) -> Policy:
 
 
 def pick_stricter(one: Verdict, other: Verdict) -> Verdict:
-    """Return the stricter of two verdicts."""
     return max(one, other, key=VERDICTS.index)
 
 
@@ -257,7 +253,7 @@ def _iter_rows(tables: Mapping[str, Any], name: str, problems: list[str]) -> Ite
 
 
 def _parse_row(given: Any, where: str, problems: list[str]) -> Mapping[str, Verdict]:
-    """Read one row: a verdict by who asks, or one for all."""
+    """Read one row: verdicts by who asks, or one for all."""
     if isinstance(given, str):
         given = dict.fromkeys(VerdictRow._fields, given)
     if not isinstance(given, dict):

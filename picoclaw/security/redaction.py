@@ -1,7 +1,7 @@
-"""Keeps secrets out of what is shown, told and kept: those that this set-up knows, and what looks like one. Pure.
+"""Masks secrets in what is shown, sent and stored: the configured ones, and what looks like one. Pure.
 
-What looks like one has a vendor's mark, stands in a header or an address where passwords stand, or behind a name such
-as `api_key=`. A hash, a UUID or a dump of registers is none. A text that holds no hint of a rule is not searched by it.
+A secret is recognised by a vendor's prefix, by its place in a header or URL, or by a name such as `api_key=`; hashes,
+UUIDs and register dumps are not masked. A text without a hint of a format is not searched for it.
 """
 
 import re
@@ -20,9 +20,9 @@ SHORTEST = 8
 
 
 class _SecretFormat(NamedTuple):
-    """A format: one of the `hints`, in small letters, is in every text that has it.
+    """A format of secrets; every text that has one contains one of the `hints`, in lower case.
 
-    Of what is found, a group `kept` stays and a group `value` is looked at: a placeholder is no secret.
+    The group `kept` is not masked; a group `value` that is a placeholder is no secret.
     """
 
     hints: tuple[str, ...]
@@ -116,15 +116,14 @@ _HEAD_END = "</moment>"
 
 
 class Redactor:
-    """Takes secrets out of texts. `secrets` are those that are known; the short ones among them are none."""
+    """Masks secrets in texts; configured `secrets` shorter than 8 characters are ignored."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        """Nothing is compiled yet."""
         known = {secret.strip() for secret in secrets if len(secret.strip()) >= SHORTEST} - _DUMMIES
         self._known = sorted({form for secret in known for form in _list_encodings(secret)}, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
-        """Return a text with `[secret]` in the place of each secret. Doing it twice changes nothing."""
+        """Replace each secret by `[secret]`; idempotent."""
         for secret in self._known:
             text = text.replace(secret, MASK)
         small = text.lower()
@@ -134,12 +133,12 @@ class Redactor:
         return text
 
     def said(self, text: str) -> str:
-        """Redact a person's message, but not its head: that repeats files, and has to be found again as it was."""
+        """Mask a person's message except its context header, which must stay as it was."""
         head, end, rest = text.partition(_HEAD_END) if text.startswith("<moment>") else ("", "", text)
         return head + end + self(rest)
 
     def values(self, value: Any) -> Any:
-        """Redact every text within the arguments of a call; the name of an argument counts as in `api_key=`."""
+        """Mask every text in a call's arguments; an argument's name counts as in `api_key=`."""
         if isinstance(value, str):
             return self(value)
         if isinstance(value, Mapping):
@@ -154,7 +153,7 @@ class Redactor:
 
 
 def _list_encodings(secret: str) -> Iterable[str]:
-    """A secret as it may be written: as it is, in an address, in hexadecimal and in base 64."""
+    """A secret as plain text, URL-encoded, in hexadecimal and in base 64."""
     data = secret.encode("utf-8", "replace")
     yield from (secret, secret.replace(":", "%3A"), data.hex(), b2a_base64(data, newline=False).decode().rstrip("="))
 
@@ -175,7 +174,7 @@ def _mask_match(found: re.Match[str]) -> str:
 
 
 def _mask_assignment(found: re.Match[str]) -> str:
-    """What is to stand for `name = value`: code, paths and the words of a description stay."""
+    """Mask `name = value`, except for code, paths and words of a description."""
     name, quoted, single, bare = found["name"].lower(), found["quoted"], found["single"], found["bare"]
     value = (quoted or single or bare).rstrip("\\")
     password = name.startswith(_PASSWORDS)
@@ -193,7 +192,7 @@ def _mask_assignment(found: re.Match[str]) -> str:
 
 
 def _is_whole(found: re.Match[str]) -> bool:
-    """Whether a plain word is all that its line says, as in a file of settings, and not a word of a sentence."""
+    """Whether a plain word is the rest of its line, as in a settings file, and not part of a sentence."""
     rest = found.string[found.end() : found.end() + 1]
     return rest in {"", "\n", "\r"} and "=" in found["kept"]
 
@@ -202,18 +201,16 @@ def _is_whole(found: re.Match[str]) -> bool:
 
 
 class StreamMask:
-    """One secret. `whole` is for a text that is complete, `events` for one that comes in pieces."""
+    """Masks one secret: `whole` in a complete text, `events` in one that arrives in pieces."""
 
     def __init__(self, secret: str) -> None:
-        """Nothing is masked when the secret is too short to be one."""
         self._secret = secret if len(secret) >= SHORTEST else ""
 
     def whole(self, text: str) -> str:
-        """Return the text without the secret."""
         return text.replace(self._secret, MASK) if self._secret else text
 
     def events(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Pass events on; of a text, the end that may be the beginning of the secret waits for what comes next."""
+        """Pass events on, holding back the end of a text that may be the beginning of the secret."""
         held = ""
         try:
             for event in events:

@@ -1,4 +1,4 @@
-"""The rules in force: policy.toml as it is now, what was allowed for good, and the settings that bear on both."""
+"""The policy in force: policy.toml as it is now, what was allowed for good, and the settings that affect both."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -24,10 +24,10 @@ _NEVER_READ = (-1, -1, -1, -1, -1)
 
 @dataclass
 class PolicyLoader:
-    """What may be done, by the owner's file and settings.
+    """Gives the current policy.
 
-    `approvals()` opens what was allowed for good, `exec_` is the setting of that name, `rehearses` asks for no yes to
-    what a simulated board is made to do.
+    `approvals()` opens the store of standing approvals, `exec_` is the setting of that name; `rehearses()` allows
+    everything on a simulated board.
     """
 
     file: Path
@@ -39,12 +39,12 @@ class PolicyLoader:
     _written: Policy = field(default_factory=Policy)
 
     def problem(self) -> str:
-        """Say what is wrong with the file, '' for nothing."""
+        """What is wrong with policy.toml, '' for nothing."""
         self.policy()
         return self._problem
 
     def policy(self) -> Policy:
-        """Return the rules; the file is read again when it has changed. Raises nothing."""
+        """The rules; the file is read again when it has changed. Raises nothing."""
         if (seen := _stat_file(self.file)) != self._seen:
             found = load_policy(self.file)
             self._seen, self._written = seen, found.policy
@@ -65,7 +65,7 @@ class PolicyLoader:
 
 
 def load_policy(file: Path) -> ParsedPolicy:
-    """Read policy.toml; with one that cannot be read, whatever changes something is asked about."""
+    """Read policy.toml; with one that cannot be read, everything that changes something is asked about."""
     try:
         found = parse_policy(read_toml(file))
     except ConfigError as error:
@@ -94,7 +94,7 @@ def _stat_file(file: Path) -> tuple[int, ...]:
 
 
 class _StandingApprovals(Mapping[str, int]):
-    """What was allowed for good, looked up when it matters; nothing while the disk fails."""
+    """The standing approvals, looked up when needed; none while the disk fails."""
 
     def __init__(self, approvals: Callable[[], Approvals]) -> None:
         self._approvals = approvals

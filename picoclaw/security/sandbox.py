@@ -1,6 +1,7 @@
-"""Programs that only look, and have to see more than the walls show: the host's network, its processes, its firmware.
+"""Runs a command in a bubblewrap sandbox: what it may see, its system calls, its mounts, its process.
 
-By exact words: a program of the system's own, its name alone, with nothing but arguments that are named here.
+First, programs that only report and need more than the sandbox shows: network interfaces, processes, firmware. They are
+listed by exact words: a system program by its bare name with only the arguments that are named here.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Visibility(NamedTuple):
-    """What a program is shown beyond the walls; it can change nothing of it."""
+    """What a program is shown beyond the sandbox, read-only."""
 
     network: bool = False
     processes: bool = False
@@ -117,7 +118,7 @@ _GIT_COMMANDS = frozenset(
 
 
 def is_self_contained(argv: Sequence[str]) -> bool:
-    """Tell whether a command runs no code from files that it does not name, whatever lies around it."""
+    """Whether a command runs no code from files that it does not name."""
     options = _SELF_CONTAINED.get(argv[0])
     if options is None or (argv[0] == "git" and (len(argv) < 2 or argv[1] not in _GIT_COMMANDS)):
         return False
@@ -127,13 +128,12 @@ def is_self_contained(argv: Sequence[str]) -> bool:
 
 
 def is_system_output(argv: Sequence[str]) -> bool:
-    """Tell whether what a command prints is the system's own words, whatever somebody may have written anywhere."""
+    """Whether a command prints only the system's own words, nothing that somebody may have written."""
     found = _SYSTEM_OUTPUT.get(argv[0])
     return bool(found and re.fullmatch(found, " ".join(argv[1:])))
 
 
 def find_visibility(argv: Sequence[str]) -> Visibility:
-    """Tell what a command is shown; nothing more than the walls do for one that is not in the table."""
     found = _VISIBILITY_RULES.get(argv[0])
     if found and re.fullmatch(found[1], " ".join(argv[1:])):
         return found[0]
@@ -198,7 +198,7 @@ _MACHINES = {"x86_64": (_X86_64,), "aarch64": _BOTH_ARMS, "armv7l": _BOTH_ARMS, 
 
 @cache
 def build_filter(families: Collection[int], machine: str = "") -> bytes:
-    """Write the filter that lets sockets of these families be made; empty for a machine whose numbers are not known."""
+    """Write the BPF program that allows sockets of these families; empty for an unknown machine."""
     known = _MACHINES.get(machine or os.uname().machine, ())
     program = [_instruction(_LOAD, _ARCHITECTURE)]
     for one in known:
@@ -272,7 +272,7 @@ _MAX_PROCESSES, _OPEN_FILES = 128, 1024
 
 
 class SandboxCommand(NamedTuple):
-    """A command and what it asks for; `argv` is never empty, `cwd` absolute, `seconds` its longest life."""
+    """A command and its rights; `argv` is never empty, `cwd` is absolute, `seconds` the time limit."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -286,10 +286,10 @@ def _no_paths() -> Iterable[Path]:
 
 
 class SandboxLayout(NamedTuple):
-    """Where the walls stand: picoclaw's home, of which nothing is seen but the workspace; further folders to work in.
+    """What a sandbox is built from: picoclaw's home, of which only the workspace is visible, and further folders.
 
-    `owner` is the owner's own folder, which is not seen either. `kept()` are files and folders that commands see and
-    never change, also in the workspace: they instruct later turns.
+    `owner` is the owner's home folder, which is hidden too. `kept()` are files and folders that commands may only read, also
+    in the workspace, because they instruct later turns.
     """
 
     home: Path
@@ -299,7 +299,7 @@ class SandboxLayout(NamedTuple):
     kept: Callable[[], Iterable[Path]] = _no_paths
 
     def is_writable(self, path: Path) -> bool:
-        """Tell whether a resolved path lies where a command may be given the right to write."""
+        """Whether a resolved path lies where a command may be given the right to write."""
         if path.is_relative_to(self.workspace.resolve()):
             return True
         return not path.is_relative_to(self.home.resolve()) and any(
@@ -307,9 +307,9 @@ class SandboxLayout(NamedTuple):
         )
 
     def list_read_only(self) -> list[Path]:
-        """Name what no command changes, by what it is mounted as: in the workspace all that lies at its top.
+        """The read-only mounts; in the workspace always a top-level entry.
 
-        A folder there could else be moved away with the mount in it.
+        A folder there could otherwise be moved away with the mount in it.
         """
         return list(dict.fromkeys(map(self._at_top, self.kept())))
 
@@ -321,13 +321,12 @@ class SandboxLayout(NamedTuple):
         return page.resolve()
 
     def is_visible(self, path: Path) -> bool:
-        """Tell whether a command sees a resolved path."""
         hidden = (*_HIDDEN_FOLDERS, *_TEMPORARY_FOLDERS, "/dev", *self.list_hidden())
         shown = self.is_writable(path) or any(path.is_relative_to(page.resolve()) for page in self.kept())
         return shown or not any(path.is_relative_to(name) for name in hidden)
 
     def list_hidden(self) -> list[str]:
-        """Name what is empty, so that nothing of it is seen; picoclaw's home comes last."""
+        """The folders that are mounted empty; picoclaw's home comes last."""
         named = (
             *_HIDDEN_FOLDERS,
             *(path for path in _ROOT_ONLY if os.access(path, os.R_OK)),
@@ -337,18 +336,18 @@ class SandboxLayout(NamedTuple):
         return [*dict.fromkeys(found), str(self.home.resolve())]
 
     def _owner_folders(self) -> tuple[Path, ...]:
-        """The owner's folder, unless that is the system's: a user that has none has `/` or `/usr/sbin`."""
+        """The owner's home, unless it is a system folder: users without one have `/` or `/usr/sbin`."""
         own = self.owner.resolve()
         return (own,) if len(own.parts) > 2 and own.parts[1] not in {"usr", "etc", "tmp"} else ()
 
 
 def list_socket_families(wish: SandboxCommand) -> tuple[int, ...]:
-    """Name the kinds of sockets that a command may make: without a network none that reaches another program."""
+    """Socket families a command may use; UNIX sockets, which reach other programs, only with a network."""
     return (INET, INET6, NETLINK, UNIX) if wish.network else (INET, INET6, NETLINK)
 
 
 def build_environment(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
-    """Make the environment of commands; of ours it takes how people write, what time it is, and what is named."""
+    """The environment of commands: locale and time zone of ours, and the variables that are named."""
     given = {name: ours[name] for name in names if ours.get(name)}
     kept = {name: ours[name] for name in ("LANG", "LC_ALL", "TZ") if ours.get(name)}
     return given | {"PATH": PATH, "HOME": HOME, "TERM": "dumb"} | kept
@@ -357,9 +356,9 @@ def build_environment(ours: Mapping[str, str], names: Sequence[str] = ()) -> dic
 def build_bwrap_arguments(
     wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], *, filter_fd: int = 0, lifeline: int = 0
 ) -> list[str]:
-    """Word the whole command.
+    """Build the command line.
 
-    `filter_fd` is where bwrap reads the filter of system calls, `lifeline` a pipe that ends with us; 0 for none.
+    `filter_fd` is where bwrap reads the seccomp filter, `lifeline` a pipe that closes when we end; 0 for none.
     """
     seen = find_visibility(wish.argv)
     words = ["bwrap", "--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
@@ -376,7 +375,7 @@ def build_bwrap_arguments(
 
 
 def _mount_arguments(wish: SandboxCommand, ground: SandboxLayout, seen: Visibility) -> Iterator[str]:
-    """Say what is mounted where, in this order: what comes later lies over what came before."""
+    """The mounts in order: later ones lie over earlier ones."""
     workspace, (*hidden, home) = str(ground.workspace.resolve()), ground.list_hidden()
     yield from ("--ro-bind", "/", "/", "--dev", "/dev")
     yield from ("--ro-bind", "/proc", "/proc") if seen.processes else ("--proc", "/proc", "--remount-ro", "/proc")
@@ -399,7 +398,7 @@ def _mount_arguments(wish: SandboxCommand, ground: SandboxLayout, seen: Visibili
 
 
 def _drop_reopened(hidden: Iterable[str], folders: Iterable[Path]) -> list[str]:
-    """Leave out what the owner has opened again as a whole, with a folder that is it or holds it."""
+    """Leave out hidden folders that the owner has opened again as a whole."""
     opened = [folder.resolve() for folder in folders if folder.resolve() != Path("/")]
     return [path for path in hidden if not any(Path(path).is_relative_to(folder) for folder in opened)]
 
@@ -412,19 +411,18 @@ def _empty_mounts(hidden: Iterable[str]) -> Iterator[str]:
 
 
 def _list_secret_files() -> list[str]:
-    """Name the single files of root's that we can read, and nobody else should."""
+    """Files only root may read, as far as we can read them."""
     named = (*_ROOT_ONLY, *(str(path) for path in Path("/etc/ssh").glob("ssh_host_*_key")))
     return [path for path in named if os.access(path, os.R_OK) and os.path.isfile(path)]  # noqa: PTH113 - or a link
 
 
 def _list_resolver_paths() -> tuple[str, ...]:
-    """Where names are looked up, if that is said in /run."""
     found = os.path.realpath("/etc/resolv.conf")
     return (found, *_NETWORK_SOCKETS) if found.startswith("/run/") else _NETWORK_SOCKETS
 
 
 def _limit_arguments(seconds: float) -> list[str]:
-    """Bound what each process may take; inside, so that only those of the sandbox are counted."""
+    """Limit each process; set inside, so that only those of the sandbox are counted."""
     memory = max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2, _LEAST_MEMORY)
     cpu = int(seconds * (os.cpu_count() or 1)) + 2
     return [
@@ -444,9 +442,9 @@ _placeholders: dict[Path, list[int]] = {}
 
 
 def hold_placeholders(pages: Iterable[Path]) -> list[Path]:
-    """Let each of the pages be there, and return those that `release` has to be told.
+    """Create each missing page and return those that `release_placeholders` has to be given.
 
-    A name with an ending is a file's. Raises OSError, and ToolError for a link, on which nothing can be mounted.
+    A name with a suffix is a file. Raises OSError, and ToolError for a link, on which nothing can be mounted.
     """
     held: list[Path] = []
     try:
@@ -458,13 +456,13 @@ def hold_placeholders(pages: Iterable[Path]) -> list[Path]:
 
 
 def release_placeholders(held: Iterable[Path]) -> None:
-    """Take away what stands in for nobody any more, unless somebody has put something there meanwhile."""
+    """Remove placeholders no command needs any more, unless something was put there meanwhile."""
     for page in held:
         _drop_placeholder(page)
 
 
 def _make_placeholder(page: Path) -> bool:
-    """Make it if need be; tells whether it stands in for something."""
+    """Create the page if it is missing; True if it is a placeholder."""
     if page.is_symlink():
         raise ToolError(
             f"{page} is a link, which a command with write could turn: put in its place what it leads to, or leave"
@@ -514,19 +512,17 @@ running_commands: "set[RunningCommand]" = set()
 
 
 class SandboxMissing(HardwareError):
-    """Commands cannot be run, because this machine makes no walls for them."""
+    """Commands cannot be run because this machine cannot create the sandbox."""
 
 
 class CommandOutput:
-    """Keeps the head and the tail of what a command prints, whatever the length between. For any thread."""
+    """Keeps the head and the tail of a command's output. Thread-safe."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
         self._lock = threading.Lock()
         self._head, self._tail, self._dropped = bytearray(), bytearray(), 0
 
     def add(self, data: bytes) -> None:
-        """Take what came."""
         with self._lock:
             room = max(_HEAD - len(self._head), 0)
             self._head += data[:room]
@@ -536,7 +532,7 @@ class CommandOutput:
                 del self._tail[:excess]
 
     def take(self) -> str:
-        """Show what is kept, and how much is not, and begin anew."""
+        """Return what is kept, with the number of dropped bytes, and start again."""
         with self._lock:
             head, tail, dropped = self._head, self._tail, self._dropped
             self._head, self._tail, self._dropped = bytearray(), bytearray(), 0
@@ -546,7 +542,7 @@ class CommandOutput:
 
 
 class _SandboxProcess(Protocol):
-    """A started bwrap, wherever it is: `ended` is readable when it is over."""
+    """A started bwrap; `ended` is a descriptor that is readable once it has ended."""
 
     ended: int
 
@@ -556,7 +552,7 @@ class _SandboxProcess(Protocol):
 
 
 class _ChildProcess:
-    """One of our own processes; `held` is our end of its lifeline."""
+    """A child process; `held` is our end of its lifeline."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", held: int) -> None:
         self._process, self._held = process, held
@@ -573,7 +569,7 @@ class _ChildProcess:
 
 
 class _ServiceProcess:
-    """A process of the service that makes the walls; it ends with the connection."""
+    """A process of the sandbox service; closing the connection ends it."""
 
     def __init__(self, connection: "socket.socket") -> None:
         self._connection = connection
@@ -591,10 +587,10 @@ class _ServiceProcess:
 
 
 class RunningCommand:
-    """A command that was started. Its methods are for one thread, but for `kill`."""
+    """A started command. Its methods are for one thread, except `kill` and `close_stdin`."""
 
     def __init__(self, process: _SandboxProcess, pipe: int, feed: int, held: list[Path]) -> None:
-        """`pipe` is where its output comes, `feed` where it reads, -1 for nowhere; `held` ends with it."""
+        """`pipe` delivers its output, `feed` is its input (-1 for none); `held` placeholders end with it."""
         self._sandbox, self._pipe, self.stdin, self._held = process, pipe, feed, held
         self.output, self.exit_code, self._lock = CommandOutput(), 0, threading.Lock()
         os.set_blocking(pipe, False)
@@ -603,7 +599,7 @@ class RunningCommand:
         running_commands.add(self)
 
     def wait(self, deadline: float) -> bool:
-        """Read until the command itself has ended, even when something keeps the pipe open; False at the deadline."""
+        """Collect output until the command has ended, even if a child keeps the pipe open; False at the deadline."""
         selector = selectors.DefaultSelector()
         selector.register(self._sandbox.ended, selectors.EVENT_READ)
         selector.register(self._pipe, selectors.EVENT_READ)
@@ -620,7 +616,7 @@ class RunningCommand:
             selector.close()
 
     def _drain(self) -> bool:
-        """Take what is there, at most a chunk; False when the other end is closed."""
+        """Read at most one chunk; False at the end of the output."""
         try:
             data = os.read(self._pipe, _CHUNK)
         except BlockingIOError:
@@ -629,11 +625,11 @@ class RunningCommand:
         return bool(data)
 
     def kill(self) -> None:
-        """End it with everything that it has started; from any thread."""
+        """Kill it with everything that it has started; from any thread."""
         self._sandbox.kill()
 
     def close(self) -> int:
-        """End it if need be, and give back what it held; returns the exit code."""
+        """Kill it if it still runs, and release its resources; returns the exit code."""
         running_commands.discard(self)
         self._sandbox.kill()
         self.exit_code = self._sandbox.reap()
@@ -643,7 +639,6 @@ class RunningCommand:
         return self.exit_code
 
     def close_stdin(self) -> None:
-        """Let nothing more come for it to read; from any thread."""
         with self._lock:
             feed, self.stdin = self.stdin, -1
         if feed >= 0:
@@ -651,7 +646,7 @@ class RunningCommand:
 
 
 def kill_all() -> None:
-    """End every command that another thread runs: nobody would be there to time it."""
+    """Kill every running command: their threads, which hold the time limits, are about to end."""
     for one in list(running_commands):
         one.kill()
 
@@ -659,9 +654,9 @@ def kill_all() -> None:
 def start_command(
     wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], given: str | None = ""
 ) -> RunningCommand:
-    """Start a command that reads `given`, or with None what is written to its `feed`.
+    """Start a command that reads `given`, or with None what is written to its `stdin`.
 
-    Raises SandboxMissing where no walls can be made, OSError and ToolError when the command cannot be started.
+    Raises SandboxMissing where no sandbox can be made, OSError and ToolError when the command cannot be started.
     """
     with contextlib.ExitStack() as stack:
         source, feed = _open_stdin(given, stack)
@@ -687,7 +682,7 @@ def start_command(
 
 
 def _open_stdin(text: str | None, stack: contextlib.ExitStack) -> tuple[int, int]:
-    """Make what a command reads, and our end of it."""
+    """Make the descriptor that a command reads, and our end of it."""
     if text is None:
         source, feed = os.pipe2(os.O_CLOEXEC)
     else:
@@ -726,9 +721,9 @@ def _start_process(
 def _start_child(
     wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int], filter_: int
 ) -> _ChildProcess:
-    """Start a child with a lifeline: a pipe that tells its reader when we end, however that happens.
+    """Start a child with a lifeline: a pipe that closes when we end, however that happens.
 
-    Each has its own: a command that opens it to write can cut itself off, but no other.
+    Each command has its own, so that it can only cut itself off.
     """
     line, held = os.pipe2(os.O_CLOEXEC)
     try:
@@ -756,7 +751,7 @@ def _spawn_bwrap(words: list[str], streams: tuple[int, int], more: tuple[int, ..
 
 
 def _start_by_service(door: str, words: list[str], fds: tuple[int, int, int]) -> _ServiceProcess:
-    """Ask the service; it gets the descriptors themselves, so that output goes the same way as from a child."""
+    """Ask the service, passing the descriptors, so that output takes the same way as from a child."""
     import socket
 
     text = b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in words)
@@ -776,7 +771,7 @@ def _start_by_service(door: str, words: list[str], fds: tuple[int, int, int]) ->
 
 
 def find_service_socket(environment: Mapping[str, str]) -> str:
-    """Find the socket of the service that makes walls for this very user; '' where we make them ourselves."""
+    """Find the socket of this user's sandbox service; '' where we start bwrap ourselves."""
     named = environment.get("PICOCLAW_EXEC_SOCKET")
     folders = ("/run", environment.get("XDG_RUNTIME_DIR") or "/run")
     for door in (named,) if named else (f"{folder}/{_SOCKET}" for folder in folders):
@@ -788,5 +783,5 @@ def find_service_socket(environment: Mapping[str, str]) -> str:
 
 
 def find_missing_program() -> str:
-    """Name the program that is missing, '' when all are there."""
+    """Name the package of a missing program, '' when all are there."""
     return next((package for name, package in _PROGRAMS.items() if not shutil.which(name)), "")

@@ -1,8 +1,8 @@
-"""Starts one sandbox for whoever is connected, and ends it with the connection.
+"""Starts one sandbox per connection and ends it with the connection.
 
-The daemon's unit may make no namespaces. systemd starts this file for each connection in a unit that may, by a Python
-without anything else, so it uses nothing of picoclaw's. In: eight digits, the length; the arguments of bwrap, each
-ended by NUL; with them the descriptors of stdin, output and the filter. Out: the exit code.
+The daemon's unit may create no namespaces. systemd starts this file for each connection in a unit that may, with a bare
+Python, so it imports nothing of picoclaw. Input: eight digits, the length; the arguments of bwrap, each ended by NUL;
+with them the descriptors of stdin, output and the filter. Output: the exit code.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ _MAX_BYTES = 4_000_000  # bytes; more than the kernel takes as arguments
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a bwrap and all that it holds, also when it has only begun to set up: its child, then its own group.
+    """Kill a bwrap and everything in it, also while it is still setting up: its child, then its process group.
 
-    The child is the first process of the sandbox: when it dies, the kernel kills all others there.
+    The child is the sandbox's init: when it dies, the kernel kills all others there.
     """
     children = ""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123
@@ -36,7 +36,7 @@ def kill_tree(pid: int) -> None:
 
 
 def serve(fd: int) -> int:
-    """Run what is asked for over the connection `fd`; 1 when that could not be understood."""
+    """Run the command requested over the connection `fd`; 1 when the request is malformed."""
     import socket
 
     with socket.socket(fileno=fd) as connection:
@@ -80,7 +80,7 @@ def _start_bwrap(words: list[bytes], fds: list[int]) -> int:
 
 
 def _wait_exit(pid: int, connection: int) -> int:
-    """Wait for the end of the sandbox, or of the connection, which ends it; returns the exit code."""
+    """Wait for the sandbox or the connection to end; the latter kills the sandbox. Returns the exit code."""
     ended = os.pidfd_open(pid)
     ready, _, _ = select.select([ended, connection], [], [])
     if ended not in ready:

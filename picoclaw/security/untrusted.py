@@ -1,7 +1,7 @@
-"""What comes from outside, as a model and a person may be shown it: text, names, and whose word a turn rests on.
+"""Text from outside: how it is cleaned and marked for models and people, and what taints a turn.
 
-A page, a file, the output of a command or a name in a chat may hold what no eye sees, what a model's template takes for
-a system message, and the end of the tag that it is put into.
+Pages, files, command output and chat names may hold invisible characters, a model's template tokens, or the end of the
+tag that they are put into.
 """
 
 import re
@@ -56,9 +56,9 @@ _NOT_IN_A_FILE = pattern(r"[^\w .,+=@()-]+|(?<=\.)\.+")
 
 
 def strip_invisible(text: str) -> str:
-    """Leave out of a text what no eye sees: terminals' orders, controls, direction marks, characters without width.
+    r"""Remove what nobody sees: terminal escapes, control and direction characters, characters without width.
 
-    Its lines end as ours do, and lone surrogates become question marks.
+    Line ends become `\n`, and lone surrogates question marks.
     """
     plain = text.encode("utf-8", "replace").decode()
     if "\x1b" in plain or "\x9b" in plain:
@@ -68,16 +68,16 @@ def strip_invisible(text: str) -> str:
 
 
 def wrap_untrusted(template: str, source: str, text: str) -> str:
-    """Put a text from outside into a tagged block that it can neither close nor open, labelled with where it is from.
+    """Put a text from outside into a labelled block that it can neither close nor open.
 
-    An empty `template` leaves only the tag out.
+    An empty `template` leaves out only the tag.
     """
     inner = _TAG.sub("< ", enclosed(strip_invisible(text)))
     return fill(template or "{content}", {"name": sanitize_name(source), "content": inner}, "content")
 
 
 def wrap_result(template: str, call: ToolCall, text: str) -> str:
-    """Show a tool's result as it goes to a model: what is nobody's word within its block, words of ours behind it."""
+    """Format a tool's result for a model: untrusted text in its block, our own words after it."""
     result, mark, ours = text.partition(OWN_TEXT_MARK)
     if is_untrusted_call(call) and call.name not in _TAGGED_TOOLS:
         return (
@@ -89,25 +89,23 @@ def wrap_result(template: str, call: ToolCall, text: str) -> str:
 
 
 def remove_untrusted(text: str) -> str:
-    """Leave a person's own words of a message: without what was put into it within such blocks."""
+    """A message without its untrusted blocks: a person's own words."""
     return _BLOCK.sub("", text) if "<untrusted" in text else text
 
 
 def sanitize_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
-    """Make of a name from outside one short line, in which nothing is hidden and nothing looks like markup.
+    """Make a name from outside one short line without invisible characters or markup; '' if nothing is left.
 
-    For display names, labels of sensors and buses, titles. '' when nothing of it is left; then the caller has to say
-    who it is in another way.
+    For display names, labels of sensors and buses, titles.
     """
     line = " ".join(_NOT_IN_A_NAME.sub(" ", escape_control_tokens(strip_invisible(text))).split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def is_plain_name(text: str) -> bool:
-    """Tell whether a file's name is an ordinary one, in which nobody can have written a request.
+    """Whether a file name is too short to hold a request: two words at most beside its suffix.
 
-    It has two words at most beside its ending. A capital letter after a small one begins a word, and so does every
-    letter of a script without capitals, which may have no blanks either.
+    A capital after a small letter begins a word, and so does every letter of a script without capitals.
     """
     stem = _ENDING.sub("", unicodedata.normalize("NFC", text))
     words, before = 0, ""
@@ -132,18 +130,17 @@ def is_known_text(
     is_name: Callable[[str], bool] = _never,
     units: Collection[str] = (),
 ) -> bool:
-    """Tell whether a text says nothing new: numbers, words that `is_word` knows, and a few known pieces in each line.
+    """Whether a text says nothing new: numbers, known words, and a few known pieces in each line.
 
-    Such a text, the output of `wc` or of a program that the turn has written itself, cannot ask for anything, wherever
-    it comes from. Known pieces are whole `phrases`, names of files, and of what was `written` whole lines and whole
-    quoted texts, one in a line; one of a single word stands alone there, so that no request can be put together.
-    `units` are those that numbers may have beside the usual ones.
+    Such a text, like the output of `wc` or of a program that the turn wrote itself, cannot ask for anything. Known pieces are
+    whole `phrases`, file names, and whole lines or quoted texts of what was `written`, one in a line; a piece of one word
+    stands alone in its line, so that no request can be put together. `units` may follow numbers, beside the usual ones.
     """
     return _KnownText(phrases, written, is_word, is_name, units).fits(text)
 
 
 class _KnownText:
-    """What is known of a text that is read; takes a time in proportion to its length, and not long in any case."""
+    """Matches a text against known pieces, in time proportional to its length."""
 
     def __init__(
         self,
@@ -198,16 +195,13 @@ class _KnownText:
         return max((count for count in fitting if tuple(words[at : at + count]) in by_length[count]), default=0)
 
     def _is_plain(self, token: str, word: str) -> bool:
-        """Tell whether a token is a known word, or parts that are numbers with units, single letters or known words."""
+        """Whether a token is a known word, or consists of numbers with units, single letters and known words."""
         if self._is_word(token) or self._is_number(word):
             return True
         return all(self._is_number(part) or self._is_word(part) for part in _BETWEEN.split(word))
 
     def _is_number(self, part: str) -> bool:
-        """Tell whether a part is a number, a unit, both, or one letter; of these a text has only a few different ones.
-
-        Else letters could spell words, with numbers between them.
-        """
+        """Whether a part is a number, a unit, both, or one letter; only a few different ones, which could spell words."""
         number = _NUMBER.match(part)
         mark = part[number.end() :] if number else part
         if not number and len(mark) == 1 and mark.isascii() and mark.isalpha():
@@ -224,7 +218,6 @@ class _KnownText:
 
 
 def _list_quotable(text: str) -> Iterator[str]:
-    """Give the parts of a text that may stand for themselves elsewhere: lines, and what is quoted in them."""
     yield from text.splitlines()
     yield from (one or another for one, another in _QUOTED.findall(text))
 
@@ -240,10 +233,7 @@ def _index_by_first_word(units: Iterable[str]) -> dict[str, dict[int, set[tuple[
 
 
 def sanitize_file_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
-    """Make of a name that somebody has sent one that a file may have: no folder, no leading dot, its ending kept.
-
-    '' when nothing of it is left.
-    """
+    """Make a sent file name safe: no folder, no leading dot, its suffix kept; '' if nothing is left."""
     line = " ".join(strip_invisible(text).replace("/", "_").replace("\\", "_").split())
     plain = _NOT_IN_A_FILE.sub("_", line).strip(" ._-")
     stem, dot, ending = plain.rpartition(".")
@@ -253,23 +243,22 @@ def sanitize_file_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
 
 
 def is_untrusted_call(call: ToolCall) -> bool:
-    """Tell whether a call brings in what nobody in the chat has said; a skill's instructions are the owner's."""
+    """Whether a call returns text from outside the chat; a skill's instructions are the owner's."""
     skill = call.name == "read_file" and _SKILL.fullmatch(str(call.arguments.get("path", "")))
     return call.name in UNTRUSTED_TOOLS and not skill
 
 
 def describe_source(call: ToolCall) -> str:
-    """Name what a call brings in."""
     return " ".join([call.name, *(str(value) for value in call.arguments.values() if value)])[:_MAX_TAINT_LENGTH]
 
 
 def list_taints(messages: Iterable[Message]) -> Iterator[str]:
-    """Name what a conversation holds that is nobody's word in it, by its calls."""
+    """Name the untrusted text in a conversation, by the calls that returned it."""
     return (describe_source(call) for message in messages for call in message.calls if is_untrusted_call(call))
 
 
 def limit_taints(heard: Iterable[str]) -> tuple[str, ...]:
-    """Name what was heard as it is kept: others' words first, each once, and of very many how many more there are."""
+    """Sort and shorten taints for storage: guests' words first, at most 12, then how many more."""
     names = sorted(
         {strip_invisible(one)[:_MAX_TAINT_LENGTH] for one in heard},
         key=lambda one: (not one.startswith(GUEST_PREFIX), one),

@@ -68,7 +68,7 @@ _PRIVATE_SUFFIXES = frozenset(
 
 
 class WebAddress(NamedTuple):
-    """An address of the web, checked and spelt in the one way. `path` begins with a slash and holds the query."""
+    """A checked, normalized web address. `path` begins with a slash and includes the query."""
 
     scheme: str
     host: str
@@ -77,35 +77,32 @@ class WebAddress(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port."""
         return f"{self.scheme}://{self.authority}"
 
     @property
     def authority(self) -> str:
-        """Host and port, as a header names them."""
+        """Host and port, as in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.is_usual else f"{host}:{self.port}"
 
     @property
     def is_usual(self) -> bool:
-        """Whether the port is the one that the scheme has."""
         return self.port == _DEFAULT_PORTS[self.scheme]
 
     @property
     def url(self) -> str:
-        """The address as it is asked."""
         return self.origin + self.path
 
     @property
     def is_number(self) -> bool:
-        """Whether the host is an IP address instead of a name."""
+        """Whether the host is an IP address."""
         return ":" in self.host or bool(_NUMBER.fullmatch(self.host.rpartition(".")[2]))
 
 
 def parse_url(url: str, *, own: bool = False) -> WebAddress:
-    """Take an address apart; raises ToolError naming what is wrong with it, also for one that is never public.
+    """Parse and normalize an address; raises ToolError if it is malformed or never public.
 
-    `own`: the owner has configured it, so that any host and port will do.
+    `own`: configured by the owner, so any host and port are accepted.
     """
     url = url.strip(" \t\r\n")
     if len(url) > _MAX_URL:
@@ -130,7 +127,7 @@ def parse_url(url: str, *, own: bool = False) -> WebAddress:
 
 
 def explain_refusal(number: str, near: Iterable[Network] = ()) -> str:
-    """Say why an IP address is not one of the public web, '' when it is; `near` are networks of this board's own."""
+    """Say why an IP address is not public, '' if it is; `near` are the board's own networks."""
     try:
         address = ip_address(number)
     except ValueError:
@@ -154,7 +151,7 @@ def _explain_special_range(address: IPv4Address | IPv6Address) -> str:
 
 
 def _get_embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """Find the IPv4 address that a translator would ask."""
+    """The IPv4 address that a NAT64 or IPv4-mapped address leads to."""
     return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 or address in _MAPPED else None
 
 
@@ -202,7 +199,7 @@ def _escape_path(path: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """Quote a part of what cannot be used; without what stands before an @, which may be a password."""
+    """Quote the beginning of a bad address, without what precedes an @ (it may be a password)."""
     text = re.sub(r"//[^/@]*@", "//…@", text)
     return ascii(text[:80]) if not text.isprintable() else repr(text[:80])
 
@@ -218,7 +215,7 @@ _FILES = Path("/proc/net/route"), Path("/proc/net/ipv6_route")
 
 
 def list_local_networks() -> list[Network]:
-    """List the networks that are reached without a gateway; none where the kernel does not tell."""
+    """The networks that are reached without a gateway."""
     four, six = (_read_text(path) for path in _FILES)
     return [*parse_routes_4(four), *parse_routes_6(six)]
 
@@ -236,7 +233,7 @@ def parse_routes_4(table: str) -> list[Network]:
 
 
 def parse_routes_6(table: str) -> list[Network]:
-    """Read /proc/net/ipv6_route; a global network is widened to what a household is given as a whole."""
+    """Read /proc/net/ipv6_route; a global network is widened to a household's usual prefix."""
     found: list[Network] = []
     for line in table.splitlines():
         row = line.split()
@@ -263,12 +260,12 @@ _AROUND = "([{<.,;:!?)]}>*_"
 
 
 def normalize_url(url: str) -> str:
-    """Spell an address in the one way, https where it does not say; raises ToolError for none."""
+    """Normalize an address, with https if it names no scheme; raises ToolError."""
     return parse_url(url if "://" in url else f"https://{url.strip()}").url
 
 
 def find_urls(texts: Iterable[str]) -> set[str]:
-    """Find the addresses that stand in texts, to the letter; one without http:// counts as both kinds."""
+    """Find addresses in texts; one without http:// counts as both kinds."""
     found: set[str] = set()
     for text in texts:
         for match in _WRITTEN.finditer(text):
@@ -277,14 +274,12 @@ def find_urls(texts: Iterable[str]) -> set[str]:
 
 
 class KnownUrls:
-    """The addresses that each conversation was shown; the newest ones, and nothing after a restart."""
+    """The newest addresses that each conversation has seen, in memory only."""
 
     def __init__(self) -> None:
-        """Know none."""
         self._of: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
 
     def add(self, session: str, urls: Iterable[str]) -> None:
-        """Take addresses in."""
         mine = self._of.setdefault(session, OrderedDict())
         self._of.move_to_end(session)
         mine.update(dict.fromkeys(urls))
@@ -294,7 +289,6 @@ class KnownUrls:
             self._of.popitem(last=False)
 
     def has(self, session: str, url: str) -> bool:
-        """Tell whether a conversation was shown an address."""
         return url in self._of.get(session, ())
 
 

@@ -35,7 +35,7 @@ def resolve_host(host: str) -> list[str]:
 
 
 class PinnedBackend(httpcore.NetworkBackend):
-    """Opens sockets to public addresses only, and to the one host that the owner has configured."""
+    """Connects only to public addresses, and to one host that the owner has configured."""
 
     def __init__(
         self,
@@ -46,10 +46,7 @@ class PinnedBackend(httpcore.NetworkBackend):
         dial: httpcore.NetworkBackend | None = None,
         own: str = "",
     ) -> None:
-        """`deadline` is when all has to be over, by the monotonic clock; `near` are networks of this board's own.
-
-        `own` is a host that need not be public. `resolve` and `dial` are the system's unless given.
-        """
+        """`deadline` is on the monotonic clock, `near` are the board's own networks; the host `own` need not be public."""
         self._deadline, self._local_networks, self._own = deadline, tuple(near), own
         self._resolve, self._backend = resolve, dial or httpcore.SyncBackend()
         self._ended = threading.Event()
@@ -78,7 +75,7 @@ class PinnedBackend(httpcore.NetworkBackend):
         raise problem
 
     def addresses(self, host: str) -> list[str]:
-        """Look a host up; raises ToolError when one of its addresses is not public, for all of them are its word."""
+        """Resolve a host; raises ToolError if any of its addresses is not public."""
         found = self._resolve_in_thread(host)
         if host == self._own:
             return found
@@ -88,13 +85,13 @@ class PinnedBackend(httpcore.NetworkBackend):
         return found
 
     def cut(self) -> None:
-        """End every wait; from another thread."""
+        """Close all connections; from another thread."""
         self._ended.set()
         for stream in self._streams:
             stream.cut()
 
     def _resolve_in_thread(self, host: str) -> list[str]:
-        """Have a name looked up in another thread: the lookup itself heeds no time limit, and no word to stop."""
+        """Resolve a name in another thread, because getaddrinfo can neither time out nor be stopped."""
         with suppress(ValueError):
             return [str(ip_address(host))]
         answers: list[Sequence[str] | OSError] = []
@@ -122,7 +119,7 @@ class PinnedBackend(httpcore.NetworkBackend):
 
 
 class _DeadlineStream(httpcore.NetworkStream):
-    """A stream on which no single wait is longer than what is left, so that a server cannot drip for ever."""
+    """A stream on which no wait outlasts the deadline, so that a slow server cannot hold us."""
 
     def __init__(self, inner: httpcore.NetworkStream, left: Callable[[], float]) -> None:
         self._inner, self._time_left = inner, left
@@ -159,14 +156,12 @@ class _DeadlineStream(httpcore.NetworkStream):
 
 
 class Proxy(NamedTuple):
-    """Where a proxy is, and who we are to it."""
-
     place: WebAddress
     login: tuple[str, str] | None
 
 
 def find_proxy(wanted: WebAddress, environment: Mapping[str, str]) -> Proxy | None:
-    """Find the proxy for an address, None for the direct way; raises ToolError for one that cannot be used."""
+    """Find the proxy for an address, None for a direct connection; raises ToolError for an unusable one."""
     named = {name.lower(): value for name, value in sorted(environment.items()) if value}
     if _is_exempt(wanted.host, named.get("no_proxy", "")):
         return None
@@ -215,7 +210,7 @@ _TEXT = re.compile(r"text/.*|application/(?:.*[+-])?(?:json|xml|yaml|toml|javasc
 
 
 class WebPage(NamedTuple):
-    """What a server answered. `kind` is the media type, '' when it did not say; `cut` when there was more of it."""
+    """A response. `kind` is the media type, '' if unknown; `cut` when there was more of it."""
 
     place: WebAddress
     status: int
@@ -225,7 +220,7 @@ class WebPage(NamedTuple):
 
 
 class WebClient:
-    """Asks the public web, within `seconds` for a page with all its redirects."""
+    """Fetches public pages, within `seconds` for a page with all its redirects."""
 
     def __init__(
         self,
@@ -236,12 +231,12 @@ class WebClient:
         dial: httpcore.NetworkBackend | None = None,
         near: Callable[[], list[Network]] = list_local_networks,
     ) -> None:
-        """`environment` may name proxies; the others are the system's unless given."""
+        """`environment` may name proxies."""
         self._environment, self._seconds = environment, seconds
         self._resolve, self._backend, self._local_networks = resolve, dial, near
 
     def get(self, url: str, stop: Stop | None = None) -> WebPage:
-        """Read a page of text, wherever it redirects to; raises ToolError saying what was in the way."""
+        """Fetch a page of text, following redirects; raises ToolError."""
         deadline, place = time.monotonic() + self._seconds, parse_url(url)
         for _ in range(_MAX_REDIRECTS + 1):
             answer = self._send(place, deadline, {}, Stop() if stop is None else stop, own=False)
@@ -251,7 +246,7 @@ class WebClient:
         raise ToolError(f"{url} redirects more than {_MAX_REDIRECTS} times")
 
     def ask(self, url: str, headers: Mapping[str, str], stop: Stop | None = None, *, own: bool = False) -> WebPage:
-        """Ask a service that follows no redirect, since its key is in `headers`; `own` for a host of the owner's."""
+        """Query a service without following redirects, since its key is in `headers`; `own`: the owner's host."""
         place = parse_url(url, own=own)
         answer = self._send(place, time.monotonic() + self._seconds, headers, Stop() if stop is None else stop, own=own)
         if not isinstance(answer, WebPage):
@@ -261,7 +256,7 @@ class WebClient:
     def _send(
         self, place: WebAddress, deadline: float, headers: Mapping[str, str], stop: Stop, *, own: bool
     ) -> WebPage | str:
-        """Make one request; returns the page, or where it leads to."""
+        """Make one request; returns the page, or the address it redirects to."""
         proxy = find_proxy(place, self._environment)
         free = proxy.place.host if proxy else place.host if own else ""
         backend = PinnedBackend(deadline, self._local_networks(), resolve=self._resolve, dial=self._backend, own=free)
@@ -293,7 +288,7 @@ class WebClient:
 
 
 def _make_core_url(place: WebAddress) -> httpcore.URL:
-    """Hand an address on in its parts, so that nobody reads it a second time and otherwise."""
+    """Pass the parsed parts on, so that no second parser can disagree."""
     port = None if place.is_usual else place.port
     return httpcore.URL(scheme=place.scheme, host=place.host, port=port, target=place.path)
 
@@ -312,7 +307,7 @@ def _parse_response(place: WebAddress, status: int, given: Mapping[str, str], pi
 
 
 def _read_body(pieces: Iterator[bytes], coding: str) -> tuple[bytes, bool]:
-    """Read and unpack, never holding more than is kept: a bomb is cut where it would grow."""
+    """Read and decompress, never holding more than MAX_BYTES."""
     if coding not in {"", "identity", "gzip", "x-gzip"}:
         raise ToolError(f"the answer is packed as {coding[:20]!r}, which was not asked for")
     unpack = zlib.decompressobj(31) if coding.endswith("gzip") else None
@@ -330,7 +325,7 @@ def _read_body(pieces: Iterator[bytes], coding: str) -> tuple[bytes, bool]:
 
 
 def _decode_text(data: bytes, parameters: str) -> str:
-    """Make text of a page, by its first bytes, what the server said, or what the page says; else it is UTF-8."""
+    """Decode by byte order mark, header, or the page's own declaration; else UTF-8."""
     named = re.search(r"charset\s*=\s*[\"']?([\w-]{1,20})", parameters, re.IGNORECASE)
     within = _DECLARED_CHARSET.search(data[:2048])
     wanted = named[1] if named else within[1].decode() if within else ""
@@ -344,7 +339,6 @@ def _decode_text(data: bytes, parameters: str) -> str:
 
 @contextmanager
 def _explain_errors(place: WebAddress, stop: Stop) -> Iterator[None]:
-    """Put the network's errors into words."""
     try:
         yield
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:

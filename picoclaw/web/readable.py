@@ -1,4 +1,4 @@
-"""What a person would read on a web page: its text without what steers, decorates or hides. Knows HTML, asks nobody."""
+"""The readable text of a web page: HTML without scripts, decoration and hidden elements."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -36,15 +36,13 @@ _HEADING = re.compile("h[1-6]")
 
 
 class ReadableText(NamedTuple):
-    """A page's title, its text, and the addresses that it links to."""
-
     title: str
     text: str
     links: tuple[str, ...]
 
 
 def extract_text(page: str, url: str, *, links: bool = False) -> ReadableText:
-    """Take the text out of HTML; with `links`, each is shown as [text](address). Raises ToolError without any."""
+    """Extract the text of HTML; with `links`, each is shown as text (address). Raises ToolError if there is none."""
     root = parse_html(page)
     base = _find_base(root, url)
     title = " ".join((root.findtext(".//title") or "").split())[:300]
@@ -59,7 +57,7 @@ def extract_text(page: str, url: str, *, links: bool = False) -> ReadableText:
 
 
 def parse_html(page: str) -> html.HtmlElement:
-    """Read HTML, however broken; what would cost a parser the square of its length is left out."""
+    """Parse HTML, however broken; oversized tags, which take quadratic time, are dropped."""
     page = _LONG_TAG.sub(" ", page).replace("\0", "").encode("utf-8", "replace").decode()
     parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
     try:
@@ -77,22 +75,19 @@ def _find_base(root: html.HtmlElement, url: str) -> str:
 
 
 def _drop_hidden_elements(root: html.HtmlElement) -> None:
-    """Take away what a browser would not show, as far as the page itself tells."""
     names = set(_find_hidden_names(" ".join(style.text or "" for style in root.iter("style"))))
     for element in [e for e in root.iter() if e is not root and e.tag != "body" and _is_hidden(e.attrib, names)]:
         _drop_element(element)
 
 
 def _drop_element(element: html.HtmlElement) -> None:
-    """Take away what an element holds. It stays, as one that shows nothing: lxml's drop_tree joins the texts around it,
-    which for thousands of elements takes the square of their length.
-    """
+    """Empty an element; lxml's drop_tree would take quadratic time to join the texts around it."""
     element.clear(keep_tail=True)
     element.tag = "span"
 
 
 def _find_hidden_names(css: str) -> Iterator[str]:
-    """Name the classes and identifiers that a style sheet hides."""
+    """Classes and ids that a style sheet hides."""
     for rule in css[:_LONGEST_STYLE].split("}"):
         names, _, wanted = rule.rpartition("{")
         if _HIDING_STYLE.search("".join(wanted.lower().split())):
@@ -117,7 +112,6 @@ def _find_links(root: html.HtmlElement, base: str) -> Iterator[str]:
 
 
 def _resolve_link(href: str, base: str) -> str:
-    """Spell a link's address out, '' for one that leads nowhere."""
     try:
         return parse_url(urljoin(base, href.strip())).url
     except (ToolError, ValueError):
@@ -125,7 +119,7 @@ def _resolve_link(href: str, base: str) -> str:
 
 
 def _find_content(root: html.HtmlElement) -> html.HtmlElement:
-    """Find what the page is about: the part that says so, when there is exactly one and it has most of the words."""
+    """The element marked as main content, if there is exactly one and it holds a quarter of the text."""
     body = root.find("body")
     whole = root if body is None else body
     for path in _CONTENT:
@@ -136,7 +130,7 @@ def _find_content(root: html.HtmlElement) -> html.HtmlElement:
 
 
 def _render_text(root: html.HtmlElement, base: str) -> str:
-    """Write the elements out as lines; `base` is what links are relative to, '' when they are not shown."""
+    """Render elements as lines; links are shown with their address unless `base` is ''."""
     out: list[str] = []
     shown = 0
     for event, element in etree.iterwalk(root, events=("start", "end")):

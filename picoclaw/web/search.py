@@ -1,7 +1,7 @@
-"""Finding pages: three engines, each a request and what is read out of its answer.
+"""Web search by SearXNG, Brave or DuckDuckGo.
 
 Sources: https://docs.searxng.org/dev/search_api.html, https://api-dashboard.search.brave.com/app/documentation.
-DuckDuckGo has no interface for programs; its page without scripts is read, which it may refuse at any time.
+DuckDuckGo has no API; its page without scripts is read, which it may refuse at any time.
 """
 
 import html
@@ -23,15 +23,13 @@ _TITLE, _SNIPPET = 150, 300  # characters
 
 
 class SearchResult(NamedTuple):
-    """A page that an engine names."""
-
     title: str
     url: str
     snippet: str
 
 
 class SearchEngine(NamedTuple):
-    """Where a question goes: `name` as in [web]: search, the address of a SearXNG, and Brave's key."""
+    """`name` as in [web]: search, the address of a SearXNG, and Brave's key."""
 
     name: str
     searxng_url: str = ""
@@ -39,7 +37,7 @@ class SearchEngine(NamedTuple):
 
 
 def search_web(web: WebClient, engine: SearchEngine, query: str, stop: Stop | None = None) -> list[SearchResult]:
-    """Ask an engine; raises ToolError when it cannot be asked or does not answer as it should."""
+    """Query an engine; raises ToolError."""
     raw = _ENGINES[engine.name](web, engine, query, stop)
     found = dict.fromkeys(
         SearchResult(_clean_text(one.title, _TITLE), url, _clean_text(one.snippet, _SNIPPET))
@@ -110,7 +108,7 @@ def _parse_results(results: Any, snippet: str) -> Iterator[SearchResult]:
 
 
 def _unwrap_redirect(href: str) -> str:
-    """Take the address out of a link that leads over DuckDuckGo."""
+    """The address behind a link of DuckDuckGo's redirector."""
     try:
         parts = urlsplit(urljoin(_DUCKDUCKGO, href))
     except ValueError:
