@@ -29,8 +29,8 @@ from picoclaw.security.policy import CallRequest
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.rights import PolicyLoader
 from picoclaw.security.sandbox import build_environment
-from picoclaw.skills.library import Library, tiers_of
-from picoclaw.skills.skill import Here
+from picoclaw.skills.library import SkillLibrary, home_tiers
+from picoclaw.skills.skill import SkillContext
 from picoclaw.store.approvals import Approval
 from picoclaw.store.tasks import Task, Tasks
 from picoclaw.stores import Stores, keys_of
@@ -49,10 +49,10 @@ from picoclaw.tools.subagents import SubagentTools
 from picoclaw.tools.web import WebFetchTool, WebSearchTool
 from picoclaw.window import Room, room
 from picoclaw.wiring import Wiring
-from picoclaw.workspace import intent_tables
+from picoclaw.workspace import load_intent_tables
 from picoclaw.workspace.pages import PAGES, Pages
 from picoclaw.workspace.prompts import Prompts
-from picoclaw.workspace.templates import MEETING, first_meeting, usual_meeting
+from picoclaw.workspace.templates import ONBOARDING_PAGE, find_onboarding, is_shipped_onboarding
 
 if TYPE_CHECKING:
     from picoclaw.agent.compaction import Compaction
@@ -75,7 +75,7 @@ class House(Protocol):
         """The board and what hangs on it."""
 
     @property
-    def library(self) -> Library:
+    def library(self) -> SkillLibrary:
         """The skills."""
 
     @property
@@ -86,7 +86,7 @@ class House(Protocol):
     def toolset(self) -> Toolset:
         """The tools themselves, for those that look at others."""
 
-    def here(self) -> Here:
+    def here(self) -> SkillContext:
         """What skills may need of this machine."""
 
 
@@ -143,14 +143,14 @@ def _web(config: Config) -> Iterator[object]:
 
 def _instructions(config: Config) -> tuple[Path, ...]:
     """Name what tells later turns how to work; the pages may be written while the first meeting is open."""
-    names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not first_meeting(config.home) else ()
-    tiers = [folder for _, folder in tiers_of(config.home)]
-    return (config.workspace / "prompts", *tiers, *(config.workspace / name for name in (*names, MEETING)))
+    names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not find_onboarding(config.home) else ()
+    tiers = [folder for _, folder in home_tiers(config.home)]
+    return (config.workspace / "prompts", *tiers, *(config.workspace / name for name in (*names, ONBOARDING_PAGE)))
 
 
 def _untouched(config: Config) -> tuple[Path, ...]:
     """Name what no command changes, because later turns are told it."""
-    pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST, MEETING, FOLDER))
+    pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST, ONBOARDING_PAGE, FOLDER))
     return (*_instructions(config), *(config.workspace / name for name in pages))
 
 
@@ -286,12 +286,16 @@ class App:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""
         from picoclaw.intents.provider import is_onboarding_dropped
 
-        return bool(self.config.model.base_url) and is_onboarding_dropped(turns) and usual_meeting(self.config.home)
+        return (
+            bool(self.config.model.base_url)
+            and is_onboarding_dropped(turns)
+            and is_shipped_onboarding(self.config.home)
+        )
 
     def _matcher(self) -> "IntentProvider":
         from picoclaw.intents.provider import IntentProvider
 
-        tables = intent_tables(self.config.home)
+        tables = load_intent_tables(self.config.home)
         known = self.config.model.name or self.config.model.shown_url
         opened = self.toolset.opened
         return IntentProvider(list(tables.values()), configured_model=known, sources=list(tables), opened=opened)
@@ -317,18 +321,18 @@ class App:
         return replace(self.agent, provider=self.models, limits=limits)
 
     @cached_property
-    def library(self) -> Library:
+    def library(self) -> SkillLibrary:
         """The skills; their front matter is kept in a file, so that a start reads none that has not changed."""
         home = self.config.home
-        library = Library(tiers_of(home), home / "skills.cache" if home.is_dir() else None)
+        library = SkillLibrary(home_tiers(home), home / "skills.cache" if home.is_dir() else None)
         library.look()
         return library
 
-    def here(self) -> Here:
+    def here(self) -> SkillContext:
         """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""
         asked = any(skill.needs.parts for skill in self.library.skills.values())
         parts = self.wiring.parts() if asked else frozenset[str]()
-        return Here(self.toolset.names, parts, build_environment(os.environ, self.config.tools.environment))
+        return SkillContext(self.toolset.names, parts, build_environment(os.environ, self.config.tools.environment))
 
     @cached_property
     def briefing(self) -> Briefing:
@@ -341,7 +345,7 @@ class App:
             self.here,
             health.read_model(self.board),
             self.board.simulated,
-            partial(notes.recent, self.config.workspace),
+            partial(notes.recent_notes, self.config.workspace),
             self.stores.tasks,
             lambda: self.stores.overlong(self.library.skills.values()),
             led=self.led,
@@ -396,7 +400,7 @@ class App:
     def chores(self, stop: Stop | None = None) -> "Chores":
         """What is done unasked in this home, until `stop` says that somebody waits for the model."""
         from picoclaw.maintenance.jobs import Chores
-        from picoclaw.memory.dream import Model
+        from picoclaw.memory.dream import DreamModel
 
         window, stores = self.config.model.context_tokens, self.stores
         return Chores(
@@ -405,7 +409,7 @@ class App:
             lambda: stores.database,
             lambda: stores.memory,
             self.library.skills.values,
-            (lambda: Model(self.models, window, time.monotonic, stop)) if self.config.model.base_url else None,
+            (lambda: DreamModel(self.models, window, time.monotonic, stop)) if self.config.model.base_url else None,
             stores.redact,
         )
 

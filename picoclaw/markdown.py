@@ -9,7 +9,7 @@ from typing import NamedTuple
 from picoclaw.text import pattern
 
 
-class Kind(Enum):
+class LineKind(Enum):
     """What a line begins or is; markup may go on beyond it, and `ALONE` is a paragraph of one line."""
 
     FENCE = auto()
@@ -35,7 +35,7 @@ _MARKUP = pattern(r" {0,3}<(?:!--|\?|!\[CDATA\[|![A-Za-z])")
 _DEFINITION = pattern(r" {0,3}\[")
 
 
-class Lines:
+class LineParser:
     """Is told a text line by line, and remembers what they stand in."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Lines:
         self._fence = ""
         self._going = False
 
-    def kind(self, line: str) -> Kind:
+    def kind(self, line: str) -> LineKind:
         """Tell what the next line is."""
         line = line.expandtabs(4).rstrip(" \n")
         if not line:
@@ -57,17 +57,17 @@ class Lines:
         boxes, at = self._opened(line, at, interrupting=self._going and inside)
         going = self._going and not boxes
         kind = self._what(line, at, going=going, underlined=going and inside)
-        if kind is not Kind.CONTINUED:
+        if kind is not LineKind.CONTINUED:
             self._boxes[known:] = boxes
-        self._going = kind in {Kind.PARAGRAPH, Kind.CONTINUED, Kind.DEFINITION}
+        self._going = kind in {LineKind.PARAGRAPH, LineKind.CONTINUED, LineKind.DEFINITION}
         return kind
 
-    def _blank(self) -> Kind:
+    def _blank(self) -> LineKind:
         if _QUOTATION in self._boxes:
             del self._boxes[self._boxes.index(_QUOTATION) :]
             self._fence = ""
         self._going = False
-        return Kind.CODE if self._fence else Kind.BLANK
+        return LineKind.CODE if self._fence else LineKind.BLANK
 
     def _entered(self, line: str) -> tuple[int, int]:
         """How far a line is indented or quoted like those before it, and how many boxes it stays in."""
@@ -84,11 +84,11 @@ class Lines:
                 at += box
         return at, len(self._boxes)
 
-    def _fenced(self, line: str, at: int) -> Kind:
+    def _fenced(self, line: str, at: int) -> LineKind:
         closing = _CLOSING.match(line, at)
         if closing and closing[1].startswith(self._fence):
             self._fence = ""
-        return Kind.CODE
+        return LineKind.CODE
 
     def _opened(self, line: str, at: int, *, interrupting: bool) -> tuple[list[int], int]:
         """The boxes that begin in a line. In a paragraph, neither an empty item does nor any number but 1."""
@@ -102,20 +102,20 @@ class Lines:
             at = box.end()
         return boxes, at
 
-    def _what(self, line: str, at: int, *, going: bool, underlined: bool) -> Kind:
+    def _what(self, line: str, at: int, *, going: bool, underlined: bool) -> LineKind:
         if line.startswith("    ", at):
-            return Kind.CONTINUED if going else Kind.CODE
+            return LineKind.CONTINUED if going else LineKind.CODE
         if fence := _OPENING.match(line, at):
             self._fence = fence[1]
-            return Kind.FENCE
+            return LineKind.FENCE
         if _MARKUP.match(line, at):
-            return Kind.MARKUP
+            return LineKind.MARKUP
         alone = _HEADING.match(line, at) or _RULE.match(line, at) or (underlined and _UNDERLINE.match(line, at))
         if alone or at == len(line):
-            return Kind.ALONE
+            return LineKind.ALONE
         if going:
-            return Kind.CONTINUED
-        return Kind.DEFINITION if _DEFINITION.match(line, at) else Kind.PARAGRAPH
+            return LineKind.CONTINUED
+        return LineKind.DEFINITION if _DEFINITION.match(line, at) else LineKind.PARAGRAPH
 
 
 # Finds what a viewer of Markdown does not show: comments and their like, and definitions that are none's.
@@ -141,7 +141,7 @@ _COMMENTS_DEFINITION = pattern(
 )
 
 
-class Gone(NamedTuple):
+class HiddenSpan(NamedTuple):
     """Where something begins and ends that is not shown, and what it is, in words for one of its kind."""
 
     start: int
@@ -149,44 +149,44 @@ class Gone(NamedTuple):
     what: str
 
 
-def gone(text: str, *, trusting: bool) -> list[Gone]:
+def find_hidden(text: str, *, trusting: bool) -> list[HiddenSpan]:
     """Find what is not shown, in its order. `trusting`: as said of `visible`."""
     if not _ANY.search(text):
         return []
-    viewer = _Viewer(text, trusting=trusting)
+    viewer = _HiddenFinder(text, trusting=trusting)
     viewer.read()
     return viewer.found
 
 
-class _Viewer:
+class _HiddenFinder:
     def __init__(self, text: str, *, trusting: bool) -> None:
-        self.found: list[Gone] = []
+        self.found: list[HiddenSpan] = []
         self._text, self._trusting = text, trusting
-        self._lines = Lines()
+        self._lines = LineParser()
         self._missing: set[str] = set()
         self._references: set[str] | None = None
 
     def read(self) -> None:
         at = paragraph = 0
-        first = Kind.BLANK
+        first = LineKind.BLANK
         while at < len(self._text):
             end = self._line_end(at)
             kind = self._lines.kind(self._text[at:end])
-            if kind is not Kind.CONTINUED:
+            if kind is not LineKind.CONTINUED:
                 self._read(first, paragraph, at)
                 paragraph, first = at, kind
-            if kind is Kind.MARKUP:
+            if kind is LineKind.MARKUP:
                 end = self._read_markup(self._text.index("<", at), end)
             at = end
         self._read(first, paragraph, at)
 
-    def _read(self, first: Kind, at: int, end: int) -> None:
+    def _read(self, first: LineKind, at: int, end: int) -> None:
         """Read some lines, of which the first is of a kind and the others go on with it."""
-        if first is Kind.FENCE and not self._trusting and (info := _INFO.match(self._text, at, end)):
-            self.found.append(Gone(info.start(1), info.end(1), _COMMENT))
-        elif first is Kind.DEFINITION:
+        if first is LineKind.FENCE and not self._trusting and (info := _INFO.match(self._text, at, end)):
+            self.found.append(HiddenSpan(info.start(1), info.end(1), _COMMENT))
+        elif first is LineKind.DEFINITION:
             at = self._read_definitions(self._text.index("[", at), end)
-        if first in {Kind.PARAGRAPH, Kind.DEFINITION, Kind.ALONE}:
+        if first in {LineKind.PARAGRAPH, LineKind.DEFINITION, LineKind.ALONE}:
             self._read_paragraph(at, end)
 
     def _read_markup(self, at: int, end: int) -> int:
@@ -197,7 +197,7 @@ class _Viewer:
                 at = opening.end()
                 continue
             at = after or len(self._text)
-            self.found.append(Gone(opening.start(), at, _COMMENT))
+            self.found.append(HiddenSpan(opening.start(), at, _COMMENT))
             end = end if at <= end else self._line_end(at - 1)
         return end
 
@@ -205,9 +205,9 @@ class _Viewer:
         """Definitions of links, which are comments if they lead nowhere; returns where the words behind them begin."""
         while (definition := _COMMENTS_DEFINITION.match(self._text, at, end)) and not definition[1].startswith("^"):
             if definition["leads"].startswith(("#", "<#", "<>")):
-                self.found.append(Gone(at, definition.end(), _COMMENT))
-            elif not self._trusting and _folded(definition[1]) not in self._referred():
-                self.found.append(Gone(at, definition.end(), _LINK))
+                self.found.append(HiddenSpan(at, definition.end(), _COMMENT))
+            elif not self._trusting and _fold_label(definition[1]) not in self._referred():
+                self.found.append(HiddenSpan(at, definition.end(), _LINK))
             at = self._word(self._line_end(definition.end()))
         return at
 
@@ -226,7 +226,7 @@ class _Viewer:
                 closing = bisect_left(alike, at)
                 at = alike[closing] + len(code) if closing < len(alike) else at
             elif mark["markup"] and (after := self._after(mark, end, missing)):
-                self.found.append(Gone(mark.start(), after, _COMMENT))
+                self.found.append(HiddenSpan(mark.start(), after, _COMMENT))
                 at = after
 
     def _after(self, opening: re.Match[str], limit: int, missing: set[str]) -> int:
@@ -257,11 +257,11 @@ class _Viewer:
 
     def _referred(self) -> set[str]:
         if self._references is None:
-            self._references = {_folded(label) for label in _REFERENCE.findall(self._text)}
+            self._references = {_fold_label(label) for label in _REFERENCE.findall(self._text)}
         return self._references
 
 
-def _folded(label: str) -> str:
+def _fold_label(label: str) -> str:
     return " ".join(label.casefold().split())
 
 
@@ -291,18 +291,18 @@ _IDLE = pattern(
 _BLANKS = pattern(r"[ \t]*(?:\n|\Z)")
 
 
-def visible(text: str, *, trusting: bool = False) -> str:
+def visible_text(text: str, *, trusting: bool = False) -> str:
     """Leave out what a reader does not see, and the lines that hold nothing else; code stays as it is.
 
     A text that is `trusting` is its owner's: a comment that is never closed stays, and so does a definition of a
     link that nothing refers to, because its writer sees both and would miss them.
     """
-    return seen(_without(*_gone(text, trusting=trusting)))
+    return remove_invisible(_remove_spans(*_find_hidden_normalised(text, trusting=trusting)))
 
 
-def blanked(text: str) -> str:
+def blank_comments(text: str) -> str:
     """Leave out an owner's comments, and every line where it was."""
-    plain, left_out = _gone(text, trusting=True)
+    plain, left_out = _find_hidden_normalised(text, trusting=True)
     kept, at = [], 0
     for start, end, _ in left_out:
         kept += [plain[at:start], "\n" * plain.count("\n", start, end)]
@@ -310,26 +310,26 @@ def blanked(text: str) -> str:
     return "".join([*kept, plain[at:]])
 
 
-def hidden(text: str, *, trusting: bool = False) -> list[str]:
+def describe_hidden(text: str, *, trusting: bool = False) -> list[str]:
     """Say in words what `visible` leaves out: "1 comment", "3 invisible characters"."""
-    plain, left_out = _gone(text, trusting=trusting)
+    plain, left_out = _find_hidden_normalised(text, trusting=trusting)
     counted = Counter(what for _, _, what in left_out)
-    rest = _without(plain, left_out)
-    counted["invisible character"] = len(rest) - len(seen(rest))
+    rest = _remove_spans(plain, left_out)
+    counted["invisible character"] = len(rest) - len(remove_invisible(rest))
     return [f"{number} {what}{'s' if number > 1 else ''}" for what, number in counted.items() if number]
 
 
-def seen(text: str) -> str:
+def remove_invisible(text: str) -> str:
     """Leave out the characters that nobody sees, wherever they are."""
     return _IDLE.sub("", _UNSEEN.sub("", text)) if _FAR.search(text) else _NEAR_UNSEEN.sub("", text)
 
 
-def _gone(text: str, *, trusting: bool) -> tuple[str, list[Gone]]:
+def _find_hidden_normalised(text: str, *, trusting: bool) -> tuple[str, list[HiddenSpan]]:
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    return plain, gone(plain, trusting=trusting)
+    return plain, find_hidden(plain, trusting=trusting)
 
 
-def _without(text: str, left_out: list[Gone]) -> str:
+def _remove_spans(text: str, left_out: list[HiddenSpan]) -> str:
     kept: list[str] = []
     at, bare = 0, True
     for start, end, _ in left_out:

@@ -15,8 +15,8 @@ from picoclaw.errors import ConfigError, ProviderError, StoreDamaged, StoreError
 from picoclaw.memory import dream
 from picoclaw.memory.embedding import Embedder
 from picoclaw.memory.files import Document
-from picoclaw.memory.memory import Recollection
-from picoclaw.memory.past import documents
+from picoclaw.memory.memory import MemoryIndex
+from picoclaw.memory.past import past_documents
 from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, is_owner
 from picoclaw.prompts import BYTES_A_TOKEN
 from picoclaw.security.redaction import Redactor
@@ -70,7 +70,7 @@ class Stores:
 
     config: Config
     now: Callable[[], datetime] = lambda: datetime.now().astimezone()
-    _long: list[dream.Part] | None = field(default=None, init=False)
+    _long: list[dream.OverlongPart] | None = field(default=None, init=False)
 
     @cached_property
     def database(self) -> Database:
@@ -140,15 +140,15 @@ class Stores:
         return Samples(self.chronicle)
 
     @cached_property
-    def memory(self) -> Recollection:
+    def memory(self) -> MemoryIndex:
         """What is remembered, to be searched."""
-        return Recollection(self.config.home, self.config.workspace, self._embedder, self._others)
+        return MemoryIndex(self.config.home, self.config.workspace, self._embedder, self._others)
 
     def _embedder(self) -> Embedder | None:
         """What gives texts their vectors; None leaves the words. Raises ProviderError."""
-        from picoclaw.memory.embedders import choose
+        from picoclaw.memory.embedding import choose_embedder
 
-        embedder, problem = choose(self.config)
+        embedder, problem = choose_embedder(self.config)
         if problem:
             raise ProviderError(problem)
         if embedder is None or self.config.memory.embeddings != "server":
@@ -158,7 +158,7 @@ class Stores:
         return MeteredEmbedder(embedder, lambda: self.book)
 
     def _others(self) -> Iterable[Document]:
-        return documents(self.history) if self.config.memory.messages else ()
+        return past_documents(self.history) if self.config.memory.messages else ()
 
     @cached_property
     def book(self) -> "Book":
@@ -254,8 +254,8 @@ class Stores:
     def overlong(self, skills: Iterable[Skill]) -> list[str]:
         """What has grown too long since a model heard of it; nothing when the disk fails."""
         try:
-            self._long = dream.overlong(self.config.workspace, self.pulse, skills)
-            return [str(part) for part in dream.news(self._long, Marks(self.database))]
+            self._long = dream.find_overlong(self.config.workspace, self.pulse, skills)
+            return [str(part) for part in dream.find_new_overlong(self._long, Marks(self.database))]
         except StoreError:
             return []
 
@@ -263,7 +263,7 @@ class Stores:
         """Remember that a model was told what is too long, if that was looked at, as far as the disk lets us."""
         if self._long is not None:
             with suppress(StoreError):
-                dream.heard(self._long, Marks(self.database))
+                dream.mark_overlong(self._long, Marks(self.database))
         self._long = None
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
 from picoclaw.tools.sensor_add import SensorAddTool
 from picoclaw.tools.sensors import SensorTools
-from picoclaw.workspace import outputs_file
+from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
     from picoclaw.outputs.client import OutputsClient
@@ -54,7 +54,7 @@ class Wiring:
     @cached_property
     def outputs(self) -> "OutputsClient | None":
         """The way to the keeper of the declared outputs, if there are any."""
-        if not outputs_file(self.config.home).exists():
+        if not find_outputs_file(self.config.home).exists():
             return None
         from picoclaw.outputs.client import OutputsClient
 

@@ -8,7 +8,7 @@ from person import PICOCLAW, environment
 from picoclaw.channels import ipc
 from picoclaw.config import load_config
 from picoclaw.outputs import config
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 PUMP = """
 [outputs.pump]
@@ -31,7 +31,7 @@ def until(found, seconds=15.0):
 def furnished(home, settings="", outputs=""):
     """Make a home with these settings, and outputs that are armed."""
     folder = home / "picoclaw"
-    prepare(load_config({"PICOCLAW_HOME": str(folder)}).home)
+    prepare_home(load_config({"PICOCLAW_HOME": str(folder)}).home)
     (folder / "config.toml").write_text(settings)
     if outputs:
         (folder / "outputs.toml").write_text(outputs)

@@ -65,7 +65,7 @@ lasts = "5 minutes"
 def furnished(home):
     """An app on the simulated board with outputs, rules and two days of history."""
     os.environ["PICOCLAW_HOME"] = str(home)
-    workspace.prepare(home)
+    workspace.prepare_home(home)
     (home / "outputs.toml").write_text(OUTPUTS)
     (home / "rules.toml").write_text(RULES)
     found = outputs_config.load_outputs(home / "outputs.toml").outputs

@@ -14,7 +14,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Message
 from picoclaw.prompts import size
 from picoclaw.store.pulse import PulseAuthor, PulseChange
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 ASKED = Inbound("terminal", "how warm is it?")
@@ -24,7 +24,7 @@ class House:
     """A settled home and an app over it."""
 
     def __init__(self, folder, **limits):
-        prepare(folder)
+        prepare_home(folder)
         self.workspace = folder / "workspace"
         (self.workspace / "BOOTSTRAP.md").unlink(missing_ok=True)
         self.app = App(Config(folder, prompt=PromptConfig(**limits)), SimBoard())

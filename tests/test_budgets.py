@@ -125,7 +125,7 @@ def talking(tmp_path, counted):
         config = load_config(
             {"PICOCLAW_HOME": str(tmp_path), "PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"}
         )
-        workspace.prepare(tmp_path)
+        workspace.prepare_home(tmp_path)
         (tmp_path / "workspace/BOOTSTRAP.md").unlink()
         (tmp_path / "workspace/note.txt").write_text("The beans want water on Friday.")
         with closing(App(config, boards.choose_board("sim", config))) as app:

@@ -28,12 +28,12 @@ from picoclaw.maintenance.install import Installation, UpdateTrial
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 
 def lived_in(home, *marks):
     """A home with pages, a key, a database and what belongs in no backup."""
-    prepare(home, restore=True)
+    prepare_home(home, restore=True)
     (home / "secrets.toml").write_text('api_key = "sk-0123456789abcdef"\n')
     (home / "secrets.toml").chmod(0o600)
     (home / "workspace/notes.md").write_text("the boiler is at 1.2 bar\n")

@@ -42,7 +42,7 @@ from picoclaw.providers import made
 from picoclaw.providers.chain import ATTEMPTS, TRYING_S, Access, Chain, Link, Reached, links, told
 from picoclaw.providers.retry import LONGEST_HOLD_S, LONGEST_WAIT_S, OWNER_S, SAME_AGAIN, Breaker, verdict
 from picoclaw.providers.sanitize import fitted, shorter
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 BUSY = Unavailable("the model server cannot answer now (503): busy")
 WARM = ToolCall("c1", "measure")
@@ -816,7 +816,7 @@ class House:
     def __init__(self, home, scripts, then=("lan",), **more):
         self.stack = ExitStack()
         self.servers = {name: self.stack.enter_context(ModelServer(script)) for name, script in scripts.items()}
-        prepare(home)
+        prepare_home(home)
         (home / "workspace/BOOTSTRAP.md").unlink()
         first_, *rest = [
             (name, ModelConfig(base_url=server.url, name=f"{name}-model", retries=0))

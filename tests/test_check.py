@@ -16,13 +16,13 @@ from picoclaw.outputs import audit as outputs
 from picoclaw.security.audit import AuditLog
 from picoclaw.store import history_migrations
 from picoclaw.store.database import COPIES_FOLDER, Database
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     folder = tmp_path / "home"
-    prepare(folder)
+    prepare_home(folder)
     filled(folder)
     Database(folder / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS).close()
     AuditLog(folder).write("start")

@@ -22,8 +22,8 @@ from picoclaw.files import create
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance.jobs import Chores
 from picoclaw.memory import notes, versions
-from picoclaw.memory.dream import Model
-from picoclaw.memory.memory import Recollection
+from picoclaw.memory.dream import DreamModel
+from picoclaw.memory.memory import MemoryIndex
 from picoclaw.messages import Inbound, Stop
 from picoclaw.providers.openai import OpenAI
 from picoclaw.skills.skill import Skill
@@ -75,7 +75,7 @@ class Home:
 
     def start(self):
         """Begin a process."""
-        make = lambda: Model(self.provider, 32_768, time.monotonic, self.stop)  # noqa: E731
+        make = lambda: DreamModel(self.provider, 32_768, time.monotonic, self.stop)  # noqa: E731
         model = make if self.provider else None
         prompts = Prompts(self.config.workspace)
         self.chores = Chores(
@@ -83,7 +83,7 @@ class Home:
         )
 
     def note(self, text, now):
-        notes.add(self.config.workspace, text, now)
+        notes.add_note(self.config.workspace, text, now)
 
     def script(self, *answers):
         self.provider = Scripted(*answers)
@@ -121,7 +121,7 @@ def test_a_night(home):
     assert ("02 03:00", "dream: 20 tokens") in said
     assert not [line for _, line in said if line.startswith("review")]  # it cost 10 tokens, and changed nothing
     assert len(home.provider.requests) == 3  # a review, and the two steps of the dream
-    (line,) = versions.dreams(home.config.home)
+    (line,) = versions.list_dreams(home.config.home)
     assert line.startswith("2026-03-02 03:00 memory/MEMORY.md written anew, ")
 
 
@@ -273,7 +273,7 @@ def test_an_index_that_is_not_finished_comes_sooner_and_a_complaint_once(home):
 
 
 def test_what_was_noted_is_in_the_index_before_anybody_searches(home):
-    home.index = memory = Recollection(home.config.home, home.config.workspace, lambda: None)
+    home.index = memory = MemoryIndex(home.config.home, home.config.workspace, lambda: None)
     home.note("the fuse of the pump is 3 A", EVENING)
     assert home.chores.run(EVENING) == []
     with closing(memory):
@@ -393,7 +393,7 @@ def _after_the_cut(folder):
     assert home.provider._answers == []
     assert "3 A" in home.page.read_text()
     assert [item.text for item in home.pulse.items()] == ["order filters", "paint the shed"]
-    assert [path.read_text() for path in versions.versions(folder)] == [OLD]
+    assert [path.read_text() for path in versions.list_versions(folder)] == [OLD]
     home.database.close()
     return written, tidied
 
@@ -419,11 +419,13 @@ def test_one_of_two_chats_dreams(home):
 
 def test_forgetting_a_word_keeps_the_other_entries_of_earlier_versions(home):
     old = b"# Memory\n\n- the fuse of the pump is 3 A\n- pump\n"
-    path = versions.keep(home.config.home, "MEMORY.md", old, b"", NIGHT)
-    versions.record(home.config.home, NIGHT, "written anew; dropped: pump; the pump is blue")
-    versions.forget(home.config.home, "pump")
+    path = versions.keep_version(home.config.home, "MEMORY.md", old, b"", NIGHT)
+    versions.record_dream(home.config.home, NIGHT, "written anew; dropped: pump; the pump is blue")
+    versions.forget_versions(home.config.home, "pump")
     assert path.read_bytes() == b"# Memory\n\n- the fuse of the pump is 3 A\n"
-    assert versions.dreams(home.config.home) == [f"{NIGHT:%F %R} written anew; dropped: [forgotten]; the pump is blue"]
+    assert versions.list_dreams(home.config.home) == [
+        f"{NIGHT:%F %R} written anew; dropped: [forgotten]; the pump is blue"
+    ]
 
 
 def test_what_is_too_long_is_said_until_a_model_has_heard_it(tmp_path):

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from picoclaw.memory.index import LONGEST_HEADING, Chunk, chunks
+from picoclaw.memory.index import LONGEST_HEADING, Chunk, split_chunks
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from picoclaw.memory.index import LONGEST_HEADING, Chunk, chunks
     ],
 )
 def test_where_it_is_cut(text, most, expected):
-    assert chunks(text, most) == expected
+    assert split_chunks(text, most) == expected
 
 
 NESTED = """before
@@ -55,7 +55,7 @@ new
 
 
 def test_the_heading_that_each_line_stands_under():
-    found = {chunk.text: chunk.heading for chunk in chunks(NESTED, 16)}
+    found = {chunk.text: chunk.heading for chunk in split_chunks(NESTED, 16)}
     assert found == {
         "before": "",
         "# Boiler": "Boiler",
@@ -73,7 +73,7 @@ def test_the_heading_that_each_line_stands_under():
 
 def test_a_heading_is_never_long():
     text = "\n".join(f"{'#' * level} {'x' * 500} {level}" for level in range(1, 7)) + "\nend"
-    found = chunks(text)
+    found = split_chunks(text)
     assert max(len(chunk.heading) for chunk in found) == LONGEST_HEADING
     assert found[-1].text.endswith("end")
 
@@ -87,7 +87,7 @@ def random_text(dice):
 def test_nothing_is_lost_and_nothing_is_too_long(seed):
     dice = random.Random(seed)
     text, most = random_text(dice), dice.choice([1, 2, 7, 100, 1000])
-    found = chunks(text, most)
+    found = split_chunks(text, most)
     assert all(0 < len(chunk.text) <= most and chunk.text.strip() for chunk in found)
     assert "".join("".join(chunk.text for chunk in found).split()) == "".join(text.split())
     lines = text.split("\n")
@@ -103,13 +103,13 @@ def test_nothing_is_lost_and_nothing_is_too_long(seed):
 )
 def test_a_megabyte_of_anything_takes_no_time(text):
     began = time.process_time()
-    found = chunks(text)
+    found = split_chunks(text)
     assert time.process_time() - began < 5
     assert sum(len(chunk.text) for chunk in found) <= len(text)
 
 
 def test_an_added_line_changes_the_last_chunk_only():
     day = "\n".join(f"- {n:02}:00 the temperature was {n} degrees in the house" for n in range(60))
-    before, after = chunks(day), chunks(day + "\n- 23:00 one more")
+    before, after = split_chunks(day), split_chunks(day + "\n- 23:00 one more")
     assert len(before) > 2
     assert after[: len(before) - 1] == before[:-1]

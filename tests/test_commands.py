@@ -17,14 +17,14 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import DEFAULT_SESSION, Around, Inbound, Message, ToolCall
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 
 class Chat:
     """A chat with a home of its own; `said` and `undone` are what its database holds of the person's words."""
 
     def __init__(self, home, server=None, **more):
-        prepare(home)
+        prepare_home(home)
         (home / "workspace/BOOTSTRAP.md").unlink()  # the first meeting is over
         model = ModelConfig(base_url=server.url, name="qwen", retries=0, **more) if server else ModelConfig()
         self.server = server
@@ -518,7 +518,7 @@ def test_tasks_of_this_chat_are_listed_and_cancelled(chat):
 @pytest.mark.parametrize("word", ["new", "clear", "undo", "retry", "sessions", "usage", "tasks"])
 def test_a_damaged_database_is_said(tmp_path, word):
     home = tmp_path / "home"
-    prepare(home)
+    prepare_home(home)
     (home / "state.db").write_bytes(b"no database at all, but long enough to be looked at" * 100)
     with Chat(home) as chat:
         assert f"error: /{word} was not done: " in chat(f"/{word}")

@@ -23,7 +23,7 @@ from picoclaw.config.tables import MemoryConfig, ModelConfig, SessionsConfig
 from picoclaw.daemon.background import IdleThread
 from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.memory.dream import Model
+from picoclaw.memory.dream import DreamModel
 from picoclaw.messages import Inbound, Message, Notice, Stop, ToolCall, Turn, Usage
 from picoclaw.prompts import cut, size
 from picoclaw.store.pulse import PulseAuthor, PulseChange
@@ -150,7 +150,7 @@ def test_what_a_summary_no_longer_speaks_of_is_added():
 
 def summariser(tmp_path, *answers, window=8192):
     provider = Scripted(*answers)
-    return provider, Summariser(Prompts(tmp_path), Model(provider, window, lambda: 0.0))
+    return provider, Summariser(Prompts(tmp_path), DreamModel(provider, window, lambda: 0.0))
 
 
 def asked(provider):

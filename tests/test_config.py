@@ -12,7 +12,7 @@ from picoclaw.config.credentials import OPENAI, OPENROUTER
 from picoclaw.config.tables import ModelConfig, SensorConfig, redact_url
 from picoclaw.errors import ConfigError
 from picoclaw.resources import home_folder, shipped
-from picoclaw.workspace import intent_tables, prepare
+from picoclaw.workspace import load_intent_tables, prepare_home
 
 ELSEWHERE = "https://elsewhere.example/v1"
 
@@ -452,19 +452,19 @@ def test_a_home_of_nobody_is_an_error():
 
 
 def test_the_settings_are_made_on_request_and_never_overwritten(home):
-    assert home / "config.toml" not in prepare(home).made
-    assert home / "config.toml" in prepare(home, restore=True).made
+    assert home / "config.toml" not in prepare_home(home).made
+    assert home / "config.toml" in prepare_home(home, restore=True).made
     assert home.stat().st_mode & 0o777 == 0o700
     assert (home / "config.toml").stat().st_mode & 0o777 == 0o600
     (home / "config.toml").write_text("# mine\n")
-    assert prepare(home, restore=True) == ([], "")
+    assert prepare_home(home, restore=True) == ([], "")
     assert (home / "config.toml").read_text() == "# mine\n"
 
 
 def test_a_home_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"file/home cannot be made: .*set PICOCLAW_HOME"):
-        prepare(tmp_path / "file/home")
+        prepare_home(tmp_path / "file/home")
 
 
 @pytest.mark.parametrize("closed", ["", "intents", "intents/en.toml"])
@@ -474,9 +474,9 @@ def test_intents_that_may_not_be_read_are_named(tmp_path, closed):
     (owner / "intents/en.toml").write_text("")
     (owner / closed).chmod(0)
     with ordinary_user(), pytest.raises(ConfigError, match=r"intents(/en\.toml)? cannot be read: no permission"):
-        intent_tables(owner)
+        load_intent_tables(owner)
     (owner / closed).chmod(0o700)
 
 
 def test_no_intents_of_the_owners_are_no_error(tmp_path):
-    assert intent_tables(tmp_path).keys() == intent_tables(tmp_path / "missing").keys() != set()
+    assert load_intent_tables(tmp_path).keys() == load_intent_tables(tmp_path / "missing").keys() != set()

@@ -24,7 +24,7 @@ from picoclaw.outputs import config
 from picoclaw.resources import shipped
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 HELPER = "You were given one task"
 MOST = TaskUsage(20, 60.0, 100_000)
@@ -53,7 +53,7 @@ def newest(body):
 def home(tmp_path):
     """A home as it is after the first meeting, for commands whose HOME is its parent."""
     folder = tmp_path / "picoclaw"
-    prepare(folder)
+    prepare_home(folder)
     (folder / "workspace/BOOTSTRAP.md").unlink()
     (folder / "config.toml").write_text('[board]\nkind = "sim"\n[model]\nretries = 0\n')
     return folder

@@ -794,7 +794,7 @@ def test_what_leaks_is_named(now, age, said):
 @pytest.fixture
 def household(tmp_path, monkeypatch):
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "home"))
-    workspace.prepare(tmp_path / "home")
+    workspace.prepare_home(tmp_path / "home")
     config = replace(load_config(), board=BoardConfig("sim"))
     app = App(config, boards.choose_board("sim", config))
     made = DaemonService(app, lambda _: None, 1 << 30, safe=False)

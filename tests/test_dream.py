@@ -12,7 +12,7 @@ from scripted import Scripted, says
 
 from picoclaw.errors import Refused, StoreError, TurnStopped, Unavailable
 from picoclaw.memory import dream, fact_check, notes, versions
-from picoclaw.memory.dream import Dream, Model, Step, overlaps, restore
+from picoclaw.memory.dream import Dream, DreamModel, DreamStep, find_overlaps, restore_version
 from picoclaw.messages import Stop, Text, Usage
 from picoclaw.skills.skill import Skill
 from picoclaw.store.database import Database
@@ -37,7 +37,7 @@ OLD = """\
 
 ## Later
 """
-SHOWN = dream.told(OLD)
+SHOWN = dream.rewritable_text(OLD)
 NEW = """\
 # House
 - 2026-01-05: the boiler's valve opens at 3.5 bar
@@ -59,7 +59,7 @@ class Home:
         (self.workspace / "memory").mkdir(parents=True)
         self.page = self.workspace / "memory/MEMORY.md"
         self.page.write_text(OLD)
-        notes.add(self.workspace, NOTE, NIGHT - DAY)
+        notes.add_note(self.workspace, NOTE, NIGHT - DAY)
         self.database = Database(folder / "state.db")
         self.pulse, self.marks = Pulse(self.database), Marks(self.database)
         self.skills: list[Skill] = []
@@ -71,7 +71,7 @@ class Home:
 
     def model(self, *answers, window=32_768, stop=None):
         self.provider = Scripted(*answers)
-        return Model(self.provider, window, lambda: 0.0, stop)
+        return DreamModel(self.provider, window, lambda: 0.0, stop)
 
     def memory(self, *answers, now=NIGHT, **more):
         return self.dream.memory(self.model(*answers, **more), now)
@@ -108,24 +108,24 @@ def test_a_good_dream_keeps_what_the_model_never_saw(home):
 def test_the_previous_version_and_its_difference_are_kept_and_come_back(home):
     home.memory(says(NEW))
     new = home.page.read_text()
-    (kept,) = versions.versions(home.home)
+    (kept,) = versions.list_versions(home.home)
     assert kept.name == "MEMORY-20260302T030000Z.md"
     assert kept.read_text() == OLD
     assert "+- The pump in the cellar is a Grundfos Alpha; its fuse is 3 A" in kept.with_suffix(".diff").read_text()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    restore(home.home, home.workspace, home.marks, 1, NIGHT + DAY)
+    restore_version(home.home, home.workspace, home.marks, 1, NIGHT + DAY)
     assert home.page.read_text() == OLD
-    assert [path.read_text() for path in versions.versions(home.home)] == [new, OLD]
+    assert [path.read_text() for path in versions.list_versions(home.home)] == [new, OLD]
     assert home.memory(now=NIGHT + DAY).said == ""  # the owner did not want it: no second dream of the same
     with pytest.raises(StoreError, match=r"there is no earlier version 3 of MEMORY\.md; there is 1 to 2"):
-        restore(home.home, home.workspace, home.marks, 3, NIGHT)
+        restore_version(home.home, home.workspace, home.marks, 3, NIGHT)
 
 
 def test_nothing_changed_means_no_call(home):
     home.memory(says(NEW))
     assert home.memory(now=NIGHT + DAY).said == ""
     assert not home.provider.requests
-    notes.add(home.workspace, "the shed's key hangs on a hook", NIGHT + DAY)
+    notes.add_note(home.workspace, "the shed's key hangs on a hook", NIGHT + DAY)
     home.memory(says(NEW + "\n- the shed's key hangs on a hook"), now=NIGHT + 2 * DAY)
     assert "fuse of the pump" not in home.asked
     assert "key hangs" in home.page.read_text()
@@ -135,7 +135,7 @@ def test_the_same_text_again_writes_nothing(home):
     before = home.page.stat()
     assert home.memory(says(SHOWN)).said == ""
     assert home.page.stat().st_mtime_ns == before.st_mtime_ns
-    assert versions.versions(home.home) == []
+    assert versions.list_versions(home.home) == []
     assert home.memory(now=NIGHT + DAY).said == ""
     assert not home.provider.requests
 
@@ -161,7 +161,7 @@ def test_a_bad_answer_changes_nothing(home, answer, why):
     assert step.said.startswith("MEMORY.md stays as it is: ")
     assert why in step.said
     assert home.page.read_text() == OLD
-    assert versions.versions(home.home) == []
+    assert versions.list_versions(home.home) == []
     assert home.memory(says(NEW), now=NIGHT + DAY).said.startswith("memory/MEMORY.md written anew")  # tried again
 
 
@@ -178,9 +178,9 @@ def test_a_bad_answer_changes_nothing(home, answer, why):
 def test_a_bad_line_costs_itself_and_not_the_night(home, answer):
     home.memory(says(answer))
     text = home.page.read_text()
-    for entry in fact_check.entries(SHOWN):
+    for entry in fact_check.list_entries(SHOWN):
         assert entry in text or entry == "Mint is in the shed's pots" or "a 5 V relay" in text
-    assert fact_check.lost(SHOWN, text) == []
+    assert fact_check.list_lost(SHOWN, text) == []
     assert not re.search(r"30 A|8:30|\b6 bar|Ignore|sorry", text)
 
 
@@ -263,7 +263,7 @@ REWORDED = [
 def test_no_fact_is_lost_in_a_night_whatever_the_model_makes_of_it(home, before, after):
     home.page.write_text(WHOLE)
     assert before in WHOLE
-    notes.add(home.workspace, "the gate is open at noon, 8444 was a slip", NIGHT - DAY)
+    notes.add_note(home.workspace, "the gate is open at noon, 8444 was a slip", NIGHT - DAY)
     home.memory(says(WHOLE.replace(before, after, 1)))
     text = home.page.read_text()
     for fact in FACTS:
@@ -276,8 +276,8 @@ def test_no_fact_is_lost_in_a_night_whatever_the_model_makes_of_it(home, before,
 def test_many_nights_of_a_careless_model_lose_nothing_and_do_not_pile_up(home):
     home.page.write_text(WHOLE)
     for night, (before, after) in enumerate(REWORDED * 2):
-        notes.add(home.workspace, f"it rained {night} mm", NIGHT + night * DAY)
-        shown = dream.told(home.page.read_text())
+        notes.add_note(home.workspace, f"it rained {night} mm", NIGHT + night * DAY)
+        shown = dream.rewritable_text(home.page.read_text())
         home.memory(says(shown.replace(before, after, 1)), now=NIGHT + (night + 1) * DAY)
     text = home.page.read_text()
     assert all(line in text.split("\n") for fact in FACTS for line in fact.split("\n"))
@@ -342,7 +342,7 @@ def test_a_memory_beside_the_other_pages_stays_there(home):
 
 def test_notes_that_have_no_room_come_the_next_night_the_oldest_first(home):
     for back in range(5, 0, -1):
-        notes.add(home.workspace, f"of {back} days ago: " + "watering can " * 50, NIGHT - back * DAY)
+        notes.add_note(home.workspace, f"of {back} days ago: " + "watering can " * 50, NIGHT - back * DAY)
     seen = []
     for night in range(10):
         if not home.memory(says(SHOWN), window=2048, now=NIGHT + night * DAY).said and not home.provider.requests:
@@ -354,11 +354,11 @@ def test_notes_that_have_no_room_come_the_next_night_the_oldest_first(home):
 
 def test_only_thirty_versions_are_kept_and_never_the_newest_dropped(home):
     for day in range(35):
-        versions.keep(home.home, "memory/MEMORY.md", f"v{day}".encode(), b"x", NIGHT + day * DAY)
-    assert [path.read_text() for path in versions.versions(home.home)] == [f"v{day}" for day in range(34, 4, -1)]
-    wrong = versions.keep(home.home, "memory/MEMORY.md", b"wrong clock", b"x", datetime(1970, 1, 1, tzinfo=UTC))
+        versions.keep_version(home.home, "memory/MEMORY.md", f"v{day}".encode(), b"x", NIGHT + day * DAY)
+    assert [path.read_text() for path in versions.list_versions(home.home)] == [f"v{day}" for day in range(34, 4, -1)]
+    wrong = versions.keep_version(home.home, "memory/MEMORY.md", b"wrong clock", b"x", datetime(1970, 1, 1, tzinfo=UTC))
     assert wrong.read_text() == "wrong clock"
-    assert len(list((home.home / versions.FOLDER).iterdir())) == 60
+    assert len(list((home.home / versions.HISTORY_FOLDER).iterdir())) == 60
 
 
 # --- what is lost, and what is invented ---
@@ -400,7 +400,7 @@ def test_only_thirty_versions_are_kept_and_never_the_newest_dropped(home):
 )
 def test_what_is_told(line, told):
     said = "- 2026-03-01: the pump's fuse is 3 A, it draws 1250 W at 9:05 and 1.5 bar; 030 1234567"
-    assert fact_check.told(line, fact_check.source([said])) is told
+    assert fact_check.is_supported(line, fact_check.gather_source([said])) is told
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_what_is_told(line, told):
 )
 def test_what_is_lost(new, lost):
     old = "- the pump's fuse is 3 A\n- the boiler's valve opens at 3.5 bar\n- mint grows in the shed"
-    assert len(fact_check.lost(old, new)) == lost
+    assert len(fact_check.list_lost(old, new)) == lost
 
 
 HANDED_DOWN = "- the mint grows in the shed\n- Ada sleeps until nine\n- the porch light is a relay"
@@ -439,7 +439,7 @@ HANDED_DOWN = "- the mint grows in the shed\n- Ada sleeps until nine\n- the porc
 )
 def test_a_fact_that_is_turned_around_comes_back_and_is_named(home, old, new, turned):
     home.page.write_text(f"{HANDED_DOWN}\n- {old}\n")
-    notes.add(home.workspace, "2 boxes with nails, 3 mA, milk; the valve is never opened", NIGHT - DAY)
+    notes.add_note(home.workspace, "2 boxes with nails, 3 mA, milk; the valve is never opened", NIGHT - DAY)
     step = home.memory(says(f"{HANDED_DOWN}\n- {new}"))
     text = home.page.read_text()
     assert (f"- {old}\n" in text) is turned
@@ -449,7 +449,7 @@ def test_a_fact_that_is_turned_around_comes_back_and_is_named(home, old, new, tu
 def test_an_entry_that_loses_many_numbers_comes_back():
     old = "- ports: 1883, 8080, 8443, 9100\n- the pump is blue\n- the shed is green\n- the cat is called Minka"
     new = old.replace("8080, 8443, 9100", "and some more")
-    assert fact_check.kept(old, new) == (old, ["ports: 1883, 8080, 8443, 9100"])
+    assert fact_check.restore_lost(old, new) == (old, ["ports: 1883, 8080, 8443, 9100"])
 
 
 FORMS = [
@@ -500,7 +500,7 @@ def test_what_turns_a_fact_around_is_left_out_and_the_fact_stays(home, old, new,
 
 def test_what_a_note_says_is_taken_in_also_where_the_memory_says_the_opposite(home):
     home.page.write_text(f"{HANDED_DOWN}\n- Never water on Sundays\n")
-    notes.add(home.workspace, "from now on water always on Sundays", NIGHT - DAY)
+    notes.add_note(home.workspace, "from now on water always on Sundays", NIGHT - DAY)
     home.memory(says(f"{HANDED_DOWN}\n- Never water on Sundays\n- 2026-03-01: water always on Sundays"))
     assert home.page.read_text().endswith("- Never water on Sundays\n- 2026-03-01: water always on Sundays\n")
 
@@ -512,29 +512,29 @@ def test_time_is_in_proportion_to_a_page(line):
     old = "\n".join(line.replace("{}", str(number)) for number in range(1500))[:24_000]
     new = "\n".join(line.replace("{}", str(number + 7)) for number in range(1500))[:24_000]
     begun = time.process_time()
-    fact_check.invented(new, fact_check.source([old]))
-    text, _ = fact_check.kept(old, new)
-    assert fact_check.lost(old, text) == []
+    fact_check.list_invented(new, fact_check.gather_source([old]))
+    text, _ = fact_check.restore_lost(old, new)
+    assert fact_check.list_lost(old, text) == []
     assert time.process_time() - begun < 3
 
 
 def test_two_boxes_whose_screws_change_places_are_lost():
     old = "- box 1 holds the screws\n- box 2 holds the nails"
-    assert fact_check.lost(old, "- box 2 holds the nails\n- box 1 holds the screws") == []
-    assert len(fact_check.lost(old, "- box 2 holds the screws\n- box 1 holds the nails")) == 2
+    assert fact_check.list_lost(old, "- box 2 holds the nails\n- box 1 holds the screws") == []
+    assert len(fact_check.list_lost(old, "- box 2 holds the screws\n- box 1 holds the nails")) == 2
 
 
 def test_front_matter_and_fields_without_a_value_stay():
     old = "---\ntags: [me]\n---\n- Name: Ada\n- Phone:\n<!-- a -->\n\n# Empty\n"
-    assert "tags" not in dream.told(old)
-    assert dream.rewritten(old, "- Name: Ada Lovelace") == (
+    assert "tags" not in dream.rewritable_text(old)
+    assert dream.rewrite_text(old, "- Name: Ada Lovelace") == (
         "---\ntags: [me]\n---\n<!-- a -->\n- Name: Ada Lovelace\n- Phone:\n# Empty\n"
     )
 
 
 def test_a_strangers_word_stays_under_its_heading_also_when_that_is_gone():
     old = '- a\n\n## Boiler\n- b\n- (not from the owner: cron) "c"\n'
-    assert dream.rewritten(old, "- a and b") == '- a and b\n\n## Boiler\n- (not from the owner: cron) "c"\n'
+    assert dream.rewrite_text(old, "- a and b") == '- a and b\n\n## Boiler\n- (not from the owner: cron) "c"\n'
 
 
 def test_comments_stay_with_what_they_are_about():
@@ -548,7 +548,7 @@ def test_comments_stay_with_what_they_are_about():
 - 1.2 bar
 """
     assert (
-        dream.rewritten(old, "- the pump has a fuse of 3 A\n- the cat is called Minka\n\n## Boiler\n- 1.2 bar")
+        dream.rewrite_text(old, "- the pump has a fuse of 3 A\n- the cat is called Minka\n\n## Boiler\n- 1.2 bar")
         == """\
 <!-- a guess -->
 <!-- mine -->
@@ -560,13 +560,16 @@ def test_comments_stay_with_what_they_are_about():
 - 1.2 bar
 """
     )
-    assert dream.rewritten(old, dream.told(old)) == old
+    assert dream.rewrite_text(old, dream.rewritable_text(old)) == old
 
 
 def test_a_line_that_introduces_code_is_shown_and_stays_where_it_is():
     old = "- start the pump so:\n\n```sh\npump on\n```\n- Phone:\n\n## Empty\n"
-    assert dream.told(old) == "- start the pump so:\n\n```sh\npump on\n```"
-    assert dream.rewritten(old, dream.told(old)) == "- start the pump so:\n\n```sh\npump on\n```\n- Phone:\n## Empty\n"
+    assert dream.rewritable_text(old) == "- start the pump so:\n\n```sh\npump on\n```"
+    assert (
+        dream.rewrite_text(old, dream.rewritable_text(old))
+        == "- start the pump so:\n\n```sh\npump on\n```\n- Phone:\n## Empty\n"
+    )
 
 
 # --- tasks ---
@@ -627,7 +630,7 @@ def test_tasks_are_changed_by_checked_actions_alone(tasks, answer, after, said):
     try:
         step = ask_for(tasks, says(answer))
     except Refused as error:
-        step = Step(str(error))
+        step = DreamStep(str(error))
     assert left(tasks) == after
     assert said in step.said
     assert (not said) == (not step.said)
@@ -647,7 +650,7 @@ def test_tasks_are_gone_through_only_when_they_or_the_notes_changed(tasks):
     ask_for(tasks, says("nonsense"), kind="tasks")
     ask_for(tasks, kind="tasks")
     assert not tasks.provider.requests
-    notes.add(tasks.workspace, "the porch is swept", NIGHT)
+    notes.add_note(tasks.workspace, "the porch is swept", NIGHT)
     ask_for(tasks, says('[{"action": "complete", "task": 2}]'), kind="review")
     assert len(tasks.provider.requests) == 1
 
@@ -698,7 +701,7 @@ def skill(name, description, *triggers, tier="workspace"):
     ],
 )
 def test_overlapping_skills(skills, found):
-    assert len(overlaps(skills)) == found
+    assert len(find_overlaps(skills)) == found
 
 
 def test_skills_are_pointed_out_once(home):
@@ -717,10 +720,10 @@ def test_what_is_too_long_is_said_once_and_again_when_it_has_grown(home):
         own = Skill("big", "", folder, "workspace")
         while len(home.pulse.shown(99_999)) < urgent:
             home.pulse.add(f"{len(home.pulse.items())} " + "z" * 480, 5, "terminal", NIGHT)
-        found = dream.overlong(home.workspace, home.pulse, [own, own._replace(name="theirs", tier="built-in")])
-        fresh = dream.news(found, home.marks)
-        assert dream.news(found, home.marks) == fresh
-        dream.heard(found, home.marks)
+        found = dream.find_overlong(home.workspace, home.pulse, [own, own._replace(name="theirs", tier="built-in")])
+        fresh = dream.find_new_overlong(found, home.marks)
+        assert dream.find_new_overlong(found, home.marks) == fresh
+        dream.mark_overlong(found, home.marks)
         return [str(part).partition(" (")[0] for part in fresh]
 
     assert told(10_000, 20_000) == []
@@ -737,8 +740,8 @@ def test_what_is_too_long_is_said_once_and_again_when_it_has_grown(home):
 
 def test_the_record_of_dreams_is_capped(home):
     for number in range(1500):
-        versions.record(home.home, NIGHT, f"dream {number}\n{'x' * 60}")
-    found = versions.dreams(home.home)
+        versions.record_dream(home.home, NIGHT, f"dream {number}\n{'x' * 60}")
+    found = versions.list_dreams(home.home)
     assert found[0] == f"2026-03-02 03:00 dream 1499 {'x' * 60}"
-    assert (home.home / versions.FOLDER / "dreams.log").stat().st_size < 70_000
+    assert (home.home / versions.HISTORY_FOLDER / "dreams.log").stat().st_size < 70_000
     assert all(line.startswith("2026-03-02 03:00 dream ") for line in found)

@@ -15,8 +15,7 @@ from model_server import Answer, ModelServer, drip, drop, page, raw, refusal, si
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig
 from picoclaw.errors import KeyRefused, NotServed, ProviderError, Refused, Unavailable
-from picoclaw.memory.embedders import choose
-from picoclaw.memory.embedding import Remote, quantised
+from picoclaw.memory.embedding import RemoteEmbedder, choose_embedder, quantise
 
 KEY = "sk-secret-of-the-owner"
 TEXTS = ["warm", "cold", "ferns"]
@@ -45,7 +44,7 @@ def lengths(body: Any) -> Answer:
 
 
 def asked(*script: Answer, texts: Sequence[str] = TEXTS, seconds: float = 5.0) -> tuple[Any, ModelServer]:
-    with ModelServer(script) as server, closing(Remote(server.url, "small", KEY, seconds)) as remote:
+    with ModelServer(script) as server, closing(RemoteEmbedder(server.url, "small", KEY, seconds)) as remote:
         return remote.embed(texts), server
 
 
@@ -74,7 +73,7 @@ def test_order_is_that_of_the_index(order: Callable[[list[dict[str, Any]]], list
 
 def test_many_texts_go_in_batches_over_one_connection() -> None:
     texts = ["x" * (1 + number) for number in range(150)]
-    with ModelServer(lengths) as server, closing(Remote(server.url, "small")) as remote:
+    with ModelServer(lengths) as server, closing(RemoteEmbedder(server.url, "small")) as remote:
         vectors = remote.embed(texts)
     assert [len(request.body["input"]) for request in server.requests] == [64, 64, 22]
     assert server.connections == 1
@@ -85,7 +84,7 @@ def test_many_texts_go_in_batches_over_one_connection() -> None:
 
 
 def test_blank_texts_are_not_sent_and_long_ones_cut() -> None:
-    with ModelServer(lengths) as server, closing(Remote(server.url, "small")) as remote:
+    with ModelServer(lengths) as server, closing(RemoteEmbedder(server.url, "small")) as remote:
         assert remote.embed([]).shape == (0, 0)
         assert remote.embed(["", " \n"]).shape == (2, 0)
         assert not server.requests
@@ -157,13 +156,16 @@ def test_a_slow_server_is_left_in_time(answer: Answer) -> None:
 def test_nobody_there() -> None:
     with ModelServer([]) as server:
         pass
-    with closing(Remote(server.url, "small", KEY)) as remote, pytest.raises(Unavailable, match="cannot be reached"):
+    with (
+        closing(RemoteEmbedder(server.url, "small", KEY)) as remote,
+        pytest.raises(Unavailable, match="cannot be reached"),
+    ):
         remote.embed(TEXTS)
 
 
 def test_another_dimension_than_before_is_refused_and_the_first_kept() -> None:
     script = [told(entries(GOOD)), told(entries([[1.0, 2.0, 3.0]])), told(entries([[0.0, 1.0]]))]
-    with ModelServer(script) as server, closing(Remote(server.url, "small")) as remote:
+    with ModelServer(script) as server, closing(RemoteEmbedder(server.url, "small")) as remote:
         remote.embed(TEXTS)
         with pytest.raises(Refused, match="3 numbers for a text instead of 2"):
             remote.embed(["warm"])
@@ -172,32 +174,35 @@ def test_another_dimension_than_before_is_refused_and_the_first_kept() -> None:
 
 def test_a_failed_batch_keeps_nothing_and_the_next_call_works() -> None:
     script: Iterator[Answer] = iter([refusal(500, "once"), told(entries(GOOD))])
-    with ModelServer(script) as server, closing(Remote(server.url, "small")) as remote:
+    with ModelServer(script) as server, closing(RemoteEmbedder(server.url, "small")) as remote:
         with pytest.raises(Unavailable):
             remote.embed(TEXTS)
         assert remote.embed(TEXTS).shape == (3, 2)
 
 
 def test_a_key_that_no_server_takes_is_refused() -> None:
-    with closing(Remote("http://127.0.0.1:9/v1", "small", "two\nlines")) as remote, pytest.raises(Refused, match="key"):
+    with (
+        closing(RemoteEmbedder("http://127.0.0.1:9/v1", "small", "two\nlines")) as remote,
+        pytest.raises(Refused, match="key"),
+    ):
         remote.embed(TEXTS)
 
 
 def test_without_numpy_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(ProviderError, match="libopenblas0"):
-        Remote("http://127.0.0.1:9/v1", "small")
+        RemoteEmbedder("http://127.0.0.1:9/v1", "small")
 
 
 def test_quantised_vectors_point_where_they_did() -> None:
     vectors = np.random.default_rng(5).normal(size=(50, 128)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    kept = quantised(vectors)
+    kept = quantise(vectors)
     back = np.array([np.frombuffer(row, np.int8) * scale for row, scale in kept])
     assert all(len(row) == 128 and max(np.abs(np.frombuffer(row, np.int8))) == 127 for row, _ in kept)
     assert (np.sum(back * vectors, axis=1) / np.linalg.norm(back, axis=1) > 0.9999).all()
-    assert quantised(np.zeros((1, 4), np.float32)) == [(bytes(4), 0.0)]
-    assert quantised(np.zeros((0, 4), np.float32)) == []
+    assert quantise(np.zeros((1, 4), np.float32)) == [(bytes(4), 0.0)]
+    assert quantise(np.zeros((0, 4), np.float32)) == []
 
 
 # Ollama's own format
@@ -209,7 +214,10 @@ def given(vectors: Any) -> Answer:
 
 
 def asked_ollama(answer: Answer) -> tuple[Any, ModelServer]:
-    with ModelServer([answer]) as server, closing(Remote(server.url.removesuffix("/v1") + "/api", "small")) as remote:
+    with (
+        ModelServer([answer]) as server,
+        closing(RemoteEmbedder(server.url.removesuffix("/v1") + "/api", "small")) as remote,
+    ):
         return remote.embed(TEXTS), server
 
 
@@ -247,4 +255,4 @@ def test_what_is_no_answer_of_ollamas(answer: Answer, kind: type[ProviderError],
 def test_a_server_without_embeddings_is_not_asked_for_them(api: Any, url: str, missing: bool) -> None:
     memory = MemoryConfig(embeddings="server", embedding_model="small", embedding_url=url)
     config = Config(Path("/nowhere"), ModelConfig(base_url="http://127.0.0.1:9/v1", api=api), memory=memory)
-    assert ("embedding_url" in choose(config).problem) is missing
+    assert ("embedding_url" in choose_embedder(config).problem) is missing

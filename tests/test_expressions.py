@@ -12,8 +12,8 @@ from timing import least_seconds
 from picoclaw.automation.checklist import list_item_files, parse_checklist
 from picoclaw.automation.heartbeat import is_ok
 from picoclaw.errors import SkillError, ToolError
-from picoclaw.markdown import visible
-from picoclaw.memory.entries import entries
+from picoclaw.markdown import visible_text
+from picoclaw.memory.entries import parse_entries
 from picoclaw.providers.http import bounded
 from picoclaw.providers.text_calls import InlineCalls
 from picoclaw.security.redaction import Redactor
@@ -21,7 +21,7 @@ from picoclaw.skills import frontmatter
 from picoclaw.tools.exec import parse_command
 from picoclaw.tools.onboarding import set_field
 from picoclaw.web.readable import extract_text
-from picoclaw.workspace.pages import cleaned
+from picoclaw.workspace.pages import clean_page
 
 ROOT = Path(__file__).resolve().parents[1]
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
@@ -113,7 +113,7 @@ def command(text: str) -> None:
 
 def skill(text: str) -> None:
     with suppress(SkillError):  # most are refused, after everything was read
-        frontmatter.read(
+        frontmatter.parse_front_matter(
             f"---\nname: x\ndescription: y\n{text[: len(text) // 7]}\n---\n"
         )  # 16,384 characters are allowed
 
@@ -130,15 +130,15 @@ def server(text: str) -> None:
 LONG = [
     (skill, ["k: \"' \n", "k: a: b\n", "key: '" + "x " * 40 + "\n"]),
     (
-        visible,
+        visible_text,
         ["`", "```\n", "[a", "[a]:", "[a]:\n> ", '[a]: x "', "[a]: x\n", "- ", "<!--", "[a]: x (\n(", "``` ", "1. "],
     ),
     (
-        visible,
+        visible_text,
         ['[a]: x "y\n', "\t", "[a]: x" + " " * 40, "~~~ a b\n", "`a``b", "[\\]", '[a]: x "\\"', "[a]:\n> <", ">"],
     ),
     (lambda s: extract_text(f"<body><pre>x{s}</pre>y", "http://a.example/"), [" ", "<br> ", "<p>x  </p>", "\v "]),
-    (cleaned, ["- ", "- a", "- **a", " ", "- a:\n"]),
+    (clean_page, ["- ", "- a", "- **a", " ", "- a:\n"]),
     (command, ["{", "{a,", "{a", " {", "a="]),
     (server, ["\n", ": x\n", "\r", "data: ", "event: ping\n", " "]),
     (
@@ -147,7 +147,7 @@ LONG = [
     ),
     (Redactor(), [KEY, f"{KEY}\n", f"a: {KEY}", f"{KEY}a: b\n", KEY + "A" * 20, f"{KEY}-----END ", "\\n", "a: "]),
     (lambda s: Redactor()(KEY + s), ["a: ", "a: b ", " ", "A", "\\n", "A" * 16 + " ", "A \n", "a: a: "]),
-    (entries, ["- a\n", "  - a\n", "- ```` x\n", "````` x\n```\n", "- a\n  - b\n", "~~~\n", "x\n```\n"]),
+    (parse_entries, ["- a\n", "  - a\n", "- ```` x\n", "````` x\n```\n", "- a\n  - b\n", "~~~\n", "x\n```\n"]),
     (checklist, ["- see a.b\n", "-", "\n", "- [ ] ", "when: "]),
     (is_ok, ["\n", " \n", "```\n", "heartbeat ok\n"]),
     (Redactor(), ["token ", 'secret = "', "bearer a", "://a:", "eyJa.", "passpass=", "password: %a"]),

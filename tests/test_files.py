@@ -14,7 +14,7 @@ import pytest
 from picoclaw.errors import ToolError
 from picoclaw.files import make_folder
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.skills.library import Library
+from picoclaw.skills.library import SkillLibrary
 from picoclaw.tools.files import FileTools
 from picoclaw.tools.registry import Toolset
 
@@ -504,7 +504,7 @@ def skilled(tmp_path):
         (folder / "pins.md").write_text("17\n")
     (tmp_path / "secret").write_text("no\n")
     (shipped / "wiring/away").symlink_to(tmp_path / "secret")
-    library = Library([("workspace", workspace / "skills"), ("built-in", shipped)])
+    library = SkillLibrary([("workspace", workspace / "skills"), ("built-in", shipped)])
     library.look()
     told = (workspace / "skills", workspace / "prompts", workspace / "AGENTS.md", workspace / "BOOTSTRAP.md")
     return FileTools(workspace, library=library, instructions=lambda: told), shipped
@@ -713,7 +713,7 @@ def test_reading_a_page_does_not_look_at_every_skill(tmp_path, monkeypatch):
         folder.mkdir(parents=True)
         (folder / "SKILL.md").write_text(GOOD.format(folder.name))
         (folder / "more.md").write_text("x\n")
-    library = Library([("workspace", tmp_path / "skills")])
+    library = SkillLibrary([("workspace", tmp_path / "skills")])
     library.look()
     files = FileTools(tmp_path, library=library)
     (tmp_path / "a.md").write_text("x\n")

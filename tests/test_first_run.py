@@ -33,7 +33,7 @@ SIMULATED = "[simulated board, not real values]"
 
 @pytest.fixture
 def home(tmp_path):
-    workspace.prepare(tmp_path / "picoclaw")
+    workspace.prepare_home(tmp_path / "picoclaw")
     return tmp_path / "picoclaw"
 
 
@@ -98,7 +98,7 @@ def test_one_answer_at_a_time(home, board_clock):
     assert user(home) == filled("Ada", "Europe/Berlin", "-", "a BME280 in the greenhouse")
     assert not is_open(home)
     assert told(home, name="Bob").startswith("error: the first meeting is over; edit_file changes USER.md")
-    workspace.prepare(home, restore=True)
+    workspace.prepare_home(home, restore=True)
     assert not is_open(home)
 
 

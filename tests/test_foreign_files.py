@@ -19,7 +19,7 @@ from picoclaw.occurrences import Plan
 from picoclaw.security.approvals import ApprovalAnswer
 from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.jobs import Job
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 pytestmark = needs_walls
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -34,7 +34,7 @@ class House:
 
     def __init__(self, folder):
         self.folder, self.work = folder, folder / "workspace"
-        prepare(folder)
+        prepare_home(folder)
         (self.work / "BOOTSTRAP.md").unlink()
         (self.work / "log.py").write_text("import json\nopen('log.csv', 'a').write('21.5')\n")
         self.restart()

@@ -11,15 +11,15 @@ from timing import least_seconds
 
 from picoclaw.errors import SkillError
 from picoclaw.skills import frontmatter
-from picoclaw.skills.library import Library
-from picoclaw.skills.skill import Needs
+from picoclaw.skills.library import SkillLibrary
+from picoclaw.skills.skill import SkillNeeds
 
 
 def looked_at(tmp_path, data, folder="thing"):
     """Put a SKILL.md into a folder, and return the library that has looked at it."""
     (tmp_path / "skills" / folder).mkdir(parents=True)
     (tmp_path / "skills" / folder / "SKILL.md").write_bytes(data if isinstance(data, bytes) else data.encode())
-    library = Library([("workspace", tmp_path / "skills")])
+    library = SkillLibrary([("workspace", tmp_path / "skills")])
     library.look()
     return library
 
@@ -129,7 +129,7 @@ def test_a_deep_nest_is_left_at_its_beginning(mark):
 
     sys.setprofile(count)
     try:
-        frontmatter.read(written("name:\n " + mark * 3000))
+        frontmatter.parse_front_matter(written("name:\n " + mark * 3000))
     except SkillError:
         pass
     finally:
@@ -231,10 +231,10 @@ def test_byte_order_mark_line_ends_and_json(tmp_path, data):
 
 
 OTHERS = '{"emoji":"x","requires":{"bins":["curl","jq"],"anyBins":["vi","ed"],"env":["KEY"]},"os":["darwin","linux"]}'
-MERGED = Needs(programs=(("curl",), ("jq",), ("vi", "ed")), environment=("KEY",), systems=("darwin", "linux"))
+MERGED = SkillNeeds(programs=(("curl",), ("jq",), ("vi", "ed")), environment=("KEY",), systems=("darwin", "linux"))
 NEEDS = {
-    "nothing": ("version: 1", Needs()),
-    "null": ("requires:", Needs()),
+    "nothing": ("version: 1", SkillNeeds()),
+    "null": ("requires:", SkillNeeds()),
     "ours": (
         """requires:
   tools: exec
@@ -243,7 +243,7 @@ NEEDS = {
   parts: bme280|sht31
   environment: A, B
   os: linux""",
-        Needs(
+        SkillNeeds(
             ("exec",),
             (("curl",), ("vi", "ed"), ("a", "b")),
             ("/dev/i2c-*",),
@@ -258,30 +258,30 @@ NEEDS = {
     "as a text of JSON": (f"metadata: '{{\"nanobot\":{OTHERS}}}'", MERGED),
     "twice the same": (f'metadata: {{"nanobot":{OTHERS},"openclaw":{OTHERS}}}', MERGED),
     "without a project": (f"metadata: {OTHERS}", MERGED),
-    "at the top": ("requires: {bins: [curl], anyBins: [vi, ed]}", Needs(programs=(("curl",), ("vi", "ed")))),
+    "at the top": ("requires: {bins: [curl], anyBins: [vi, ed]}", SkillNeeds(programs=(("curl",), ("vi", "ed")))),
     "setting of another program": (
         "metadata: {openclaw: {requires: {config: [channels.slack]}}}",
-        Needs(others=("config channels.slack, which means nothing here",)),
+        SkillNeeds(others=("config channels.slack, which means nothing here",)),
     ),
-    "misspelt": ("requires: {program: curl}", Needs(others=("program curl, which means nothing here",))),
+    "misspelt": ("requires: {program: curl}", SkillNeeds(others=("program curl, which means nothing here",))),
     "a text": (
         "requires: Python 3.8+",
-        Needs(others=("Python 3.8+ (say what it is: tools, programs, devices, parts or environment)",)),
+        SkillNeeds(others=("Python 3.8+ (say what it is: tools, programs, devices, parts or environment)",)),
     ),
     "names without a kind": (
         "requires: [curl, jq]",
-        Needs(others=('["curl", "jq"] (say what it is: tools, programs, devices, parts or environment)',)),
+        SkillNeeds(others=('["curl", "jq"] (say what it is: tools, programs, devices, parts or environment)',)),
     ),
     "a mapping of remarks": (
         "requires: {env: {KEY: of the server}, bins: {jq: '>= 1.6'}}",
-        Needs(programs=(("jq",),), environment=("KEY",)),
+        SkillNeeds(programs=(("jq",),), environment=("KEY",)),
     ),
     "too deep": (
         "requires: {tools: [[[a]]], bins: jq}",
-        Needs(programs=(("jq",),), others=('tools [[["a"]]], which means nothing here',)),
+        SkillNeeds(programs=(("jq",),), others=('tools [[["a"]]], which means nothing here',)),
     ),
-    "system in capitals": ("os: [Linux, macOS]", Needs(systems=("linux", "macos"))),
-    "metadata of people": ("metadata: {author: me, version: 1, tags: [a, b]}", Needs()),
+    "system in capitals": ("os: [Linux, macOS]", SkillNeeds(systems=("linux", "macos"))),
+    "metadata of people": ("metadata: {author: me, version: 1, tags: [a, b]}", SkillNeeds()),
 }
 
 
@@ -293,7 +293,7 @@ def test_needs_are_read_in_every_form(tmp_path, given, needs):
 
 def test_needs_are_kept_where_a_description_had_to_be_mended(tmp_path):
     given = "name: x\ndescription: Use when: cold\nrequires:\n  programs: [curl]"
-    assert only(looked_at(tmp_path, written(given))).needs == Needs(programs=(("curl",),))
+    assert only(looked_at(tmp_path, written(given))).needs == SkillNeeds(programs=(("curl",),))
 
 
 def test_metadata_that_is_no_json_is_said(tmp_path):
@@ -394,7 +394,7 @@ def test_time_is_in_proportion_to_the_front_matter(shape):
 
     def read(text):
         with contextlib.suppress(SkillError):
-            frontmatter.skill(text, Path("x"))
+            frontmatter.parse_skill(text, Path("x"))
 
     def cost(length):
         return least_seconds(partial(read, written(f"name: x\n{shape(length)}")))

@@ -25,7 +25,7 @@ from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 LIST = (
     "# Greenhouse\n- [ ] Tell me if the greenhouse is odd\n- [x] Sow\n- Water it (daily 07:30)\n- bad (every second)\n"
@@ -35,7 +35,7 @@ LIST = (
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     folder = tmp_path / "home"
-    prepare(folder)
+    prepare_home(folder)
     (folder / "workspace/BOOTSTRAP.md").unlink()
     (folder / "workspace/HEARTBEAT.md").write_text(LIST)
     (folder / "config.toml").write_text('[board]\nkind = "sim"\n[heartbeat]\nquiet = ""\nmodel = "small"\n')

@@ -19,8 +19,8 @@ from picoclaw import cli
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
-from picoclaw.workspace import keep, newer, prepare
-from picoclaw.workspace.templates import MEETING, SEEDS
+from picoclaw.workspace import keep_pages, prepare_home, template_diff
+from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
 
 TEMPLATES = shipped("templates") / "workspace"
 
@@ -40,7 +40,12 @@ def test_what_is_made_is_said_and_a_second_time_nothing_is(tmp_path):
     home = tmp_path / "picoclaw"
     done = picoclaw(tmp_path, "init")
     assert (done.returncode, done.stderr) == (0, "")
-    made = [home, home / "workspace", *(home / "workspace" / n for n in (MEETING, *SEEDS)), home / "seeds.json"]
+    made = [
+        home,
+        home / "workspace",
+        *(home / "workspace" / n for n in (ONBOARDING_PAGE, *TEMPLATE_PAGES)),
+        home / "seeds.json",
+    ]
     made += [home / "config.toml", home / "policy.toml"]
     assert done.stdout.splitlines()[:-1] == [f"made {path}" for path in made]
     before = state(home)
@@ -65,16 +70,16 @@ def test_reminders_of_a_chat_keep_their_time_of_day_when_init_sets_the_zone(tmp_
 def test_a_deleted_page_comes_back_but_the_first_meeting_only_on_purpose(tmp_path):
     workspace = tmp_path / "picoclaw/workspace"
     picoclaw(tmp_path, "init")
-    for name in ("SOUL.md", MEETING):
+    for name in ("SOUL.md", ONBOARDING_PAGE):
         (workspace / name).unlink()
     assert picoclaw(tmp_path, "chat", "--board", "sim", "-m", "hello").returncode == 0
     assert not (workspace / "SOUL.md").exists()
     assert f"made {workspace / 'SOUL.md'}\nSettings" in picoclaw(tmp_path, "init").stdout
-    assert not (workspace / MEETING).exists()
-    assert f"made {workspace / MEETING}\nSettings" in picoclaw(tmp_path, "init", "--first-meeting").stdout
+    assert not (workspace / ONBOARDING_PAGE).exists()
+    assert f"made {workspace / ONBOARDING_PAGE}\nSettings" in picoclaw(tmp_path, "init", "--first-meeting").stdout
     assert "nothing was changed" in picoclaw(tmp_path, "init", "--first-meeting").stdout
-    (workspace / MEETING).write_text("\n")
-    assert f"made {workspace / MEETING}\n" in picoclaw(tmp_path, "init", "--first-meeting").stdout
+    (workspace / ONBOARDING_PAGE).write_text("\n")
+    assert f"made {workspace / ONBOARDING_PAGE}\n" in picoclaw(tmp_path, "init", "--first-meeting").stdout
 
 
 def test_what_is_new_is_offered_until_it_is_taken_or_turned_down(tmp_path):
@@ -113,15 +118,15 @@ def test_what_is_new_is_offered_until_it_is_taken_or_turned_down(tmp_path):
 
 def test_a_list_that_cannot_be_written_keeps_nothing(tmp_path):
     home = tmp_path / "home"
-    prepare(home)
+    prepare_home(home)
     (home / "workspace/SOUL.md").write_text("mine\n")
     outdated(home, SOUL="older\n")
     home.chmod(0o500)
     with ordinary_user(), pytest.raises(ConfigError, match=r"seeds\.json cannot be written: no permission"):
-        keep(home)
+        keep_pages(home)
     home.chmod(0o700)
-    assert keep(home) == ["SOUL.md"]
-    assert keep(home) == []
+    assert keep_pages(home) == ["SOUL.md"]
+    assert keep_pages(home) == []
 
 
 def patched(folder, diff):
@@ -158,36 +163,36 @@ MINE = {
 def test_patch_brings_what_is_new_into_an_owners_page(tmp_path, newer_, mine, name):
     home, templates = tmp_path / "home", shutil.copytree(TEMPLATES, tmp_path / "templates")
     (templates / name).write_bytes(OLD)
-    prepare(home, templates=templates)
+    prepare_home(home, templates=templates)
     page = home / "workspace" / name
     page.write_bytes(MINE[mine](OLD))
-    assert newer(home, templates) == b""
+    assert template_diff(home, templates) == b""
     (templates / name).write_bytes(NEWER[newer_])
-    done = patched(home / "workspace", newer(home, templates))
+    done = patched(home / "workspace", template_diff(home, templates))
     assert done.returncode == 0, done.stdout
     assert page.read_bytes() == MINE[mine](NEWER[newer_].removesuffix(b"\n") + b"\n")
-    assert newer(home, templates) == b""
-    prepare(home, restore=True, templates=templates)
+    assert template_diff(home, templates) == b""
+    prepare_home(home, restore=True, templates=templates)
     page.write_bytes(b"My own alone.\n")
-    assert newer(home, templates) == b""
+    assert template_diff(home, templates) == b""
 
 
 def test_a_list_of_digests_is_understood(tmp_path):
     home = tmp_path / "home"
-    prepare(home)
+    prepare_home(home)
     known = json.loads((home / "seeds.json").read_text())
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in known.items()}
     (home / "seeds.json").write_text(json.dumps(digests))
     (home / "workspace/SOUL.md").unlink()
-    assert (newer(home), prepare(home)) == (b"", ([], ""))
-    assert prepare(home, restore=True).made == [
+    assert (template_diff(home), prepare_home(home)) == (b"", ([], ""))
+    assert prepare_home(home, restore=True).made == [
         home / name for name in ("workspace/SOUL.md", "config.toml", "policy.toml")
     ]
 
 
 def test_a_page_that_cannot_be_compared_is_left_out_of_the_diff(tmp_path):
     home = tmp_path / "picoclaw"
-    prepare(home)
+    prepare_home(home)
     for name, change in {
         "AGENTS.md": Path.mkdir,
         "SOUL.md": os.mkfifo,
@@ -206,7 +211,7 @@ def test_a_page_that_cannot_be_compared_is_left_out_of_the_diff(tmp_path):
 
 def test_a_diff_cannot_drive_the_terminal(tmp_path):
     home = tmp_path / "picoclaw"
-    prepare(home)
+    prepare_home(home)
     (home / "workspace/SOUL.md").write_text("red \x1b[31m\n")
     outdated(home, SOUL="older\n")
     child, screen = pty.fork()
@@ -245,7 +250,9 @@ def test_where_nothing_can_be_written_init_says_so_and_chat_goes_on(tmp_path, mo
         said = capsys.readouterr()
     for folder in (tmp_path, workspace):
         folder.chmod(0o700)
-    assert made.err == f"picoclaw: {workspace / MEETING} cannot be made: no permission: check its owner and mode\n"
+    assert (
+        made.err == f"picoclaw: {workspace / ONBOARDING_PAGE} cannot be made: no permission: check its owner and mode\n"
+    )
     assert made.out.startswith("note: not made yet, so that the shipped text serves: AGENTS.md, ")
     assert "°C" in said.out
     assert list(workspace.iterdir()) == []

@@ -18,7 +18,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.intents.matcher import IntentMatcher
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import End, Inbound, Message, Request, Text, ToolCall, Usage
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = tomllib.loads((ROOT / "templates" / "intents" / "en.toml").read_text("utf-8"))
@@ -466,7 +466,7 @@ NOTED = {"20261121": "the filter was changed", "20261122": "Rex is back", "20261
     ],
 )
 def test_the_notes_of_a_day_are_answered(tmp_path, monkeypatch, text, found):
-    prepare(tmp_path)
+    prepare_home(tmp_path)
     (tmp_path / "workspace/BOOTSTRAP.md").unlink()
     (tmp_path / "workspace/memory/202611").mkdir(parents=True)
     for day, said in NOTED.items():

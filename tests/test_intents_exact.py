@@ -12,7 +12,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, ToolCall
 from picoclaw.resources import shipped
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 SHIPPED = tomllib.loads((shipped("templates") / "intents/en.toml").read_text("utf-8"))
 INTENTS = IntentProvider([SHIPPED])
@@ -148,7 +148,7 @@ STATEMENTS = {"said", "told", "almost", "was going", "had", "forgot", "past", "w
 
 
 def test_every_intent_that_does_more_than_read_is_declared_so(tmp_path):
-    prepare(tmp_path)
+    prepare_home(tmp_path)
     app = App(Config(tmp_path, memory=MemoryConfig(embeddings="off")), SimBoard())
     try:
         for name, intent in SHIPPED["intents"].items():

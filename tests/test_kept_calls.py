@@ -22,7 +22,7 @@ from picoclaw.messages import ToolCall
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.database import Database
 from picoclaw.store.outbox import OutboxMessage
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0, album=0.3)
 CHAT = f"telegram:{OWNER}"
@@ -39,7 +39,7 @@ class Bench:
     """A channel that can be begun anew over the same home and the same server; `kept` are the calls."""
 
     def __init__(self, home, server):
-        prepare(home)
+        prepare_home(home)
         self.home, self.server, self.kept, self.posted = home, server, {}, []
         self.channel = self.new()
         self.channel.start(self.posted.append)

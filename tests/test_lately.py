@@ -2,7 +2,7 @@
 
 import pytest
 
-from picoclaw.memory.notes import lines, untold
+from picoclaw.memory.notes import note_lines, split_told
 from picoclaw.messages import Message
 from picoclaw.prompts import Page
 
@@ -40,7 +40,7 @@ YESTERDAY = Page("memory/202603/20260301.md", "- 23:59 lights off\n")
     ],
 )
 def test_lines(notes, most, told):
-    assert lines(notes, most) == told
+    assert note_lines(notes, most) == told
 
 
 def test_a_line_that_was_told_is_not_told_again_and_one_that_the_model_said_is():
@@ -48,4 +48,4 @@ def test_a_line_that_was_told_is_not_told_again_and_one_that_the_model_said_is()
     earlier = [
         (Message("user", f"<moment>now\nNoted lately:\n{found[0]}</moment>\nhello"), Message("assistant", found[1])),
     ]
-    assert untold(found, earlier) == ([found[1]], [found[0]])
+    assert split_told(found, earlier) == ([found[1]], [found[0]])

@@ -56,7 +56,7 @@ from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.stores import Stores
 from picoclaw.window import request_bytes
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=ZoneInfo("Europe/Berlin"))
 TODAY = "2026-07-01"
@@ -510,7 +510,7 @@ class House:
     """A home with a model behind a real socket."""
 
     def __init__(self, home, server, **costs):
-        prepare(home)
+        prepare_home(home)
         (home / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)
         model = ModelConfig(base_url=server.url, name="qwen", retries=0)
         sessions = SessionsConfig(summarise_messages=20)
@@ -572,7 +572,7 @@ def test_what_is_asked_unasked_has_causes_of_its_own(tmp_path):
     answers = ["[]"]
     with ModelServer(lambda _: reply(answers[0])) as server, House(tmp_path / "home", server) as house:
         app, now = house.app, house.app.now()
-        notes.add(app.config.workspace, "the fuse of the pump is 3 A", now)
+        notes.add_note(app.config.workspace, "the fuse of the pump is 3 A", now)
         app.stores.pulse.add("mend the pump", 5, DEFAULT_SESSION, now)
         app.chores().dreamt(now)
         dreams = len(server.requests)
@@ -712,7 +712,7 @@ def test_a_kill_in_the_middle_of_a_request_leaves_its_estimate(tmp_path):
 
     with ModelServer([silent, reply("one")]) as server:
         home = tmp_path / "home"
-        prepare(home)
+        prepare_home(home)
         (home / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)
         given = os.environ | {"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "qwen"}
         with subprocess.Popen([sys.executable, "-c", KILLED], env=given, stdout=subprocess.DEVNULL) as process:
@@ -745,7 +745,7 @@ def test_usage_in_the_chat(tmp_path):
 def home(tmp_path, monkeypatch):
     """A home with three days of accounts."""
     folder = tmp_path / "home"
-    prepare(folder)
+    prepare_home(folder)
     monkeypatch.setenv("PICOCLAW_HOME", str(folder))
     (folder / "config.toml").write_text('[costs]\ncurrency = "EUR"\n[costs.prices]\n"big" = [2, 8]\n')
     today = datetime.now(UTC).astimezone().date()

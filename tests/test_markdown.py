@@ -3,7 +3,7 @@
 import pytest
 from timing import least_seconds
 
-from picoclaw.markdown import hidden, seen, visible
+from picoclaw.markdown import describe_hidden, remove_invisible, visible_text
 
 ONE = "1 comment"
 
@@ -66,8 +66,8 @@ TEXTS = [
 
 @pytest.mark.parametrize(("text", "shown", "left_out"), TEXTS, ids=[repr(case[0]) for case in TEXTS])
 def test_what_is_shown_and_what_is_not(text, shown, left_out):
-    assert visible(text) == (text if shown is None else shown)
-    assert hidden(text) == left_out
+    assert visible_text(text) == (text if shown is None else shown)
+    assert describe_hidden(text) == left_out
 
 
 TRUSTED = [
@@ -87,7 +87,7 @@ TRUSTED = [
 
 @pytest.mark.parametrize(("text", "shown"), TRUSTED, ids=[repr(case[0]) for case in TRUSTED])
 def test_of_the_owners_own_text_nothing_is_lost_that_they_may_miss(text, shown):
-    assert visible(text, trusting=True) == shown
+    assert visible_text(text, trusting=True) == shown
 
 
 SEEN = [
@@ -102,7 +102,7 @@ SEEN = [
 
 @pytest.mark.parametrize("text", SEEN)
 def test_what_every_script_needs_stays(text):
-    assert seen(text) == text
+    assert remove_invisible(text) == text
 
 
 UNSEEN = [
@@ -117,10 +117,10 @@ UNSEEN = [
 
 @pytest.mark.parametrize("odd", UNSEEN, ids=[ascii(odd)[1:20] for odd in UNSEEN])
 def test_what_nobody_sees_is_left_out(odd):
-    assert visible(f"a{odd}b`{odd}`") == "ab``"
-    assert hidden(f"a{odd}b") == [f"{len(odd)} invisible character{'s' if len(odd) > 1 else ''}"]
-    assert seen(f"{odd}👩{odd}") in {"👩", "👩\ufe0e", "👩\ufe0f"}
-    assert seen(seen(f"{odd}ب{odd}ب")) == seen(f"{odd}ب{odd}ب")
+    assert visible_text(f"a{odd}b`{odd}`") == "ab``"
+    assert describe_hidden(f"a{odd}b") == [f"{len(odd)} invisible character{'s' if len(odd) > 1 else ''}"]
+    assert remove_invisible(f"{odd}👩{odd}") in {"👩", "👩\ufe0e", "👩\ufe0f"}
+    assert remove_invisible(remove_invisible(f"{odd}ب{odd}ب")) == remove_invisible(f"{odd}ب{odd}ب")
 
 
 PIECES = [
@@ -177,6 +177,6 @@ def test_it_takes_time_in_proportion(mould, trusting):
 
     def seconds(size):
         text = MOULDS[mould](size)
-        return least_seconds(lambda: hidden(text, trusting=trusting), 2)
+        return least_seconds(lambda: describe_hidden(text, trusting=trusting), 2)
 
     assert seconds(64_000) < 10 * seconds(16_000) + 0.1

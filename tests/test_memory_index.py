@@ -20,7 +20,7 @@ from rights import ordinary_user
 from picoclaw.errors import StoreError
 from picoclaw.memory import files as memory_files
 from picoclaw.memory import index as memory_index
-from picoclaw.memory.index import Index, day_of
+from picoclaw.memory.index import IndexFile, find_day
 
 BOILER = "# House\n\n## Boiler\nThe pressure was 1.2 bar when the valve leaked.\n"
 FERNS = "# 2026-03-01\n\n- 09:00 watered the ferns\n- 10:00 the postman brought seeds\n"
@@ -50,7 +50,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def index(path, workspace):
-    made = Index(path, workspace)
+    made = IndexFile(path, workspace)
     yield made
     made.close()
 
@@ -80,7 +80,7 @@ def answers(index):
 
 def fresh_answers(tmp_path, workspace):
     """What an index says that was built just now."""
-    made = Index(tmp_path / f"fresh{time.monotonic_ns()}.db", workspace)
+    made = IndexFile(tmp_path / f"fresh{time.monotonic_ns()}.db", workspace)
     made.sync()
     try:
         return answers(made)
@@ -135,7 +135,7 @@ def test_a_chunk_comes_with_its_place_heading_and_day(index):
     ],
 )
 def test_the_day_of_a_chunk(file, heading, day):
-    assert day_of(file, heading) == day
+    assert find_day(file, heading) == day
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_two_writes_in_one_tick_are_both_seen(index, workspace, monkeypatch):
     assert index.sync().renamed == 1
     monkeypatch.setattr(memory_files.time, "time_ns", lambda: real() + 3_000_000_000)
     index.sync()
-    monkeypatch.setattr(memory_files.Files, "read", None)  # not looked at any more
+    monkeypatch.setattr(memory_files.MemoryFiles, "read", None)  # not looked at any more
     assert index.sync()[1:] == (0, 0, 0, 0, ())
 
 
@@ -500,7 +500,7 @@ def test_a_vector_for_a_text_that_has_changed_meanwhile_is_not_kept(index, works
     lacking = index.unembedded("m", 9)
     (workspace / NOTE).write_text("something else\n")
     (workspace / "memory/MEMORY.md").unlink()
-    other = Index(path, workspace)
+    other = IndexFile(path, workspace)
     other.sync()
     other.close()
     index.keep_vectors("m", 4, [(number, b"abcd", 1.0) for number, _ in lacking])
@@ -682,18 +682,18 @@ def test_the_index_is_private(index, path):
 @contextmanager
 def dying(at):
     """Make this process kill itself before the statement of that number."""
-    real, numbers = memory_index.connected, count()
+    real, numbers = memory_index.open_index, count()
 
     def connected(path, **more):
         connection = real(path, **more)
         connection.exec_trace = lambda *_: next(numbers) != at or os.kill(os.getpid(), signal.SIGKILL)
         return connection
 
-    memory_index.connected = connected
+    memory_index.open_index = connected
     try:
         yield
     finally:
-        memory_index.connected = real
+        memory_index.open_index = real
 
 
 def killed(path, workspace, at):
@@ -701,7 +701,7 @@ def killed(path, workspace, at):
     pid = os.fork()
     if pid == 0:
         with dying(at):
-            made = Index(path, workspace)
+            made = IndexFile(path, workspace)
             made.sync()
             embedded(made)
             os._exit(0)
@@ -726,7 +726,7 @@ def test_kill_9_before_any_statement(tmp_path, workspace, path):
         shutil.copy(template, path)
         if not killed(path, workspace, at):
             break
-        made = Index(path, workspace)
+        made = IndexFile(path, workspace)
         connection = made._opened()
         assert connection.execute("PRAGMA integrity_check").get == "ok"
         connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
@@ -743,7 +743,7 @@ def test_kill_9_before_any_statement_of_the_first_sync(tmp_path, workspace, path
     expected = fresh_answers(tmp_path, workspace)
     for at in count():
         died = killed(path, workspace, at)
-        made = Index(path, workspace)
+        made = IndexFile(path, workspace)
         assert answers(made) == expected
         assert made.check() == []
         made.close()
@@ -757,8 +757,8 @@ def test_kill_9_before_any_statement_of_the_first_sync(tmp_path, workspace, path
 SYNCING = """
 import sys
 from pathlib import Path
-from picoclaw.memory.index import Index
-index = Index(Path(sys.argv[1]), Path(sys.argv[2]))
+from picoclaw.memory.index import IndexFile
+index = IndexFile(Path(sys.argv[1]), Path(sys.argv[2]))
 print("go", flush=True)
 sys.stdin.readline()
 print(index.sync()[:2], flush=True)
@@ -784,7 +784,7 @@ def test_kill_9_at_any_moment(tmp_path, workspace, path):
         time.sleep(dice.uniform(0, 0.5))
         child.kill()
         child.communicate()
-    made = Index(path, workspace)
+    made = IndexFile(path, workspace)
     made.sync()
     assert answers(made) == expected
     assert made.check() == []
@@ -834,7 +834,7 @@ def tiny_disk(tmp_path):
 
 
 def test_a_full_disk_in_the_middle(tiny_disk, tmp_path, workspace):
-    made = Index(tiny_disk / "memory.db", workspace)
+    made = IndexFile(tiny_disk / "memory.db", workspace)
     made.sync()
     before = answers(made)
     many(workspace, 3000)
@@ -851,7 +851,7 @@ def test_a_full_disk_in_the_middle(tiny_disk, tmp_path, workspace):
 
 def test_a_disk_that_is_full_from_the_start(tiny_disk, workspace):
     (tiny_disk / "filler").write_bytes(b"x" * 380_000)
-    made = Index(tiny_disk / "memory.db", workspace)
+    made = IndexFile(tiny_disk / "memory.db", workspace)
     with pytest.raises(StoreError, match="full"):
         made.sync()
     (tiny_disk / "filler").unlink()
@@ -860,7 +860,7 @@ def test_a_disk_that_is_full_from_the_start(tiny_disk, workspace):
 
 
 def test_a_file_larger_than_what_is_read_is_cut(index, workspace, monkeypatch):
-    monkeypatch.setattr(memory_files, "LARGEST", 1000)
+    monkeypatch.setattr(memory_files, "MAX_FILE", 1000)
     (workspace / "memory/a.md").write_text("é" * 499 + " x" + "é" * 500 + " hippopotamus")
     assert index.sync().problems[0].startswith("memory/a.md: only its first")
     assert found(index, "hippopotamus") == []

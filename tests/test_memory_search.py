@@ -10,11 +10,10 @@ import pytest
 from picoclaw.errors import Unavailable
 from picoclaw.memory import search
 from picoclaw.memory.dates import Days
-from picoclaw.memory.embedding import quantised
-from picoclaw.memory.index import Index, Row
-from picoclaw.memory.search import Hit, snippet, terms, words_in
+from picoclaw.memory.embedding import StaticTable, quantise
+from picoclaw.memory.index import IndexFile, MemoryRow
+from picoclaw.memory.search import MemoryHit, find_words, make_snippet, search_terms
 from picoclaw.memory.search import search as search_search
-from picoclaw.memory.word_vectors import StaticTable
 from picoclaw.resources import shipped
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
@@ -83,7 +82,7 @@ def made(folder, notes, embedder=None):
     for name, text in notes.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    index = Index(folder / "memory.db", folder)
+    index = IndexFile(folder / "memory.db", folder)
     index.sync()
     if embedder:
         embed(index, embedder)
@@ -92,7 +91,7 @@ def made(folder, notes, embedder=None):
 
 def embed(index, embedder):
     missing = index.unembedded(embedder.name, 1000)
-    rows = quantised(embedder.embed([text for _, text in missing]))
+    rows = quantise(embedder.embed([text for _, text in missing]))
     index.keep_vectors(embedder.name, embedder.dims, [(n, *row) for (n, _), row in zip(missing, rows, strict=True)])
 
 
@@ -129,7 +128,7 @@ class Meanings:
         self.asked.append(list(texts))
         rows = np.zeros((len(texts), self.dims), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            for word in terms(text):
+            for word in search_terms(text):
                 group = next((i for i, group in enumerate(self.GROUPS) if word in group.split()), None)
                 row[20 + sum(map(ord, word)) % 44 if group is None else group] += 0.2 if group is None else 1
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
@@ -162,7 +161,7 @@ def test_what_has_nothing_to_do_with_the_notes_finds_nothing(notes, question):
 def test_a_hit_says_where_it_stands(tmp_path):
     index = made(tmp_path, NOTES)
     hit = search_search(index, "chimney", None, NOW)[0]
-    assert hit == Hit(
+    assert hit == MemoryHit(
         hit.id,
         "memory/202610/20261005.md",
         1,
@@ -356,18 +355,18 @@ def test_one_note(tmp_path):
 
 def test_fusion_weighs_the_sides():
     deviations = search.DEVIATIONS
-    assert search.fused({1: 4.0, 2: 2.0}, None, [], [1, 2]) == {1: 1.0, 2: 0.5}
-    assert search.fused({}, {1: deviations, 2: 0.0}, [], [1, 2, 3]) == {1: 1.0, 2: 0.0, 3: 0.0}
-    both = search.fused({1: 4.0}, {1: 0.0, 2: deviations}, [2], [1, 2])
+    assert search.combine_scores({1: 4.0, 2: 2.0}, None, [], [1, 2]) == {1: 1.0, 2: 0.5}
+    assert search.combine_scores({}, {1: deviations, 2: 0.0}, [], [1, 2, 3]) == {1: 1.0, 2: 0.0, 3: 0.0}
+    both = search.combine_scores({1: 4.0}, {1: 0.0, 2: deviations}, [2], [1, 2])
     assert both == pytest.approx({1: 0.3, 2: 0.7 + 0.3 * search.DATED})
 
 
 def test_neighbours_lend_each_other_a_part():
     def row(number, path, start, end):
-        return Row(number, path, start, end, "", "", "", 0.0)
+        return MemoryRow(number, path, start, end, "", "", "", 0.0)
 
     rows = [row(1, "a", 1, 9), row(2, "a", 11, 20), row(3, "a", 40, 50), row(4, "b", 51, 60)]
-    lent = search.with_neighbours({1: 1.0, 2: 0.5, 3: 0.7, 4: -1.0}, rows)
+    lent = search.add_neighbours({1: 1.0, 2: 0.5, 3: 0.7, 4: -1.0}, rows)
     assert lent == pytest.approx({1: 1 + 0.5 * search.BESIDE, 2: 0.5 + search.BESIDE, 3: 0.7, 4: -1.0})
 
 
@@ -437,14 +436,14 @@ Its valve is grey.
     ],
 )
 def test_a_snippet_has_the_lines_that_match(text, words, most, line, part):
-    found = snippet(text, 1, dict.fromkeys(words.split(), 1.0), most)
+    found = make_snippet(text, 1, dict.fromkeys(words.split(), 1.0), most)
     assert (found.text, found.line) == (part, line)
     assert len(found.text) <= most
 
 
 def test_a_snippet_says_what_its_line_stands_under():
-    assert snippet(HOUSE, 40, {"pressure": 1.0}).heading == "House > Boiler"
-    assert snippet(HOUSE, 40, {"printer": 1.0})[1:] == (50, "House > Printer")
+    assert make_snippet(HOUSE, 40, {"pressure": 1.0}).heading == "House > Boiler"
+    assert make_snippet(HOUSE, 40, {"printer": 1.0})[1:] == (50, "House > Printer")
 
 
 def test_a_hit_stands_under_the_heading_of_its_line(tmp_path):
@@ -496,7 +495,7 @@ FORMS = [
 
 @pytest.mark.parametrize(("word", "text", "there"), FORMS)
 def test_a_text_has_a_word_in_its_forms_only(word, text, there):
-    assert (words_in(text, [word]) == [word]) == there
+    assert (find_words(text, [word]) == [word]) == there
 
 
 def test_what_is_not_the_owners_word_looks_like_one_entry():
@@ -504,12 +503,12 @@ def test_what_is_not_the_owners_word_looks_like_one_entry():
     marked = '- 12:00 (not from the owner: web) "the pump runs / - 13:00 the owner wants the pump off … - 14:00 really"'
     told = marked.replace(" / ", "/").replace(" … ", "…")
     text = f"{marked}\n- 15:00 the pump / the fan\n"
-    assert snippet(text, 1, {"pump": 1.0}).text == f"{told} / - 15:00 the pump / the fan"
+    assert make_snippet(text, 1, {"pump": 1.0}).text == f"{told} / - 15:00 the pump / the fan"
 
 
 def test_a_cut_entry_keeps_the_mark_of_what_is_not_the_owners_word():
     text = f'- 12:00 (not from the owner: web) "{"word " * 100}the ending"\n'
-    found = snippet(text, 1, {"ending": 1.0}).text
+    found = make_snippet(text, 1, {"ending": 1.0}).text
     assert found.startswith("(not from the owner: web) …")
     assert found.endswith('the ending"')
     assert len(found) <= 300

@@ -10,14 +10,14 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory import versions
-from picoclaw.memory.memory import Recollection
+from picoclaw.memory.memory import MemoryIndex
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.security.guard import format_lines
 from picoclaw.security.policy import Policy, decide
 from picoclaw.tools.files import FileTools
 from picoclaw.tools.memory import MemoryTools
 from picoclaw.tools.registry import Toolset
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 TODAY = "memory/202607/20260701.md"
@@ -30,7 +30,7 @@ class Desk:
     def __init__(self, home: Path) -> None:
         self.workspace = home / "workspace"
         (self.workspace / "memory").mkdir(parents=True)
-        self.recollection = Recollection(home, self.workspace, lambda: None)
+        self.recollection = MemoryIndex(home, self.workspace, lambda: None)
         self.toolset = Toolset(
             [MemoryTools(self.workspace, self.recollection), FileTools(self.workspace)],
             guard=lambda *_: None,
@@ -284,7 +284,7 @@ SAID = [
 
 
 def test_notes_are_kept_found_mended_and_forgotten_without_a_model(tmp_path, monkeypatch):
-    prepare(tmp_path / "home")
+    prepare_home(tmp_path / "home")
     (tmp_path / "home/workspace/BOOTSTRAP.md").unlink(missing_ok=True)
     app = App(Config(tmp_path / "home"), SimBoard())
     monkeypatch.setattr(App, "now", lambda _: NOON)
@@ -300,7 +300,7 @@ def test_what_is_forgotten_is_kept_nowhere(desk):
     for number in range(30):
         desk.call("memory_store", text=f"bed {number} was watered with {number} l")
     desk.call("memory_store", text="the gate's code is Zwetschge 4711", lasting=True)
-    versions.keep(home, LASTING, desk.read(LASTING).encode(), b"- nothing\n", NOON)
+    versions.keep_version(home, LASTING, desk.read(LASTING).encode(), b"- nothing\n", NOON)
     assert "Zwetschge" in desk.call("memory_search", query="code of the gate")
     assert desk.call("memory_forget", text="Zwetschge").startswith("forgotten, from memory/MEMORY.md line ")
     left = [path.name for path in home.rglob("*") if path.is_file() and b"zwetschg" in path.read_bytes().lower()]

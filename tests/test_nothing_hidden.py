@@ -18,7 +18,7 @@ from picoclaw.hw import health
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound
 from picoclaw.resources import shipped
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 from picoclaw.workspace.pages import PAGES, Pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,7 +38,7 @@ def home(tmp_path, monkeypatch):
     """A home in which all wording is marks: what a template says is ⟦name: its placeholders⟧."""
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path / "home"
-    prepare(folder)
+    prepare_home(folder)
     prompts = folder / "workspace/prompts"
     prompts.mkdir()
     for name, text in TEMPLATES.items():

@@ -15,7 +15,7 @@ from picoclaw.occurrences import JobTime, Plan
 from picoclaw.security import guard
 from picoclaw.security.policy import CallRequest, Policy, decide
 from picoclaw.store.jobs import Job
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -133,7 +133,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("message", "name", "arguments", "own"), CHANGES)
 def test_one_word_of_the_message_lets_no_other_reminder_or_task_be_changed(tmp_path, message, name, arguments, own):
-    prepare(home := tmp_path / "home")
+    prepare_home(home := tmp_path / "home")
     app = App(Config(home, ModelConfig()), SimBoard())
     with closing(app):
         app.stores.jobs.add(Job(0, "terminal", "pay the rent", Plan("at", anchor=2e9)))

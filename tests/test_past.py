@@ -12,12 +12,12 @@ from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
 from picoclaw.hw import drivers
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.memory.past import documents, holding
+from picoclaw.memory.past import find_past_turns, past_documents
 from picoclaw.messages import Inbound, Message, Notice, ToolCall, Turn, Usage
 from picoclaw.resources import shipped
 from picoclaw.security.untrusted import UNTRUSTED_TOOLS
 from picoclaw.stores import Stores
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 
@@ -45,7 +45,7 @@ def keep(stores, said, *answers, calls=()):
 
 
 def texts(stores):
-    return [document.read() for document in documents(stores.history)]
+    return [document.read() for document in past_documents(stores.history)]
 
 
 READ = ("read_file", {"path": "letter.txt"})
@@ -100,9 +100,9 @@ def test_which_past_messages_hold_a_text(stores):
     (stores.config.workspace / "memory/a.md").write_text("- the gate's code is 4711\n")
     keep(stores, "By the way: the code of the gate is 4711!", "Good to know.")
     keep(stores, "the gate is open", "Then close it.")
-    assert holding(stores.memory, "the gate's code is 4711", NOON) == ["chats/terminal/1"]
-    assert holding(stores.memory, "the gate's code is 4712", NOON) == []
-    assert holding(stores.memory, "it is so", NOON) == []
+    assert find_past_turns(stores.memory, "the gate's code is 4711", NOON) == ["chats/terminal/1"]
+    assert find_past_turns(stores.memory, "the gate's code is 4712", NOON) == []
+    assert find_past_turns(stores.memory, "it is so", NOON) == []
 
 
 SAID = [
@@ -115,7 +115,7 @@ SAID = [
 
 @pytest.mark.parametrize("messages", [True, False])
 def test_forgetting_says_what_past_messages_still_hold(tmp_path, monkeypatch, messages):
-    prepare(tmp_path)
+    prepare_home(tmp_path)
     (tmp_path / "workspace/BOOTSTRAP.md").unlink()
     monkeypatch.setattr(App, "now", lambda _: NOON)
     app = App(Config(tmp_path, memory=MemoryConfig(messages=messages, embeddings="off")), SimBoard())

@@ -7,7 +7,7 @@ from person import ROOT
 from test_prompt import ORDER
 
 from picoclaw.resources import shipped
-from picoclaw.workspace.templates import MEETING, SEEDS
+from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
 
 PROMPT = (ROOT / "docs/prompt.md").read_text()
 PROMPTS = {path.name: path.read_text() for path in (shipped("templates") / "prompts").glob("*.md")}
@@ -43,4 +43,4 @@ def test_the_modes_of_a_section():
 
 def test_the_owners_pages_are_described():
     section = PROMPT.partition("## Your files")[2].partition("\n## ")[0]
-    assert set(re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)) == {*SEEDS, MEETING}
+    assert set(re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)) == {*TEMPLATE_PAGES, ONBOARDING_PAGE}

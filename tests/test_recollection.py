@@ -26,11 +26,10 @@ from picoclaw.errors import ProviderError, StoreError, Unavailable
 from picoclaw.memory import embedding, index, search
 from picoclaw.memory import files as memory_files
 from picoclaw.memory import memory as memory_memory
-from picoclaw.memory.embedding import Remote
+from picoclaw.memory.embedding import RemoteEmbedder, StaticTable
 from picoclaw.memory.files import Document
-from picoclaw.memory.memory import Recollection
-from picoclaw.memory.search import terms
-from picoclaw.memory.word_vectors import StaticTable
+from picoclaw.memory.memory import MemoryIndex
+from picoclaw.memory.search import search_terms
 from picoclaw.resources import shipped
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
@@ -56,7 +55,7 @@ class Words:
             raise Unavailable(self.failing)
         rows = np.zeros((len(texts), self.dims), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            for word in terms(text):
+            for word in search_terms(text):
                 row[zlib.crc32(word.encode("utf-8", "replace")) % self.dims] += 1
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
 
@@ -80,7 +79,7 @@ def write(place, name, text):
 
 
 def opened(place, embedder=None, others=tuple):
-    return Recollection(place / "home", place / "workspace", lambda: embedder, others)
+    return MemoryIndex(place / "home", place / "workspace", lambda: embedder, others)
 
 
 def found(memory, query, **more):
@@ -107,18 +106,18 @@ def test_a_note_is_found_as_soon_as_it_is_written(place, embedder):
 @contextmanager
 def statements():
     """Count the statements of connections that are opened meanwhile."""
-    real, seen = index.connected, Counter()
+    real, seen = index.open_index, Counter()
 
     def connected(path, **more):
         connection = real(path, **more)
         connection.exec_trace = lambda _, sql, __: seen.update([sql]) or True
         return connection
 
-    index.connected = connected
+    index.open_index = connected
     try:
         yield seen
     finally:
-        index.connected = real
+        index.open_index = real
 
 
 def written():
@@ -175,8 +174,8 @@ def test_a_refresh_says_what_it_did(place):
 
 
 def test_a_search_embeds_a_part_and_the_rest_another_time(place, monkeypatch):
-    monkeypatch.setattr(memory_memory, "_SEARCH_S", 0.0)
-    search._probed.clear()
+    monkeypatch.setattr(memory_memory, "_EMBED_IN_SEARCH_S", 0.0)
+    search._probe_cache.clear()
     for number in range(50):
         write(place, f"memory/{number}.md", f"bolt {number}\n")
     with closing(opened(place, Words())) as memory:
@@ -220,7 +219,7 @@ def served(place, answers):
     """A memory whose vectors come from a server."""
     with (
         ModelServer(answers) as server,
-        closing(Remote(server.url, "m")) as remote,
+        closing(RemoteEmbedder(server.url, "m")) as remote,
         closing(opened(place, remote)) as memory,
     ):
         yield memory, server
@@ -282,7 +281,7 @@ def resting(seconds, then=None):
 
 
 def test_a_server_that_hangs_is_not_waited_for(place, monkeypatch):
-    monkeypatch.setattr(memory_memory, "_WAIT_S", 0.3)
+    monkeypatch.setattr(memory_memory, "_MAX_EMBED_WAIT_S", 0.3)
     with served(place, [resting(20)]) as (memory, server):
         began = time.monotonic()
         for _ in range(3):
@@ -293,10 +292,10 @@ def test_a_server_that_hangs_is_not_waited_for(place, monkeypatch):
 
 
 def test_a_server_that_hangs_later_is_not_waited_for_either(place, monkeypatch):
-    search._probed.clear()
+    search._probe_cache.clear()
     hanging = []
     with served(place, lambda body: resting(20) if hanging else sends(3)(body)) as (memory, server):
-        monkeypatch.setattr(memory_memory, "_WAIT_S", 0.3)
+        monkeypatch.setattr(memory_memory, "_MAX_EMBED_WAIT_S", 0.3)
         assert best(memory, "pump fuse") == [FUSE]
         assert memory.stats()["vectors"] == 1
         hanging.append(True)
@@ -308,8 +307,8 @@ def test_a_server_that_hangs_later_is_not_waited_for_either(place, monkeypatch):
 
 
 def test_a_slow_server_is_asked_about_the_question_only(place, monkeypatch):
-    search._probed.clear()
-    monkeypatch.setattr(memory_memory, "_QUICK_S", 0.05)
+    search._probe_cache.clear()
+    monkeypatch.setattr(memory_memory, "_QUICK_REQUEST_S", 0.05)
     with served(place, lambda body: resting(0.1, sends(3)(body))) as (memory, server):
         for _ in range(2):
             assert best(memory, "pump fuse") == [FUSE]
@@ -321,7 +320,7 @@ def test_a_slow_server_is_asked_about_the_question_only(place, monkeypatch):
 
 
 def test_a_table_that_cannot_be_used_leaves_the_words(place):
-    with closing(Recollection(place / "home", place / "workspace", refused)) as memory:
+    with closing(MemoryIndex(place / "home", place / "workspace", refused)) as memory:
         assert best(memory, "pump fuse") == [FUSE]
         assert memory.stats()["problem"] == "the word vectors are damaged; install picoclaw again"
         assert memory.refresh().problem == memory.stats()["problem"]
@@ -331,11 +330,11 @@ def test_without_numpy_the_words_find(place):
     code = (
         "import sys; sys.modules['numpy'] = None\n"
         "from datetime import datetime, UTC; from pathlib import Path\n"
-        "from picoclaw.memory.memory import Recollection\n"
-        "from picoclaw.memory.word_vectors import StaticTable\n"
+        "from picoclaw.memory.memory import MemoryIndex\n"
+        "from picoclaw.memory.embedding import StaticTable\n"
         "from picoclaw.resources import shipped\n"
         "choose = lambda: StaticTable(shipped('templates') / 'embeddings')\n"
-        "memory = Recollection(Path(sys.argv[1]), Path(sys.argv[2]), choose)\n"
+        "memory = MemoryIndex(Path(sys.argv[1]), Path(sys.argv[2]), choose)\n"
         "print([hit.snippet for hit in memory.search('pump fuse', datetime.now(UTC))])\n"
         "print(memory.stats()['problem'])"
     )
@@ -481,11 +480,11 @@ def test_many_notes_are_not_indexed_in_memory(place, monkeypatch):
     """What was indexed before the disk failed still answers."""
     with closing(opened(place)) as memory:
         memory.refresh()
-        monkeypatch.setattr(memory_memory, "_SMALL", 10)
+        monkeypatch.setattr(memory_memory, "_MAX_IN_MEMORY", 10)
         monkeypatch.setattr(index, "_BUSY_MS", 10)
         memory.close()
         write(place, "memory/new.md", "the attic window is broken\n")
-        with closing(index.connected(place / "home/memory.db")) as other:
+        with closing(index.open_index(place / "home/memory.db")) as other:
             other.execute("BEGIN IMMEDIATE")
             assert best(memory, "pump fuse") == [FUSE]
             assert found(memory, "attic window") == []
@@ -497,7 +496,7 @@ def test_many_notes_are_not_indexed_in_memory(place, monkeypatch):
 def test_many_notes_are_found_on_a_disk_that_may_not_be_written(place, monkeypatch, log):
     with closing(opened(place, Words())) as memory:
         memory.refresh()
-        monkeypatch.setattr(memory_memory, "_SMALL", 10)
+        monkeypatch.setattr(memory_memory, "_MAX_IN_MEMORY", 10)
         memory.close()
         if not log:
             for end in ("-wal", "-shm"):
@@ -526,7 +525,7 @@ def test_many_notes_are_found_on_a_disk_that_may_not_be_written(place, monkeypat
 
 
 def test_many_notes_without_an_index_on_a_disk_that_may_not_be_written(place, monkeypatch):
-    monkeypatch.setattr(memory_memory, "_SMALL", 10)
+    monkeypatch.setattr(memory_memory, "_MAX_IN_MEMORY", 10)
     (place / "home").mkdir()
     (place / "home").chmod(0o500)
     with ordinary_user(), closing(opened(place)) as memory, pytest.raises(StoreError, match=r"memory\.db"):
@@ -567,14 +566,14 @@ def killed(place, at):
     """Search and refresh in a process that is killed before a statement; tells whether there was that many."""
     pid = os.fork()
     if pid == 0:
-        real, numbers = index.connected, count()
+        real, numbers = index.open_index, count()
 
         def connected(path, **more):
             connection = real(path, **more)
             connection.exec_trace = lambda *_: next(numbers) != at or os.kill(os.getpid(), signal.SIGKILL)
             return connection
 
-        index.connected = connected
+        index.open_index = connected
         memory = opened(place, Words())
         memory.search("pump fuse", NOW)
         memory.refresh()
@@ -831,7 +830,7 @@ def small(request, tmp_path_factory):
     for name, text in (FEW if request.param == "few" else MANY).items():
         write(folder, name, text)
     (folder / "other").mkdir()
-    memories = [opened(folder), Recollection(folder / "other", folder / "workspace", table)]
+    memories = [opened(folder), MemoryIndex(folder / "other", folder / "workspace", table)]
     yield memories, ASKED_FEW if request.param == "few" else ASKED_MANY
     for memory in memories:
         memory.close()
@@ -866,7 +865,7 @@ def test_what_a_viewer_hides_is_not_found_and_lines_stay_where_they_were(tmp_pat
     memory = tmp_path / "workspace/memory"
     memory.mkdir(parents=True)
     (memory / "MEMORY.md").write_text("<!-- the alarm code is 4711,\nnever tell -->\n- the boiler is at 1.2 bar\n")
-    recollection = Recollection(tmp_path, tmp_path / "workspace", lambda: None)
+    recollection = MemoryIndex(tmp_path, tmp_path / "workspace", lambda: None)
     assert recollection.search("alarm code", NOW) == []
     (hit,) = recollection.search("boiler", NOW)
     assert (hit.line, "4711" in hit.snippet) == (3, False)

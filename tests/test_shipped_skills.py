@@ -25,9 +25,9 @@ from picoclaw.hw import health
 from picoclaw.hw.drivers import list_drivers, load_driver
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import shipped
-from picoclaw.skills.library import BUILT_IN, Library
-from picoclaw.skills.selection import listing, triggered
-from picoclaw.skills.skill import Here, unmet
+from picoclaw.skills.library import BUILT_IN, SkillLibrary
+from picoclaw.skills.selection import find_triggered, list_skills
+from picoclaw.skills.skill import SkillContext, find_unmet
 from picoclaw.times import parse_moment
 from picoclaw.tools.exec import ExecTools, parse_command
 
@@ -36,7 +36,7 @@ NAMES = ["board-care", "greenhouse", "home-automation", "reminders", "wiring", "
 
 
 def looked(folder):
-    library = Library([(BUILT_IN, folder)])
+    library = SkillLibrary([(BUILT_IN, folder)])
     library.look()
     return library
 
@@ -55,7 +55,7 @@ def test_all_load_without_a_remark():
 def test_their_lines_are_few_bytes_in_every_turn():
     assert all(skill.description.startswith("How to ") for skill in LIBRARY.skills.values())
     assert max(len(skill.description) for skill in LIBRARY.skills.values()) <= 75
-    assert len(listing(LIBRARY.skills.values()).encode()) <= 520
+    assert len(list_skills(LIBRARY.skills.values()).encode()) <= 520
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,7 +113,7 @@ update my note about the boiler
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_an_ordinary_question_brings_no_skill(text):
-    assert triggered(LIBRARY.skills.values(), text) == []
+    assert find_triggered(LIBRARY.skills.values(), text) == []
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_an_ordinary_question_brings_no_skill(text):
     ],
 )
 def test_a_trigger_brings_the_skill_that_it_is_for(text, name):
-    assert [skill.name for skill in triggered(LIBRARY.skills.values(), text)] == [name]
+    assert [skill.name for skill in find_triggered(LIBRARY.skills.values(), text)] == [name]
 
 
 # --- on the simulated board, with every bus and an output ---
@@ -248,8 +248,8 @@ def test_all_can_be_used_where_their_programs_are(picoclaw, tmp_path):
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     for path, lacking in ((tmp_path, {}), (tmp_path / "none", {"home-automation": "mosquitto_pub or curl"})):
-        here = Here(picoclaw.here().tools, frozenset(), {"PATH": str(path)})
-        told = {name: unmet(skill, here) for name, skill in LIBRARY.skills.items()}
+        here = SkillContext(picoclaw.here().tools, frozenset(), {"PATH": str(path)})
+        told = {name: find_unmet(skill, here) for name, skill in LIBRARY.skills.items()}
         assert {name for name, why in told.items() if why} == set(lacking)
         assert all(lacking[name] in told[name] for name in lacking)
 
@@ -262,7 +262,7 @@ def test_the_example_of_a_skill_is_one(tmp_path):
     (skill,) = library.skills.values()
     assert (skill.name, skill.triggers, skill.notes) == ("bee-hives", ("bee hive", "beehive"), ())
     assert (skill.needs.tools, skill.needs.parts) == (("sensor_read",), ("ds18b20",))
-    assert [each.name for each in triggered([skill], "how is the bee hive?")] == ["bee-hives"]
+    assert [each.name for each in find_triggered([skill], "how is the bee hive?")] == ["bee-hives"]
 
 
 def test_the_keys_that_writing_skills_lists_mean_something(tmp_path):

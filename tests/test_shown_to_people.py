@@ -31,7 +31,7 @@ FOR_A_MODEL = re.compile(
 def home(tmp_path, monkeypatch):
     path = tmp_path / "home"
     monkeypatch.setenv("PICOCLAW_HOME", str(path))
-    workspace.prepare(path)
+    workspace.prepare_home(path)
     (path / "workspace/BOOTSTRAP.md").unlink()
     (path / "workspace/USER.md").write_text("- Time zone: Asia/Tokyo\n")
     return path

@@ -58,7 +58,7 @@ when = "never"
 def app(tmp_path, monkeypatch):
     home = tmp_path / "home"
     monkeypatch.setenv("PICOCLAW_HOME", str(home))
-    workspace.prepare(home)
+    workspace.prepare_home(home)
     config = replace(load_config(), board=BoardConfig("sim"))
     app = App(config, boards.choose_board("sim", config))
     yield app

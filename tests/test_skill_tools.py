@@ -10,8 +10,8 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.prompts import size
 from picoclaw.security.guard import Guard, format_ascii, format_question
 from picoclaw.security.policy import CallRequest, Policy
-from picoclaw.skills.library import Library, tiers
-from picoclaw.skills.skill import Here
+from picoclaw.skills.library import SkillLibrary, skill_tiers
+from picoclaw.skills.skill import SkillContext
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.skills import SkillTools
 
@@ -30,9 +30,9 @@ class Desk:
         self.built_in = base / "built-in"
         for folder in (self.workspace, self.built_in, base / "outside"):
             folder.mkdir(parents=True)
-        self.library = Library(tiers(self.workspace, base / "home", base / "user", self.built_in))
+        self.library = SkillLibrary(skill_tiers(self.workspace, base / "home", base / "user", self.built_in))
         self.toolset = Toolset(
-            [SkillTools(self.library, lambda: Here(frozenset(), frozenset(), {}), self.workspace)],
+            [SkillTools(self.library, lambda: SkillContext(frozenset(), frozenset(), {}), self.workspace)],
             guard=Guard(Policy, self.ask),
             journal=lambda call, _: self.journal.append(call.name),
             longest_result=100_000,
@@ -449,7 +449,7 @@ def test_what_the_owner_creates_while_being_asked_is_not_overwritten(desk):
 def test_an_earlier_yes_is_none_to_another_plan(desk):
     path = desk.put()
     desk("skill_update", name="tank", text="New.")
-    tools = SkillTools(desk.library, lambda: Here(frozenset(), frozenset(), {}), desk.workspace)
+    tools = SkillTools(desk.library, lambda: SkillContext(frozenset(), frozenset(), {}), desk.workspace)
     with pytest.raises(ToolError, match="was changed while the owner was asked"):
         tools.skill_update("tank", "Newer.")
     assert path.read_text().endswith("New.\n")

@@ -12,8 +12,8 @@ from timing import least_seconds
 
 from picoclaw.errors import SkillError
 from picoclaw.skills import selection
-from picoclaw.skills.library import Library, examine, tiers
-from picoclaw.skills.skill import Here, Needs, Skill, unmet
+from picoclaw.skills.library import SkillLibrary, read_skill, skill_tiers
+from picoclaw.skills.skill import Skill, SkillContext, SkillNeeds, find_unmet
 
 
 def put(folder, name="", description="Does it.", more="", body="text"):
@@ -25,7 +25,7 @@ def put(folder, name="", description="Does it.", more="", body="text"):
 
 
 def found(*roots, names=("workspace", "home", "built-in"), cache=None):
-    library = Library(list(zip(names, roots, strict=False)), cache)
+    library = SkillLibrary(list(zip(names, roots, strict=False)), cache)
     library.look()
     return library
 
@@ -34,14 +34,14 @@ def found(*roots, names=("workspace", "home", "built-in"), cache=None):
 
 
 def test_the_tiers_in_their_order(tmp_path):
-    assert tiers(Path("/w"), Path("/h"), Path("/u"), Path("/b")) == [
+    assert skill_tiers(Path("/w"), Path("/h"), Path("/u"), Path("/b")) == [
         ("workspace", Path("/w/skills")),
         ("workspace/.agents", Path("/w/.agents/skills")),
         ("~/.agents", Path("/u/.agents/skills")),
         ("home", Path("/h/skills")),
         ("built-in", Path("/b")),
     ]
-    assert [tier for tier, _ in tiers(Path("/u"), Path("/u"), Path("/u"), Path("/b"))] == [
+    assert [tier for tier, _ in skill_tiers(Path("/u"), Path("/u"), Path("/u"), Path("/b"))] == [
         "workspace",
         "workspace/.agents",
         "built-in",
@@ -49,7 +49,7 @@ def test_the_tiers_in_their_order(tmp_path):
 
 
 def test_nothing_is_touched_before_the_first_look(tmp_path):
-    library = Library([("workspace", tmp_path / "none")], tmp_path / "none/cache")
+    library = SkillLibrary([("workspace", tmp_path / "none")], tmp_path / "none/cache")
     assert (library.skills, library.broken, library.shadowed, library.notes) == ({}, [], [], [])
     library.look()
     assert (library.skills, library.broken, library.shadowed, library.notes) == ({}, [], [], [])
@@ -104,12 +104,12 @@ def test_of_many_alike_the_first_is_named_and_each_is_looked_at_once(tmp_path):
     """Counted in calls, which are the same on every machine."""
     for i in range(100):
         put(tmp_path / "c" / f"log{i:07b}".replace("1", "l" if i % 2 else "i"))
-    library = Library([("built-in", tmp_path / "c")])
+    library = SkillLibrary([("built-in", tmp_path / "c")])
     calls = 0
 
     def count(frame, event, _):
         nonlocal calls
-        calls += event == "call" and frame.f_code.co_name == "_outline"
+        calls += event == "call" and frame.f_code.co_name == "_lookalike_key"
 
     sys.setprofile(count)
     try:
@@ -257,7 +257,7 @@ def test_tiers_that_cannot_be_read(tmp_path):
 def test_a_file_that_may_not_be_read_is_read_when_it_may(tmp_path):
     file = put(tmp_path / "a/shut") / "SKILL.md"
     file.chmod(0)
-    library = Library([("workspace", tmp_path / "a")], tmp_path / "cache")
+    library = SkillLibrary([("workspace", tmp_path / "a")], tmp_path / "cache")
     with ordinary_user():
         library.look()
     assert "no permission" in library.broken[0].problem
@@ -271,7 +271,7 @@ def test_what_cannot_be_read_wears_no_card(tmp_path):
     (put(tmp_path / "a/shut") / "SKILL.md").chmod(0)
     put(tmp_path / "a/weather")
     tmp_path.chmod(0o777)
-    library = Library([("workspace", tmp_path / "a")], tmp_path / "cache")
+    library = SkillLibrary([("workspace", tmp_path / "a")], tmp_path / "cache")
     kept = set()
     with ordinary_user():
         for _ in range(3):
@@ -320,7 +320,7 @@ def test_a_flood_of_broken_ones_ends(tmp_path):
 COUNTED = """
 import json, os, sys
 from pathlib import Path
-from picoclaw.skills.library import Library
+from picoclaw.skills.library import SkillLibrary
 root, cache = Path(sys.argv[1]), Path(sys.argv[2])
 stats, opened, real = [], [], os.stat
 def counted(path, *args, **options):
@@ -328,7 +328,7 @@ def counted(path, *args, **options):
     return real(path, *args, **options)
 os.stat = os.lstat = counted
 sys.addaudithook(lambda event, details: event == "open" and opened.append(str(details[0])))
-library = Library([("workspace", root)], cache)
+library = SkillLibrary([("workspace", root)], cache)
 looks = []
 for _ in range(2):
     library.look()
@@ -546,13 +546,13 @@ def test_a_text_that_is_not_there(tmp_path):
     with pytest.raises(SkillError, match=r"the skill weather cannot be read: .*SKILL.md: no such file"):
         library.text("weather")
     with pytest.raises(SkillError, match=r"^there is no skill 'weather'$"):
-        Library([]).text("weather")
+        SkillLibrary([]).text("weather")
 
 
 def test_one_folder_can_be_examined(tmp_path):
-    assert examine(put(tmp_path / "frost")).name == "frost"
+    assert read_skill(put(tmp_path / "frost")).name == "frost"
     with pytest.raises(FileNotFoundError):
-        examine(tmp_path)
+        read_skill(tmp_path)
 
 
 # needs
@@ -567,44 +567,44 @@ def machine(tmp_path, tools=("exec",), parts=(), **environment):
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/i2c-1").touch()
     environment = {"PATH": f"/nowhere:{tmp_path}/bin", **environment}
-    return Here(frozenset(tools), frozenset(parts), environment, str(tmp_path))
+    return SkillContext(frozenset(tools), frozenset(parts), environment, str(tmp_path))
 
 
 UNMET = [
-    (Needs(), ""),
-    (Needs(tools=("exec",)), ""),
-    (Needs(tools=("exec", "spi")), "needs the tool spi"),
-    (Needs(tools=("spi|exec",)), ""),
-    (Needs(programs=(("ask",),)), ""),
-    (Needs(programs=(("plain",),)), "needs the program plain"),
-    (Needs(programs=(("mosquitto_pub", "curlx"), ("ask",))), "needs the program mosquitto_pub or curlx"),
-    (Needs(programs=(("mosquitto_pub", "ask"),)), ""),
-    (Needs(devices=("/dev/i2c-*",)), ""),
-    (Needs(devices=("/dev/i2c-1",)), ""),
-    (Needs(devices=("/dev/spidev*|/dev/i2c-*",)), ""),
-    (Needs(devices=("/dev/spidev*",)), "needs the device /dev/spidev*"),
-    (Needs(parts=("bme280",)), ""),
-    (Needs(parts=("sht31",)), "needs a sensor sht31"),
-    (Needs(parts=("bme280|sht31",)), ""),
-    (Needs(environment=("KEY",)), ""),
-    (Needs(environment=("EMPTY",)), "needs the environment variable EMPTY"),
-    (Needs(systems=("linux", "darwin")), ""),
-    (Needs(systems=("darwin", "win32")), "needs the system darwin or win32"),
-    (Needs(others=("moon full, which means nothing here",)), "needs moon full, which means nothing here"),
-    (Needs(tools=("spi",), parts=("sht31",)), "needs the tool spi, a sensor sht31"),
+    (SkillNeeds(), ""),
+    (SkillNeeds(tools=("exec",)), ""),
+    (SkillNeeds(tools=("exec", "spi")), "needs the tool spi"),
+    (SkillNeeds(tools=("spi|exec",)), ""),
+    (SkillNeeds(programs=(("ask",),)), ""),
+    (SkillNeeds(programs=(("plain",),)), "needs the program plain"),
+    (SkillNeeds(programs=(("mosquitto_pub", "curlx"), ("ask",))), "needs the program mosquitto_pub or curlx"),
+    (SkillNeeds(programs=(("mosquitto_pub", "ask"),)), ""),
+    (SkillNeeds(devices=("/dev/i2c-*",)), ""),
+    (SkillNeeds(devices=("/dev/i2c-1",)), ""),
+    (SkillNeeds(devices=("/dev/spidev*|/dev/i2c-*",)), ""),
+    (SkillNeeds(devices=("/dev/spidev*",)), "needs the device /dev/spidev*"),
+    (SkillNeeds(parts=("bme280",)), ""),
+    (SkillNeeds(parts=("sht31",)), "needs a sensor sht31"),
+    (SkillNeeds(parts=("bme280|sht31",)), ""),
+    (SkillNeeds(environment=("KEY",)), ""),
+    (SkillNeeds(environment=("EMPTY",)), "needs the environment variable EMPTY"),
+    (SkillNeeds(systems=("linux", "darwin")), ""),
+    (SkillNeeds(systems=("darwin", "win32")), "needs the system darwin or win32"),
+    (SkillNeeds(others=("moon full, which means nothing here",)), "needs moon full, which means nothing here"),
+    (SkillNeeds(tools=("spi",), parts=("sht31",)), "needs the tool spi, a sensor sht31"),
 ]
 
 
 @pytest.mark.parametrize(("needs", "reason"), UNMET)
 def test_what_is_lacking_is_said(tmp_path, needs, reason):
     here = machine(tmp_path, parts=("bme280",), KEY="1", EMPTY="")
-    assert unmet(skill("x")._replace(needs=needs), here) == reason
+    assert find_unmet(skill("x")._replace(needs=needs), here) == reason
 
 
 def test_programs_need_something_that_runs_them(tmp_path):
-    needs = Needs(programs=(("ask",),))
+    needs = SkillNeeds(programs=(("ask",),))
     assert (
-        unmet(skill("x")._replace(needs=needs), machine(tmp_path, tools=()))
+        find_unmet(skill("x")._replace(needs=needs), machine(tmp_path, tools=()))
         == "needs the tool exec to run programs with"
     )
 
@@ -617,9 +617,9 @@ def skill(name, description="Does it.", triggers=()):
 
 
 def test_the_listing_is_a_line_each_and_ends_at_30_kb():
-    assert selection.listing([]) == ""
-    assert selection.listing([skill("a"), skill("b", "Für Ä.")]) == "- a: Does it.\n- b: Für Ä."
-    many = selection.listing([skill(f"s{i:03}", "ä" * 500) for i in range(150)])
+    assert selection.list_skills([]) == ""
+    assert selection.list_skills([skill("a"), skill("b", "Für Ä.")]) == "- a: Does it.\n- b: Für Ä."
+    many = selection.list_skills([skill(f"s{i:03}", "ä" * 500) for i in range(150)])
     assert many.count("\n") == 29
     assert 29 * 1000 < len(many.encode()) <= 30 * 1024
     assert all(line.endswith("ä") for line in many.split("\n"))
@@ -639,7 +639,7 @@ def test_the_listing_is_a_line_each_and_ends_at_30_kb():
 )
 def test_what_fits_is_listed(count, length, bytes_a_token, inline):
     """A line is 8 bytes longer than its description: 14 of 1,000 bytes are 3,500 tokens."""
-    assert selection.fits([skill(f"s{i:02}", "x" * length) for i in range(count)], bytes_a_token) is inline
+    assert selection.fits_prompt([skill(f"s{i:02}", "x" * length) for i in range(count)], bytes_a_token) is inline
 
 
 GREENHOUSE = skill("greenhouse", triggers=("vapour pressure deficit", "VPD"))
@@ -670,13 +670,13 @@ SAID = [
 
 @pytest.mark.parametrize(("text", "expected"), SAID)
 def test_triggers_are_whole_words(text, expected):
-    assert selection.triggered([FROST, GREENHOUSE, SKY, ODDLY], text) == expected
+    assert selection.find_triggered([FROST, GREENHOUSE, SKY, ODDLY], text) == expected
 
 
 def test_at_most_three_are_triggered_the_longest_first():
     skills = [skill(f"s{i}", triggers=["word" * i]) for i in range(1, 6)]
     said = " ".join("word" * i for i in range(1, 6))
-    assert [s.name for s in selection.triggered(skills, said)] == ["s5", "s4", "s3"]
+    assert [s.name for s in selection.find_triggered(skills, said)] == ["s5", "s4", "s3"]
 
 
 SHELF = [
@@ -700,27 +700,27 @@ SHELF = [
     ],
 )
 def test_search_by_words(query, best):
-    hits = selection.search(SHELF, query)
+    hits = selection.search_skills(SHELF, query)
     assert hits[0][0].name == best
     assert [score for _, score in hits] == sorted((score for _, score in hits), reverse=True)
     assert all(score > 0 for _, score in hits)
 
 
 def test_search_finds_nothing_and_at_most_five():
-    assert selection.search(SHELF, "zebra") == []
-    assert selection.search([], "frost") == []
+    assert selection.search_skills(SHELF, "zebra") == []
+    assert selection.search_skills([], "frost") == []
     many = [skill(f"s{i}", "frost") for i in range(9)]
-    assert [s.name for s, _ in selection.search(many, "frost")] == ["s0", "s1", "s2", "s3", "s4"]
-    assert len(selection.search(many, "frost", most=7)) == 7
+    assert [s.name for s, _ in selection.search_skills(many, "frost")] == ["s0", "s1", "s2", "s3", "s4"]
+    assert len(selection.search_skills(many, "frost", most=7)) == 7
 
 
 def test_search_knows_the_words_inside_and_weighs_them_less():
     lamp = skill("lamp")._replace(keywords="lettuce humidity")
     lettuce = skill("lettuce")._replace(keywords="lamp seeds")
-    found = selection.search([lamp, lettuce], "lamp")
+    found = selection.search_skills([lamp, lettuce], "lamp")
     assert [s.name for s, _ in found] == ["lamp", "lettuce"]
     assert found[1][1] == pytest.approx(0.3 * 0.693147, abs=1e-5)
-    assert [s.name for s, _ in selection.search([lamp, lettuce], "humidity")] == ["lamp"]
+    assert [s.name for s, _ in selection.search_skills([lamp, lettuce], "humidity")] == ["lamp"]
 
 
 @pytest.mark.parametrize(
@@ -736,15 +736,15 @@ def test_search_knows_the_words_inside_and_weighs_them_less():
 )
 def test_what_the_shipped_skills_are_about_finds_them(query, name):
     shipped = found(Path(__file__).resolve().parents[1] / "templates/skills", names=("built-in",))
-    assert name in [s.name for s, _ in selection.search(list(shipped.skills.values()), query, most=3)]
+    assert name in [s.name for s, _ in selection.search_skills(list(shipped.skills.values()), query, most=3)]
 
 
 def test_one_for_people_alone_comes_by_its_triggers():
     deploy = skill("deploy", "Deploys frost.", ["frost"])._replace(listed=False, keywords="frost")
-    assert selection.listing([deploy, FROST]) == "- frost: Does it."
-    assert [s.name for s, _ in selection.search([deploy, FROST], "frost")] == ["frost"]
-    assert selection.triggered([deploy, FROST], "frost") == [deploy, FROST]
-    assert selection.fits([deploy] * 30, 4.0)
+    assert selection.list_skills([deploy, FROST]) == "- frost: Does it."
+    assert [s.name for s, _ in selection.search_skills([deploy, FROST], "frost")] == ["frost"]
+    assert selection.find_triggered([deploy, FROST], "frost") == [deploy, FROST]
+    assert selection.fits_prompt([deploy] * 30, 4.0)
 
 
 def test_search_blends_words_with_meaning():
@@ -755,11 +755,11 @@ def test_search_blends_words_with_meaning():
         asked.append((query, list(texts)))
         return [0.9 if "lamps" in text else 0.5 if "wire" in text else -0.2 for text in texts]
 
-    hits = selection.search(SHELF, "wire a light", alike=alike)
+    hits = selection.search_skills(SHELF, "wire a light", alike=alike)
     assert [(s.name, round(score, 6)) for s, score in hits] == [("wiring", 0.65), ("home-automation", 0.63)]
     assert asked[0][0] == "wire a light"
     assert asked[0][1][0] == "greenhouse Keep the air and soil of a greenhouse right. VPD"
-    hits = selection.search(SHELF, "greenhouse", alike=alike)
+    hits = selection.search_skills(SHELF, "greenhouse", alike=alike)
     assert [(s.name, round(score, 6)) for s, score in hits][2] == ("greenhouse", 0.3)
-    hits = selection.search(SHELF, "a light", alike=alike)
+    hits = selection.search_skills(SHELF, "a light", alike=alike)
     assert [(s.name, round(score, 6)) for s, score in hits] == [("home-automation", 0.63), ("wiring", 0.35)]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from picoclaw.errors import ProviderError
-from picoclaw.memory.word_vectors import StaticTable
+from picoclaw.memory.embedding import StaticTable
 from picoclaw.resources import shipped
 
 FOLDER = shipped("templates") / "embeddings"

@@ -17,8 +17,8 @@ from picoclaw.outputs.client import OutputsClient
 from picoclaw.security.approvals import ApprovalAnswer
 from picoclaw.security.sandbox import kill_all
 from picoclaw.store.jobs import Job as Kept
-from picoclaw.workspace import prepare
-from picoclaw.workspace.templates import first_meeting
+from picoclaw.workspace import prepare_home
+from picoclaw.workspace.templates import find_onboarding
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 SKILL = "---\nname: tank\ndescription: the tank\n---\n{}\n"
@@ -30,7 +30,7 @@ class House:
 
     def __init__(self, folder):
         self.folder = folder
-        prepare(folder)
+        prepare_home(folder)
         (folder / "workspace/BOOTSTRAP.md").unlink()
         self.restart()
 
@@ -272,6 +272,6 @@ def test_no_command_makes_a_page_that_instructs_later_turns(house, line, there):
     assert (work / "made").exists()
     assert not [*work.glob("prompts/*"), *work.glob("skills/*"), *work.glob(".agents/skills/*")]
     assert not [name for name in ("BOOTSTRAP.md", "AGENTS.md") if (work / name).exists() and house.page(name)]
-    assert not first_meeting(house.folder)
+    assert not find_onboarding(house.folder)
     house.app.library.look()
     assert "evil" not in house.app.library.skills

@@ -20,7 +20,7 @@ from picoclaw.messages import Notice, Turn, Usage
 from picoclaw.security import untrusted
 from picoclaw.store.database import Database
 from picoclaw.store.outbox import OutboxMessage
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0, album=0.3)
 WORDING = {"arrived": "[{notes}]\n{content}", "untrusted": '<untrusted from="{name}">\n{content}\n</untrusted>'}
@@ -32,7 +32,7 @@ class Bench:
     """A channel and the server that it talks to; `posted` is what came in, `refusing` how often that fails first."""
 
     def __init__(self, home, server, allow=(OWNER,)):
-        prepare(home)
+        prepare_home(home)
         self.home, self.server, self.posted, self.refusing = home, server, [], 0
         config = Config(home, telegram=TelegramConfig(list(allow), server.url), telegram_token=TOKEN)
         self.channel = TelegramChannel(config, WORDING, frozenset({"stop", "all off"}), QUICK)
@@ -748,7 +748,7 @@ def test_whoever_sends_the_code_is_paired(tmp_path, server):
 
 
 def test_a_code_ends_after_five_wrong_tries_ten_minutes_or_another_boot(tmp_path, monkeypatch):
-    prepare(tmp_path)
+    prepare_home(tmp_path)
     with closing(Pairing(tmp_path)) as pairing:
         code = pairing.offer()
         assert not any(pairing.redeem("AAAAAAAA", 5, "x") for _ in range(4))

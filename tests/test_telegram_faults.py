@@ -21,7 +21,7 @@ from picoclaw.daemon import delivery
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Outbox
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 TIMING = Timing(hold=0.2, grace=0.15, first=0.005, longest=0.03, wait=0.15, between=0.0, in_groups=0.0)
 FAULTS = [
@@ -32,7 +32,7 @@ FAULTS = [
 
 def play(home, faults, seed):
     """Have so many calls go wrong while messages are written and answered; returns what became of it all."""
-    prepare(home)
+    prepare_home(home)
     dice = random.Random(seed)
     with TelegramServer() as server, closing(Database(home / "state.db")) as database:
         boxes = delivery.MessageBoxes(Inbox(database), Outbox(database), threading.RLock())

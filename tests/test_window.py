@@ -24,7 +24,7 @@ from picoclaw.store.database import Database
 from picoclaw.tools.registry import Toolset, tool
 from picoclaw.tools.results import ResultTool, find_opened_tools
 from picoclaw.window import FIRST_TO_GO, cut, given_up, kept_as, learned, part, request_bytes, rest, room, unmarked
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 TALE = "".join(f"{i:05} " for i in range(1000))
@@ -300,7 +300,7 @@ class Home:
     """A home with much to say, and an app over it."""
 
     def __init__(self, folder: Path, window: int, answer: int = 1024, url: str = "http://127.0.0.1:9/v1") -> None:
-        prepare(folder)
+        prepare_home(folder)
         self.workspace = folder / "workspace"
         (self.workspace / "BOOTSTRAP.md").unlink()
         for name in ("AGENTS.md", "SOUL.md", "TOOLS.md", "USER.md"):

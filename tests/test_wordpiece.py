@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from picoclaw.memory.word_vectors import WordPiece
+from picoclaw.memory.embedding import WordPiece
 from picoclaw.resources import shipped
 
 # The name of each, the text, and the reference's numbers without those of [UNK].

@@ -12,13 +12,13 @@ from timing import least_seconds
 
 from picoclaw.errors import ConfigError
 from picoclaw.resources import shipped
-from picoclaw.workspace import examine, intent_tables, prepare, reading
-from picoclaw.workspace.pages import Pages, cleaned, fields
+from picoclaw.workspace import examine_workspace, load_intent_tables, prepare_home, reading
+from picoclaw.workspace.pages import Pages, clean_page, read_fields
 from picoclaw.workspace.prompts import Prompts
-from picoclaw.workspace.templates import MEETING, SEEDS, first_meeting
+from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES, find_onboarding
 
 TEMPLATES = shipped("templates") / "workspace"
-ALL = {*SEEDS, MEETING}
+ALL = {*TEMPLATE_PAGES, ONBOARDING_PAGE}
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def templates(tmp_path):
 @pytest.fixture
 def page(home):
     """Write a page of a home's, by its name in the workspace."""
-    prepare(home)
+    prepare_home(home)
 
     def write(name, text):
         path = home / "workspace" / name
@@ -68,9 +68,9 @@ def shown(home, *names):
 
 
 def test_a_fresh_home_gets_every_page(home):
-    made, problem = prepare(home)
+    made, problem = prepare_home(home)
     assert (seeded(home), problem) == (ALL, "")
-    pages = [home / "workspace" / name for name in (MEETING, *SEEDS)]
+    pages = [home / "workspace" / name for name in (ONBOARDING_PAGE, *TEMPLATE_PAGES)]
     assert made == [home, home / "workspace", *pages, home / "seeds.json"]
     for name in ALL:
         assert (home / "workspace" / name).read_bytes() == (TEMPLATES / name).read_bytes()
@@ -80,62 +80,62 @@ def test_a_fresh_home_gets_every_page(home):
 
 @pytest.mark.parametrize("restore", [False, True])
 def test_a_second_time_changes_nothing(home, restore):
-    prepare(home, restore=restore)
+    prepare_home(home, restore=restore)
     before = state(home)
-    assert prepare(home, restore=restore) == ([], "")
+    assert prepare_home(home, restore=restore) == ([], "")
     assert state(home) == before
 
 
 def test_all_that_is_there_costs_no_write_and_one_small_file(home):
-    prepare(home)
+    prepare_home(home)
     home.chmod(0o500)
     (home / "workspace").chmod(0o500)
     with ordinary_user():
-        assert prepare(home) == ([], "")
+        assert prepare_home(home) == ([], "")
     home.chmod(0o700)
     (home / "workspace").chmod(0o700)
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_what_the_owner_deletes_stays_deleted_until_it_is_wanted(home, name):
-    prepare(home)
+    prepare_home(home)
     (home / "workspace" / name).unlink()
-    assert prepare(home) == ([], "")
+    assert prepare_home(home) == ([], "")
     assert seeded(home) == ALL - {name}
-    prepare(home, restore=True)
-    assert seeded(home) == ALL - ({name} & {MEETING})
-    prepare(home, restore=True, meeting=True)
+    prepare_home(home, restore=True)
+    assert seeded(home) == ALL - ({name} & {ONBOARDING_PAGE})
+    prepare_home(home, restore=True, meeting=True)
     assert seeded(home) == ALL
 
 
-@pytest.mark.parametrize("there", ["state.db", "seeds.json", *(f"workspace/{name}" for name in SEEDS)])
+@pytest.mark.parametrize("there", ["state.db", "seeds.json", *(f"workspace/{name}" for name in TEMPLATE_PAGES)])
 def test_who_has_been_here_before_is_not_met_for_the_first_time(home, there):
     (home / there).parent.mkdir(parents=True)
     (home / there).write_text("{}")
-    assert first_meeting(home) == ""
-    assert prepare(home).problem == ""
+    assert find_onboarding(home) == ""
+    assert prepare_home(home).problem == ""
     assert (seeded(home), (home / there).read_text()) != (ALL, "")
-    assert MEETING not in seeded(home)
-    assert set(SEEDS) <= seeded(home)
+    assert ONBOARDING_PAGE not in seeded(home)
+    assert set(TEMPLATE_PAGES) <= seeded(home)
 
 
 def test_the_owners_pages_are_never_overwritten(home, templates):
-    prepare(home, templates=templates)
+    prepare_home(home, templates=templates)
     for name in ALL:
         (home / "workspace" / name).write_text(f"mine: {name}\n")
         (templates / name).write_text(f"newer: {name}\n")
-    prepare(home, templates=templates)
-    prepare(home, restore=True, meeting=True, templates=templates)
+    prepare_home(home, templates=templates)
+    prepare_home(home, restore=True, meeting=True, templates=templates)
     assert all((home / "workspace" / name).read_text() == f"mine: {name}\n" for name in ALL)
 
 
 def test_a_page_that_is_new_in_a_later_version_is_seeded_then(home):
-    prepare(home)
+    prepare_home(home)
     known = json.loads((home / "seeds.json").read_text())
     del known["SOUL.md"]
     (home / "seeds.json").write_text(json.dumps(known))
     (home / "workspace/SOUL.md").unlink()
-    assert prepare(home).made == [home / "workspace/SOUL.md", home / "seeds.json"]
+    assert prepare_home(home).made == [home / "workspace/SOUL.md", home / "seeds.json"]
 
 
 def in_the_place_of_a_page(kind, path, elsewhere):
@@ -157,10 +157,10 @@ def test_what_stands_in_a_pages_place_is_left_and_named(home, tmp_path, kind):
     path = home / "workspace/AGENTS.md"
     in_the_place_of_a_page(kind, path, tmp_path / "mine.md")
     before = path.lstat()
-    assert prepare(home, restore=True).problem == ""
+    assert prepare_home(home, restore=True).problem == ""
     assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
     assert (tmp_path / "mine.md").read_text() == "private"
-    [(note, _)] = examine(home)
+    [(note, _)] = examine_workspace(home)
     assert note.startswith(f"{path} cannot be read: it is ")
 
 
@@ -168,7 +168,7 @@ def test_nothing_is_seeded_through_a_link_out_of_the_workspace(home, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (home / "workspace").mkdir(parents=True)
     (home / "workspace/memory").symlink_to(tmp_path / "elsewhere")
-    assert "leads out of the workspace" in prepare(home).problem
+    assert "leads out of the workspace" in prepare_home(home).problem
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert seeded(home) == ALL - {"memory/MEMORY.md"}
 
@@ -178,15 +178,15 @@ def test_a_damaged_list_brings_nothing_back_until_it_is_made_anew(home, page, da
     (home / "seeds.json").write_bytes(damage if isinstance(damage, bytes) else damage.encode())
     (home / "workspace/SOUL.md").unlink()
     if damage:
-        assert "seeds.json is damaged; `picoclaw init`" in prepare(home).problem
+        assert "seeds.json is damaged; `picoclaw init`" in prepare_home(home).problem
         assert "SOUL.md" not in seeded(home)
-        assert any("seeds.json is damaged" in note for note, _ in examine(home))
-    assert prepare(home, restore=True) == (
+        assert any("seeds.json is damaged" in note for note, _ in examine_workspace(home))
+    assert prepare_home(home, restore=True) == (
         [home / name for name in ("workspace/SOUL.md", "seeds.json", "config.toml", "policy.toml")],
         "",
     )
-    assert prepare(home, restore=True) == ([], "")
-    assert list(examine(home)) == []
+    assert prepare_home(home, restore=True) == ([], "")
+    assert list(examine_workspace(home)) == []
 
 
 def syncs(home):
@@ -194,7 +194,7 @@ def syncs(home):
     counted = []
     keep, os.fsync = os.fsync, lambda handle: (counted.append(handle), keep(handle))[1]
     try:
-        prepare(home)
+        prepare_home(home)
     finally:
         os.fsync = keep
     return len(counted)
@@ -212,7 +212,7 @@ def dies_at(home, number):
                 os._exit(9)
 
         os.fsync = sync
-        prepare(home)
+        prepare_home(home)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -225,9 +225,9 @@ def test_a_power_cut_at_any_sync_leaves_whole_pages_and_the_next_start_goes_on(t
         assert dies_at(home, number) == 9
         if (home / "workspace").is_dir():
             assert all((home / "workspace" / n).read_bytes() == (TEMPLATES / n).read_bytes() for n in seeded(home))
-        assert prepare(home).problem == ""
+        assert prepare_home(home).problem == ""
         assert seeded(home) == ALL
-        assert prepare(home) == ([], "")
+        assert prepare_home(home) == ([], "")
 
 
 @pytest.mark.parametrize("file", ["", "workspace"])
@@ -235,7 +235,7 @@ def test_a_home_that_cannot_be_is_an_error(home, file):
     (home / file).parent.mkdir(parents=True, exist_ok=True)
     (home / file).write_text("")
     with pytest.raises(ConfigError, match=r"cannot be made: a part of the path is not a folder; or set PICOCLAW_HOME"):
-        prepare(home)
+        prepare_home(home)
 
 
 def test_where_nothing_can_be_written_the_templates_serve(home):
@@ -243,25 +243,27 @@ def test_where_nothing_can_be_written_the_templates_serve(home):
     for folder in (home / "workspace", home):
         folder.chmod(0o500)
     with ordinary_user():
-        made, problem = prepare(home, restore=True)
+        made, problem = prepare_home(home, restore=True)
         assert made == []
-        assert problem == f"{home}/workspace/{MEETING} cannot be made: no permission: check its owner and mode"
+        assert problem == f"{home}/workspace/{ONBOARDING_PAGE} cannot be made: no permission: check its owner and mode"
         assert set(shown(home, "AGENTS.md", "SOUL.md")) == {"AGENTS.md", "SOUL.md"}
-        assert "first_run" in first_meeting(home)
-        [(note, mend)] = examine(home)
-    assert note == f"not made yet, so that the shipped text serves: {', '.join(SEEDS)}"
+        assert "first_run" in find_onboarding(home)
+        [(note, mend)] = examine_workspace(home)
+    assert note == f"not made yet, so that the shipped text serves: {', '.join(TEMPLATE_PAGES)}"
     assert mend == "picoclaw init"
     for folder in (home, home / "workspace"):
         folder.chmod(0o700)
-    assert prepare(home).problem == ""
+    assert prepare_home(home).problem == ""
     assert seeded(home) == ALL
 
 
 def test_what_is_there_is_not_named_as_missing_when_the_list_is_gone(home):
-    prepare(home)
+    prepare_home(home)
     for name in ("seeds.json", "workspace/SOUL.md"):
         (home / name).unlink()
-    assert list(examine(home)) == [("not made yet, so that the shipped text serves: SOUL.md", "picoclaw init")]
+    assert list(examine_workspace(home)) == [
+        ("not made yet, so that the shipped text serves: SOUL.md", "picoclaw init")
+    ]
     assert "SOUL.md" in shown(home, "SOUL.md")
 
 
@@ -286,73 +288,73 @@ def test_what_is_there_is_not_named_as_missing_when_the_list_is_gone(home):
     ids=range(11),
 )
 def test_a_meeting_lasts_while_its_page_says_something(home, page, text, told):
-    path = page(MEETING, text)
-    assert first_meeting(home, tidy=False) == (told or "")
+    path = page(ONBOARDING_PAGE, text)
+    assert find_onboarding(home, tidy=False) == (told or "")
     assert path.exists()
-    assert first_meeting(home) == (told or "")
+    assert find_onboarding(home) == (told or "")
     assert path.exists() == (told is not None)
     pages = Pages(home)
     assert pages.meeting(tidy=False) == (told or "")
     assert pages.problems == ([] if told != "" else [f"{path} cannot be read: {whole(path)}"])
     if told is None:
-        prepare(home, restore=True)
-        assert MEETING not in seeded(home)
-        assert first_meeting(home) == ""
+        prepare_home(home, restore=True)
+        assert ONBOARDING_PAGE not in seeded(home)
+        assert find_onboarding(home) == ""
 
 
 def whole(path):
     """Why a page is not shown, by another way."""
     with pytest.raises(ConfigError) as caught:
-        reading.text(path, 10_000_000)
+        reading.read_text(path, 10_000_000)
     return str(caught.value).partition(" cannot be read: ")[2]
 
 
 def test_a_meeting_whose_page_is_bad_is_named_until_it_is_mended(home, page):
     pages = Pages(home)
-    page(MEETING, "hello").unlink()
-    os.mkfifo(home / "workspace" / MEETING)
+    page(ONBOARDING_PAGE, "hello").unlink()
+    os.mkfifo(home / "workspace" / ONBOARDING_PAGE)
     assert pages.meeting() == ""
     [problem] = pages.problems
     assert "BOOTSTRAP.md cannot be read: it is not a regular file" in problem
     assert pages.pages(["AGENTS.md"])
     assert pages.problems == [problem]
-    (home / "workspace" / MEETING).unlink()
-    page(MEETING, "hello")
+    (home / "workspace" / ONBOARDING_PAGE).unlink()
+    page(ONBOARDING_PAGE, "hello")
     assert (pages.meeting(), pages.problems) == ("hello", [])
 
 
 @pytest.mark.parametrize("text", ["", "<!-- nothing to ask -->\n"])
 def test_a_meeting_that_is_over_comes_back_on_purpose(home, page, text):
-    path = page(MEETING, text)
-    assert prepare(home, restore=True).made[:1] != [path]
-    assert prepare(home, meeting=True).made[:1] == [path]
-    assert path.read_bytes() == (TEMPLATES / MEETING).read_bytes()
+    path = page(ONBOARDING_PAGE, text)
+    assert prepare_home(home, restore=True).made[:1] != [path]
+    assert prepare_home(home, meeting=True).made[:1] == [path]
+    assert path.read_bytes() == (TEMPLATES / ONBOARDING_PAGE).read_bytes()
 
 
 def test_an_empty_page_that_cannot_be_deleted_ends_the_meeting_too(home, page):
-    path = page(MEETING, "")
+    path = page(ONBOARDING_PAGE, "")
     path.parent.chmod(0o500)
     with ordinary_user():
-        assert first_meeting(home) == ""
+        assert find_onboarding(home) == ""
     assert path.exists()
     path.parent.chmod(0o700)
 
 
 def test_before_anything_is_made_the_templates_are_read(home):
-    assert first_meeting(home).startswith("If the owner asks for something")
+    assert find_onboarding(home).startswith("If the owner asks for something")
     before = Pages(home).pages()
     assert not home.exists()
-    prepare(home)
+    prepare_home(home)
     assert Pages(home).pages() == before
-    assert list(examine(home)) == []
+    assert list(examine_workspace(home)) == []
 
 
 # --- pages
 
 
 def test_a_default_workspace_costs_little(home):
-    prepare(home)
-    told = ["".join(page.text for page in Pages(home).pages([name])) for name in SEEDS]
+    prepare_home(home)
+    told = ["".join(page.text for page in Pages(home).pages([name])) for name in TEMPLATE_PAGES]
     assert [bool(text) for text in told] == [True, True, *[False] * 5]
     assert len(told[0].encode()) <= 160
     assert len(told[1].encode()) <= 100
@@ -360,7 +362,7 @@ def test_a_default_workspace_costs_little(home):
 
 
 def test_the_meeting_is_short(home):
-    assert len(first_meeting(home).encode()) <= 700
+    assert len(find_onboarding(home).encode()) <= 700
 
 
 def test_pages_come_in_their_order_and_a_heartbeat_only_when_asked_for(home, page):
@@ -393,8 +395,8 @@ def test_a_change_is_seen_at_the_next_call(home, page):
 
 def test_a_page_that_has_not_changed_is_not_read_again(home, page, monkeypatch):
     seen = []
-    read = reading.text
-    monkeypatch.setattr(reading, "text", lambda path, *more: (seen.append(path.name), read(path, *more))[1])
+    read = reading.read_text
+    monkeypatch.setattr(reading, "read_text", lambda path, *more: (seen.append(path.name), read(path, *more))[1])
     pages = Pages(home)
     first = pages.pages()
     assert seen == ["AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.md"]
@@ -456,7 +458,7 @@ def bound(path):
 )
 def test_what_is_no_file_is_named_and_keeps_nobody_waiting(tmp_path, make, why):
     home = tmp_path / "h"  # short, for the socket's name
-    prepare(home)
+    prepare_home(home)
     (tmp_path / "secret.md").write_text("a secret")
     path = home / "workspace/SOUL.md"
     path.unlink()
@@ -609,7 +611,7 @@ LONG = [
 
 @pytest.mark.parametrize("piece", LONG)
 @pytest.mark.parametrize("mould", ["{}", "-{}x", "- {}x", "- a{}x"])
-@pytest.mark.parametrize("run", [cleaned, fields])
+@pytest.mark.parametrize("run", [clean_page, read_fields])
 def test_cleaning_takes_time_in_proportion(run, mould, piece):
     """Four times the text takes about four times as long; sixteen times would be its square."""
     short, long = (took(run, mould.format(piece * (size // len(piece)))) for size in (25_000, 100_000))
@@ -638,7 +640,7 @@ def test_cleaning_takes_time_in_proportion(run, mould, piece):
     ],
 )
 def test_fields(line, found):
-    assert fields(line) == found
+    assert read_fields(line) == found
 
 
 # --- the wording
@@ -728,14 +730,14 @@ def test_wording_that_nobody_reads_is_named(home):
     assert [p.name for p in prompts.unknown()] == ["cut.txt", "emtpy.md"]
     assert [p.name for p in prompts.unknown(["exec"])] == ["cut.txt", "emtpy.md"]
     assert [p.name for p in prompts.unknown(["read_file"])] == ["cut.txt", "emtpy.md", "tool_exec.md"]
-    prepare(home)
-    assert [note.split(" is ")[0] for note, _ in examine(home)] == [str(p) for p in prompts.unknown()]
+    prepare_home(home)
+    assert [note.split(" is ")[0] for note, _ in examine_workspace(home)] == [str(p) for p in prompts.unknown()]
     (home / "workspace/prompts/empty.md").write_bytes(b"\xff")
-    assert any("empty.md cannot be read: it is not UTF-8" in note for note, _ in examine(home))
+    assert any("empty.md cannot be read: it is not UTF-8" in note for note, _ in examine_workspace(home))
 
 
 def test_a_table_of_intents_in_whose_place_a_pipe_lies_is_named(tmp_path):
     (tmp_path / "intents").mkdir()
     os.mkfifo(tmp_path / "intents/en.toml")
     with pytest.raises(ConfigError, match="not a regular file"):
-        intent_tables(tmp_path)
+        load_intent_tables(tmp_path)

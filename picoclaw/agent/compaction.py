@@ -15,7 +15,7 @@ from picoclaw.agent.conversation import Conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.config import Config
 from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, StoreError, TurnStopped, Unavailable
-from picoclaw.memory.dream import Answer, Model
+from picoclaw.memory.dream import DreamModel, ModelAnswer
 from picoclaw.messages import Around, Brief, Caller, End, Event, Inbound, Message, Purpose, Request, Stop, Turn, Usage
 from picoclaw.prompts import Templates, cut, enclosed, estimated_tokens, fill, size
 from picoclaw.providers import Provider
@@ -332,7 +332,7 @@ class Summariser:
     `usage` adds up what the answers have cost, also those that were not used.
     """
 
-    def __init__(self, prompts: Templates, model: Model) -> None:
+    def __init__(self, prompts: Templates, model: DreamModel) -> None:
         """Ask nothing yet."""
         self._prompts = prompts
         self._model = model
@@ -405,7 +405,7 @@ class Summariser:
             raise Refused(f"the model did not do it: {cut(' '.join(answer.text.split()), 120)}")
         return answer.text
 
-    def _answer(self, question: str) -> Answer:
+    def _answer(self, question: str) -> ModelAnswer:
         """Ask once more when the line broke: a server may have closed one that was left open from before."""
         try:
             answer = self._model.ask(question)
@@ -520,7 +520,7 @@ class Compaction:
         """Keep a summary, unless what it is of was taken back, erased or summed up by another meanwhile."""
         sessions, older = self.stores.sessions, held.older
         window, purpose = self.config.model.context_tokens, Purpose("summary", session)
-        model = Model(self.agent().provider, window, time.monotonic, stop, purpose)
+        model = DreamModel(self.agent().provider, window, time.monotonic, stop, purpose)
         summariser = Summariser(self.prompts, model)
         try:
             summed = summariser.summed(held.summary, [said for _, said in older])

@@ -14,20 +14,20 @@ from picoclaw.agent import workflow
 from picoclaw.config import Config
 from picoclaw.errors import SkillError
 from picoclaw.memory import notes as memory_notes
-from picoclaw.memory.entries import tainted, without_tainted
+from picoclaw.memory.entries import is_tainted, remove_tainted
 from picoclaw.messages import DEFAULT_SESSION, Brief, Inbound, Message, is_owner
 from picoclaw.prompts import Facts, Mode, Page, Section
 from picoclaw.security import untrusted
 from picoclaw.skills import selection
-from picoclaw.skills.library import BUILT_IN, Library
-from picoclaw.skills.skill import Here, Skill, unmet
+from picoclaw.skills.library import BUILT_IN, SkillLibrary
+from picoclaw.skills.skill import Skill, SkillContext, find_unmet
 from picoclaw.store.tasks import Task
 from picoclaw.text import pattern
 from picoclaw.times import find_zone
 from picoclaw.window import tool_bytes
-from picoclaw.workspace.pages import PAGES, Pages, fields
+from picoclaw.workspace.pages import PAGES, Pages, read_fields
 from picoclaw.workspace.prompts import Prompts
-from picoclaw.workspace.templates import MEETING
+from picoclaw.workspace.templates import ONBOARDING_PAGE
 
 if TYPE_CHECKING:
     from picoclaw.automation.checklist import Checklist
@@ -77,8 +77,8 @@ class Briefing:
     config: Config
     prompts: Prompts
     pages: Pages
-    library: Library
-    here: Callable[[], Here]
+    library: SkillLibrary
+    here: Callable[[], SkillContext]
     board: str
     simulated: bool
     notes: Callable[[date], Sequence[Page]] = lambda _: ()
@@ -122,7 +122,7 @@ class Briefing:
         open_ = mode in _WHOLE and is_owner(inbound.origin) and self.pages.meeting(tidy=self.tidy)
         meeting = open_ if not once or self.config.model.base_url else ""
         known = self.library.skills.values()
-        usable = [skill for skill in known if not unmet(skill, here) and (not reserved or skill.tier == BUILT_IN)]
+        usable = [skill for skill in known if not find_unmet(skill, here) and (not reserved or skill.tier == BUILT_IN)]
         held = "" if not meeting or self.led(earlier) else meeting  # what the matcher leads, the model need not know
         listed = [skill for skill in usable if skill.listed and not (held or reserved)]  # one thing at a time
         offered = self._offered(here.tools, mode, meeting=bool(meeting), search=not self._is_short(listed))
@@ -132,7 +132,7 @@ class Briefing:
         heartbeat = inbound.origin == "heartbeat"
         pages, problems = self._pages(mode, held, room, heartbeat=heartbeat, reserved=reserved)
         sections = prompts.sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
-        brought = selection.triggered(usable, inbound.text) if mode in _WHOLE or heartbeat else []
+        brought = selection.find_triggered(usable, inbound.text) if mode in _WHOLE or heartbeat else []
         skills, unread = self._blocks(brought)
         told = _Parted([], []) if meeting or reserved or mode not in _WHOLE else self._remembered(earlier, now)
         reports = self._reports(inbound.session, earlier) if self.foreign and not reserved else {}
@@ -163,12 +163,12 @@ class Briefing:
     ) -> Facts:
         config, asked = self.config, is_owner(inbound.origin)
         short = self._is_short(skills)
-        shown = [page for name, page in pages.items() if name != MEETING]
+        shown = [page for name, page in pages.items() if name != ONBOARDING_PAGE]
         return Facts(
             name=_plain(self._fields("IDENTITY.md").get("Name", "")) or "picoclaw",
-            first_run=_text(pages, MEETING),
+            first_run=_text(pages, ONBOARDING_PAGE),
             tools=bool(tools),
-            skills=selection.listing(skills) if short and "read_file" in tools else "",
+            skills=selection.list_skills(skills) if short and "read_file" in tools else "",
             many_skills=0 if short else len(skills),
             memory="memory_search" in tools,
             citations=config.prompt.citations == "on" or (config.prompt.citations == "auto" and asked),
@@ -194,8 +194,8 @@ class Briefing:
 
     def _is_short(self, skills: Sequence[Skill]) -> bool:
         """Whether the skills may be listed; by the usual ratio: with one that moves, the system text would change."""
-        listing = prompts.size(selection.listing(skills))
-        return selection.fits(skills, prompts.BYTES_A_TOKEN) and listing * _SHARE_OF_LISTING <= self._room.told
+        listing = prompts.size(selection.list_skills(skills))
+        return selection.fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SHARE_OF_LISTING <= self._room.told
 
     def _fitting(self, offered: frozenset[str]) -> tuple[frozenset[str], int]:
         """The tools that the window has room for, and the bytes that the system text then may have."""
@@ -222,7 +222,7 @@ class Briefing:
         self, mode: Mode, meeting: str, room: int, *, heartbeat: bool, reserved: bool
     ) -> tuple[dict[str, Page], list[str]]:
         """The files that fit one budget and that many bytes, and what is to be said of those that do not."""
-        first = [Page(MEETING, meeting)] if meeting else []
+        first = [Page(ONBOARDING_PAGE, meeting)] if meeting else []
         limits, template = self.config.prompt, self.prompts["truncated"]
         found = [*first, *self.pages.pages(self._names(mode, reserved=reserved))]
         if heartbeat and (instructions := self.checklist().instructions):
@@ -240,7 +240,7 @@ class Briefing:
         return {page.name: page for page in shown}, [*self.pages.problems, *left_out]
 
     def _fields(self, name: str) -> dict[str, str]:
-        return fields("\n".join(page.text for page in self.pages.pages([name])))
+        return read_fields("\n".join(page.text for page in self.pages.pages([name])))
 
     def _head(self, notes: Sequence[str], blocks: Sequence[str], now: datetime) -> str:
         """The moment's facts, and the texts that come with them, within one tag."""
@@ -266,8 +266,8 @@ class Briefing:
         """What was noted lately: one text of the lines that this conversation was not told, and those that it was."""
         most = min(self.config.memory.notes_chars, self._room.head)
         notes = self.notes(now.date())
-        new, held = memory_notes.untold(
-            memory_notes.lines(notes if self.foreign else map(_without_tainted, notes), most), earlier
+        new, held = memory_notes.split_told(
+            memory_notes.note_lines(notes if self.foreign else map(_without_tainted, notes), most), earlier
         )
         block = prompts.fill(self.prompts["noted"], {"content": "\n".join(new)}, "content") if new else ""
         return _Parted([block] if block else [], held)
@@ -287,7 +287,7 @@ class Briefing:
         if changed is None:
             return []
         if not self.foreign:
-            tasks = "\n".join(line for line in tasks.split("\n") if not tainted(line))
+            tasks = "\n".join(line for line in tasks.split("\n") if not is_tainted(line))
         known = {"changed": f"{changed:%Y-%m-%d %H:%M:%S}", "content": prompts.enclosed(tasks) or "-"}
         block = prompts.fill(self.prompts["pulse"], known, "content")
         shown_before = _is_in(self.prompts["pulse"].partition("{")[0].strip() or block, earlier)
@@ -341,15 +341,15 @@ def _plain(name: str) -> str:
 
 def _nobodys(told: Iterable[Page]) -> list[str]:
     """Name the texts of which something is marked as nobody's word."""
-    return list(dict.fromkeys(page.name for page in told if tainted(page.text)))
+    return list(dict.fromkeys(page.name for page in told if is_tainted(page.text)))
 
 
 def _without_tainted(page: Page) -> Page:
-    return page._replace(text=without_tainted(page.text))
+    return page._replace(text=remove_tainted(page.text))
 
 
 def _says_its_name_alone(text: str) -> bool:
-    name = fields(text).get("Name", "")
+    name = read_fields(text).get("Name", "")
     return "\n" not in text.strip() and bool(name) and _plain(name) == name
 
 

@@ -15,7 +15,7 @@ from picoclaw import prompts as picoclaw_prompts
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import ConfigError
 from picoclaw.files import create, explain_os_error, write_atomic
-from picoclaw.markdown import gone
+from picoclaw.markdown import find_hidden
 from picoclaw.messages import End, Message, Purpose, Request, Text, Usage
 from picoclaw.prompts import Page, Templates
 from picoclaw.providers import Provider
@@ -201,7 +201,7 @@ def changes(workspace: Path, templates: Path, good: Mapping[str, str]) -> tuple[
 
 def _with_comments(old: str, new: str) -> str:
     """Keep the owner's comments, which no model is shown, at the head of the file."""
-    comments = (old[comment.start : comment.end].strip("\n") for comment in gone(old, trusting=True))
+    comments = (old[comment.start : comment.end].strip("\n") for comment in find_hidden(old, trusting=True))
     return "\n".join([*(comment for comment in comments if comment not in new), new])
 
 
@@ -218,7 +218,7 @@ def _found(path: Path) -> bytes | None:
     """Read a regular file whole, None if there is none; a link in its place is left alone, so that it stays one."""
     if path.is_symlink():
         raise ConfigError(f"{path} is a symbolic link")
-    return reading.raw(path, _LARGEST_OWN)
+    return reading.read_bytes(path, _LARGEST_OWN)
 
 
 def _text(path: Path, data: bytes) -> str:

@@ -14,7 +14,7 @@ from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import QUANTITIES, WiredPart
-from picoclaw.markdown import gone, seen
+from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.messages import ToolCall, ToolRun
 from picoclaw.occurrences import Plan, list_occurrences
 from picoclaw.store import history_migrations
@@ -441,10 +441,10 @@ def _strip_comments(text: str) -> str:
     """Without comments, but with the line feeds in them, so that lines keep their numbers."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     kept, at = [], 0
-    for hidden in gone(text, trusting=True):
+    for hidden in find_hidden(text, trusting=True):
         kept += [text[at : hidden.start], "\n" * text.count("\n", hidden.start, hidden.end)]
         at = hidden.end
-    whole = seen("".join([*kept, text[at:]]))
+    whole = remove_invisible("".join([*kept, text[at:]]))
     front = _FRONT_MATTER.match(whole)
     return "\n" * front[0].count("\n") + whole[front.end() :] if front else whole
 

@@ -14,7 +14,7 @@ from picoclaw.automation import checklist
 from picoclaw.automation.checklist import Checklist, Environment, FileChanges, ItemStatus, check_items, list_item_files
 from picoclaw.config.tables import HEARTBEAT_LIMITS, HeartbeatConfig
 from picoclaw.errors import ConfigError, PicoclawError
-from picoclaw.markdown import seen
+from picoclaw.markdown import remove_invisible
 from picoclaw.messages import End, Event, Inbound, Stop, ToolRun, Turn
 from picoclaw.store.heartbeats import HEARTBEAT_SESSION, HeartbeatDay, HeartbeatOutcome, HeartbeatRecord, Heartbeats
 from picoclaw.times import format_duration, parse_moment, seconds_until
@@ -270,7 +270,7 @@ def is_ok(text: str, wanted: str = "") -> bool:
 
 def _normalize(text: str) -> str:
     """Small letters without what is not seen, marks of Markdown, and the many forms of a letter."""
-    text = unicodedata.normalize("NFKC", seen(text)).replace("’", "'").casefold()
+    text = unicodedata.normalize("NFKC", remove_invisible(text)).replace("’", "'").casefold()
     text = _CRON_WORD.sub("heartbeat ok", _FENCE.sub(" ", text)).replace("everything's", "everything is")
     text = "".join(_replace_picture(char) for char in text)
     text = re.sub(r"(?<=t)[\s_.:*`~\\–—-]+(?=o)", " ", _MARKUP.sub(" ", text))

@@ -49,7 +49,7 @@ def open_app(
     if options.board:
         config = replace(config, board=BoardConfig(options.board))
     if make:
-        workspace.prepare(config.home)
+        workspace.prepare_home(config.home)
     app = App(config, boards.choose_board(config.board.kind, config), ask)
     try:
         if agent:

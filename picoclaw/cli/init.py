@@ -40,12 +40,12 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _prepare_home(home: Path, given: argparse.Namespace, wanted: setup.InitialSettings | None) -> int:
-    made, problem = workspace.prepare(home, restore=True, meeting=given.first_meeting)
+    made, problem = workspace.prepare_home(home, restore=True, meeting=given.first_meeting)
     for path in made:
         print(f"made {path}")
     if not made and not problem and not wanted:
         print(f"{home} is complete; nothing was changed")
-    for what, mend in workspace.examine(home):
+    for what, mend in workspace.examine_workspace(home):
         print(escape_unprintable(f"note: {what}\n      → {mend}" if mend else f"note: {what}"))
     if problem:
         raise ConfigError(problem)
@@ -67,7 +67,7 @@ def _may_ask(given: argparse.Namespace, new: object) -> bool:
 
 def _show_diff(home: Path) -> int:
     """Print what `patch -p0` in the workspace takes; to a person's terminal so that it cannot drive it."""
-    shown = workspace.newer(home)
+    shown = workspace.template_diff(home)
     if sys.stdout.isatty():
         print(escape_unprintable(shown.decode(errors="replace")), end="")
     else:
@@ -79,6 +79,6 @@ def _show_diff(home: Path) -> int:
 
 
 def _keep_pages(home: Path) -> int:
-    kept = workspace.keep(home)
+    kept = workspace.keep_pages(home)
     print(f"{', '.join(kept)}: kept as they are" if kept else "nothing is new in the templates of your pages")
     return 0

@@ -13,13 +13,13 @@ from picoclaw.cli.common import open_app
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.memory import index, search, versions
-from picoclaw.memory.dream import Dream, Model
-from picoclaw.memory.dream import restore as put_back
-from picoclaw.memory.files import FOLDER, ROOT_FILE, Files, Source
-from picoclaw.memory.search import Hit
+from picoclaw.memory.dream import Dream, DreamModel
+from picoclaw.memory.dream import restore_version as put_back
+from picoclaw.memory.files import FOLDER, ROOT_FILE, MemoryFiles, MemorySource
+from picoclaw.memory.search import MemoryHit
 from picoclaw.messages import Purpose
 from picoclaw.schema import nearest
-from picoclaw.skills.skill import Skill, unmet
+from picoclaw.skills.skill import Skill, find_unmet
 from picoclaw.store.marks import Marks
 from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json
@@ -59,8 +59,8 @@ def run_review(stores: Stores, given: argparse.Namespace) -> int:
 
 def list_dreams(stores: Stores, _: argparse.Namespace) -> int:
     """Print what dreams did, and what can be restored: versions of MEMORY.md, and notes as they were."""
-    _print_lines(versions.dreams(stores.config.home))
-    for number, path in enumerate(versions.restorable(stores.config.home), 1):
+    _print_lines(versions.list_dreams(stores.config.home))
+    for number, path in enumerate(versions.list_restorable(stores.config.home), 1):
         _print_lines([f"{number:>3}  {path}{_describe_correction(path)}"])
     return 0
 
@@ -88,13 +88,13 @@ def restore_version(stores: Stores, given: argparse.Namespace) -> int:
     return 0
 
 
-def _make_review_model(app: App) -> Model:
-    return Model(app.models, app.config.model.context_tokens, time.monotonic, purpose=Purpose("review"))
+def _make_review_model(app: App) -> DreamModel:
+    return DreamModel(app.models, app.config.model.context_tokens, time.monotonic, purpose=Purpose("review"))
 
 
 def _list_usable_skills(app: App) -> Iterator[Skill]:
     here = app.here()
-    return (skill for skill in app.library.skills.values() if not unmet(skill, here))
+    return (skill for skill in app.library.skills.values() if not find_unmet(skill, here))
 
 
 def _print_lines(lines: Iterable[str]) -> None:
@@ -120,9 +120,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     add["search"].add_argument(
         "--least",
         type=_parse_score,
-        default=search.LEAST,
+        default=search.MIN_SCORE,
         metavar="X",
-        help=f"the lowest score (usually {search.LEAST})",
+        help=f"the lowest score (usually {search.MIN_SCORE})",
     )
     add["get"].add_argument("place", metavar="PATH[:LINE[-LINE]]|ID", help="as a search prints them")
     add["index"].add_argument("--rebuild", action="store_true", help="throw it away first")
@@ -192,7 +192,7 @@ def _search_notes(stores: Stores, given: argparse.Namespace) -> int:
     return 0
 
 
-def _format_hit(hit: Hit) -> str:
+def _format_hit(hit: MemoryHit) -> str:
     place = f"{hit.path}:{hit.start}-{hit.end}"
     about = [hit.day, hit.heading if hit.heading != hit.day else ""]
     return "  ".join(filter(None, [f"[id:{hit.id}]", f"{hit.score:.2f}", place, *about]))
@@ -223,7 +223,7 @@ def _parse_place(given: str, workspace: Path) -> tuple[str, str | None, str | No
 
 
 def _read_note_lines(workspace: Path, path: str) -> list[str]:
-    files = Files.of(workspace)
+    files = MemoryFiles.of(workspace)
     known = {source.path: source for source in _list_sources(files)}
     content = files.read(path) if path in known else None
     if content is None:
@@ -237,7 +237,7 @@ def _read_note_lines(workspace: Path, path: str) -> list[str]:
 
 
 def _list_notes(stores: Stores, _: argparse.Namespace) -> int:
-    files = Files.of(stores.config.workspace)
+    files = MemoryFiles.of(stores.config.workspace)
     sources = sorted(_list_sources(files))
     _memory_print_lines(f"{_format_size(source.size):>8}  {source.path}" for source in sources)
     _print_notes(files.problems)
@@ -246,7 +246,7 @@ def _list_notes(stores: Stores, _: argparse.Namespace) -> int:
     return 0
 
 
-def _list_sources(files: Files) -> list[Source]:
+def _list_sources(files: MemoryFiles) -> list[MemorySource]:
     return [source for _, found in files.folders() for source in found]
 
 
@@ -256,8 +256,8 @@ def _list_sources(files: Files) -> list[Source]:
 def _update_index(stores: Stores, given: argparse.Namespace) -> int:
     if given.rebuild:
         path = stores.config.home / "memory.db"
-        with index.explained(path):
-            index.connected(path, renew=True).close()
+        with index.explain_errors(path):
+            index.open_index(path, renew=True).close()
     try:
         done = stores.memory.refresh(_draw_progress)
     finally:
@@ -285,7 +285,7 @@ def _clear_progress() -> None:
 
 
 def _show_statistics(stores: Stores, given: argparse.Namespace) -> int:
-    files = Files.of(stores.config.workspace)
+    files = MemoryFiles.of(stores.config.workspace)
     _list_sources(files)
     found = stores.memory.stats()
     found["embeddings"] = stores.config.memory.embeddings

@@ -23,7 +23,7 @@ from picoclaw.outputs.supervisor import plan
 from picoclaw.outputs.supervisor.rescue import open_board
 from picoclaw.resources import home_folder
 from picoclaw.text import escape_unprintable
-from picoclaw.workspace import outputs_file
+from picoclaw.workspace import find_outputs_file
 from picoclaw.workspace.pages import owner_time
 
 _DEFAULT_RECORDS = 20
@@ -66,7 +66,7 @@ def _make_client(home: Path, given: argparse.Namespace) -> OutputsClient:
 
 
 def _list_outputs(home: Path, given: argparse.Namespace) -> int:
-    found = config.load_outputs(outputs_file(home))
+    found = config.load_outputs(find_outputs_file(home))
     if not found.outputs and not found.problems:
         print(f"no output is declared; {found.path} would hold them")
         return 0
@@ -171,7 +171,7 @@ def _format_record(record: Mapping[str, Any], home: Path) -> str:
 
 
 def _find_armable_output(home: Path, given: argparse.Namespace) -> OutputConfig:
-    name, found = given.name, config.load_outputs(outputs_file(home))
+    name, found = given.name, config.load_outputs(find_outputs_file(home))
     if found.problems:
         raise ConfigError(found.problems[0])
     if name not in found.outputs:
@@ -188,7 +188,7 @@ def _find_armable_output(home: Path, given: argparse.Namespace) -> OutputConfig:
 
 def _format_declaration(home: Path, output: OutputConfig) -> list[str]:
     """What the owner wrote, and the limits and the safe level that count without being written."""
-    wrote = read_toml(outputs_file(home))["outputs"][output.name]
+    wrote = read_toml(find_outputs_file(home))["outputs"][output.name]
     kept = {key: value for key, value in asdict(output).items() if key in wrote or key in _ALWAYS_SHOWN}
     return [f"[outputs.{output.name}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items())]
 

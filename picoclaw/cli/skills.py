@@ -13,9 +13,9 @@ from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error
 from picoclaw.schema import nearest
-from picoclaw.skills.library import FILE, Library, examine
-from picoclaw.skills.selection import search
-from picoclaw.skills.skill import Broken, Here, Needs, Skill, unmet
+from picoclaw.skills.library import SKILL_FILE, SkillLibrary, read_skill
+from picoclaw.skills.selection import search_skills
+from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, find_unmet
 from picoclaw.text import escape_unprintable, format_json
 
 
@@ -54,7 +54,7 @@ def run(given: argparse.Namespace) -> int:
 def _list_skills(app: App, given: argparse.Namespace) -> int:
     library, here = app.library, app.here()
     skills = list(library.skills.values())
-    missing = {skill.name: unmet(skill, here) for skill in skills}
+    missing = {skill.name: find_unmet(skill, here) for skill in skills}
     if given.json:
         print(format_json(_library_to_dict(library, missing)))
         return 0
@@ -74,7 +74,7 @@ def _list_skills(app: App, given: argparse.Namespace) -> int:
     return 0
 
 
-def _library_to_dict(library: Library, missing: Mapping[str, str]) -> dict[str, Any]:
+def _library_to_dict(library: SkillLibrary, missing: Mapping[str, str]) -> dict[str, Any]:
     skills = library.skills.values()
     return {
         "skills": [
@@ -88,20 +88,20 @@ def _library_to_dict(library: Library, missing: Mapping[str, str]) -> dict[str, 
     }
 
 
-def _format_remarks(library: Library) -> Iterator[str]:
+def _format_remarks(library: SkillLibrary) -> Iterator[str]:
     """What is not in the list, and why."""
     yield from (_format_broken(broken) for broken in library.broken)
     yield from (f"note: {note}" for note in library.notes)
 
 
-def _format_broken(broken: Broken) -> str:
+def _format_broken(broken: BrokenSkill) -> str:
     return f"broken: {broken.folder}: {broken.problem}"
 
 
 def _show_skill(app: App, given: argparse.Namespace) -> int:
     skill = _find_skill(app.library, given.name)
     text = app.library.text(skill.name)
-    missing = unmet(skill, app.here())
+    missing = find_unmet(skill, app.here())
     facts = {
         "lies in": f"{skill.folder} ({skill.tier})",
         "triggers": ", ".join(skill.triggers),
@@ -118,7 +118,7 @@ def _show_skill(app: App, given: argparse.Namespace) -> int:
     return 0
 
 
-def _find_skill(library: Library, name: str) -> Skill:
+def _find_skill(library: SkillLibrary, name: str) -> Skill:
     if name in library.skills:
         return library.skills[name]
     for broken in library.broken:
@@ -127,7 +127,7 @@ def _find_skill(library: Library, name: str) -> Skill:
     raise SkillError(f"there is no skill {name!r}{nearest(name, library.skills)}")
 
 
-def _format_needs(needs: Needs) -> str:
+def _format_needs(needs: SkillNeeds) -> str:
     """All that is needed, in the order of its kinds; what can be chosen from is joined by 'or'."""
     kinds: dict[str, tuple[str, ...]] = needs._asdict() | {
         "programs": tuple("|".join(names) for names in needs.programs)
@@ -137,9 +137,9 @@ def _format_needs(needs: Needs) -> str:
 
 def _search_skills(app: App, given: argparse.Namespace) -> int:
     here = app.here()
-    usable = [skill for skill in app.library.skills.values() if not unmet(skill, here)]
+    usable = [skill for skill in app.library.skills.values() if not find_unmet(skill, here)]
     query = " ".join(given.query)
-    found = search(usable, query)
+    found = search_skills(usable, query)
     _print_lines(_truncate_line(f"{score:6.2f}  {skill.name}: {skill.description}") for skill, score in found)
     if not found:
         _print_lines([f"none of the {len(usable)} skills that are usable here has any word of {query!r}"])
@@ -157,35 +157,37 @@ def _check_skills(app: App, given: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-_CheckedSkills = tuple[Sequence[Skill], Sequence[Broken], Sequence[str]]
+_CheckedSkills = tuple[Sequence[Skill], Sequence[BrokenSkill], Sequence[str]]
 
 
-def _list_library(library: Library) -> _CheckedSkills:
+def _list_library(library: SkillLibrary) -> _CheckedSkills:
     return list(library.skills.values()), library.broken, library.notes
 
 
 def _load_path(path: str) -> _CheckedSkills:
     """What lies at a path: one skill, or a folder of them."""
     named = Path(os.path.expanduser(path))  # noqa: PTH111 - Path raises for an unknown user, and for links in a circle
-    folder = Path(os.path.realpath(named.parent if named.name == FILE else named))
-    if not (folder / FILE).exists():
-        library = Library([("given", folder)])
+    folder = Path(os.path.realpath(named.parent if named.name == SKILL_FILE else named))
+    if not (folder / SKILL_FILE).exists():
+        library = SkillLibrary([("given", folder)])
         library.look()
         if library.skills or library.broken:
             return _list_library(library)
-        raise SkillError(_format_line(f"{path}: no {FILE} is there; name a skill's folder, or a folder of skills"))
+        raise SkillError(
+            _format_line(f"{path}: no {SKILL_FILE} is there; name a skill's folder, or a folder of skills")
+        )
     try:
-        return [examine(folder)], [], []
+        return [read_skill(folder)], [], []
     except SkillError as error:
-        return [], [Broken(folder, "", str(error))], []
+        return [], [BrokenSkill(folder, "", str(error))], []
     except OSError as error:
-        return [], [Broken(folder, "", f"{FILE} cannot be read: {explain_os_error(error)}")], []
+        return [], [BrokenSkill(folder, "", f"{SKILL_FILE} cannot be read: {explain_os_error(error)}")], []
 
 
-def _list_notes(skill: Skill, here: Here) -> Iterator[str]:
+def _list_notes(skill: Skill, here: SkillContext) -> Iterator[str]:
     """What its writer may want to know: nothing of it keeps the skill from being used elsewhere."""
     yield from skill.notes
-    if missing := unmet(skill, here):
+    if missing := find_unmet(skill, here):
         yield f"not usable here: it {missing}"
     for name in skill.tools:
         if name not in here.tools:

@@ -6,7 +6,7 @@ import os
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.resources import home_folder
-from picoclaw.workspace import outputs_file
+from picoclaw.workspace import find_outputs_file
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(_: argparse.Namespace) -> int:
     """Stop; where nothing was ever declared there is nothing to stop."""
     home = home_folder(os.environ)
-    if not outputs_file(home).exists() and not (home / endpoint.LIVE_FILE).exists():
+    if not find_outputs_file(home).exists() and not (home / endpoint.LIVE_FILE).exists():
         print("no output is declared: there is nothing to stop")
         return 0
     print(stop_outputs(home, detect_board_kind, "owner"))

@@ -36,7 +36,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _pair_user(config: Config, _given: argparse.Namespace) -> int:
     """Print a code; whoever sends it to the bot may talk to it, and is the owner when nobody was before."""
-    workspace.prepare(config.home)
+    workspace.prepare_home(config.home)
     with closing(_open_pairing(config)) as pairing:
         code, owner = pairing.offer(), pairing.owner()
     shown = f"{code[:4]}-{code[4:]}"

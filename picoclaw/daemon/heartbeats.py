@@ -15,7 +15,7 @@ from picoclaw.errors import StoreError
 from picoclaw.messages import Around, Event, Inbound, Stop, ToolRun, Turn
 from picoclaw.outputs.supervisor.sensing import read_trusted_time
 from picoclaw.store.heartbeats import Heartbeats
-from picoclaw.workspace.reading import text
+from picoclaw.workspace.reading import read_text
 
 _MAX_CHECKLIST_BYTES = 250_000
 
@@ -103,4 +103,4 @@ def _open_own_heartbeat(shared: App, stop: Stop) -> Iterator[tuple[Heartbeat, Ca
 
 
 def _read_checklist(workspace: Path) -> str | None:
-    return text(workspace / CHECKLIST_FILE, _MAX_CHECKLIST_BYTES, workspace)
+    return read_text(workspace / CHECKLIST_FILE, _MAX_CHECKLIST_BYTES, workspace)

@@ -126,7 +126,7 @@ def check_memory_index(home: Path) -> Iterator[Finding]:
     if not path.exists():
         return
     try:
-        with index.explained(path), closing(index.frozen(path)) as connection:
+        with index.explain_errors(path), closing(index.open_read_only(path)) as connection:
             found = [str(row) for (row,) in connection.execute(f"PRAGMA integrity_check({_MAX_SHOWN_FAULTS})")]
     except StoreError as error:
         found = [str(error)]
@@ -137,8 +137,8 @@ def check_memory_index(home: Path) -> Iterator[Finding]:
 
 
 def _recreate_index(path: Path) -> Sequence[str]:
-    with index.explained(path):
-        index.connected(path, renew=True).close()
+    with index.explain_errors(path):
+        index.open_index(path, renew=True).close()
     return ["emptied; the next search makes it again from the notes"]
 
 

@@ -47,18 +47,17 @@ from picoclaw.hw.health import CheckResult
 from picoclaw.hw.reading import Reading, WiredPart
 from picoclaw.maintenance import install as places
 from picoclaw.maintenance import service
-from picoclaw.memory.files import Files
+from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Message, Request
 from picoclaw.outputs import config
 from picoclaw.providers import made
 from picoclaw.resources import home_folder, shipped
-from picoclaw.skills.library import Library, tiers_of
+from picoclaw.skills.library import SkillLibrary, home_tiers
 from picoclaw.store import history_migrations
 from picoclaw.store.database import run_quick_check
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.tools.exec import ExecTools
-from picoclaw.workspace import examine as examine_workspace
-from picoclaw.workspace import outputs_file
+from picoclaw.workspace import examine_workspace, find_outputs_file
 from picoclaw.workspace.pages import owner_time
 from picoclaw.workspace.prompts import Prompts
 
@@ -76,7 +75,7 @@ def examine_board(board: Board, config: Config) -> Iterator[CheckResult]:
 
 
 def _examine_outputs(home: Path) -> Iterator[CheckResult]:
-    path = outputs_file(home)
+    path = find_outputs_file(home)
     if not path.exists():
         return
     found = config.load_outputs(path)
@@ -443,9 +442,9 @@ def describe_stale_unit(unit: Path, template: Path) -> str:
 _EMBEDDINGS_TRIAL = """
 from picoclaw.config import load_config
 from picoclaw.errors import PicoclawError
-from picoclaw.memory.embedders import trial
+from picoclaw.memory.embedding import try_embedder
 try:
-    print(trial(load_config()))
+    print(try_embedder(load_config()))
 except PicoclawError as error:
     raise SystemExit(str(error))
 """
@@ -490,7 +489,7 @@ def _examine_workspace(config: Config) -> Iterator[CheckResult]:
     """The files that a model is told, and the skills."""
     found = [CheckResult("note", "workspace", *row) for row in examine_workspace(config.home)]
     yield from found or [CheckResult("good", "workspace", f"the files in {config.workspace} are as they should be")]
-    library = Library(tiers_of(config.home))
+    library = SkillLibrary(home_tiers(config.home))
     library.look()
     for broken in library.broken:
         yield CheckResult("note", "skills", f"{broken.folder}: {broken.problem}", "picoclaw skills check")
@@ -499,7 +498,7 @@ def _examine_workspace(config: Config) -> Iterator[CheckResult]:
 
 def _examine_memory(config: Config) -> Iterator[CheckResult]:
     """The notes, how much of them is in the index, and who finds them by their meaning."""
-    files = Files.of(config.workspace)
+    files = MemoryFiles.of(config.workspace)
     sizes = [source.size for _, found in files.folders() for source in found]
     for problem in files.problems:
         yield CheckResult("note", "notes", problem)

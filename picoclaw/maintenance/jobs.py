@@ -16,8 +16,8 @@ from picoclaw.config import Config
 from picoclaw.errors import ConfigError, ProviderError, StoreError, TurnStopped
 from picoclaw.files import explain_os_error
 from picoclaw.memory import versions
-from picoclaw.memory.dream import Step
-from picoclaw.memory.memory import Recollection
+from picoclaw.memory.dream import DreamStep
+from picoclaw.memory.memory import MemoryIndex
 from picoclaw.messages import Purpose, Usage
 from picoclaw.prompts import Templates
 from picoclaw.security.redaction import Redactor
@@ -29,7 +29,7 @@ from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse
 
 if TYPE_CHECKING:
-    from picoclaw.memory.dream import Dream, Model
+    from picoclaw.memory.dream import Dream, DreamModel
 
 _NIGHT, _REVIEWED, _PRUNED = "dream.day", "review.at", "pruned.day"
 _REST_S = 60.0
@@ -39,7 +39,7 @@ _PRUNE_S = 86_400.0
 _CLOCK_IS_SET = 2024
 """A board without a battery begins in an earlier year, and learns the time from the network."""
 
-_Chore = Callable[["Model", datetime], Step]
+_Chore = Callable[["DreamModel", datetime], DreamStep]
 
 
 @dataclass
@@ -49,9 +49,9 @@ class Chores:
     config: Config
     prompts: Templates
     database: Callable[[], Database]
-    memory: Callable[[], Recollection]
+    memory: Callable[[], MemoryIndex]
     skills: Callable[[], Iterable[Skill]]
-    model: "Callable[[], Model] | None"
+    model: "Callable[[], DreamModel] | None"
     redact: Redactor | None = None
     _rested: datetime | None = field(default=None, init=False)
     _refreshed: datetime | None = field(default=None, init=False)
@@ -215,7 +215,7 @@ class Chores:
 
     def dreamt(self, now: datetime) -> tuple[list[str], bool]:
         """Dream now, whatever the hour; returns what was done, and whether the model answered. Raises TurnStopped."""
-        steps: list[Step] = []
+        steps: list[DreamStep] = []
         for chore in (self._dream.memory, self._dream.tasks):
             steps.append(self._asked(chore, now))
             if not steps[-1].answered:
@@ -224,22 +224,22 @@ class Chores:
         try:
             steps.append(self._dream.housekeeping(now))
         except StoreError as error:
-            steps.append(Step(str(error)))
+            steps.append(DreamStep(str(error)))
         return self._worded(steps, "dream"), answered
 
-    def _asked(self, chore: _Chore, now: datetime, cause: str = "dream") -> Step:
+    def _asked(self, chore: _Chore, now: datetime, cause: str = "dream") -> DreamStep:
         """Do a chore that takes a model; without one it waits."""
         if self.model is None:
-            return Step()
+            return DreamStep()
         try:
             return chore(self.model()._replace(purpose=Purpose(cause)), now)
         except ProviderError as error:
-            return Step(f"the model did not answer: {' '.join(str(error).split())}", answered=False)
+            return DreamStep(f"the model did not answer: {' '.join(str(error).split())}", answered=False)
         except (StoreError, ConfigError) as error:
-            return Step(str(error))
+            return DreamStep(str(error))
 
     @staticmethod
-    def _worded(steps: Iterable[Step], name: str) -> list[str]:
+    def _worded(steps: Iterable[DreamStep], name: str) -> list[str]:
         every = list(steps)
         used = sum((step.usage for step in every), Usage())
         said = [f"{name}: {step.said}" for step in every if step.said]
@@ -249,9 +249,9 @@ class Chores:
         """Write down what a dream did, where it did anything; returns why it could not be."""
         try:
             if said:
-                versions.record(self.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
+                versions.record_dream(self.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
         except OSError as error:
-            return [f"dream: {self.config.home / versions.FOLDER} cannot be written: {explain_os_error(error)}"]
+            return [f"dream: {self.config.home / versions.HISTORY_FOLDER} cannot be written: {explain_os_error(error)}"]
         return []
 
     def _once(self, problem: str) -> list[str]:

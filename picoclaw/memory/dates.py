@@ -64,12 +64,12 @@ _BEFORE_MONTHS = [
 _NEAR = "|".join(rf"(?<=\b{word} )" for word in _BEFORE_MONTHS)
 
 
-def mentioned(text: str, now: datetime) -> list[Days]:
+def find_days(text: str, now: datetime) -> list[Days]:
     """Return the days that a text speaks of, in its order; none when it names no day."""
-    return apart(text, now)[0]
+    return extract_days(text, now)[0]
 
 
-def apart(text: str, now: datetime) -> tuple[list[Days], str]:
+def extract_days(text: str, now: datetime) -> tuple[list[Days], str]:
     """Return the days that a text speaks of, and what it says besides."""
     text = _TWO_DAYS.sub(r"\1 \4 \2 \3 \4", " ".join(text.lower().replace("mid-", "mid ").split()))
     left, found = text.replace("\0", " "), []
@@ -80,17 +80,17 @@ def apart(text: str, now: datetime) -> tuple[list[Days], str]:
             except (ValueError, OverflowError):  # 31 February, or beyond the calendar's ends
                 continue
         left = form.sub(lambda match: "\0" * len(match[0]), left)
-    return _joined(sorted(found), text, now.date()), left.replace("\0", "")
+    return _join_ranges(sorted(found), text, now.date()), left.replace("\0", "")
 
 
-def _joined(found: list[tuple[tuple[int, int], Days]], text: str, today: date) -> list[Days]:
+def _join_ranges(found: list[tuple[tuple[int, int], Days]], text: str, today: date) -> list[Days]:
     """Make one row of days of "from 3 to 5 May" and of "since Monday"."""
     result: list[Days] = []
     end = 0
     for (start, after), days in found:
         lead = text[end:start].split()
-        opened = result and " ".join(lead) in _TO and _opened(text[:end])
-        if opened and (first := _no_later(result[-1].first, days.last)):
+        opened = result and " ".join(lead) in _TO and _find_range_start(text[:end])
+        if opened and (first := _range_start(result[-1].first, days.last)):
             result[-1] = Days(first, days.last)
         else:
             since = bool(lead) and lead[-1] == "since" and days.first <= today
@@ -100,73 +100,75 @@ def _joined(found: list[tuple[tuple[int, int], Days]], text: str, today: date) -
 
 
 _TO = {"and", "to", "until", "till", "-", "–"}
-_opened = re.compile(r"\b(?:between|from)\b").search
+_find_range_start = re.compile(r"\b(?:between|from)\b").search
 
 
-def _no_later(first: date, last: date) -> date | None:
+def _range_start(first: date, last: date) -> date | None:
     """The year may stand only once: "between 11 August and 15 August 2023"."""
     if first > last and (first.month, first.day) <= (last.month, last.day):
         first = first.replace(year=last.year)
     return first if first <= last else None
 
 
-def _iso(match: re.Match[str], _: date) -> Days:
+def _read_iso(match: re.Match[str], _: date) -> Days:
     year, month = int(match["year"]), int(match["month"])
-    return _one(date(year, month, int(match["day"]))) if match["day"] else _whole_month(year, month)
+    return _one_day(date(year, month, int(match["day"]))) if match["day"] else _whole_month(year, month)
 
 
-def _day_of_month(match: re.Match[str], today: date) -> Days:
+def _read_day_of_month(match: re.Match[str], today: date) -> Days:
     month, day = _month_number(match["month"]), int(match["day"])
     if match["year"]:
-        return _one(date(int(match["year"]), month, day))
-    return _one(next(d for year in range(today.year, today.year - 9, -1) if (d := _valid(year, month, day)) <= today))
+        return _one_day(date(int(match["year"]), month, day))
+    return _one_day(
+        next(d for year in range(today.year, today.year - 9, -1) if (d := _valid_day(year, month, day)) <= today)
+    )
 
 
-def _valid(year: int, month: int, day: int) -> date:
+def _valid_day(year: int, month: int, day: int) -> date:
     """That day; the end of the calendar where the year has no 29 February, so that it is not taken."""
     if month == 2 and day == 29 and monthrange(year, 2)[1] < day:
         return date.max
     return date(year, month, day)
 
 
-def _some_month(match: re.Match[str], today: date) -> Days:
+def _read_month(match: re.Match[str], today: date) -> Days:
     month = _month_number(match["month"])
     year = int(match["year"] or (today.year if month <= today.month else today.year - 1))
     return _whole_month(year, month)
 
 
-def _last_nth(match: re.Match[str], today: date) -> Days:
+def _read_nth(match: re.Match[str], today: date) -> Days:
     """Find the latest day with that number in its month: "on the 3rd"."""
     year, month = today.year, today.month
     for _ in range(12):
         day = int(match["day"])
         if day <= monthrange(year, month)[1] and (found := date(year, month, day)) <= today:
-            return _one(found)
+            return _one_day(found)
         year, month = _months_before(year, month, 1)
     raise ValueError("no month has so many days")
 
 
-def _ago(match: re.Match[str], today: date) -> Days:
-    count, unit = _count(match["count"]), match["unit"]
+def _read_ago(match: re.Match[str], today: date) -> Days:
+    count, unit = _read_count(match["count"]), match["unit"]
     if unit in {"month", "year"}:
-        return _period(unit, count, today)
+        return _period_days(unit, count, today)
     day = today - timedelta(count * (7 if unit == "week" else 1))
     vague = timedelta(3 if unit == "week" else 2 if match["count"] == "few" else 0)
     return Days(day - vague, min(day + vague, today))
 
 
-def _past(match: re.Match[str], today: date) -> Days:
+def _read_past(match: re.Match[str], today: date) -> Days:
     """Go back from today: "in the last three weeks"."""
     length = {"day": 1, "night": 1, "week": 7, "month": 31, "year": 366}[match["unit"]]
-    return Days(today - timedelta(length * _count(match["count"])), today)
+    return Days(today - timedelta(length * _read_count(match["count"])), today)
 
 
-def _calendar(match: re.Match[str], today: date) -> Days:
+def _read_period(match: re.Match[str], today: date) -> Days:
     """Say which calendar week, weekend, month or year "last" and "this" mean."""
-    return _period(match["unit"], 0 if match["which"] == "this" else 1, today)
+    return _period_days(match["unit"], 0 if match["which"] == "this" else 1, today)
 
 
-def _period(unit: str, back: int, today: date) -> Days:
+def _period_days(unit: str, back: int, today: date) -> Days:
     if unit in {"week", "weekend"}:
         monday = today - timedelta(today.weekday() + 7 * back)
         return Days(monday + timedelta(5 if unit == "weekend" else 0), monday + timedelta(6))
@@ -175,18 +177,18 @@ def _period(unit: str, back: int, today: date) -> Days:
     return _whole_year(today.year - back)
 
 
-def _weekday(match: re.Match[str], today: date) -> Days:
+def _read_weekday(match: re.Match[str], today: date) -> Days:
     """Find the latest such day before today."""
-    return _one(today - timedelta((today.weekday() - _WEEKDAYS.index(match["weekday"]) - 1) % 7 + 1))
+    return _one_day(today - timedelta((today.weekday() - _WEEKDAYS.index(match["weekday"]) - 1) % 7 + 1))
 
 
-def _week_of(match: re.Match[str], today: date) -> Days:
+def _read_week_before(match: re.Match[str], today: date) -> Days:
     """Take the seven days before a day: "the week before 16 November"."""
-    before = _day_of_month(match, today).first
+    before = _read_day_of_month(match, today).first
     return Days(before - timedelta(7), before - timedelta(1))
 
 
-def _one(day: date) -> Days:
+def _one_day(day: date) -> Days:
     return Days(day, day)
 
 
@@ -207,11 +209,11 @@ def _month_number(name: str) -> int:
     return next(i for i, month in enumerate(MONTHS, 1) if month.startswith(name[:3]))
 
 
-def _count(word: str) -> int:
+def _read_count(word: str) -> int:
     return int(word) if word.isdecimal() else _FEW.get(word, 0) or _NUMBERS.index(word)
 
 
-def _form(text: str) -> re.Pattern[str]:
+def _date_pattern(text: str) -> re.Pattern[str]:
     return pattern(rf"(?<![\w-]){text}(?![\w-])")
 
 
@@ -222,21 +224,21 @@ _TWO_DAYS = pattern(rf"\b(\d{{1,2}}) (and|to|until|till|-|–) (\d{{1,2}}) ({_NA
 
 # In this order: what an earlier form has read is not read again.
 _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str], date], Days]]] = [
-    (_form(r"(?P<year>\d{4})-(?P<month>\d\d)(?:-(?P<day>\d\d))?(?:t[\d:.]+z?)?"), _iso),
-    (_form(rf"week\s+before\s+(?:the\s+)?{_DAY_FIRST}"), _week_of),
-    (_form(rf"week\s+before\s+{_MONTH_FIRST}"), _week_of),
-    (_form(_DAY_FIRST), _day_of_month),
-    (_form(_MONTH_FIRST), _day_of_month),
-    (_form(rf"{_MONTH},?\s+(?:of\s+)?{_YEAR}"), _some_month),
-    (_form(rf"(?:{_NEAR})(?P<month>{_NAMED})(?P<year>)"), _some_month),
-    (_form(rf"(?P<month>{'|'.join(m for m in MONTHS if m not in {'march', 'may'})})(?P<year>)"), _some_month),
-    (_form(r"(?:the\s+)?day\s+before\s+yesterday"), lambda _, today: _one(today - timedelta(2))),
-    (_form(r"yesterday|last\s+night"), lambda _, today: _one(today - timedelta(1))),
-    (_form(r"today|tonight|this\s+(?:morning|afternoon|evening)"), lambda _, today: _one(today)),
-    (_form(rf"(?:a\s+)?{_COUNT}\s+{_UNIT}\s+ago"), _ago),
-    (_form(rf"(?:last|past|previous)\s+{_COUNT}\s+{_UNIT}"), _past),
-    (_form(r"(?P<which>last|past|previous|this)\s+(?P<unit>weekend|week|month|year)"), _calendar),
-    (_form(rf"(?:(?:last|this|past|on)\s+)?{_WEEKDAY}"), _weekday),
-    (_form(r"on\s+the\s+(?P<day>\d{1,2})(?:st|nd|rd|th)"), _last_nth),
-    (_form(rf"(?:(?:in|of|during|since|year)\s+){_YEAR}"), lambda match, _: _whole_year(int(match["year"]))),
+    (_date_pattern(r"(?P<year>\d{4})-(?P<month>\d\d)(?:-(?P<day>\d\d))?(?:t[\d:.]+z?)?"), _read_iso),
+    (_date_pattern(rf"week\s+before\s+(?:the\s+)?{_DAY_FIRST}"), _read_week_before),
+    (_date_pattern(rf"week\s+before\s+{_MONTH_FIRST}"), _read_week_before),
+    (_date_pattern(_DAY_FIRST), _read_day_of_month),
+    (_date_pattern(_MONTH_FIRST), _read_day_of_month),
+    (_date_pattern(rf"{_MONTH},?\s+(?:of\s+)?{_YEAR}"), _read_month),
+    (_date_pattern(rf"(?:{_NEAR})(?P<month>{_NAMED})(?P<year>)"), _read_month),
+    (_date_pattern(rf"(?P<month>{'|'.join(m for m in MONTHS if m not in {'march', 'may'})})(?P<year>)"), _read_month),
+    (_date_pattern(r"(?:the\s+)?day\s+before\s+yesterday"), lambda _, today: _one_day(today - timedelta(2))),
+    (_date_pattern(r"yesterday|last\s+night"), lambda _, today: _one_day(today - timedelta(1))),
+    (_date_pattern(r"today|tonight|this\s+(?:morning|afternoon|evening)"), lambda _, today: _one_day(today)),
+    (_date_pattern(rf"(?:a\s+)?{_COUNT}\s+{_UNIT}\s+ago"), _read_ago),
+    (_date_pattern(rf"(?:last|past|previous)\s+{_COUNT}\s+{_UNIT}"), _read_past),
+    (_date_pattern(r"(?P<which>last|past|previous|this)\s+(?P<unit>weekend|week|month|year)"), _read_period),
+    (_date_pattern(rf"(?:(?:last|this|past|on)\s+)?{_WEEKDAY}"), _read_weekday),
+    (_date_pattern(r"on\s+the\s+(?P<day>\d{1,2})(?:st|nd|rd|th)"), _read_nth),
+    (_date_pattern(rf"(?:(?:in|of|during|since|year)\s+){_YEAR}"), lambda match, _: _whole_year(int(match["year"]))),
 ]

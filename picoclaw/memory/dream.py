@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from picoclaw import files
 from picoclaw.errors import ConfigError, Refused, StoreError, TurnStopped
 from picoclaw.files import explain_os_error, read_file, write_atomic
-from picoclaw.markdown import gone, visible
+from picoclaw.markdown import find_hidden, visible_text
 from picoclaw.memory import fact_check, notes, versions
 from picoclaw.memory.entries import FOREIGN
 from picoclaw.memory.notes import lasting_file
@@ -22,24 +22,24 @@ from picoclaw.prompts import Page, Templates, estimated_tokens, fill, size
 from picoclaw.providers import Provider
 from picoclaw.repetition import REPEATS
 from picoclaw.schema import Parameter, Span, Unfit, check, parameter
-from picoclaw.skills.library import BUILT_IN, FILE
+from picoclaw.skills.library import BUILT_IN, SKILL_FILE
 from picoclaw.skills.skill import Skill
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, PulseItem, format_item
 from picoclaw.text import fold, list_terms, pattern
 from picoclaw.workspace import reading
-from picoclaw.workspace.pages import without_empty
-from picoclaw.workspace.reading import text
+from picoclaw.workspace.pages import remove_empty
+from picoclaw.workspace.reading import read_text
 
-MEMORY, PULSE, SKILL = 10_000, 5_000, 20_000
+MAX_MEMORY, MAX_PULSE, MAX_SKILL = 10_000, 5_000, 20_000
 """Characters."""
 
-GROWN = 1.2
-_LARGEST = 1_000_000
-_ENDLESS = 1_000_000_000
+MIN_GROWTH = 1.2
+_MAX_FILE = 1_000_000
+_UNLIMITED = 1_000_000_000
 
 
-class Part(NamedTuple):
+class OverlongPart(NamedTuple):
     """Something that is too long: its name, its characters, and how many there should be at most."""
 
     name: str
@@ -51,41 +51,44 @@ class Part(NamedTuple):
         return f"{self.name} ({self.size} characters, {self.most} are enough)"
 
 
-def overlong(workspace: Path, pulse: Pulse, skills: Iterable[Skill]) -> list[Part]:
+def find_overlong(workspace: Path, pulse: Pulse, skills: Iterable[Skill]) -> list[OverlongPart]:
     """Find the parts that are too long; what cannot be read is not. Raises StoreError."""
     memory = lasting_file(workspace)
     sizes = [
-        Part(memory, _size(workspace / memory, MEMORY), MEMORY),
-        Part("the pulse", len(pulse.shown(_ENDLESS)), PULSE),
+        OverlongPart(memory, _text_size(workspace / memory, MAX_MEMORY), MAX_MEMORY),
+        OverlongPart("the pulse", len(pulse.shown(_UNLIMITED)), MAX_PULSE),
     ]
     own = (skill for skill in skills if skill.tier != BUILT_IN)
-    sizes += [Part(f"skills/{skill.name}/{FILE}", _size(skill.folder / FILE, SKILL), SKILL) for skill in own]
+    sizes += [
+        OverlongPart(f"skills/{skill.name}/{SKILL_FILE}", _text_size(skill.folder / SKILL_FILE, MAX_SKILL), MAX_SKILL)
+        for skill in own
+    ]
     return [part for part in sizes if part.size > part.most]
 
 
-def news(found: Iterable[Part], marks: Marks) -> list[Part]:
+def find_new_overlong(found: Iterable[OverlongPart], marks: Marks) -> list[OverlongPart]:
     """Leave those that were not heard yet, or have grown since. Raises StoreError."""
-    known = _heard(marks)
-    return [part for part in found if part.size >= GROWN * int(known.get(part.name, "0"))]
+    known = _read_overlong(marks)
+    return [part for part in found if part.size >= MIN_GROWTH * int(known.get(part.name, "0"))]
 
 
-def heard(found: Iterable[Part], marks: Marks) -> None:
+def mark_overlong(found: Iterable[OverlongPart], marks: Marks) -> None:
     """Remember what a model has heard of all that is too long, and forget what no longer is. Raises StoreError."""
-    known, parts = _heard(marks), list(found)
-    fresh = {part.name: str(part.size) for part in news(parts, marks)}
+    known, parts = _read_overlong(marks), list(found)
+    fresh = {part.name: str(part.size) for part in find_new_overlong(parts, marks)}
     told = {part.name: known.get(part.name, "") for part in parts} | fresh
     marks.set("overlong", "\n".join(f"{name} {size}" for name, size in told.items()))
 
 
-def _heard(marks: Marks) -> dict[str, str]:
+def _read_overlong(marks: Marks) -> dict[str, str]:
     rows = (row.rpartition(" ") for row in marks.get("overlong").split("\n") if row)
     return {name: size for name, _, size in rows}
 
 
-def _size(path: Path, most: int) -> int:
+def _text_size(path: Path, most: int) -> int:
     """The characters of a file, 0 when its bytes alone are few enough."""
     try:
-        return len(text(path, _LARGEST) or "") if path.stat().st_size > most else 0
+        return len(read_text(path, _MAX_FILE) or "") if path.stat().st_size > most else 0
     except (OSError, ConfigError):
         return 0
 
@@ -96,7 +99,7 @@ def _size(path: Path, most: int) -> int:
 # owner's word. They are not shown to the model that dreams, so no text from outside can speak to it.
 
 _MARK = f"({FOREIGN}"
-_PAGE_LARGEST = 200_000
+_MAX_PAGE = 200_000
 _FRONT = pattern(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
 _HEADING = pattern(r" {0,3}#{1,6}\s")
 _ITEM = pattern(r"(?:[-*+]|\d{1,9}[.)])\s")
@@ -109,7 +112,7 @@ class PagePart(NamedTuple):
     text: str
 
 
-class Memory(NamedTuple):
+class MemoryPage(NamedTuple):
     """A page: `found` are its bytes, None when there is none; `shown` is what may be written anew."""
 
     path: Path
@@ -118,27 +121,27 @@ class Memory(NamedTuple):
     shown: str
 
 
-def read(workspace: Path) -> Memory:
+def read_memory_page(workspace: Path) -> MemoryPage:
     """Read the page; raises ConfigError saying why it cannot be written anew."""
     path = workspace / lasting_file(workspace)
     if path.is_symlink():
         raise ConfigError(f"{path} is a symbolic link and is left alone")
-    found = reading.raw(path, _PAGE_LARGEST, workspace)
-    text = reading.text(path, _PAGE_LARGEST, workspace) or ""
-    return Memory(path, found, text, told(text))
+    found = reading.read_bytes(path, _MAX_PAGE, workspace)
+    text = reading.read_text(path, _MAX_PAGE, workspace) or ""
+    return MemoryPage(path, found, text, rewritable_text(text))
 
 
-def told(text: str) -> str:
+def rewritable_text(text: str) -> str:
     """Make of a page's text what may be written anew."""
-    return trusted(visible(_FRONT.sub("", text), trusting=True))
+    return remove_foreign(visible_text(_FRONT.sub("", text), trusting=True))
 
 
-def unchanged(memory: Memory, workspace: Path) -> bool:
+def is_unchanged(memory: MemoryPage, workspace: Path) -> bool:
     """Tell whether the file is what it was when it was read. Raises ConfigError."""
-    return not memory.path.is_symlink() and reading.raw(memory.path, _PAGE_LARGEST, workspace) == memory.found
+    return not memory.path.is_symlink() and reading.read_bytes(memory.path, _MAX_PAGE, workspace) == memory.found
 
 
-def parts(text: str) -> list[PagePart]:
+def split_parts(text: str) -> list[PagePart]:
     """Take a text apart into its entries and other lines; blank lines are left out."""
     found: list[PagePart] = []
     heading, going_on = "", False
@@ -156,35 +159,35 @@ def parts(text: str) -> list[PagePart]:
     return found
 
 
-def trusted(text: str) -> str:
+def remove_foreign(text: str) -> str:
     """Leave out the entries that are not the owner's word, and the headings that then have nothing under them."""
     if _MARK not in text.casefold():
-        return without_empty(text)
-    return without_empty("\n".join(part.text for part in parts(text) if _MARK not in part.text.casefold()))
+        return remove_empty(text)
+    return remove_empty("\n".join(part.text for part in split_parts(text) if _MARK not in part.text.casefold()))
 
 
-def rewritten(text: str, new: str) -> str:
+def rewrite_text(text: str, new: str) -> str:
     """Put a new text in the place of what of the old one was shown; everything else of it stays."""
     front = _FRONT.match(text)
     body = text[front.end() :] if front else text
     lines = new.strip("\n").split("\n")
-    every = parts(visible(body, trusting=True))
+    every = split_parts(visible_text(body, trusting=True))
     for part in reversed([part for part in every if _MARK in part.text.casefold()]):
-        at = _below(lines, part.heading)
+        at = _find_below(lines, part.heading)
         lines[at:at] = part.text.split("\n")
-    told = {line.strip() for line in without_empty(visible(body, trusting=True)).split("\n")} | {
+    told = {line.strip() for line in remove_empty(visible_text(body, trusting=True)).split("\n")} | {
         line.strip() for line in lines
     }
     empty = [part.text for part in every if part.text.strip() not in told and "\n" not in part.text]
     lines += empty
-    comments = [comment for comment in _comments(body) if comment.text not in new]
+    comments = [comment for comment in _find_comments(body) if comment.text not in new]
     comments.sort(key=lambda comment: not comment.line)
     for comment in reversed(comments):  # those under a heading first, which beside it would not be found
-        _put_back(lines, comment)
+        _insert_comment(lines, comment)
     return "\n".join([f"{front[0] if front else ''}{lines[0]}", *lines[1:], ""])
 
 
-class _Comment(NamedTuple):
+class _PageComment(NamedTuple):
     """A comment, what stands beside it in its line, and the heading that it is under."""
 
     text: str
@@ -192,17 +195,17 @@ class _Comment(NamedTuple):
     heading: str
 
 
-def _comments(body: str) -> list[_Comment]:
+def _find_comments(body: str) -> list[_PageComment]:
     found = []
-    for start, end, _ in gone(body, trusting=True):
-        before, after = visible(body[:start], trusting=True), body[end:].partition("\n")[0]
-        line = visible(before.rpartition("\n")[2] + after, trusting=True).strip()
-        heading = next((part.heading or part.text for part in reversed(parts(before))), "")
-        found.append(_Comment(body[start:end].strip("\n"), line, heading if _HEADING.match(heading) else ""))
+    for start, end, _ in find_hidden(body, trusting=True):
+        before, after = visible_text(body[:start], trusting=True), body[end:].partition("\n")[0]
+        line = visible_text(before.rpartition("\n")[2] + after, trusting=True).strip()
+        heading = next((part.heading or part.text for part in reversed(split_parts(before))), "")
+        found.append(_PageComment(body[start:end].strip("\n"), line, heading if _HEADING.match(heading) else ""))
     return found
 
 
-def _put_back(lines: list[str], comment: _Comment) -> None:
+def _insert_comment(lines: list[str], comment: _PageComment) -> None:
     """Put a comment beside the line that says most of what it stood beside; else under its heading."""
     meant = set(list_terms(comment.line))
     shares = [(line.strip() == comment.line, len(meant & set(list_terms(line)))) for line in lines]
@@ -211,11 +214,11 @@ def _put_back(lines: list[str], comment: _Comment) -> None:
         at = shares.index((same, shared))
         lines[at] = f"{lines[at].rstrip()} {comment.text}"
     else:
-        at = _below(lines, comment.heading)
+        at = _find_below(lines, comment.heading)
         lines[at:at] = [comment.text]
 
 
-def _below(lines: list[str], heading: str) -> int:
+def _find_below(lines: list[str], heading: str) -> int:
     """Where in the lines that come under a heading something can be added; the heading is made if it is not there."""
     if not heading:
         return 0
@@ -227,7 +230,7 @@ def _below(lines: list[str], heading: str) -> int:
 # One question to a model and its whole answer: no conversation, no tools, and never the built-in matcher's words.
 
 ANSWER_TOKENS = 4000
-CAUTIOUS = 3.0
+CAUTIOUS_BYTES_PER_TOKEN = 3.0
 """Bytes a token, so that a question fits the window with a vocabulary that is not made for English."""
 
 _LONGEST_S = 600.0
@@ -237,7 +240,7 @@ _FENCED = pattern(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 _THOUGHT = pattern(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """What a model said; `cut` when it was stopped at the limit of tokens."""
 
     text: str
@@ -245,7 +248,7 @@ class Answer(NamedTuple):
     usage: Usage
 
 
-class Model(NamedTuple):
+class DreamModel(NamedTuple):
     """A model without a fallback: its window in tokens, a clock in seconds, and who tells that nobody waits any more.
 
     `purpose` is what for.
@@ -264,11 +267,11 @@ class Model(NamedTuple):
 
     def room(self, template: str) -> int:
         """The bytes that a question may have beside its template."""
-        return int((self.window - self.answer_tokens) * CAUTIOUS) - size(template)
+        return int((self.window - self.answer_tokens) * CAUTIOUS_BYTES_PER_TOKEN) - size(template)
 
-    def ask(self, text: str) -> Answer:
+    def ask(self, text: str) -> ModelAnswer:
         """Ask and wait for the whole answer; raises ProviderError."""
-        if estimated_tokens(size(text), CAUTIOUS) > self.window - self.answer_tokens:
+        if estimated_tokens(size(text), CAUTIOUS_BYTES_PER_TOKEN) > self.window - self.answer_tokens:
             raise Refused(f"what there is to read does not fit the model's window of {self.window} tokens")
         said, end = "", End("length", Usage())
         deadline = self.clock() + _LONGEST_S
@@ -283,17 +286,17 @@ class Model(NamedTuple):
                 end = event
             if len(said) > self.answer_tokens * _MOST_BYTES_A_TOKEN:
                 raise Refused("the model's answer does not end")
-        return Answer(bare(said), end.finish in {"length", REPEATS}, end.usage)
+        return ModelAnswer(strip_answer(said), end.finish in {"length", REPEATS}, end.usage)
 
 
-def bare(text: str) -> str:
+def strip_answer(text: str) -> str:
     """Take off what a model thought aloud, and a fence around the whole."""
     text = _THOUGHT.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     fenced = _FENCED.match(text)
     return (fenced[1] if fenced and "\n```" not in fenced[1] else text).strip()
 
 
-def listed(text: str) -> list[Any] | None:
+def parse_list(text: str) -> list[Any] | None:
     """Find the JSON list in an answer, also in words around it; None when there is none."""
     for start, end in (("[", "]"), ("{", "}")):
         try:
@@ -306,32 +309,32 @@ def listed(text: str) -> list[Any] | None:
 
 # Skills that say they are for the same: by their triggers and by the words of their descriptions. No model. Pure.
 
-ALIKE = 0.5
+MIN_OVERLAP = 0.5
 _FEWEST_WORDS = 3
 
 
-def overlaps(skills: Iterable[Skill]) -> list[str]:
+def find_overlaps(skills: Iterable[Skill]) -> list[str]:
     """Name the pairs that overlap, and in what; two that picoclaw brings along are its own matter."""
     ordered = sorted(skills, key=lambda skill: skill.name)
-    said = {skill.name: _words(skill) for skill in ordered}
+    said = {skill.name: _skill_words(skill) for skill in ordered}
     found = []
     for one, other in combinations(ordered, 2):
         if one.tier == other.tier == BUILT_IN:
             continue
         both = [trigger for trigger in one.triggers if fold(trigger) in set(map(fold, other.triggers))]
-        alike = _alike(said[one.name], said[other.name])
+        alike = _shared_words(said[one.name], said[other.name])
         if both:
             found.append(f"{one.name} and {other.name} have the trigger {both[0]!r}")
-        elif alike >= ALIKE:
+        elif alike >= MIN_OVERLAP:
             found.append(f"{one.name} and {other.name} are described alike ({alike:.0%} of their words)")
     return found
 
 
-def _words(skill: Skill) -> frozenset[str]:
+def _skill_words(skill: Skill) -> frozenset[str]:
     return frozenset(list_terms(f"{skill.description} {' '.join(skill.triggers)}"))
 
 
-def _alike(one: frozenset[str], other: frozenset[str]) -> float:
+def _shared_words(one: frozenset[str], other: frozenset[str]) -> float:
     """The share of common words, 0 where there are too few to tell."""
     return len(one & other) / len(one | other) if min(len(one), len(other)) >= _FEWEST_WORDS else 0.0
 
@@ -340,7 +343,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> float:
 #
 # Nothing that is not the owner's word is shown, so that no text from outside can change what is to be done.
 
-MOST = 20
+MAX_CHANGES = 20
 _CHANGE: tuple[Parameter, ...] = (
     parameter("action", Literal["complete", "update", "add"]),
     parameter("task", int, 0),
@@ -350,7 +353,7 @@ _CHANGE: tuple[Parameter, ...] = (
 _DONE = {"complete": "completed", "update": "changed", "add": "added"}
 
 
-class Step(NamedTuple):
+class DreamStep(NamedTuple):
     """What a step has done, in words for the owner ('' for nothing), what it took, and whether the model answered."""
 
     said: str = ""
@@ -359,7 +362,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class TaskReview:
     """One kind of going through the tasks, by the name of its template; `marks` are set when it was done."""
 
     pulse: Pulse
@@ -367,36 +370,36 @@ class Review:
     template: str
     marks: Mapping[str, str]
 
-    def __call__(self, notes: Sequence[Page], model: Model, now: datetime) -> Step:
+    def __call__(self, notes: Sequence[Page], model: DreamModel, now: datetime) -> DreamStep:
         """Ask, and change what may be changed; an answer that is none changes nothing. Raises ProviderError."""
         items = [item for item in self.pulse.items() if not item.source]
         by, usage = PulseAuthor(self.template, now), Usage()
         changes: list[PulseChange] = []
         problem = ""
         if items:
-            shown = _fitting(notes, model.room(self.prompts[self.template]) - size(_lines(items)))
-            answer = model.ask(_asked(self.prompts[self.template], items, shown, now))
+            shown = _newest_fitting(notes, model.room(self.prompts[self.template]) - size(_task_lines(items)))
+            answer = model.ask(_review_prompt(self.prompts[self.template], items, shown, now))
             usage = answer.usage
-            found = None if answer.cut else listed(answer.text)
-            known = fact_check.source([_lines(items), *(page.text for page in shown)])
-            changes, problem = _checked(found, items, known)
+            found = None if answer.cut else parse_list(answer.text)
+            known = fact_check.gather_source([_task_lines(items), *(page.text for page in shown)])
+            changes, problem = _check_changes(found, items, known)
         try:
             self.pulse.apply(changes, by, self.marks)
         except StoreError as error:
             changes, problem = [], str(error)
             self.pulse.apply([], by, self.marks)
-        return Step("; ".join(filter(None, [_said(changes, items), problem])), usage)
+        return DreamStep("; ".join(filter(None, [_describe_changes(changes, items), problem])), usage)
 
 
-def _lines(items: Sequence[PulseItem]) -> str:
+def _task_lines(items: Sequence[PulseItem]) -> str:
     return "\n".join(map(format_item, items))
 
 
-def _fitting(notes: Sequence[Page], room: int) -> list[Page]:
+def _newest_fitting(notes: Sequence[Page], room: int) -> list[Page]:
     """The newest of the notes that there is room for."""
     fitting = []
     for page in notes:
-        text = trusted(page.text)
+        text = remove_foreign(page.text)
         room -= size(text) + 2
         if room < 0:
             break
@@ -404,9 +407,9 @@ def _fitting(notes: Sequence[Page], room: int) -> list[Page]:
     return fitting
 
 
-def _asked(template: str, items: Sequence[PulseItem], notes: Sequence[Page], now: datetime) -> str:
+def _review_prompt(template: str, items: Sequence[PulseItem], notes: Sequence[Page], now: datetime) -> str:
     values = {
-        "tasks": _lines(items),
+        "tasks": _task_lines(items),
         "content": "\n\n".join(page.text for page in reversed(notes)),
         "now": f"{now:%F %R}",
     }
@@ -414,28 +417,28 @@ def _asked(template: str, items: Sequence[PulseItem], notes: Sequence[Page], now
     return fill(template, values)
 
 
-def _checked(
-    found: list[Any] | None, items: Sequence[PulseItem], known: fact_check.Source
+def _check_changes(
+    found: list[Any] | None, items: Sequence[PulseItem], known: fact_check.FactSource
 ) -> tuple[list[PulseChange], str]:
     """The changes that can be made, and what was wrong with others, or with all of them."""
     if found is None:
         return [], "the model's answer was no list of changes, so nothing was changed"
-    if len(found) > MOST:
-        return [], f"the model wanted {len(found)} changes, more than {MOST}, so nothing was changed"
+    if len(found) > MAX_CHANGES:
+        return [], f"the model wanted {len(found)} changes, more than {MAX_CHANGES}, so nothing was changed"
     changes, problems = [], []
     for given in found:
         try:
-            changes.append(_change(given, items, known))
+            changes.append(_check_change(given, items, known))
         except Unfit as error:
             problems.append(str(error))
     done = {change.number for change in changes if change.action == "complete"}
     if len(done) > max(1, len(items) // 2):
         return [], f"the model wanted {len(done)} of {len(items)} tasks completed, so nothing was changed"
-    left_out = f"left out of the model's changes: {fact_check.named(problems)}" if problems else ""
+    left_out = f"left out of the model's changes: {fact_check.name_some(problems)}" if problems else ""
     return list(dict.fromkeys(changes)), left_out
 
 
-def _change(given: Any, items: Sequence[PulseItem], known: fact_check.Source) -> PulseChange:
+def _check_change(given: Any, items: Sequence[PulseItem], known: fact_check.FactSource) -> PulseChange:
     if not isinstance(given, dict):
         raise Unfit("a change must be an object")
     values = check(_CHANGE, {"task" if name == "id" else str(name): value for name, value in given.items()})
@@ -446,45 +449,45 @@ def _change(given: Any, items: Sequence[PulseItem], known: fact_check.Source) ->
         raise Unfit(f"there is no task {change.number}")
     if change.action == "complete":
         return change._replace(text="", priority=0)
-    if change.text and not fact_check.told(change.text, known):
+    if change.text and not fact_check.is_supported(change.text, known):
         raise Unfit(f"nobody said {change.text!r}")
     if not change.text and (change.action == "add" or not change.priority):
         raise Unfit(f"'text' is missing to {change.action}")
     return change
 
 
-def _said(changes: Sequence[PulseChange], items: Sequence[PulseItem]) -> str:
+def _describe_changes(changes: Sequence[PulseChange], items: Sequence[PulseItem]) -> str:
     words = {item.number: item.text for item in items}
     made = {
         done: [change.text or words[change.number] for change in changes if change.action == action]
         for action, done in _DONE.items()
     }
-    return ", ".join(f"{len(texts)} {done} ({fact_check.named(texts)})" for done, texts in made.items() if texts)
+    return ", ".join(f"{len(texts)} {done} ({fact_check.name_some(texts)})" for done, texts in made.items() if texts)
 
 
 # The nightly tidying: MEMORY.md written anew from itself and the notes, the tasks gone through, skills compared.
 #
 # Each step stands alone: one that fails is tried again the next night, and what it did not take in is taken in then.
 
-DAYS, LATELY = 31, 3
+NOTE_DAYS, REVIEW_DAYS = 31, 3
 """How many days of notes a dream, and a review, looks at."""
 
 _TAKEN, _WRITING = "dream.memory", "dream.writing"
 _TAG = pattern(r"</?file\b[^>\n]*>")
 
 
-class _Taken(NamedTuple):
+class _DreamMark(NamedTuple):
     """What went into a page: the stamp of what came of it, and those of the notes by their paths."""
 
     memory: str
     notes: dict[str, str]
 
 
-def _taken(mark: str) -> _Taken:
+def _read_mark(mark: str) -> _DreamMark:
     try:
-        return _Taken(*json.loads(mark)) if mark else _Taken("", {})
+        return _DreamMark(*json.loads(mark)) if mark else _DreamMark("", {})
     except (ValueError, TypeError, RecursionError):  # a damaged mark is none: the notes are looked at once more
-        return _Taken("", {})
+        return _DreamMark("", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,89 +501,91 @@ class Dream:
     marks: Marks
     skills: Callable[[], Iterable[Skill]]
 
-    def memory(self, model: Model, now: datetime) -> Step:
+    def memory(self, model: DreamModel, now: datetime) -> DreamStep:
         """Have MEMORY.md written anew, when it or a note has changed since. Raises ProviderError and StoreError."""
         try:
-            found = read(self.workspace)
+            found = read_memory_page(self.workspace)
         except ConfigError as error:
-            return Step(f"MEMORY.md stays as it is: {error}")
+            return DreamStep(f"MEMORY.md stays as it is: {error}")
         taken = self._taken(found.shown)
-        recent = [note._replace(text=trusted(note.text)) for note in self._notes(now.date(), DAYS)]
-        new = [note for note in recent if note.text and taken.notes.get(note.name) != stamp(note.text)]
-        if not new and (not found.shown or taken.memory in {stamp(found.shown), ""}):
-            return Step()
-        if estimated_tokens(size(found.shown), CAUTIOUS) > model.answer_tokens:
-            return Step("MEMORY.md stays as it is: it is too long for the model to write anew; condense it")
+        recent = [note._replace(text=remove_foreign(note.text)) for note in self._notes(now.date(), NOTE_DAYS)]
+        new = [note for note in recent if note.text and taken.notes.get(note.name) != text_stamp(note.text)]
+        if not new and (not found.shown or taken.memory in {text_stamp(found.shown), ""}):
+            return DreamStep()
+        if estimated_tokens(size(found.shown), CAUTIOUS_BYTES_PER_TOKEN) > model.answer_tokens:
+            return DreamStep("MEMORY.md stays as it is: it is too long for the model to write anew; condense it")
         template = self.prompts["dream"]
-        shown = _dream_fitting(new[::-1], model.room(template) - size(found.shown))
-        answer = model.ask(_dream_asked(template, found.shown, shown))
+        shown = _oldest_fitting(new[::-1], model.room(template) - size(found.shown))
+        answer = model.ask(_dream_prompt(template, found.shown, shown))
         later = {note.name for note in new} - {note.name for note in shown}
-        known = {note.name: stamp(note.text) for note in recent if note.name not in later}
-        text, back, problem = judged(found.shown, shown, answer)
+        known = {note.name: text_stamp(note.text) for note in recent if note.name not in later}
+        text, back, problem = judge_answer(found.shown, shown, answer)
         said = problem and f"MEMORY.md stays as it is: {problem}"
         if not problem:
             said = self._written(found, text, known, now)
-            said += f"; put back: {fact_check.named(back)}" if said and back else ""
-        return Step(said, answer.usage)
+            said += f"; put back: {fact_check.name_some(back)}" if said and back else ""
+        return DreamStep(said, answer.usage)
 
-    def tasks(self, model: Model, now: datetime) -> Step:
+    def tasks(self, model: DreamModel, now: datetime) -> DreamStep:
         """Have the open tasks put in order, when they or the notes changed since. Raises ProviderError, StoreError."""
         step = self._gone_through("tidy", ("tidy", "review"), model, now)
         return step._replace(said=step.said and f"tasks: {step.said}")
 
-    def review(self, model: Model, now: datetime) -> Step:
+    def review(self, model: DreamModel, now: datetime) -> DreamStep:
         """Have the open tasks compared with what was noted since. Raises ProviderError and StoreError."""
         return self._gone_through("review", ("review",), model, now)
 
     def unreviewed(self, today: date, mark: str = "review") -> bool:
         """Tell whether there are tasks, and they or the notes changed since they were gone through."""
         asked = any(not item.source for item in self.pulse.items())
-        return asked and self.marks.get(mark) != f"{self.pulse.revision()} {_stamps(self._notes(today, LATELY))}"
+        return (
+            asked and self.marks.get(mark) != f"{self.pulse.revision()} {_notes_stamp(self._notes(today, REVIEW_DAYS))}"
+        )
 
-    def housekeeping(self, now: datetime) -> Step:
+    def housekeeping(self, now: datetime) -> DreamStep:
         """Do what takes no model: forget what was completed long ago, old versions; compare the skills."""
         self.pulse.forget(now)
         try:
-            versions.prune(self.home)
+            versions.prune_versions(self.home)
         except OSError as error:
-            raise StoreError(f"{self.home / versions.FOLDER}: {explain_os_error(error)}") from None
-        found = overlaps(self.skills())
+            raise StoreError(f"{self.home / versions.HISTORY_FOLDER}: {explain_os_error(error)}") from None
+        found = find_overlaps(self.skills())
         told = self.marks.get("dream.overlaps").split("\n")
         self.marks.set("dream.overlaps", "\n".join(found))
         news = [pair for pair in found if pair not in told]
-        return Step(f"skills that overlap: {'; '.join(news)}" if news else "")
+        return DreamStep(f"skills that overlap: {'; '.join(news)}" if news else "")
 
-    def _gone_through(self, template: str, marks: Sequence[str], model: Model, now: datetime) -> Step:
+    def _gone_through(self, template: str, marks: Sequence[str], model: DreamModel, now: datetime) -> DreamStep:
         if not self.unreviewed(now.date(), template):
-            return Step()
-        lately = self._notes(now.date(), LATELY)
-        done = dict.fromkeys(marks, _stamps(lately))
-        return Review(self.pulse, self.prompts, template, done)(lately, model, now)
+            return DreamStep()
+        lately = self._notes(now.date(), REVIEW_DAYS)
+        done = dict.fromkeys(marks, _notes_stamp(lately))
+        return TaskReview(self.pulse, self.prompts, template, done)(lately, model, now)
 
     def _notes(self, today: date, days: int) -> list[Page]:
-        return notes.recent(self.workspace, today, days)
+        return notes.recent_notes(self.workspace, today, days)
 
-    def _taken(self, shown: str) -> "_Taken":
+    def _taken(self, shown: str) -> "_DreamMark":
         """What the page is made of, also when the power went after it was written and before that was marked."""
-        written = _taken(self.marks.get(_WRITING))
-        return written if written.memory == stamp(shown) else _taken(self.marks.get(_TAKEN))
+        written = _read_mark(self.marks.get(_WRITING))
+        return written if written.memory == text_stamp(shown) else _read_mark(self.marks.get(_TAKEN))
 
-    def _written(self, found: Memory, text: str, known: dict[str, str], now: datetime) -> str:
+    def _written(self, found: MemoryPage, text: str, known: dict[str, str], now: datetime) -> str:
         """Put the new text in its place, and remember what it is made of; returns what to say of it."""
-        whole = rewritten(found.text, text) if text != found.shown else found.text
-        after = json.dumps(_Taken(stamp(told(whole)), known))
+        whole = rewrite_text(found.text, text) if text != found.shown else found.text
+        after = json.dumps(_DreamMark(text_stamp(rewritable_text(whole)), known))
         if text == found.shown:
             self.marks.set(_TAKEN, after)
             return ""
         self.marks.set(_WRITING, after)
         name = str(found.path.relative_to(self.workspace))
-        if not replace(self.home, self.workspace, found, whole.encode("utf-8", "replace"), now):
+        if not replace_page(self.home, self.workspace, found, whole.encode("utf-8", "replace"), now):
             return f"{name} was changed meanwhile and is left alone"
         self.marks.set(_TAKEN, after)
         return f"{name} written anew, {len(found.shown)} characters became {len(text)}"
 
 
-def _dream_fitting(pages: Sequence[Page], room: int) -> list[Page]:
+def _oldest_fitting(pages: Sequence[Page], room: int) -> list[Page]:
     """The oldest of the notes that there is room for; a first one that is too long gives its beginning."""
     fitting: list[Page] = []
     for note in pages:
@@ -591,50 +596,52 @@ def _dream_fitting(pages: Sequence[Page], room: int) -> list[Page]:
     return fitting
 
 
-def _dream_asked(template: str, memory: str, shown: Sequence[Page]) -> str:
+def _dream_prompt(template: str, memory: str, shown: Sequence[Page]) -> str:
     values = {"memory": memory or "-", "content": "\n\n".join(note.text for note in shown) or "-"}
     template += "".join(f"\n{{{name}}}" for name in values if f"{{{name}}}" not in template)
     return fill(template, values)
 
 
-def judged(old: str, shown: Sequence[Page], answer: Answer) -> tuple[str, list[str], str]:
+def judge_answer(old: str, shown: Sequence[Page], answer: ModelAnswer) -> tuple[str, list[str], str]:
     """Make of an answer the text that may take the place of the old one, with what it lacked; or say why there is none.
 
     Returns the text, the entries that were put back, and what is wrong, '' for nothing.
     """
     if answer.cut:
         return "", [], "the model's answer was cut off"
-    new = without_empty(visible(_TAG.sub("", answer.text)))
-    known = fact_check.source([old, *(note.text for note in shown), *(_day(note) for note in shown)])
-    strange = fact_check.invented(new, known)
-    new = without_empty("\n".join(line for line in new.split("\n") if line not in strange))
-    if strange and not fact_check.entries(new):
-        return "", [], f"the model wrote what nobody said: {fact_check.named(strange)}"
+    new = remove_empty(visible_text(_TAG.sub("", answer.text)))
+    known = fact_check.gather_source([old, *(note.text for note in shown), *(_note_day(note) for note in shown)])
+    strange = fact_check.list_invented(new, known)
+    new = remove_empty("\n".join(line for line in new.split("\n") if line not in strange))
+    if strange and not fact_check.list_entries(new):
+        return "", [], f"the model wrote what nobody said: {fact_check.name_some(strange)}"
     if new == old:
         return new, [], ""
-    problem = fact_check.fault(old, new, MEMORY)
-    new, back = ("", []) if problem else fact_check.kept(old, new, "\n".join(note.text for note in shown))
-    if not problem and (left := fact_check.lost(old, new)):
-        problem = f"{len(left)} of {len(fact_check.entries(old))} entries would be lost: {fact_check.named(left)}"
-    if not problem and len(new) > max(MEMORY, len(old)):
-        problem = f"with what it left out it has {len(new)} characters of at most {max(MEMORY, len(old))}"
+    problem = fact_check.find_fault(old, new, MAX_MEMORY)
+    new, back = ("", []) if problem else fact_check.restore_lost(old, new, "\n".join(note.text for note in shown))
+    if not problem and (left := fact_check.list_lost(old, new)):
+        problem = (
+            f"{len(left)} of {len(fact_check.list_entries(old))} entries would be lost: {fact_check.name_some(left)}"
+        )
+    if not problem and len(new) > max(MAX_MEMORY, len(old)):
+        problem = f"with what it left out it has {len(new)} characters of at most {max(MAX_MEMORY, len(old))}"
     return ("", [], f"the model's text is not used: {problem}") if problem else (new, back, "")
 
 
-def _day(note: Page) -> str:
+def _note_day(note: Page) -> str:
     stem = Path(note.name).stem
     return f"{stem[:4]}-{stem[4:6]}-{stem[6:]}"
 
 
-def replace(home: Path, workspace: Path, found: Memory, data: bytes, now: datetime) -> bool:
+def replace_page(home: Path, workspace: Path, found: MemoryPage, data: bytes, now: datetime) -> bool:
     """Put other bytes into the page, those there kept; False when they are not what was read. Raises StoreError."""
     name = str(found.path.relative_to(workspace))
-    with notes.held(workspace):
+    with notes.lock_notes(workspace):
         try:
-            versions.keep(home, name, found.found or b"", data, now)
-            if not unchanged(found, workspace):
+            versions.keep_version(home, name, found.found or b"", data, now)
+            if not is_unchanged(found, workspace):
                 return False
-            with files.open_folder(notes.place(workspace, name).above, make=True) as way:
+            with files.open_folder(notes.resolve_place(workspace, name).above, make=True) as way:
                 write_atomic(Path(found.path.name), data, folder=way)
         except ConfigError as error:
             raise StoreError(str(error)) from None
@@ -643,35 +650,35 @@ def replace(home: Path, workspace: Path, found: Memory, data: bytes, now: dateti
     return True
 
 
-def restore(home: Path, workspace: Path, marks: Marks, number: int, now: datetime) -> Path:
+def restore_version(home: Path, workspace: Path, marks: Marks, number: int, now: datetime) -> Path:
     """Take the newest change back, or an earlier one by its number; returns where it was kept. Raises StoreError.
 
     What is there now is kept. No dream comes of an earlier MEMORY.md: the notes that went into what was not wanted are
     not taken in again.
     """
-    path = versions.numbered(home, number)
+    path = versions.find_version(home, number)
     if path.suffix == ".json":
-        notes.restore(home, workspace, versions.read_correction(path), now)
+        notes.restore_correction(home, workspace, versions.read_correction(path), now)
         return path
     try:
         data = read_file(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
     try:
-        found = read(workspace)
+        found = read_memory_page(workspace)
     except ConfigError as error:
         raise StoreError(str(error)) from None
-    shown = told(data.decode("utf-8", "replace"))
-    marks.set(_WRITING, json.dumps(_taken(marks.get(_TAKEN))._replace(memory=stamp(shown))))
-    if not replace(home, workspace, found, data, now):
+    shown = rewritable_text(data.decode("utf-8", "replace"))
+    marks.set(_WRITING, json.dumps(_read_mark(marks.get(_TAKEN))._replace(memory=text_stamp(shown))))
+    if not replace_page(home, workspace, found, data, now):
         raise StoreError("MEMORY.md was changed meanwhile; try again")
     return path
 
 
-def stamp(text: str) -> str:
+def text_stamp(text: str) -> str:
     """Tell a text from another that it may have become."""
     return f"{zlib.crc32(text.encode('utf-8', 'replace')):08x}.{len(text)}"
 
 
-def _stamps(pages: Iterable[Page]) -> str:
-    return stamp("\n".join(note.text for note in pages))
+def _notes_stamp(pages: Iterable[Page]) -> str:
+    return text_stamp("\n".join(note.text for note in pages))

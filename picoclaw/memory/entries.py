@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from datetime import date
 from typing import NamedTuple
 
-from picoclaw.markdown import gone, seen
+from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.text import pattern
 
 FOREIGN = "not from the owner"
-_UNASKED = ("cron", "heartbeat", "rule", "helper")  # turns of our own, which had read nothing
-_TAINTED = pattern(rf"{FOREIGN}: (?!(?:{'|'.join(_UNASKED)})[)\]])")
-LONGEST = 700
+_OWN_TURNS = ("cron", "heartbeat", "rule", "helper")  # turns of our own, which had read nothing
+_TAINTED = pattern(rf"{FOREIGN}: (?!(?:{'|'.join(_OWN_TURNS)})[)\]])")
+MAX_ENTRY = 700
 """Characters of one entry: a chunk of the index takes it whole, with where it is from."""
 
 _BULLET = r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)"
@@ -36,7 +36,7 @@ _BRACKETS = str.maketrans("()", "[]")
 _HIDDEN = "\0"
 
 
-class Entry(NamedTuple):
+class MemoryEntry(NamedTuple):
     """One thing that is remembered. Its lines count from 1, both included; `below` counts the entries in it.
 
     `bullet`, `stamp` and `source` are what stands before its words, as it was written; `code` is a block of code.
@@ -53,55 +53,59 @@ class Entry(NamedTuple):
     below: int = 0
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Split a text into its lines, each with its end, as an editor counts them."""
     return _LINE.findall(text)
 
 
-def entries(text: str) -> list[Entry]:
+def parse_entries(text: str) -> list[MemoryEntry]:
     """Find the entries of a Markdown text; headings, front matter and what a viewer hides are none."""
     lines = _visible_lines(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
-    found = [_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _Spans(lines).all()]
-    return [entry._replace(below=below) if below else entry for entry, below in zip(found, _below(found), strict=True)]
+    found = [
+        _make_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _EntrySpans(lines).all()
+    ]
+    return [
+        entry._replace(below=below) if below else entry for entry, below in zip(found, _count_below(found), strict=True)
+    ]
 
 
-def tainted(text: str) -> bool:
+def is_tainted(text: str) -> bool:
     """Tell whether anything in a text is marked as the word of another, or as made of what nobody has said."""
     return FOREIGN in text and bool(_TAINTED.search(text))
 
 
-def without_tainted(text: str) -> str:
+def remove_tainted(text: str) -> str:
     """Leave out the entries that are tainted, with those below them; nothing is left where that is not all of it."""
-    if not tainted(text):
+    if not is_tainted(text):
         return text
-    original, found = lines_of(text), entries(text)
+    original, found = split_lines(text), parse_entries(text)
     lines = list(original)
     for number, entry in enumerate(found):
-        if tainted("".join(original[entry.first - 1 : entry.last])):
+        if is_tainted("".join(original[entry.first - 1 : entry.last])):
             last = max(each.last for each in found[number : number + 1 + entry.below])
             lines[entry.first - 1 : last] = [""] * (last - entry.first + 1)
     rest = "".join(lines)
-    return "" if tainted(rest) else rest
+    return "" if is_tainted(rest) else rest
 
 
-def plain(text: str) -> str:
+def flatten(text: str) -> str:
     """Make one line of a text, of which a viewer shows every character, and which neither opens nor ends a comment."""
-    line = " ".join(seen(" ".join(text.split())).split())
+    line = " ".join(remove_invisible(" ".join(text.split())).split())
     return _OPENS.sub(r"\\<", line).replace("-->", r"--\>")
 
 
-def written(bullet: str, stamp: str, source: str, body: str, changed: date | None = None) -> str:
+def format_entry(bullet: str, stamp: str, source: str, body: str, changed: date | None = None) -> str:
     """Write an entry's line. `source` is where it is from, with FOREIGN in it if it is not the owner's word."""
     if FOREIGN in source:
         body = '"{}"'.format(body.replace('"', "'"))
-    told = f"({plain(source).translate(_BRACKETS)}) " if source else ""
+    told = f"({flatten(source).translate(_BRACKETS)}) " if source else ""
     end = f" (changed {changed})" if changed else ""
     if not (stamp or told) and (_FENCE.match(body) or _NO_ENTRY.match(body) or _NO_ENTRY.match(f"{bullet}{body}{end}")):
         body = f"\\{body}"  # a viewer would take it for something else
     return f"{bullet}{stamp}{told}{body}{end}"
 
 
-def key(text: str) -> str:
+def comparison_key(text: str) -> str:
     """Write a text as it is compared: case, white space and the punctuation of sentences do not matter."""
     words = (word.lstrip("\"'([*_“‘¿¡").rstrip(".,;:!?\"')]*_”’…") for word in text.casefold().split())
     return " ".join(filter(None, words))
@@ -110,7 +114,7 @@ def key(text: str) -> str:
 def _visible_lines(text: str) -> list[str]:
     """The lines without comments; those that a longer comment goes through, and front matter, are marked as hidden."""
     kept, at = [], 0
-    for start, end, _ in gone(text, trusting=True):
+    for start, end, _ in find_hidden(text, trusting=True):
         count = text.count("\n", start, end)
         kept += [text[at:start], "\n".join([_HIDDEN] * (count + 1)) if count else ""]
         at = end
@@ -121,7 +125,7 @@ def _visible_lines(text: str) -> list[str]:
     return lines
 
 
-class _Spans:
+class _EntrySpans:
     """Finds the lines of each entry, in time in proportion to their number."""
 
     def __init__(self, lines: list[str]) -> None:
@@ -162,19 +166,19 @@ class _Spans:
         return bool(line.strip()) and _HIDDEN not in line and not opens
 
 
-def _entry(first: int, last: int, lines: list[str], *, code: bool) -> Entry:
+def _make_entry(first: int, last: int, lines: list[str], *, code: bool) -> MemoryEntry:
     indent = len(lines[0]) - len(lines[0].lstrip())
     if code:
-        return Entry(first, last, indent, "", "", "", "\n".join(lines), code=True)
+        return MemoryEntry(first, last, indent, "", "", "", "\n".join(lines), code=True)
     parts = _PARTS.fullmatch(f"{lines[0].rstrip()} {' '.join(' '.join(lines[1:]).split())}".rstrip())
     assert parts
     source, body = parts["source"] or "", parts["body"].strip()
     if FOREIGN in source and len(body) > 1 and body[0] == body[-1] == '"':
         body = body[1:-1]
-    return Entry(first, last, indent, parts["bullet"] or "", parts["stamp"] or "", source, body)
+    return MemoryEntry(first, last, indent, parts["bullet"] or "", parts["stamp"] or "", source, body)
 
 
-def _below(found: list[Entry]) -> list[int]:
+def _count_below(found: list[MemoryEntry]) -> list[int]:
     """How many of the entries behind each belong to it, if it is an item."""
     counts, ends = [0] * len(found), list[int]()  # `ends` are entries behind, each indented less than the one before
     for at in range(len(found) - 1, -1, -1):

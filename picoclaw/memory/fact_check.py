@@ -10,15 +10,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from picoclaw.memory.entries import Entry
-from picoclaw.memory.entries import entries as memory_entries
+from picoclaw.memory.entries import MemoryEntry
+from picoclaw.memory.entries import parse_entries as memory_entries
 from picoclaw.text import list_terms, pattern
 
-LEAST_LENGTH = 0.5
+MIN_LENGTH = 0.5
 _SHARED_OF_ENTRY, _KNOWN_OF_LINE, _COVERED = 0.75, 0.6, 0.85
 _REPEATED = 0.25
 _ROUNDING = 1e-9
-_MOST_NAMED, LONGEST_NAMED = 3, 60
+_MOST_NAMED, MAX_NAMED = 3, 60
 
 _MARKER = pattern(r"(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = pattern(r"#{1,6}\s")
@@ -45,7 +45,7 @@ _WORD = pattern(r"[^\W\d_]{2,}")
 _ANY_WORD = pattern(r"[^\W_]+")
 
 
-class Source(NamedTuple):
+class FactSource(NamedTuple):
     """All that a new text may be made of: its words, its numbers, its numbers with units, and numbers of telephones.
 
     Those are digits alone, without zeros before them; `local` are they without what may be dialled before.
@@ -58,47 +58,47 @@ class Source(NamedTuple):
     local: frozenset[str]
 
 
-def source(texts: Iterable[str]) -> Source:
+def gather_source(texts: Iterable[str]) -> FactSource:
     """Gather what texts say."""
     text = "\n".join(texts)
-    numbers = set(_numbers(_in_one_form(text)))
+    numbers = set(_find_numbers(_normalise(text)))
     parts = {part for number, _ in numbers for part in (number, *(number.split("-") if "-" in number else ()))}
-    phones = {digits for found in _PHONE.findall(text) if (digits := _digits(found))}
+    phones = {digits for found in _PHONE.findall(text) if (digits := _phone_digits(found))}
     local = {number[cut:] for number in phones for cut in range(_LONGEST_PREFIX + 1) if number[cut + 5 :]}
     measures = frozenset(map("".join, numbers))
-    return Source(frozenset(list_terms(text)), frozenset(parts), measures, frozenset(phones), frozenset(local))
+    return FactSource(frozenset(list_terms(text)), frozenset(parts), measures, frozenset(phones), frozenset(local))
 
 
-def _in_one_form(text: str) -> str:
+def _normalise(text: str) -> str:
     """Write dates as 2026-04-09, and numbers without marks between thousands and with a point."""
     text = _DAY_FIRST.sub(lambda date: f"{date[3]}-{int(date[2]):02}-{int(date[1]):02}", text)
-    text = _DAY_MONTH.sub(lambda date: _date(date[3], date[2], date[1]), text)
-    text = _MONTH_DAY.sub(lambda date: _date(date[3], date[1], date[2]), text)
+    text = _DAY_MONTH.sub(lambda date: _iso_date(date[3], date[2], date[1]), text)
+    text = _MONTH_DAY.sub(lambda date: _iso_date(date[3], date[1], date[2]), text)
     text = _GROUPED.sub(lambda number: number[0].replace(number[1], ""), text)
     return _OF_TIME.sub("", _DECIMAL.sub(r"\1.\2", text))
 
 
-def _date(year: str, month: str, day: str) -> str:
+def _iso_date(year: str, month: str, day: str) -> str:
     return f"{year}-{_MONTHS.index(month.casefold()) + 1:02}-{int(day):02}"
 
 
-def _digits(text: str) -> str:
+def _phone_digits(text: str) -> str:
     """The digits of what may be the number of a telephone, '' where they are too few."""
     digits = "".join(char for char in text if char.isdecimal()).lstrip("0")
     return digits if len(digits) >= _LEAST_DIGITS else ""
 
 
-def _is_phone(text: str, known: Source) -> bool:
+def _is_known_phone(text: str, known: FactSource) -> bool:
     """Whether these are the digits of a known telephone, with or without what may be dialled before."""
-    digits = _digits(text)
+    digits = _phone_digits(text)
     return digits in known.local or any(digits[cut:] in known.phones for cut in range(_LONGEST_PREFIX + 1))
 
 
-def told(line: str, known: Source) -> bool:
+def is_supported(line: str, known: FactSource) -> bool:
     """Tell whether a line says only what its source says; a short heading may be new."""
     said = _MARKER.sub("", line.strip(), count=1)
-    said = _in_one_form(_PHONE.sub(lambda found: " " if _is_phone(found[0], known) else found[0], said))
-    numbers = list(_numbers(said))
+    said = _normalise(_PHONE.sub(lambda found: " " if _is_known_phone(found[0], known) else found[0], said))
+    numbers = list(_find_numbers(said))
     if any(_WHOLE_DATE.fullmatch(number) and number not in known.numbers for number, _ in numbers):
         return False
     if any(not known.numbers.issuperset({number} & known.numbers or number.split("-")) for number, _ in numbers):
@@ -111,33 +111,33 @@ def told(line: str, known: Source) -> bool:
     return not used or len(used & known.words) >= _KNOWN_OF_LINE * len(used)
 
 
-def invented(new: str, known: Source) -> list[str]:
+def list_invented(new: str, known: FactSource) -> list[str]:
     """List the lines that say what the source does not."""
-    return [line for line in new.split("\n") if line.strip() and not told(line, known)]
+    return [line for line in new.split("\n") if line.strip() and not is_supported(line, known)]
 
 
-def entries(text: str) -> list[str]:
+def list_entries(text: str) -> list[str]:
     """List what a text says: its lines but headings, without what marks them as items."""
     lines = (line.strip() for line in text.split("\n"))
     return [_MARKER.sub("", line, count=1) for line in lines if list_terms(line) and not _HEADING.match(line)]
 
 
-def lost(old: str, new: str) -> list[str]:
+def list_lost(old: str, new: str) -> list[str]:
     """List the entries of the old text that no line of the new one says, or that it turns around."""
-    before, after = entries(old), entries(new)
-    having = Counter(word for entry in before for word in _telling(entry))
-    lines = _Lines(after, having)
-    clauses = [clause for line in dict.fromkeys(after) for clause in _clauses(line)]
-    every = _Words(frozenset(list_terms("\n".join(after))), frozenset(_words("\n".join(after))))
+    before, after = list_entries(old), list_entries(new)
+    having = Counter(word for entry in before for word in _key_words(entry))
+    lines = _LineIndex(after, having)
+    clauses = [clause for line in dict.fromkeys(after) for clause in _split_clauses(line)]
+    every = _TextWords(frozenset(list_terms("\n".join(after))), frozenset(_find_words("\n".join(after))))
     gone = {
         entry
         for entry in set(before).difference(after)
-        if not (lines.saying(entry) and _covered(entry, every, having)) or _turned(entry, clauses)
+        if not (lines.saying(entry) and _is_covered(entry, every, having)) or _is_reversed(entry, clauses)
     }
     return [entry for entry in before if entry in gone]
 
 
-class _Lines:
+class _LineIndex:
     """Lines by their words, so that an entry is compared with those alone that share one."""
 
     def __init__(self, lines: Iterable[str], having: Counter[str]) -> None:
@@ -145,13 +145,13 @@ class _Lines:
         self._by_word: dict[str, list[str]] = {}
         self._numbers: dict[str, Counter[tuple[str, str]]] = {}
         for line in dict.fromkeys(lines):
-            self._numbers[line] = Counter(_numbers(line))
-            for word in _telling(line):
+            self._numbers[line] = Counter(_find_numbers(line))
+            for word in _key_words(line):
                 self._by_word.setdefault(word, []).append(line)
 
     def near(self, entry: str) -> dict[str, float]:
         """The lines that share words with an entry, and how much of it that is, rare words counting more."""
-        used = sorted(_telling(entry))
+        used = sorted(_key_words(entry))
         whole = sum(1 / self._having[word] for word in used if self._having[word])
         shares: dict[str, float] = {}
         for word in used:
@@ -161,29 +161,29 @@ class _Lines:
 
     def saying(self, entry: str) -> list[str]:
         """The lines that share enough with an entry and have its numbers, if one that shares most is among them."""
-        numbers, shares = Counter(_numbers(entry)), self.near(entry)
+        numbers, shares = Counter(_find_numbers(entry)), self.near(entry)
         most = max(shares.values(), default=0.0)
         if most < _SHARED_OF_ENTRY - _ROUNDING:
             return []
         found = [line for line, share in shares.items() if share >= most - _ROUNDING]
-        return [line for line in found if _holds(self._numbers[line], numbers)]
+        return [line for line in found if _has_numbers(self._numbers[line], numbers)]
 
 
-class _Words(NamedTuple):
+class _TextWords(NamedTuple):
     """The words of a text: their stems, and as they are written."""
 
     stems: frozenset[str]
     plain: frozenset[str]
 
 
-def _covered(entry: str, every: _Words, having: Counter[str]) -> bool:
+def _is_covered(entry: str, every: _TextWords, having: Counter[str]) -> bool:
     """Whether a text has most of an entry's words somewhere, and all its names."""
-    used = _telling(entry) - {"s"}  # of "the pump's"
+    used = _key_words(entry) - {"s"}  # of "the pump's"
     share = sum(1 / having[word] for word in sorted(used & every.stems))
-    return share >= _COVERED * sum(1 / having[word] for word in sorted(used)) and _names(entry) <= every.plain
+    return share >= _COVERED * sum(1 / having[word] for word in sorted(used)) and _find_names(entry) <= every.plain
 
 
-def kept(old: str, new: str, noted: str = "") -> tuple[str, list[str]]:
+def restore_lost(old: str, new: str, noted: str = "") -> tuple[str, list[str]]:
     """Put what the new text lacks of the old one back; returns the text, and the entries that came back.
 
     An entry comes back as it was written, with its further lines, in the place of a line that says no more than part of
@@ -191,76 +191,76 @@ def kept(old: str, new: str, noted: str = "") -> tuple[str, list[str]]:
     old text, and nothing that was `noted`, is left out: it is made of words of several.
     """
     before, lines = old.split("\n"), new.split("\n")
-    wrong = _wrong(old, new, noted)
-    gone = set(lost(old, "\n".join(line for line in lines if _said_by(line) not in wrong)))
-    lines = [f"{_LEFT_OUT}{line}" if _said_by(line) in wrong else line for line in lines]
+    wrong = _find_wrong(old, new, noted)
+    gone = set(list_lost(old, "\n".join(line for line in lines if _first_entry(line) not in wrong)))
+    lines = [f"{_LEFT_OUT}{line}" if _first_entry(line) in wrong else line for line in lines]
     back, known = list[str](), {line.strip() for line in before}
     for entry in reversed(memory_entries(old)):
         text = before[entry.first - 1 : entry.last]
-        if gone.isdisjoint(entries("\n".join(text))):
+        if gone.isdisjoint(list_entries("\n".join(text))):
             continue
         back.append(" ".join(entry.body.split()))
-        _put_back(lines, text, _above(before, entry), known)
+        _insert_entry(lines, text, _find_parent(before, entry), known)
     return "\n".join(line for line in lines if not line.startswith(_LEFT_OUT)), back[::-1]
 
 
-def _said_by(line: str) -> str:
-    return next(iter(entries(line)), "")
+def _first_entry(line: str) -> str:
+    return next(iter(list_entries(line)), "")
 
 
-def _wrong(old: str, new: str, noted: str) -> set[str]:
+def _find_wrong(old: str, new: str, noted: str) -> set[str]:
     """The entries of a new text that turn one of the old text around, or that say none of them and nothing new."""
-    before, after, told = entries(old), entries(new), entries(noted)
-    having = Counter(word for entry in [*before, *told] for word in _telling(entry))
-    earlier, heard = _Lines(before, having), _Lines(told, having)
-    lines = _Lines(after, having)
+    before, after, told = list_entries(old), list_entries(new), list_entries(noted)
+    having = Counter(word for entry in [*before, *told] for word in _key_words(entry))
+    earlier, heard = _LineIndex(before, having), _LineIndex(told, having)
+    lines = _LineIndex(after, having)
     saying = {line for entry in dict.fromkeys(before) for line in lines.saying(entry)}
     fresh = set(list_terms(noted)) - set(list_terms(old))
     wrong = set()
     for line in set(after).difference(before):
-        if any(share >= _KNOWN_OF_LINE and not opposite(line, note) for note, share in _parts(line, heard)):
+        if any(share >= _KNOWN_OF_LINE and not is_opposite(line, note) for note, share in _shared_parts(line, heard)):
             continue
-        turned = any(opposite(line, entry) for entry in earlier.near(line))
+        turned = any(is_opposite(line, entry) for entry in earlier.near(line))
         if turned or not (line in saying or not fresh.isdisjoint(list_terms(line))):
             wrong.add(line)
     return wrong
 
 
-def _parts(line: str, others: _Lines) -> Iterator[tuple[str, float]]:
+def _shared_parts(line: str, others: _LineIndex) -> Iterator[tuple[str, float]]:
     """Other lines that share words with a line, and the part of its words that each has."""
-    used = _telling(line)
-    yield from ((other, len(used & _telling(other)) / len(used)) for other in others.near(line))
+    used = _key_words(line)
+    yield from ((other, len(used & _key_words(other)) / len(used)) for other in others.near(line))
 
 
-def opposite(line: str, other: str) -> bool:
+def is_opposite(line: str, other: str) -> bool:
     """Whether one of two lines denies what the other does not, or some words have changed places."""
-    shared = _affirmed(line) & _affirmed(other)
-    if len(shared) < min(_FEWEST, len(_affirmed(line)), len(_affirmed(other))) or not shared:
+    shared = _affirmed_words(line) & _affirmed_words(other)
+    if len(shared) < min(_FEWEST, len(_affirmed_words(line)), len(_affirmed_words(other))) or not shared:
         return False
-    if len(shared) * 2 < min(len(_affirmed(line)), len(_affirmed(other))):
+    if len(shared) * 2 < min(len(_affirmed_words(line)), len(_affirmed_words(other))):
         return False
-    denied, others = _denied(line) & shared, _denied(other) & shared
+    denied, others = _denied_words(line) & shared, _denied_words(other) & shared
     if bool(denied) != bool(others) or not (denied <= others or others <= denied):
         return True
-    return _swapped(line, other)
+    return _is_swapped(line, other)
 
 
 @lru_cache(4096)
-def _affirmed(line: str) -> frozenset[str]:
+def _affirmed_words(line: str) -> frozenset[str]:
     """The words of a line but those that deny."""
     return frozenset(list_terms(_DENIAL.sub(" ", line)))
 
 
 @lru_cache(4096)
-def _denied(line: str) -> frozenset[str]:
+def _denied_words(line: str) -> frozenset[str]:
     """The words that follow upon one that denies, up to the end of its clause."""
     parts = (_DENIAL.split(clause)[1:] for clause in _CLAUSE.split(line))
     return frozenset(list_terms(" ".join(text for part in parts for text in part)))
 
 
-def _swapped(line: str, other: str) -> bool:
+def _is_swapped(line: str, other: str) -> bool:
     """Whether the words that two lines share are the same, and some stand where they stood and some do not."""
-    one, two = _in_order(line), _in_order(other)
+    one, two = _ordered_words(line), _ordered_words(other)
     here, there = [word for word in one if word in set(two)], [word for word in two if word in set(one)]
     if here == there or len(there) < len(two) or sorted(here) != sorted(there):
         return False
@@ -268,23 +268,23 @@ def _swapped(line: str, other: str) -> bool:
 
 
 @lru_cache(4096)
-def _in_order(line: str) -> tuple[str, ...]:
+def _ordered_words(line: str) -> tuple[str, ...]:
     return tuple(word.casefold() for word in _ANY_WORD.findall(line))
 
 
-def _put_back(lines: list[str], text: list[str], above: tuple[str, str], known: Collection[str]) -> None:
+def _insert_entry(lines: list[str], text: list[str], above: tuple[str, str], known: Collection[str]) -> None:
     """Put an entry into the lines of a text; `above` are the line of the entry that it belongs to, and its heading.
 
     The lines that are `known` from the old text stay.
     """
     whole = "\n".join(text)
-    said, numbers = _telling(whole), set(_numbers(_in_one_form(whole)))
+    said, numbers = _key_words(whole), set(_find_numbers(_normalise(whole)))
     for at, line in enumerate(lines):
         bare = line.removeprefix(_LEFT_OUT)
-        used = _telling(bare)
+        used = _key_words(bare)
         if not used or bare.strip() in known or _HEADING.match(bare.strip()):
             continue
-        part = used <= said and set(_numbers(_in_one_form(bare))) <= numbers
+        part = used <= said and set(_find_numbers(_normalise(bare))) <= numbers
         if part or (bare != line and len(used & said) >= _KNOWN_OF_LINE * len(said)):
             lines[at : at + 1] = text
             return
@@ -301,7 +301,7 @@ def _put_back(lines: list[str], text: list[str], above: tuple[str, str], known: 
         lines[:0] = text
 
 
-def _above(lines: Sequence[str], entry: Entry) -> tuple[str, str]:
+def _find_parent(lines: Sequence[str], entry: MemoryEntry) -> tuple[str, str]:
     """The line that an indented entry belongs to, '' for none, and the heading that it stands under."""
     earlier = [line.rstrip() for line in lines[: entry.first - 1]]
     heading = next((line for line in reversed(earlier) if _HEADING.match(line.strip())), "")
@@ -310,13 +310,13 @@ def _above(lines: Sequence[str], entry: Entry) -> tuple[str, str]:
 
 
 @lru_cache(4096)
-def _telling(line: str) -> frozenset[str]:
+def _key_words(line: str) -> frozenset[str]:
     """The words that a line is known by; its numbers only where there is nothing else."""
     used = frozenset(list_terms(line))
     return frozenset(word for word in used if not word[0].isdigit()) or used
 
 
-def _holds(there: Mapping[tuple[str, str], int], wanted: Mapping[tuple[str, str], int]) -> bool:
+def _has_numbers(there: Mapping[tuple[str, str], int], wanted: Mapping[tuple[str, str], int]) -> bool:
     """Whether all numbers are there, as often as wanted; a unit may be missing, and may not be another."""
     for (number, unit), times in wanted.items():
         if there.get((number, unit), 0) >= times:
@@ -336,15 +336,15 @@ class _Clause(NamedTuple):
     denies: bool
 
 
-def _clauses(line: str) -> list[_Clause]:
+def _split_clauses(line: str) -> list[_Clause]:
     parts = _CLAUSE.split(line)
     found = [_Clause(frozenset(list_terms(_DENIAL.sub(" ", part))), bool(_DENIAL.search(part))) for part in parts]
     return [clause for clause in found if clause.words]
 
 
-def _turned(entry: str, clauses: Sequence[_Clause]) -> bool:
+def _is_reversed(entry: str, clauses: Sequence[_Clause]) -> bool:
     """Whether the clause that is nearest to one of an entry's denies it, or what it denies is no longer denied."""
-    for clause in _clauses(entry):
+    for clause in _split_clauses(entry):
         near = [(len(clause.words & other.words), other.denies == clause.denies) for other in clauses]
         shared, same = max(near, default=(0, True))
         if not same and shared >= max(min(_FEWEST, len(clause.words)), _SHARED_OF_ENTRY * len(clause.words)):
@@ -352,39 +352,39 @@ def _turned(entry: str, clauses: Sequence[_Clause]) -> bool:
     return False
 
 
-def fault(old: str, new: str, longest: int) -> str:
+def find_fault(old: str, new: str, longest: int) -> str:
     """Say why a new text may not take the place of the old one, '' when it may."""
-    after = entries(new)
+    after = list_entries(new)
     if not after:
         return "it says nothing that was told"
     if len(after) - len(set(after)) > _REPEATED * len(after):
         return "it repeats itself"
     if len(new) > max(longest, len(old)):
         return f"it has {len(new)} characters of at most {max(longest, len(old))}"
-    if len(new) < LEAST_LENGTH * len(old):
+    if len(new) < MIN_LENGTH * len(old):
         return f"it is shorter than half of what was there: {len(new)} characters of {len(old)}"
     return ""
 
 
-def named(lines: Iterable[str]) -> str:
+def name_some(lines: Iterable[str]) -> str:
     """Name some of the lines, shortened."""
     every = list(lines)
-    shown = [line if len(line) <= LONGEST_NAMED else f"{line[:LONGEST_NAMED]}…" for line in every[:_MOST_NAMED]]
+    shown = [line if len(line) <= MAX_NAMED else f"{line[:MAX_NAMED]}…" for line in every[:_MOST_NAMED]]
     return "; ".join(shown) + (f"; and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else "")
 
 
-def _numbers(text: str) -> Iterator[tuple[str, str]]:
+def _find_numbers(text: str) -> Iterator[tuple[str, str]]:
     """The numbers, and their units as far as they have one; a little word behind a number is none."""
     for found in _NUMBER.finditer(text):
         unit = found[2] or ""
         yield found[1], unit if unit in {"A", "a"} or list_terms(unit) or not unit.isalpha() else ""
 
 
-def _names(text: str) -> set[str]:
+def _find_names(text: str) -> set[str]:
     """Words that begin with a capital, but for the first of each line."""
-    found = (word for entry in entries(text) for word in _WORD.findall(entry)[1:])
+    found = (word for entry in list_entries(text) for word in _WORD.findall(entry)[1:])
     return {word.casefold() for word in found if word[0].isupper()}
 
 
-def _words(text: str) -> set[str]:
+def _find_words(text: str) -> set[str]:
     return {word.casefold() for word in _WORD.findall(text)}

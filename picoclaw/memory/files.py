@@ -17,22 +17,22 @@ from picoclaw import files
 from picoclaw.errors import StoreError
 from picoclaw.files import explain_os_error
 
-LARGEST = 4_000_000
+MAX_FILE = 4_000_000
 """Bytes; of a larger file only its head is read."""
 
 ROOT_FILE, FOLDER = "MEMORY.md", "memory"
 ROOT_FILES = (ROOT_FILE, "memory.md")
 """Beside the other pages; the second is what other projects call it."""
 
-_NOT_NOTES = frozenset({"node_modules", "site-packages", "venv", "__pycache__"})
+_SKIPPED_FOLDERS = frozenset({"node_modules", "site-packages", "venv", "__pycache__"})
 """Folders of programs, whose texts are no notes."""
 
-_MOST_PROBLEMS = 20
+_MAX_PROBLEMS = 20
 _YOUNG_NS = 2_000_000_000  # two writes so near to each other may have the same time
 _INT63 = (1 << 63) - 1  # what SQLite keeps of a number; times beyond 2262 and some inodes are larger
 
 
-class Source(NamedTuple):
+class MemorySource(NamedTuple):
     """A file of the memory: its path in the workspace, and what tells that it has changed."""
 
     path: str
@@ -41,10 +41,10 @@ class Source(NamedTuple):
     inode: int
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     """A file as it was read; `problem` says what of it cannot be searched, `day` is that of a document."""
 
-    source: Source
+    source: MemorySource
     text: str
     problem: str
     day: str = ""
@@ -63,7 +63,7 @@ class Document(NamedTuple):
 
 
 @dataclass(slots=True)
-class Files:
+class MemoryFiles:
     """The memory files of one workspace and documents besides, and what was wrong with some of them."""
 
     root: str
@@ -72,11 +72,11 @@ class Files:
     unread: list[str] = field(default_factory=list)  # folders that could not be listed
 
     @classmethod
-    def of(cls, workspace: Path, documents: Iterable[Document] = ()) -> "Files":
+    def of(cls, workspace: Path, documents: Iterable[Document] = ()) -> "MemoryFiles":
         """Look at a workspace; reads nothing yet."""
         return cls(os.path.realpath(workspace), {document.path: document for document in documents})
 
-    def folders(self) -> Iterator[tuple[str, Iterator[Source]]]:
+    def folders(self) -> Iterator[tuple[str, Iterator[MemorySource]]]:
         """Give each folder and the files of the memory in it, in no order: one stat each, none is opened.
 
         Take the files of a folder before the next: only then is it known which folders it holds.
@@ -87,10 +87,10 @@ class Files:
         while waiting:
             folder = waiting.pop()
             yield folder, self._listed(folder, waiting)
-        for folder, paths in groupby(sorted(self.documents, key=_parted), lambda path: _parted(path)[0]):
+        for folder, paths in groupby(sorted(self.documents, key=_split_path), lambda path: _split_path(path)[0]):
             yield folder, filter(None, map(self.source, paths))
 
-    def _listed(self, folder: str, waiting: list[str]) -> Iterator[Source]:
+    def _listed(self, folder: str, waiting: list[str]) -> Iterator[MemorySource]:
         try:
             with os.scandir(f"{self.root}/{folder}") as entries:
                 yield from filter(None, map(partial(self._seen, folder, waiting), entries))
@@ -100,9 +100,13 @@ class Files:
             self.unread.append(f"{folder}/")
             self.blame(folder, f"it cannot be listed: {explain_os_error(error)}")
 
-    def _seen(self, folder: str, waiting: list[str], entry: "os.DirEntry[str]") -> Source | None:
+    def _seen(self, folder: str, waiting: list[str], entry: "os.DirEntry[str]") -> MemorySource | None:
         is_folder = entry.is_dir(follow_symlinks=False)  # links to folders are not followed: they may go in circles
-        if not (is_folder or entry.name.endswith(".md")) or entry.name.startswith(".") or entry.name in _NOT_NOTES:
+        if (
+            not (is_folder or entry.name.endswith(".md"))
+            or entry.name.startswith(".")
+            or entry.name in _SKIPPED_FOLDERS
+        ):
             return None
         path = f"{folder}/{entry.name}"
         if not self._speakable(path):
@@ -112,10 +116,10 @@ class Files:
             return None
         return self.source(path)
 
-    def source(self, path: str) -> Source | None:
+    def source(self, path: str) -> MemorySource | None:
         """Look at one file; None when there is none that belongs to the memory."""
         if document := self.documents.get(path):
-            return Source(path, document.stamp & _INT63, 0, 0)
+            return MemorySource(path, document.stamp & _INT63, 0, 0)
         if path not in ROOT_FILES and not path.startswith(f"{FOLDER}/"):
             return None
         try:
@@ -130,9 +134,9 @@ class Files:
         except OSError as error:
             self.blame(path, f"it cannot be read: {explain_os_error(error)}")
             return None
-        return _source(path, about) if stat.S_ISREG(about.st_mode) else None
+        return _make_source(path, about) if stat.S_ISREG(about.st_mode) else None
 
-    def read(self, path: str) -> Content | None:
+    def read(self, path: str) -> FileContent | None:
         """Read a file as it is now; None when it is not there any more, or cannot be read just now."""
         if document := self.documents.get(path):
             return self._told(document)
@@ -142,29 +146,29 @@ class Files:
         try:
             with os.fdopen(files.open_rooted(place), "rb") as file:
                 about = os.fstat(file.fileno())
-                data = file.read(LARGEST + 1)
+                data = file.read(MAX_FILE + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             self.blame(path, f"it cannot be read: {explain_os_error(error)}")
             return None
-        content = _content(_settled(_source(path, about)), data)
+        content = _make_content(_backdate(_make_source(path, about)), data)
         if content.problem:
             self.blame(path, content.problem)
         return content
 
-    def _told(self, document: Document) -> Content | None:
+    def _told(self, document: Document) -> FileContent | None:
         try:
-            text = document.read()[:LARGEST].replace("\0", " ").encode("utf-8", "replace").decode()
+            text = document.read()[:MAX_FILE].replace("\0", " ").encode("utf-8", "replace").decode()
         except StoreError as error:
             self.blame(document.path, f"it cannot be read: {error}")
             return None
-        return Content(Source(document.path, document.stamp & _INT63, 0, 0), text, "", document.day)
+        return FileContent(MemorySource(document.path, document.stamp & _INT63, 0, 0), text, "", document.day)
 
     def blame(self, path: str, why: str) -> None:
         """Keep what was wrong with a file, the first of them."""
         problem = f"{path if path.isprintable() else ascii(path)}: {why}"
-        if len(self.problems) < _MOST_PROBLEMS and problem not in self.problems:
+        if len(self.problems) < _MAX_PROBLEMS and problem not in self.problems:
             self.problems.append(problem)
 
     def _inside(self, path: str) -> bool:
@@ -180,24 +184,24 @@ class Files:
         return True
 
 
-def _parted(path: str) -> tuple[str, str]:
+def _split_path(path: str) -> tuple[str, str]:
     folder, _, name = path.rpartition("/")
     return folder, name
 
 
-def _source(path: str, about: os.stat_result) -> Source:
-    return Source(path, about.st_mtime_ns & _INT63, about.st_size, about.st_ino & _INT63)
+def _make_source(path: str, about: os.stat_result) -> MemorySource:
+    return MemorySource(path, about.st_mtime_ns & _INT63, about.st_size, about.st_ino & _INT63)
 
 
-def _settled(source: Source) -> Source:
+def _backdate(source: MemorySource) -> MemorySource:
     """Date a file that was just written a little earlier, so that it is looked at again."""
     young = abs(time.time_ns() - source.mtime_ns) < _YOUNG_NS
     return source._replace(mtime_ns=source.mtime_ns - 1) if young else source
 
 
-def _content(source: Source, data: bytes) -> Content:
+def _make_content(source: MemorySource, data: bytes) -> FileContent:
     if b"\0" in data:
-        return Content(source, "", "it holds NUL bytes and is no text, so it is not searched")
-    text = data[:LARGEST].decode("utf-8-sig", "replace")
-    problem = f"only its first {LARGEST // 1_000_000} MB are searched; split it" if len(data) > LARGEST else ""
-    return Content(source, text, problem)
+        return FileContent(source, "", "it holds NUL bytes and is no text, so it is not searched")
+    text = data[:MAX_FILE].decode("utf-8-sig", "replace")
+    problem = f"only its first {MAX_FILE // 1_000_000} MB are searched; split it" if len(data) > MAX_FILE else ""
+    return FileContent(source, text, problem)

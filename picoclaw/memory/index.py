@@ -25,16 +25,16 @@ from picoclaw.files import (
     set_aside,
     write_atomic,
 )
-from picoclaw.markdown import blanked
-from picoclaw.memory.files import Content, Document, Files, Source
+from picoclaw.markdown import blank_comments
+from picoclaw.memory.files import Document, FileContent, MemoryFiles, MemorySource
 from picoclaw.store.database import SQLITE_ERROR_TEXTS
 from picoclaw.text import pattern
 
-FARTHEST = 1.0
-_LARGEST = 10_000_000
+MAX_BOOST = 1.0
+_MAX_BOOSTS_BYTES = 10_000_000
 
 
-def stamp(path: Path) -> tuple[int, ...]:
+def file_stamp(path: Path) -> tuple[int, ...]:
     """Tell what the file has last been, () where there is none; another number is another content."""
     try:
         about = path.stat()
@@ -43,19 +43,19 @@ def stamp(path: Path) -> tuple[int, ...]:
     return about.st_mtime_ns, about.st_size, about.st_ino
 
 
-def load(path: Path) -> dict[str, float]:
+def load_boosts(path: Path) -> dict[str, float]:
     """Read the boosts by what they are given to; none when there are none, or the file is damaged. Raises OSError."""
     try:
-        return loaded(path)
+        return read_boosts(path)
     except StoreError:
         return {}
 
 
-def loaded(path: Path) -> dict[str, float]:
+def read_boosts(path: Path) -> dict[str, float]:
     """Read the boosts. Raises OSError, and StoreError when the file is damaged."""
     damaged = f"{path} is damaged"
     try:
-        found = json.loads(read_file(path, _LARGEST))
+        found = json.loads(read_file(path, _MAX_BOOSTS_BYTES))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError):
@@ -63,38 +63,38 @@ def loaded(path: Path) -> dict[str, float]:
     if not isinstance(found, dict):
         raise StoreError(damaged)
     numbers = ((key, value) for key, value in found.items() if isinstance(value, int | float))
-    return {key: max(-FARTHEST, min(FARTHEST, value)) * 1.0 for key, value in numbers if str(value) != "nan"}
+    return {key: max(-MAX_BOOST, min(MAX_BOOST, value)) * 1.0 for key, value in numbers if str(value) != "nan"}
 
 
-def rescued(path: Path) -> dict[str, float]:
+def read_or_set_aside_boosts(path: Path) -> dict[str, float]:
     """Read the boosts that are about to be written again; a damaged file is put aside for its owner. Raises OSError."""
     try:
-        return loaded(path)
+        return read_boosts(path)
     except StoreError:
         set_aside(path, time.strftime("%Y%m%d-%H%M%S"))
         return {}
 
 
-def keep(path: Path, boosts: Mapping[str, float], key: str, step: float) -> None:
+def add_boost(path: Path, boosts: Mapping[str, float], key: str, step: float) -> None:
     """Add to a boost, within -1 and 1, durably. Raises OSError."""
-    value = max(-FARTHEST, min(FARTHEST, boosts.get(key, 0.0) + step))
-    _write(path, {**boosts, key: round(value, 6)})
+    value = max(-MAX_BOOST, min(MAX_BOOST, boosts.get(key, 0.0) + step))
+    _write_boosts(path, {**boosts, key: round(value, 6)})
 
 
-def carry(path: Path, heirs: Mapping[str, str], staying: Collection[str]) -> None:
+def transfer_boosts(path: Path, heirs: Mapping[str, str], staying: Collection[str]) -> None:
     """Give boosts to what has taken the place of what they were given to, which keeps its own if it is `staying`.
 
     Where that cannot be, the opinions stay as they are: notes are found without them as well.
     """
     with contextlib.suppress(OSError, StoreError):
-        boosts = loaded(path)
+        boosts = read_boosts(path)
         heirs = {old: new for old, new in heirs.items() if boosts.get(old)}
         if heirs:
             left = {key: boost for key, boost in boosts.items() if key in staying or key not in heirs}
-            _write(path, {**{new: boosts[old] for old, new in heirs.items()}, **left})
+            _write_boosts(path, {**{new: boosts[old] for old, new in heirs.items()}, **left})
 
 
-def _write(path: Path, kept: Mapping[str, float]) -> None:
+def _write_boosts(path: Path, kept: Mapping[str, float]) -> None:
     lines = ",\n".join(f"{json.dumps(name)}: {boost}" for name, boost in sorted(kept.items()) if boost)
     write_atomic(path, f"{{\n{lines}\n}}\n".encode())
 
@@ -141,26 +141,26 @@ _LETTER = pattern(f"([{_UNSPACED}]|[\U00020000-\U0003ffff])")
 _RUN = pattern(f"(?:[{_UNSPACED}]|[\U00020000-\U0003ffff])+")
 
 
-def spaced(text: str) -> str:
+def space_out(text: str) -> str:
     """Part the letters of scripts that are written without spaces, so that each is a word to FTS5."""
     return text if text.isascii() else _LETTER.sub(r" \1 ", text)
 
 
-def _spaced(*values: Any) -> str:
-    return spaced(str(values[0]))
+def _space_out_sql(*values: Any) -> str:
+    return space_out(str(values[0]))
 
 
-def phrases(word: str) -> list[str]:
+def match_phrases(word: str) -> list[str]:
     """Put a word into FTS5's quotes, whatever is in it; a run of unspaced letters becomes its pairs of letters."""
     word = word.replace("\0", " ").encode("utf-8", "replace").decode()
     runs = [] if word.isascii() else _RUN.findall(word)
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
     rest = _RUN.sub(" ", word) if runs else word
-    return [f'"{spaced(part).replace(chr(34), chr(34) * 2)}"' for part in [*pairs, rest] if part.strip()]
+    return [f'"{space_out(part).replace(chr(34), chr(34) * 2)}"' for part in [*pairs, rest] if part.strip()]
 
 
 @contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explain_errors(path: Path) -> Iterator[None]:
     """Put the errors of SQLite and of the system into words. Raises StoreError."""
     try:
         yield
@@ -172,7 +172,7 @@ def explained(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: {explain_os_error(error)}") from None
 
 
-def connected(path: Path, *, renew: bool = False) -> apsw.Connection:
+def open_index(path: Path, *, renew: bool = False) -> apsw.Connection:
     """Open the index; make an empty one of what is no index of this version, or of any to `renew`.
 
     Raises apsw.Error and OSError.
@@ -183,8 +183,8 @@ def connected(path: Path, *, renew: bool = False) -> apsw.Connection:
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.set_busy_timeout(_BUSY_MS)
-        _add_spaced(connection)
-        if renew or not right(connection):
+        _add_function(connection)
+        if renew or not has_current_schema(connection):
             _reset(connection)
         connection.execute("PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON")  # forgotten is forgotten
     except BaseException:
@@ -193,7 +193,7 @@ def connected(path: Path, *, renew: bool = False) -> apsw.Connection:
     return connection
 
 
-def frozen(path: Path) -> apsw.Connection:
+def open_read_only(path: Path) -> apsw.Connection:
     """Open the index as it is on a disk that takes nothing: with its log, or if that cannot be, as it was before it.
 
     Raises apsw.Error, OSError, and StoreDamaged when it is no index of this version.
@@ -202,28 +202,28 @@ def frozen(path: Path) -> apsw.Connection:
     for how in ("mode=ro", "mode=ro&immutable=1"):
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = apsw.Connection(f"{path.absolute().as_uri()}?{how}", flags=flags)
-        _add_spaced(connection)
+        _add_function(connection)
         with contextlib.suppress(apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError):
-            if right(connection):
+            if has_current_schema(connection):
                 return connection
         connection.close()
     raise StoreDamaged("it cannot be read without being written")
 
 
-def unwritten() -> apsw.Connection:
+def open_in_memory() -> apsw.Connection:
     """Open an empty index that is in no file."""
     connection = apsw.Connection(":memory:")
-    _add_spaced(connection)
+    _add_function(connection)
     connection.execute(_SCHEMA)
     connection.execute(_MARKS)
     return connection
 
 
-def _add_spaced(connection: apsw.Connection) -> None:
-    connection.create_scalar_function("spaced", _spaced, 1, deterministic=True, flags=apsw.SQLITE_INNOCUOUS)
+def _add_function(connection: apsw.Connection) -> None:
+    connection.create_scalar_function("spaced", _space_out_sql, 1, deterministic=True, flags=apsw.SQLITE_INNOCUOUS)
 
 
-def rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+def fetch_rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     """Ask for rows, all of them at once."""
     return connection.execute(sql, values).fetchall()
 
@@ -241,7 +241,7 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
         raise
 
 
-def right(connection: apsw.Connection) -> bool:
+def has_current_schema(connection: apsw.Connection) -> bool:
     """Tell whether the tables are those of this version."""
     try:
         names = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
@@ -253,7 +253,7 @@ def right(connection: apsw.Connection) -> bool:
 
 def _reset(connection: apsw.Connection) -> None:
     """Empty the file and make the tables."""
-    if not _empty(connection):
+    if not _is_empty(connection):
         connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 1)
         try:
             connection.execute("VACUUM")
@@ -261,14 +261,14 @@ def _reset(connection: apsw.Connection) -> None:
             connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 0)
     connection.execute("PRAGMA journal_mode = WAL")
     with transaction(connection):
-        if not right(connection):  # another process may have been first
+        if not has_current_schema(connection):  # another process may have been first
             connection.execute(_SCHEMA)
             connection.execute(_MARKS)
 
 
-def _empty(connection: apsw.Connection) -> bool:
+def _is_empty(connection: apsw.Connection) -> bool:
     try:
-        return not rows(connection, "SELECT 1 FROM sqlite_schema LIMIT 1")
+        return not fetch_rows(connection, "SELECT 1 FROM sqlite_schema LIMIT 1")
     except DAMAGED:
         return False
 
@@ -279,48 +279,50 @@ SLOTS = 60
 """Vectors in a row: that of chunk `id` is the `id % SLOTS`-th of row `id // SLOTS`, if the row's mask says so."""
 
 
-def model_of(connection: apsw.Connection) -> tuple[str, int]:
+def vector_model(connection: apsw.Connection) -> tuple[str, int]:
     """Say whose vectors there are, and how long they are; '' and 0 before there were any."""
-    found: dict[str, str] = dict(rows(connection, "SELECT key, value FROM meta"))
+    found: dict[str, str] = dict(fetch_rows(connection, "SELECT key, value FROM meta"))
     return found.get("model", ""), int(found.get("dims", 0))
 
 
-def _is_of(connection: apsw.Connection, model: tuple[str, int]) -> bool:
+def _is_model(connection: apsw.Connection, model: tuple[str, int]) -> bool:
     """Tell whether the vectors are those of a model; its length may not be known yet."""
-    name, dims = model_of(connection)
+    name, dims = vector_model(connection)
     return name == model[0] and model[1] in {0, dims}
 
 
-def missing(connection: apsw.Connection, model: tuple[str, int], after: int, most: int) -> list[tuple[Any, ...]]:
+def select_unembedded(
+    connection: apsw.Connection, model: tuple[str, int], after: int, most: int
+) -> list[tuple[Any, ...]]:
     """Return the ids, texts and hashes of chunks, from an id on, that have no vector of this model."""
-    return rows(
+    return fetch_rows(
         connection,
         "SELECT chunks.id, text, sha FROM chunks LEFT JOIN vectors ON block = chunks.id / ?1"
         " WHERE chunks.id > ?4 AND (NOT ?2 OR there IS NULL OR NOT there & (1 << (chunks.id % ?1)))"
         " ORDER BY chunks.id LIMIT ?3",
-        (SLOTS, _is_of(connection, model), most, after),
+        (SLOTS, _is_model(connection, model), most, after),
     )
 
 
-def lacking(connection: apsw.Connection, model: tuple[str, int]) -> int:
+def count_unembedded(connection: apsw.Connection, model: tuple[str, int]) -> int:
     """Count the chunks that have no vector of this model."""
     chunks = int(connection.execute("SELECT count(*) FROM chunks").get)
-    return chunks - count(connection) if _is_of(connection, model) else chunks
+    return chunks - count_vectors(connection) if _is_model(connection, model) else chunks
 
 
-def vectors_keep(connection: apsw.Connection, model: str, dims: int, new: Sequence[tuple[int, bytes]]) -> None:
+def store_vectors(connection: apsw.Connection, model: str, dims: int, new: Sequence[tuple[int, bytes]]) -> None:
     """Keep vectors by the ids of their chunks; those of another model go."""
-    if model_of(connection) != (model, dims):
+    if vector_model(connection) != (model, dims):
         connection.execute("DELETE FROM vectors")
         pairs = (("model", model), ("dims", str(dims)))
         connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", pairs)
     for block, some in groupby(sorted(new), lambda row: row[0] // SLOTS):
-        _keep_block(connection, block, dims, some)
+        _store_block(connection, block, dims, some)
 
 
-def _keep_block(connection: apsw.Connection, block: int, dims: int, some: Iterable[tuple[int, bytes]]) -> None:
+def _store_block(connection: apsw.Connection, block: int, dims: int, some: Iterable[tuple[int, bytes]]) -> None:
     there, held = 0, bytes(SLOTS * dims)
-    for found in rows(connection, "SELECT there, rows FROM vectors WHERE block = ?", (block,)):
+    for found in fetch_rows(connection, "SELECT there, rows FROM vectors WHERE block = ?", (block,)):
         there, held = found
     new = bytearray(held)
     for number, row in some:
@@ -334,19 +336,19 @@ def _keep_block(connection: apsw.Connection, block: int, dims: int, some: Iterab
     )
 
 
-def drop(connection: apsw.Connection, number: int) -> None:
+def delete_vector(connection: apsw.Connection, number: int) -> None:
     """Forget a chunk's vector, if it has one."""
     sql = "UPDATE vectors SET there = there & ~(1 << ?) WHERE block = ? AND there & (1 << ?)"
     connection.execute(sql, (number % SLOTS, number // SLOTS, number % SLOTS))
 
 
-def blocks(connection: apsw.Connection, after: int, most: int) -> list[tuple[Any, ...]]:
+def select_blocks(connection: apsw.Connection, after: int, most: int) -> list[tuple[Any, ...]]:
     """Return rows of the table, as they are and in order, that follow one: their numbers, masks and vectors."""
     sql = "SELECT block, there, rows FROM vectors WHERE block > ? ORDER BY block LIMIT ?"
-    return rows(connection, sql, (after, most))
+    return fetch_rows(connection, sql, (after, most))
 
 
-def count(connection: apsw.Connection) -> int:
+def count_vectors(connection: apsw.Connection) -> int:
     """Count the vectors."""
     return sum(int(there).bit_count() for (there,) in connection.execute("SELECT there FROM vectors"))
 
@@ -368,7 +370,7 @@ class Chunk(NamedTuple):
     text: str
 
 
-class Piece(NamedTuple):
+class LinePart(NamedTuple):
     """A line of a text, or a part of one that is too long, and the headings that it stands under."""
 
     line: int
@@ -377,30 +379,30 @@ class Piece(NamedTuple):
     opens: bool  # it is a heading itself
 
 
-def chunks(text: str, most: int = 1000) -> list[Chunk]:
+def split_chunks(text: str, most: int = 1000) -> list[Chunk]:
     """Cut a text into chunks of at most `most` characters, after half of that if it can be at a blank line.
 
     The last heading or blank line that fits is taken, or else the last line that fits. A line that is longer is cut
     itself, at a space if there is one. What is blank is in no chunk.
     """
     found: list[Chunk] = []
-    held: list[Piece] = []
-    for piece in each_line(text, most):
-        while held and _size(held) + 1 + len(piece.text) > most:
-            cut = _cut([*held, piece], most // 2)
-            found += _chunk(held[:cut])
-            held = _without_blanks(held[cut:])
-        held = _without_blanks([*held, piece]) if not held else [*held, piece]
-    return found + _chunk(held)
+    held: list[LinePart] = []
+    for piece in iter_lines(text, most):
+        while held and _joined_size(held) + 1 + len(piece.text) > most:
+            cut = _find_cut([*held, piece], most // 2)
+            found += _make_chunk(held[:cut])
+            held = _strip_blank(held[cut:])
+        held = _strip_blank([*held, piece]) if not held else [*held, piece]
+    return found + _make_chunk(held)
 
 
-def _size(pieces: list[Piece]) -> int:
+def _joined_size(pieces: list[LinePart]) -> int:
     return sum(len(piece.text) for piece in pieces) + len(pieces) - 1
 
 
-def _cut(pieces: list[Piece], least: int) -> int:
+def _find_cut(pieces: list[LinePart], least: int) -> int:
     """How many pieces to take, all but the last at most."""
-    size = _size(pieces[:-1])
+    size = _joined_size(pieces[:-1])
     for count in range(len(pieces) - 1, 0, -1):
         if size < least:
             break
@@ -413,24 +415,24 @@ def _cut(pieces: list[Piece], least: int) -> int:
     return count
 
 
-def _without_blanks(pieces: list[Piece]) -> list[Piece]:
+def _strip_blank(pieces: list[LinePart]) -> list[LinePart]:
     """Leave out what is blank at the head."""
     first = next((i for i, piece in enumerate(pieces) if piece.text.strip()), len(pieces))
     return pieces[first:]
 
 
-def _chunk(pieces: list[Piece]) -> list[Chunk]:
-    kept = _without_blanks(_without_blanks(pieces)[::-1])[::-1]
+def _make_chunk(pieces: list[LinePart]) -> list[Chunk]:
+    kept = _strip_blank(_strip_blank(pieces)[::-1])[::-1]
     if not kept:
         return []
     return [Chunk(kept[0].line, kept[-1].line, kept[0].heading, "\n".join(piece.text for piece in kept))]
 
 
-def each_line(text: str, most: int = 1000) -> Iterator[Piece]:
+def iter_lines(text: str, most: int = 1000) -> Iterator[LinePart]:
     """Give a text's lines, those that are too long in several pieces, each with the heading it stands under."""
     titles: list[tuple[int, str]] = []
     heading = fence = ""
-    for number, line in enumerate(_lines(text), 1):
+    for number, line in enumerate(_split_lines(text), 1):
         mark = _FENCE.match(line)
         if mark and (not fence or mark[1].startswith(fence)):
             fence = "" if fence else mark[1]
@@ -440,11 +442,11 @@ def each_line(text: str, most: int = 1000) -> Iterator[Piece]:
             title = line[opening.end() : opening.end() + LONGEST_HEADING].strip().rstrip("#").rstrip()
             titles = [*((above, name) for above, name in titles if above < level), (level, title)]
             heading = " > ".join(name for _, name in titles if name)[-LONGEST_HEADING:]
-        for i, part in enumerate(_parts(line, most)):
-            yield Piece(number, part, heading, opens=bool(opening) and i == 0)
+        for i, part in enumerate(_split_long_line(line, most)):
+            yield LinePart(number, part, heading, opens=bool(opening) and i == 0)
 
 
-def _lines(text: str) -> Iterator[str]:
+def _split_lines(text: str) -> Iterator[str]:
     """Split at the line ends that an editor counts."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     start = 0
@@ -454,7 +456,7 @@ def _lines(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _parts(line: str, most: int) -> Iterator[str]:
+def _split_long_line(line: str, most: int) -> Iterator[str]:
     start = 0
     while len(line) - start > most:
         space = line.rfind(" ", start + most // 2, start + most)
@@ -475,7 +477,7 @@ _ALIKE = 3  # a chunk with one word in so many of an earlier one has taken its p
 _LARGEST_ID = 10_000_000  # numbers of files are taken again; a larger one is damage
 
 
-class Synced(NamedTuple):
+class SyncResult(NamedTuple):
     """What a look at the files came to. `chunks` counts those that were written; `problems` are for the owner."""
 
     files: int
@@ -491,7 +493,7 @@ class Sync:
     """One look at the files."""
 
     connection: apsw.Connection
-    files: Files
+    files: MemoryFiles
     progress: Progress
     opinions: Path | None = None  # the file of feedback.py that follows the chunks
     read: int = 0
@@ -501,7 +503,7 @@ class Sync:
     _boosts: Mapping[str, float] = field(default_factory=dict)
     _heirs: dict[str, str] = field(default_factory=dict)
 
-    def run(self) -> Synced:
+    def run(self) -> SyncResult:
         """Follow what was renamed, forget what is gone, read what is new. Raises apsw.Error, having lost nothing."""
         count, changed, gone = self._look()
         if gone:
@@ -510,7 +512,7 @@ class Sync:
         if changed and (name := self.connection.filename):
             check_reserve("the notes' index", Path(name).parent)
         self._update(changed)
-        return Synced(count, self.read, self.renamed, self.removed, self.chunks, tuple(self.files.problems))
+        return SyncResult(count, self.read, self.renamed, self.removed, self.chunks, tuple(self.files.problems))
 
     def _look(self) -> tuple[int, list[str], dict[int, str]]:
         """Count the files, and tell which are new or changed, and which rows have none any more."""
@@ -540,7 +542,7 @@ class Sync:
             "SELECT id, path, mtime_ns, size, inode FROM files"
             " WHERE path >= ? AND path < ? AND NOT instr(substr(path, ?), '/')"
         )
-        return {row[1]: row for row in rows(self.connection, sql, (first, end, len(first) + 1))}
+        return {row[1]: row for row in fetch_rows(self.connection, sql, (first, end, len(first) + 1))}
 
     def _row(self, path: str) -> tuple[Any, ...] | None:
         sql = "SELECT id, mtime_ns, size, inode FROM files WHERE path = ?"
@@ -564,9 +566,9 @@ class Sync:
                 del gone[file]
         return left, gone
 
-    def _same(self, source: Source, gone: dict[int, str]) -> int | None:
+    def _same(self, source: MemorySource, gone: dict[int, str]) -> int | None:
         sql = "SELECT id, path FROM files WHERE inode = ? AND mtime_ns IN (?, ?) AND size = ?"
-        found = rows(self.connection, sql, (source.inode, source.mtime_ns, source.mtime_ns - 1, source.size))
+        found = fetch_rows(self.connection, sql, (source.inode, source.mtime_ns, source.mtime_ns - 1, source.size))
         return next((int(file) for file, path in found if gone.get(file) == path), None)
 
     def _remove(self, gone: dict[int, str]) -> None:
@@ -580,8 +582,8 @@ class Sync:
         row = self._row(path)
         if row is None or row[0] != file:  # another process was faster
             return
-        found = rows(self.connection, "SELECT id FROM chunks WHERE file = ?", (file,))
-        _forget(self.connection, [number for (number,) in found])
+        found = fetch_rows(self.connection, "SELECT id FROM chunks WHERE file = ?", (file,))
+        _delete_chunks(self.connection, [number for (number,) in found])
         self.connection.execute("DELETE FROM files WHERE id = ?", (file,))
         self.removed += 1
 
@@ -589,7 +591,7 @@ class Sync:
         done = 0
         if changed and self.opinions:
             with contextlib.suppress(OSError):
-                self._boosts = load(self.opinions)
+                self._boosts = load_boosts(self.opinions)
         for contents, taken in self._batches(changed):
             with transaction(self.connection):
                 for content in contents:
@@ -598,9 +600,9 @@ class Sync:
             done += taken
             self.progress(done, len(changed))
 
-    def _batches(self, changed: Sequence[str]) -> Iterator[tuple[list[Content], int]]:
+    def _batches(self, changed: Sequence[str]) -> Iterator[tuple[list[FileContent], int]]:
         """Read files, as many at once as memory bears; with how many were tried."""
-        contents: list[Content] = []
+        contents: list[FileContent] = []
         taken = size = 0
         for path in changed:
             taken += 1
@@ -613,22 +615,22 @@ class Sync:
         if taken:
             yield contents, taken
 
-    def _put(self, content: Content) -> None:
+    def _put(self, content: FileContent) -> None:
         """Make the rows of a file what it holds; another process may have done so already."""
         source, known = content.source, self._row(content.source.path)
         file = known[0] if known else None
         if known is None or known[1:] != source[1:]:
             self.read += 1
-            ((file,),) = rows(
+            ((file,),) = fetch_rows(
                 self.connection,
                 "INSERT INTO files VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
                 " mtime_ns = excluded.mtime_ns, size = excluded.size, inode = excluded.inode,"
                 " problem = excluded.problem RETURNING id",
                 (file, *source, content.problem),
             )
-        wanted = chunks(content.text if source.path in self.files.documents else blanked(content.text))
-        if day := content.day or day_of(source.path, ""):
-            wanted = [chunk if day in chunk.heading else _dated(chunk, day) for chunk in wanted]
+        wanted = split_chunks(content.text if source.path in self.files.documents else blank_comments(content.text))
+        if day := content.day or find_day(source.path, ""):
+            wanted = [chunk if day in chunk.heading else _add_day(chunk, day) for chunk in wanted]
         self._put_chunks(file, wanted)
 
     def _put_chunks(self, file: Any, wanted: Sequence[Chunk]) -> None:
@@ -636,16 +638,16 @@ class Sync:
         new, spare = self._matched(file, wanted)
         if new and spare and self._boosts:
             self._inherit(new, spare)
-        _forget(self.connection, spare[len(new) :])
+        _delete_chunks(self.connection, spare[len(new) :])
         for chunk, old in zip(new, [*spare, *[None] * len(new)], strict=False):
             if old is not None:
-                _unword(self.connection, old)
-            ((number,),) = rows(
+                _delete_words(self.connection, old)
+            ((number,),) = fetch_rows(
                 self.connection,
                 "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET start = excluded.start,"
                 ' "end" = excluded."end", sha = excluded.sha, heading = excluded.heading, text = excluded.text'
                 " RETURNING id",
-                (old, file, chunk.start, chunk.end, sha(chunk.heading, chunk.text), chunk.heading, chunk.text),
+                (old, file, chunk.start, chunk.end, chunk_hash(chunk.heading, chunk.text), chunk.heading, chunk.text),
             )
             self.connection.execute(
                 "INSERT INTO words (rowid, text, heading) SELECT * FROM spaced_chunks WHERE id = ?", (number,)
@@ -655,31 +657,33 @@ class Sync:
     def _inherit(self, new: Sequence[Chunk], spare: Sequence[int]) -> None:
         """Note for the chunks that go and have an opinion which of the new ones has most of their words."""
         for number in spare:
-            ((key, text),) = rows(self.connection, "SELECT sha, text FROM chunks WHERE id = ?", (number,))
+            ((key, text),) = fetch_rows(self.connection, "SELECT sha, text FROM chunks WHERE id = ?", (number,))
             if not self._boosts.get(key.hex()):
                 continue
             had = {*text.split()}
             heir = max(new, key=lambda chunk: len(had.intersection(chunk.text.split())))
             if len(had.intersection(heir.text.split())) * _ALIKE >= len(had):
-                self._heirs[key.hex()] = sha(heir.heading, heir.text).hex()
+                self._heirs[key.hex()] = chunk_hash(heir.heading, heir.text).hex()
 
     def _carry(self) -> None:
         """Keep the opinions of chunks that have changed, before it is known for good that they have."""
         if self._heirs and self.opinions:
             sql = "SELECT 1 FROM chunks WHERE sha = ? LIMIT 1"
-            staying = [key for key in self._heirs if rows(self.connection, sql, (bytes.fromhex(key),))]
-            carry(self.opinions, self._heirs, staying)
+            staying = [key for key in self._heirs if fetch_rows(self.connection, sql, (bytes.fromhex(key),))]
+            transfer_boosts(self.opinions, self._heirs, staying)
         self._heirs = {}
 
     def _matched(self, file: int, wanted: Sequence[Chunk]) -> tuple[list[Chunk], list[int]]:
         """Find the chunks that are new, and the ids whose text is not there any more."""
-        found = rows(self.connection, 'SELECT id, sha, start, "end" FROM chunks WHERE file = ? ORDER BY id', (file,))
+        found = fetch_rows(
+            self.connection, 'SELECT id, sha, start, "end" FROM chunks WHERE file = ? ORDER BY id', (file,)
+        )
         old: dict[bytes, list[tuple[int, int, int]]] = {}
         for number, key, start, end in found:
             old.setdefault(key, []).append((number, start, end))
         new = []
         for chunk in wanted:
-            same = old.get(sha(chunk.heading, chunk.text))
+            same = old.get(chunk_hash(chunk.heading, chunk.text))
             if not same:
                 new.append(chunk)
                 continue
@@ -690,7 +694,7 @@ class Sync:
         return new, sorted(number for rest in old.values() for number, _, _ in rest)
 
 
-def day_of(path: str, heading: str) -> str:
+def find_day(path: str, heading: str) -> str:
     """Tell the day that a chunk is about, '' when neither its file's name nor its heading says it."""
     for found in (_NOTE.fullmatch(path), *reversed([*_DAY.finditer(heading)])):
         if found:
@@ -699,29 +703,29 @@ def day_of(path: str, heading: str) -> str:
     return ""
 
 
-def _dated(chunk: Chunk, day: str) -> Chunk:
+def _add_day(chunk: Chunk, day: str) -> Chunk:
     return chunk._replace(heading=f"{day} > {chunk.heading}".strip(" >"))
 
 
-def sha(heading: str, text: str) -> bytes:
+def chunk_hash(heading: str, text: str) -> bytes:
     """Half a SHA-256 of what is searched in a chunk."""
     import hashlib
 
     return hashlib.sha256(f"{heading}\0{text}".encode()).digest()[:16]
 
 
-def _forget(connection: apsw.Connection, ids: Iterable[int]) -> None:
+def _delete_chunks(connection: apsw.Connection, ids: Iterable[int]) -> None:
     for number in ids:
-        _unword(connection, number)
+        _delete_words(connection, number)
         connection.execute("DELETE FROM chunks WHERE id = ?", (number,))
 
 
-def _unword(connection: apsw.Connection, number: int) -> None:
+def _delete_words(connection: apsw.Connection, number: int) -> None:
     """Take a chunk's words and vector away, while its text is still there."""
     connection.execute(
         "INSERT INTO words (words, rowid, text, heading) SELECT 'delete', * FROM spaced_chunks WHERE id = ?", (number,)
     )
-    drop(connection, number)
+    delete_vector(connection, number)
 
 
 # The index of what is remembered: an SQLite file that can be thrown away, and is built again from the notes.
@@ -737,7 +741,7 @@ def _no_progress(done: int, total: int) -> None:
     """Nobody is looking."""
 
 
-class Row(NamedTuple):
+class MemoryRow(NamedTuple):
     """A chunk as it is shown; `day` is that of its note or of a date in its heading, `boost` the owner's opinion."""
 
     id: int
@@ -750,7 +754,7 @@ class Row(NamedTuple):
     boost: float
 
 
-class Index:
+class IndexFile:
     """The index of one workspace. Every method raises StoreError when the file cannot be used; damage is mended."""
 
     def __init__(
@@ -781,22 +785,22 @@ class Index:
 
     def close(self) -> None:
         """Let go of the file; may be called twice, and the index be used again."""
-        with explained(self._path):
+        with explain_errors(self._path):
             if self._connection:
                 self._connection.close()
             self._connection = None
 
-    def sync(self, progress: Progress = _no_progress) -> Synced:
+    def sync(self, progress: Progress = _no_progress) -> SyncResult:
         """Bring the index up to the files; `progress` is told how many of those that changed are done."""
         return self._asked(lambda connection: self._synced(connection, progress), fill=False)
 
     def match(self, words: Sequence[str], most: int) -> list[tuple[int, float]]:
         """Find the chunks that have any of the words, with how well they fit, the best first."""
-        phrases_ = list(dict.fromkeys(phrase for word in words for phrase in phrases(word)))[:MOST_WORDS]
+        phrases_ = list(dict.fromkeys(phrase for word in words for phrase in match_phrases(word)))[:MOST_WORDS]
         if not phrases_:
             return []
         sql = "SELECT rowid, bm25(words) AS worth FROM words WHERE words MATCH ? ORDER BY worth LIMIT ?"
-        found = self._asked(lambda connection: rows(connection, sql, (" OR ".join(phrases_), most)))
+        found = self._asked(lambda connection: fetch_rows(connection, sql, (" OR ".join(phrases_), most)))
         return [(number, -worth) for number, worth in found]
 
     def document_frequencies(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
@@ -805,12 +809,12 @@ class Index:
 
         def counted(connection: apsw.Connection) -> tuple[int, dict[str, int]]:
             total = int(connection.execute("SELECT count(*) FROM chunks").get)
-            asked = {word: " OR ".join(phrases(word)[:MOST_WORDS]) for word in dict.fromkeys(words)}
+            asked = {word: " OR ".join(match_phrases(word)[:MOST_WORDS]) for word in dict.fromkeys(words)}
             return total, {word: int(connection.execute(sql, (q,)).get) if q else 0 for word, q in asked.items()}
 
         return self._asked(counted)
 
-    def rows(self, ids: Sequence[int]) -> list[Row]:
+    def rows(self, ids: Sequence[int]) -> list[MemoryRow]:
         """Return chunks in the order of their ids as given; those that are not there any more are left out."""
         sql = (
             'SELECT chunks.id, path, start, "end", heading, text, sha FROM chunks JOIN files ON files.id = file'
@@ -820,8 +824,8 @@ class Index:
             return []
         boosts = self._boosts()
 
-        def read(connection: apsw.Connection) -> dict[int, Row]:
-            return {found[0]: _row(found, boosts) for found in rows(connection, sql, (str([*ids]),))}
+        def read(connection: apsw.Connection) -> dict[int, MemoryRow]:
+            return {found[0]: _make_row(found, boosts) for found in fetch_rows(connection, sql, (str([*ids]),))}
 
         found = self._asked(read)
         return [found[number] for number in ids if number in found]
@@ -834,19 +838,19 @@ class Index:
                 key = connection.execute("SELECT sha FROM chunks WHERE id = ?", (number,)).get
                 if key is None:
                     raise StoreError(f"nothing that is remembered has the id {number}; search again")
-                keep(self._feedback, rescued(self._feedback), key.hex(), step)
+                add_boost(self._feedback, read_or_set_aside_boosts(self._feedback), key.hex(), step)
 
         self._asked(kept)
 
     def unembedded(self, model: str, most: int, dims: int = 0, after: int = 0) -> list[tuple[int, str]]:
         """Return chunks, from an id on, that have no vector of this model, of this length if that is known."""
-        rows = self._asked(lambda connection: missing(connection, (model, dims), after, most))
+        rows = self._asked(lambda connection: select_unembedded(connection, (model, dims), after, most))
         self._handed = {number: key for number, _, key in rows}
         return [(number, text) for number, text, _ in rows]
 
     def lacking(self, model: str, dims: int = 0) -> int:
         """Count the chunks that have no vector of this model."""
-        return self._asked(lambda connection: lacking(connection, (model, dims)))
+        return self._asked(lambda connection: count_unembedded(connection, (model, dims)))
 
     def keep_vectors(self, model: str, dims: int, rows: Sequence[tuple[int, bytes, float]]) -> None:
         """Keep the vectors of chunks, `dims` signed bytes each; those of another model go.
@@ -860,7 +864,7 @@ class Index:
         def kept(connection: apsw.Connection) -> None:
             with transaction(connection):
                 fresh = [(number, row) for number, row, _ in rows if self._unchanged(connection, number)]
-                vectors_keep(connection, model, dims, fresh)
+                store_vectors(connection, model, dims, fresh)
 
         self._asked(kept)
 
@@ -871,13 +875,13 @@ class Index:
     def vectors(self, most: int = 34) -> Iterator[list[tuple[int, int, bytes]]]:
         """Give the rows of vectors.py's table, `most` at a time: the row's number, its mask, its vectors."""
         last = -1
-        while found := self._asked(partial(blocks, after=last, most=most)):
+        while found := self._asked(partial(select_blocks, after=last, most=most)):
             last = found[-1][0]
             yield found
 
     def model(self) -> tuple[str, int]:
         """Say whose vectors there are, and how long they are; '' and 0 before there were any."""
-        return self._asked(model_of)
+        return self._asked(vector_model)
 
     def version(self) -> tuple[int, ...]:
         """Give numbers that change whenever this process or another one has written to the index."""
@@ -896,10 +900,10 @@ class Index:
         """Count what is in the index, and its bytes against those of the notes."""
 
         def counted(connection: apsw.Connection) -> dict[str, int]:
-            ((files, size),) = rows(connection, "SELECT count(*), coalesce(sum(size), 0) FROM files")
+            ((files, size),) = fetch_rows(connection, "SELECT count(*), coalesce(sum(size), 0) FROM files")
             chunks = connection.execute("SELECT count(*) FROM chunks").get
             pages = connection.execute("PRAGMA page_count").get * connection.execute("PRAGMA page_size").get
-            embedded = count(connection)
+            embedded = count_vectors(connection)
             return {"files": files, "bytes": size, "chunks": chunks, "vectors": embedded, "index_bytes": pages}
 
         return self._asked(counted)
@@ -908,11 +912,11 @@ class Index:
         """Look through the whole index and the files: what is damaged is built again; returns what was wrong."""
         found = list(self.sync().problems)
         try:
-            self._tried(_examine)
+            self._tried(_check_integrity)
         except StoreDamaged as error:
             self._renew()
             found.append(f"{error}; it has been built again")
-        left_out = self._asked(_left_out)
+        left_out = self._asked(_list_problems)
         return found + [line for line in left_out if line not in found]
 
     # --- the file ---
@@ -926,48 +930,48 @@ class Index:
             return self._tried(work, fill=fill)
 
     def _tried(self, work: Callable[[apsw.Connection], _T], *, fill: bool = True) -> _T:
-        with explained(self._path):
+        with explain_errors(self._path):
             try:
                 return work(self._opened(fill=fill))
             except apsw.SQLError as error:
-                if self._connection and right(self._connection):
+                if self._connection and has_current_schema(self._connection):
                     raise
                 raise StoreDamaged(str(error)) from None  # a table is gone
 
     def _opened(self, *, fill: bool = True) -> apsw.Connection:
-        if self._connection is None or (self._kept and self._file != _identity(self._path)):
+        if self._connection is None or (self._kept and self._file != _file_identity(self._path)):
             self.close()
             self._connection = self._connected()
             self._openings += 1
-            self._file = _identity(self._path) if self._kept else (0, 0)
+            self._file = _file_identity(self._path) if self._kept else (0, 0)
         if fill and not self.frozen and self._connection.execute("SELECT 1 FROM files LIMIT 1").get is None:
             self._synced(self._connection)
         return self._connection
 
     def _connected(self) -> apsw.Connection:
         if self.frozen:
-            return frozen(self._path)
-        return connected(self._path) if self._kept else unwritten()
+            return open_read_only(self._path)
+        return open_index(self._path) if self._kept else open_in_memory()
 
     def _renew(self) -> None:
         self.close()
-        with explained(self._path):
+        with explain_errors(self._path):
             if self._kept:
-                connected(self._path, renew=True).close()
+                open_index(self._path, renew=True).close()
 
-    def _synced(self, connection: apsw.Connection, progress: Progress = _no_progress) -> Synced:
+    def _synced(self, connection: apsw.Connection, progress: Progress = _no_progress) -> SyncResult:
         opinions = self._feedback if self._kept else None
-        return Sync(connection, Files.of(self._workspace, self._documents()), progress, opinions).run()
+        return Sync(connection, MemoryFiles.of(self._workspace, self._documents()), progress, opinions).run()
 
     def _boosts(self) -> dict[str, float]:
         with contextlib.suppress(OSError):  # notes are found without opinions as well
-            changed = stamp(self._feedback)
+            changed = file_stamp(self._feedback)
             if changed != self._opinions[0]:
-                self._opinions = changed, load(self._feedback)
+                self._opinions = changed, load_boosts(self._feedback)
         return self._opinions[1]
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _file_identity(path: Path) -> tuple[int, int]:
     """Tell one file of a name from the next; nobody has the one that was deleted."""
     try:
         about = path.stat()
@@ -976,20 +980,20 @@ def _identity(path: Path) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
-def _row(found: Sequence[Any], boosts: Mapping[str, float]) -> Row:
+def _make_row(found: Sequence[Any], boosts: Mapping[str, float]) -> MemoryRow:
     number, path, start, end, heading, text, key = found
-    if key != sha(heading, text):
+    if key != chunk_hash(heading, text):
         raise StoreDamaged(f"chunk {number} is not what was written")
-    return Row(number, path, start, end, heading, text, day_of(path, heading), boosts.get(key.hex(), 0.0))
+    return MemoryRow(number, path, start, end, heading, text, find_day(path, heading), boosts.get(key.hex(), 0.0))
 
 
-def _examine(connection: apsw.Connection) -> None:
+def _check_integrity(connection: apsw.Connection) -> None:
     """Raise what shows damage: SQLite's own look at the pages, and a comparison of the words with the texts."""
     if (found := connection.execute("PRAGMA integrity_check(1)").get) != "ok":
         raise StoreDamaged(str(found))
     connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
 
 
-def _left_out(connection: apsw.Connection) -> list[str]:
+def _list_problems(connection: apsw.Connection) -> list[str]:
     rows = connection.execute("SELECT path, problem FROM files WHERE problem <> '' ORDER BY path")
     return [f"{path}: {problem}" for path, problem in rows]

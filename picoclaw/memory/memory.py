@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 from picoclaw.errors import ProviderError, StoreError
 from picoclaw.memory import versions
-from picoclaw.memory.embedding import Embedder, Patient, quantised
-from picoclaw.memory.files import Document, Files
-from picoclaw.memory.index import Index, Progress, Row
-from picoclaw.memory.search import LEAST, Hit, probe_vectors, search
+from picoclaw.memory.embedding import Embedder, RateLimitedEmbedder, quantise
+from picoclaw.memory.files import Document, MemoryFiles
+from picoclaw.memory.index import IndexFile, MemoryRow, Progress
+from picoclaw.memory.search import MIN_SCORE, MemoryHit, probe_vectors, search
 
-_SEARCH_S, _QUICK_S = 0.3, 1.0
+_EMBED_IN_SEARCH_S, _QUICK_REQUEST_S = 0.3, 1.0
 """How long a search embeds what is new before it looks, if the last request was so quick."""
 
-_WAIT_S = 3.0
+_MAX_EMBED_WAIT_S = 3.0
 """How long a search waits for an embedder, all in all; then the words alone find something."""
 
-_SMALL = 8_000_000
+_MAX_IN_MEMORY = 8_000_000
 """Bytes of notes that may be indexed in memory when the disk takes no index."""
 
 
@@ -28,7 +28,7 @@ def _no_progress(done: int, total: int) -> None:
     """Nobody is looking."""
 
 
-class Refreshed(NamedTuple):
+class RefreshResult(NamedTuple):
     """What Synced says; how many vectors were made, how many are left to make; and why, if they cannot be made."""
 
     files: int
@@ -42,7 +42,7 @@ class Refreshed(NamedTuple):
     problem: str
 
 
-class Recollection:
+class MemoryIndex:
     """What is remembered in one workspace. Whatever is wrong with vectors leaves the words, and is kept for `stats`."""
 
     def __init__(
@@ -57,9 +57,9 @@ class Recollection:
         self._path = home / "memory.db"
         self._workspace = workspace
         self._choose = embedder
-        self._embedder: Patient | None = None
-        self._index = self._used = Index(self._path, workspace, others)
-        self._spare: Index | None = None
+        self._embedder: RateLimitedEmbedder | None = None
+        self._index = self._used = IndexFile(self._path, workspace, others)
+        self._spare: IndexFile | None = None
         self._complete: tuple[object, ...] = ()
         self._unwritten = self._unchosen = ""
 
@@ -68,9 +68,9 @@ class Recollection:
         query: str,
         now: datetime,
         most: int = 6,
-        least: float = LEAST,
+        least: float = MIN_SCORE,
         progress: Progress = _no_progress,
-    ) -> list[Hit]:
+    ) -> list[MemoryHit]:
         """Find what is remembered about a question, the best first; `progress` as for Index.sync. Raises StoreError."""
         self._used = self._synced(progress)
         try:
@@ -82,23 +82,23 @@ class Recollection:
             self._used = self._other(progress)
             return self._found(query, now, most, least)
 
-    def _found(self, query: str, now: datetime, most: int, least: float) -> list[Hit]:
+    def _found(self, query: str, now: datetime, most: int, least: float) -> list[MemoryHit]:
         embedder = self._chosen()
-        with embedder.within(_WAIT_S) if embedder else nullcontext():
+        with embedder.within(_MAX_EMBED_WAIT_S) if embedder else nullcontext():
             with suppress(ProviderError):
                 self._catch_up(embedder)
             return search(self._used, query, embedder, now, most, least)
 
-    def _catch_up(self, embedder: Patient | None) -> None:
+    def _catch_up(self, embedder: RateLimitedEmbedder | None) -> None:
         """Embed some of what is new, if that is quick; what every search needs once shows whether it is."""
         if embedder is None or self._used.frozen or self._is_complete(self._used, embedder):
             return
         if embedder.took is None:
             probe_vectors(embedder)
-        if embedder.took is None or embedder.took <= _QUICK_S:
-            self._embed(self._used, _SEARCH_S)
+        if embedder.took is None or embedder.took <= _QUICK_REQUEST_S:
+            self._embed(self._used, _EMBED_IN_SEARCH_S)
 
-    def refresh(self, progress: Progress = _no_progress, seconds: float | None = None) -> Refreshed:
+    def refresh(self, progress: Progress = _no_progress, seconds: float | None = None) -> RefreshResult:
         """Follow the files, and embed what has no vector, for so many seconds at most. Raises StoreError."""
         try:
             synced = self._index.sync(progress)
@@ -110,7 +110,7 @@ class Recollection:
         if seconds is None or seconds > 0:
             with suppress(ProviderError):
                 embedded = self._embed(self._index, seconds, progress)
-        return Refreshed(*synced, embedded, self._left(self._index), self.problem)
+        return RefreshResult(*synced, embedded, self._left(self._index), self.problem)
 
     def boost(self, number: int, step: float) -> None:
         """Raise or lower what a search has found, by its id, durably. Raises StoreError."""
@@ -118,10 +118,10 @@ class Recollection:
 
     def forget(self, text: str) -> None:
         """Keep nothing of what was taken out of the notes, neither here nor in earlier MEMORY.md. Raises StoreError."""
-        versions.forget(self.home, text)
+        versions.forget_versions(self.home, text)
         self._index.purge()
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> MemoryRow:
         """Return what has an id. Raises StoreError when nothing has it any more."""
         for row in self._used.rows([number]):
             return row
@@ -148,7 +148,7 @@ class Recollection:
 
     # --- the index ---
 
-    def _synced(self, progress: Progress) -> Index:
+    def _synced(self, progress: Progress) -> IndexFile:
         try:
             self._index.sync(progress)
         except StoreError as error:
@@ -164,12 +164,12 @@ class Recollection:
             self._spare.close()
             self._spare, self._used = None, self._index
 
-    def _other(self, progress: Progress) -> Index:
+    def _other(self, progress: Progress) -> IndexFile:
         """Find what can answer when the index cannot be written: one in memory, or of many notes the one as it was."""
         if self._spare is None:
-            files = Files.of(self._workspace)
-            large = sum(source.size for _, sources in files.folders() for source in sources) > _SMALL
-            self._spare = Index(self._path, self._workspace, kept=False, frozen=large)
+            files = MemoryFiles.of(self._workspace)
+            large = sum(source.size for _, sources in files.folders() for source in sources) > _MAX_IN_MEMORY
+            self._spare = IndexFile(self._path, self._workspace, kept=False, frozen=large)
         if not self._spare.frozen:
             self._spare.sync(progress)
         return self._spare
@@ -182,7 +182,7 @@ class Recollection:
 
     # --- its vectors ---
 
-    def _embed(self, index: Index, seconds: float | None, progress: Progress = _no_progress) -> int:
+    def _embed(self, index: IndexFile, seconds: float | None, progress: Progress = _no_progress) -> int:
         """Give vectors to what has none, and return to how many. Raises ProviderError."""
         embedder = self._chosen()
         if embedder is None or self._is_complete(index, embedder):
@@ -190,7 +190,7 @@ class Recollection:
         until = time.monotonic() + seconds if seconds is not None else float("inf")
         done, total = 0, self._left(index)
         for lacking in self._lacking(index, embedder):
-            vectors = quantised(embedder.embed([text for _, text in lacking]))
+            vectors = quantise(embedder.embed([text for _, text in lacking]))
             kept = [(number, *vector) for (number, _), vector in zip(lacking, vectors, strict=True)]
             index.keep_vectors(embedder.name, embedder.dims, kept)
             done += len(lacking)
@@ -199,10 +199,10 @@ class Recollection:
                 break
         return done
 
-    def _is_complete(self, index: Index, embedder: Patient) -> bool:
+    def _is_complete(self, index: IndexFile, embedder: RateLimitedEmbedder) -> bool:
         return self._complete == (index, index.version(), embedder.name, embedder.dims)
 
-    def _lacking(self, index: Index, embedder: Patient) -> Iterator[list[tuple[int, str]]]:
+    def _lacking(self, index: IndexFile, embedder: RateLimitedEmbedder) -> Iterator[list[tuple[int, str]]]:
         """Give what has no vector, a few at a time; then once more, because of what has changed meanwhile."""
         for _ in range(2):
             version, last = index.version(), 0
@@ -213,7 +213,7 @@ class Recollection:
                 self._complete = (index, version, embedder.name, embedder.dims)
                 return
 
-    def _chosen(self) -> Patient | None:
+    def _chosen(self) -> RateLimitedEmbedder | None:
         if self._embedder is None:
             self._unchosen = ""
             try:
@@ -221,9 +221,9 @@ class Recollection:
             except ProviderError as error:
                 self._unchosen = str(error)
                 return None
-            self._embedder = Patient(embedder) if embedder else None
+            self._embedder = RateLimitedEmbedder(embedder) if embedder else None
         return self._embedder
 
-    def _left(self, index: Index) -> int:
+    def _left(self, index: IndexFile) -> int:
         name, dims = (self._embedder.name, self._embedder.dims) if self._embedder else index.model()
         return index.lacking(name, dims) if name else 0

@@ -14,24 +14,33 @@ from picoclaw.errors import StoreError
 from picoclaw.files import RootedPath as files_Place
 from picoclaw.files import append_bytes as add_to
 from picoclaw.files import create, explain_os_error, write_atomic
-from picoclaw.markdown import visible
+from picoclaw.markdown import visible_text
 from picoclaw.memory import versions
-from picoclaw.memory.entries import FOREIGN, LONGEST, Entry, entries, key, lines_of, plain, written
-from picoclaw.memory.files import FOLDER, ROOT_FILES, Files
+from picoclaw.memory.entries import (
+    FOREIGN,
+    MAX_ENTRY,
+    MemoryEntry,
+    comparison_key,
+    flatten,
+    format_entry,
+    parse_entries,
+    split_lines,
+)
+from picoclaw.memory.files import FOLDER, ROOT_FILES, MemoryFiles
 from picoclaw.messages import Message
 from picoclaw.prompts import Page, enclosed
 from picoclaw.text import fold, list_query_terms, list_terms, pattern
 from picoclaw.workspace import reading
-from picoclaw.workspace.pages import without_empty
+from picoclaw.workspace.pages import remove_empty
 
 LASTING = f"{FOLDER}/MEMORY.md"
-LARGEST = reading.WHOLE
+MAX_NOTE_FILE = reading.MAX_WHOLE
 """Bytes of a file that is added to or changed."""
 
-_MOST_SHOWN = 64_000  # characters of a day's note
+_MAX_DAY_TEXT = 64_000  # characters of a day's note
 
 
-class Noted(NamedTuple):
+class NoteResult(NamedTuple):
     """Where an entry stands, and what it says; `known` when it stood there before."""
 
     path: str
@@ -40,40 +49,42 @@ class Noted(NamedTuple):
     known: bool
 
 
-def add(workspace: Path, text: str, now: datetime, source: str = "", *, lasting: bool = False) -> Noted:
+def add_note(workspace: Path, text: str, now: datetime, source: str = "", *, lasting: bool = False) -> NoteResult:
     """Note a text on the local day of `now`, or for good, unless it is known; durable when this returns.
 
     `source` says where it is from if it is not from the owner in their usual chat. What was noted within the hour,
     or is remembered for good, is known; for good, only the latter counts. Raises StoreError, and nothing is noted.
     """
-    body, today = fit(text), now.date()
-    with held(workspace):
-        files = [lasting_file(workspace)] if lasting else [day_file(today), *_LASTING]
-        if known := _known(workspace, body, files, now, foreign=FOREIGN in source):
+    body, today = clean_note(text), now.date()
+    with lock_notes(workspace):
+        files = [lasting_file(workspace)] if lasting else [day_file(today), *_LASTING_FILES]
+        if known := _find_known(workspace, body, files, now, foreign=FOREIGN in source):
             return known
         stamp = f"{today}: " if lasting else f"{now:%H:%M} "
-        line = written("- ", stamp, source, body)
-        return Noted(files[0], _put(workspace, files[0], line, "" if lasting else f"# {today}\n\n"), line, known=False)
+        line = format_entry("- ", stamp, source, body)
+        return NoteResult(
+            files[0], _append_entry(workspace, files[0], line, "" if lasting else f"# {today}\n\n"), line, known=False
+        )
 
 
-def fit(text: str) -> str:
+def clean_note(text: str) -> str:
     """Make one line of what is to be noted; raises StoreError when nothing or too much is left."""
-    body = plain(text)
+    body = flatten(text)
     if not body:
         raise StoreError("text is empty; say what is to be noted")
-    if len(body) > LONGEST:
+    if len(body) > MAX_ENTRY:
         raise StoreError(
-            f"text has {len(body)} characters, and a note at most {LONGEST}: note what matters, "
+            f"text has {len(body)} characters, and a note at most {MAX_ENTRY}: note what matters, "
             f"or write all of it to a file such as {FOLDER}/NAME.md"
         )
     return body
 
 
-def recent(workspace: Path, today: date, days: int = 3) -> list[Page]:
+def recent_notes(workspace: Path, today: date, days: int = 3) -> list[Page]:
     """Return the notes of the last days that say something, the newest first; of a very long one only its end."""
-    files = Files.of(workspace)
-    found = ((day_file(day), files.read(day_file(day))) for day in _days(today, days))
-    texts = ((path, without_empty(_end(content.text))) for path, content in found if content)
+    files = MemoryFiles.of(workspace)
+    found = ((day_file(day), files.read(day_file(day))) for day in _last_days(today, days))
+    texts = ((path, remove_empty(_last_part(content.text))) for path, content in found if content)
     return [Page(path, text) for path, text in texts if text]
 
 
@@ -84,17 +95,17 @@ def day_file(day: date) -> str:
 
 def lasting_file(workspace: Path) -> str:
     """Name the file of what is lasting: memory/MEMORY.md, or the one beside the other pages if only that is there."""
-    there = [name for name in _LASTING if os.path.lexists(workspace / name)]
+    there = [name for name in _LASTING_FILES if os.path.lexists(workspace / name)]
     return there[0] if there else LASTING
 
 
-_LASTING = (LASTING, *ROOT_FILES)
+_LASTING_FILES = (LASTING, *ROOT_FILES)
 
 
 @contextmanager
-def held(workspace: Path) -> Iterator[None]:
+def lock_notes(workspace: Path) -> Iterator[None]:
     """Hold the memory's files against other picoclaws that change them. Raises StoreError."""
-    found = place(workspace, FOLDER)
+    found = resolve_place(workspace, FOLDER)
     try:
         with files.open_folder(found, make=True) as way:
             handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way)
@@ -107,7 +118,7 @@ def held(workspace: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def place(workspace: Path, path: str) -> files_Place:
+def resolve_place(workspace: Path, path: str) -> files_Place:
     """Return where a file of the memory really lies. Raises StoreError when a link leads out of the memory."""
     root = os.path.realpath(workspace)
     found = files.resolve_below(root, f"{root}/{path}")
@@ -116,29 +127,29 @@ def place(workspace: Path, path: str) -> files_Place:
     return found
 
 
-def content(workspace: Path, path: str) -> str | None:
+def read_note_file(workspace: Path, path: str) -> str | None:
     """Read a file as it can be written back: bytes that are no UTF-8 are kept. None when there is none.
 
     What a crash has left of a write that never came, NUL bytes at the end, is not part of it. Raises StoreError.
     """
     try:
-        with os.fdopen(files.open_rooted(place(workspace, path)), "rb") as file:
-            data = file.read(LARGEST + 1)
+        with os.fdopen(files.open_rooted(resolve_place(workspace, path)), "rb") as file:
+            data = file.read(MAX_NOTE_FILE + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
-    if len(data) > LARGEST:
-        raise StoreError(f"{path} is larger than {LARGEST // 1000} kB; shorten it")
+    if len(data) > MAX_NOTE_FILE:
+        raise StoreError(f"{path} is larger than {MAX_NOTE_FILE // 1000} kB; shorten it")
     text = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
     if "\0" in text:
         raise StoreError(f"{path} holds NUL bytes and is no text; move it aside")
     return text
 
 
-def keep(workspace: Path, path: str, text: str) -> None:
+def write_note_file(workspace: Path, path: str, text: str) -> None:
     """Write a file whole and durably, as `content` read it. Raises StoreError; the file is as it was then."""
-    found = place(workspace, path)
+    found = resolve_place(workspace, path)
     try:
         with suppress(FileNotFoundError):
             os.close(files.open_rooted(found, adds=True))  # an owner may have locked it
@@ -148,30 +159,30 @@ def keep(workspace: Path, path: str, text: str) -> None:
         raise StoreError(f"{path} cannot be written: {explain_os_error(error)}") from None
 
 
-def _put(workspace: Path, path: str, line: str, head: str) -> int:
+def _append_entry(workspace: Path, path: str, line: str, head: str) -> int:
     """Add an entry to the end of a file on a line of its own; returns the number of the line."""
-    before = content(workspace, path)
-    text = f"{_ended(before)}{line}\n" if before else f"{head}{line}\n"
-    if line not in visible(text, trusting=True):
+    before = read_note_file(workspace, path)
+    text = f"{_end_list(before)}{line}\n" if before else f"{head}{line}\n"
+    if line not in visible_text(text, trusting=True):
         raise StoreError(f"{path} has a comment that is never closed, so what is added would not be seen; close it")
-    found = place(workspace, path)
+    found = resolve_place(workspace, path)
     try:
-        if before is None and _created(found, text):
-            return len(lines_of(text))
-        torn = not _added(found, before, text)
+        if before is None and _create_file(found, text):
+            return len(split_lines(text))
+        torn = not _append_text(found, before, text)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {explain_os_error(error)}") from None
     if torn:  # its end goes
-        keep(workspace, path, text)
-    return len(lines_of(text))
+        write_note_file(workspace, path, text)
+    return len(split_lines(text))
 
 
-def _created(found: files_Place, text: str) -> bool:
+def _create_file(found: files_Place, text: str) -> bool:
     with files.open_folder(found.above, make=True) as way:
         return create(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
 
 
-def _added(found: files_Place, before: str | None, text: str) -> bool:
+def _append_text(found: files_Place, before: str | None, text: str) -> bool:
     """Add what a text has more than before; not where the file does not end with it."""
     file = files.open_rooted(found, adds=True)
     try:
@@ -183,43 +194,47 @@ def _added(found: files_Place, before: str | None, text: str) -> bool:
     return True
 
 
-def _ended(text: str) -> str:
+def _end_list(text: str) -> str:
     """End a text so that an item of a list can follow it."""
     if not text.endswith(("\n", "\r")):
         text += "\n"
-    last = next(reversed(entries(text)), None)
-    ends_in_item = last is not None and bool(last.bullet) and last.last == len(lines_of(text))
-    return text if ends_in_item or not lines_of(text)[-1].strip() else f"{text}\n"
+    last = next(reversed(parse_entries(text)), None)
+    ends_in_item = last is not None and bool(last.bullet) and last.last == len(split_lines(text))
+    return text if ends_in_item or not split_lines(text)[-1].strip() else f"{text}\n"
 
 
-def _known(workspace: Path, body: str, paths: Iterable[str], now: datetime, *, foreign: bool) -> Noted | None:
+def _find_known(workspace: Path, body: str, paths: Iterable[str], now: datetime, *, foreign: bool) -> NoteResult | None:
     """Find an entry that says the same; the owner's word is not known from somebody else's."""
-    wanted, files = key(body), Files.of(workspace)
+    wanted, files = comparison_key(body), MemoryFiles.of(workspace)
     for path in paths:
         found = files.read(path)
-        for entry in entries(found.text) if found and wanted else ():
-            if key(entry.body) == wanted and (foreign or FOREIGN not in entry.source) and not _past(entry, now):
-                return Noted(path, entry.first, shown(entry), known=True)
+        for entry in parse_entries(found.text) if found and wanted else ():
+            if (
+                comparison_key(entry.body) == wanted
+                and (foreign or FOREIGN not in entry.source)
+                and not _is_old(entry, now)
+            ):
+                return NoteResult(path, entry.first, show_entry(entry), known=True)
     return None
 
 
-def _past(entry: Entry, now: datetime) -> bool:
+def _is_old(entry: MemoryEntry, now: datetime) -> bool:
     """Whether a time stands before an entry that is more than an hour ago: the same may have happened again."""
     return entry.stamp[2:3] == ":" and entry.stamp[:5] < f"{now - timedelta(hours=1):%H:%M}" < f"{now:%H:%M}"
 
 
-def shown(entry: Entry) -> str:
+def show_entry(entry: MemoryEntry) -> str:
     """Say an entry in one line, as it is written."""
-    return written("", entry.stamp, entry.source, " ".join(entry.body.split()))
+    return format_entry("", entry.stamp, entry.source, " ".join(entry.body.split()))
 
 
-def _days(today: date, count: int) -> Iterator[date]:
+def _last_days(today: date, count: int) -> Iterator[date]:
     for back in range(min(count, today.toordinal())):
         yield date.fromordinal(today.toordinal() - back)
 
 
-def _end(text: str) -> str:
-    return text if len(text) <= _MOST_SHOWN else text[-_MOST_SHOWN:].partition("\n")[2]
+def _last_part(text: str) -> str:
+    return text if len(text) <= _MAX_DAY_TEXT else text[-_MAX_DAY_TEXT:].partition("\n")[2]
 
 
 # Changes and forgets one thing that is remembered: found by where it stands, by what it says, or by its words.
@@ -235,115 +250,117 @@ _PLACE = pattern(
 )
 
 
-class Unknown(StoreError):
+class UnknownNote(StoreError):
     """Nothing that is remembered is meant by a text."""
 
 
-class Ambiguous(StoreError):
+class AmbiguousNote(StoreError):
     """Several things that are remembered may be meant by a text."""
 
 
-class Place(NamedTuple):
+class EntryPlace(NamedTuple):
     """An entry and the file that it stands in."""
 
     path: str
-    entry: Entry
+    entry: MemoryEntry
 
     def __str__(self) -> str:
         """Say where it is and what it says."""
-        text = shown(self.entry)
+        text = show_entry(self.entry)
         return f"{self.path}:{self.entry.first} {text if len(text) <= _LONGEST_SHOWN else f'{text[:_LONGEST_SHOWN]}…'}"
 
 
-class Changed(NamedTuple):
+class NoteChange(NamedTuple):
     """What an entry was and what it is; where the same stood in several files, all of it has changed."""
 
-    places: list[Place]
+    places: list[EntryPlace]
     text: str
 
 
-def replace(home: Path, workspace: Path, old: str, new: str, now: datetime, source: str = "") -> Changed:
+def replace_note(home: Path, workspace: Path, old: str, new: str, now: datetime, source: str = "") -> NoteChange:
     """Change what is remembered: `old` names it, `new` is what it says from now on, or what a part of it says.
 
     `source` as for `notes.add`. What it said is kept in `home` for `restore`. Returns when it is durable. Raises
     StoreError, and nothing has changed.
     """
-    body = fit(new)
-    with held(workspace):
+    body = clean_note(new)
+    with lock_notes(workspace):
         try:
-            places = _found(workspace, old)
-        except Ambiguous as error:
+            places = _find_named(workspace, old)
+        except AmbiguousNote as error:
             raise StoreError(
                 f'{error}\nand behind it the words that are to be replaced, as in "path:line 3 A"'
             ) from None
         if any(place.entry.code for place in places):
             raise StoreError(f"{places[0].path}:{places[0].entry.first} is a block of code; edit_file changes it")
         if len({place.path for place in places}) < len(places):  # below different headings they are different facts
-            raise Ambiguous(_listed(old, places))
-        text, whole = _corrected(places[0], old, body)
+            raise AmbiguousNote(_list_places(old, places))
+        text, whole = _correct_entry(places[0], old, body)
         if whole and all((text, source) == (place.entry.body, place.entry.source) for place in places):
             raise StoreError(f"that is what it says already: {places[0]}")
-        for path, found in _by_file(places):
+        for path, found in _group_by_file(places):
             said = {e: source if whole or FOREIGN in source else e.source for e in found}
-            lines = {e: written(e.bullet, e.stamp, told, text, now.date()) for e, told in said.items()}
+            lines = {e: format_entry(e.bullet, e.stamp, told, text, now.date()) for e, told in said.items()}
             for entry, line in lines.items():
-                _remember(home, versions.Correction(path, _raw(workspace, path, entry), line), now)
-            _rewrite(workspace, path, dict(lines))
-    return Changed(places, text)
+                _keep_correction(home, versions.Correction(path, _read_entry(workspace, path, entry), line), now)
+            _rewrite_entries(workspace, path, dict(lines))
+    return NoteChange(places, text)
 
 
-def restore(home: Path, workspace: Path, correction: versions.Correction, now: datetime) -> None:
+def restore_correction(home: Path, workspace: Path, correction: versions.Correction, now: datetime) -> None:
     """Take a correction back, where the entry still says what it was changed to. Raises StoreError."""
     path, before, after = correction
-    with held(workspace):
-        text = content(workspace, path) or ""
-        found = next((entry for entry in entries(text) if _raw(workspace, path, entry) == after), None)
+    with lock_notes(workspace):
+        text = read_note_file(workspace, path) or ""
+        found = next((entry for entry in parse_entries(text) if _read_entry(workspace, path, entry) == after), None)
         if found is None:
-            raise StoreError(f"{path} does not say {_cut(after)!r} any more; what it said before: {before!r}")
-        _remember(home, versions.Correction(path, after, before), now)
-        _rewrite(workspace, path, {found: before})
+            raise StoreError(f"{path} does not say {_cut_text(after)!r} any more; what it said before: {before!r}")
+        _keep_correction(home, versions.Correction(path, after, before), now)
+        _rewrite_entries(workspace, path, {found: before})
 
 
-def _remember(home: Path, correction: versions.Correction, now: datetime) -> None:
+def _keep_correction(home: Path, correction: versions.Correction, now: datetime) -> None:
     try:
         versions.keep_correction(home, correction, now)
     except OSError as error:
         raise StoreError(
-            f"what it said cannot be kept in {home / versions.FOLDER}: {explain_os_error(error)}"
+            f"what it said cannot be kept in {home / versions.HISTORY_FOLDER}: {explain_os_error(error)}"
         ) from None
 
 
-def forget(workspace: Path, text: str) -> Changed:
+def forget_note(workspace: Path, text: str) -> NoteChange:
     """Take what is remembered out of its files, and keep it nowhere; durable when this returns. Raises StoreError."""
-    with held(workspace):
-        places = _found(workspace, text)
+    with lock_notes(workspace):
+        places = _find_named(workspace, text)
         if full := next((place for place in places if place.entry.below), None):
             raise StoreError(f"{full} has {full.entry.below} more below it; forget those first, one at a time")
-        for path, found in _by_file(places):
-            _rewrite(workspace, path, dict.fromkeys(found))
-    return Changed(places, "")
+        for path, found in _group_by_file(places):
+            _rewrite_entries(workspace, path, dict.fromkeys(found))
+    return NoteChange(places, "")
 
 
-def meant(workspace: Path, text: str) -> str:
+def describe_named(workspace: Path, text: str) -> str:
     """Tell which entry a text names, and all that it says; '' where none is, or it may be any of several."""
     try:
-        places = _found(workspace, text)
+        places = _find_named(workspace, text)
     except StoreError:
         return ""
-    return "\n".join(f"{place.path}: {shown(place.entry)}" for place in places)
+    return "\n".join(f"{place.path}: {show_entry(place.entry)}" for place in places)
 
 
-def names_whole(workspace: Path, text: str) -> bool:
+def is_named_whole(workspace: Path, text: str) -> bool:
     """Tell whether a text has all the words of the one entry that it names; a place or some of its words do not."""
     try:
-        places = _found(workspace, text)
+        places = _find_named(workspace, text)
     except StoreError:
         return False
-    place = place_of(text)
-    return set(list_terms(places[0].entry.body)) <= set(list_terms(_behind_place(text) if place and place[1] else text))
+    place = parse_place(text)
+    return set(list_terms(places[0].entry.body)) <= set(
+        list_terms(_words_behind_place(text) if place and place[1] else text)
+    )
 
 
-def place_of(text: str) -> tuple[str, int, int] | None:
+def parse_place(text: str) -> tuple[str, int, int] | None:
     """Read a place in the memory as search results write it: "memory/a.md:3-5"; the lines are 0 without any."""
     found = _PLACE.fullmatch(" ".join(text.split()))
     if not found or ".." in found["path"].split("/"):
@@ -352,186 +369,190 @@ def place_of(text: str) -> tuple[str, int, int] | None:
     return found["path"], first, max(first, int(found["last"] or 0))
 
 
-def _behind_place(text: str) -> str:
+def _words_behind_place(text: str) -> str:
     """Read what stands behind a place: words of its entry."""
     found = _PLACE.fullmatch(" ".join(text.split()))
     return (found["said"] or "").strip("\"'“”‘’` ") if found else ""
 
 
-def _part_of(old: str) -> str:
+def _named_words(old: str) -> str:
     """Read which words of an entry `old` names; '' for a place alone, and for a line of a search or of a list."""
-    place = place_of(old)
+    place = parse_place(old)
     if not place or not place[1]:
-        return plain(old)
-    said = plain(_behind_place(old))
+        return flatten(old)
+    said = flatten(_words_behind_place(old))
     return "" if old.lstrip().startswith("[id:") or said.endswith("…") else said
 
 
-def _found(workspace: Path, text: str) -> list[Place]:
+def _find_named(workspace: Path, text: str) -> list[EntryPlace]:
     """Find the one entry that is meant, more than one only if they say the same."""
-    meant = place_of(text)
+    meant = parse_place(text)
     if meant and meant[1]:
-        there, said = _between(workspace, *meant), _part_of(text)
-        having = [place for place in there if set(list_terms(said)) <= set(list_terms(shown(place.entry)))]
+        there, said = _entries_between(workspace, *meant), _named_words(text)
+        having = [place for place in there if set(list_terms(said)) <= set(list_terms(show_entry(place.entry)))]
         if there and not having:
-            raise StoreError(f"{there[0]} does not say {_cut(said)!r}")
-        return _one(text, having)
-    wanted, stems = key(plain(text)), {*list_query_terms(text)} - {"s"}
+            raise StoreError(f"{there[0]} does not say {_cut_text(said)!r}")
+        return _require_one(text, having)
+    wanted, stems = comparison_key(flatten(text)), {*list_query_terms(text)} - {"s"}
     if not stems:
-        raise StoreError(f"{_cut(text)!r} names nothing; give the words of the entry that is meant, or its path:line")
-    near = [place for place in _all(workspace, stems) if stems <= set(list_terms(shown(place.entry)))]
+        raise StoreError(
+            f"{_cut_text(text)!r} names nothing; give the words of the entry that is meant, or its path:line"
+        )
+    near = [place for place in _find_entries(workspace, stems) if stems <= set(list_terms(show_entry(place.entry)))]
     near.sort(key=lambda place: place.path, reverse=True)  # the newest first, and what is lasting before it
-    exact = [place for place in near if wanted in {key(place.entry.body), key(shown(place.entry))}]
-    return _one(text, exact or near)
+    exact = [
+        place for place in near if wanted in {comparison_key(place.entry.body), comparison_key(show_entry(place.entry))}
+    ]
+    return _require_one(text, exact or near)
 
 
-def _between(workspace: Path, path: str, first: int, last: int) -> list[Place]:
-    text = content(workspace, path)
+def _entries_between(workspace: Path, path: str, first: int, last: int) -> list[EntryPlace]:
+    text = read_note_file(workspace, path)
     if text is None:
-        raise Unknown(f"there is no file {path}")
-    return [Place(path, entry) for entry in entries(text) if entry.first <= last and entry.last >= first]
+        raise UnknownNote(f"there is no file {path}")
+    return [EntryPlace(path, entry) for entry in parse_entries(text) if entry.first <= last and entry.last >= first]
 
 
-def _all(workspace: Path, stems: Iterable[str]) -> Iterator[Place]:
+def _find_entries(workspace: Path, stems: Iterable[str]) -> Iterator[EntryPlace]:
     """Every entry of the files that have these words."""
-    files = Files.of(workspace)
+    files = MemoryFiles.of(workspace)
     for _, sources in files.folders():
         for path in sorted(source.path for source in sources):
             found = files.read(path)
-            if found and _holds(found.text, stems):
-                yield from (Place(path, entry) for entry in entries(found.text))
+            if found and _has_stems(found.text, stems):
+                yield from (EntryPlace(path, entry) for entry in parse_entries(found.text))
 
 
-def _holds(text: str, stems: Iterable[str]) -> bool:
+def _has_stems(text: str, stems: Iterable[str]) -> bool:
     small = text.lower() if text.isascii() else fold(text)
     return all(stem in small for stem in stems)
 
 
-def _one(text: str, places: list[Place]) -> list[Place]:
+def _require_one(text: str, places: list[EntryPlace]) -> list[EntryPlace]:
     if not places:
-        raise Unknown(f"nothing that is remembered says {_cut(text)!r}")
-    if len({key(place.entry.body) for place in places}) > 1:
-        raise Ambiguous(_listed(text, places))
+        raise UnknownNote(f"nothing that is remembered says {_cut_text(text)!r}")
+    if len({comparison_key(place.entry.body) for place in places}) > 1:
+        raise AmbiguousNote(_list_places(text, places))
     return places
 
 
-def _listed(text: str, places: list[Place]) -> str:
+def _list_places(text: str, places: list[EntryPlace]) -> str:
     listed = "\n".join(map(str, places[:_MOST_LISTED]))
     more = f"\nand {len(places) - _MOST_LISTED} more" if len(places) > _MOST_LISTED else ""
-    return f"{_cut(text)!r} may be any of {len(places)}; name one by its path:line\n{listed}{more}"
+    return f"{_cut_text(text)!r} may be any of {len(places)}; name one by its path:line\n{listed}{more}"
 
 
-def _corrected(place: Place, old: str, new: str) -> tuple[str, bool]:
+def _correct_entry(place: EntryPlace, old: str, new: str) -> tuple[str, bool]:
     """What an entry says after a correction, and whether that is new as a whole.
 
     `new` takes the place of the stretch of the entry that it says anew, else of the words that `old` names, and the
     rest stays. Where `old` has all that the entry says, `new` may also say something else, if no less of it. Raises
     StoreError where it is not certain which of these is meant, or where more would be lost than is said anew.
     """
-    body, part = " ".join(place.entry.body.split()), _part_of(old)
-    all_named = key(part) in {key(body), key(shown(place.entry))}
-    spans = _restated(body, "" if all_named else part, new)
+    body, part = " ".join(place.entry.body.split()), _named_words(old)
+    all_named = comparison_key(part) in {comparison_key(body), comparison_key(show_entry(place.entry))}
+    spans = _find_restated(body, "" if all_named else part, new)
     if not spans and all_named:
         before, after = set(list_terms(body)), set(list_terms(new))
         spans = {(0, len(body))} if len(before - after) <= len(after - before) else set()
     elif not spans and part:
-        spans = (_part_behind_place if place_of(old) else _named_part)(body, part, new)
+        spans = (_find_part_behind_place if parse_place(old) else _find_named_part)(body, part, new)
     if len(spans) == 1:
         ((start, end),) = spans
-        return fit(f"{body[:start]}{new}{body[end:]}"), not (body[:start] or body[end:])
+        return clean_note(f"{body[:start]}{new}{body[end:]}"), not (body[:start] or body[end:])
     raise StoreError(
-        f"{place} would say no more than {_cut(new)!r}, or it is not certain which words of it change: give all that it"
+        f"{place} would say no more than {_cut_text(new)!r}, or it is not certain which words of it change: give all that it"
         f' is to say, or name just the words that are to be replaced, as in "{place.path}:{place.entry.first} WORDS"'
     )
 
 
-def _restated(body: str, old: str, new: str) -> set[tuple[int, int]]:
+def _find_restated(body: str, old: str, new: str) -> set[tuple[int, int]]:
     """The stretches of an entry that a text says anew, or else the whole entry.
 
     A stretch begins with the text's first word or ends with its last, and has a number where the text has one, a word
     where it has a word; or else it begins and ends as the text, and shares more words with it than it loses.
     """
-    spoken, named = [key(word) for word in new.split()], set(list_terms(old))
-    found = [(word.start(), word.end(), key(word[0])) for word in _TOKEN.finditer(body)]
+    spoken, named = [comparison_key(word) for word in new.split()], set(list_terms(old))
+    found = [(word.start(), word.end(), comparison_key(word[0])) for word in _TOKEN.finditer(body)]
     begins = [i for i, (_, _, word) in enumerate(found) if word == spoken[0]]
     ends = [i for i, (_, _, word) in enumerate(found) if word == spoken[-1]]
     if len(begins) * len(ends) > _MOST_SPANS:
         return set()
     more = len(spoken) - 1
     spans = {(i, i + more) for i in begins if i + more < len(found)} | {(j - more, j) for j in ends if j >= more}
-    kinds, after = [_kind(word) for word in spoken], set(list_terms(new))
-    alike = {(i, j) for i, j in spans if [_kind(word) for *_, word in found[i : j + 1]] == kinds}
+    kinds, after = [_token_kind(word) for word in spoken], set(list_terms(new))
+    alike = {(i, j) for i, j in spans if [_token_kind(word) for *_, word in found[i : j + 1]] == kinds}
     fits = set()
     for i, j in alike | {(i, j) for i in begins for j in ends if i <= j}:
         start, end = found[i][0], found[j][1]
         said = set(list_terms(body[start:end]))
         close = (i, j) in alike or len(said - after) < len(said & after)
-        if close and named <= said and _says_anew(said, after):
+        if close and named <= said and _is_restated(said, after):
             fits.add((start, end))
-    return fits or ({(0, len(body))} if _says_anew(set(list_terms(body)), after) else set())
+    return fits or ({(0, len(body))} if _is_restated(set(list_terms(body)), after) else set())
 
 
-def _kind(word: str) -> str:
+def _token_kind(word: str) -> str:
     """Tell a number, a word and a little word such as "the" apart."""
     return "number" if any(map(str.isdecimal, word)) else "word" if list_terms(word) else "little"
 
 
-def _says_anew(said: set[str], new: set[str]) -> bool:
+def _is_restated(said: set[str], new: set[str]) -> bool:
     """Whether a text has something else for every word that it lacks, and has at least as many as it lacks."""
     lost = len(said - new)
     return not said.isdisjoint(new) and lost <= min(len(said & new), len(new - said))
 
 
-def _named_part(body: str, old: str, new: str) -> set[tuple[int, int]]:
+def _find_named_part(body: str, old: str, new: str) -> set[tuple[int, int]]:
     """Where `old` stands word by word, if `new` is of its kind and length: a number for a number, a word for a word."""
     numbers = [any(map(str.isdecimal, text)) for text in (old, new)]
     alike = all(numbers) or (not any(numbers) and not set(list_terms(old)).isdisjoint(list_terms(new)))
-    before, after = set(key(old).split()), set(key(new).split())
+    before, after = set(comparison_key(old).split()), set(comparison_key(new).split())
     if not alike or len(before - after) > len(after - before) or len(after) > _MOST_GROWN * len(before):
         return set()
-    return _standing(body, old)
+    return _find_spans(body, old)
 
 
-def _part_behind_place(body: str, part: str, new: str) -> set[tuple[int, int]]:
+def _find_part_behind_place(body: str, part: str, new: str) -> set[tuple[int, int]]:
     """Where `part` stands word by word, unless the entry would then say twice what `new` says."""
-    spans = _standing(body, part)
+    spans = _find_spans(body, part)
     rest = [word for start, end in spans for word in list_terms(f"{body[:start]} {body[end:]}")]
     return spans if set(list_terms(new)).isdisjoint(rest) else set()
 
 
-def _standing(body: str, part: str) -> set[tuple[int, int]]:
+def _find_spans(body: str, part: str) -> set[tuple[int, int]]:
     found = re.compile(rf"(?<![A-Za-z0-9]){re.escape(part)}(?![A-Za-z0-9])", re.IGNORECASE).finditer(body)
     return {hit.span() for hit in found}
 
 
-def _by_file(places: Iterable[Place]) -> Iterator[tuple[str, list[Entry]]]:
-    found: dict[str, list[Entry]] = {}
+def _group_by_file(places: Iterable[EntryPlace]) -> Iterator[tuple[str, list[MemoryEntry]]]:
+    found: dict[str, list[MemoryEntry]] = {}
     for path, entry in places:
         found.setdefault(path, []).append(entry)
     yield from found.items()
 
 
-def _raw(workspace: Path, path: str, entry: Entry) -> str:
+def _read_entry(workspace: Path, path: str, entry: MemoryEntry) -> str:
     """The lines of an entry as they stand in its file."""
-    lines = lines_of(content(workspace, path) or "")
+    lines = split_lines(read_note_file(workspace, path) or "")
     return "".join(lines[entry.first - 1 : entry.last]).rstrip("\r\n")
 
 
-def _rewrite(workspace: Path, path: str, changes: dict[Entry, str | None]) -> None:
+def _rewrite_entries(workspace: Path, path: str, changes: dict[MemoryEntry, str | None]) -> None:
     """Put lines in place of entries, None for nothing; all else in the file stays as it is."""
-    text = content(workspace, path) or ""
-    lines, now = lines_of(text), {(entry.first, entry.last): entry for entry in entries(text)}
+    text = read_note_file(workspace, path) or ""
+    lines, now = split_lines(text), {(entry.first, entry.last): entry for entry in parse_entries(text)}
     for entry in sorted(changes, key=lambda entry: -entry.first):
         there = now.get((entry.first, entry.last))
-        if there is None or key(plain(there.body)) != key(plain(entry.body)):
+        if there is None or comparison_key(flatten(there.body)) != comparison_key(flatten(entry.body)):
             raise StoreError(f"{path} was changed just now; try again")
         new, last = changes[entry], lines[entry.last - 1]
         end = last[len(last.rstrip("\r\n")) :]
         lines[entry.first - 1 : entry.last] = [] if new is None else [new + end]
-    keep(workspace, path, "".join(lines))
+    write_note_file(workspace, path, "".join(lines))
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
@@ -543,7 +564,7 @@ _SHARE, _SHORT = 4, 200
 """The part of the budget that one line may take, and what it may take however small that is."""
 
 
-def lines(notes: Iterable[Page], most: int) -> list[str]:
+def note_lines(notes: Iterable[Page], most: int) -> list[str]:
     """Make a line of each entry of daily notes, the newest note first: its day, and what it says.
 
     Returns the newest `most` characters of them, in the order of time; what else stands in a note is a line as well.
@@ -552,8 +573,8 @@ def lines(notes: Iterable[Page], most: int) -> list[str]:
     kept: list[str] = []
     longest = max(_SHORT, most // _SHARE)
     for page in notes:
-        for entry in reversed(_entries(page.text)):
-            line = enclosed(f"{_day(page.name)} {entry}")
+        for entry in reversed(_note_entries(page.text)):
+            line = enclosed(f"{_format_day(page.name)} {entry}")
             line = line if len(line) <= longest else f"{line[: longest - 1]}…"
             most -= len(line) + 1
             if most < 0:
@@ -562,12 +583,12 @@ def lines(notes: Iterable[Page], most: int) -> list[str]:
     return kept[::-1]
 
 
-def _day(path: str) -> str:
+def _format_day(path: str) -> str:
     found = _DAY.fullmatch(PurePath(path).stem)
     return "-".join(found.groups()) if found else path
 
 
-def _entries(text: str) -> list[str]:
+def _note_entries(text: str) -> list[str]:
     """Each item of a list with the lines that go on with it, and every other line but headings."""
     found: list[str] = []
     going_on = False
@@ -583,7 +604,7 @@ def _entries(text: str) -> list[str]:
     return found
 
 
-def untold(found: Sequence[str], earlier: Iterable[Sequence[Message]]) -> tuple[list[str], list[str]]:
+def split_told(found: Sequence[str], earlier: Iterable[Sequence[Message]]) -> tuple[list[str], list[str]]:
     """Part lines into those that no message of the user's holds yet, and those that one does."""
     said = [message.text for turn in earlier for message in turn if message.role == "user"]
     told = [line for line in found if any(line in text for text in said)]

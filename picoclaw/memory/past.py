@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
-from picoclaw.memory.entries import FOREIGN, plain, written
+from picoclaw.memory.entries import FOREIGN, flatten, format_entry
 from picoclaw.memory.files import Document
-from picoclaw.memory.memory import Recollection
-from picoclaw.memory.notes import place_of
-from picoclaw.memory.search import terms, words_in
+from picoclaw.memory.memory import MemoryIndex
+from picoclaw.memory.notes import parse_place
+from picoclaw.memory.search import find_words, search_terms
 from picoclaw.security.untrusted import GUEST_PREFIX, list_taints
 from picoclaw.store.conversations import History
 
@@ -18,21 +18,21 @@ _PIECE = re.compile(r"\S.{0,499}(?!\S)|\S{1,500}")  # with its mark, an entry of
 _LONGEST_NAME, _MOST_NAMED, _MOST_LOOKED_AT = 60, 2, 24
 
 
-def documents(history: History) -> Iterator[Document]:
+def past_documents(history: History) -> Iterator[Document]:
     """Give each kept turn: a path such as `chats/terminal/12`, and what was said in it. A turn never changes."""
     for number, session, day in history.kept():
-        yield Document(f"chats/{session}/{number}", number, partial(_said, history, number), day)
+        yield Document(f"chats/{session}/{number}", number, partial(_turn_text, history, number), day)
 
 
-def holding(memory: Recollection, text: str, now: datetime) -> list[str]:
+def find_past_turns(memory: MemoryIndex, text: str, now: datetime) -> list[str]:
     """Name the past turns that have all the words of a text, the nearest first. Raises StoreError."""
-    words = terms(text)
+    words = search_terms(text)
     hits = memory.search(text, now, _MOST_LOOKED_AT, 0.0) if words else []
-    told = [hit for hit in hits if not place_of(hit.path)]
-    return [hit.path for hit in told if len(words_in(memory.row(hit.id).text, words)) == len(words)]
+    told = [hit for hit in hits if not parse_place(hit.path)]
+    return [hit.path for hit in told if len(find_words(memory.row(hit.id).text, words)) == len(words)]
 
 
-def _said(history: History, number: int) -> str:
+def _turn_text(history: History, number: int) -> str:
     """What a turn adds to what is remembered: no question to the memory, and not what the memory answered."""
     turn = history.turn(number)
     calls = [call for message in turn for call in message.calls]
@@ -41,19 +41,19 @@ def _said(history: History, number: int) -> str:
     if "memory_forget" in names:
         return ""
     if "memory_search" in names:
-        asked = [text for text in asked if not _only_asks(text)]
+        asked = [text for text in asked if not _is_only_question(text)]
     heard = history.heard_by(number) or list(list_taints(turn))
     theirs = [name for name in heard if name.startswith(GUEST_PREFIX)]  # a guest's words are not the owner's
     answers = [message.text for message in turn if message.role == "assistant" and message.text]
-    told = [] if any(name.startswith("memory_") for name in names) else _marked("Answer", answers, heard)
-    return "\n".join([*_marked("User", asked, theirs), *told])
+    told = [] if any(name.startswith("memory_") for name in names) else _mark_texts("Answer", answers, heard)
+    return "\n".join([*_mark_texts("User", asked, theirs), *told])
 
 
-def _only_asks(text: str) -> bool:
+def _is_only_question(text: str) -> bool:
     return text.rstrip().endswith("?") and not re.search(r"[.!]\s|\n", text.strip())
 
 
-def _marked(who: str, texts: Iterable[str], heard: Sequence[str]) -> Iterator[str]:
+def _mark_texts(who: str, texts: Iterable[str], heard: Sequence[str]) -> Iterator[str]:
     """What somebody has said; after what nobody in the chat has said, marked piece by piece as such notes are."""
     named = [name[:_LONGEST_NAME] for name in dict.fromkeys(heard)]
     more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
@@ -62,4 +62,4 @@ def _marked(who: str, texts: Iterable[str], heard: Sequence[str]) -> Iterator[st
         if not heard:
             yield f"{who}: {text}"
         else:
-            yield from (written("- ", "", source, piece) for piece in _PIECE.findall(plain(text)))
+            yield from (format_entry("- ", "", source, piece) for piece in _PIECE.findall(flatten(text)))

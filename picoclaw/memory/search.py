@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from picoclaw.errors import ProviderError
-from picoclaw.memory.dates import MONTHS, Days, apart
+from picoclaw.memory.dates import MONTHS, Days, extract_days
 from picoclaw.memory.embedding import Embedder
-from picoclaw.memory.entries import FOREIGN, entries
-from picoclaw.memory.index import SLOTS, Index, Row, day_of, each_line, phrases
+from picoclaw.memory.entries import FOREIGN, parse_entries
+from picoclaw.memory.index import SLOTS, IndexFile, MemoryRow, find_day, iter_lines, match_phrases
 from picoclaw.text import list_query_terms, pattern
 
 if TYPE_CHECKING:
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from picoclaw.memory.embedding import Vectors
 
 
-LEAST = 0.35
+MIN_SCORE = 0.35
 VECTOR, TEXT = 0.7, 0.3
 DEVIATIONS, DATED, BESIDE = 15.0, 0.4, 0.2
-_OPINION, _RECENT, _RECENT_DAYS = 0.2, 0.03, 30.0
-_FAMILIAR = 50
+_BOOST_WEIGHT, _RECENT, _RECENT_DAYS = 0.2, 0.03, 30.0
+_ASSUMED_CHUNKS = 50
 """Chunks without any of the words, thought to be there as well: three notes are too few to tell what is rare."""
 
-_UNKNOWN = 2
+_ASSUMED_COUNT = 2
 """Chunks that a word in none of them is thought to be in: it may be said in other words there."""
 
-_USUAL = 0.9
+_TYPICAL_SHARE = 0.9
 """What a chunk of usual length has of the ideal when every word is in it once."""
 
-_APART = 3
+_MAX_GAP = 3
 """Lines between neighbours at most: a heading and blank ones."""
 
 
@@ -69,12 +69,12 @@ def day_words(days: Iterable[Days]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def within(day: str, days: Iterable[Days]) -> bool:
+def is_within(day: str, days: Iterable[Days]) -> bool:
     """Tell whether a chunk's day, '' for unknown, is one of those."""
     return any(first.isoformat() <= day <= last.isoformat() for first, last in days)
 
 
-def fused(
+def combine_scores(
     text: Mapping[int, float], near: Mapping[int, float] | None, on_day: Iterable[int], candidates: Iterable[int]
 ) -> dict[int, float]:
     """Give each candidate its value: from BM25, from standard scores of cosines, and for its day.
@@ -91,59 +91,59 @@ def fused(
     return {one: (1 - weight) * near.get(one, 0.0) / DEVIATIONS + weight * share for one, share in words.items()}
 
 
-def with_neighbours(values: Mapping[int, float], rows: Iterable[Row]) -> dict[int, float]:
+def add_neighbours(values: Mapping[int, float], rows: Iterable[MemoryRow]) -> dict[int, float]:
     """Add to each chunk a part of what those next to it in its file have, as far as they were found themselves."""
     more = dict(values)
     for one, other in pairwise(sorted(rows, key=lambda row: (row.path, row.start, row.id))):
-        if one.path == other.path and other.start - one.end <= 1 + _APART:
+        if one.path == other.path and other.start - one.end <= 1 + _MAX_GAP:
             more[one.id] += BESIDE * max(0.0, values[other.id])
             more[other.id] += BESIDE * max(0.0, values[one.id])
     return more
 
 
-def leaning(row: Row, today: date) -> float:
+def boost_factor(row: MemoryRow, today: date) -> float:
     """Say how much the owner's opinion and a note's age raise a chunk's value, or lower it."""
     age = max(0, (today - date.fromisoformat(row.day)).days) if row.day else math.inf
-    return _OPINION * max(-1.0, min(1.0, row.boost)) + _RECENT * math.exp2(-age / _RECENT_DAYS)
+    return _BOOST_WEIGHT * max(-1.0, min(1.0, row.boost)) + _RECENT * math.exp2(-age / _RECENT_DAYS)
 
 
-def shown_by_words(best: float, chunks: int, having: Mapping[str, int], held: Iterable[Collection[str]]) -> float:
+def words_confidence(best: float, chunks: int, having: Mapping[str, int], held: Iterable[Collection[str]]) -> float:
     """Say which share of its words' weight a question's best chunk has; a day that it names is a word.
 
     `having`: in how many of the chunks each word is. `held`: which of them the best hits have, wherever in their text;
     beside it stands `best`, the highest BM25, which knows how often they have them.
     """
-    rare = weights(chunks, having)
+    rare = word_weights(chunks, having)
     known = {word for word, n in having.items() if n}
-    ideal = sum(worth(having[word], chunks) for word in known) * _USUAL
+    ideal = sum(bm25_weight(having[word], chunks) for word in known) * _TYPICAL_SHARE
     often = min(1.0, best / ideal) * sum(rare[word] for word in known) if known else 0.0
     return max(often, *(sum(rare[word] for word in known & {*words}) for words in held), 0.0) / sum(rare.values())
 
 
-def weights(chunks: int, having: Mapping[str, int]) -> dict[str, float]:
+def word_weights(chunks: int, having: Mapping[str, int]) -> dict[str, float]:
     """Say how much words tell apart, by how many of the chunks have each."""
-    counts = {word: n or _UNKNOWN for word, n in having.items()}
-    return {word: math.log(1 + max(0, chunks + _FAMILIAR - n) / (n + 0.5)) for word, n in counts.items()}
+    counts = {word: n or _ASSUMED_COUNT for word, n in having.items()}
+    return {word: math.log(1 + max(0, chunks + _ASSUMED_CHUNKS - n) / (n + 0.5)) for word, n in counts.items()}
 
 
-def worth(having: int, chunks: int) -> float:
+def bm25_weight(having: int, chunks: int) -> float:
     """What FTS5's bm25() gives for a word that so many chunks have."""
     return max(1e-6, math.log((chunks - having + 0.5) / (having + 0.5)))
 
 
-def shown_by_vectors(cosine: float, usual: float) -> float:
+def vector_confidence(cosine: float, usual: float) -> float:
     """Place the best cosine between that of a question about something else, the least that counts, and 1."""
-    return max(0.0, LEAST + (1 - LEAST) * (cosine - usual) / max(1e-6, 1 - usual))
+    return max(0.0, MIN_SCORE + (1 - MIN_SCORE) * (cosine - usual) / max(1e-6, 1 - usual))
 
 
-def together(words: float | None, vectors: float | None) -> float:
+def combine_confidence(words: float | None, vectors: float | None) -> float:
     """Say how surely the best hit has to do with the question, from what each side shows, None for a missing one."""
     if words is None or vectors is None:
         return min(1.0, words or vectors or 0.0)
     return min(1.0, max(words, VECTOR * vectors + TEXT * words))
 
 
-def score(shown: float, value: float, best: float, *, named: bool) -> float:
+def hit_score(shown: float, value: float, best: float, *, named: bool) -> float:
     """Score a hit by what is shown for the first one and by its share of that one's value.
 
     `named`: it has a word of the question, or is of a day that this names; what is only near has to be as near.
@@ -154,9 +154,9 @@ def score(shown: float, value: float, best: float, *, named: bool) -> float:
 
 # How near a question is to what is remembered, by its vector.
 
-_MOST = 12
+_MAX_NEAREST = 12
 _SAMPLE = 1020  # vectors, for what is usual
-_MOST_KEPT = 16_000_000  # bytes
+_MAX_CACHED = 16_000_000  # bytes
 _PROBES = (
     "How many moons does Saturn have?",
     "Which composer wrote The Magic Flute?",
@@ -175,17 +175,17 @@ _PROBES = (
     "How do I sort a list in JavaScript?",
     "What is the plot of Hamlet?",
 )
-_probed: dict[tuple[str, int], "Vectors"] = {}
+_probe_cache: dict[tuple[str, int], "Vectors"] = {}
 
 
-class Near(NamedTuple):
+class VectorMatches(NamedTuple):
     """Standard scores of the nearest chunks and of others asked for, and how much the best cosine shows."""
 
     scores: Mapping[int, float]
     shown: float
 
 
-class _Part:
+class _VectorBlock:
     """Some of an index's vectors: whose they are, the vectors, and how long each is."""
 
     def __init__(self, ids: "NDArray[np.int64]", rows: "NDArray[np.int8]") -> None:
@@ -213,10 +213,10 @@ class _Part:
         return self._usual
 
 
-_kept: WeakKeyDictionary[Index, tuple[tuple[int, ...], list[_Part]]] = WeakKeyDictionary()
+_vector_cache: WeakKeyDictionary[IndexFile, tuple[tuple[int, ...], list[_VectorBlock]]] = WeakKeyDictionary()
 
 
-def near(index: Index, query: str, embedder: Embedder, others: Collection[int]) -> Near | None:
+def search_vectors(index: IndexFile, query: str, embedder: Embedder, others: Collection[int]) -> VectorMatches | None:
     """Compare a question with all vectors; None when there are none to compare, or it cannot be embedded."""
     import numpy as np
 
@@ -230,7 +230,7 @@ def near(index: Index, query: str, embedder: Embedder, others: Collection[int]) 
         return None  # another model's, until the index has been embedded anew
     numbers, cosines = [], []
     usual = None
-    for part in _parts(index, len(wanted)):
+    for part in _vector_blocks(index, len(wanted)):
         usual = usual or part.usual(probes)
         numbers.append(part.ids)
         cosines.append(part.cosines(wanted))
@@ -238,30 +238,30 @@ def near(index: Index, query: str, embedder: Embedder, others: Collection[int]) 
         return None
     every = np.concatenate(cosines)
     spread = float(every.std()) or 1.0
-    expected = usual[0] + spread * (_largest(len(every)) - _largest(usual[1]))
-    scores = _best(np.concatenate(numbers), (every - every.mean()) / spread, others)
-    return Near(scores, shown_by_vectors(float(every.max()), expected))
+    expected = usual[0] + spread * (_expected_maximum(len(every)) - _expected_maximum(usual[1]))
+    scores = _best_scores(np.concatenate(numbers), (every - every.mean()) / spread, others)
+    return VectorMatches(scores, vector_confidence(float(every.max()), expected))
 
 
-def _parts(index: Index, dims: int) -> Iterator[_Part]:
+def _vector_blocks(index: IndexFile, dims: int) -> Iterator[_VectorBlock]:
     """Give all vectors: those of the last search, if they were few and none has changed."""
     version = index.version()
-    held, parts = _kept.pop(index, (None, []))
+    held, parts = _vector_cache.pop(index, (None, []))
     if held != version:
         parts = []  # let go of, before there are new ones
-    kept: list[_Part] = []
+    kept: list[_VectorBlock] = []
     size = 0
-    for part in parts or filter(None, (_part(found, dims) for found in index.vectors())):
+    for part in parts or filter(None, (_make_block(found, dims) for found in index.vectors())):
         size += part.rows.nbytes
         kept.append(part)
-        if size > _MOST_KEPT:
+        if size > _MAX_CACHED:
             kept.clear()
         yield part
-    if size <= _MOST_KEPT:
-        _kept[index] = version, kept
+    if size <= _MAX_CACHED:
+        _vector_cache[index] = version, kept
 
 
-def _part(found: Sequence[tuple[int, int, bytes]], dims: int) -> _Part | None:
+def _make_block(found: Sequence[tuple[int, int, bytes]], dims: int) -> _VectorBlock | None:
     """Take the slots of some rows that are filled; what is not as long as it should be is damaged."""
     import numpy as np
 
@@ -271,45 +271,45 @@ def _part(found: Sequence[tuple[int, int, bytes]], dims: int) -> _Part | None:
     masks = np.array([there for _, there, _ in found], np.int64)
     there = (masks[:, None] >> slots & 1).astype(bool).ravel()
     rows = np.frombuffer(b"".join(held for _, _, held in found), np.int8).reshape(-1, dims)
-    return _Part((first[:, None] + slots).ravel()[there], rows[there]) if there.any() else None
+    return _VectorBlock((first[:, None] + slots).ravel()[there], rows[there]) if there.any() else None
 
 
-def _best(numbers: "np.ndarray[Any, Any]", scores: "Vectors", others: Collection[int]) -> dict[int, float]:
+def _best_scores(numbers: "np.ndarray[Any, Any]", scores: "Vectors", others: Collection[int]) -> dict[int, float]:
     import numpy as np
 
-    nearest = np.argpartition(-scores, min(_MOST, len(scores)) - 1)[:_MOST]
+    nearest = np.argpartition(-scores, min(_MAX_NEAREST, len(scores)) - 1)[:_MAX_NEAREST]
     asked = np.flatnonzero(np.isin(numbers, list(others)))
     return {int(numbers[i]): float(scores[i]) for i in (*nearest, *asked)}
 
 
-def _largest(count: int) -> float:
+def _expected_maximum(count: int) -> float:
     """How many standard deviations the largest of so many normal numbers is above their mean, about."""
     return math.sqrt(2 * math.log(count))
 
 
 def probe_vectors(embedder: Embedder) -> "Vectors":
     """Embed questions that concern nobody's notes, once for a model. Raises ProviderError."""
-    if (embedder.name, embedder.dims) not in _probed:
+    if (embedder.name, embedder.dims) not in _probe_cache:
         found = embedder.embed(_PROBES)
-        _probed.clear()
-        _probed[embedder.name, embedder.dims] = found
-    return _probed[embedder.name, embedder.dims]
+        _probe_cache.clear()
+        _probe_cache[embedder.name, embedder.dims] = found
+    return _probe_cache[embedder.name, embedder.dims]
 
 
 # Which lines of a chunk say what was asked, and whether a text has a word in any of its forms. Pure.
 
-LONGEST = 300
+MAX_SNIPPET = 300
 
-_ENOUGH = 0.7
+_MIN_SHARE = 0.7
 """Of what the best line has: lines with less of the question's words are about something else."""
 
-_LENT = 0.5
+_HEADING_WEIGHT = 0.5
 """What a word of its heading counts for a line."""
 
 _WRAPPED = 50
 """Characters of a line that an editor may have broken; shorter ones are meant so."""
 
-_SURE = 5
+_LONG_STEM = 5
 """Letters that a word and its forms share; where they are fewer, only these endings make a form of it."""
 
 _ENDINGS = frozenset(("", "s", "e", "es", "ed", "ing", "ings", "y", "i", "ies", "ied"))
@@ -326,7 +326,7 @@ class Snippet(NamedTuple):
     heading: str
 
 
-class _Entry(NamedTuple):
+class _SnippetEntry(NamedTuple):
     """A line with those that go on with it."""
 
     line: int
@@ -335,57 +335,59 @@ class _Entry(NamedTuple):
     text: str
 
 
-def words_in(text: str, words: Sequence[str]) -> list[str]:
+def find_words(text: str, words: Sequence[str]) -> list[str]:
     """Tell which of the words a text has in any of their forms."""
-    folded = _folded(text)
-    return [word for word in words if _place(folded, word) >= 0]
+    folded = _fold(text)
+    return [word for word in words if _find_word(folded, word) >= 0]
 
 
-def snippet(text: str, start: int, words: Mapping[str, float], most: int = LONGEST) -> Snippet:
+def make_snippet(text: str, start: int, words: Mapping[str, float], most: int = MAX_SNIPPET) -> Snippet:
     """Take the lines out of a chunk that have most of the words, by their weights; the first ones where none has any.
 
     `start`: the line of its file on which the chunk begins. A heading's words count for what stands under it.
     """
-    parts = _entries(text)
-    values = [_value(entry, words) for entry in parts]
+    parts = _split_entries(text)
+    values = [_entry_value(entry, words) for entry in parts]
     best = max(values, default=0.0)
     order = sorted(range(len(parts)), key=lambda i: (-values[i], i))
     taken: list[int] = []
     room = most + 3
     for i in order:
-        if taken and (values[i] < _ENOUGH * best or len(parts[i].text) + 3 > room):
+        if taken and (values[i] < _MIN_SHARE * best or len(parts[i].text) + 3 > room):
             break
         taken.append(i)
         room -= len(parts[i].text) + 3
     if not taken:
         return Snippet("", start, "")
     first = parts[min(taken)]
-    return Snippet(_joined([parts[i] for i in sorted(taken)], list(words), most), start + first.line - 1, first.heading)
+    return Snippet(
+        _join_entries([parts[i] for i in sorted(taken)], list(words), most), start + first.line - 1, first.heading
+    )
 
 
-def _value(entry: _Entry, words: Mapping[str, float]) -> float:
-    own = {*words_in(entry.text, [*words])}
-    lent = {*words_in(entry.heading, [*words])} - own
-    return sum(words[word] for word in own) + _LENT * sum(words[word] for word in lent)
+def _entry_value(entry: _SnippetEntry, words: Mapping[str, float]) -> float:
+    own = {*find_words(entry.text, [*words])}
+    lent = {*find_words(entry.heading, [*words])} - own
+    return sum(words[word] for word in own) + _HEADING_WEIGHT * sum(words[word] for word in lent)
 
 
-def _joined(entries: Sequence[_Entry], words: Sequence[str], most: int) -> str:
+def _join_entries(entries: Sequence[_SnippetEntry], words: Sequence[str], most: int) -> str:
     if len(entries) == 1:
-        return _around(entries[0].text, words, most)
+        return _shorten(entries[0].text, words, most)
     out = entries[0].text
     for above, entry in pairwise(entries):
         out += f"{' / ' if entry.line == above.last + 1 else ' … '}{entry.text}"
     return out
 
 
-def _around(text: str, words: Sequence[str], most: int) -> str:
+def _shorten(text: str, words: Sequence[str], most: int) -> str:
     """Cut a text that is too long, so that the first of the words stays, and the mark of what is not the owner's."""
     if len(text) <= most:
         return text
-    told = next((f"({entry.source}) " for entry in entries(text) if FOREIGN in entry.source), "")
+    told = next((f"({entry.source}) " for entry in parse_entries(text) if FOREIGN in entry.source), "")
     most -= len(told)
-    folded = _folded(text)
-    places = [at for word in words if (at := _place(folded, word)) >= 0] if len(folded) == len(text) else []
+    folded = _fold(text)
+    places = [at for word in words if (at := _find_word(folded, word)) >= 0] if len(folded) == len(text) else []
     at = min(places, default=0)
     begin = 0 if at < most * 2 // 3 else text.rfind(" ", 0, at - most // 3) + 1
     head = f"{told}…" if begin else ""
@@ -393,32 +395,32 @@ def _around(text: str, words: Sequence[str], most: int) -> str:
     return f"{head}{part}" if begin + len(part) == len(text) else f"{head}{part[:-1]}…"
 
 
-def _entries(text: str) -> list[_Entry]:
+def _split_entries(text: str) -> list[_SnippetEntry]:
     """Put lines together that are one sentence or one item of a list; headings only where there is nothing else."""
-    pieces = [piece for piece in each_line(text, len(text) + 1) if piece.text.strip()]
+    pieces = [piece for piece in iter_lines(text, len(text) + 1) if piece.text.strip()]
     plain = [piece for piece in pieces if not piece.opens] or pieces
-    found: list[_Entry] = []
+    found: list[_SnippetEntry] = []
     for above, piece in zip([None, *plain], plain, strict=False):
         words = " ".join(piece.text.split())
-        if above and above.line == piece.line - 1 and _goes_on(above.text, piece.text):
+        if above and above.line == piece.line - 1 and _continues(above.text, piece.text):
             found[-1] = found[-1]._replace(last=piece.line, text=f"{found[-1].text} {words}")
         else:
-            found.append(_Entry(piece.line, piece.line, piece.heading, words))
-    return [entry._replace(text=_whole(entry.text)) for entry in found]
+            found.append(_SnippetEntry(piece.line, piece.line, piece.heading, words))
+    return [entry._replace(text=_join_foreign(entry.text)) for entry in found]
 
 
-def _whole(text: str) -> str:
+def _join_foreign(text: str) -> str:
     """What is not the owner's word looks like one entry, also beside others."""
     return _JOINT.sub(r"\1", text) if FOREIGN in text else text
 
 
-def _goes_on(above: str, line: str) -> bool:
+def _continues(above: str, line: str) -> bool:
     if _MARK.match(line):
         return False
     return line[0].isspace() or (len(above) > _WRAPPED and line[0].islower() and above[-1] not in ".!?:;")
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Write a text in small letters, without accents."""
     if text.isascii():
         return text.lower()
@@ -429,12 +431,12 @@ def _folded(text: str) -> str:
 @lru_cache(maxsize=256)
 def _stem(word: str) -> str:
     """What the forms of a word begin with."""
-    forms = list_query_terms(_folded(word))
-    stem = forms[0] if len(forms) == 1 else _folded(word)
+    forms = list_query_terms(_fold(word))
+    stem = forms[0] if len(forms) == 1 else _fold(word)
     return stem[:-1] if len(stem) > 4 and stem[-1] in "iy" else stem
 
 
-def _place(text: str, word: str) -> int:
+def _find_word(text: str, word: str) -> int:
     """Find a form of a word, -1 for nowhere; letters that are written without spaces need no beginning and no end."""
     stem = _stem(word)
     at = text.find(stem) if stem else -1
@@ -447,7 +449,7 @@ def _place(text: str, word: str) -> int:
 
 def _is_form(text: str, end: int, stem: str, word: str) -> bool:
     """Tell whether what follows a stem makes a form of the word: notes, noted, but neither not nor nothing."""
-    if len(stem) >= _SURE:
+    if len(stem) >= _LONG_STEM:
         return True
     found = _LETTERS.match(text, end)
     rest = found[0] if found else ""
@@ -458,20 +460,20 @@ def _is_form(text: str, end: int, stem: str, word: str) -> bool:
 # Finds what is remembered, by words, vectors and the days that a question names; fusion.py says in which order.
 
 _MOST_BY_WORDS, _MOST_BY_DAY = 36, 24
-_LONGEST_QUERY, _MOST_WORDS = 2000, 32
+_LONGEST_QUERY, _MAX_TERMS = 2000, 32
 _DAY = "the day"  # no word of a question has a space
 _WORD = pattern(r"[^\W_]+")
-_LITTLE = """
+_STOP_WORD_TEXT = """
     a about am an and any are as at be been being but by can could d did do does doing don every for from had happen
     happened happens has have he her hers him his how i if in into is it its just ll m many may me might much must
     my need no not of on or our ours re remember s shall she should so some t tell than that the their theirs them
     then there these they this those to too us use used using ve very was we were what when where which who whom
     whose why will with would you your yours
 """
-_SILENT = frozenset(_LITTLE.split())
+_STOP_WORDS = frozenset(_STOP_WORD_TEXT.split())
 
 
-class Hit(NamedTuple):
+class MemoryHit(NamedTuple):
     """A chunk that was found; `day` is '' where none is known, `score` between 0 and 1.
 
     `snippet` has the lines that match, `line` is the first of them, and `heading` what that one stands under.
@@ -488,7 +490,7 @@ class Hit(NamedTuple):
     snippet: str
 
 
-class Asked(NamedTuple):
+class ParsedQuery(NamedTuple):
     """A question: the words to look for, those of them that say more than a day, and its days."""
 
     words: list[str]
@@ -497,77 +499,79 @@ class Asked(NamedTuple):
 
 
 def search(
-    index: Index, query: str, embedder: Embedder | None, now: datetime, most: int = 6, least: float = LEAST
-) -> list[Hit]:
+    index: IndexFile, query: str, embedder: Embedder | None, now: datetime, most: int = 6, least: float = MIN_SCORE
+) -> list[MemoryHit]:
     """Find what the notes say about a question, the best first; nothing when they say nothing. Raises StoreError."""
     query = query.replace("\0", " ")[:_LONGEST_QUERY]
-    asked = understood(query, now)
+    asked = parse_query(query, now)
     dated = [number for number, _ in index.match(day_words(asked.days), _MOST_BY_DAY)]
-    if asked.days and not dated and (said := _calendar(query)) and index.match(said[:1], 1):
-        asked = Asked([*asked.plain, *said], [*asked.plain, *said], [])  # nothing is of that day; another's may name it
+    if asked.days and not dated and (said := _calendar_words(query)) and index.match(said[:1], 1):
+        asked = ParsedQuery(
+            [*asked.plain, *said], [*asked.plain, *said], []
+        )  # nothing is of that day; another's may name it
     chunks, having = index.document_frequencies(asked.plain)
     known = any(having.values()) or not dated  # or else "last" and "Tuesday" are in a note by chance only
     text = dict(index.match(asked.words, _MOST_BY_WORDS)) if known else {}
     if not (asked.plain or dated):
         return []
-    close = near(index, query, embedder, {*text, *dated}) if embedder and asked.plain else None
+    close = search_vectors(index, query, embedder, {*text, *dated}) if embedder and asked.plain else None
     rows = index.rows(list({*text, *dated, *(close.scores if close else ())}))
-    on_day = {*dated} | {row.id for row in rows if within(row.day, asked.days)}
-    values = fused(text, close.scores if close else None, on_day, [row.id for row in rows])
-    values = with_neighbours(values, rows)
-    values = {row.id: values[row.id] * (1 + leaning(row, now.date())) for row in rows}
-    found = _search_best(rows, values, most)
-    words = _shown_by_words(chunks, having, text, on_day, found)
-    shown = together(words, close.shown if close else None)
+    on_day = {*dated} | {row.id for row in rows if is_within(row.day, asked.days)}
+    values = combine_scores(text, close.scores if close else None, on_day, [row.id for row in rows])
+    values = add_neighbours(values, rows)
+    values = {row.id: values[row.id] * (1 + boost_factor(row, now.date())) for row in rows}
+    found = _best_rows(rows, values, most)
+    words = _measure_words(chunks, having, text, on_day, found)
+    shown = combine_confidence(words, close.shown if close else None)
     best = max((values[row.id] for row in found), default=0.0)
     named = {*text} | on_day
     alone = on_day if not known else set()  # "what did I write down yesterday": the day is the answer
     scored = (
-        (row, max(score(shown, values[row.id], best, named=row.id in named), LEAST * (row.id in alone)))
+        (row, max(hit_score(shown, values[row.id], best, named=row.id in named), MIN_SCORE * (row.id in alone)))
         for row in found
     )
-    weights_ = weights(chunks, having)
-    return [_hit(row, score, weights_) for row, score in scored if score >= least]
+    weights_ = word_weights(chunks, having)
+    return [_make_hit(row, score, weights_) for row, score in scored if score >= least]
 
 
-def understood(query: str, now: datetime) -> Asked:
+def parse_query(query: str, now: datetime) -> ParsedQuery:
     """Take a question apart; nothing in it is syntax."""
-    days, rest = apart(query, now)
-    plain = terms(rest)
-    return Asked(terms(query) if plain else [], plain, days)  # "yesterday" alone is no word to look for
+    days, rest = extract_days(query, now)
+    plain = search_terms(rest)
+    return ParsedQuery(search_terms(query) if plain else [], plain, days)  # "yesterday" alone is no word to look for
 
 
-def _calendar(query: str) -> list[str]:
+def _calendar_words(query: str) -> list[str]:
     """The month that is named, and the numbers, as a note of another day may have them; nothing without a month."""
     found = _WORD.findall(query.lower())  # "may" is silent elsewhere
     months = [word for word in found if word in MONTHS]
     return months and [*months, *(word for word in found if word.isdecimal())]
 
 
-def terms(text: str) -> list[str]:
+def search_terms(text: str) -> list[str]:
     """Split a text into the different words that are worth looking for."""
-    found = (word for word in _WORD.findall(text.lower()) if word not in _SILENT)
-    return list(dict.fromkeys(part for word in found for part in _search_parts(word)))[:_MOST_WORDS]
+    found = (word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS)
+    return list(dict.fromkeys(part for word in found for part in _split_unspaced(word)))[:_MAX_TERMS]
 
 
-def _search_parts(word: str) -> list[str]:
+def _split_unspaced(word: str) -> list[str]:
     """A run of letters of a script without spaces is not one word; the index looks for its pairs."""
-    return [word] if word.isascii() else [part.strip('"').replace(" ", "") for part in phrases(word)]
+    return [word] if word.isascii() else [part.strip('"').replace(" ", "") for part in match_phrases(word)]
 
 
-def _shown_by_words(
-    chunks: int, having: Mapping[str, int], text: Mapping[int, float], on_day: set[int], found: Sequence[Row]
+def _measure_words(
+    chunks: int, having: Mapping[str, int], text: Mapping[int, float], on_day: set[int], found: Sequence[MemoryRow]
 ) -> float:
-    held = [{*words_in(row.text, [*having])} | ({_DAY} if row.id in on_day else set()) for row in found]
+    held = [{*find_words(row.text, [*having])} | ({_DAY} if row.id in on_day else set()) for row in found]
     day = {_DAY: len(on_day)} if on_day else {}
-    worth_ = worth(len(on_day), chunks)
+    worth_ = bm25_weight(len(on_day), chunks)
     best = max((text.get(one, 0.0) + worth_ * (one in on_day) for one in {*text, *on_day}), default=0.0)
-    return shown_by_words(best, chunks, {**having, **day}, held)
+    return words_confidence(best, chunks, {**having, **day}, held)
 
 
-def _search_best(rows: Sequence[Row], values: Mapping[int, float], most: int) -> list[Row]:
+def _best_rows(rows: Sequence[MemoryRow], values: Mapping[int, float], most: int) -> list[MemoryRow]:
     """Take the chunks with the highest values; of those with the same text, the first."""
-    found: dict[str, Row] = {}
+    found: dict[str, MemoryRow] = {}
     for row in sorted(rows, key=lambda row: (-values[row.id], row.path, row.start)):
         if len(found) == most:
             break
@@ -575,8 +579,10 @@ def _search_best(rows: Sequence[Row], values: Mapping[int, float], most: int) ->
     return list(found.values())
 
 
-def _hit(row: Row, score: float, words: Mapping[str, float]) -> Hit:
-    part = snippet(row.text, row.start, words)
+def _make_hit(row: MemoryRow, score: float, words: Mapping[str, float]) -> MemoryHit:
+    part = make_snippet(row.text, row.start, words)
     heading = row.heading if row.heading.endswith(part.heading) else part.heading  # a part knows none above the chunk
-    day = day_of(row.path, part.heading) or row.day
-    return Hit(row.id, row.path, row.start, row.end, min(part.line, row.end), heading, day, round(score, 3), part.text)
+    day = find_day(row.path, part.heading) or row.day
+    return MemoryHit(
+        row.id, row.path, row.start, row.end, min(part.line, row.end), heading, day, round(score, 3), part.text
+    )

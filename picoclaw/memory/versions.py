@@ -20,14 +20,14 @@ from picoclaw.files import (
     remove,
     write_atomic,
 )
-from picoclaw.memory.entries import entries, key, lines_of
-from picoclaw.memory.fact_check import LONGEST_NAMED
+from picoclaw.memory.entries import comparison_key, parse_entries, split_lines
+from picoclaw.memory.fact_check import MAX_NAMED
 
-MOST, MOST_CORRECTIONS = 30, 70
-FOLDER = "memory-history"
+MAX_VERSIONS, MAX_CORRECTIONS = 30, 70
+HISTORY_FOLDER = "memory-history"
 
 _LOG = "dreams.log"
-_LARGEST_LOG = 64_000
+_MAX_LOG = 64_000
 
 
 class Correction(NamedTuple):
@@ -38,50 +38,52 @@ class Correction(NamedTuple):
     after: str
 
 
-def versions(home: Path) -> list[Path]:
+def list_versions(home: Path) -> list[Path]:
     """List the earlier versions of MEMORY.md, the newest first. Raises StoreError."""
-    return _sorted(home, "MEMORY-*.md")
+    return _list_sorted(home, "MEMORY-*.md")
 
 
-def corrections(home: Path) -> list[Path]:
+def list_corrections(home: Path) -> list[Path]:
     """List the corrections of notes, the newest first. Raises StoreError."""
-    return _sorted(home, "NOTE-*.json")
+    return _list_sorted(home, "NOTE-*.json")
 
 
-def restorable(home: Path) -> list[Path]:
+def list_restorable(home: Path) -> list[Path]:
     """List all that can be taken back, the newest first. Raises StoreError."""
-    return sorted([*versions(home), *corrections(home)], key=_order, reverse=True)
+    return sorted([*list_versions(home), *list_corrections(home)], key=_sort_key, reverse=True)
 
 
-def _sorted(home: Path, names: str) -> list[Path]:
+def _list_sorted(home: Path, names: str) -> list[Path]:
     try:
-        return sorted((home / FOLDER).glob(names), key=_order, reverse=True)
+        return sorted((home / HISTORY_FOLDER).glob(names), key=_sort_key, reverse=True)
     except OSError as error:
-        raise StoreError(f"{home / FOLDER} cannot be read: {explain_os_error(error)}") from None
+        raise StoreError(f"{home / HISTORY_FOLDER} cannot be read: {explain_os_error(error)}") from None
 
 
-def _order(path: Path) -> tuple[str, int]:
+def _sort_key(path: Path) -> tuple[str, int]:
     """By the stamp, then by the number of those of one second, as `_free` gives it."""
     _, stamp, *number = path.stem.split("-")
     return stamp, int(number[0]) if number and number[0].isdecimal() else 1
 
 
-def forget(home: Path, text: str) -> None:
+def forget_versions(home: Path, text: str) -> None:
     """Take the entries that say exactly this out of what is kept, and the words out of the log. Raises StoreError.
 
     With an entry goes what it said before it was corrected.
     """
     waiting = [text, *_forget_corrections(home, text)]
     for said in dict.fromkeys(waiting):
-        _forget(home, said)
+        _forget_text(home, said)
 
 
 def _forget_corrections(home: Path, text: str) -> list[str]:
     """Delete the corrections that led to a text, or away from it; returns what else they hold. Raises StoreError."""
-    gone = {key(text): text}
-    left = {path: read_correction(path) for path in corrections(home)}
-    while hit := next((path for path, said in left.items() if not gone.keys().isdisjoint(_keys(said))), None):
-        gone |= _keys(left.pop(hit))
+    gone = {comparison_key(text): text}
+    left = {path: read_correction(path) for path in list_corrections(home)}
+    while hit := next(
+        (path for path, said in left.items() if not gone.keys().isdisjoint(_correction_keys(said))), None
+    ):
+        gone |= _correction_keys(left.pop(hit))
         try:
             remove(hit)
         except OSError as error:
@@ -89,16 +91,20 @@ def _forget_corrections(home: Path, text: str) -> list[str]:
     return list(gone.values())
 
 
-def _keys(correction: Correction) -> dict[str, str]:
-    found = [entry.body for text in correction[1:] for entry in entries(text)]
-    return {key(body): body for body in found}
+def _correction_keys(correction: Correction) -> dict[str, str]:
+    found = [entry.body for text in correction[1:] for entry in parse_entries(text)]
+    return {comparison_key(body): body for body in found}
 
 
-def _forget(home: Path, text: str) -> None:
-    for path in [*(home / FOLDER).glob("MEMORY-*"), home / FOLDER / _LOG]:
+def _forget_text(home: Path, text: str) -> None:
+    for path in [*(home / HISTORY_FOLDER).glob("MEMORY-*"), home / HISTORY_FOLDER / _LOG]:
         try:
             old = read_file(path).decode("utf-8", "surrogateescape")
-            new = _unlogged(old, text) if path.name == _LOG else _without(old, text, sign=path.suffix == ".diff")
+            new = (
+                _remove_from_log(old, text)
+                if path.name == _LOG
+                else _remove_entries(old, text, sign=path.suffix == ".diff")
+            )
             if new != old:
                 write_atomic(path, new.encode("utf-8", "surrogateescape"))
         except FileNotFoundError:
@@ -107,37 +113,39 @@ def _forget(home: Path, text: str) -> None:
             raise StoreError(f"{path} cannot be written: {explain_os_error(error)}; delete it by hand") from None
 
 
-def _without(text: str, said: str, *, sign: bool) -> str:
+def _remove_entries(text: str, said: str, *, sign: bool) -> str:
     """Leave out the entries that say something; `sign`: each line of the text begins with a diff's sign."""
-    lines, wanted = lines_of(text), key(said)
+    lines, wanted = split_lines(text), comparison_key(said)
     bare = "".join(line[1:] or line for line in lines) if sign else text
-    spans = [range(entry.first - 1, entry.last) for entry in entries(bare) if key(entry.body) == wanted]
+    spans = [
+        range(entry.first - 1, entry.last) for entry in parse_entries(bare) if comparison_key(entry.body) == wanted
+    ]
     gone = {number for span in spans for number in span}
     return "".join(line for number, line in enumerate(lines) if number not in gone)
 
 
-def _unlogged(text: str, said: str) -> str:
-    shown = re.escape(" ".join(said.split())[:LONGEST_NAMED])
+def _remove_from_log(text: str, said: str) -> str:
+    shown = re.escape(" ".join(said.split())[:MAX_NAMED])
     return re.sub(rf"(?<=[:;(] ){shown}(?=[…;,)]|$)|(?<=\(){shown}(?=[…;,)])", "[forgotten]", text, flags=re.MULTILINE)
 
 
-def keep(home: Path, name: str, old: bytes, new: bytes, now: datetime) -> Path:
+def keep_version(home: Path, name: str, old: bytes, new: bytes, now: datetime) -> Path:
     """Keep the old bytes of the page `name` and their difference to the new, durably; returns where. Raises OSError."""
-    folder = home / FOLDER
+    folder = home / HISTORY_FOLDER
     make_folder(folder)
-    newest = next(iter(versions(home)), None)
+    newest = next(iter(list_versions(home)), None)
     if newest and read_file(newest) == old:
         stem = newest.stem  # the write that this was kept for did not happen
     else:
-        stem = _free(folder, f"MEMORY-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}", old)
+        stem = _create_numbered(folder, f"MEMORY-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}", old)
     diff = folder / f"{stem}.diff"
     diff.unlink(missing_ok=True)
-    create(diff, _diff(name, old, new).encode("utf-8", "replace"))
-    prune(home, spared=stem)
+    create(diff, _make_diff(name, old, new).encode("utf-8", "replace"))
+    prune_versions(home, spared=stem)
     return folder / f"{stem}.md"
 
 
-def _free(folder: Path, stem: str, data: bytes, suffix: str = ".md") -> str:
+def _create_numbered(folder: Path, stem: str, data: bytes, suffix: str = ".md") -> str:
     """Write the data under a name that is free; returns it."""
     numbered = [stem, *(f"{stem}-{number}" for number in range(2, 1000))]
     for name in numbered:
@@ -148,11 +156,11 @@ def _free(folder: Path, stem: str, data: bytes, suffix: str = ".md") -> str:
 
 def keep_correction(home: Path, correction: Correction, now: datetime) -> None:
     """Keep what a correction replaces, durably; the oldest of more than 70 go. Raises OSError."""
-    folder = home / FOLDER
+    folder = home / HISTORY_FOLDER
     make_folder(folder)
     data = json.dumps(correction._asdict(), ensure_ascii=False, indent=1).encode("utf-8", "surrogateescape")
-    _free(folder, f"NOTE-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}", data, ".json")
-    for path in corrections(home)[MOST_CORRECTIONS:]:
+    _create_numbered(folder, f"NOTE-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}", data, ".json")
+    for path in list_corrections(home)[MAX_CORRECTIONS:]:
         path.unlink(missing_ok=True)
 
 
@@ -167,37 +175,37 @@ def read_correction(path: Path) -> Correction:
         raise StoreError(f"{path} is damaged; it can be deleted") from None
 
 
-def prune(home: Path, spared: str = "") -> int:
+def prune_versions(home: Path, spared: str = "") -> int:
     """Drop the oldest of more than 30, but never `spared`; returns how many. A clock may be wrong. Raises OSError."""
-    old = [path for path in versions(home) if path.stem != spared][MOST - bool(spared) :]
+    old = [path for path in list_versions(home) if path.stem != spared][MAX_VERSIONS - bool(spared) :]
     for path in old:
         path.with_suffix(".diff").unlink(missing_ok=True)
         path.unlink(missing_ok=True)
     return len(old)
 
 
-def numbered(home: Path, number: int) -> Path:
+def find_version(home: Path, number: int) -> Path:
     """Find what can be taken back by its number, 1 for the newest. Raises StoreError."""
-    found = restorable(home)
+    found = list_restorable(home)
     if not 1 <= number <= len(found):
         known = f"1 to {len(found)}" if found else "none"
         raise StoreError(f"there is no earlier version {number} of MEMORY.md; there is {known}")
     return found[number - 1]
 
 
-def record(home: Path, now: datetime, said: str) -> None:
+def record_dream(home: Path, now: datetime, said: str) -> None:
     """Write down what a dream did, durably; when the record is too long its older half goes. Raises OSError."""
-    path = home / FOLDER / _LOG
+    path = home / HISTORY_FOLDER / _LOG
     check_reserve("records", home)
     make_folder(path.parent)
     append_line(path, f"{now:%Y-%m-%d %H:%M} {' '.join(said.split())}\n".encode("utf-8", "replace"))
-    if path.stat().st_size > _LARGEST_LOG:
-        write_atomic(path, read_file(path)[-_LARGEST_LOG // 2 :].partition(b"\n")[2])
+    if path.stat().st_size > _MAX_LOG:
+        write_atomic(path, read_file(path)[-_MAX_LOG // 2 :].partition(b"\n")[2])
 
 
-def dreams(home: Path) -> list[str]:
+def list_dreams(home: Path) -> list[str]:
     """List what dreams did, a line each, the newest first. Raises StoreError."""
-    path = home / FOLDER / _LOG
+    path = home / HISTORY_FOLDER / _LOG
     try:
         return read_file(path).decode("utf-8", "replace").splitlines()[::-1]
     except FileNotFoundError:
@@ -206,7 +214,7 @@ def dreams(home: Path) -> list[str]:
         raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
 
 
-def _diff(name: str, old: bytes, new: bytes) -> str:
+def _make_diff(name: str, old: bytes, new: bytes) -> str:
     import difflib
 
     before, after = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (old, new))

@@ -22,7 +22,7 @@ from picoclaw.outputs import config
 from picoclaw.outputs.stop import recover_outputs, stop_outputs, watch_outputs
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.outputs.supervisor.endpoint import exchange
-from picoclaw.workspace import outputs_file
+from picoclaw.workspace import find_outputs_file
 
 _START_TIMEOUT_S = 10.0
 _ANSWER_TIMEOUT_S, _OFF_TIMEOUT_S = 10.0, 2.0
@@ -89,16 +89,16 @@ class OutputsClient:
 
     def parts(self) -> dict[tuple[int, int], str]:
         """Name the output at each bus and address that outputs are channels of."""
-        outputs = config.load_outputs(outputs_file(self._home)).outputs.values()
+        outputs = config.load_outputs(find_outputs_file(self._home)).outputs.values()
         return {(output.bus, output.address): output.name for output in outputs if output.part}
 
     def meant(self, name: str) -> str:
         """Return the declared name that was meant, such as `grow_light` by `Grow light`."""
-        return config.match_name(name.strip(), config.load_outputs(outputs_file(self._home)).outputs)
+        return config.match_name(name.strip(), config.load_outputs(find_outputs_file(self._home)).outputs)
 
     def wants_yes(self, name: str, level: str) -> bool:
         """Whether a person has to agree to this: no for what is not known, or for the way to the safe level."""
-        output = config.load_outputs(outputs_file(self._home)).outputs.get(name.strip())
+        output = config.load_outputs(find_outputs_file(self._home)).outputs.get(name.strip())
         with contextlib.suppress(ValueError):
             if output and config.parse_level(level) == output.safe_level:
                 return False

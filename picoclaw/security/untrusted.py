@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from picoclaw.markdown import seen
+from picoclaw.markdown import remove_invisible
 from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import enclosed, fill
 from picoclaw.text import escape_control_tokens, pattern
@@ -64,7 +64,7 @@ def strip_invisible(text: str) -> str:
     if "\x1b" in plain or "\x9b" in plain:
         plain = _ESCAPES.sub("", plain)
     plain = _BREAKS.sub("\n", plain)
-    return plain.translate(_CONTROLS) if plain.isascii() else seen(plain)
+    return plain.translate(_CONTROLS) if plain.isascii() else remove_invisible(plain)
 
 
 def wrap_untrusted(template: str, source: str, text: str) -> str:

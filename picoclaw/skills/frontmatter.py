@@ -14,9 +14,9 @@ import yaml
 from frontmatter.default_handlers import YAMLHandler
 
 from picoclaw.errors import SkillError
-from picoclaw.markdown import hidden, seen, visible
+from picoclaw.markdown import describe_hidden, remove_invisible, visible_text
 from picoclaw.skills import skill as skills_skill
-from picoclaw.skills.skill import Needs, Skill
+from picoclaw.skills.skill import Skill, SkillNeeds
 from picoclaw.text import fold, list_query_terms, reduce_to_vocabulary
 
 _DEEPEST = 20
@@ -26,22 +26,22 @@ _STRUCTURED = ("requires", "metadata", "triggers", "tools")
 _VALUE = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+(?![|>]|(\"|').*\2[ \t]*$)(\S.*(?:\n[ \t]+\S.*)*)", re.MULTILINE)
 
 
-def read(text: str) -> tuple[dict[str, Any], list[str]]:
+def parse_front_matter(text: str) -> tuple[dict[str, Any], list[str]]:
     """Return the front matter of a SKILL.md, and remarks on how it had to be read. Raises SkillError."""
     notes: list[str] = []
-    front, _ = frontmatter.parse(text, handler=_Handler(notes))
+    front, _ = frontmatter.parse(text, handler=_StrictHandler(notes))
     return front, notes
 
 
-def from_json(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Read JSON as front matter may hold it. Raises SkillError for what is refused, ValueError for what is no JSON."""
     try:
-        return _as_text(json.loads(text, object_pairs_hook=_unique))
+        return _stringify(json.loads(text, object_pairs_hook=_unique_keys))
     except RecursionError:
         raise SkillError(f"the front matter is nested {_DEEPEST} deep or more") from None
 
 
-class _Handler(YAMLHandler):
+class _StrictHandler(YAMLHandler):
     """Where python-frontmatter is told what front matter is; by itself it takes aliases, tags and any first line."""
 
     def __init__(self, notes: list[str]) -> None:
@@ -49,7 +49,7 @@ class _Handler(YAMLHandler):
         self._notes = notes
 
     def split(self, text: str) -> tuple[str, str]:
-        return skills_skill.parts(text)
+        return skills_skill.split_skill(text)
 
     def load(self, fm: str, **_: object) -> Any:
         found = self._loaded(_TABS.sub(lambda tabs: "  " * len(tabs[0]), fm))
@@ -60,38 +60,38 @@ class _Handler(YAMLHandler):
     def _loaded(self, front: str) -> Any:
         if front.lstrip().startswith("{"):
             try:
-                return from_json(front)
+                return parse_json(front)
             except ValueError:
                 pass
         try:
-            return _from_yaml(front)
-        except _NotYaml as error:
+            return _parse_yaml(front)
+        except _InvalidYaml as error:
             try:
-                found = _from_yaml(_VALUE.sub(_quoted, front))
-            except _NotYaml:
+                found = _parse_yaml(_VALUE.sub(_quote_value, front))
+            except _InvalidYaml:
                 raise SkillError(f"the front matter is not YAML: {error}") from None
             self._notes.append(f"its front matter is not YAML ({error}); what stands behind a key was read as it is")
             return found
 
 
-class _NotYaml(Exception):
+class _InvalidYaml(Exception):
     """The text breaks the rules of YAML; `str()` says where and how."""
 
 
-def _from_yaml(front: str) -> Any:
+def _parse_yaml(front: str) -> Any:
     try:
-        return yaml.load(front, Loader=_Strict)  # noqa: S506 - it makes nothing but texts, lists and mappings
+        return yaml.load(front, Loader=_StrictLoader)  # noqa: S506 - it makes nothing but texts, lists and mappings
     except yaml.reader.ReaderError as error:
         raise SkillError(f"the front matter holds the character U+{int(error.character):04X}") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 2}: " if mark else ""
-        raise _NotYaml(f"{where}{error.problem or error.context}") from None
+        raise _InvalidYaml(f"{where}{error.problem or error.context}") from None
     except (ValueError, OverflowError):  # an escape such as "\UFFFFFFFF"
         raise SkillError("the front matter holds an escaped character that does not exist") from None
 
 
-class _Strict(yaml.BaseLoader):
+class _StrictLoader(yaml.BaseLoader):
     """The loader that leaves every scalar a text, without references, tags, double keys and deep nesting."""
 
     depth = 0
@@ -123,7 +123,7 @@ class _Strict(yaml.BaseLoader):
             if not isinstance(key, yaml.ScalarNode):
                 raise SkillError(f"line {key.start_mark.line + 2} of the front matter has a key that is not a word")
         pairs = ((key.value, self.construct_object(value, deep=deep)) for key, value in node.value)
-        return _unique(pairs)
+        return _unique_keys(pairs)
 
 
 def _check_depth(depth: int) -> None:
@@ -131,7 +131,7 @@ def _check_depth(depth: int) -> None:
         raise SkillError(f"the front matter is nested {_DEEPEST} deep or more")
 
 
-def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[Any, Any]:
+def _unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -140,17 +140,17 @@ def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[Any, Any]:
     return found
 
 
-def _as_text(value: Any, depth: int = 0) -> Any:
+def _stringify(value: Any, depth: int = 0) -> Any:
     """Turn what JSON gives into texts, lists and mappings."""
     _check_depth(depth)
     if isinstance(value, dict):
-        return {key: _as_text(inner, depth + 1) for key, inner in value.items()}
+        return {key: _stringify(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_as_text(inner, depth + 1) for inner in value]
+        return [_stringify(inner, depth + 1) for inner in value]
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _quoted(found: re.Match[str]) -> str:
+def _quote_value(found: re.Match[str]) -> str:
     key, value = found[1], found[3]
     return found[0] if key in _STRUCTURED else f"{key}: {json.dumps(' '.join(value.split()))}"
 
@@ -205,18 +205,18 @@ _EVERYDAY = (
 )
 
 
-def skill(text: str, folder: Path) -> Skill:
+def parse_skill(text: str, folder: Path) -> Skill:
     """Make a skill of the text of the SKILL.md in a folder; its tier is not known here. Raises SkillError."""
-    front, notes = read(text)
-    name = _name(front, folder, notes)
-    description = _description(front, notes)
+    front, notes = parse_front_matter(text)
+    name = _read_name(front, folder, notes)
+    description = _read_description(front, notes)
     blocks = list(_blocks(front, notes))
-    triggers = tuple(_triggers(front, notes))
-    listed = not _yes(front.get("disable-model-invocation"))
+    triggers = tuple(_read_triggers(front, notes))
+    listed = not _is_yes(front.get("disable-model-invocation"))
     notes += _remarks(front, blocks, triggers, listed=listed)
-    if unseen := skills_skill.left_out(text):
+    if unseen := skills_skill.describe_left_out(text):
         notes.append(f"left out of its text: {unseen}")
-    body = skills_skill.body(text, Path())
+    body = skills_skill.skill_body(text, Path())
     if not body:
         notes.append("it has no text")
     return Skill(
@@ -225,9 +225,9 @@ def skill(text: str, folder: Path) -> Skill:
         folder=folder,
         tier="",
         triggers=triggers,
-        needs=_needs(blocks),
-        tools=tuple(_list(front, "tools", notes)),
-        model=_model(front, notes),
+        needs=_read_needs(blocks),
+        tools=tuple(_read_list(front, "tools", notes)),
+        model=_read_model(front, notes),
         notes=tuple(note[:LONGEST_NOTE] for note in notes),
         keywords=reduce_to_vocabulary(body[:SEARCHED_CHARS]),
         listed=listed,
@@ -239,7 +239,7 @@ def _remarks(
 ) -> Iterator[str]:
     """Say what the writer may have meant otherwise."""
     yield from (f"its key {key!r} means nothing; did you mean {_MEANT[key]}?" for key in front if key in _MEANT)
-    if any(_yes(block.get("always")) for block in blocks):
+    if any(_is_yes(block.get("always")) for block in blocks):
         yield "its `always` is not followed: a skill is read when it is needed"
     if not listed:
         way = "only its triggers bring it into a turn" if triggers else "and without triggers nothing brings it in"
@@ -249,12 +249,12 @@ def _remarks(
             yield f"its trigger {trigger!r} is an everyday word, which brings it into turns about anything"
 
 
-def _yes(value: object) -> bool:
+def _is_yes(value: object) -> bool:
     return isinstance(value, str) and value.strip().casefold() in {"true", "yes", "on"}
 
 
-def _name(front: dict[str, Any], folder: Path, notes: list[str]) -> str:
-    given = _one_text(front, "name") or folder.name
+def _read_name(front: dict[str, Any], folder: Path, notes: list[str]) -> str:
+    given = _read_text(front, "name") or folder.name
     strange = next((char for char in given if not (char.isascii() and char.isprintable())), "")
     if strange:
         raise SkillError(f"the name {given[:80]!a} holds U+{ord(strange):04X}; use letters of a to z, digits, - and _")
@@ -268,21 +268,21 @@ def _name(front: dict[str, Any], folder: Path, notes: list[str]) -> str:
     return handle
 
 
-def _description(front: dict[str, Any], notes: list[str]) -> str:
-    given = _one_text(front, "description")
-    clean = " ".join(visible(given).split())
+def _read_description(front: dict[str, Any], notes: list[str]) -> str:
+    given = _read_text(front, "description")
+    clean = " ".join(visible_text(given).split())
     if not clean:
         why = "; ".join(["it has no description: say in a line what it is for and when to read it", *notes])
         raise SkillError(why)
-    if unseen := hidden(given):
+    if unseen := describe_hidden(given):
         notes.append(f"left out of its description: {', '.join(unseen)}")
     if len(clean) > LONGEST_DESCRIPTION:
         notes.append(f"its description of {len(clean)} characters is cut after {LONGEST_DESCRIPTION}")
     return clean[:LONGEST_DESCRIPTION].rstrip()
 
 
-def _triggers(front: dict[str, Any], notes: list[str]) -> Iterator[str]:
-    given = _list(front, "triggers", notes)
+def _read_triggers(front: dict[str, Any], notes: list[str]) -> Iterator[str]:
+    given = _read_list(front, "triggers", notes)
     if len(given) > MOST_TRIGGERS:
         notes.append(f"of its {len(given)} triggers the first {MOST_TRIGGERS} are used")
     for trigger in given[:MOST_TRIGGERS]:
@@ -292,9 +292,9 @@ def _triggers(front: dict[str, Any], notes: list[str]) -> Iterator[str]:
             notes.append(f"its trigger {trigger[:80]!r} is left out: it takes words, at most {LONGEST_TRIGGER} letters")
 
 
-def _model(front: dict[str, Any], notes: list[str]) -> str:
+def _read_model(front: dict[str, Any], notes: list[str]) -> str:
     given = front.get("model") or "inherit"
-    name = _worded(given)
+    name = _format_value(given)
     if name == "inherit":
         return ""
     if name != given or name in _FOREIGN_MODELS:
@@ -303,23 +303,23 @@ def _model(front: dict[str, Any], notes: list[str]) -> str:
     return name
 
 
-def _needs(blocks: Sequence[dict[str, Any]]) -> Needs:
+def _read_needs(blocks: Sequence[dict[str, Any]]) -> SkillNeeds:
     """Gather every need; an unknown one is kept in words, since to list a skill that lacks something would be wrong."""
-    found: dict[str, list[str]] = {field: [] for field in Needs._fields}
+    found: dict[str, list[str]] = {field: [] for field in SkillNeeds._fields}
     for block in blocks:
         requires = block.get("requires") or {}
         if isinstance(requires, dict):
             for key, value in requires.items():
-                _gather(found, key, value)
+                _add_need(found, key, value)
         else:
-            found["others"].append(f"{_worded(requires)} ({_KINDS})")
-        _gather(found, "os", block.get("os"))
+            found["others"].append(f"{_format_value(requires)} ({_KINDS})")
+        _add_need(found, "os", block.get("os"))
     for device in found["devices"]:
         if any(not way.startswith("/dev/") or ".." in way or "**" in way for way in device.split("|")):
             raise SkillError(f"requires: the device {device!r} is not a path below /dev, such as /dev/i2c-*")
     unique = {field: tuple(dict.fromkeys(names)) for field, names in found.items()}
     programs = tuple(tuple(names.split("|")) for names in unique.pop("programs"))
-    return Needs(programs=programs, **unique)
+    return SkillNeeds(programs=programs, **unique)
 
 
 def _blocks(front: dict[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]:
@@ -328,7 +328,7 @@ def _blocks(front: dict[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]
     metadata = front.get("metadata")
     if isinstance(metadata, str) and metadata:
         try:
-            metadata = from_json(metadata)
+            metadata = parse_json(metadata)
         except ValueError:
             notes.append("its metadata is neither a mapping nor JSON, and was not read")
     if isinstance(metadata, dict):
@@ -336,11 +336,11 @@ def _blocks(front: dict[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]
         yield from (block for name, block in metadata.items() if name != "requires" and isinstance(block, dict))
 
 
-def _gather(found: dict[str, list[str]], key: str, value: Any) -> None:
+def _add_need(found: dict[str, list[str]], key: str, value: Any) -> None:
     """Add a need to those of its kind. Of a mapping the keys are the names, and its values are for people."""
-    names = _names(list(value) if isinstance(value, dict) else value, f"requires: {key}")
+    names = _read_names(list(value) if isinstance(value, dict) else value, f"requires: {key}")
     if names is None:
-        found["others"].append(f"{key} {_worded(value)}, which means nothing here")
+        found["others"].append(f"{key} {_format_value(value)}, which means nothing here")
     elif key in _NEEDS:
         found[_NEEDS[key]] += [name.casefold() for name in names] if key == "os" else names
     elif key == "anyBins" and names:
@@ -349,15 +349,15 @@ def _gather(found: dict[str, list[str]], key: str, value: Any) -> None:
         found["others"] += [f"{key} {name}, which means nothing here" for name in names]
 
 
-def _list(front: dict[str, Any], key: str, notes: list[str]) -> list[str]:
+def _read_list(front: dict[str, Any], key: str, notes: list[str]) -> list[str]:
     """Read the names behind a key; what is no list of names gives none."""
-    names = _names(front.get(key), key)
+    names = _read_names(front.get(key), key)
     if names is None:
         notes.append(f"its {key} are not a list of names, and are not used")
     return names or []
 
 
-def _names(value: Any, where: str) -> list[str] | None:
+def _read_names(value: Any, where: str) -> list[str] | None:
     """Read names from a text with commas, or from a list; a list in it is one of these. None: it is something else."""
     names = []
     if isinstance(value, dict):
@@ -367,18 +367,18 @@ def _names(value: Any, where: str) -> list[str] | None:
         if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
             return None
         names.append("|".join(" ".join(choice.split()) for choice in choices if choice.strip()))
-    if unseen := next((name for name in names if seen(name) != name), ""):
+    if unseen := next((name for name in names if remove_invisible(name) != name), ""):
         raise SkillError(f"{where}: {unseen[:80]!a} holds characters that cannot be seen")
     return [name for name in names if name]
 
 
-def _worded(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Show what somebody wrote in a line."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return " ".join(seen(text).split())[:80]
+    return " ".join(remove_invisible(text).split())[:80]
 
 
-def _one_text(front: dict[str, Any], key: str) -> str:
+def _read_text(front: dict[str, Any], key: str) -> str:
     value = front.get(key) or ""
     if not isinstance(value, str):
         raise SkillError(f"{key} has to be one text")

@@ -13,53 +13,53 @@ from typing import Any
 from picoclaw import __version__, files
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error, read_file, write_atomic
-from picoclaw.markdown import seen
+from picoclaw.markdown import remove_invisible
 from picoclaw.resources import shipped
 from picoclaw.schema import nearest
 from picoclaw.skills import skill
-from picoclaw.skills.skill import Broken, Needs, Skill
+from picoclaw.skills.skill import BrokenSkill, Skill, SkillNeeds
 
-Stamp = tuple[int, int, int]
+FileStamp = tuple[int, int, int]
 """Time of change in ns, size and inode of a SKILL.md."""
 
-Known = tuple[Stamp, Skill | str]
+CachedSkill = tuple[FileStamp, Skill | str]
 """What a file of that stamp held: a skill, or the problem with it."""
 
 _FORMAT = 2
 
 
-def load(path: Path) -> dict[str, Known]:
+def load_cache(path: Path) -> dict[str, CachedSkill]:
     """Read what is known, by the paths of the files."""
     try:
         head, _, rows = read_file(path).partition(b"\n")
-        if head != _head(rows):
+        if head != _cache_head(rows):
             return {}
-        return {file: (_stamp(stamp), _unpacked(record)) for file, stamp, record in json.loads(rows)}
+        return {file: (_read_stamp(stamp), _unpack(record)) for file, stamp, record in json.loads(rows)}
     except (OSError, ValueError, TypeError, RecursionError):
         return {}
 
 
-def save(path: Path, known: Mapping[str, Known]) -> None:
+def save_cache(path: Path, known: Mapping[str, CachedSkill]) -> None:
     """Keep what is known, if the disk lets us; its folder has to be there."""
-    rows = json.dumps([[file, stamp, _packed(found)] for file, (stamp, found) in known.items()]).encode()
+    rows = json.dumps([[file, stamp, _pack(found)] for file, (stamp, found) in known.items()]).encode()
     with contextlib.suppress(OSError):
-        write_atomic(path, _head(rows) + b"\n" + rows)
+        write_atomic(path, _cache_head(rows) + b"\n" + rows)
 
 
-def _head(rows: bytes) -> bytes:
+def _cache_head(rows: bytes) -> bytes:
     return f"picoclaw {__version__} skills {_FORMAT} {crc32(rows):08x}".encode()
 
 
-def _stamp(values: list[int]) -> Stamp:
+def _read_stamp(values: list[int]) -> FileStamp:
     changed, size, inode = values
     return changed, size, inode
 
 
-def _packed(found: Skill | str) -> Any:
+def _pack(found: Skill | str) -> Any:
     return found if isinstance(found, str) else found[:2] + found[4:]
 
 
-def _unpacked(record: Any) -> Skill | str:
+def _unpack(record: Any) -> Skill | str:
     if isinstance(record, str):
         return record
     name, description, triggers, needs, tools, model, notes, keywords, listed = record
@@ -71,7 +71,7 @@ def _unpacked(record: Any) -> Skill | str:
         folder=Path(),
         tier="",
         triggers=tuple(triggers),
-        needs=Needs(tuple(tools_), alternatives, *(tuple(names) for names in rest)),
+        needs=SkillNeeds(tuple(tools_), alternatives, *(tuple(names) for names in rest)),
         tools=tuple(tools),
         model=model,
         notes=tuple(notes),
@@ -83,16 +83,16 @@ def _unpacked(record: Any) -> Skill | str:
 # Finds the skills of every tier: at each turn again, reading only what changed.
 
 BUILT_IN = "built-in"
-FILE = "SKILL.md"
-LARGEST_FILE = 262_144
-MOST_SKILLS = 150
-MOST_FOLDERS = 500
+SKILL_FILE = "SKILL.md"
+MAX_SKILL_FILE = 262_144
+MAX_SKILLS = 150
+MAX_FOLDERS = 500
 
 _MISSPELT = ("skill.md", "Skill.md", "SKILL.MD", "SKILLS.md")
 _TWINS = str.maketrans("01i", "oll", "_-")
 
 
-def tiers(workspace: Path, home: Path, user: Path, built_in: Path) -> list[tuple[str, Path]]:
+def skill_tiers(workspace: Path, home: Path, user: Path, built_in: Path) -> list[tuple[str, Path]]:
     """Name the folders of skills, the highest first; one that is the same as a higher one is left out."""
     named = [
         ("workspace", workspace / "skills"),
@@ -105,70 +105,72 @@ def tiers(workspace: Path, home: Path, user: Path, built_in: Path) -> list[tuple
     return [row for i, row in enumerate(named) if row[1] not in folders[:i]]
 
 
-def tiers_of(home: Path) -> list[tuple[str, Path]]:
+def home_tiers(home: Path) -> list[tuple[str, Path]]:
     """Name the folders of skills of a home, of the user who runs this and of this picoclaw."""
     user = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails where nobody has a home
-    return tiers(home / "workspace", home, user, shipped("templates") / "skills")
+    return skill_tiers(home / "workspace", home, user, shipped("templates") / "skills")
 
 
-def examine(folder: Path, root: Path = Path("/")) -> Skill:
+def read_skill(folder: Path, root: Path = Path("/")) -> Skill:
     """Read the skill in a folder below `root`; its tier is ''.
 
     Raises SkillError, and OSError when the disk does not give it.
     """
-    text = _text(folder / FILE, root)
+    text = _read_skill_file(folder / SKILL_FILE, root)
     from picoclaw.skills import frontmatter
 
-    return frontmatter.skill(text, folder)
+    return frontmatter.parse_skill(text, folder)
 
 
-def _text(path: Path, root: Path) -> str:
+def _read_skill_file(path: Path, root: Path) -> str:
     place = files.resolve_below(os.path.realpath(root), str(path))
     if place is None:
         raise SkillError(f"it is a symbolic link that leads out of {root}")
     about = files.stat_rooted(place)
     if about and not stat.S_ISREG(about.st_mode):
-        raise SkillError(f"{FILE} is not a regular file")
-    if about and about.st_size > LARGEST_FILE:
-        raise SkillError(f"{FILE} has {about.st_size} bytes; at most {LARGEST_FILE} are read")
+        raise SkillError(f"{SKILL_FILE} is not a regular file")
+    if about and about.st_size > MAX_SKILL_FILE:
+        raise SkillError(f"{SKILL_FILE} has {about.st_size} bytes; at most {MAX_SKILL_FILE} are read")
     with os.fdopen(files.open_rooted(place), "rb") as file:
-        data = file.read(LARGEST_FILE)
+        data = file.read(MAX_SKILL_FILE)
     if b"\0" in data:
-        raise SkillError(f"{FILE} holds NUL characters: it is not text in UTF-8")
+        raise SkillError(f"{SKILL_FILE} holds NUL characters: it is not text in UTF-8")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise SkillError(f"{FILE} is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}") from None
+        raise SkillError(f"{SKILL_FILE} is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}") from None
 
 
-class Library:
+class SkillLibrary:
     """The skills of some tiers, as they were at the last `look`."""
 
     def __init__(self, tiers: Sequence[tuple[str, Path]], cache: Path | None = None) -> None:
         """Take the tiers by name, the highest first, and the file in which to keep what was parsed."""
         self.skills: dict[str, Skill] = {}
-        self.broken: list[Broken] = []
+        self.broken: list[BrokenSkill] = []
         self.shadowed: list[Skill] = []
         self.notes: list[str] = []
         self._tiers = tuple(tiers)
         self._cache = cache
-        self._known: Mapping[str, Known] | None = None
+        self._known: Mapping[str, CachedSkill] | None = None
 
     def look(self) -> None:
         """See what is there now. Costs a stat for each skill, and a read for each that is new or changed."""
         if self._known is None:
-            self._known = load(self._cache) if self._cache else {}
-        search = _Search(self._known)
-        search.reserved = frozenset(name for tier, root in self._tiers if tier == BUILT_IN for name in _names(root))
+            self._known = load_cache(self._cache) if self._cache else {}
+        search = _TierScan(self._known)
+        search.reserved = frozenset(
+            name for tier, root in self._tiers if tier == BUILT_IN for name in _folder_names(root)
+        )
         for tier, root in self._tiers:
             search.walk(tier, root)
         if search.read and self._cache:
-            save(self._cache, search.known)
+            save_cache(self._cache, search.known)
         self._known = search.known
         self.broken, self.shadowed, self.notes = search.broken, search.shadowed, search.notes
         order = {tier: i for i, (tier, _) in enumerate(self._tiers, 1)} | {BUILT_IN: 0}
         trusted = sorted(search.skills.values(), key=lambda skill: (order[skill.tier], skill.name))
-        self.skills = {skill.name: skill for skill in sorted(_remarked(trusted, self.shadowed))}
+        self.skills = {skill.name: skill for skill in sorted(_add_remarks(trusted, self.shadowed))}
 
     def text(self, name: str) -> str:
         """Return what a model reads of a skill, as the file is now. Raises SkillError."""
@@ -176,14 +178,18 @@ class Library:
             raise SkillError(f"there is no skill {name!r}{nearest(name, self.skills) if self.skills else ''}")
         folder = self.skills[name].folder
         try:
-            return skill.body(_text(folder / FILE, dict(self._tiers)[self.skills[name].tier]), folder)
+            return skill.skill_body(
+                _read_skill_file(folder / SKILL_FILE, dict(self._tiers)[self.skills[name].tier]), folder
+            )
         except SkillError as error:
             raise SkillError(f"the skill {name} cannot be used any more: {error}") from None
         except OSError as error:
-            raise SkillError(f"the skill {name} cannot be read: {folder / FILE}: {explain_os_error(error)}") from None
+            raise SkillError(
+                f"the skill {name} cannot be read: {folder / SKILL_FILE}: {explain_os_error(error)}"
+            ) from None
 
 
-def _remarked(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterator[Skill]:
+def _add_remarks(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterator[Skill]:
     """Note of skills, the most trusted first, what each hides, and for which before it one could take it."""
     hides: dict[str, list[str]] = {}
     for other in shadowed:
@@ -191,24 +197,24 @@ def _remarked(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterator[S
         hides.setdefault(other.name, []).append(note)
     seen: dict[str, Skill] = {}
     for one in trusted:
-        first = seen.setdefault(_outline(one.name), one)
+        first = seen.setdefault(_lookalike_key(one.name), one)
         alike = [] if first is one else [f"its name looks like that of the {first.tier} skill {first.name}"]
         yield one._replace(notes=(*one.notes, *hides.get(one.name, ()), *alike))
 
 
-def _outline(name: str) -> str:
+def _lookalike_key(name: str) -> str:
     """Reduce a name to what an eye sees in a hurry."""
     return name.translate(_TWINS).replace("rn", "m").replace("vv", "w")
 
 
 @dataclass(slots=True)
-class _Search:
+class _TierScan:
     """One look through the tiers, with what is known from before by the paths of the files."""
 
-    before: Mapping[str, Known]
-    known: dict[str, Known] = field(default_factory=dict)
+    before: Mapping[str, CachedSkill]
+    known: dict[str, CachedSkill] = field(default_factory=dict)
     skills: dict[str, Skill] = field(default_factory=dict)
-    broken: list[Broken] = field(default_factory=list)
+    broken: list[BrokenSkill] = field(default_factory=list)
     shadowed: list[Skill] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     looked: int = 0
@@ -221,7 +227,7 @@ class _Search:
         Those of the same name come first, since they are used instead.
         """
         try:
-            folders = sorted(_folders(root), key=lambda folder: (folder[0] not in self.reserved, folder))
+            folders = sorted(_list_folders(root), key=lambda folder: (folder[0] not in self.reserved, folder))
         except FileNotFoundError:
             return
         except OSError as error:
@@ -229,11 +235,11 @@ class _Search:
             return
         for i, (name, linked) in enumerate(folders):
             kept = 0 if tier == BUILT_IN else len(self.reserved)
-            if len(self.skills) >= MOST_SKILLS - kept or self.looked >= MOST_FOLDERS - kept:
+            if len(self.skills) >= MAX_SKILLS - kept or self.looked >= MAX_FOLDERS - kept:
                 rest = f"{len(folders) - i} of the {len(folders)} folders in {root}"
                 replaced = ", ".join(name for name, _ in folders[i:] if name in self.reserved)
                 instead = f"; the built-in one is used instead of {replaced}" if replaced and tier != BUILT_IN else ""
-                self.notes.append(f"{rest} are not looked at: at most {MOST_SKILLS} skills are used{instead}")
+                self.notes.append(f"{rest} are not looked at: at most {MAX_SKILLS} skills are used{instead}")
                 return
             self._take(tier, root, root / name, linked=linked)
 
@@ -243,14 +249,14 @@ class _Search:
         except SkillError as error:
             found = str(error)
         except FileNotFoundError:
-            found = _missing(folder, linked=linked)
+            found = _explain_missing(folder, linked=linked)
         except OSError as error:
-            found = f"{FILE} cannot be read: {explain_os_error(error)}"
+            found = f"{SKILL_FILE} cannot be read: {explain_os_error(error)}"
         if not found:
             return
         self.looked += 1
         if isinstance(found, str):
-            self.broken.append(Broken(folder.with_name(_escaped(folder.name)), tier, found))
+            self.broken.append(BrokenSkill(folder.with_name(_escape(folder.name)), tier, found))
             return
         skill = found._replace(folder=folder, tier=tier)
         if self.skills.setdefault(skill.name, skill) is not skill:
@@ -258,50 +264,50 @@ class _Search:
 
     def _found(self, root: Path, folder: Path, *, linked: bool) -> Skill | str:
         """Read a skill, or know it from before; a text is what is wrong with it."""
-        file = folder / FILE
+        file = folder / SKILL_FILE
         about = file.lstat()
         if linked or stat.S_ISLNK(about.st_mode):
             about = file.stat()
-        if _escaped(folder.name) != folder.name:
+        if _escape(folder.name) != folder.name:
             raise SkillError("the name of its folder holds characters that cannot be seen; give it another")
         stamp = about.st_mtime_ns, about.st_size, about.st_ino
         known = self.before.get(str(file))
         if known is None or known[0] != stamp:
-            known = stamp, _examined(folder, root)
+            known = stamp, _try_read(folder, root)
             self.read = True  # not before: what the disk refuses is not kept, and asked for again
         self.known[str(file)] = known
         return known[1]
 
 
-def _examined(folder: Path, root: Path) -> Skill | str:
+def _try_read(folder: Path, root: Path) -> Skill | str:
     try:
-        return examine(folder, root)
+        return read_skill(folder, root)
     except SkillError as error:
         return str(error)
 
 
-def _missing(folder: Path, *, linked: bool) -> str:
+def _explain_missing(folder: Path, *, linked: bool) -> str:
     """Say what is in a skill's place where there is none; '' when it is not meant for one."""
     if linked:
-        return f"there is no {FILE} behind its symbolic link"
+        return f"there is no {SKILL_FILE} behind its symbolic link"
     misspelt = next((name for name in _MISSPELT if (folder / name).is_file()), "")
-    return misspelt and f"its {misspelt} has to be called {FILE}"
+    return misspelt and f"its {misspelt} has to be called {SKILL_FILE}"
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     """Write a folder's name so that nothing in it is hidden and none of it drives a terminal."""
-    return name if name.isprintable() and seen(name) == name else ascii(name)[1:-1]
+    return name if name.isprintable() and remove_invisible(name) == name else ascii(name)[1:-1]
 
 
-def _names(root: Path) -> list[str]:
+def _folder_names(root: Path) -> list[str]:
     """List the names of the folders of a tier; one that cannot be read has none."""
     try:
-        return [name for name, _ in _folders(root)]
+        return [name for name, _ in _list_folders(root)]
     except OSError:
         return []
 
 
-def _folders(root: Path) -> Iterator[tuple[str, bool]]:
+def _list_folders(root: Path) -> Iterator[tuple[str, bool]]:
     """List the names of the folders of a tier, and whether each is a symbolic link. Raises OSError."""
     with os.scandir(root) as entries:
         for entry in entries:

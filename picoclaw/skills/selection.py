@@ -6,22 +6,22 @@ from picoclaw.prompts import estimated_tokens, size
 from picoclaw.skills.skill import Skill
 from picoclaw.text import bm25, fold
 
-LONGEST_LISTING = 30_720
-MOST_LISTED = 20
-MOST_TOKENS = 3_500
-MOST_TRIGGERED = 3
+MAX_LISTING = 30_720
+MAX_LISTED = 20
+MAX_LISTING_TOKENS = 3_500
+MAX_TRIGGERED = 3
 WORDS_SHARE, MEANING_SHARE = 0.3, 0.7
 TEXT_WEIGHT = 0.3
 
 _FIRST_WITHOUT_SPACES = "\u2e80"  # from here on are scripts that do not put spaces between words
 
 
-def listing(skills: Iterable[Skill]) -> str:
+def list_skills(skills: Iterable[Skill]) -> str:
     """List the skills a line each, as many as go into 30 KB."""
     lines: list[str] = []
-    room = LONGEST_LISTING
-    for skill in _listed(skills):
-        line = _line(skill)
+    room = MAX_LISTING
+    for skill in _only_listed(skills):
+        line = _format_line(skill)
         room -= size(line) + 1
         if room < 0:
             break
@@ -29,54 +29,56 @@ def listing(skills: Iterable[Skill]) -> str:
     return "\n".join(lines)
 
 
-def _listed(skills: Iterable[Skill]) -> list[Skill]:
+def _only_listed(skills: Iterable[Skill]) -> list[Skill]:
     return [skill for skill in skills if skill.listed]
 
 
-def _line(skill: Skill) -> str:
+def _format_line(skill: Skill) -> str:
     return f"- {skill.name}: {skill.description}"
 
 
-def fits(skills: Sequence[Skill], bytes_a_token: float) -> bool:
+def fits_prompt(skills: Sequence[Skill], bytes_a_token: float) -> bool:
     """Tell whether the listing may stand in the prompt; otherwise skills are searched for."""
-    lines = [_line(skill) for skill in _listed(skills)]
+    lines = [_format_line(skill) for skill in _only_listed(skills)]
     whole = sum(size(line) + 1 for line in lines)
     return (
-        len(lines) <= MOST_LISTED and whole <= LONGEST_LISTING and estimated_tokens(whole, bytes_a_token) <= MOST_TOKENS
+        len(lines) <= MAX_LISTED
+        and whole <= MAX_LISTING
+        and estimated_tokens(whole, bytes_a_token) <= MAX_LISTING_TOKENS
     )
 
 
-def triggered(skills: Iterable[Skill], text: str) -> list[Skill]:
+def find_triggered(skills: Iterable[Skill], text: str) -> list[Skill]:
     """Find the skills of which a trigger is in the text in whole words; the longest trigger first, at most 3."""
-    said = _level(text)
-    found = {skill: length for skill in skills if (length := _longest_said(skill, said))}
-    return sorted(found, key=lambda skill: (-found[skill], skill.name))[:MOST_TRIGGERED]
+    said = _fold_text(text)
+    found = {skill: length for skill in skills if (length := _longest_trigger(skill, said))}
+    return sorted(found, key=lambda skill: (-found[skill], skill.name))[:MAX_TRIGGERED]
 
 
-def _longest_said(skill: Skill, said: str) -> int:
-    return max((len(trigger) for trigger in skill.triggers if _said(_level(trigger), said)), default=0)
+def _longest_trigger(skill: Skill, said: str) -> int:
+    return max((len(trigger) for trigger in skill.triggers if _has_phrase(_fold_text(trigger), said)), default=0)
 
 
-def _level(text: str) -> str:
+def _fold_text(text: str) -> str:
     return " ".join(fold(text).split())
 
 
-def _said(trigger: str, text: str) -> bool:
+def _has_phrase(trigger: str, text: str) -> bool:
     at = text.find(trigger) if trigger else -1
     while at >= 0:
         end = at + len(trigger)
-        if not _joined(text[at - 1 : at], trigger[0]) and not _joined(trigger[-1], text[end : end + 1]):
+        if not _is_one_word(text[at - 1 : at], trigger[0]) and not _is_one_word(trigger[-1], text[end : end + 1]):
             return True
         at = text.find(trigger, at + 1)
     return False
 
 
-def _joined(before: str, after: str) -> bool:
+def _is_one_word(before: str, after: str) -> bool:
     """Tell whether two neighbouring characters belong to one word."""
     return all(char.isalnum() and char < _FIRST_WITHOUT_SPACES for char in (before, after))
 
 
-def search(
+def search_skills(
     skills: Sequence[Skill],
     query: str,
     most: int = 5,
@@ -88,7 +90,7 @@ def search(
     meaning the query is to each of some texts, from 0 to 1, where embeddings exist. The score is then 0.3 of the words'
     (the best is 1) and 0.7 of the meaning's.
     """
-    skills = _listed(skills)
+    skills = _only_listed(skills)
     texts = [f"{skill.name} {skill.description} {' '.join(skill.triggers)}" for skill in skills]
     inside = bm25(query, [skill.keywords for skill in skills])
     scores = [head + TEXT_WEIGHT * text for head, text in zip(bm25(query, texts), inside, strict=True)]

@@ -8,10 +8,10 @@ from shutil import which
 from typing import NamedTuple
 
 from picoclaw.errors import SkillError
-from picoclaw.markdown import hidden, visible
+from picoclaw.markdown import describe_hidden, visible_text
 
 
-class Needs(NamedTuple):
+class SkillNeeds(NamedTuple):
     """What has to be there, all of it. In a name, `a|b` is one of these; so is an inner tuple of programs."""
 
     tools: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Skill(NamedTuple):
     folder: Path
     tier: str
     triggers: tuple[str, ...] = ()
-    needs: Needs = Needs()
+    needs: SkillNeeds = SkillNeeds()
     tools: tuple[str, ...] = ()
     model: str = ""
     notes: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Skill(NamedTuple):
     listed: bool = True
 
 
-class Broken(NamedTuple):
+class BrokenSkill(NamedTuple):
     """A folder with a SKILL.md that cannot be used, and why."""
 
     folder: Path
@@ -53,7 +53,7 @@ class Broken(NamedTuple):
     problem: str
 
 
-class Here(NamedTuple):
+class SkillContext(NamedTuple):
     """What this machine has: tools, names of the configured sensors' drivers, the environment that `exec` gives on."""
 
     tools: frozenset[str]
@@ -62,13 +62,13 @@ class Here(NamedTuple):
     root: str = "/"
 
 
-def unmet(skill: Skill, here: Here) -> str:
+def find_unmet(skill: Skill, here: SkillContext) -> str:
     """Say what the skill needs and this machine lacks; '' when it can be used."""
-    lacking = list(_lacking(skill.needs, here))
+    lacking = list(_list_unmet(skill.needs, here))
     return f"needs {', '.join(lacking)}" if lacking else ""
 
 
-def _lacking(needs: Needs, here: Here) -> Iterator[str]:
+def _list_unmet(needs: SkillNeeds, here: SkillContext) -> Iterator[str]:
     path, root = here.environment.get("PATH", os.defpath), Path(here.root)
     programs = tuple("|".join(names) for names in needs.programs)
     kinds: tuple[tuple[str, tuple[str, ...], Callable[[str], object]], ...] = (
@@ -90,7 +90,7 @@ def _lacking(needs: Needs, here: Here) -> Iterator[str]:
 
 # A SKILL.md as text: where its front matter ends, and what of the rest a model reads. Pure, and without YAML.
 
-LONGEST_FRONT = 16_384
+MAX_FRONT = 16_384
 
 _OPENING = re.compile(r"---[ \t]*\n")
 _CLOSING = re.compile(r"^---[ \t]*$", re.MULTILINE)
@@ -98,7 +98,7 @@ _CLOSING = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _BASE_FOLDER = re.compile(r"\{baseDir\}|\$\{CLAUDE_SKILL_DIR\}")
 
 
-def parts(text: str) -> tuple[str, str]:
+def split_skill(text: str) -> tuple[str, str]:
     """Split a SKILL.md into its front matter and its body. Raises SkillError."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     opening = _OPENING.match(text)
@@ -108,16 +108,16 @@ def parts(text: str) -> tuple[str, str]:
     if not closing:
         raise SkillError("the front matter has no closing line ---")
     front = text[opening.end() : closing.start()]
-    if len(front) > LONGEST_FRONT:
-        raise SkillError(f"the front matter has {len(front)} characters; at most {LONGEST_FRONT} are read")
+    if len(front) > MAX_FRONT:
+        raise SkillError(f"the front matter has {len(front)} characters; at most {MAX_FRONT} are read")
     return front, text[closing.end() :]
 
 
-def body(text: str, folder: Path) -> str:
+def skill_body(text: str, folder: Path) -> str:
     """Return what a model reads: no front matter, nothing that a person would not see, the folder's path put in."""
-    return _BASE_FOLDER.sub(lambda _: str(folder), visible(parts(text)[1])).strip()
+    return _BASE_FOLDER.sub(lambda _: str(folder), visible_text(split_skill(text)[1])).strip()
 
 
-def left_out(text: str) -> str:
+def describe_left_out(text: str) -> str:
     """Say what `body` leaves out because a person would not see it; '' for nothing."""
-    return ", ".join(hidden(parts(text)[1]))
+    return ", ".join(describe_hidden(split_skill(text)[1]))

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import apsw
 
 from picoclaw.errors import StoreError
-from picoclaw.markdown import seen
+from picoclaw.markdown import remove_invisible
 from picoclaw.store.database import Database, replace_surrogates
 from picoclaw.store.marks import get_mark, set_mark
 from picoclaw.text import fold
@@ -175,7 +175,7 @@ def _update_item(connection: apsw.Connection, item: PulseItem, text: str, priori
 
 def _clean_text(text: str) -> str:
     """One line of what can be seen."""
-    text = " ".join(seen(replace_surrogates(text)).split())
+    text = " ".join(remove_invisible(replace_surrogates(text)).split())
     if len(text) > MAX_TEXT_CHARS:
         raise StoreError(
             f"a task may have {MAX_TEXT_CHARS} characters, not {len(text)}; say it shorter, and note the rest"

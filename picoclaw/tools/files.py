@@ -22,11 +22,11 @@ from picoclaw.schema import Span
 from picoclaw.security.policy import Effect
 from picoclaw.security.sandbox import running_commands
 from picoclaw.security.untrusted import is_known_text, is_plain_name
-from picoclaw.skills.library import FILE, Library
+from picoclaw.skills.library import SKILL_FILE, SkillLibrary
 from picoclaw.store.foreign import ForeignFiles
 from picoclaw.tools.registry import tool
 from picoclaw.tools.skills import describe_state
-from picoclaw.workspace.templates import MEETING
+from picoclaw.workspace.templates import ONBOARDING_PAGE
 
 MAX_SCANNED = 64_000_000
 """Bytes of a file up to which lines are looked for."""
@@ -229,7 +229,7 @@ class FileTools:
         workspace: Path,
         extra: Sequence[str] = (),
         *,
-        library: Library | None = None,
+        library: SkillLibrary | None = None,
         instructions: Callable[[], Sequence[Path]] = tuple,
         run: Callable[[], Collection[str]] = tuple,
         foreign: Callable[[], ForeignFiles] | None = None,
@@ -243,13 +243,13 @@ class FileTools:
         """
         self._foreign = foreign
         self._folders = AllowedFolders(workspace, extra, instructions, run)
-        self._library = library or Library(())
+        self._library = library or SkillLibrary(())
 
     def _get_write_effect(self, arguments: Mapping[str, Any]) -> Effect:
         place = self._find_new(arguments["path"], overwrite=arguments["overwrite"])
         _encode_content(arguments["content"])
         # an empty page ends the first meeting, and tells nobody anything
-        ends = self._folders.workspace_path(place) == MEETING and not arguments["content"].strip()
+        ends = self._folders.workspace_path(place) == ONBOARDING_PAGE and not arguments["content"].strip()
         return "write" if ends else self._folders.effect(place)
 
     def _get_edit_effect(self, arguments: Mapping[str, Any]) -> Effect:
@@ -404,9 +404,9 @@ class FileTools:
         """Open a file; a skill's instructions as a triggered turn has them, without what only people are to see."""
         place, shipped = self._find_readable(path)
         name = place.path.name
-        if name == f"{FILE}.bak":
-            raise ToolError(f"{path} is kept for the owner; {FILE} beside it is what counts")
-        if name == FILE:
+        if name == f"{SKILL_FILE}.bak":
+            raise ToolError(f"{path} is kept for the owner; {SKILL_FILE} beside it is what counts")
+        if name == SKILL_FILE:
             for skill in self._library.skills.values():
                 if os.path.realpath(skill.folder) == str(place.above.path):
                     return BytesIO(self._library.text(skill.name).encode())
@@ -456,7 +456,7 @@ class FileTools:
 
     def _describe_skill(self, place: RootedPath) -> str:
         """What a skill is now that its file was written; nothing for any other file."""
-        if place.path.name != FILE:
+        if place.path.name != SKILL_FILE:
             return ""
         self._library.look()
         said = describe_state(self._library, place.path)

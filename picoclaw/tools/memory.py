@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from picoclaw.errors import StoreError, ToolError
-from picoclaw.markdown import blanked, seen
+from picoclaw.markdown import blank_comments, remove_invisible
 from picoclaw.memory import notes
 from picoclaw.memory.entries import FOREIGN
-from picoclaw.memory.files import Files
-from picoclaw.memory.memory import Recollection
-from picoclaw.memory.past import holding
-from picoclaw.memory.search import Hit
+from picoclaw.memory.files import MemoryFiles
+from picoclaw.memory.memory import MemoryIndex
+from picoclaw.memory.past import find_past_turns
+from picoclaw.memory.search import MemoryHit
 from picoclaw.messages import DEFAULT_SESSION, Caller, is_owner
 from picoclaw.schema import Span, nearest
 from picoclaw.security import guard
@@ -32,7 +32,7 @@ _OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "
 class MemoryTools:
     """What is remembered in one workspace."""
 
-    def __init__(self, workspace: Path, recollection: Recollection, *, past: bool = False) -> None:
+    def __init__(self, workspace: Path, recollection: MemoryIndex, *, past: bool = False) -> None:
         """Touches nothing yet; the `recollection` finds what the workspace's files say, and `past` messages."""
         self._workspace = workspace
         self._index = recollection
@@ -45,7 +45,7 @@ class MemoryTools:
     def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
         """Note a fact that the user tells you."""
         whose = replace(caller, heard=set()) if guard.is_stated_fact(text, caller) else caller
-        noted = notes.add(self._workspace, text, caller.now, describe_origin(whose), lasting=lasting)
+        noted = notes.add_note(self._workspace, text, caller.now, describe_origin(whose), lasting=lasting)
         if noted.known:
             return f"known already: {noted.path} line {noted.line}: {noted.text}"
         unset = f"; the clock is not set, so this is the day of {caller.now:%Y-%m-%d}"
@@ -80,44 +80,46 @@ class MemoryTools:
             return _taint_foreign(
                 caller, row.path, _number_lines(texts, row.start, row.end + 1 - row.start, f"{row.path}\n")
             )
-        place = notes.place_of(path)
-        found = Files.of(self._workspace).read(place[0]) if place else None
+        place = notes.parse_place(path)
+        found = MemoryFiles.of(self._workspace).read(place[0]) if place else None
         if place is None or found is None:
             raise ToolError(f"there is no note {path!r}{nearest(path, dict.fromkeys(self._list_paths()))}")
         if found.problem and not found.text:
             raise ToolError(f"{place[0]}: {found.problem}")
         first = place[1] or line or 1
         count = place[2] + 1 - place[1] if place[1] else lines or 40
-        return _taint_foreign(caller, place[0], _number_lines(blanked(found.text).split("\n"), first, count))
+        return _taint_foreign(caller, place[0], _number_lines(blank_comments(found.text).split("\n"), first, count))
 
     def _explain_update(self, arguments: Mapping[str, Any]) -> str:
-        return notes.meant(self._workspace, arguments["old"])
+        return notes.describe_named(self._workspace, arguments["old"])
 
     @tool(effect="remember", means=_explain_update, private=True)
     def memory_update(self, old: str, new: str, caller: Caller) -> str:
         """Correct a note; old: its words, or path:line and the wrong words; new: what it is to say instead."""
         try:
             home = self._index.home
-            done = notes.replace(home, self._workspace, _require_words(old), new, caller.now, describe_origin(caller))
-        except notes.Unknown as error:
+            done = notes.replace_note(
+                home, self._workspace, _require_words(old), new, caller.now, describe_origin(caller)
+            )
+        except notes.UnknownNote as error:
             raise self._add_nearest(error, old, caller) from None
         return f"changed {_format_places(done.places)}: {_quote(done.places[0].entry.body)} is now {_quote(done.text)}"
 
     def _explain_forget(self, arguments: Mapping[str, Any]) -> str:
-        return notes.meant(self._workspace, arguments["text"])
+        return notes.describe_named(self._workspace, arguments["text"])
 
     def _get_forget_effect(self, arguments: Mapping[str, Any]) -> Effect:
         """A note that is not named by all its words is shown to a person before it is gone for good."""
         text = arguments["text"]
-        found = notes.meant(self._workspace, text)
-        return "erase" if found and not notes.names_whole(self._workspace, text) else "remember"
+        found = notes.describe_named(self._workspace, text)
+        return "erase" if found and not notes.is_named_whole(self._workspace, text) else "remember"
 
     @tool(effect=_get_forget_effect, means=_explain_forget, private=True)
     def memory_forget(self, text: str, caller: Caller) -> str:
         """Delete one note for ever; text: its words or path:line."""
         try:
-            done = notes.forget(self._workspace, _require_words(text))
-        except notes.Unknown as error:
+            done = notes.forget_note(self._workspace, _require_words(text))
+        except notes.UnknownNote as error:
             raise self._add_nearest(error, text, caller) from None
         said = f"forgotten, from {_format_places(done.places)}: {_quote(done.places[0].entry.body)}"
         try:
@@ -125,7 +127,7 @@ class MemoryTools:
         except StoreError as error:
             said += f"; a copy is still kept: {error}"
         with suppress(StoreError):
-            held = holding(self._index, done.places[0].entry.body, caller.now) if self._past else []
+            held = find_past_turns(self._index, done.places[0].entry.body, caller.now) if self._past else []
             said += f"; past messages still hold it: {', '.join(held[:_MOST_HEARD])}" if held else ""
         return said
 
@@ -153,14 +155,14 @@ class MemoryTools:
             hits = []
         return ToolError("\n".join([f"{error}; the nearest:" if hits else str(error), *map(self._format_hit, hits)]))
 
-    def _format_hit(self, hit: Hit) -> str:
+    def _format_hit(self, hit: MemoryHit) -> str:
         lines = f"{hit.start}-{hit.end}" if hit.end > hit.start else f"{hit.start}"
         about = ", ".join(filter(None, [hit.day, hit.heading if hit.heading != hit.day else ""]))
         head = f"[id:{hit.id}] {hit.path}:{lines} {f'({about}) ' if about else ''}{hit.score:.2f}"
-        return seen(f"{head} {hit.snippet}")
+        return remove_invisible(f"{head} {hit.snippet}")
 
     def _list_paths(self) -> list[str]:
-        return sorted(source.path for _, sources in Files.of(self._workspace).folders() for source in sources)
+        return sorted(source.path for _, sources in MemoryFiles.of(self._workspace).folders() for source in sources)
 
 
 def describe_origin(caller: Caller) -> str:
@@ -189,7 +191,7 @@ def _parse_id(text: str) -> int:
 
 def _require_words(text: str) -> str:
     """Refuse what names a note by its id only: another one may have it by now."""
-    if _parse_id(text) and not notes.place_of(text):
+    if _parse_id(text) and not notes.parse_place(text):
         raise ToolError(f"an id, as {text.strip()!r}, may mean another note by now; name its words, or path:line")
     return text
 
@@ -199,14 +201,16 @@ def _number_lines(texts: list[str], first: int, count: int, head: str = "") -> s
         texts.pop()
     offset = first if head else 1  # a chunk begins at its own first line
     start = first - offset
-    shown = [f"{first + i}\t{seen(t)[:_LONGEST_LINE]}" for i, t in enumerate(islice(texts, start, start + count))]
+    shown = [
+        f"{first + i}\t{remove_invisible(t)[:_LONGEST_LINE]}" for i, t in enumerate(islice(texts, start, start + count))
+    ]
     if not shown:
         raise ToolError(f"the note ends at line {len(texts)}, before line {first}")
     more = f"\n[more follows from line {first + len(shown)}]" if start + len(shown) < len(texts) else ""
     return f"{head}{chr(10).join(shown)}{more}"
 
 
-def _format_places(places: list[notes.Place]) -> str:
+def _format_places(places: list[notes.EntryPlace]) -> str:
     return " and ".join(f"{place.path} line {place.entry.first}" for place in places)
 
 

@@ -17,14 +17,14 @@ from typing import Annotated, Any
 from picoclaw import files
 from picoclaw.errors import ToolError
 from picoclaw.files import RootedPath, explain_os_error, remove, write_atomic
-from picoclaw.markdown import gone, seen
+from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.messages import Caller
 from picoclaw.security.policy import Effect
 from picoclaw.store.jobs import Jobs
 from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools.cron import move_jobs_to_zone
 from picoclaw.tools.registry import tool
-from picoclaw.workspace.templates import first_meeting
+from picoclaw.workspace.templates import find_onboarding
 
 QUESTIONS = {
     "Name": "what should I call you?",
@@ -80,7 +80,7 @@ class FirstRunTool:
         done: bool = False,
     ) -> str:
         """Note what your owner told you ("skip": not wanted); returns the next question."""
-        if not first_meeting(self._home):
+        if not find_onboarding(self._home):
             raise ToolError("the first meeting is over; edit_file changes USER.md and IDENTITY.md at any time")
         _require_said(caller.said, name, time_zone, preferences, wired, agent_name)
         given = {"Name": name, "Time zone": time_zone, "Preferences": preferences, "Wired": wired}
@@ -205,7 +205,7 @@ def _find_field(page: bytes, label: str) -> re.Match[bytes] | None:
     head = rb"[ \t]*[-*+][ \t]+(?:\*\*)?%s(?:\*\*)?[ \t]*:(?:\*\*)?" % re.escape(label.encode())
     lines = re.finditer(rb"^(%s)((?:(?!<!--)[^\r\n])*)" % head, page, re.IGNORECASE | re.MULTILINE)
     plain = page.replace(b"\r\n", b" \n").decode("latin-1")  # a character a byte
-    hidden = gone(plain, trusting=True)
+    hidden = find_hidden(plain, trusting=True)
     behind = [comment.start for comment in hidden]
     for line in lines:
         before = bisect_left(behind, line.start()) - 1
@@ -226,7 +226,7 @@ def _require_said(said: Sequence[str], *values: str) -> None:
 def _clean_answer(label: str, text: str) -> str:
     """What was said in one line: "-" for what is not wanted, "" for nothing."""
     text = "".join(c if c.isprintable() or c in _JOINERS else " " for c in text)
-    text = " ".join(re.sub("<!--|-->", " ", seen(text)).split())
+    text = " ".join(re.sub("<!--|-->", " ", remove_invisible(text)).split())
     if len(text) > _LONGEST:
         raise ToolError(f"{label} has {len(text)} characters; say it in {_LONGEST}; nothing was noted")
     if text.lower().strip(".") in _NOT_SAID:

@@ -15,7 +15,7 @@ from picoclaw.schema import Span
 from picoclaw.security import guard
 from picoclaw.security.policy import Effect
 from picoclaw.tools.registry import tool
-from picoclaw.workspace import outputs_file
+from picoclaw.workspace import find_outputs_file
 
 
 class OutputSwitch:
@@ -30,7 +30,7 @@ class OutputSwitch:
     def names(self) -> Mapping[tuple[str, int], str]:
         """Return the declared outputs' names by chip (its path) and offset; one whose line is not there is left out."""
         found = {}
-        for output in config.load_outputs(outputs_file(self._home)).outputs.values():
+        for output in config.load_outputs(find_outputs_file(self._home)).outputs.values():
             if output.line:
                 with suppress(HardwareError):
                     spot = find_line(self._board, output.line, output.chip)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from picoclaw.errors import ToolError
-from picoclaw.memory.entries import FOREIGN, tainted
+from picoclaw.memory.entries import FOREIGN, is_tainted
 from picoclaw.messages import Caller
 from picoclaw.schema import Span
 from picoclaw.security import guard
@@ -68,7 +68,7 @@ class PulseTool:
         store = self._pulse()
         if action == "list":
             listed = "\n".join(map(format_item, store.items()))
-            if tainted(listed):
+            if is_tainted(listed):
                 caller.heard.add("pulse list")
             return listed or "no task is open"
         number = 0 if action == "add" else self._find_number(task, text if action == "complete" else "")

@@ -19,7 +19,7 @@ from picoclaw.schema import nearest
 from picoclaw.security.policy import Effect
 from picoclaw.store.samples import Series
 from picoclaw.tools.registry import tool
-from picoclaw.workspace import outputs_file
+from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
     from picoclaw.automation.rules import RuleSet
@@ -192,7 +192,7 @@ def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[st
     yield from _list_unmeasured(made, measured)
     if not made.written.output:
         return
-    outputs = config.load_outputs(outputs_file(home)).outputs
+    outputs = config.load_outputs(find_outputs_file(home)).outputs
     name = config.match_name(made.written.output, outputs)
     if name not in outputs:
         yield f"there is no output {name!r}{nearest(name, outputs) if outputs else ': outputs.toml declares none'}"

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from picoclaw import files
 from picoclaw.errors import SkillError, ToolError
 from picoclaw.files import RootedPath, create, explain_os_error, write_atomic
-from picoclaw.markdown import gone, seen
+from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.security.policy import Effect
 from picoclaw.skills import skill
-from picoclaw.skills.library import FILE, LARGEST_FILE, Library
-from picoclaw.skills.selection import search
-from picoclaw.skills.skill import Here, Skill, unmet
+from picoclaw.skills.library import MAX_SKILL_FILE, SKILL_FILE, SkillLibrary
+from picoclaw.skills.selection import search_skills
+from picoclaw.skills.skill import Skill, SkillContext, find_unmet
 from picoclaw.tools.registry import tool
 
 Values = Mapping[str, str | list[str]]
@@ -41,7 +41,7 @@ def _clean_description(description: str) -> str:
     line = " ".join(description.split())
     if not 1 <= len(line) <= _LONGEST_DESCRIPTION:
         raise ToolError(f"description has {len(line)} characters; say in 1 to {_LONGEST_DESCRIPTION} when to read it")
-    if seen(line) != line:
+    if remove_invisible(line) != line:
         raise ToolError("description holds invisible characters; leave them out")
     return line
 
@@ -62,7 +62,7 @@ def update_skill(found: bytes, given: Values, text: str, folder: Path) -> bytes:
         front = _set_field(front, key, _format_field(key, value, newline), folder, known=bool(before[key]))
     body = _format_body(text, folder)
     data = _join_file(front, _keep_comments(old, body), newline)
-    if skill.body(data.decode(), folder) != skill.body(f"{_FENCE}\n{_FENCE}\n{body}", folder):
+    if skill.skill_body(data.decode(), folder) != skill.skill_body(f"{_FENCE}\n{_FENCE}\n{body}", folder):
         raise ToolError(f"the comments of {folder.name} cannot be kept with this text; {_get_edit_hint(folder)}")
     if data == found:
         raise ToolError(f"the skill {folder.name} says just that already; nothing was changed")
@@ -87,7 +87,7 @@ def _get_facts(skill: Skill) -> Mapping[str, object]:
 
 
 def _get_edit_hint(folder: Path) -> str:
-    return f"the owner can change {folder / FILE} in an editor"
+    return f"the owner can change {folder / SKILL_FILE} in an editor"
 
 
 def _format_field(key: str, value: str | list[str], newline: str) -> str:
@@ -124,16 +124,18 @@ def _format_body(text: str, folder: Path) -> str:
 
 def _keep_comments(old: str, body: str) -> str:
     """Keep the owner's comments, which no model is shown, at the head."""
-    before = skill.parts(old)[1]
-    comments = (before[start:end] for start, end, _ in gone(before, trusting=False))
+    before = skill.split_skill(old)[1]
+    comments = (before[start:end] for start, end, _ in find_hidden(before, trusting=False))
     return "\n".join([*(comment for comment in comments if comment not in body), body])
 
 
 def _join_file(front: str, body: str, newline: str) -> bytes:
     """The whole file, as long as a skill may be."""
     data = f"{front}{newline}{newline}{body}\n".encode("utf-8", "replace")
-    if len(data) > LARGEST_FILE:
-        raise ToolError(f"the skill would have {len(data)} bytes, at most {LARGEST_FILE}: put a part into other files")
+    if len(data) > MAX_SKILL_FILE:
+        raise ToolError(
+            f"the skill would have {len(data)} bytes, at most {MAX_SKILL_FILE}: put a part into other files"
+        )
     return data
 
 
@@ -142,7 +144,7 @@ def _parse_skill(data: bytes, folder: Path) -> Skill:
     from picoclaw.skills import frontmatter
 
     try:
-        return frontmatter.skill(data.decode(), folder)
+        return frontmatter.parse_skill(data.decode(), folder)
     except SkillError as error:
         raise ToolError(f"the skill would be of no use: {error}") from None
 
@@ -168,7 +170,7 @@ class _SkillWrite(NamedTuple):
 class SkillTools:
     """The skills of one workspace, and those that it shares."""
 
-    def __init__(self, library: Library, here: Callable[[], Here], workspace: Path) -> None:
+    def __init__(self, library: SkillLibrary, here: Callable[[], SkillContext], workspace: Path) -> None:
         """Touches nothing; `here` tells what this machine has."""
         self._library = library
         self._here = here
@@ -180,9 +182,9 @@ class SkillTools:
         """Find skills by what they are about."""
         self._library.look()
         here = self._here()
-        usable = [skill for skill in self._library.skills.values() if not unmet(skill, here)]
-        found = (skill for skill, _ in search(usable, query))
-        lines = (f"{skill.name}: {skill.description} (read skills/{skill.name}/{FILE})" for skill in found)
+        usable = [skill for skill in self._library.skills.values() if not find_unmet(skill, here)]
+        found = (skill for skill, _ in search_skills(usable, query))
+        lines = (f"{skill.name}: {skill.description} (read skills/{skill.name}/{SKILL_FILE})" for skill in found)
         return "\n".join(lines) or f"none of the {len(usable)} skills has any word of {query!r}"
 
     def _get_create_effect(self, arguments: Mapping[str, Any]) -> Effect:
@@ -216,9 +218,9 @@ class SkillTools:
         with _explain_errors(plan.folder.name), files.open_folder(plan.target.above) as way:
             name = plan.target.parts[-1]
             mode = os.stat(name, dir_fd=way).st_mode & 0o777
-            write_atomic(Path(f"{FILE}.bak"), plan.found or b"", mode, folder=way)
+            write_atomic(Path(f"{SKILL_FILE}.bak"), plan.found or b"", mode, folder=way)
             write_atomic(Path(name), plan.data, folder=way)
-        return f"rewrote {self._describe_result(plan)}; {FILE}.bak holds what it was"
+        return f"rewrote {self._describe_result(plan)}; {SKILL_FILE}.bak holds what it was"
 
     def _require_unchanged(self, plan: _SkillWrite) -> _SkillWrite:
         """Return the plan if it is still the one that a person was asked about."""
@@ -237,7 +239,9 @@ class SkillTools:
         target = self._find_target(folder)
         with _explain_errors(name):
             if files.stat_rooted(target):
-                raise ToolError(f"skills/{name}/{FILE} exists already; write_file with overwrite=true replaces it")
+                raise ToolError(
+                    f"skills/{name}/{SKILL_FILE} exists already; write_file with overwrite=true replaces it"
+                )
         given = {"name": name, **build_front_matter(description or " ", triggers)}
         return _SkillWrite(folder, target, None, build_skill(given, text, folder))
 
@@ -246,7 +250,7 @@ class SkillTools:
         folder = self._find_own(name).folder
         target = self._find_target(folder)
         with _explain_errors(name), os.fdopen(files.open_rooted(target), "rb") as file:
-            found = file.read(LARGEST_FILE + 1)
+            found = file.read(MAX_SKILL_FILE + 1)
         data = update_skill(found, build_front_matter(description, triggers), text, folder)
         return _SkillWrite(folder, target, found, data)
 
@@ -265,7 +269,7 @@ class SkillTools:
             return found
         folder = self._workspace / "skills" / name
         if problem := next((broken.problem for broken in self._library.broken if broken.folder == folder), ""):
-            mended = f"write_file skills/{name}/{FILE} with overwrite=true replaces it"
+            mended = f"write_file skills/{name}/{SKILL_FILE} with overwrite=true replaces it"
             raise ToolError(f"the skill {name} cannot be used: {problem}; {mended}")
         if found is not None:
             raise ToolError(f"{name} is a {found.tier} skill; copy it under another name with skill_create")
@@ -273,7 +277,7 @@ class SkillTools:
 
     def _find_target(self, folder: Path) -> RootedPath:
         """The skill's file, links followed; refused where they lead out of the workspace's skills."""
-        found = files.resolve_below(os.path.realpath(folder.parent), str(folder / FILE))
+        found = files.resolve_below(os.path.realpath(folder.parent), str(folder / SKILL_FILE))
         if found is None or not files.split_path(os.path.realpath(self._workspace), found.root):
             raise ToolError(
                 f"skills/{folder.name} leads elsewhere by a link; take the link away, or choose another name"
@@ -284,14 +288,14 @@ class SkillTools:
         self._library.look()
         state = describe_state(self._library, plan.target.path, self._here())
         state = state or f"it cannot be used: {'; '.join(self._library.notes)}"
-        return f"skills/{plan.folder.name}/{FILE}: {len(plan.data)} bytes; {state}"
+        return f"skills/{plan.folder.name}/{SKILL_FILE}: {len(plan.data)} bytes; {state}"
 
 
-def describe_state(library: Library, file: Path, here: Here | None = None) -> str:
+def describe_state(library: SkillLibrary, file: Path, here: SkillContext | None = None) -> str:
     """Say what the library made of a SKILL.md at its last look, and whether it can be used `here`."""
     for one in library.skills.values():
         if _is_skill_file(one.folder, file):
-            missing = unmet(one, here) if here else ""
+            missing = find_unmet(one, here) if here else ""
             usable = "usable from the next turn" if here else ""
             return "; ".join(filter(None, [f"not usable here: it {missing}" if missing else usable, *one.notes]))
     for broken in library.broken:
@@ -302,11 +306,11 @@ def describe_state(library: Library, file: Path, here: Here | None = None) -> st
 
 
 def _is_skill_file(folder: Path, file: Path) -> bool:
-    return os.path.realpath(folder / FILE) == str(file)
+    return os.path.realpath(folder / SKILL_FILE) == str(file)
 
 
 def _make_changed_error(name: str) -> ToolError:
-    return ToolError(f"skills/{name}/{FILE} was changed while the owner was asked; read it and try again")
+    return ToolError(f"skills/{name}/{SKILL_FILE} was changed while the owner was asked; read it and try again")
 
 
 @contextmanager

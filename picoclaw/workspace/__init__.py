@@ -9,8 +9,8 @@ from picoclaw.files import create, explain_os_error, make_folder
 from picoclaw.resources import shipped
 from picoclaw.workspace.pages import PAGES, Pages
 from picoclaw.workspace.prompts import Prompts
-from picoclaw.workspace.reading import raw
-from picoclaw.workspace.templates import MEETING, SEEDS, Seeds, Sown, first_meeting
+from picoclaw.workspace.reading import read_bytes
+from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES, MadeFiles, WorkspaceTemplates, find_onboarding
 
 MACHINE_OUTPUTS = Path("/etc/picoclaw/outputs.toml")
 """Wins entirely over the one in the home folder when it is there."""
@@ -18,7 +18,9 @@ MACHINE_OUTPUTS = Path("/etc/picoclaw/outputs.toml")
 _LARGEST_TABLE = 1_000_000
 
 
-def prepare(home: Path, *, restore: bool = False, meeting: bool = False, templates: Path | None = None) -> Sown:
+def prepare_home(
+    home: Path, *, restore: bool = False, meeting: bool = False, templates: Path | None = None
+) -> MadeFiles:
     """Make the home (mode 0700), the workspace, and the pages in it that were never seeded; returns what was made.
 
     `restore` makes the pages that the owner has deleted as well, and the commented config.toml and policy.toml; a home
@@ -26,18 +28,18 @@ def prepare(home: Path, *, restore: bool = False, meeting: bool = False, templat
     no home or no workspace; where only pages cannot be made, the templates serve and the problem is returned.
     """
     made = [folder for folder in (home, home / "workspace") if _make_folder(folder)]
-    seeds = _seeds(home, templates)
+    seeds = _workspace_templates(home, templates)
     try:
-        names = list(SEEDS) if restore else seeds.waiting()
+        names = list(TEMPLATE_PAGES) if restore else seeds.waiting()
     except ConfigError as error:
-        return Sown(made, str(error))
+        return MadeFiles(made, str(error))
     if meeting:
-        first_meeting(home)
+        find_onboarding(home)
     if meeting or (names and seeds.fresh()):
-        names.insert(0, MEETING)  # as long as it alone is there, the home is still a fresh one
-    sown = seeds.sow(names) if names else Sown([], "")
-    settings, problem = _settings(home) if restore else ([], "")
-    return Sown([*made, *sown.made, *settings], sown.problem or problem)
+        names.insert(0, ONBOARDING_PAGE)  # as long as it alone is there, the home is still a fresh one
+    sown = seeds.sow(names) if names else MadeFiles([], "")
+    settings, problem = _make_settings(home) if restore else ([], "")
+    return MadeFiles([*made, *sown.made, *settings], sown.problem or problem)
 
 
 def _make_folder(folder: Path) -> bool:
@@ -52,7 +54,7 @@ def _make_folder(folder: Path) -> bool:
     return True
 
 
-def _settings(home: Path) -> tuple[list[Path], str]:
+def _make_settings(home: Path) -> tuple[list[Path], str]:
     made = []
     for path in (home / "config.toml", home / "policy.toml"):
         try:
@@ -63,14 +65,14 @@ def _settings(home: Path) -> tuple[list[Path], str]:
     return made, ""
 
 
-def _seeds(home: Path, templates: Path | None) -> Seeds:
-    return Seeds(home, templates or shipped("templates") / "workspace")
+def _workspace_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:
+    return WorkspaceTemplates(home, templates or shipped("templates") / "workspace")
 
 
-def examine(home: Path, templates: Path | None = None) -> Iterator[tuple[str, str]]:
+def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tuple[str, str]]:
     """Say what the owner should know of the workspace, and what mends it; nothing is made or changed."""
-    seeds, pages, prompts = _seeds(home, templates), Pages(home, templates), Prompts(home / "workspace")
-    pages.pages((*PAGES, "HEARTBEAT.md", MEETING))
+    seeds, pages, prompts = _workspace_templates(home, templates), Pages(home, templates), Prompts(home / "workspace")
+    pages.pages((*PAGES, "HEARTBEAT.md", ONBOARDING_PAGE))
     yield from ((problem, "until then no model is shown it") for problem in pages.problems)
     try:
         if missing := seeds.missing():
@@ -91,36 +93,36 @@ def examine(home: Path, templates: Path | None = None) -> Iterator[tuple[str, st
         yield str(error), ""
 
 
-def newer(home: Path, templates: Path | None = None) -> bytes:
+def template_diff(home: Path, templates: Path | None = None) -> bytes:
     """Show what is new in the templates of the owner's pages, for `patch -p0`; raises ConfigError."""
-    seeds = _seeds(home, templates)
+    seeds = _workspace_templates(home, templates)
     return b"".join(seeds.diff(name) for name in seeds.changed())
 
 
-def keep(home: Path, templates: Path | None = None) -> list[str]:
+def keep_pages(home: Path, templates: Path | None = None) -> list[str]:
     """Leave the owner's pages as they are, and offer no more what is new now; returns which. Raises ConfigError."""
-    seeds = _seeds(home, templates)
+    seeds = _workspace_templates(home, templates)
     changed = seeds.changed()
     if problem := seeds.settle(changed).problem:
         raise ConfigError(problem)
     return changed
 
 
-def intent_tables(home: Path) -> dict[str, dict[str, Any]]:
+def load_intent_tables(home: Path) -> dict[str, dict[str, Any]]:
     """Read what the matcher knows: the shipped files, then the owner's in the home's `intents/`, by their path."""
     import tomllib
 
     folders = (shipped("templates") / "intents", home / "intents")
     tables = {}
-    for path in (path for folder in folders for path in _toml_files(folder)):
+    for path in (path for folder in folders for path in _list_toml_files(folder)):
         try:
-            tables[str(path)] = tomllib.loads((raw(path, _LARGEST_TABLE) or b"").decode())
+            tables[str(path)] = tomllib.loads((read_bytes(path, _LARGEST_TABLE) or b"").decode())
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path} cannot be read: {explain_syntax(error)}") from None
     return tables
 
 
-def _toml_files(folder: Path) -> list[Path]:
+def _list_toml_files(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except (FileNotFoundError, NotADirectoryError):
@@ -129,6 +131,6 @@ def _toml_files(folder: Path) -> list[Path]:
         raise ConfigError(f"{folder} cannot be read: {explain_os_error(error)}") from None
 
 
-def outputs_file(home: Path) -> Path:
+def find_outputs_file(home: Path) -> Path:
     """Return the file that declares the outputs: the machine's, which root alone can write, or the home's."""
     return MACHINE_OUTPUTS if MACHINE_OUTPUTS.exists() else home / "outputs.toml"

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
-from picoclaw.markdown import blanked, gone, hidden, seen, visible
+from picoclaw.markdown import blank_comments, describe_hidden, find_hidden, remove_invisible, visible_text
 from picoclaw.prompts import Page
 from picoclaw.resources import shipped
 from picoclaw.text import pattern
 from picoclaw.times import find_zone
 from picoclaw.workspace import reading
-from picoclaw.workspace.reading import Texts
-from picoclaw.workspace.templates import LARGEST, MEETING, SEEDS, Seeds, open_meeting
+from picoclaw.workspace.reading import TextFiles
+from picoclaw.workspace.templates import MAX_PAGE, ONBOARDING_PAGE, TEMPLATE_PAGES, WorkspaceTemplates, read_onboarding
 
 PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.md")
 """What is shown in every turn, in this order; HEARTBEAT.md is for those who ask for it."""
 
-LONGEST_VALUE = 200
+MAX_VALUE = 200
 
 _PLACES = {"MEMORY.md": ("memory/MEMORY.md", "MEMORY.md", "memory.md")}
 _HEADING = pattern(r" {0,3}(#{1,6})(?:\s|$)")
@@ -38,10 +38,10 @@ class Pages:
         """Reads nothing yet. `templates` are seeds other than the shipped ones."""
         workspace, source = home / "workspace", templates or shipped("templates") / "workspace"
         self._home, self._source = home, source
-        self._seeds = Seeds(home, source)
+        self._seeds = WorkspaceTemplates(home, source)
         self._workspace = workspace
-        self._own = Texts(workspace, LARGEST, workspace, self._clean)
-        self._templates = Texts(source, LARGEST, clean=self._clean)
+        self._own = TextFiles(workspace, MAX_PAGE, workspace, self._clean)
+        self._templates = TextFiles(source, MAX_PAGE, clean=self._clean)
         self._problems: dict[str, str] = {}
 
     @property
@@ -60,11 +60,11 @@ class Pages:
 
     def meeting(self, *, tidy: bool = True) -> str:
         """Return what the first meeting is held by, '' when it is over. `tidy` deletes a page that ends it."""
-        self._problems.pop(MEETING, None)
+        self._problems.pop(ONBOARDING_PAGE, None)
         try:
-            return open_meeting(self._home, tidy=tidy, templates=self._source)
+            return read_onboarding(self._home, tidy=tidy, templates=self._source)
         except ConfigError as error:
-            self._problems[MEETING] = str(error)
+            self._problems[ONBOARDING_PAGE] = str(error)
             return ""
 
     def left_out(self, names: Sequence[str] = PAGES) -> list[str]:
@@ -73,18 +73,18 @@ class Pages:
         places = [place for name in names for place in _PLACES.get(name, (name,))]
         for name in places:
             try:
-                text = reading.text(self._workspace / name, LARGEST, self._workspace)
+                text = reading.read_text(self._workspace / name, MAX_PAGE, self._workspace)
             except ConfigError:
                 continue  # which `problems` says
-            found += [f"{name} {what}" for what in _left_out(text or "", self._fields(name, text or ""))]
+            found += [f"{name} {what}" for what in _describe_left_out(text or "", self._fields(name, text or ""))]
         return found
 
     def _clean(self, name: str, text: str) -> str:
-        return cleaned(text, self._fields(name, text))
+        return clean_page(text, self._fields(name, text))
 
     def _fields(self, name: str, text: str) -> frozenset[str]:
         """The fields of a page's template that its owner is to fill in; read only where one seems to be empty."""
-        if name not in SEEDS or not _UNFILLED.search(visible(text, trusting=True)):
+        if name not in TEMPLATE_PAGES or not _UNFILLED.search(visible_text(text, trusting=True)):
             return frozenset()
         try:
             lines = (self._source / name).read_text(encoding="utf-8").split("\n")
@@ -98,7 +98,7 @@ class Pages:
         self._problems.pop(name, None)
         try:
             text = self._own.get(name)
-            if text is None and name in SEEDS and name in self._seeds.waiting():
+            if text is None and name in TEMPLATE_PAGES and name in self._seeds.waiting():
                 text = self._templates.get(name)
         except ConfigError as error:
             self._problems[name] = str(error)
@@ -106,44 +106,44 @@ class Pages:
         return text or ""
 
 
-def fields(text: str) -> dict[str, str]:
+def read_fields(text: str) -> dict[str, str]:
     """Read the lines `- Name: Ada` of a page; values are cut to 200 characters, those that say nothing left out."""
     found: dict[str, str] = {}
     for line in text.split("\n"):
         match = _FIELD.fullmatch(line.strip())
         value = " ".join(match[2].split()) if match else ""
         if match and value not in _UNSAID:
-            found.setdefault(match[1].rstrip(), value[:LONGEST_VALUE])
+            found.setdefault(match[1].rstrip(), value[:MAX_VALUE])
     return found
 
 
 def owner_time(home: Path, at: float | None = None) -> datetime:
     """A moment in seconds since 1970, or now, in the time zone that USER.md names, else in the board's."""
-    zone = find_zone(fields("\n".join(page.text for page in Pages(home).pages(["USER.md"]))))[0]
+    zone = find_zone(read_fields("\n".join(page.text for page in Pages(home).pages(["USER.md"]))))[0]
     return (datetime.now() if at is None else datetime.fromtimestamp(at)).astimezone(zone)  # noqa: DTZ005, DTZ006
 
 
-def cleaned(text: str, template: Collection[str] = ()) -> str:
+def clean_page(text: str, template: Collection[str] = ()) -> str:
     """Leave out comments, blank lines in a row, and of the fields of the `template` those that are empty or '-'."""
-    lines = visible(text, trusting=True).split("\n")
-    return _joined(lines, set(_unfilled(lines, template)))
+    lines = visible_text(text, trusting=True).split("\n")
+    return _join_lines(lines, set(_find_unfilled(lines, template)))
 
 
-def without_empty(text: str) -> str:
+def remove_empty(text: str) -> str:
     """Leave out comments, blank lines in a row, every empty field, and the headings with nothing under them."""
-    lines = visible(text, trusting=True).split("\n")
-    empty, code, below = set(_unfilled(lines, None)), _code(lines), 0
+    lines = visible_text(text, trusting=True).split("\n")
+    empty, code, below = set(_find_unfilled(lines, None)), _mark_code(lines), 0
     for number in range(len(lines) - 1, -1, -1):
         heading = None if code[number] else _HEADING.match(lines[number])
         if heading and below <= len(heading[1]):
             empty.add(number)
         elif lines[number].strip() and number not in empty:
             below = len(heading[1]) if heading else _TEXT
-    return _joined(lines, empty)
+    return _join_lines(lines, empty)
 
 
-def _joined(lines: Sequence[str], left_out: Collection[int]) -> str:
-    code, kept = _code(lines), list[str]()
+def _join_lines(lines: Sequence[str], left_out: Collection[int]) -> str:
+    code, kept = _mark_code(lines), list[str]()
     for number, line in enumerate(lines):
         blank = not line.strip()
         if number not in left_out and (code[number] or not blank or kept[-1:] not in ([], [""])):
@@ -151,21 +151,21 @@ def _joined(lines: Sequence[str], left_out: Collection[int]) -> str:
     return "\n".join(kept).strip("\n")
 
 
-def _unfilled(lines: Sequence[str], template: Collection[str] | None) -> Iterator[int]:
+def _find_unfilled(lines: Sequence[str], template: Collection[str] | None) -> Iterator[int]:
     """Find the fields of a template, None for all, that have no value, also none in the lines that follow."""
-    code = _code(lines)
+    code = _mark_code(lines)
     below = len(lines)
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
         field = None if code[number] else _FIELD.fullmatch(line.strip())
-        empty = field and field[2].strip() in _UNSAID and _is_of(field, template)
+        empty = field and field[2].strip() in _UNSAID and _is_template_field(field, template)
         if empty and (below == len(lines) or (not code[below] and _ends_field(line, lines[below], template))):
             yield number
         if line.strip():
             below = number
 
 
-def _is_of(field: re.Match[str], template: Collection[str] | None) -> bool:
+def _is_template_field(field: re.Match[str], template: Collection[str] | None) -> bool:
     return template is None or field[1].rstrip() in template
 
 
@@ -175,21 +175,21 @@ def _ends_field(line: str, below: str, template: Collection[str] | None) -> bool
         return True
     field = _FIELD.fullmatch(below.strip())
     indents = [len(text) - len(text.lstrip()) for text in (line, below)]
-    return field is not None and _is_of(field, template) and indents[1] <= indents[0]
+    return field is not None and _is_template_field(field, template) and indents[1] <= indents[0]
 
 
-def _left_out(text: str, template: Collection[str]) -> Iterator[str]:
+def _describe_left_out(text: str, template: Collection[str]) -> Iterator[str]:
     """Say what `cleaned` leaves out of a text, and in which lines."""
     ends = [number for number, char in enumerate(text) if char == "\n"]
-    for start, end, what in gone(text, trusting=True):
+    for start, end, what in find_hidden(text, trusting=True):
         first, last = (bisect_left(ends, at) + 1 for at in (start, end - 1))
         yield f"line {first}: {what}" if first == last else f"lines {first}-{last}: {what}"
-    lines = seen(blanked(text)).split("\n")
-    yield from (f"line {n + 1}: not filled in: {lines[n].strip()}" for n in sorted(_unfilled(lines, template)))
-    yield from (what for what in hidden(text, trusting=True) if "invisible" in what)
+    lines = remove_invisible(blank_comments(text)).split("\n")
+    yield from (f"line {n + 1}: not filled in: {lines[n].strip()}" for n in sorted(_find_unfilled(lines, template)))
+    yield from (what for what in describe_hidden(text, trusting=True) if "invisible" in what)
 
 
-def _code(lines: Sequence[str]) -> list[bool]:
+def _mark_code(lines: Sequence[str]) -> list[bool]:
     """Which lines are in a fenced block; a comment of a shell is no heading."""
     marks, fence = [], ""
     for line in lines:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 
-WHOLE = 1_000_000
+MAX_WHOLE = 1_000_000
 """Bytes; of a larger file only its head and its tail are read."""
 
 _HEAD, _TAIL = 600_000, 200_000
@@ -19,13 +19,13 @@ _CONTINUED = bytes(range(0x80, 0xC0))
 Marks = tuple[int, ...]
 
 
-class _Kept(NamedTuple):
+class _CachedText(NamedTuple):
     marks: Marks
     text: str
     problem: str
 
 
-class Texts:
+class TextFiles:
     """The texts of the files below one folder, each read again when its file has changed.
 
     Files larger than `largest` bytes are refused, and links that lead out of `inside` if that is given. `clean` makes
@@ -44,13 +44,13 @@ class Texts:
         self._largest = largest
         self._inside = inside
         self._clean = clean
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _CachedText] = {}
         self._paths: dict[str, Path] = {}
 
     def get(self, name: str) -> str | None:
         """Return a file's text, None when there is no such file; raises ConfigError saying why it cannot be read."""
         path = self._paths.get(name) or self._paths.setdefault(name, self._folder / name)
-        found = _looked_at(path)
+        found = _stat_target(path)
         if found is None:
             self._kept.pop(name, None)
             return None
@@ -62,16 +62,16 @@ class Texts:
             raise ConfigError(kept.problem)
         return kept.text
 
-    def _read(self, name: str, path: Path, marks: Marks) -> _Kept:
+    def _read(self, name: str, path: Path, marks: Marks) -> _CachedText:
         try:
-            return _Kept(marks, self._clean(name, text(path, self._largest, self._inside) or ""), "")
+            return _CachedText(marks, self._clean(name, read_text(path, self._largest, self._inside) or ""), "")
         except ConfigError as error:
-            return _Kept(marks, "", str(error))
+            return _CachedText(marks, "", str(error))
 
 
-def text(path: Path, largest: int, inside: Path | None = None) -> str | None:
+def read_text(path: Path, largest: int, inside: Path | None = None) -> str | None:
     """Read a file's text without BOM and with plain line ends, None when there is none; raises ConfigError."""
-    parts = _parts(path, largest, inside)
+    parts = _read_parts(path, largest, inside)
     if parts is None:
         return None
     if any(b"\0" in part for part in parts):
@@ -84,23 +84,23 @@ def text(path: Path, largest: int, inside: Path | None = None) -> str | None:
     return f"{head}{tail}".replace("\r\n", "\n").replace("\r", "\n")
 
 
-def raw(path: Path, largest: int, inside: Path | None = None) -> bytes | None:
+def read_bytes(path: Path, largest: int, inside: Path | None = None) -> bytes | None:
     """Read a file's bytes, those of its head and tail if it is large, None when there is none; raises ConfigError."""
-    parts = _parts(path, largest, inside)
+    parts = _read_parts(path, largest, inside)
     return None if parts is None else b"\n".join(parts)
 
 
-def _parts(path: Path, largest: int, inside: Path | None) -> list[bytes] | None:
-    found = _looked_at(path)
+def _read_parts(path: Path, largest: int, inside: Path | None) -> list[bytes] | None:
+    found = _stat_target(path)
     if found is None:
         return None
-    _check(path, found, largest, inside)
+    _check_file(path, found, largest, inside)
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        with open(path, "rb", opener=_open_nonblocking) as file:
             status = os.fstat(file.fileno())
-            _check(path, status, largest, None)
-            if status.st_size <= WHOLE:
-                return [file.read(WHOLE)]
+            _check_file(path, status, largest, None)
+            if status.st_size <= MAX_WHOLE:
+                return [file.read(MAX_WHOLE)]
             head = file.read(_HEAD)
             file.seek(-_TAIL, os.SEEK_END)
             return [head, file.read(_TAIL)]
@@ -110,7 +110,7 @@ def _parts(path: Path, largest: int, inside: Path | None) -> list[bytes] | None:
         raise _unreadable(path, explain_os_error(error)) from None
 
 
-def _looked_at(path: Path) -> os.stat_result | None:
+def _stat_target(path: Path) -> os.stat_result | None:
     """The state of what a name stands for in the end; None when nothing is there."""
     linked = False
     try:
@@ -125,7 +125,7 @@ def _looked_at(path: Path) -> os.stat_result | None:
         raise _unreadable(path, explain_os_error(error)) from None
 
 
-def _check(path: Path, found: os.stat_result, largest: int, inside: Path | None) -> None:
+def _check_file(path: Path, found: os.stat_result, largest: int, inside: Path | None) -> None:
     if inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
         raise _unreadable(path, f"it is a link that leads out of {inside}; put a copy in its place")
     if stat.S_ISDIR(found.st_mode):
@@ -136,7 +136,7 @@ def _check(path: Path, found: os.stat_result, largest: int, inside: Path | None)
         raise _unreadable(path, f"it is larger than {largest // 1000} kB; shorten it")
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.files import create, explain_os_error, make_folder, sync_folder, write_atomic
-from picoclaw.markdown import visible
+from picoclaw.markdown import visible_text
 from picoclaw.resources import shipped
-from picoclaw.workspace.reading import WHOLE, raw, text
+from picoclaw.workspace.reading import MAX_WHOLE, read_bytes, read_text
 
 _NO_END = b"\n\\ No newline at end of file\n"
 
 
-def merged(page: bytes, old: bytes, new: bytes) -> bytes:
+def merge_template(page: bytes, old: bytes, new: bytes) -> bytes:
     """Bring into a page what a template has gained, and take out of it what the template has lost.
 
     Lines of the owner's own stay, also where the template says something else now, and blank ones; what the page has
@@ -26,16 +26,16 @@ def merged(page: bytes, old: bytes, new: bytes) -> bytes:
     """
     from difflib import SequenceMatcher
 
-    mine = _lines(page)
-    plain, before, after = ([line.rstrip(b"\r") for line in _lines(text)] for text in (page, old, new))
+    mine = _split_lines(page)
+    plain, before, after = ([line.rstrip(b"\r") for line in _split_lines(text)] for text in (page, old, new))
     found = SequenceMatcher(None, before, plain).get_matching_blocks()
     place = {block.a + i: block.b + i for block in found for i in range(block.size)}
     lost, gained = set[int](), dict[int, list[bytes]]()
     for tag, start, end, first, last in SequenceMatcher(None, before, after).get_opcodes():
         if tag != "equal":
             lost |= {place[i] for i in range(start, end) if i in place and before[i].strip()}
-            if not _holds(plain, after[first:last]):
-                gained.setdefault(_spot(place, start, end, len(mine)), []).extend(after[first:last])
+            if not _has_part(plain, after[first:last]):
+                gained.setdefault(_find_spot(place, start, end, len(mine)), []).extend(after[first:last])
     carriage = b"\r" if b"\r\n" in page else b""
     kept: list[bytes] = []
     for i in range(len(mine) + 1):
@@ -44,21 +44,23 @@ def merged(page: bytes, old: bytes, new: bytes) -> bytes:
     return b"\n".join(kept) + (b"\n" if kept and (page.endswith(b"\n") or not page) else b"")
 
 
-def difference(name: str, before: bytes, after: bytes) -> bytes:
+def make_diff(name: str, before: bytes, after: bytes) -> bytes:
     """Show the way from one text to another, as `patch -p0` takes it."""
     import difflib
 
-    shown = difflib.diff_bytes(difflib.unified_diff, _ended(before), _ended(after), name.encode(), name.encode())
+    shown = difflib.diff_bytes(
+        difflib.unified_diff, _end_lines(before), _end_lines(after), name.encode(), name.encode()
+    )
     return b"".join(line if line.endswith(b"\n") else line + _NO_END for line in shown)
 
 
-def _ended(text: bytes) -> list[bytes]:
+def _end_lines(text: bytes) -> list[bytes]:
     """The lines, each but perhaps the last with its end."""
-    lines = [line + b"\n" for line in _lines(text)]
+    lines = [line + b"\n" for line in _split_lines(text)]
     return lines if text.endswith(b"\n") or not text else [*lines[:-1], lines[-1][:-1]]
 
 
-def _spot(place: Mapping[int, int], start: int, end: int, length: int) -> int:
+def _find_spot(place: Mapping[int, int], start: int, end: int, length: int) -> int:
     """Where in the page that stands which is at `start` in the template, by the lines of the template that it has."""
     if start in place and start < end:
         return place[start]
@@ -70,29 +72,29 @@ def _spot(place: Mapping[int, int], start: int, end: int, length: int) -> int:
     return earlier[-1] if earlier else 0 if place else length
 
 
-def _holds(lines: Sequence[bytes], part: Sequence[bytes]) -> bool:
+def _has_part(lines: Sequence[bytes], part: Sequence[bytes]) -> bool:
     """Whether the lines of a part follow each other somewhere."""
     return b"".join(b"\n" + line for line in [*part, b""]) in b"".join(b"\n" + line for line in [*lines, b""])
 
 
-def _lines(text: bytes) -> list[bytes]:
+def _split_lines(text: bytes) -> list[bytes]:
     """The lines as patch counts them, by nothing but line feeds."""
     return text.removesuffix(b"\n").split(b"\n") if text else []
 
 
 # The pages that every workspace begins with: made once, never overwritten, and what has become of their templates.
 
-SEEDS = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md", "memory/MEMORY.md")
-MEETING = "BOOTSTRAP.md"
+TEMPLATE_PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md", "memory/MEMORY.md")
+ONBOARDING_PAGE = "BOOTSTRAP.md"
 """What the first meeting is held by; where it was, it never comes back by itself."""
 
-LARGEST = 10_000_000
+MAX_PAGE = 10_000_000
 """Bytes of a page; of one that is larger nothing is read."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class Sown(NamedTuple):
+class MadeFiles(NamedTuple):
     """The files that were made, and what ended the making, '' if nothing did."""
 
     made: list[Path]
@@ -100,7 +102,7 @@ class Sown(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seeds:
+class WorkspaceTemplates:
     """The seeds of one home, from one folder of templates.
 
     `seeds.json` in the home keeps, by the name of the page, the template that its owner knows: what it names is not
@@ -113,7 +115,7 @@ class Seeds:
     def waiting(self) -> list[str]:
         """Name the pages that were never seeded; raises ConfigError when that cannot be known."""
         known = self._known()
-        return [name for name in SEEDS if name not in known]
+        return [name for name in TEMPLATE_PAGES if name not in known]
 
     def missing(self) -> list[str]:
         """Name those that were never seeded and are not there; raises ConfigError."""
@@ -121,10 +123,10 @@ class Seeds:
 
     def fresh(self) -> bool:
         """Tell whether nobody has used this home yet."""
-        pages = (self._page(name) for name in SEEDS)
+        pages = (self._page(name) for name in TEMPLATE_PAGES)
         return not any(map(os.path.lexists, (*pages, self.home / "state.db", self._list)))
 
-    def sow(self, names: Iterable[str]) -> Sown:
+    def sow(self, names: Iterable[str]) -> MadeFiles:
         """Make those of the pages whose name is not taken, up to the first that cannot be made."""
         made: list[Path] = []
         known = self._known_or_nothing()
@@ -140,22 +142,26 @@ class Seeds:
         except OSError as error:
             problem = f"{path} cannot be made: {explain_os_error(error)}"
         listed, unlisted = self._keep(known, after)
-        return Sown([*made, *listed], problem or unlisted)
+        return MadeFiles([*made, *listed], problem or unlisted)
 
     def changed(self) -> list[str]:
         """Name the owner's pages that lack something of a newer template; raises ConfigError."""
         known = self._known()
-        return [name for name in (*SEEDS, MEETING) if name in known and self._is_settled(name, known[name]) is False]
+        return [
+            name
+            for name in (*TEMPLATE_PAGES, ONBOARDING_PAGE)
+            if name in known and self._is_settled(name, known[name]) is False
+        ]
 
     def diff(self, name: str) -> bytes:
         """Show how a page would have what is new in its template, as `patch -p0` in the workspace takes it."""
         own = self._own(name) or b""
-        return difference(name, own, self._merged(own, name, self._known()[name]))
+        return make_diff(name, own, self._merged(own, name, self._known()[name]))
 
-    def settle(self, names: Iterable[str]) -> Sown:
+    def settle(self, names: Iterable[str]) -> MadeFiles:
         """Note that the owner knows the newest templates of these pages, and keeps the pages as they are."""
         known = self._known()
-        return Sown(*self._keep(known, known | {name: self._template(name) for name in names}))
+        return MadeFiles(*self._keep(known, known | {name: self._template(name) for name in names}))
 
     @property
     def _list(self) -> Path:
@@ -170,7 +176,7 @@ class Seeds:
     def _own(self, name: str) -> bytes | None:
         """The owner's page as it is, None when there is none that could be compared."""
         try:
-            return raw(self._page(name), WHOLE)
+            return read_bytes(self._page(name), MAX_WHOLE)
         except ConfigError:
             return None
 
@@ -182,7 +188,7 @@ class Seeds:
         return None if own is None else self._merged(own, name, known) == own
 
     def _merged(self, own: bytes, name: str, known: str) -> bytes:
-        return merged(
+        return merge_template(
             own, known.encode(errors="surrogateescape"), self._template(name).encode(errors="surrogateescape")
         )
 
@@ -205,12 +211,14 @@ class Seeds:
     def _known(self) -> dict[str, str]:
         """The templates of what was seeded; raises ConfigError."""
         try:
-            known = json.loads(raw(self._list, WHOLE) or b"{}")
+            known = json.loads(read_bytes(self._list, MAX_WHOLE) or b"{}")
         except (ValueError, RecursionError):
             known = None
         if not (isinstance(known, dict) and all(isinstance(text, str) for text in known.values())):
             raise ConfigError(f"{self._list} is damaged; `picoclaw init` writes it anew")
-        digests = [name for name in known if name in {*SEEDS, MEETING} and _DIGEST.fullmatch(known[name])]
+        digests = [
+            name for name in known if name in {*TEMPLATE_PAGES, ONBOARDING_PAGE} and _DIGEST.fullmatch(known[name])
+        ]
         return known | {name: self._template(name) for name in digests}  # an older list, which does not have the texts
 
     def _known_or_nothing(self) -> dict[str, str]:
@@ -220,38 +228,38 @@ class Seeds:
             return {}
 
 
-def open_meeting(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
+def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
     """Return what the first meeting is held by, '' when it is over; raises ConfigError for a page that is none.
 
     A page that says nothing ends it, and is deleted by `tidy`. In a fresh home it is the template that will be seeded.
     """
     workspace, source = home / "workspace", templates or shipped("templates") / "workspace"
-    path = workspace / MEETING
-    found = text(path, LARGEST, workspace)
-    if found is None and Seeds(home, source).fresh():
-        found = text(source / MEETING, LARGEST)
-    said = visible(found or "", trusting=True).strip()
+    path = workspace / ONBOARDING_PAGE
+    found = read_text(path, MAX_PAGE, workspace)
+    if found is None and WorkspaceTemplates(home, source).fresh():
+        found = read_text(source / ONBOARDING_PAGE, MAX_PAGE)
+    said = visible_text(found or "", trusting=True).strip()
     if found is not None and tidy and not said:
-        _delete(path)
+        _delete_page(path)
     return said
 
 
-def first_meeting(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
+def find_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
     """Return what the first meeting is held by, '' when it is over, or when its page cannot be read."""
     try:
-        return open_meeting(home, tidy=tidy, templates=templates)
+        return read_onboarding(home, tidy=tidy, templates=templates)
     except ConfigError:
         return ""
 
 
-def usual_meeting(home: Path, *, templates: Path | None = None) -> bool:
+def is_shipped_onboarding(home: Path, *, templates: Path | None = None) -> bool:
     """Tell whether an open first meeting is held by the shipped page, as it came."""
     source = templates or shipped("templates") / "workspace"
-    usual = visible(text(source / MEETING, LARGEST) or "", trusting=True).strip()
-    return bool(usual) and first_meeting(home, tidy=False, templates=templates) == usual
+    usual = visible_text(read_text(source / ONBOARDING_PAGE, MAX_PAGE) or "", trusting=True).strip()
+    return bool(usual) and find_onboarding(home, tidy=False, templates=templates) == usual
 
 
-def _delete(path: Path) -> None:
+def _delete_page(path: Path) -> None:
     """Delete a page where the disk lets us; where it does not, an empty one says as much as none.
 
     One that nobody may write keeps a command that runs from making another, and goes with it.

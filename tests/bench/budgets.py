@@ -41,7 +41,7 @@ def resident():
 
 home, url, turns = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 config = load_config({"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": url, "PICOCLAW_MODEL": "scripted"})
-workspace.prepare(home)
+workspace.prepare_home(home)
 (home / "workspace/BOOTSTRAP.md").unlink()
 (home / "workspace/note.txt").write_text("The beans want water on Friday.")
 with closing(App(config, boards.choose_board("sim", config))) as app:

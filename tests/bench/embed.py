@@ -16,7 +16,7 @@ RUNS = int(os.environ.get("RUNS", "7"))
 
 MEASURED = """
 import json, re, sys, time
-from picoclaw.memory.word_vectors import StaticTable
+from picoclaw.memory.embedding import StaticTable
 from picoclaw.resources import shipped
 
 def memory():

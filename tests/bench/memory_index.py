@@ -17,7 +17,7 @@ from pathlib import Path
 
 import apsw
 
-from picoclaw.memory.index import Index, chunks
+from picoclaw.memory.index import IndexFile, split_chunks
 
 DIMS = 256
 
@@ -73,7 +73,9 @@ def plain_fts5(path, workspace):
     connection = apsw.Connection(str(path))
     connection.execute("CREATE VIRTUAL TABLE words USING fts5(text, tokenize = 'porter unicode61'); BEGIN")
     for file in sorted(workspace.rglob("*.md")):
-        connection.executemany("INSERT INTO words VALUES (?)", [(chunk.text,) for chunk in chunks(file.read_text())])
+        connection.executemany(
+            "INSERT INTO words VALUES (?)", [(chunk.text,) for chunk in split_chunks(file.read_text())]
+        )
     connection.execute("COMMIT")
     return connection
 
@@ -102,7 +104,7 @@ def bench(folder, files):
     workspace, path = folder / "workspace", folder / "memory.db"
     makers = fill(workspace, files)
     text = walked(workspace)
-    index = Index(path, workspace)
+    index = IndexFile(path, workspace)
     before = written()
     spent, done = timed(index.sync)
     index.close()

@@ -23,8 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-from picoclaw.memory.index import Index
-from picoclaw.memory.search import search, terms
+from picoclaw.memory.index import IndexFile
+from picoclaw.memory.search import search, search_terms
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SEARCHES, DIMS, WORDS = 60, 128, 20_000
@@ -55,7 +55,7 @@ def made(folder, chunks):
         path.parent.mkdir(parents=True, exist_ok=True)
         texts = (" ".join(chance.choices(words, cum_weights=weights, k=150)) for _ in range(min(200, chunks - file)))
         path.write_text("\n\n".join(texts))
-    index = Index(folder / "memory.db", folder)
+    index = IndexFile(folder / "memory.db", folder)
     index.sync()
     noise = np.random.default_rng(1)
     while missing := index.unembedded("noise", 5000):
@@ -104,7 +104,7 @@ def peak():
 
 def grown(folder, side):
     """How many megabytes a fresh process grows by its searches, numpy included."""
-    index = Index(folder / "memory.db", folder)
+    index = IndexFile(folder / "memory.db", folder)
     index.match(["w1x"], 1)
     before = peak()
     for question in questions()[:20]:
@@ -122,7 +122,7 @@ def main():
             work = {
                 "text": lambda question, index=index: search(index, question, None, NOW),
                 "hybrid": lambda question, index=index: search(index, question, Noise(), NOW),
-                "plain FTS5": lambda question, index=index: index.match(terms(question), 36),
+                "plain FTS5": lambda question, index=index: index.match(search_terms(question), 36),
                 "plain numpy": product_of(index),
             }
             took = {side: timed(work[side]) for side in SIDES}

@@ -22,11 +22,10 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from picoclaw.memory import search
-from picoclaw.memory.embedding import Remote, quantised
-from picoclaw.memory.index import Index
-from picoclaw.memory.search import near
+from picoclaw.memory.embedding import RemoteEmbedder, StaticTable, quantise
+from picoclaw.memory.index import IndexFile
 from picoclaw.memory.search import search as search_search
-from picoclaw.memory.word_vectors import StaticTable
+from picoclaw.memory.search import search_vectors
 from picoclaw.resources import shipped
 
 ADVERSARIAL = 5  # questions whose answer is in none of the sessions
@@ -46,7 +45,7 @@ class Conversation(NamedTuple):
 class Corpus(NamedTuple):
     """A conversation in an index, and which remark stands on which line."""
 
-    index: Index
+    index: IndexFile
     places: dict
     conversation: Conversation
 
@@ -86,10 +85,10 @@ def noted(talk, workspace, unit):
 def indexed(talk, folder, unit, embedder):
     workspace = Path(folder) / f"{talk.name}-{unit}"
     places = noted(talk, workspace, unit)
-    index = Index(workspace / "memory.db", workspace)
+    index = IndexFile(workspace / "memory.db", workspace)
     index.sync()
     while missing := index.unembedded(embedder.name, 256):
-        rows = quantised(embedder.embed([text for _, text in missing]))
+        rows = quantise(embedder.embed([text for _, text in missing]))
         index.keep_vectors(embedder.name, embedder.dims, [(n, *row) for (n, _), row in zip(missing, rows, strict=True)])
     return Corpus(index, places, talk)
 
@@ -97,7 +96,7 @@ def indexed(talk, folder, unit, embedder):
 def found(corpus, question, side, embedder, least):
     """The first six hits."""
     if side == "vectors":
-        close = near(corpus.index, question, embedder, ())
+        close = search_vectors(corpus.index, question, embedder, ())
         best = sorted(close.scores, key=lambda number: -close.scores[number]) if close else []
         return corpus.index.rows(best[:6])
     return search_search(
@@ -140,12 +139,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--tune", action="store_true")
-    parser.add_argument("--least", type=float, default=search.LEAST)
+    parser.add_argument("--least", type=float, default=search.MIN_SCORE)
     parser.add_argument("--url", help="of an embedding server, to /v1")
     parser.add_argument("--model", default="")
     options = parser.parse_args()
     embedder = (
-        Remote(options.url, options.model, seconds=600) if options.url else StaticTable(shipped("templates/embeddings"))
+        RemoteEmbedder(options.url, options.model, seconds=600)
+        if options.url
+        else StaticTable(shipped("templates/embeddings"))
     )
     with tempfile.TemporaryDirectory() as folder:
         for unit in ("chunks", "turns"):

@@ -49,7 +49,7 @@ def talk(home: Path, turns: int) -> tuple[list[Turn], list[Received]]:
     with ModelServer(script) as server:
         given = {"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"}
         config = load_config(given)
-        workspace.prepare(home)
+        workspace.prepare_home(home)
         (home / "workspace/BOOTSTRAP.md").unlink()  # a first meeting that the model drops leaves the system text, once
         for number in range(turns):
             app = App(config, boards.choose_board("sim", config))

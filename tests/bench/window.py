@@ -157,7 +157,7 @@ class _Nothing(list[Any]):
 
 def turns_of(home: Path, url: str, window: int, turns: int) -> dict[str, Any]:
     """Have the conversation; how its turns ended, and what the process grew by after the first fifty."""
-    workspace.prepare(home)
+    workspace.prepare_home(home)
     (home / "workspace/BOOTSTRAP.md").unlink()
     for name, text in FILES.items():
         (home / "workspace" / name).write_text(text)

@@ -119,7 +119,7 @@ class House:
     def open(self) -> None:
         """Begin, as `picoclaw run` does."""
         given = {"PICOCLAW_HOME": str(self.home), "PICOCLAW_BASE_URL": self._url, "PICOCLAW_MODEL": "scripted"}
-        workspace.prepare(self.home)
+        workspace.prepare_home(self.home)
         config = load_config(given)
         board = SimBoard(clock=self.now, sleep=lambda _: None)
         board._wire(WiredPart("lm75", 1, 0x48), board.scenes["greenhouse"])

@@ -20,7 +20,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.script import DEFAULT_LINES, Script
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.store.outbox import Outbox
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 SECRET = "hostile-secret-7f3a-0123456789"
 MARK = "pwned4711"
@@ -63,7 +63,7 @@ class House:
     """See above; `app` is the thing itself, `model` the obedient one."""
 
     def __init__(self, home, server=None, *, meeting=False, **more):
-        prepare(home, meeting=meeting)
+        prepare_home(home, meeting=meeting)
         make_home(home, PUMP + LAMP + VALVE)
         if not meeting:
             (home / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)

@@ -37,7 +37,7 @@ from picoclaw.messages import Inbound
 from picoclaw.occurrences import Plan
 from picoclaw.security.approvals import ApprovalAnswer
 from picoclaw.security.sandbox import find_missing_program
-from picoclaw.skills.library import Library
+from picoclaw.skills.library import SkillLibrary
 from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.jobs import Job
 from picoclaw.store.marks import Marks
@@ -210,7 +210,7 @@ def test_no_file_of_a_skill_is_more_than_a_text(tmp_path, record_property):
     for name, text in SKILL_FILES.items():
         (tmp_path / name / name).mkdir(parents=True)
         (tmp_path / name / name / "SKILL.md").write_text(text.replace("@mark@", str(tmp_path / MARK)))
-        began, library = time.monotonic(), Library([("workspace", tmp_path / name)])
+        began, library = time.monotonic(), SkillLibrary([("workspace", tmp_path / name)])
         library.look()
         wrong = (
             ["it is offered"]
@@ -224,7 +224,7 @@ def test_no_file_of_a_skill_is_more_than_a_text(tmp_path, record_property):
     for number in range(2000):
         (many / f"s{number}").mkdir(parents=True)
         (many / f"s{number}/SKILL.md").write_text("---\nname: s\ndescription: d\n---\nx")
-    began, library = time.monotonic(), Library([("workspace", many)])
+    began, library = time.monotonic(), SkillLibrary([("workspace", many)])
     library.look()
     tally.attack("skills: files", "2,000 of them", ["it took long"] if time.monotonic() - began > 5 else [])
     tally.judge()

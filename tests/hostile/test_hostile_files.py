@@ -14,11 +14,11 @@ import pytest
 
 import picoclaw
 from picoclaw.errors import ToolError
-from picoclaw.memory.files import Files as MemoryFiles
+from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import Policy
-from picoclaw.skills.library import Library
+from picoclaw.skills.library import SkillLibrary
 from picoclaw.tools import files
 from picoclaw.tools.files import FileTools
 from picoclaw.tools.registry import Toolset
@@ -67,7 +67,7 @@ class World:
             one.bind(str(work / "socket"))
 
     def tools(self, *extra):
-        library = Library([("home", self.home / "skills")])
+        library = SkillLibrary([("home", self.home / "skills")])
         library.look()
         told = (self.workspace / "skills", self.workspace / "AGENTS.md")
         files = FileTools(self.workspace, [str(folder) for folder in extra], library=library, instructions=lambda: told)

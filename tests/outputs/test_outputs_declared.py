@@ -136,9 +136,9 @@ def test_any_change_is_another_declaration(tmp_path):
 
 def test_the_systems_file_wins(tmp_path, monkeypatch):
     monkeypatch.setattr(workspace, "MACHINE_OUTPUTS", tmp_path / "system.toml")
-    assert workspace.outputs_file(tmp_path) == tmp_path / "outputs.toml"
+    assert workspace.find_outputs_file(tmp_path) == tmp_path / "outputs.toml"
     workspace.MACHINE_OUTPUTS.write_text(PUMP)
-    assert workspace.outputs_file(tmp_path) == workspace.MACHINE_OUTPUTS
+    assert workspace.find_outputs_file(tmp_path) == workspace.MACHINE_OUTPUTS
 
 
 @pytest.mark.parametrize("kept", [b"", b"[]", b"{", b"[" * 100_000, b'{"pump": 3}'])

@@ -4,7 +4,7 @@ import socket
 
 from picoclaw.config import load_config
 from picoclaw.outputs import config
-from picoclaw.workspace import prepare
+from picoclaw.workspace import prepare_home
 
 OWNER, GUESTS = 7, (101, 102, 103)
 PERIOD_S, BEAT_EVERY_S = 1800, 300
@@ -90,7 +90,7 @@ LISTED = "- [ ] Look after the soak. (every 5 minutes)\n"
 def furnish(folder, model, telegram, token, idle):
     """Make it; returns the page's port."""
     home = folder / "picoclaw"
-    prepare(load_config({"PICOCLAW_HOME": str(home)}).home)
+    prepare_home(load_config({"PICOCLAW_HOME": str(home)}).home)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     allow = ", ".join(map(str, (OWNER, *GUESTS)))

@@ -18,7 +18,7 @@ from picoclaw.channels.telegram.api import Busy, CallRefused, TelegramApi, Unrea
 from picoclaw.channels.telegram.connection import Timing
 from picoclaw.channels.telegram.updates import Attachment, split_attachments
 from picoclaw.errors import ChannelError
-from picoclaw.markdown import seen
+from picoclaw.markdown import remove_invisible
 
 
 class Entity(NamedTuple):
@@ -54,7 +54,7 @@ _ADDRESS = re.compile(r"(?:https?://|mailto:|tg://)", re.IGNORECASE)
 def render_rich(markdown: str) -> RichText:
     """Render a whole text; what nobody would see is left out."""
     out = _Writer()
-    lines = seen(markdown.replace("\r\n", "\n").replace("\t", "    ")).strip("\n").split("\n")
+    lines = remove_invisible(markdown.replace("\r\n", "\n").replace("\t", "    ")).strip("\n").split("\n")
     at = 0
     while at < len(lines):
         at = _write_block(out, lines, at)

@@ -12,7 +12,7 @@ from picoclaw.outputs import config
 from picoclaw.outputs.config import OFF, ON, OutputConfig, OutputsFile
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.outputs.supervisor.lines import ExpanderOutput
-from picoclaw.workspace import outputs_file
+from picoclaw.workspace import find_outputs_file
 
 _BUTTON = "the stop button"
 
@@ -101,7 +101,7 @@ class OutputPlan:
     @property
     def changed(self) -> bool:
         """Whether outputs.toml is another than the one that was loaded."""
-        return _get_signature(outputs_file(self._home)) != self._signature
+        return _get_signature(find_outputs_file(self._home)) != self._signature
 
     @property
     def lost(self) -> str:
@@ -110,7 +110,7 @@ class OutputPlan:
 
     def load(self) -> None:
         """Read outputs.toml, and look whether what it names is there."""
-        path = outputs_file(self._home)
+        path = find_outputs_file(self._home)
         self._signature = _get_signature(path)
         self.declared = config.load_outputs(path)
         self.wiring = self._check(self.declared)

@@ -12,7 +12,7 @@ from picoclaw.outputs.supervisor import plan
 from picoclaw.outputs.supervisor.endpoint import LIVE_FILE, STOP_FILE
 from picoclaw.outputs.supervisor.leases import load_marker
 from picoclaw.outputs.supervisor.lines import make_safe
-from picoclaw.workspace import outputs_file
+from picoclaw.workspace import find_outputs_file
 
 
 def open_board(kind: str, home: Path) -> Board:
@@ -60,11 +60,11 @@ def rescue(home: Path, kind: str, why: str, *, stop: bool = False) -> dict[str, 
 
 
 def _load_armed(board: Board, home: Path) -> dict[str, OutputConfig]:
-    known = config.load_outputs(outputs_file(home))
+    known = config.load_outputs(find_outputs_file(home))
     digests, faults = config.load_armed(home), plan.check_wiring(board, home, known).faults
     return {n: output for n, output in known.outputs.items() if digests.get(n) == output.digest and n not in faults}
 
 
 def describe_unarmed_outputs(home: Path) -> str:
     """Say which outputs were left alone, because nobody has armed them."""
-    return config.describe_unarmed(home, config.load_outputs(outputs_file(home)).outputs)
+    return config.describe_unarmed(home, config.load_outputs(find_outputs_file(home)).outputs)
