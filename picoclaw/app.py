@@ -9,10 +9,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from picoclaw.agent.context import Briefing
-from picoclaw.agent.dispatcher import BY_COMMAND, Desk
+from picoclaw.agent.context import ContextBuilder
+from picoclaw.agent.dispatcher import BY_COMMAND, Dispatcher
 from picoclaw.agent.loop import Agent
-from picoclaw.agent.subagents import do, set_heard, tasks_of, untold
+from picoclaw.agent.subagents import list_new_reports, mark_reports_known, open_tasks, run_task_in_turn
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS, ModelConfig
@@ -33,7 +33,7 @@ from picoclaw.skills.library import SkillLibrary, home_tiers
 from picoclaw.skills.skill import SkillContext
 from picoclaw.store.approvals import Approval
 from picoclaw.store.tasks import Task, Tasks
-from picoclaw.stores import Stores, keys_of
+from picoclaw.stores import Stores, list_secrets
 from picoclaw.tools.cron import CronTool, list_command_words
 from picoclaw.tools.exec import ExecTools, bind_foreign_files
 from picoclaw.tools.files import CHECKLIST, FileTools
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from picoclaw.providers.chain import Chain, Link
 
 
-class House(Protocol):
+class ToolApp(Protocol):
     """What tools are made of: an App."""
 
     config: Config
@@ -90,8 +90,8 @@ class House(Protocol):
         """What skills may need of this machine."""
 
 
-def groups(
-    house: House, whole: ResultTool, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
+def make_tools(
+    house: ToolApp, whole: ResultTool, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
 ) -> Iterator[object]:
     """Make the groups of tools, in the order in which a model is shown them; those of absent hardware are left out.
 
@@ -102,7 +102,7 @@ def groups(
     yield FileTools(
         *(config.workspace, config.tools.extra_folders),
         library=house.library,
-        instructions=lambda: _instructions(config),
+        instructions=lambda: _list_instruction_files(config),
         run=lambda: list_command_words(stores.jobs.all()),
         foreign=lambda: stores.foreign_files,
     )
@@ -112,14 +112,14 @@ def groups(
     yield PulseTool(lambda: stores.pulse)
     yield MessageTool()
     yield SubagentTools(lambda: house.helpers, lambda: house.toolset.names, config.helpers, do, partial(wake_all, home))
-    yield from _web(config)
+    yield from _make_web_tools(config)
     yield SensorHistory(lambda: stores.samples)
     yield RuleTool(home, house.wiring.measured, lambda: str(zone() or ""))
     yield SkillTools(house.library, house.here, config.workspace)
     yield FirstRunTool(home, jobs=lambda: stores.jobs)
     yield whole
     if config.tools.exec != "off":
-        kept, tools = (lambda: _untouched(config)), config.tools
+        kept, tools = (lambda: _list_protected_files(config)), config.tools
         seen = lambda: stores.foreign_files.all() if (home / "state.db").exists() else ()  # noqa: E731
         yield ExecTools(
             *(config.workspace, os.environ),
@@ -132,7 +132,7 @@ def groups(
     yield from house.wiring.buses()
 
 
-def _web(config: Config) -> Iterator[object]:
+def _make_web_tools(config: Config) -> Iterator[object]:
     """Make the tools that reach the web, as far as the owner wants them."""
     web = config.web
     if web.enabled:
@@ -141,17 +141,17 @@ def _web(config: Config) -> Iterator[object]:
             yield WebSearchTool(pages, web.search, web.searxng_url, config.brave_key)
 
 
-def _instructions(config: Config) -> tuple[Path, ...]:
+def _list_instruction_files(config: Config) -> tuple[Path, ...]:
     """Name what tells later turns how to work; the pages may be written while the first meeting is open."""
     names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not find_onboarding(config.home) else ()
     tiers = [folder for _, folder in home_tiers(config.home)]
     return (config.workspace / "prompts", *tiers, *(config.workspace / name for name in (*names, ONBOARDING_PAGE)))
 
 
-def _untouched(config: Config) -> tuple[Path, ...]:
+def _list_protected_files(config: Config) -> tuple[Path, ...]:
     """Name what no command changes, because later turns are told it."""
     pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST, ONBOARDING_PAGE, FOLDER))
-    return (*_instructions(config), *(config.workspace / name for name in pages))
+    return (*_list_instruction_files(config), *(config.workspace / name for name in pages))
 
 
 # The table of contents: joins every part once, answers what comes in, takes everything apart again.
@@ -203,14 +203,14 @@ class App:
     def toolset(self) -> Toolset:
         """The tools of this board and configuration; those of absent hardware are left out."""
         whole = ResultTool(lambda: self.stores.results, self.room.result)
-        do_now = partial(do, self) if self.config.model.base_url else None
+        do_now = partial(run_task_in_turn, self) if self.config.model.base_url else None
         guard = Guard(self.rights.policy, self.ask, self.approving.keep, self.audit.note)
         made = Toolset(
-            groups(self, whole, self.briefing.zone, do_now),
+            make_tools(self, whole, self.briefing.zone, do_now),
             guard=guard,
             journal=self.stores.begin_act,
             longest_result=self.room.result,
-            secrets=keys_of(self.config, os.environ),
+            secrets=list_secrets(self.config, os.environ),
             wording=lambda name: self.prompts.get(f"tool_{name}"),
             keep_whole=whole.keep,
         )
@@ -227,7 +227,7 @@ class App:
     @cached_property
     def audit(self) -> AuditLog:
         """What is written down of who had what done."""
-        return AuditLog(self.config.home, Redactor(keys_of(self.config, os.environ)))
+        return AuditLog(self.config.home, Redactor(list_secrets(self.config, os.environ)))
 
     @cached_property
     def rights(self) -> PolicyLoader:
@@ -335,9 +335,9 @@ class App:
         return SkillContext(self.toolset.names, parts, build_environment(os.environ, self.config.tools.environment))
 
     @cached_property
-    def briefing(self) -> Briefing:
+    def briefing(self) -> ContextBuilder:
         """What a model is told at the beginning of a turn."""
-        return Briefing(
+        return ContextBuilder(
             self.config,
             self.prompts,
             Pages(self.config.home),
@@ -349,8 +349,8 @@ class App:
             self.stores.tasks,
             lambda: self.stores.overlong(self.library.skills.values()),
             led=self.led,
-            reports=partial(untold, self.config.home, lambda: self.helpers),
-            heard=partial(set_heard, lambda: self.helpers),
+            reports=partial(list_new_reports, self.config.home, lambda: self.helpers),
+            heard=partial(mark_reports_known, lambda: self.helpers),
             describe=lambda names, *most: self.toolset.definitions(names, (), *most),
             guests=lambda: self.toolset.shown_to_guests(self.rights.policy()),
         )
@@ -358,17 +358,17 @@ class App:
     @cached_property
     def helpers(self) -> Tasks:
         """What helpers were given to do."""
-        return tasks_of(self.stores.database, self.mark)
+        return open_tasks(self.stores.database, self.mark)
 
     def now(self) -> datetime:
         """The time, in the owner's zone where it is known, else in the board's."""
         return datetime.now().astimezone(self.briefing.zone())
 
     @cached_property
-    def desk(self) -> Desk:
+    def desk(self) -> Dispatcher:
         """Where everything that comes in is answered."""
         name = self.config.model.name or "default"
-        return Desk(
+        return Dispatcher(
             *(self.stores, lambda: self.briefing, self._agent_for, self.wiring.stop, self.now, name),
             *(lambda: self.helpers, self.approving, self.prompts, self.rights.problem),
             links=lambda: self.links,
@@ -378,7 +378,7 @@ class App:
         return self.light_agent if origin == "heartbeat" else self.agent
 
     def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
-        """See Desk.answer."""
+        """See Dispatcher.answer."""
         return self.desk.answer(inbound, around)
 
     def settle(self, session: str, stop: Stop | None = None) -> list[str]:

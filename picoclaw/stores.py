@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
-from picoclaw.config.credentials import list_secrets
+from picoclaw.config.credentials import list_secrets as credentials_list_secrets
 from picoclaw.errors import ConfigError, ProviderError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.memory import dream
 from picoclaw.memory.embedding import Embedder
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from picoclaw.providers.ledger import Book
 
 
-def keys_of(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
+def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Collect the secrets of a home: what no result, log or answer may show."""
     used = config.api_key, config.embedding_key, config.telegram_token, config.brave_key, *config.model_keys.values()
     used += tuple(environment.get(name, "") for name in config.tools.environment)
     try:
-        return *used, *list_secrets(config.home, environment)
+        return *used, *credentials_list_secrets(config.home, environment)
     except ConfigError:  # a file that was changed since it was read; those in use are known all the same
         return used
 
 
-class Earlier(NamedTuple):
+class PastTurns(NamedTuple):
     """What came before a turn: the turns that a model still sees, what of a chat was cut off, what was said before.
 
     `numbers` are those of the turns.
@@ -80,7 +80,7 @@ class Stores:
     @cached_property
     def redact(self) -> Redactor:
         """What takes secrets out of texts: those of this home, and what looks like one."""
-        return Redactor(keys_of(self.config, os.environ))
+        return Redactor(list_secrets(self.config, os.environ))
 
     @cached_property
     def history(self) -> History:
@@ -167,7 +167,7 @@ class Stores:
 
         return Book(self.accounts, self.config.costs, self.now, partial(wake_all, self.config.home))
 
-    def earlier(self, session: str) -> Earlier:
+    def earlier(self, session: str) -> PastTurns:
         """What came before; nothing when the disk fails, because an answer is worth more than its history.
 
         A summary that another process adds meanwhile says again what is in the turns, and leaves nothing out.
@@ -177,12 +177,12 @@ class Stores:
             acts, said = self.history.unknown_acts(session), summary.text if summary else ""
             owed = self.unkept.turns(session)
             numbers = (*turns, *[max(turns, default=0)] * len(owed))
-            return Earlier([*turns.values(), *owed], acts, said, numbers)
+            return PastTurns([*turns.values(), *owed], acts, said, numbers)
         except (StoreDamaged, StoreNewer):
             raise
         except StoreError:
             owed = self.unkept.turns(session)
-            return Earlier(owed, [], numbers=(0,) * len(owed))
+            return PastTurns(owed, [], numbers=(0,) * len(owed))
 
     def bytes_a_token(self, model: str) -> float:
         """The ratio that tokens are estimated by: what the server's counts say of the model, or the usual one."""

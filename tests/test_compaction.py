@@ -16,7 +16,16 @@ from person import environment
 from scripted import Scripted, says
 
 from picoclaw import cli
-from picoclaw.agent.compaction import Held, Load, Summariser, carried, may_be_long, near_the_limit, rendered, why
+from picoclaw.agent.compaction import (
+    OpenConversation,
+    Summariser,
+    WindowLoad,
+    can_be_long,
+    carry_over,
+    get_compaction_reason,
+    is_near_limit,
+    render_turn,
+)
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig, SessionsConfig
@@ -42,7 +51,7 @@ def said(text, *more, answer=""):
 
 def held(*sizes, shown=None, upto=0):
     turns = [(upto + i + 1, (Message("user", "u"),) * count) for i, count in enumerate(sizes)]
-    return Held(turns, len(turns) if shown is None else shown, "", upto)
+    return OpenConversation(turns, len(turns) if shown is None else shown, "", upto)
 
 
 # --- when ---
@@ -69,32 +78,32 @@ def test_the_older_part_is_all_but_the_newest_messages_and_what_was_left_out(con
 @pytest.mark.parametrize(
     ("conversation", "load", "reason"),
     [
-        (held(*[2] * 20), Load(100, 100, 10_000), ""),
-        (held(*[2] * 21), Load(100, 100, 10_000), "messages"),
-        (held(*[2] * 5), Load(5000, 1000, 10_000), ""),
-        (held(*[2] * 5), Load(5001, 1000, 10_000), "window"),
-        (held(2, 2), Load(9000, 1000, 10_000), ""),  # nothing is older
-        (held(2, 2, 2, 2, shown=3), Load(100, 100, 10_000), "window"),
-        (held(*[2] * 5), Load(1024, 3000, 4096), ""),  # it is not the conversation that fills a small window
-        (held(*[2] * 5), Load(1025, 3000, 4096), "window"),
+        (held(*[2] * 20), WindowLoad(100, 100, 10_000), ""),
+        (held(*[2] * 21), WindowLoad(100, 100, 10_000), "messages"),
+        (held(*[2] * 5), WindowLoad(5000, 1000, 10_000), ""),
+        (held(*[2] * 5), WindowLoad(5001, 1000, 10_000), "window"),
+        (held(2, 2), WindowLoad(9000, 1000, 10_000), ""),  # nothing is older
+        (held(2, 2, 2, 2, shown=3), WindowLoad(100, 100, 10_000), "window"),
+        (held(*[2] * 5), WindowLoad(1024, 3000, 4096), ""),  # it is not the conversation that fills a small window
+        (held(*[2] * 5), WindowLoad(1025, 3000, 4096), "window"),
     ],
 )
 def test_a_summary_is_due(conversation, load, reason):
-    assert why(conversation, load, 40, 0.6) == reason
+    assert get_compaction_reason(conversation, load, 40, 0.6) == reason
     if reason == "window" and not conversation.left_out:
-        assert may_be_long(load)
+        assert can_be_long(load)
 
 
 def test_messages_do_not_count_where_the_owner_says_0():
-    assert why(held(*[2] * 500), Load(1, 1, 10_000), 0, 0.6) == ""
+    assert get_compaction_reason(held(*[2] * 500), WindowLoad(1, 1, 10_000), 0, 0.6) == ""
 
 
 @pytest.mark.parametrize(
     ("window", "limit"), [(200_000, 176_000), (48_000, 24_000), (32_768, 16_384), (8192, 4096), (4096, 2048)]
 )
 def test_near_the_limit(window, limit):
-    assert not near_the_limit(Load(limit - 500, 500, window))
-    assert near_the_limit(Load(limit - 499, 500, window))
+    assert not is_near_limit(WindowLoad(limit - 500, 500, window))
+    assert is_near_limit(WindowLoad(limit - 499, 500, window))
 
 
 # --- what a model is shown ---
@@ -124,7 +133,7 @@ LISTS = ToolCall("1", "exec", {"command": "ls"})
     ],
 )
 def test_a_turn_is_written_down(turn, text):
-    assert rendered(turn, 1000) == text
+    assert render_turn(turn, 1000) == text
 
 
 @pytest.mark.parametrize("most", [0, 8, 50, 1000])
@@ -132,17 +141,17 @@ def test_nothing_is_longer_than_it_may_be(most):
     for text in ("é" * 900, "x" * 900, "short"):
         assert size(cut(text, most)) <= max(most, 8)
     long = (*said("ö" * 5000), Message("tool", "y" * 5000, call_id="1"))
-    assert size(rendered(long, most)) <= max(most, 8)
+    assert size(render_turn(long, most)) <= max(most, 8)
 
 
 def test_what_a_summary_no_longer_speaks_of_is_added():
     earlier = "Ada's boiler opens at 3.5 bar. The porch light is on pin 17.\n- The cat is called Mauz; she is 4."
     newer = "The porch light was moved to pin 27. Ada likes tea."
-    text = carried(earlier, newer, 1000)
+    text = carry_over(earlier, newer, 1000)
     assert text == f"Ada's boiler opens at 3.5 bar.\n- The cat is called Mauz;\nshe is 4.\n{newer}"
-    assert carried(earlier, newer, size(newer) + 31) == f"Ada's boiler opens at 3.5 bar.\n{newer}"
-    assert carried(earlier, newer, size(newer) + 30) == f"- The cat is called Mauz;\n{newer}"
-    assert carried(earlier, earlier, 1000) == earlier
+    assert carry_over(earlier, newer, size(newer) + 31) == f"Ada's boiler opens at 3.5 bar.\n{newer}"
+    assert carry_over(earlier, newer, size(newer) + 30) == f"- The cat is called Mauz;\n{newer}"
+    assert carry_over(earlier, earlier, 1000) == earlier
 
 
 # --- a summary ---

@@ -14,7 +14,7 @@ from model_server import ModelServer, call, refusal, reply, silence
 from person import PICOCLAW, Person, environment, picoclaw
 from sandbox_kit import needs_walls
 
-from picoclaw.agent.worker_pool import Crew
+from picoclaw.agent.worker_pool import WorkerPool
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import HelpersConfig, LimitsConfig, ModelConfig, ToolsConfig
@@ -338,7 +338,7 @@ def turn(app, text):
 
 def crew_of(app, at_once=2):
     rung = threading.Event()
-    return Crew(lambda: App(app.config, app.board), rung.set, at_once), rung
+    return WorkerPool(lambda: App(app.config, app.board), rung.set, at_once), rung
 
 
 def finished(app, crew, rung, seconds=20.0):

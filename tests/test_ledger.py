@@ -19,7 +19,7 @@ from model_server import ModelServer, call, refusal, reply
 from scripted import Clock, Scripted, says
 from test_heartbeat import World
 
-from picoclaw.agent.subagents import work
+from picoclaw.agent.subagents import run_task
 from picoclaw.app import App
 from picoclaw.automation.checklist import SampleHistory, check_items, parse_checklist
 from picoclaw.automation.heartbeat import Situation, decide_heartbeat
@@ -578,7 +578,7 @@ def test_what_is_asked_unasked_has_causes_of_its_own(tmp_path):
         dreams = len(server.requests)
         assert house.rows() == {("dream", "terminal"): (dreams, 10 * dreams, 0)}  # and corrected already
         app.helpers.add([Task(0, "telegram:7", "", "count the parts", TaskUsage(3, 60.0, 9000))], time.time())
-        assert work(app, app.helpers.claim(time.time()), Stop())
+        assert run_task(app, app.helpers.claim(time.time()), Stop())
         for word in "abcdefghijkl":
             house.say(word)
         answers[0], before = "a and b and c and d were said", len(server.requests)

@@ -12,7 +12,7 @@ import pytest
 from anthropic_server import AnthropicServer, said
 from model_server import ModelServer, refusal, reply
 
-from picoclaw.agent.conversation import LARGEST, MOST, Pictures, kind_of, pictures
+from picoclaw.agent.conversation import MAX_PICTURE_BYTES, MAX_PICTURES, Pictures, detect_media_type, read_pictures
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
@@ -52,31 +52,33 @@ def workspace(tmp_path: Path) -> Path:
     ],
 )
 def test_a_picture_is_known_by_its_first_bytes(head: bytes, kind: str) -> None:
-    assert kind_of(head) == kind
+    assert detect_media_type(head) == kind
 
 
 def test_pictures_are_read_and_other_files_are_not(workspace: Path) -> None:
     (workspace / "inbox/a.bin").write_bytes(JPEG)
     (workspace / "inbox/b.jpg").write_bytes(b"no picture")
-    found = pictures(workspace, ["inbox/a.bin", "inbox/b.jpg"])
+    found = read_pictures(workspace, ["inbox/a.bin", "inbox/b.jpg"])
     assert found == Pictures((Image("image/jpeg", JPEG),), ("inbox/a.bin",))
 
 
-@pytest.mark.parametrize(("size", "shown"), [(LARGEST, True), (LARGEST + 1, False), (3 * LARGEST, False)])
+@pytest.mark.parametrize(
+    ("size", "shown"), [(MAX_PICTURE_BYTES, True), (MAX_PICTURE_BYTES + 1, False), (3 * MAX_PICTURE_BYTES, False)]
+)
 def test_a_picture_that_is_too_large_is_not_shown_and_that_is_said(workspace: Path, size: int, shown: bool) -> None:
     (workspace / "inbox/a.jpg").write_bytes(JPEG + b"x" * (size - len(JPEG)))
-    found = pictures(workspace, ["inbox/a.jpg"])
+    found = read_pictures(workspace, ["inbox/a.jpg"])
     assert bool(found.images) is shown
     assert [("3.5 MB" in problem and "inbox/a.jpg" in problem) for problem in found.problems] == [True] * (not shown)
 
 
 def test_of_many_pictures_the_first_are_shown(workspace: Path) -> None:
-    names = [f"inbox/{n}.jpg" for n in range(MOST + 2)]
+    names = [f"inbox/{n}.jpg" for n in range(MAX_PICTURES + 2)]
     for name in names:
         (workspace / name).write_bytes(JPEG)
-    found = pictures(workspace, names)
-    assert found.names == tuple(names[:MOST])
-    assert [problem.split()[0] for problem in found.problems] == names[MOST:]
+    found = read_pictures(workspace, names)
+    assert found.names == tuple(names[:MAX_PICTURES])
+    assert [problem.split()[0] for problem in found.problems] == names[MAX_PICTURES:]
 
 
 def outside(workspace: Path) -> Iterator[str]:
@@ -88,7 +90,7 @@ def outside(workspace: Path) -> Iterator[str]:
 
 def test_nothing_else_is_opened(workspace: Path) -> None:
     names = list(outside(workspace))
-    found = pictures(workspace, names)
+    found = read_pictures(workspace, names)
     assert found.images == ()
     assert len(found.problems) == len(names)
 

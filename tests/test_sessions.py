@@ -23,7 +23,7 @@ from picoclaw.store import migrations, retention
 from picoclaw.store.database import Database
 from picoclaw.store.retention import PruneResult, prune_conversations
 from picoclaw.store.sessions import strip_context_header
-from picoclaw.stores import Earlier, Stores
+from picoclaw.stores import PastTurns, Stores
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -295,12 +295,12 @@ def test_a_summary_stands_for_the_turns_up_to_it(home):
     assert home.shown() == ["c", "d"]
     assert home.sessions.add_summary("home", "a, b, c", 3, NOON, 2)
     assert home.sessions.summary("home")[:2] == ("a, b, c", 3)
-    assert home.stores.earlier("home") == Earlier(home.history.turns("home"), [], "a, b, c", (4,))
+    assert home.stores.earlier("home") == PastTurns(home.history.turns("home"), [], "a, b, c", (4,))
     assert len(home.all_said()) == 4
     assert home.sessions.summary("shed") is None
     home.sessions.begin_new("home", home.now)
     assert home.sessions.summary("home") is None
-    assert home.stores.earlier("home") == Earlier([], [], "")
+    assert home.stores.earlier("home") == PastTurns([], [], "")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from picoclaw.agent.workflow import letter
+from picoclaw.agent.workflow import format_reports
 from picoclaw.config.tables import HelpersConfig
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard
@@ -29,7 +29,7 @@ class Office:
     def __init__(self, path, *, modelled=True):
         self.database = Database(path)
         self.database.connection.execute("PRAGMA synchronous = OFF")
-        self.tasks = Tasks(self.database, letter)
+        self.tasks = Tasks(self.database, format_reports)
         self.rung, self.answers = 0, ("done", "20 °C")
         group = SubagentTools(
             lambda: self.tasks, self.names, SETTINGS, self.do if modelled else None, self.ring, lambda: 100.0

@@ -32,7 +32,7 @@ def blocks(files):
 
 
 def answer(text, *, cut=False):
-    return summon.Answer(text, cut, Usage(700, 300))
+    return summon.SummonAnswer(text, cut, Usage(700, 300))
 
 
 def said(name, text):
@@ -70,13 +70,13 @@ def said(name, text):
     ],
 )
 def test_blocks_are_found_however_they_are_written(text, found):
-    assert summon.files_from(text) == found
+    assert summon.parse_files(text) == found
 
 
 def test_a_cut_answer_loses_its_last_block_only():
     text = blocks({"SOUL.md": "a"}) + '<file name="TOOLS.md">half a li'
-    assert summon.files_from(text, cut=True) == {"SOUL.md": "a"}
-    assert summon.files_from(text) == {"SOUL.md": "a", "TOOLS.md": "half a li"}
+    assert summon.parse_files(text, cut=True) == {"SOUL.md": "a"}
+    assert summon.parse_files(text) == {"SOUL.md": "a", "TOOLS.md": "half a li"}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_megabyte_of_beginnings_is_read_in_one_pass(piece):
 
     def seconds(length):
         text = piece * (length // len(piece))
-        return least_seconds(lambda: summon.files_from(text), 5)
+        return least_seconds(lambda: summon.parse_files(text), 5)
 
     assert seconds(1_000_000) < 10 * seconds(250_000) + 0.1
 
@@ -109,14 +109,14 @@ def test_a_megabyte_of_beginnings_is_read_in_one_pass(piece):
     ],
 )
 def test_a_bad_block_is_left_out_and_says_why(text, why):
-    good, [problem] = summon.judged(said("AGENTS.md", text))
+    good, [problem] = summon.check_files(said("AGENTS.md", text))
     assert set(good) == set(NEW) - {"AGENTS.md"}
     assert "AGENTS.md" in problem
     assert why in problem
 
 
 def test_a_good_answer_has_nothing_to_say():
-    assert summon.judged(answer(blocks(NEW))) == ({name: f"{text}\n" for name, text in NEW.items()}, [])
+    assert summon.check_files(answer(blocks(NEW))) == ({name: f"{text}\n" for name, text in NEW.items()}, [])
 
 
 def test_names_are_matched_without_case_and_nothing_else_is_taken():
@@ -124,14 +124,14 @@ def test_names_are_matched_without_case_and_nothing_else_is_taken():
         f'<file name="{name}">x</file>'
         for name in ("../SOUL.md", "/etc/passwd", "workspace/SOUL.md", "USER.md", "\x1b[2J")
     )
-    good, [strange, missing] = summon.judged(answer(text))
+    good, [strange, missing] = summon.check_files(answer(text))
     assert good == {"SOUL.md": "a 👩‍🌾\n"}
     assert "'../SOUL.md', '/etc/passwd', 'workspace/SOUL.md', 'USER.md', '\\x1b[2J'" in strange
     assert missing == "not in the answer: IDENTITY.md, AGENTS.md, TOOLS.md, HEARTBEAT.md"
 
 
 def test_a_cut_answer_says_so():
-    good, [cut, missing] = summon.judged(answer('<file name="SOUL.md">half', cut=True))
+    good, [cut, missing] = summon.check_files(answer('<file name="SOUL.md">half', cut=True))
     assert (good, cut) == ({}, "the answer was cut off at 300 tokens")
     assert "SOUL.md" in missing
 
@@ -149,15 +149,15 @@ def test_request_and_answer_fit_the_window(window, long):
     }
     model = ModelConfig(context_tokens=window)
     pages = [Page(name, "y" * long) for name in summon.FILES]
-    request, too_long = summon.request(prompts, "a keeper", pages, ["sensor_read"], model, 0.0)
-    assert too_long == (list(summon.FILES) if long > summon.LARGEST or window == 1024 else [])
+    request, too_long = summon.build_request(prompts, "a keeper", pages, ["sensor_read"], model, 0.0)
+    assert too_long == (list(summon.FILES) if long > summon.MAX_FILE_BYTES or window == 1024 else [])
     assert estimated_tokens(size(request.messages[0].text), 3.0) + request.answer_tokens <= window
     assert request.answer_tokens >= min(3072, window // 3)
 
 
 def test_a_template_without_its_placeholders_still_gets_persona_and_files():
     prompts = {"truncated": "", "file": "[{name}] {content}", "summon": "Write."}
-    request, _ = summon.request(prompts, "a {files} keeper", [Page("SOUL.md", "dry")], [], ModelConfig(), 0.0)
+    request, _ = summon.build_request(prompts, "a {files} keeper", [Page("SOUL.md", "dry")], [], ModelConfig(), 0.0)
     assert request.messages[0].text == "Write.\na {files} keeper\n[SOUL.md] dry"
 
 
@@ -169,19 +169,19 @@ def test_a_file_that_cannot_be_written_anew_is_named(text, whole):
     """It is shown shortened, or is longer than the answer may be."""
     prompts = {"truncated": "...", "file": "{content}", "summon": "{persona}{tools}{files}"}
     pages = [Page("SOUL.md", "dry"), Page("TOOLS.md", text)]
-    request, too_long = summon.request(prompts, "a keeper", pages, [], ModelConfig(), 0.0)
+    request, too_long = summon.build_request(prompts, "a keeper", pages, [], ModelConfig(), 0.0)
     assert too_long == ([] if whole else ["TOOLS.md"])
     assert not whole or text in request.messages[0].text
 
 
 def test_what_an_answer_makes_of_a_file_too_long_for_it_is_not_taken():
-    good, [why] = summon.judged(answer(blocks(NEW)), ["TOOLS.md"])
+    good, [why] = summon.check_files(answer(blocks(NEW)), ["TOOLS.md"])
     assert set(good) == set(NEW) - {"TOOLS.md"}
     assert why == "TOOLS.md is too long for the model to be shown whole or to write anew, so it stays as it is"
     without = {name: text for name, text in NEW.items() if name != "TOOLS.md"}
-    assert summon.judged(answer(blocks(without)), ["TOOLS.md"]) == (good, [why])
+    assert summon.check_files(answer(blocks(without)), ["TOOLS.md"]) == (good, [why])
     lower = '<file name="tools.md">mine</file>'
-    assert "TOOLS.md" not in summon.judged(answer(blocks(without) + lower), ["TOOLS.md"])[0]
+    assert "TOOLS.md" not in summon.check_files(answer(blocks(without) + lower), ["TOOLS.md"])[0]
 
 
 # The changes, and the way back
@@ -217,12 +217,14 @@ def test_the_diff_takes_the_change_back(tmp_path, old, tool):
     if not shutil.which(tool):
         pytest.skip(f"needs {tool}")
     folder = workspace(tmp_path, **({} if old is None else {"SOUL": old}))
-    wanted, _ = summon.changes(folder, TEMPLATES, {"SOUL.md": "a\nnew line\n"})
+    wanted, _ = summon.list_changes(folder, TEMPLATES, {"SOUL.md": "a\nnew line\n"})
     [change] = [change for change in wanted if change.name == "SOUL.md"]
-    assert summon.write(folder, change)
+    assert summon.write_change(folder, change)
     assert (folder / "SOUL.md").read_text() == "a\nnew line\n"
     command = ["patch", "-p0", "-R"] if tool == "patch" else ["git", "apply", "-p0", "-R", "--whitespace=nowarn"]
-    done = subprocess.run(command, cwd=folder, input=summon.diff(change).encode(), capture_output=True, timeout=20)
+    done = subprocess.run(
+        command, cwd=folder, input=summon.format_diff(change).encode(), capture_output=True, timeout=20
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert ((folder / "SOUL.md").read_bytes() if (folder / "SOUL.md").exists() else None) == old
 
@@ -230,8 +232,8 @@ def test_the_diff_takes_the_change_back(tmp_path, old, tool):
 def test_the_owners_comments_stay():
     """No model is shown them, so that no model could have kept them."""
     old = "<!-- for me -->\ntone\n<!-- and\nme -->\n<!-- open"
-    assert summon._with_comments(old, "new\n") == "<!-- for me -->\n<!-- and\nme -->\nnew\n"
-    assert summon._with_comments(summon._with_comments(old, "new\n"), "new\n").count("me -->") == 2
+    assert summon._keep_comments(old, "new\n") == "<!-- for me -->\n<!-- and\nme -->\nnew\n"
+    assert summon._keep_comments(summon._keep_comments(old, "new\n"), "new\n").count("me -->") == 2
 
 
 @pytest.mark.parametrize(
@@ -246,12 +248,12 @@ def test_the_owners_comments_stay():
     ],
 )
 def test_whatever_no_model_is_shown_stays(old, kept):
-    assert summon._with_comments(old, "new\n") == kept
+    assert summon._keep_comments(old, "new\n") == kept
 
 
 def test_a_file_that_the_answer_lacks_stays_or_comes_from_the_template(tmp_path):
     folder = workspace(tmp_path, SOUL=b"mine\n", TOOLS=b"pins\n")
-    wanted, problems = summon.changes(folder, TEMPLATES, {"SOUL.md": "new\n"})
+    wanted, problems = summon.list_changes(folder, TEMPLATES, {"SOUL.md": "new\n"})
     assert [(c.name, c.found) for c in wanted] == [
         ("SOUL.md", b"mine\n"),
         ("IDENTITY.md", None),
@@ -264,9 +266,9 @@ def test_a_file_that_the_answer_lacks_stays_or_comes_from_the_template(tmp_path)
 
 def test_without_a_usable_file_the_templates_are_offered(tmp_path):
     folder = workspace(tmp_path, **{name[:-3]: (TEMPLATES / name).read_bytes() for name in summon.FILES})
-    assert summon.changes(folder, TEMPLATES, {}) == ([], [])
+    assert summon.list_changes(folder, TEMPLATES, {}) == ([], [])
     (folder / "SOUL.md").write_text("mine\n")
-    [change], _ = summon.changes(folder, TEMPLATES, {})
+    [change], _ = summon.list_changes(folder, TEMPLATES, {})
     assert (change.name, change.new) == ("SOUL.md", (TEMPLATES / "SOUL.md").read_text())
 
 
@@ -285,7 +287,7 @@ def test_without_a_usable_file_the_templates_are_offered(tmp_path):
 def test_what_is_no_text_file_is_named_and_left_alone(tmp_path, spoil, why):
     folder = workspace(tmp_path)
     spoil(folder / "SOUL.md")
-    wanted, [problem] = summon.changes(folder, TEMPLATES, {"SOUL.md": "new\n"})
+    wanted, [problem] = summon.list_changes(folder, TEMPLATES, {"SOUL.md": "new\n"})
     assert "SOUL.md" not in [change.name for change in wanted]
     assert f"{folder / 'SOUL.md'} " in problem
     assert why in problem
@@ -293,18 +295,18 @@ def test_what_is_no_text_file_is_named_and_left_alone(tmp_path, spoil, why):
 
 def test_a_file_made_meanwhile_is_left_alone(tmp_path):
     folder = workspace(tmp_path)
-    [change, *_], _ = summon.changes(folder, TEMPLATES, {"SOUL.md": "new\n"})
+    [change, *_], _ = summon.list_changes(folder, TEMPLATES, {"SOUL.md": "new\n"})
     (folder / "SOUL.md").write_text("made in another window\n")
-    assert not summon.write(folder, change)
+    assert not summon.write_change(folder, change)
     assert (folder / "SOUL.md").read_text() == "made in another window\n"
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     folder = workspace(tmp_path, SOUL=b"mine\n")
-    [change, *_], _ = summon.changes(folder, TEMPLATES, {"SOUL.md": "new\n"})
+    [change, *_], _ = summon.list_changes(folder, TEMPLATES, {"SOUL.md": "new\n"})
     folder.chmod(0o500)
     with ordinary_user(), pytest.raises(ConfigError, match=r"SOUL.md cannot be written: no permission"):
-        summon.write(folder, change)
+        summon.write_change(folder, change)
     assert (folder / "SOUL.md").read_bytes() == b"mine\n"
 
 

@@ -180,10 +180,10 @@ def test_a_helper_begins_with_what_the_turn_had_read_that_asked_for_it(house):
     (task,) = house.app.helpers.newest("terminal", 5)
     assert task.taint == ("read_file letter.txt 1 200",)
     house.next = NOTE
-    from picoclaw.agent.subagents import do
+    from picoclaw.agent.subagents import run_task_in_turn
 
     claimed = house.app.helpers.claim(0.0)
-    assert do(house.app, claimed, Stop()).status == "done"
+    assert run_task_in_turn(house.app, claimed, Stop()).status == "done"
     said = [m.text for m in house.app.helpers.messages(claimed)]
     assert "relay" not in house.notes(), said
 

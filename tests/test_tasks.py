@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from picoclaw.agent.workflow import letter
+from picoclaw.agent.workflow import format_reports
 from picoclaw.errors import StoreDamaged
 from picoclaw.messages import Message, ToolCall, Turn, Usage
 from picoclaw.messages import Notice as Note
@@ -39,7 +39,7 @@ class Home:
         self.path = path
         self.database = Database(path)
         self.database.connection.execute("PRAGMA synchronous = OFF")
-        self.tasks = Tasks(self.database, letter)
+        self.tasks = Tasks(self.database, format_reports)
 
     def close(self):
         self.database.close()

@@ -13,7 +13,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import CallRequest, Policy, decide
-from picoclaw.stores import keys_of
+from picoclaw.stores import list_secrets
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.web import WebFetchTool, WebSearchTool
 from picoclaw.window import tool_bytes
@@ -301,7 +301,7 @@ def test_braves_key_is_a_secret_and_a_searxng_has_an_address(tmp_path):
     config = load_config({"PICOCLAW_HOME": str(tmp_path)})
     assert config.brave_key == "BSAhush-0123456789"
     assert "hush" not in repr(config)
-    assert config.brave_key in keys_of(config, {})
+    assert config.brave_key in list_secrets(config, {})
     (tmp_path / "config.toml").write_text('[web]\nsearxng_url = "searx.lan"\n')
     with pytest.raises(ConfigError, match="searxng_url"):
         load_config({"PICOCLAW_HOME": str(tmp_path)})

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from picoclaw.agent import workflow
-from picoclaw.agent.context import Briefing
+from picoclaw.agent.context import ContextBuilder
 from picoclaw.agent.loop import Agent
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.claims import strip_context
@@ -30,7 +30,7 @@ from picoclaw.times import format_duration
 from picoclaw.window import request_bytes, room
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """What is said to the person.
 
     Not `good` when nothing was done; `again` is to be answered as if just said, `foreign` names what of that may be
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chat:
+class CommandContext:
     """The chat that a command was given in, by its key, and what there is of it.
 
     `model` is the one that the next turn asks, `usual` the configured one, `now` the owner's wall clock. `who` gives
@@ -55,7 +55,7 @@ class Chat:
     key: str
     stores: Stores
     tasks: Callable[[], Tasks]
-    briefing: Callable[[], Briefing]
+    briefing: Callable[[], ContextBuilder]
     agent: Callable[[], Agent]
     now: datetime
     model: str
@@ -71,79 +71,90 @@ class Chat:
         return next((info for info in self.stores.sessions.listed(self.key) if not info.ended), None)
 
 
-def told(info: ConversationInfo) -> str:
+def describe_conversation(info: ConversationInfo) -> str:
     """Describe a conversation in a line."""
     turns = f"{info.turns} turn{'s' * (info.turns != 1)}"
     return f"{info.last[:16].replace('T', ' ')}, {turns}: {info.first or 'all of it was taken back'}"
 
 
-def short(text: str, most: int = 300) -> str:
+def shorten_line(text: str, most: int = 300) -> str:
     """Put a text into one line that is no longer than so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def number_in(text: str) -> int:
+def parse_number(text: str) -> int:
     """Read the number of something that is counted from 1; 0 for what is none."""
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else 0
 
 
 # /approvals, /yes, /no and /always: what waits for the owner's yes, and their answer to it.
 
-_ANSWER = re.compile(r"([0-9]{1,15})(?:\s+([0-9a-f]{8,64}))?")
+_APPROVAL_NUMBER = re.compile(r"([0-9]{1,15})(?:\s+([0-9a-f]{8,64}))?")
 
 
-def approvals(chat: Chat, rest: str) -> Answer:
+def show_approvals(chat: CommandContext, rest: str) -> CommandResult:
     """List what waits, or show one of them whole."""
     if rest:
-        found = chat.approving.approvals.get(number_in(rest))
-        return Answer(whole(found)) if found else Answer(f"There is no question number {rest}.", good=False)
+        found = chat.approving.approvals.get(parse_number(rest))
+        return (
+            CommandResult(show_approval(found))
+            if found
+            else CommandResult(f"There is no question number {rest}.", good=False)
+        )
     waiting = chat.approving.approvals.waiting()
-    return Answer("\n".join(row(one, chat.key) for one in waiting) or "Nothing waits for your yes.")
+    return CommandResult(
+        "\n".join(describe_approval(one, chat.key) for one in waiting) or "Nothing waits for your yes."
+    )
 
 
-def yes(chat: Chat, rest: str) -> Answer:
+def approve_call(chat: CommandContext, rest: str) -> CommandResult:
     """Have a call made that waits, or all of the one question that does."""
-    return _answered(chat, rest, yes=True)
+    return _answer_approval(chat, rest, yes=True)
 
 
-def no(chat: Chat, rest: str) -> Answer:
+def reject_call(chat: CommandContext, rest: str) -> CommandResult:
     """Have it left."""
-    return _answered(chat, rest, yes=False)
+    return _answer_approval(chat, rest, yes=False)
 
 
-def always(chat: Chat, rest: str) -> Answer:
+def approve_always(chat: CommandContext, rest: str) -> CommandResult:
     """Have it made, now and whenever exactly the same is wanted again."""
     if not rest:
-        return Answer("Nothing was done: /always takes the number of the question.", good=False)
-    return _answered(chat, rest, yes=True, always=True)
+        return CommandResult("Nothing was done: /always takes the number of the question.", good=False)
+    return _answer_approval(chat, rest, yes=True, always=True)
 
 
-def _answered(chat: Chat, rest: str, *, yes: bool, always: bool = False) -> Answer:
-    given = _ANSWER.fullmatch(rest)
+def _answer_approval(chat: CommandContext, rest: str, *, yes: bool, always: bool = False) -> CommandResult:
+    given = _APPROVAL_NUMBER.fullmatch(rest)
     if rest and not given:
-        return Answer(f"Nothing was done: {rest!r} is no number of a question; /approvals lists them.", good=False)
+        return CommandResult(
+            f"Nothing was done: {rest!r} is no number of a question; /approvals lists them.", good=False
+        )
     number = int(given[1]) if given else 0
     if not number:
         here = [one for one in chat.approving.approvals.waiting() if one.chat == chat.key]
         asked = {one.listed for one in here}
         if len(asked) != 1 or 0 in asked:
             why = "several questions wait, so it takes a number" if here else "nothing waits for your yes in this chat"
-            return Answer("\n".join([f"Nothing was done: {why}.", *(row(one, chat.key) for one in here)]), good=False)
+            return CommandResult(
+                "\n".join([f"Nothing was done: {why}.", *(describe_approval(one, chat.key) for one in here)]),
+                good=False,
+            )
         number = here[0].listed
     said = ApprovalAnswer(number, yes, chat.who, chat.origin, given[2] if given else None, always, whole=not given)
     outcome = chat.approving.say(said, chat.stop)
-    return Answer(outcome.text, outcome.good, made=outcome.made)
+    return CommandResult(outcome.text, outcome.good, made=outcome.made)
 
 
-def row(one: Approval, key: str = "") -> str:
+def describe_approval(one: Approval, key: str = "") -> str:
     """Describe one in a line; `key` is the chat that it is shown in."""
     minutes = max(1, round((one.expires - time.time()) / 60))
     where = "" if one.chat == key else f", asked in {one.chat}"
     return f"{one.number}  {one.shortly} ({minutes} min left{where})"
 
 
-def whole(one: Approval) -> str:
+def show_approval(one: Approval) -> str:
     """Show one whole, with what became of it."""
     by = f" by {one.answered_by}" if one.answered_by else ""
     lines = [f"number {one.number}: {one.state}{by}", one.question, f"({one.rule}: {one.why})", one.outcome]
@@ -154,34 +165,34 @@ def whole(one: Approval) -> str:
 
 _LONGEST_NAME = 200
 _EVER = 1 << 30
-DEFAULT = "default"
+DEFAULT_MODEL = "default"
 """What is said instead of a model's name to go back to the configured one."""
 
 _NO_MODEL = "No model is configured: base_url under [model] in config.toml, or PICOCLAW_BASE_URL."
 
 
-class _Part(NamedTuple):
+class _ContextPart(NamedTuple):
     tokens: int
     what: str
 
 
-def context(chat: Chat, _rest: str) -> Answer:
+def show_context(chat: CommandContext, _rest: str) -> CommandResult:
     """Tell what the next request is made of, in tokens."""
     agent, ratio = chat.agent(), chat.stores.bytes_a_token(chat.model)
-    parts = list(_parts(chat, ratio))
+    parts = list(_measure_parts(chat, ratio))
     used, window = sum(part.tokens for part in parts), agent.window
-    rows = [*parts, _Part(max(0, window - used), "free")]
+    rows = [*parts, _ContextPart(max(0, window - used), "free")]
     wide = max(len(f"{row.tokens:,}") for row in rows)
     asked = chat.model if chat.stores.config.model.base_url else "no model, so nothing is sent"
     head = f"About {used:,} of {window:,} tokens ({used * 100 // window} %), at {ratio:.1f} bytes a token; {asked}:"
-    return Answer("\n".join([head, *(f"{row.tokens:>{wide},}  {row.what}" for row in rows)]))
+    return CommandResult("\n".join([head, *(f"{row.tokens:>{wide},}  {row.what}" for row in rows)]))
 
 
-def _parts(chat: Chat, ratio: float) -> Iterator[_Part]:
+def _measure_parts(chat: CommandContext, ratio: float) -> Iterator[_ContextPart]:
     """What the next message would bring with it, as far as it is known before it is said; nothing is changed by it."""
 
-    def part(count: int, what: str) -> _Part:
-        return _Part(estimated_tokens(count, ratio), what)
+    def part(count: int, what: str) -> _ContextPart:
+        return _ContextPart(estimated_tokens(count, ratio), what)
 
     agent = chat.agent()
     earlier, acts, summary, _ = chat.stores.earlier(chat.key)
@@ -198,39 +209,40 @@ def _parts(chat: Chat, ratio: float) -> Iterator[_Part]:
     left_out = f"; {talk.forgotten} older turns have no room" if talk.forgotten else ""
     yield part(request_bytes("", said, ()), f"{len(said)} messages of this conversation{left_out}")
     yield part(request_bytes("", talk.messages, ()), "what the next message is told with")
-    yield _Part(agent.answer, "room for the answer")
+    yield _ContextPart(agent.answer, "room for the answer")
     reserve = agent.window - agent.answer - room(agent.window, agent.answer).request
-    yield _Part(reserve, "kept free, because all this is estimated")
+    yield _ContextPart(reserve, "kept free, because all this is estimated")
 
 
-def usage(chat: Chat, _rest: str) -> Answer:
+def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
     """Tell the tokens in and out of this chat and of all chats, by model."""
     ours, everyones = chat.stores.sessions.usage(chat.now, chat.key), chat.stores.sessions.usage(chat.now)
     helpers = sum(task.used.tokens for task in chat.tasks().newest(chat.key, _EVER))
-    rows = [("this chat", *_summed(ours)), *((f"{spent.provider}, all chats", *spent[1:]) for spent in everyones)]
+    rows = [("this chat", *_sum_usage(ours)), *((f"{spent.provider}, all chats", *spent[1:]) for spent in everyones)]
     if not everyones and not helpers:
-        return Answer("No model was used yet.")
+        return CommandResult("No model was used yet.")
     lines = [
-        f"{name}: today {_both(today)}, 30 days {_both(month)}, ever {_both(ever)}" for name, today, month, ever in rows
+        f"{name}: today {_format_usage(today)}, 30 days {_format_usage(month)}, ever {_format_usage(ever)}"
+        for name, today, month, ever in rows
     ]
     lines += [f"helpers of this chat, lately: {helpers:,}"] if helpers else []
     day = chat.now.date().isoformat()
     lines += ledger.today(chat.stores.accounts.rows(day, day), chat.stores.config.costs)
-    return Answer("\n".join(["Tokens in + out:", *lines]))
+    return CommandResult("\n".join(["Tokens in + out:", *lines]))
 
 
-def _summed(found: Iterable[ProviderUsage]) -> tuple[Usage, Usage, Usage]:
+def _sum_usage(found: Iterable[ProviderUsage]) -> tuple[Usage, Usage, Usage]:
     today = month = ever = Usage()
     for spent in found:
         today, month, ever = today + spent.today, month + spent.month, ever + spent.ever
     return today, month, ever
 
 
-def _both(used: Usage) -> str:
+def _format_usage(used: Usage) -> str:
     return f"{used.prompt_tokens:,} + {used.completion_tokens:,}"
 
 
-def _order(chat: Chat) -> Iterator[str]:
+def _list_model_order(chat: CommandContext) -> Iterator[str]:
     """Who is asked, one after another, and how it went when they were asked last; nothing where there is one alone."""
     rows, now = chain_told(chat.links()), chat.now.timestamp()
     if len(rows) < 2:
@@ -240,131 +252,147 @@ def _order(chat: Chat) -> Iterator[str]:
         ago = f"{format_duration(max(0.0, now - row['at']))} ago" if row["at"] else ""
         how = f"no answer {ago}: {row['error']}" if row["error"] else f"answered {ago}" if ago else "not asked yet"
         only = "" if row["chosen"] else ", only where it is chosen"
-        yield f"  {row['name'] or DEFAULT}: {row['model']} at {row['url']}{only}, {how}"
+        yield f"  {row['name'] or DEFAULT_MODEL}: {row['model']} at {row['url']}{only}, {how}"
     yield "  and then the built-in matcher"
 
 
-def model(chat: Chat, rest: str) -> Answer:
+def choose_model(chat: CommandContext, rest: str) -> CommandResult:
     """Tell which model this conversation is held with, or choose another: a configured one, or of [model]'s server."""
     if not chat.stores.config.model.base_url:
-        return Answer(_NO_MODEL, good=False)
+        return CommandResult(_NO_MODEL, good=False)
     if not rest:
-        back = f" for this conversation; /model {DEFAULT} goes back to {chat.usual}" if chat.model != chat.usual else ""
-        return Answer("\n".join([f"{chat.model}{back}.", *_order(chat)]))
+        back = (
+            f" for this conversation; /model {DEFAULT_MODEL} goes back to {chat.usual}"
+            if chat.model != chat.usual
+            else ""
+        )
+        return CommandResult("\n".join([f"{chat.model}{back}.", *_list_model_order(chat)]))
     if len(rest) > _LONGEST_NAME or len(rest.split()) > 1 or not rest.isprintable():
-        return Answer(f"{short(rest, 40)!r} is no name of a model: that is one word.", good=False)
-    name = "" if rest in {DEFAULT, chat.usual} else rest
+        return CommandResult(f"{shorten_line(rest, 40)!r} is no name of a model: that is one word.", good=False)
+    name = "" if rest in {DEFAULT_MODEL, chat.usual} else rest
     if name or chat.model != chat.usual:
         chat.stores.sessions.set_model(chat.key, name)
-    back = f" /model {DEFAULT} goes back to {chat.usual}." if name else ""
-    return Answer(f"This conversation goes on with {name or chat.usual}.{back}")
+    back = f" /model {DEFAULT_MODEL} goes back to {chat.usual}." if name else ""
+    return CommandResult(f"This conversation goes on with {name or chat.usual}.{back}")
 
 
 # The command about what helpers were given to do.
 
-_MOST = 20
+_MAX_TASKS = 20
 _CANCEL = "cancel"
 
 
-def tasks(chat: Chat, rest: str) -> Answer:
+def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
     """List the open and the newest tasks of this chat, or cancel one."""
     if not rest:
-        listed = {*chat.tasks().unfinished(chat.key), *chat.tasks().newest(chat.key, _MOST)}
-        rows = [workflow.row(task, chat.now.timestamp()) for task in sorted(listed)]
-        return Answer("\n".join(rows) or "No helper was given anything to do in this chat.")
+        listed = {*chat.tasks().unfinished(chat.key), *chat.tasks().newest(chat.key, _MAX_TASKS)}
+        rows = [workflow.describe_task(task, chat.now.timestamp()) for task in sorted(listed)]
+        return CommandResult("\n".join(rows) or "No helper was given anything to do in this chat.")
     word, _, number = rest.partition(" ")
-    if word.lower() != _CANCEL or not number_in(number):
-        return Answer(f"{short(rest, 40)!r} is not understood; /tasks cancel NUMBER cancels one.", good=False)
-    return _cancelled(chat, number_in(number))
+    if word.lower() != _CANCEL or not parse_number(number):
+        return CommandResult(
+            f"{shorten_line(rest, 40)!r} is not understood; /tasks cancel NUMBER cancels one.", good=False
+        )
+    return _cancel_task(chat, parse_number(number))
 
 
-def _cancelled(chat: Chat, number: int) -> Answer:
+def _cancel_task(chat: CommandContext, number: int) -> CommandResult:
     tasks = chat.tasks()
     ours = {task.number for task in tasks.unfinished(chat.key)}
     if number not in ours:
         has = f"open are {', '.join(map(str, sorted(ours)))}" if ours else "none is open"
-        return Answer(f"There is no open task {number} in this chat: {has}.", good=False)
+        return CommandResult(f"There is no open task {number} in this chat: {has}.", good=False)
     ended = tasks.cancel(number, chat.key, chat.now.timestamp())
     wake_all(chat.stores.config.home)
-    return Answer(f"Cancelled: {', '.join(task.label for task in ended)}.")
+    return CommandResult(f"Cancelled: {', '.join(task.label for task in ended)}.")
 
 
 # The commands about what was said: begin anew, erase, take back, ask again, go on with an older conversation.
 
-_MOST_LISTED = 20
+_MAX_LISTED = 20
 _YES = "yes"
 
 
-def new(chat: Chat, _rest: str) -> Answer:
+def begin_conversation(chat: CommandContext, _rest: str) -> CommandResult:
     """End the conversation and keep it."""
     before = chat.open_one()
     if before is None:
-        return Answer("Nothing was said yet in this conversation.")
+        return CommandResult("Nothing was said yet in this conversation.")
     usual = f", with {chat.usual} again" if chat.model != chat.usual else ""
     chat.stores.sessions.begin_new(chat.key, chat.now)
     number = before.number
-    return Answer(f"A new conversation begins{usual}. The one before is kept: /sessions {number} goes on with it.")
+    return CommandResult(
+        f"A new conversation begins{usual}. The one before is kept: /sessions {number} goes on with it."
+    )
 
 
-def clear(chat: Chat, rest: str) -> Answer:
+def clear_conversation(chat: CommandContext, rest: str) -> CommandResult:
     """Show what would be erased, and erase it once that is confirmed."""
     if rest.lower() not in {"", _YES}:
-        return Answer("Nothing was deleted. /clear shows what it would delete, /clear yes does it.", good=False)
+        return CommandResult("Nothing was deleted. /clear shows what it would delete, /clear yes does it.", good=False)
     before, tasks = chat.open_one(), chat.tasks().ended(chat.key)
     if before is None and not tasks:
-        return Answer("There is nothing to delete: nothing was said yet in this conversation.")
+        return CommandResult("There is nothing to delete: nothing was said yet in this conversation.")
     if not rest:
         messages = sum(1 for _ in chat.stores.sessions.transcript(before.number)) if before else 0
-        what = f"conversation {before.number} for good, {_counted(messages, tasks)}; {told(before)}" if before else ""
-        return Answer(
-            f"This would delete {what or f'for good {_counted(0, tasks)}.'}\n"
+        what = (
+            f"conversation {before.number} for good, {_format_counts(messages, tasks)}; {describe_conversation(before)}"
+            if before
+            else ""
+        )
+        return CommandResult(
+            f"This would delete {what or f'for good {_format_counts(0, tasks)}.'}\n"
             "/clear yes does it. /new begins another one and keeps this."
         )
-    cut_off = "".join(f"\nA call was cut off, its outcome is unknown: {act}." for act in _cut_off(chat))
+    cut_off = "".join(f"\nA call was cut off, its outcome is unknown: {act}." for act in _list_cut_off(chat))
     messages = chat.stores.sessions.erase(chat.key)
-    left = sorted({*chat.tasks().newest(chat.key, _MOST_LISTED), *chat.tasks().unfinished(chat.key)})
+    left = sorted({*chat.tasks().newest(chat.key, _MAX_LISTED), *chat.tasks().unfinished(chat.key)})
     still = f"\nHelpers still have {', '.join(task.label for task in left)}; /tasks shows it." if left else ""
-    return Answer(f"Deleted for good: {_counted(messages, tasks)}. Notes, memory and reminders stay.{still}{cut_off}")
+    return CommandResult(
+        f"Deleted for good: {_format_counts(messages, tasks)}. Notes, memory and reminders stay.{still}{cut_off}"
+    )
 
 
-def _cut_off(chat: Chat) -> Sequence[str]:
+def _list_cut_off(chat: CommandContext) -> Sequence[str]:
     """The tools whose calls were cut off, and that nobody was told of."""
     return list(dict.fromkeys(act.split(" ")[1] for _, act in chat.stores.history.unknown_acts(chat.key)))
 
 
-def _counted(messages: int, tasks: Sequence[Task]) -> str:
+def _format_counts(messages: int, tasks: Sequence[Task]) -> str:
     helpers = f", {len(tasks)} task{'s' * (len(tasks) != 1)} of helpers" if tasks else ""
     return f"{messages} message{'s' * (messages != 1)}{helpers}"
 
 
-def undo(chat: Chat, _rest: str) -> Answer:
+def undo_turn(chat: CommandContext, _rest: str) -> CommandResult:
     """Take the newest turn back."""
     turn = chat.stores.sessions.undo(chat.key)
     if turn is None:
-        return Answer("There is nothing to take back: a model is shown no earlier turn.", good=False)
-    done = _stays_done(chat, turn)
-    return Answer(f"Taken back: {short(_said(chat, turn)) or 'what cannot be read'}{done and chr(10)}{done}")
+        return CommandResult("There is nothing to take back: a model is shown no earlier turn.", good=False)
+    done = _describe_acts(chat, turn)
+    return CommandResult(
+        f"Taken back: {shorten_line(_get_user_text(chat, turn)) or 'what cannot be read'}{done and chr(10)}{done}"
+    )
 
 
-def retry(chat: Chat, _rest: str) -> Answer:
+def retry_turn(chat: CommandContext, _rest: str) -> CommandResult:
     """Have what the person said in the newest turn answered again; the new turn takes its place once it is kept."""
     number, turn = next(reversed(chat.stores.history.numbered(chat.key).items()), (0, ()))
-    said = _said(chat, turn)
+    said = _get_user_text(chat, turn)
     if not said:
-        return Answer("There is nothing to ask again: a model is shown no earlier turn.", good=False)
+        return CommandResult("There is nothing to ask again: a model is shown no earlier turn.", good=False)
     history, read = chat.stores.history, set(list_taints(turn))
     foreign = tuple(name for name in history.heard_by(number) if name not in read)  # what it reads, it reads anew
     history.replace(chat.key, number)
-    return Answer(_stays_done(chat, turn), again=said, foreign=foreign)
+    return CommandResult(_describe_acts(chat, turn), again=said, foreign=foreign)
 
 
-def _stays_done(chat: Chat, turn: Sequence[Message]) -> str:
+def _describe_acts(chat: CommandContext, turn: Sequence[Message]) -> str:
     harmless = chat.agent().toolset.only_reading
     acts = dict.fromkeys(call.name for m in turn for call in m.calls if call.name not in harmless)
     return f"What was done stays done: {', '.join(acts)}." if acts else ""
 
 
-def _said(chat: Chat, turn: Sequence[Message]) -> str:
+def _get_user_text(chat: CommandContext, turn: Sequence[Message]) -> str:
     """All that the person said in a turn, also while it ran."""
     later = chat.briefing().prompts["meanwhile"].partition("{content}")[0]
     said = [message.text for message in turn[1:] if later and message.role == "user" and message.text.startswith(later)]
@@ -372,23 +400,23 @@ def _said(chat: Chat, turn: Sequence[Message]) -> str:
     return "\n".join(filter(None, map(strip_context, [*first, *said])))
 
 
-def sessions(chat: Chat, rest: str) -> Answer:
+def show_sessions(chat: CommandContext, rest: str) -> CommandResult:
     """List the chat's conversations, or go on with one of them."""
     found = chat.stores.sessions.listed(chat.key)
     if not rest:
-        return Answer("\n".join(_rows(found, _MOST_LISTED)) or "Nothing was said yet in this chat.")
-    number = number_in(rest)
+        return CommandResult("\n".join(_format_sessions(found, _MAX_LISTED)) or "Nothing was said yet in this chat.")
+    number = parse_number(rest)
     wanted = next((info for info in found if info.number == number), None)
     if wanted is None or not chat.stores.sessions.reopen(chat.key, number):
-        numbers = ", ".join(str(info.number) for info in found[:_MOST_LISTED])
+        numbers = ", ".join(str(info.number) for info in found[:_MAX_LISTED])
         has = f"it has {numbers}" if found else "it has none yet"
-        return Answer(f"{short(rest, 40)} is no conversation of this chat; {has}.", good=False)
-    return Answer(f"Conversation {number} goes on. {told(wanted)}")
+        return CommandResult(f"{shorten_line(rest, 40)} is no conversation of this chat; {has}.", good=False)
+    return CommandResult(f"Conversation {number} goes on. {describe_conversation(wanted)}")
 
 
-def _rows(found: Sequence[ConversationInfo], most: int) -> list[str]:
+def _format_sessions(found: Sequence[ConversationInfo], most: int) -> list[str]:
     wide = max((len(str(info.number)) for info in found), default=0)
-    rows = [f"{info.number:>{wide}}{' ' if info.ended else '*'} {told(info)}" for info in found[:most]]
+    rows = [f"{info.number:>{wide}}{' ' if info.ended else '*'} {describe_conversation(info)}" for info in found[:most]]
     if len(found) > most:
         rows.append(f"and {len(found) - most} older ones: picoclaw sessions list")
     open_ = any(not info.ended for info in found)
@@ -400,70 +428,70 @@ def _rows(found: Sequence[ConversationInfo], most: int) -> list[str]:
 _COMMAND = re.compile(r"/([\w-]*)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
 
 
-class Given(NamedTuple):
+class ParsedCommand(NamedTuple):
     """A command as it was typed: its word in small letters, without the slash, and what follows."""
 
     word: str
     rest: str
 
 
-class _Command(NamedTuple):
+class _CommandSpec(NamedTuple):
     """What a word does. `takes` names what may follow it, '' for nothing."""
 
     takes: str
     does: str
-    run: Callable[[Chat, str], Answer]
+    run: Callable[[CommandContext, str], CommandResult]
 
 
-def _help(_chat: Chat, _rest: str) -> Answer:
-    return Answer(listed())
+def _show_help(_chat: CommandContext, _rest: str) -> CommandResult:
+    return CommandResult(list_commands())
 
 
-def _stop(_chat: Chat, _rest: str) -> Answer:
-    return Answer("Nothing is running. STOP, without the slash, brings the outputs to safety.")
+def _explain_stop(_chat: CommandContext, _rest: str) -> CommandResult:
+    return CommandResult("Nothing is running. STOP, without the slash, brings the outputs to safety.")
 
 
 COMMANDS = {
-    "new": _Command("", "begin a new conversation; this one is kept", new),
-    "clear": _Command("[yes]", "delete this conversation for good; asks before", clear),
-    "undo": _Command("", "take back the last question and its answer", undo),
-    "retry": _Command("", "take the last answer back and ask again", retry),
-    "sessions": _Command("[N]", "the conversations of this chat; go on with number N", sessions),
-    "context": _Command("", "what the model's window is filled with", context),
-    "usage": _Command("", "the tokens that were used", usage),
-    "model": _Command("[NAME]", "the model of this conversation; choose another", model),
-    "tasks": _Command("[cancel N]", "what helpers were given to do; cancel one", tasks),
-    "approvals": _Command("[N]", "what waits for your yes; show number N whole", approvals),
-    "yes": _Command("[N]", "have done what was asked about, all of it or number N", yes),
-    "no": _Command("[N]", "leave it", no),
-    "always": _Command("N", "have it done, also whenever exactly the same is wanted again", always),
-    "stop": _Command("", "end the turn that is running", _stop),
-    "help": _Command("", "this list", _help),
+    "new": _CommandSpec("", "begin a new conversation; this one is kept", begin_conversation),
+    "clear": _CommandSpec("[yes]", "delete this conversation for good; asks before", clear_conversation),
+    "undo": _CommandSpec("", "take back the last question and its answer", undo_turn),
+    "retry": _CommandSpec("", "take the last answer back and ask again", retry_turn),
+    "sessions": _CommandSpec("[N]", "the conversations of this chat; go on with number N", show_sessions),
+    "context": _CommandSpec("", "what the model's window is filled with", show_context),
+    "usage": _CommandSpec("", "the tokens that were used", show_usage),
+    "model": _CommandSpec("[NAME]", "the model of this conversation; choose another", choose_model),
+    "tasks": _CommandSpec("[cancel N]", "what helpers were given to do; cancel one", show_tasks),
+    "approvals": _CommandSpec("[N]", "what waits for your yes; show number N whole", show_approvals),
+    "yes": _CommandSpec("[N]", "have done what was asked about, all of it or number N", approve_call),
+    "no": _CommandSpec("[N]", "leave it", reject_call),
+    "always": _CommandSpec("N", "have it done, also whenever exactly the same is wanted again", approve_always),
+    "stop": _CommandSpec("", "end the turn that is running", _explain_stop),
+    "help": _CommandSpec("", "this list", _show_help),
 }
 
 
-def understood(text: str) -> Given | None:
+def parse_command(text: str) -> ParsedCommand | None:
     """Take a text apart that is a command, known or not; None for another one, such as a path."""
     found = _COMMAND.fullmatch(text.strip())
-    return Given(found[1].lower(), (found[2] or "").strip()) if found else None
+    return ParsedCommand(found[1].lower(), (found[2] or "").strip()) if found else None
 
 
-def answer(given: Given, chat: Chat) -> Answer:
+def run_command(given: ParsedCommand, chat: CommandContext) -> CommandResult:
     """Do what a command says. Raises nothing: what goes wrong is said."""
     known = COMMANDS.get(given.word)
     if known is None:
         near = nearest(f"/{given.word}", {f"/{word}": row for word, row in COMMANDS.items()})
         more = " To have it answered, begin with a word without a slash." if given.rest else ""
-        return Answer(f"/{given.word} is no command{near}.{more}".replace("?.", "?"), good=False)
+        return CommandResult(f"/{given.word} is no command{near}.{more}".replace("?.", "?"), good=False)
     if given.rest and not known.takes:
-        return Answer(f"Nothing was done: /{given.word} stands alone.", good=False)
+        return CommandResult(f"Nothing was done: /{given.word} stands alone.", good=False)
     try:
         return known.run(chat, given.rest)
     except StoreError as error:
-        return Answer(f"/{given.word} was not done: {error}", good=False)
+        return CommandResult(f"/{given.word} was not done: {error}", good=False)
 
 
-def listed(more: Iterable[tuple[str, str]] = ()) -> str:
+def list_commands(more: Iterable[tuple[str, str]] = ()) -> str:
     """List the commands, and `more` that a channel has itself: words and what they do."""
     rows = [(f"/{word} {row.takes}".rstrip(), row.does) for word, row in COMMANDS.items()]
     rows += [(f"/{word}", does) for word, does in more]

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from picoclaw.agent.context import Briefing, Told
+from picoclaw.agent.context import BuiltContext, ContextBuilder
 from picoclaw.agent.conversation import Conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.config import Config
@@ -34,23 +34,23 @@ _RESERVE, _LARGE = 24_000, 48_000
 _SOFT_SHARE, _LEAST_SHARE = 0.5, 0.25
 _LONGEST_REST = 16  # turns
 
-Why = Literal["", "messages", "window"]
-Numbered = Sequence[tuple[int, tuple[Message, ...]]]
+CompactionReason = Literal["", "messages", "window"]
+NumberedTurns = Sequence[tuple[int, tuple[Message, ...]]]
 
 
-class Held(NamedTuple):
+class OpenConversation(NamedTuple):
     """An open conversation: the turns that no summary holds, and the summary of those before, up to the turn `upto`.
 
     Of the turns, the newest `shown` are those that a model still sees.
     """
 
-    turns: Numbered
+    turns: NumberedTurns
     shown: int
     summary: str = ""
     upto: int = 0
 
     @property
-    def numbered(self) -> Numbered:
+    def numbered(self) -> NumberedTurns:
         """The turns that a model sees, with their numbers."""
         return self.turns[len(self.turns) - self.shown :]
 
@@ -65,7 +65,7 @@ class Held(NamedTuple):
         return len(self.turns) - self.shown
 
     @property
-    def older(self) -> Numbered:
+    def older(self) -> NumberedTurns:
         """The turns to summarise: those left out, and all but the newest messages."""
         kept, first = 0, len(self.turns)
         while first > self.left_out and kept < KEPT_MESSAGES:
@@ -74,26 +74,26 @@ class Held(NamedTuple):
         return self.turns[:first]
 
 
-class Rest(NamedTuple):
+class RetryPause(NamedTuple):
     """A summary that failed: the `oldest` turn that it was of, how many turns there were, how many are awaited."""
 
     oldest: int = 0
     turns: int = 0
     awaited: int = 0
 
-    def over(self, held: Held) -> bool:
+    def over(self, held: OpenConversation) -> bool:
         """Tell whether it may be tried again. Whatever else has become of the conversation ends the rest as well."""
         more = len(held.turns) - self.turns
         return held.turns[0][0] != self.oldest or not 0 <= more < self.awaited
 
-    def after(self, held: Held) -> "Rest":
+    def after(self, held: OpenConversation) -> "RetryPause":
         """The rest after one more failure: twice as long, and one turn after the first."""
         oldest = held.turns[0][0]
         awaited = min(self.awaited * 2, _LONGEST_REST) if oldest == self.oldest else 1
-        return Rest(oldest, len(held.turns), awaited)
+        return RetryPause(oldest, len(held.turns), awaited)
 
 
-class Load(NamedTuple):
+class WindowLoad(NamedTuple):
     """What the next request takes of a window, in tokens: the turns in `talk`, and what is `fixed` beside them."""
 
     talk: int
@@ -108,12 +108,14 @@ class Load(NamedTuple):
         return self.talk > max(threshold - self.fixed, self.window * _LEAST_SHARE)
 
 
-def may_be_long(load: Load) -> bool:
+def can_be_long(load: WindowLoad) -> bool:
     """Tell whether a conversation can be due because of the window, whatever is beside it."""
     return load._replace(fixed=load.window).passes(load.window)
 
 
-def why(held: Held, load: Load, most_messages: int, share: float) -> Why:
+def get_compaction_reason(
+    held: OpenConversation, load: WindowLoad, most_messages: int, share: float
+) -> CompactionReason:
     """Say why the older part is to be summarised, '' when it is not; `share` is that of the window."""
     if not held.older:
         return ""
@@ -123,7 +125,7 @@ def why(held: Held, load: Load, most_messages: int, share: float) -> Why:
     return "messages" if 0 < most_messages < messages else ""
 
 
-def near_the_limit(load: Load) -> bool:
+def is_near_limit(load: WindowLoad) -> bool:
     """Tell whether there is little room left, so that what must outlast the conversation is written down."""
     return load.passes(load.window - _RESERVE if load.window >= _LARGE else load.window * _SOFT_SHARE)
 
@@ -133,7 +135,7 @@ def near_the_limit(load: Load) -> bool:
 # It is asked as in the chat, with the same words and tools before it, so that a server knows most of the request already.
 # It may call few of them, and nothing of the turn is kept.
 
-MAY = frozenset(
+FLUSH_TOOLS = frozenset(
     {
         "memory_store",
         "memory_search",
@@ -146,12 +148,12 @@ MAY = frozenset(
         "list_dir",
     }
 )
-STEPS, SECONDS = 5, 90.0
+FLUSH_STEPS, FLUSH_SECONDS = 5, 90.0
 _LEFT_OUT = "[…]"
 
 
 @dataclass(frozen=True, slots=True)
-class Flush:
+class MemoryFlush:
     """One such turn of the chat `session`, after the `turns` that it shows; `now` is the wall clock.
 
     `heard` names what it is told that is nobody's word.
@@ -172,14 +174,16 @@ class Flush:
 
     def run(self, stop: Stop | None) -> Turn:
         """Have the turn; how it ended is in the result, and whatever it says is for nobody."""
-        limits = replace(self.agent.limits, steps=STEPS, seconds=SECONDS, tokens=STEPS * self.agent.window)
-        agent = replace(self.agent, provider=_Wordless(self.agent.provider), limits=limits)
-        may = MAY & agent.toolset.names
-        caller = Caller(self.session, "owner", self.now, _nobody, set(self.heard), may=may, cause="summary")
+        limits = replace(
+            self.agent.limits, steps=FLUSH_STEPS, seconds=FLUSH_SECONDS, tokens=FLUSH_STEPS * self.agent.window
+        )
+        agent = replace(self.agent, provider=_NoLastWordProvider(self.agent.provider), limits=limits)
+        may = FLUSH_TOOLS & agent.toolset.names
+        caller = Caller(self.session, "owner", self.now, _discard_text, set(self.heard), may=may, cause="summary")
         return agent.turn(self.brief, self.turns, caller, Around(stop=stop))
 
 
-class _Wordless:
+class _NoLastWordProvider:
     """A provider that is not asked for the last word of a turn at its limit: nobody would hear it."""
 
     def __init__(self, provider: Provider) -> None:
@@ -199,7 +203,7 @@ class _Wordless:
         self._provider.close()
 
 
-def owners_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]]) -> list[tuple[Message, ...]]:
+def select_owner_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]]) -> list[tuple[Message, ...]]:
     """Leave in turns what may be noted without asking the owner: of those that have read what is nobody's word, theirs.
 
     Each turn comes with what it has read. After a guest has spoken it is not known who said what, so the rest is left
@@ -219,13 +223,15 @@ def owners_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]]) -> li
     return found
 
 
-def told(briefing: Briefing, session: str, template: str, turns: Sequence[tuple[Message, ...]], now: datetime) -> Told:
+def build_flush_context(
+    briefing: ContextBuilder, session: str, template: str, turns: Sequence[tuple[Message, ...]], now: datetime
+) -> BuiltContext:
     """Make the brief of such a turn, without what is not the owner's; nothing is taken for told by it."""
     inbound = Inbound(session, template)
     return replace(briefing, tidy=False, foreign=False).told(inbound, turns, (), now)
 
 
-def _nobody(_text: str) -> None:
+def _discard_text(_text: str) -> None:
     """Nobody is told anything."""
 
 
@@ -239,7 +245,7 @@ _SPOKEN_OF = 0.5
 _LONGEST_EXCUSE, _SHARED = 300, 0.1
 
 
-def carried(earlier: str, text: str, most: int) -> str:
+def carry_over(earlier: str, text: str, most: int) -> str:
     """Put before a text the sentences of an earlier one whose words it has not, as far as both have `most` bytes."""
     said, left, lost = set(list_terms(text)), most - size(text), []
     for sentence in filter(None, _SENTENCE.split(earlier)):
@@ -250,13 +256,13 @@ def carried(earlier: str, text: str, most: int) -> str:
     return "\n".join([*lost, text])
 
 
-def newness(text: str, earlier: str) -> float:
+def measure_novelty(text: str, earlier: str) -> float:
     """Return which share of a text's words an earlier one does not have."""
     used = set(list_terms(text))
     return len(used - set(list_terms(earlier))) / max(1, len(used))
 
 
-def strange(text: str, sources: Iterable[str]) -> bool:
+def is_unrelated(text: str, sources: Iterable[str]) -> bool:
     """Tell whether a short text speaks of nothing that its sources say, as a model's excuse does."""
     used = set(list_terms(text))
     known = {word for source in sources for word in list_terms(source)}
@@ -271,39 +277,39 @@ _REPORT = re.compile(r"<report\b.*?</report>", re.DOTALL)
 _LONGEST_RESULT, _LONGEST_ARGUMENTS = 400, 200
 
 
-def rendered(turn: Sequence[Message], most: int) -> str:
+def render_turn(turn: Sequence[Message], most: int) -> str:
     """Write a turn down, in at most so many bytes: who said what when, what was called, and the begin of what came.
 
     The lines of a text are indented, so that none of them can pass for somebody else's word.
     """
     each = max(_LONGEST_RESULT, most // 2)
-    return cut("\n".join(line for message in turn for line in _lines(message, each)), most)
+    return cut("\n".join(line for message in turn for line in _render_message(message, each)), most)
 
 
-def _lines(message: Message, most: int) -> Iterator[str]:
+def _render_message(message: Message, most: int) -> Iterator[str]:
     if message.role == "tool":
-        yield _said("Result", cut(message.text, _LONGEST_RESULT))
+        yield _format_line("Result", cut(message.text, _LONGEST_RESULT))
         return
     if message.role == "user":
-        yield from _heard(message.text, most)
+        yield from _render_user_message(message.text, most)
     elif message.text:
-        yield _said("Assistant", cut(message.text, most))
+        yield _format_line("Assistant", cut(message.text, most))
     for call in message.calls:
         arguments = json.dumps(call.arguments, ensure_ascii=False)
-        yield _said("Call", cut(f"{call.name} {arguments}", _LONGEST_ARGUMENTS))
+        yield _format_line("Call", cut(f"{call.name} {arguments}", _LONGEST_ARGUMENTS))
 
 
-def _heard(text: str, most: int) -> Iterator[str]:
+def _render_user_message(text: str, most: int) -> Iterator[str]:
     """The person's words, with the time and the helpers' reports that their head held; the rest is told anew."""
     found = _HEAD.match(text)
     head = found[1] if found else ""
     for report in _REPORT.findall(head):
-        yield _said("Report", cut(report, most))
+        yield _format_line("Report", cut(report, most))
     when = _WHEN.search(head)
-    yield _said(f"User, {when[0]}" if when else "User", cut(text[found.end() :] if found else text, most))
+    yield _format_line(f"User, {when[0]}" if when else "User", cut(text[found.end() :] if found else text, most))
 
 
-def _said(who: str, text: str) -> str:
+def _format_line(who: str, text: str) -> str:
     return f"{who}: {enclosed(text)}".strip().replace("\n", "\n  ")
 
 
@@ -312,14 +318,14 @@ def _said(who: str, text: str) -> str:
 _NONE, _BETWEEN = "-", "\n\n"
 _LEAST_ROOM = 500
 _LONG = 2  # times as long as the summary before: there must be something new in it
-LEAST_NEW = 0.25
+MIN_NOVELTY = 0.25
 """Share of a summary's words that the one before does not have; a small model copies that, and adds a line."""
 
 _OF_A_TURN, _OF_TWO = 0.25, 1.5
 """Shares of what one request can hold: with both, each of two halves fits."""
 
 
-class Summed(NamedTuple):
+class SummaryResult(NamedTuple):
     """A summary, and of how many turns it is."""
 
     text: str
@@ -340,7 +346,7 @@ class Summariser:
         self.usage = Usage()
         self.longest = summary_bytes(model.window)
 
-    def summed(self, earlier: str, turns: Sequence[Sequence[Message]]) -> Summed:
+    def summed(self, earlier: str, turns: Sequence[Sequence[Message]]) -> SummaryResult:
         """Sum up turns after what was `earlier`, the summary before; of very many the oldest.
 
         Raises ProviderError, also for an answer that is not to be used: one that says nothing, was cut, only repeats
@@ -359,33 +365,33 @@ class Summariser:
             text = self._merged(cut(earlier, self.longest), text)
         if size(text) > self.longest:
             raise Refused(f"the model's summary is too long: {size(text)} bytes of {self.longest}")
-        return Summed(carried(earlier, text, self.longest), count)
+        return SummaryResult(carry_over(earlier, text, self.longest), count)
 
-    def _read_all(self, earlier: str, turns: Sequence[Sequence[Message]]) -> Summed:
+    def _read_all(self, earlier: str, turns: Sequence[Sequence[Message]]) -> SummaryResult:
         """Sum up as many turns as two requests hold; when one is not enough, in two halves, of which one is made."""
         room = self._model.room(self._prompts["summary"]) - size(earlier or _NONE)
         if room < _LEAST_ROOM:
             raise Refused(f"a window of {self._model.window} tokens is too small for it")
-        texts = [rendered(turn, int(room * _OF_A_TURN)) for turn in turns]
+        texts = [render_turn(turn, int(room * _OF_A_TURN)) for turn in turns]
         ends = list(accumulate(size(text) + size(_BETWEEN) for text in texts))
         if ends[-1] <= room:
-            return Summed(self._read(earlier, texts), len(texts))
+            return SummaryResult(self._read(earlier, texts), len(texts))
         count = sum(end <= room * _OF_TWO for end in ends)
         middle = 1 + sum(end < ends[count - 1] / 2 for end in ends)
         older = cut(self._read(earlier, texts[:middle]), self.longest)
         newer = cut(self._read("", texts[middle:count]), self.longest)
-        text = carried(older, self._merged(older, newer), self.longest)
-        return Summed(carried(newer, text, self.longest), count)
+        text = carry_over(older, self._merged(older, newer), self.longest)
+        return SummaryResult(carry_over(newer, text, self.longest), count)
 
     def _read(self, earlier: str, texts: Sequence[str]) -> str:
         """Sum up texts; a model that only says again what was summed up before is asked for them by themselves."""
         history = _BETWEEN.join(texts)
         text = self._asked("summary", {"summary": earlier or _NONE, "history": history})
-        new = newness(text, earlier)
-        if new >= LEAST_NEW or (new and size(history) < _LONG * size(earlier)):
+        new = measure_novelty(text, earlier)
+        if new >= MIN_NOVELTY or (new and size(history) < _LONG * size(earlier)):
             return text
         newer = self._asked("summary", {"summary": _NONE, "history": history})
-        both = carried(earlier, newer, size(earlier) + 2 * size(newer))
+        both = carry_over(earlier, newer, size(earlier) + 2 * size(newer))
         return both if size(both) <= self.longest else self._merged(earlier, newer)
 
     def _merged(self, older: str, newer: str) -> str:
@@ -401,7 +407,7 @@ class Summariser:
             raise Refused("the model's answer was cut off")
         if not list_terms(answer.text):
             raise Refused("the model's answer says nothing")
-        if strange(answer.text, values.values()):
+        if is_unrelated(answer.text, values.values()):
             raise Refused(f"the model did not do it: {cut(' '.join(answer.text.split()), 120)}")
         return answer.text
 
@@ -435,7 +441,7 @@ class Compaction:
     prompts: Templates
     stores: Stores
     agent: Callable[[], Agent]
-    briefing: Callable[[], Briefing]
+    briefing: Callable[[], ContextBuilder]
     now: Callable[[], datetime]
     _said: set[str] = field(default_factory=set, init=False)
 
@@ -460,46 +466,46 @@ class Compaction:
         model = self.stores.sessions.model(session) or self.config.model.name
         ratio = self.stores.bytes_a_token(model or "default")
         said = (message for turn in held.visible for message in turn)
-        load = Load(estimated_tokens(request_bytes("", said, ()), ratio), 0, window)
+        load = WindowLoad(estimated_tokens(request_bytes("", said, ()), ratio), 0, window)
         flush = None
-        if held.left_out or may_be_long(load):
+        if held.left_out or can_be_long(load):
             flush = self._flush(session, held, ratio)
             load = load._replace(fixed=estimated_tokens(flush.fixed_bytes + size(held.summary), ratio))
-        reason = why(held, load, settings.summarise_messages, settings.summarise_share)
+        reason = get_compaction_reason(held, load, settings.summarise_messages, settings.summarise_share)
         if reason and not self._rest(session).over(held):
             return
-        if flush and (reason == "window" or near_the_limit(load)) and not self._flushed(flush, held, stop):
+        if flush and (reason == "window" or is_near_limit(load)) and not self._flushed(flush, held, stop):
             return
         if reason:
             self._sum_up(session, held, stop)
 
-    def _rest(self, session: str) -> Rest:
+    def _rest(self, session: str) -> RetryPause:
         """What was noted of this chat's last failure; kept with the home, because each `chat -m` is a new process."""
         numbers = Marks(self.stores.database).get(_RESTS + session).split()
-        return Rest(*map(int, numbers)) if numbers else Rest()
+        return RetryPause(*map(int, numbers)) if numbers else RetryPause()
 
-    def _note_failure(self, session: str, held: Held) -> None:
+    def _note_failure(self, session: str, held: OpenConversation) -> None:
         rest = self._rest(session).after(held)
         Marks(self.stores.database).set(_RESTS + session, " ".join(map(str, rest)))
 
-    def _held(self, session: str) -> Held:
+    def _held(self, session: str) -> OpenConversation:
         sessions = self.stores.sessions
         before, turns = sessions.summary(session), sessions.unsummarised(session)
         shown = min(len(turns), len(self.stores.history.turns(session)))
-        return Held(turns, shown, before.text, before.upto) if before else Held(turns, shown)
+        return OpenConversation(turns, shown, before.text, before.upto) if before else OpenConversation(turns, shown)
 
-    def _flush(self, session: str, held: Held, ratio: float) -> Flush:
+    def _flush(self, session: str, held: OpenConversation, ratio: float) -> MemoryFlush:
         now, history = self.now(), self.stores.history
-        turns = owners_turns((messages, history.heard_by(number)) for number, messages in held.numbered)
-        found = told(self.briefing(), session, self.prompts["flush"], turns, now)
+        turns = select_owner_turns((messages, history.heard_by(number)) for number, messages in held.numbered)
+        found = build_flush_context(self.briefing(), session, self.prompts["flush"], turns, now)
         asked = found.brief
         summary = "" if self.stores.taint(session, "owner") else held.summary
         asked = asked._replace(
             model=asked.model or self.stores.sessions.model(session), bytes_a_token=ratio, summary=summary
         )
-        return Flush(self.agent(), asked, turns, session, now, found.heard)
+        return MemoryFlush(self.agent(), asked, turns, session, now, found.heard)
 
-    def _flushed(self, flush: Flush, held: Held, stop: Stop | None) -> bool:
+    def _flushed(self, flush: MemoryFlush, held: OpenConversation, stop: Stop | None) -> bool:
         """Have it done once between two summaries, however it ends; False when somebody has stopped it."""
         sessions = self.stores.sessions
         if sessions.flushed(flush.session):
@@ -516,7 +522,7 @@ class Compaction:
             self.stores.settle(flush.session)
         return True
 
-    def _sum_up(self, session: str, held: Held, stop: Stop | None) -> None:
+    def _sum_up(self, session: str, held: OpenConversation, stop: Stop | None) -> None:
         """Keep a summary, unless what it is of was taken back, erased or summed up by another meanwhile."""
         sessions, older = self.stores.sessions, held.older
         window, purpose = self.config.model.context_tokens, Purpose("summary", session)

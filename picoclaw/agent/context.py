@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from picoclaw.automation.checklist import Checklist
 
 _FOR_GUESTS = ("AGENTS.md", "SOUL.md", "IDENTITY.md")
-LEFT_TO_HELPERS = ("exec", "i2c", "spi", "serial")
+TOOLS_FOR_SUBAGENTS = ("exec", "i2c", "spi", "serial")
 """Tools whose results are long."""
 
-_WHOLE = {"full", "coordinator"}
+_FULL_MODES = {"full", "coordinator"}
 
 
-class Told(NamedTuple):
+class BuiltContext(NamedTuple):
     """A brief, the sections that its system text is made of, what could not be told, and whose words are nobody's."""
 
     brief: Brief
@@ -48,7 +48,7 @@ class Told(NamedTuple):
     heard: tuple[str, ...] = ()
 
 
-class _Parted(NamedTuple):
+class _HeadTexts(NamedTuple):
     """Texts for the head of a message: those to be said now, and those that an earlier message has."""
 
     new: list[str]
@@ -61,7 +61,7 @@ _NAME = pattern(r"[^\W_](?:[^\W_]|[ '’-](?=[^\W_])){0,39}")
 
 
 @dataclass(frozen=True)
-class Briefing:
+class ContextBuilder:
     """All that the words of a turn depend on.
 
     `here` tells what this machine has, its tools among it; `board` is the board's name. `notes` gives those of the last
@@ -109,7 +109,7 @@ class Briefing:
         now: datetime,
         *,
         once: bool = False,
-    ) -> Told:
+    ) -> BuiltContext:
         """Make a turn's brief from the files as they are now.
 
         `acts` are calls whose outcome is unknown. Who asks `once` takes no part in the first meeting where no
@@ -119,7 +119,7 @@ class Briefing:
         here, mode = self.here(), self._mode(inbound)
         allowed = self.guests() if inbound.origin == "guest" else None
         reserved = allowed is not None
-        open_ = mode in _WHOLE and is_owner(inbound.origin) and self.pages.meeting(tidy=self.tidy)
+        open_ = mode in _FULL_MODES and is_owner(inbound.origin) and self.pages.meeting(tidy=self.tidy)
         meeting = open_ if not once or self.config.model.base_url else ""
         known = self.library.skills.values()
         usable = [skill for skill in known if not find_unmet(skill, here) and (not reserved or skill.tier == BUILT_IN)]
@@ -132,13 +132,13 @@ class Briefing:
         heartbeat = inbound.origin == "heartbeat"
         pages, problems = self._pages(mode, held, room, heartbeat=heartbeat, reserved=reserved)
         sections = prompts.sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
-        brought = selection.find_triggered(usable, inbound.text) if mode in _WHOLE or heartbeat else []
+        brought = selection.find_triggered(usable, inbound.text) if mode in _FULL_MODES or heartbeat else []
         skills, unread = self._blocks(brought)
-        told = _Parted([], []) if meeting or reserved or mode not in _WHOLE else self._remembered(earlier, now)
+        told = _HeadTexts([], []) if meeting or reserved or mode not in _FULL_MODES else self._remembered(earlier, now)
         reports = self._reports(inbound.session, earlier) if self.foreign and not reserved else {}
         told.new.extend(reports.values())
         for block in [*([] if reserved else self._open_tasks(mode, earlier)), *skills]:
-            (told.held if _is_in(block, earlier) else told.new).append(block)
+            (told.held if _was_said(block, earlier) else told.new).append(block)
         only = self._only(brought, here.tools)
         brief = Brief(
             prompts.joined(sections),
@@ -148,12 +148,15 @@ class Briefing:
             self._other_model(inbound) or next((skill.model for skill in brought if skill.model), ""),
             relied_on=tuple(told.held),
         )
-        heard = (*reports, *_nobodys([*pages.values(), *(Page("what was noted earlier", new) for new in told.new)]))
-        return Told(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)], heard)
+        heard = (
+            *reports,
+            *_list_tainted([*pages.values(), *(Page("what was noted earlier", new) for new in told.new)]),
+        )
+        return BuiltContext(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)], heard)
 
     def _mode(self, inbound: Inbound) -> Mode:
         mode = self.config.prompt.mode
-        return "minimal" if inbound.origin == "cron" and mode in _WHOLE else mode
+        return "minimal" if inbound.origin == "cron" and mode in _FULL_MODES else mode
 
     def _other_model(self, inbound: Inbound) -> str:
         return self.config.heartbeat.model if inbound.origin == "heartbeat" else ""
@@ -165,8 +168,8 @@ class Briefing:
         short = self._is_short(skills)
         shown = [page for name, page in pages.items() if name != ONBOARDING_PAGE]
         return Facts(
-            name=_plain(self._fields("IDENTITY.md").get("Name", "")) or "picoclaw",
-            first_run=_text(pages, ONBOARDING_PAGE),
+            name=_clean_name(self._fields("IDENTITY.md").get("Name", "")) or "picoclaw",
+            first_run=_get_page_text(pages, ONBOARDING_PAGE),
             tools=bool(tools),
             skills=selection.list_skills(skills) if short and "read_file" in tools else "",
             many_skills=0 if short else len(skills),
@@ -175,14 +178,14 @@ class Briefing:
             workspace=str(config.workspace),
             owner=""
             if "USER.md" in pages or inbound.origin == "guest"
-            else _plain(self._fields("USER.md").get("Name", "")),
+            else _clean_name(self._fields("USER.md").get("Name", "")),
             zone=str(self.zone() or time.tzname[0]),
             extra=config.prompt.extra,
-            pages=[page for page in shown if page.name != "IDENTITY.md" or not _says_its_name_alone(page.text)],
+            pages=[page for page in shown if page.name != "IDENTITY.md" or not _has_name_only(page.text)],
             silent=inbound.origin == "cron",
             heartbeat=inbound.origin == "heartbeat",
             helper=self.helper,
-            leave_to_helpers=[name for name in LEFT_TO_HELPERS if name in tools] if "spawn" in tools else (),
+            leave_to_helpers=[name for name in TOOLS_FOR_SUBAGENTS if name in tools] if "spawn" in tools else (),
             runtime={
                 "board": untrusted.sanitize_name(self.board),
                 "os": os.uname().sysname,
@@ -215,7 +218,7 @@ class Briefing:
 
     @staticmethod
     def _names(mode: Mode, *, reserved: bool = False) -> Sequence[str]:
-        names: Sequence[str] = PAGES if mode in _WHOLE else prompts.MINIMAL_PAGES if mode == "minimal" else ()
+        names: Sequence[str] = PAGES if mode in _FULL_MODES else prompts.MINIMAL_PAGES if mode == "minimal" else ()
         return [name for name in names if name in _FOR_GUESTS or not reserved]
 
     def _pages(
@@ -228,7 +231,7 @@ class Briefing:
         if heartbeat and (instructions := self.checklist().instructions):
             found.append(Page(prompts.CHECKLIST, instructions))
         if not self.foreign:
-            found = [page for page in map(_without_tainted, found) if page.text]
+            found = [page for page in map(_strip_tainted, found) if page.text]
         text = "".join(page.text for page in found)
         around = prompts.size(self.prompts["context"]) + len(found) * prompts.size(self.prompts["file"])
         fitting = max(0, room - around) * len(text) // max(1, prompts.size(text))
@@ -252,7 +255,7 @@ class Briefing:
         if inbound.session != DEFAULT_SESSION and mode not in {"base", "none"}:
             name = untrusted.sanitize_name(inbound.session, _LONGEST_SESSION)
             notes.append(prompts.fill(self.prompts["session"], {"content": name}, "content"))
-        if self.tidy and mode in _WHOLE and is_owner(inbound.origin) and (parts := self.overlong()):
+        if self.tidy and mode in _FULL_MODES and is_owner(inbound.origin) and (parts := self.overlong()):
             notes.append(prompts.fill(self.prompts["condense"], {"parts": prompts.enclosed(", ".join(parts))}, "parts"))
         if self.helper and mode != "minimal":
             notes.append(prompts.fill(self.prompts["helper"], {"content": self.helper}, "content"))
@@ -262,35 +265,37 @@ class Briefing:
             notes.append(prompts.fill(self.prompts["skill_tools"], {"tools": ", ".join(sorted(only))}, "tools"))
         return notes
 
-    def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> "_Parted":
+    def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> "_HeadTexts":
         """What was noted lately: one text of the lines that this conversation was not told, and those that it was."""
         most = min(self.config.memory.notes_chars, self._room.head)
         notes = self.notes(now.date())
         new, held = memory_notes.split_told(
-            memory_notes.note_lines(notes if self.foreign else map(_without_tainted, notes), most), earlier
+            memory_notes.note_lines(notes if self.foreign else map(_strip_tainted, notes), most), earlier
         )
         block = prompts.fill(self.prompts["noted"], {"content": "\n".join(new)}, "content") if new else ""
-        return _Parted([block] if block else [], held)
+        return _HeadTexts([block] if block else [], held)
 
     def _reports(self, session: str, earlier: Sequence[tuple[Message, ...]]) -> dict[str, str]:
         """What helpers have reported since, and the conversation does not hold yet, each by whose report it is."""
-        most = min(workflow.LONGEST, self._room.head)
-        found = {task: workflow.block(self.prompts["report"], task, most) for task in self.reports(session)}
-        known = [task.number for task, block in found.items() if _is_in(block, earlier)]
+        most = min(workflow.MAX_REPORT_CHARS, self._room.head)
+        found = {
+            task: workflow.render_report_block(self.prompts["report"], task, most) for task in self.reports(session)
+        }
+        known = [task.number for task, block in found.items() if _was_said(block, earlier)]
         if known and self.tidy:
             self.heard(known)
         return {f"helper {task.label}": block for task, block in found.items() if task.number not in known}
 
     def _open_tasks(self, mode: Mode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
         """The list of tasks with the moment of its last change, so that the newest of several is known."""
-        tasks, changed = self.tasks() if mode in _WHOLE else ("", None)
+        tasks, changed = self.tasks() if mode in _FULL_MODES else ("", None)
         if changed is None:
             return []
         if not self.foreign:
             tasks = "\n".join(line for line in tasks.split("\n") if not is_tainted(line))
         known = {"changed": f"{changed:%Y-%m-%d %H:%M:%S}", "content": prompts.enclosed(tasks) or "-"}
         block = prompts.fill(self.prompts["pulse"], known, "content")
-        shown_before = _is_in(self.prompts["pulse"].partition("{")[0].strip() or block, earlier)
+        shown_before = _was_said(self.prompts["pulse"].partition("{")[0].strip() or block, earlier)
         return [block] if block and (tasks or shown_before) else []
 
     def _blocks(self, brought: Sequence[Skill]) -> tuple[list[str], list[str]]:
@@ -325,33 +330,33 @@ class Briefing:
     def _offered(tools: frozenset[str], mode: Mode, *, meeting: bool, search: bool) -> frozenset[str]:
         """The tools that make sense now."""
         whole = {"skill_create", "skill_update", "pulse"}
-        away = whole if meeting or mode not in _WHOLE else set[str]()
+        away = whole if meeting or mode not in _FULL_MODES else set[str]()
         return tools - away - (set() if meeting else {"first_run"}) - (set() if search else {"skill_search"})
 
 
-def _text(pages: Mapping[str, Page], name: str) -> str:
+def _get_page_text(pages: Mapping[str, Page], name: str) -> str:
     return pages[name].text if name in pages else ""
 
 
-def _plain(name: str) -> str:
+def _clean_name(name: str) -> str:
     """A name that can stand in a sentence of ours; one that goes on to say something is cut before that."""
     found = _NAME.match(name)
     return found[0].strip() if found else ""
 
 
-def _nobodys(told: Iterable[Page]) -> list[str]:
+def _list_tainted(told: Iterable[Page]) -> list[str]:
     """Name the texts of which something is marked as nobody's word."""
     return list(dict.fromkeys(page.name for page in told if is_tainted(page.text)))
 
 
-def _without_tainted(page: Page) -> Page:
+def _strip_tainted(page: Page) -> Page:
     return page._replace(text=remove_tainted(page.text))
 
 
-def _says_its_name_alone(text: str) -> bool:
+def _has_name_only(text: str) -> bool:
     name = read_fields(text).get("Name", "")
-    return "\n" not in text.strip() and bool(name) and _plain(name) == name
+    return "\n" not in text.strip() and bool(name) and _clean_name(name) == name
 
 
-def _is_in(block: str, earlier: Sequence[tuple[Message, ...]]) -> bool:
+def _was_said(block: str, earlier: Sequence[tuple[Message, ...]]) -> bool:
     return any(block in message.text for turn in earlier for message in turn if message.role == "user")

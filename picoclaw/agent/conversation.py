@@ -20,7 +20,7 @@ from picoclaw.window import READ_ON, cut, kept_as, request_bytes, rest
 _SHORTEST_RESULT, _SHORTEST_KEPT, _LONG_ARGUMENT, _SHORTEST_SAID = 500, 200, 100, 200
 
 
-class Earlier(NamedTuple):
+class HistoryView(NamedTuple):
     """What a conversation shows of the turns before the present one, and the message that says some of it again."""
 
     history: list[tuple[Message, ...]]
@@ -52,7 +52,7 @@ class Conversation:
 
     def shown(self) -> tuple[Message, ...]:
         """Return everything in the order in which it is sent."""
-        made = [_brief(message) for message in self.messages[: self.brief_before]]
+        made = [_shorten_calls(message) for message in self.messages[: self.brief_before]]
         now = [self._as_shown(m) for m in (*made, *self.messages[self.brief_before :], *self.waiting)]
         shown = [*(m for turn in self.history for m in turn), *now]
         first = next((i for i, message in enumerate(shown) if message.role == "user"), None)
@@ -117,11 +117,11 @@ class Conversation:
         results = self._cut_result(template, _SHORTEST_RESULT) or self._brief_calls() or self._cut_result(template, 0)
         return results or self._cut_said()
 
-    def whole(self) -> Earlier:
+    def whole(self) -> HistoryView:
         """Return what is shown of earlier turns, for `restore`."""
-        return Earlier(self.history, self.forgotten, self.messages[0])
+        return HistoryView(self.history, self.forgotten, self.messages[0])
 
-    def restore(self, earlier: Earlier | None) -> None:
+    def restore(self, earlier: HistoryView | None) -> None:
         """Show earlier turns again that were left out since; with None nothing changes."""
         if earlier:
             self.history, self.forgotten, self.messages[0] = earlier
@@ -169,18 +169,20 @@ class Conversation:
     def _brief_calls(self) -> bool:
         """Show the calls before the newest with the beginnings of long arguments; False when they are already."""
         before, self.brief_before = self.brief_before, self._newest_calls()
-        return any(_brief(m) != m for m in self.messages[before : self.brief_before])
+        return any(_shorten_calls(m) != m for m in self.messages[before : self.brief_before])
 
     def _newest_calls(self) -> int:
         return max((i for i, message in enumerate(self.messages) if message.calls), default=0)
 
 
-def _brief(message: Message) -> Message:
+def _shorten_calls(message: Message) -> Message:
     """Cut the long arguments of a message's calls."""
-    return message._replace(calls=tuple(replace(call, arguments=_shortened(call.arguments)) for call in message.calls))
+    return message._replace(
+        calls=tuple(replace(call, arguments=_shorten_arguments(call.arguments)) for call in message.calls)
+    )
 
 
-def _shortened(arguments: dict[str, Any]) -> dict[str, Any]:
+def _shorten_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     long = {name: value for name, value in arguments.items() if isinstance(value, str) and len(value) > _LONG_ARGUMENT}
     return arguments | {name: f"{value[:_LONG_ARGUMENT]}…" for name, value in long.items()}
 
@@ -188,7 +190,7 @@ def _shortened(arguments: dict[str, Any]) -> dict[str, Any]:
 # Marks what an answer gives as measured although nobody has measured it.
 
 
-def mark(talk: Conversation, asked: str, system: str, template: str) -> str:
+def mark_unmeasured(talk: Conversation, asked: str, system: str, template: str) -> str:
     """Put the template behind the newest answer when nothing bears its measurements out; returns what was added."""
     answer = talk.messages[-1]
     values = find_unfounded_claims(answer.text, asked, talk.shown(), system)
@@ -206,7 +208,7 @@ FILTERED = "content_filter"
 
 
 @dataclass(slots=True)
-class Answer:
+class ModelAnswer:
     """What was said, and which calls were asked for; `end` is how it ended, once it has."""
 
     said: str = ""
@@ -246,7 +248,7 @@ class Answer:
 # What the person should know about how an answer came about, when there is more than one thing of that kind.
 
 
-def joined(earlier: Notice, event: Event) -> Notice:
+def add_notice(earlier: Notice, event: Event) -> Notice:
     """Add what an event tells, if it is a notice, to the `earlier` ones of the turn; nothing is said twice."""
     if not isinstance(event, Notice):
         return earlier
@@ -258,10 +260,10 @@ def joined(earlier: Notice, event: Event) -> Notice:
 #
 # They are shown in the turn that they came with; later turns know the names of their files, as does a blind model.
 
-LARGEST, MOST = 3_500_000, 4
+MAX_PICTURE_BYTES, MAX_PICTURES = 3_500_000, 4
 """Bytes of one picture, so that it stays below 5 MB when it is written as text; and how many of them."""
 
-_HEAD = 12
+_HEAD_BYTES = 12
 _MAGIC = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png", b"GIF8": "image/gif"}
 
 
@@ -273,45 +275,45 @@ class Pictures(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def pictures(workspace: Path, names: Sequence[str]) -> Pictures:
+def read_pictures(workspace: Path, names: Sequence[str]) -> Pictures:
     """Read those of the named files below the workspace that are pictures."""
     images: dict[str, Image] = {}
     problems: list[str] = []
     for name in names:
         try:
-            image = _read(workspace, name)
+            image = _read_picture(workspace, name)
         except OSError as error:
             problems.append(f"{name} cannot be read: {explain_os_error(error)}")
             continue
-        if image and (why := _too_much(len(image.data), len(images))):
+        if image and (why := _explain_skip(len(image.data), len(images))):
             problems.append(f"{name} was not shown to the model: {why}")
         elif image:
             images[name] = image
     return Pictures(tuple(images.values()), tuple(images), tuple(problems))
 
 
-def kind_of(head: bytes) -> str:
+def detect_media_type(head: bytes) -> str:
     """Tell a picture's media type from its first bytes; '' for what is none of the four that models read."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "")
 
 
-def _too_much(size: int, before: int) -> str:
-    if size > LARGEST:
-        return f"it has more than {LARGEST / 1e6:g} MB; send it smaller, or as a photo"
-    return f"{MOST} at once are enough" if before >= MOST else ""
+def _explain_skip(size: int, before: int) -> str:
+    if size > MAX_PICTURE_BYTES:
+        return f"it has more than {MAX_PICTURE_BYTES / 1e6:g} MB; send it smaller, or as a photo"
+    return f"{MAX_PICTURES} at once are enough" if before >= MAX_PICTURES else ""
 
 
-def _read(workspace: Path, name: str) -> Image | None:
+def _read_picture(workspace: Path, name: str) -> Image | None:
     """Read a picture, and of one that is too large as much as shows that; None for another file. Raises OSError."""
     place = files.resolve_below(os.path.realpath(workspace), str(workspace / name))
     if place is None:
         raise OSError(errno.EXDEV, "it is not in the workspace")
     with os.fdopen(files.open_rooted(place), "rb") as file:
-        head = file.read(_HEAD)
-        kind = kind_of(head)
-        return Image(kind, head + file.read(LARGEST)) if kind else None
+        head = file.read(_HEAD_BYTES)
+        kind = detect_media_type(head)
+        return Image(kind, head + file.read(MAX_PICTURE_BYTES)) if kind else None
 
 
 # What a turn has used of its limits.
@@ -320,7 +322,7 @@ LAST_WORD_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class Spent:
+class TurnBudget:
     """Counts from when it is made; `clock` gives seconds, `deadline` is by it."""
 
     limits: LimitsConfig

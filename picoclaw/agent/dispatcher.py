@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from picoclaw import claims
-from picoclaw.agent.context import Briefing
-from picoclaw.agent.conversation import Pictures, pictures
+from picoclaw.agent.context import ContextBuilder
+from picoclaw.agent.conversation import Pictures, read_pictures
 from picoclaw.agent.loop import Agent
 from picoclaw.automation.heartbeat import HEARTBEAT_OK, is_check
 from picoclaw.errors import StoreError
@@ -24,13 +24,13 @@ from picoclaw.tools.registry import list_texts
 if TYPE_CHECKING:
     from picoclaw.providers.chain import Link
 
-_UNKEPT = "turns are not being kept"
+_NOT_STORED = "turns are not being kept"
 BY_COMMAND = "command"
 """Who has answered, in a turn that was a command's."""
 
 
 @dataclass
-class Desk:
+class Dispatcher:
     """Answers one message at a time, and keeps what was said.
 
     `agent` gives the loop for an origin, `stop` brings the outputs to safety when a text orders that, `now` is the
@@ -40,7 +40,7 @@ class Desk:
     """
 
     stores: Stores
-    briefing: Callable[[], Briefing]
+    briefing: Callable[[], ContextBuilder]
     agent: Callable[[Origin], Agent]
     stop: Callable[[str, str], tuple[bool, str] | None]
     now: Callable[[], datetime]
@@ -55,9 +55,9 @@ class Desk:
     def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
         """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not."""
         if said := self.stop(inbound.text, inbound.origin):
-            return _said(inbound, *said, by="stop")
+            return _make_turn(inbound, *said, by="stop")
         if is_owner(inbound.origin) and is_check(inbound.text):
-            return _said(inbound, True, self.briefing().checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
+            return _make_turn(inbound, True, self.briefing().checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
         if is_owner(inbound.origin) and not inbound.foreign and inbound.text.lstrip().startswith("/"):
             return self._commanded(inbound, around)
         return self._turn(inbound, around)
@@ -65,23 +65,23 @@ class Desk:
     def _commanded(self, inbound: Inbound, around: Around) -> Turn:
         """Do a command, which is no part of the conversation; a text that is none after all is answered."""
         from picoclaw.agent import commands
-        from picoclaw.agent.commands import Chat
+        from picoclaw.agent.commands import CommandContext
 
-        if (given := commands.understood(clean(inbound.text))) is None:
+        if (given := commands.parse_command(replace_surrogates(inbound.text))) is None:
             return self._turn(inbound, around)
-        key, usual = clean(inbound.session), self.model
+        key, usual = replace_surrogates(inbound.session), self.model
         model = self._chosen(key) or usual
-        chat = Chat(
+        chat = CommandContext(
             *(key, self.stores, self.tasks, self.briefing, lambda: self.agent("owner"), self.now(), model, usual),
             *(self.approving, inbound.who, inbound.origin, around.stop, self.links),
         )
-        answer = commands.answer(given, chat)
+        answer = commands.run_command(given, chat)
         if answer.made:
             return self._go_on(answer.made, answer.text, inbound, around)
         if answer.again:
             turn = self._turn(inbound._replace(text=answer.again, foreign=answer.foreign), around)
-            return _noted(turn, answer.text)
-        return _said(inbound, answer.good, answer.text, by=BY_COMMAND)
+            return _add_notes(turn, answer.text)
+        return _make_turn(inbound, answer.good, answer.text, by=BY_COMMAND)
 
     def _chosen(self, session: str) -> str:
         """The model that a conversation is to be held with, '' for the configured one."""
@@ -96,19 +96,19 @@ class Desk:
         Without a model, or in another chat, they are told the result plainly.
         """
         plainly = "\n".join([said, *(one.outcome for one in made.each)])
-        here, modelled = made.home == clean(inbound.session), bool(self.stores.config.model.base_url)
+        here, modelled = made.home == replace_surrogates(inbound.session), bool(self.stores.config.model.base_url)
         if modelled:
             number = inbound.inbox if here else 0
             numbers = " and ".join(str(one.number) for one in made.each)
             text = fill(self.prompts["approved"], {"number": numbers}, "number")
-            asked = Inbound(made.home, text, _who_goes_on(made), inbox=number, who=made.asked_by)
+            asked = Inbound(made.home, text, _choose_origin(made), inbox=number, who=made.asked_by)
             turn = self._turn(asked, around if here else Around(stop=around.stop, shield=around.shield), made)
             if here:
-                return _noted(turn, said if turn.stopped != "error" else plainly)
+                return _add_notes(turn, said if turn.stopped != "error" else plainly)
             self.approving.tell(made.home, plainly if turn.stopped == "error" else turn.reply)
         elif not here:
             self.approving.tell(made.home, plainly)
-        return _said(inbound, all(one.state == "done" for one in made.each), plainly, by=BY_COMMAND)
+        return _make_turn(inbound, all(one.state == "done" for one in made.each), plainly, by=BY_COMMAND)
 
     def _turn(self, inbound: Inbound, around: Around, made: Approval | None = None) -> Turn:
         now = self.now()
@@ -116,11 +116,14 @@ class Desk:
         if inbound.origin == "heartbeat":
             earlier, summary = [], ""
         if inbound.origin == "guest" and ":-" in inbound.session and self.briefing().guests() is not None:
-            earlier, summary = [_spoken(turn) for turn in earlier], ""  # in a group, the owner's turns are among them
+            earlier, summary = (
+                [_keep_spoken(turn) for turn in earlier],
+                "",
+            )  # in a group, the owner's turns are among them
         words = (message.text for turn in earlier for message in turn if message.role == "user")
         newest = "" if any(name.startswith(GUEST_PREFIX) for name in inbound.foreign) else inbound.text
         said, home = (*map(remove_untrusted, (*words, newest)),), inbound.reply_to
-        cleaned, unknown = inbound._replace(text=clean(inbound.text)), [act for _, act in acts]
+        cleaned, unknown = inbound._replace(text=replace_surrogates(inbound.text)), [act for _, act in acts]
         told = self.briefing().told(cleaned, earlier, unknown, now, once=around.once)
         may = told.brief.only
         heard = {*told.heard, *inbound.foreign, *self.stores.taint(inbound.session, inbound.origin)}
@@ -156,7 +159,7 @@ class Desk:
                 *(one.heard for one in made.each),
                 () if made.home == made.session else [f"what a {made.origin} has asked for"],
             )
-            so_far += _as_made(made)
+            so_far += _render_made_calls(made)
         with self.approving.ask_at_end(caller):
             turn = self.agent(inbound.origin).resume(brief, earlier, caller, around, so_far)
         turn = self.stores.presentable(turn, heard, inbound)
@@ -173,12 +176,12 @@ class Desk:
             except StoreError as error:
                 turn = self._unkept(turn, error)
             else:
-                turn = _noted(
-                    turn, _shown_short(turn), *self._news([doubt, self.problem(), *told.problems, *shown.problems])
+                turn = _add_notes(
+                    turn, _describe_cut(turn), *self._news([doubt, self.problem(), *told.problems, *shown.problems])
                 )
             self.stores.answered(inbound)
         for _, act in acts:
-            turn = _noted(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
+            turn = _add_notes(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
         return turn
 
     def _kept(self, owed: UnsavedTurn) -> str:
@@ -186,16 +189,16 @@ class Desk:
         missing = len(self.stores.unkept)
         doubt = self.stores.unkept.keep(owed)
         if missing:
-            self._complaints.discard(_UNKEPT)
+            self._complaints.discard(_NOT_STORED)
             return "; ".join(filter(None, [doubt, f"the disk takes it again: {missing} earlier turns are kept now"]))
         return doubt
 
     def _unkept(self, turn: Turn, error: StoreError) -> Turn:
         """Say once that turns are not kept; answers go on from memory meanwhile."""
-        first = self._news([_UNKEPT])
+        first = self._news([_NOT_STORED])
         why = "" if str(error) in turn.notice.text else f": {error}"
         goes_on = "the conversation goes on from memory, until the disk takes it or picoclaw ends"
-        return _noted(turn, f"this turn could not be kept{why}; {goes_on}", failed=True) if first else turn
+        return _add_notes(turn, f"this turn could not be kept{why}; {goes_on}", failed=True) if first else turn
 
     def _counter(self, turn: Turn, model: str) -> str:
         """Whose tokens a turn has counted: its model's, by the name it was asked for by, or another's of the chain."""
@@ -206,7 +209,7 @@ class Desk:
         """The pictures that came with a message, where there is a model that sees."""
         config = self.stores.config
         seeing = any(model.images for model in (config.model, *config.models.values()))
-        return pictures(config.workspace, inbound.attachments) if seeing and inbound.attachments else Pictures()
+        return read_pictures(config.workspace, inbound.attachments) if seeing and inbound.attachments else Pictures()
 
     def _news(self, notes: Iterable[str]) -> list[str]:
         """What has not been said by this process; a chat that repeats a complaint every turn is no help."""
@@ -215,20 +218,20 @@ class Desk:
         return news
 
 
-def _said(inbound: Inbound, good: bool, said: str, *, by: str) -> Turn:  # noqa: FBT001
+def _make_turn(inbound: Inbound, good: bool, said: str, *, by: str) -> Turn:  # noqa: FBT001
     messages = (Message("user", inbound.text), Message("assistant", said))
     notice = Notice("" if good else said, failed=not good)
     return Turn(said, messages, 0, (), Usage(), "" if good else "error", by, notice)
 
 
-def _spoken(turn: Sequence[Message]) -> tuple[Message, ...]:
+def _keep_spoken(turn: Sequence[Message]) -> tuple[Message, ...]:
     """Leave of a turn what everybody in the chat has seen: what was said, and the answer."""
     said = [message._replace(text=claims.strip_context(message.text)) for message in turn if message.role == "user"]
     answer = [message for message in turn if message.role == "assistant"][-1:]
     return (*said, *(Message("assistant", message.text) for message in answer))
 
 
-def _as_made(made: Approval) -> list[Message]:
+def _render_made_calls(made: Approval) -> list[Message]:
     """Show a model the calls that have waited as its own, with the results: none of that is anybody's word."""
     calls = tuple(replace(one.call, id=f"yes{one.number:06d}") for one in made.each)
     results = (one.outcome if one.state == "done" else f"error: {one.outcome}" for one in made.each)
@@ -236,22 +239,22 @@ def _as_made(made: Approval) -> list[Message]:
     return [Message("assistant", "", calls), *shown]
 
 
-def _who_goes_on(made: Approval) -> Origin:
+def _choose_origin(made: Approval) -> Origin:
     return made.origin if made.origin in {"web", "guest"} else "owner"
 
 
-def _shown_short(turn: Turn) -> str:
+def _describe_cut(turn: Turn) -> str:
     most = turn.longest_said
     return (
         f"too long for the model's window: it was shown {most} characters of that, without the middle" if most else ""
     )
 
 
-def _noted(turn: Turn, *texts: str, failed: bool = False) -> Turn:
+def _add_notes(turn: Turn, *texts: str, failed: bool = False) -> Turn:
     before = turn.notice
     return turn._replace(notice=Notice("; ".join(filter(None, [before.text, *texts])), before.failed or failed))
 
 
-def clean(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which undecodable input leaves behind and no database or server takes."""
     return text.encode("utf-8", "replace").decode()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from picoclaw.agent import conversation
-from picoclaw.agent.conversation import Answer, Conversation, Earlier, Spent, Steering, joined
+from picoclaw.agent.conversation import Conversation, HistoryView, ModelAnswer, Steering, TurnBudget, add_notice
 from picoclaw.claims import strip_context
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, PerhapsTooLong, PicoclawError, ProviderError, TurnStopped
@@ -57,7 +57,7 @@ class Agent:
         """
         keep = self.toolset.keep_whole
         talk = self._conversation(brief, history, so_far, lambda tool, result: keep(tool, result, caller))
-        return _Running(self, brief, talk, caller, around).go()
+        return _TurnRun(self, brief, talk, caller, around).go()
 
     def opened(self, brief: Brief, history: Turns) -> Conversation:
         """Begin a turn's conversation: what was said before, as far as the window takes it, and the new message."""
@@ -95,7 +95,7 @@ class Agent:
 
 
 @dataclass(slots=True)
-class _Running:
+class _TurnRun:
     """One turn in the making; `answer` is the newest one, as far as it has come."""
 
     agent: Agent
@@ -103,17 +103,17 @@ class _Running:
     talk: Conversation
     caller: Caller
     around: Around
-    spent: Spent = field(init=False)
+    spent: TurnBudget = field(init=False)
     calls: TurnCalls = field(init=False)
     steering: Steering = field(init=False)
-    answer: Answer = field(default_factory=Answer)
+    answer: ModelAnswer = field(default_factory=ModelAnswer)
     sent: bool = False
     kept: int = 0
     notice: Notice = field(default_factory=lambda: Notice(""))
 
     def __post_init__(self) -> None:
         agent = self.agent
-        self.spent = Spent(agent.limits, agent.clock)
+        self.spent = TurnBudget(agent.limits, agent.clock)
         self.calls = agent.calls(self.brief, self.caller)
         self.calls.remember(self.talk.messages)
         if self.around.stop is not None:
@@ -166,7 +166,7 @@ class _Running:
         """
         self.agent.fit(self.talk, self.brief)
         template, name = self.agent.prompts["shortened"], ""
-        whole: Earlier | None = None
+        whole: HistoryView | None = None
         while True:
             try:
                 made = self._answer(calls=calls)
@@ -192,10 +192,10 @@ class _Running:
         shown, most, until, purpose = self.talk.shown(), agent.answer, self.spent.deadline, self.caller.purpose
         tools, lost, wrap = agent.tools(self.talk, brief), agent.prompts["lost"], agent.prompts["untrusted"]
         request = Request(brief.system, shown, tools, most, until, brief.model, calls, lost, stop, wrap, purpose)
-        self.answer = answer = Answer()
+        self.answer = answer = ModelAnswer()
         for event in agent.provider.events(request):
             answer.take(event)
-            self.notice = joined(self.notice, event)
+            self.notice = add_notice(self.notice, event)
             if not isinstance(event, ToolCall):
                 self.around.listen(event)
             self._check_stop()
@@ -214,7 +214,7 @@ class _Running:
         """Mark what an answer without a call gives as measured; the first time, the model is asked to measure it."""
         prompts, brief, asked = self.agent.prompts, self.brief, self.steering.newest
         can = any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(self.talk, brief))
-        mark = conversation.mark(self.talk, asked, brief.system, prompts["unmeasured"]) if can else ""
+        mark = conversation.mark_unmeasured(self.talk, asked, brief.system, prompts["unmeasured"]) if can else ""
         if not mark:
             return False
         self.around.listen(Text(mark))

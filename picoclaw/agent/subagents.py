@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from picoclaw.agent import workflow
-from picoclaw.agent.context import Briefing
+from picoclaw.agent.context import ContextBuilder
 from picoclaw.agent.conversation import Conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.config import Config
@@ -34,7 +34,7 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0
 _MOST_REPORTS = 8
 
 
-class House(Protocol):
+class SubagentApp(Protocol):
     """What a helper is given to work with: an App."""
 
     config: Config
@@ -57,7 +57,7 @@ class House(Protocol):
         """The loop, with a model and without the matcher, which would take a task for a wish."""
 
     @property
-    def briefing(self) -> Briefing:
+    def briefing(self) -> ContextBuilder:
         """What a model is told."""
 
     @property
@@ -75,12 +75,12 @@ class House(Protocol):
         """Close what is its own, and leave the board."""
 
 
-def tasks_of(database: Database, mark: str) -> Tasks:
+def open_tasks(database: Database, mark: str) -> Tasks:
     """Open the tasks of a database; the `mark` says in letters what board they come from."""
-    return Tasks(database, partial(workflow.letter, mark=mark))
+    return Tasks(database, partial(workflow.format_reports, mark=mark))
 
 
-def untold(home: Path, tasks: Callable[[], Tasks], session: str) -> Sequence[Task]:
+def list_new_reports(home: Path, tasks: Callable[[], Tasks], session: str) -> Sequence[Task]:
     """List the reports that a chat was told and a model was not; none when the disk fails."""
     if not (home / "state.db").exists():
         return ()
@@ -90,7 +90,7 @@ def untold(home: Path, tasks: Callable[[], Tasks], session: str) -> Sequence[Tas
         return ()
 
 
-def pending(tasks: Callable[[], Tasks], session: str) -> bool:
+def has_pending_tasks(tasks: Callable[[], Tasks], session: str) -> bool:
     """Tell whether helpers of a chat still have something to do or to say; no when the disk fails."""
     try:
         return tasks().pending(session)
@@ -98,14 +98,14 @@ def pending(tasks: Callable[[], Tasks], session: str) -> bool:
         return False
 
 
-def set_heard(tasks: Callable[[], Tasks], numbers: Sequence[int]) -> None:
+def mark_reports_known(tasks: Callable[[], Tasks], numbers: Sequence[int]) -> None:
     """Note that a model knows these reports, as far as the disk lets us."""
     with suppress(StoreError):
         tasks().set_heard(numbers)
 
 
 @dataclass
-class _Track:
+class _TaskProgress:
     """How far a task is: keeps it after each step, and counts what it takes."""
 
     tasks: Tasks
@@ -132,17 +132,17 @@ class _Track:
         return TaskUsage(before.steps + self.steps, seconds, before.tokens + self.tokens)
 
 
-def work(house: House, task: Task, stop: Stop) -> bool:
+def run_task(house: SubagentApp, task: Task, stop: Stop) -> bool:
     """Do a claimed task, or go on with it, and keep how it ended; False when it was stopped and is still to be done.
 
     A model that cannot be reached is asked again after a while, as often as in a chat. Raises StoreError.
     """
     tasks = house.helpers
     task = tasks.get(task.number) or task
-    track = _Track(tasks, task)
+    track = _TaskProgress(tasks, task)
     for attempt in range(house.config.model.retries + 1):
         try:
-            turn = _turn(house, task, track, stop)
+            turn = _run_turn(house, task, track, stop)
         except KeyboardInterrupt:  # while it did what it waits for
             return False
         if turn.stopped != "error" or attempt == house.config.model.retries:
@@ -150,26 +150,26 @@ def work(house: House, task: Task, stop: Stop) -> bool:
         stop.rest(min(_FIRST_WAIT_S * 3**attempt, _LONGEST_WAIT_S))
     if turn.stopped == "stopped":
         return False
-    status, text = _outcome(turn, house.prompts["empty"])
+    status, text = _get_outcome(turn, house.prompts["empty"])
     tasks.finish(task, status, house.stores.redact(text), time.time(), track.used)
     return True
 
 
-def _turn(house: House, task: Task, track: _Track, stop: Stop) -> Turn:
+def _run_turn(house: SubagentApp, task: Task, track: _TaskProgress, stop: Stop) -> Turn:
     """Run the task's turn from where it is."""
     config, now = house.config, house.now()
-    told = _briefing(house, task).told(Inbound(task.key, task.text, "helper", task.session), (), (), now)
+    told = _make_context_builder(house, task).told(Inbound(task.key, task.text, "helper", task.session), (), (), now)
     may = house.light_agent.toolset.names if task.tools is None else task.tools
     brief = told.brief._replace(
         tools=may if told.brief.tools is None else may & told.brief.tools,
         only=may if told.brief.only is None else may & told.brief.only,
         bytes_a_token=house.stores.bytes_a_token(told.brief.model or config.model.name or "default"),
     )
-    agent = replace(house.light_agent, limits=_left(task, track.used, config.limits))
+    agent = replace(house.light_agent, limits=_get_remaining_limits(task, track.used, config.limits))
     so_far = house.helpers.messages(task) or [Message("user", brief.text)]
-    so_far += _awaited(house, task, so_far, stop)
+    so_far += _finish_awaited(house, task, so_far, stop)
     heard = {*task.taint, *told.heard, *list_taints(so_far)}
-    caller = Caller(task.key, "helper", now, _nobody, heard, reply_to=task.session, may=may, asks=[])
+    caller = Caller(task.key, "helper", now, _discard_text, heard, reply_to=task.session, may=may, asks=[])
     caller = replace(caller, depth=task.depth, task=task.number)
     known = house.light_agent.toolset.private
     caller.private.update(call.name for message in so_far for call in message.calls if call.name in known)
@@ -178,26 +178,26 @@ def _turn(house: House, task: Task, track: _Track, stop: Stop) -> Turn:
         return agent.resume(brief, (), caller, around, so_far)
 
 
-def _awaited(house: House, task: Task, so_far: Sequence[Message], stop: Stop) -> list[Message]:
+def _finish_awaited(house: SubagentApp, task: Task, so_far: Sequence[Message], stop: Stop) -> list[Message]:
     """The report that a task waited for when it was cut off, once that has been brought to its end; else nothing.
 
     Raises StoreError, and KeyboardInterrupt when it was stopped.
     """
     helpers, call = house.helpers, next(iter(Conversation([], list(so_far)).unanswered()), None)
-    if call is None or (found := workflow.awaited(call, so_far, helpers.children(task.number))) is None:
+    if call is None or (found := workflow.find_awaited_task(call, so_far, helpers.children(task.number))) is None:
         return []
     if found.status in OPEN_STATUSES:
         if (taken := helpers.go_on(found.number)) is None:
             return []
-        found = do(house, taken, stop)
+        found = run_task_in_turn(house, taken, stop)
     try:
-        said = workflow.answer(found)
+        said = workflow.get_report(found)
     except ToolError as error:
         said = f"error: {error}"
     return [Message("tool", strip_invisible(said), call_id=call.id)]
 
 
-def _briefing(house: House, task: Task) -> Briefing:
+def _make_context_builder(house: SubagentApp, task: Task) -> ContextBuilder:
     """What a helper is told: in the mode that was asked for, with its limits and the reports that it needs."""
     prompt = replace(house.config.prompt, mode=task.mode)
     needed = [need for number in task.needs if (need := house.helpers.get(number))]
@@ -210,27 +210,27 @@ def _briefing(house: House, task: Task) -> Briefing:
     )
 
 
-def _nobody(_text: str) -> None:
+def _discard_text(_text: str) -> None:
     """A helper speaks with nobody."""
 
 
-def _left(task: Task, used: TaskUsage, settings: LimitsConfig) -> LimitsConfig:
+def _get_remaining_limits(task: Task, used: TaskUsage, settings: LimitsConfig) -> LimitsConfig:
     """What a task may still take."""
-    return LimitsConfig(*workflow.left(task.limits, used), settings.result_chars)
+    return LimitsConfig(*workflow.get_remaining(task.limits, used), settings.result_chars)
 
 
-def _outcome(turn: Turn, empty: str) -> tuple[TaskStatus, str]:
+def _get_outcome(turn: Turn, empty: str) -> tuple[TaskStatus, str]:
     """How a task ended that was not stopped, and its report."""
     if turn.stopped == "error":
         return "failed", turn.notice.text or turn.reply
     if turn.reply.strip() in {"", empty.strip()}:
         return "failed", "the model gave no answer"
     if turn.stopped:
-        return "failed", f"it could not be brought to an end ({_WHY[turn.stopped]}). {turn.reply}"
+        return "failed", f"it could not be brought to an end ({_STOP_REASONS[turn.stopped]}). {turn.reply}"
     return "done", turn.reply
 
 
-_WHY = {
+_STOP_REASONS = {
     "steps": "too many steps",
     "seconds": "too much time",
     "tokens": "too many tokens",
@@ -238,14 +238,14 @@ _WHY = {
 }
 
 
-def do(house: House, task: Task, stop: Stop) -> Task:
+def run_task_in_turn(house: SubagentApp, task: Task, stop: Stop) -> Task:
     """Do a task for a turn that waits for it, in the turn's thread, and return it as it ended.
 
     Raises StoreError, and KeyboardInterrupt when that turn is to end. What a person's turn waited for ends with it;
     what a helper waited for is put back like its own task.
     """
     try:
-        finished = work(house, task, stop)
+        finished = run_task(house, task, stop)
     except PicoclawError as error:
         with suppress(StoreError):  # then it is nobody's as soon as this process ends
             house.helpers.finish(task, "lost", str(error), time.time())

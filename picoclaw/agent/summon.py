@@ -24,7 +24,7 @@ from picoclaw.text import escape_control_tokens
 from picoclaw.workspace import reading
 
 FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
-LARGEST = 8192
+MAX_FILE_BYTES = 8192
 """Bytes of one file that a model may write."""
 
 _LARGEST_OWN = 200_000
@@ -36,7 +36,7 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Co"}  # categories of Unicode
 _JOINERS = "\n\t\u200c\u200d"  # those of them that ordinary text and emoji are made with
 
 
-class Answer(NamedTuple):
+class SummonAnswer(NamedTuple):
     """What a model said; `cut` when it was stopped at the limit of tokens, or where it went round in circles."""
 
     text: str
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
     usage: Usage
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """What would become of a file: its bytes when it was read (None: there is none), as text, and the new text."""
 
     name: str
@@ -53,7 +53,7 @@ class Change(NamedTuple):
     new: str
 
 
-def request(
+def build_request(
     prompts: Templates, persona: str, pages: Sequence[Page], tools: Sequence[str], model: ModelConfig, deadline: float
 ) -> tuple[Request, list[str]]:
     """Make the one request, and name the files that the model cannot write anew, because it cannot be shown them whole.
@@ -61,8 +61,8 @@ def request(
     The owner's files are shortened to what the model's window holds beside the answer.
     """
     room = max(0, model.context_tokens - _LEAST_ANSWER * 2) * 2
-    shown, _ = picoclaw_prompts.within(pages, prompts["truncated"], LARGEST, room)
-    too_long = [page.name for page in pages if page not in shown or picoclaw_prompts.size(page.text) > LARGEST]
+    shown, _ = picoclaw_prompts.within(pages, prompts["truncated"], MAX_FILE_BYTES, room)
+    too_long = [page.name for page in pages if page not in shown or picoclaw_prompts.size(page.text) > MAX_FILE_BYTES]
     values = {
         "persona": persona,
         "tools": ", ".join(tools),
@@ -79,7 +79,7 @@ def request(
     return Request("", (asked,), (), tokens, deadline, purpose=Purpose("summon")), too_long
 
 
-def answered(provider: Provider, wanted: Request) -> Answer:
+def ask_for_files(provider: Provider, wanted: Request) -> SummonAnswer:
     """Ask a model without a fallback behind it, and wait for the whole answer; raises ProviderError."""
     said, end = "", End("", Usage())
     for event in provider.events(wanted):
@@ -88,10 +88,10 @@ def answered(provider: Provider, wanted: Request) -> Answer:
         elif isinstance(event, End):
             end = event
             break  # which hangs up on an answer that only repeats itself
-    return Answer(said, end.finish in {"length", REPEATS}, end.usage)
+    return SummonAnswer(said, end.finish in {"length", REPEATS}, end.usage)
 
 
-def files_from(text: str, *, cut: bool = False) -> dict[str, str]:
+def parse_files(text: str, *, cut: bool = False) -> dict[str, str]:
     """Find the tagged blocks, by the names that they give themselves; of blocks of one name the last counts.
 
     A block without its closing tag ends where the next begins, and gives way to a whole one. The last block of an
@@ -107,12 +107,12 @@ def files_from(text: str, *, cut: bool = False) -> dict[str, str]:
         key = (name[1] or name[2] or "").strip()
         closed = following is not None and bool(following[1])
         if closed or key not in whole:
-            found[key] = _bare(tag.string[tag.end() : following.start() if following else None])
+            found[key] = _strip_fence(tag.string[tag.end() : following.start() if following else None])
         whole |= {key} if closed else set()
     return found
 
 
-def _bare(text: str) -> str:
+def _strip_fence(text: str) -> str:
     """Take off blanks, and a fence around the whole or left open by a lost tag."""
     lines = text.strip("\ufeff \t\n").split("\n")
     fences = [number for number, line in enumerate(lines) if line.lstrip().startswith("```")]
@@ -123,13 +123,13 @@ def _bare(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
-def judged(answer: Answer, too_long: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
+def check_files(answer: SummonAnswer, too_long: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
     """Sort an answer's blocks into the files that can be used, each ending in a line feed, and what was wrong.
 
     What the answer makes of a file that is `too_long` for it would lose what stands in it.
     """
     known = {name.casefold(): name for name in FILES}
-    blocks = files_from(answer.text, cut=answer.cut)
+    blocks = parse_files(answer.text, cut=answer.cut)
     blocks = {name: text for name, text in blocks.items() if known.get(name.casefold()) not in too_long}
     strange = [name for name in blocks if name.casefold() not in known]
     tokens = answer.usage.completion_tokens
@@ -144,7 +144,7 @@ def judged(answer: Answer, too_long: Collection[str] = ()) -> tuple[dict[str, st
         problems.append(f"ignored in the answer, because it is not one of the five files: {shown}")
     good = {}
     for name, text in ((known[name.casefold()], text) for name, text in blocks.items() if name not in strange):
-        if fault := _fault(text):
+        if fault := _find_fault(text):
             problems.append(f"the answer's {name} {fault}")
         else:
             good[name] = f"{text}\n"
@@ -155,26 +155,26 @@ def judged(answer: Answer, too_long: Collection[str] = ()) -> tuple[dict[str, st
     return good, problems
 
 
-def _fault(text: str) -> str:
+def _find_fault(text: str) -> str:
     """Say why a text may not become a file of the workspace, '' when it may."""
     if not text.strip():
         return "is empty"
-    if len(text) > LARGEST or picoclaw_prompts.size(text) > LARGEST:
-        return f"is longer than {LARGEST} bytes"
-    if unseen := _unseen(text):
+    if len(text) > MAX_FILE_BYTES or picoclaw_prompts.size(text) > MAX_FILE_BYTES:
+        return f"is longer than {MAX_FILE_BYTES} bytes"
+    if unseen := _find_invisible(text):
         return f"holds {unseen}"
     if escape_control_tokens(text) != text:
         return "holds control words of a chat template"
     return ""
 
 
-def _unseen(text: str) -> str:
+def _find_invisible(text: str) -> str:
     """Name a character that no reader of the diff would see, '' when there is none."""
     odd = (char for char in text if unicodedata.category(char) in _UNSEEN and char not in _JOINERS)
     return next((f"the invisible character U+{ord(char):04X}" for char in odd), "")
 
 
-def changes(workspace: Path, templates: Path, good: Mapping[str, str]) -> tuple[list[Change], list[str]]:
+def list_changes(workspace: Path, templates: Path, good: Mapping[str, str]) -> tuple[list[FileChange], list[str]]:
     """Compare the usable files with the workspace; returns the changes in the order of FILES, and what stays and why.
 
     A file that the answer did not bring stays as it is, and comes from the `templates` where there is none. An
@@ -183,29 +183,29 @@ def changes(workspace: Path, templates: Path, good: Mapping[str, str]) -> tuple[
     wanted, problems = [], []
     for name in FILES:
         try:
-            found = _found(workspace / name)
-            old = _text(workspace / name, found or b"")
+            found = _read_own_file(workspace / name)
+            old = _decode_own_file(workspace / name, found or b"")
         except ConfigError as error:
             problems.append(f"{error}; it stays as it is")
             continue
         if name in good:
-            new = _with_comments(old, good[name])
+            new = _keep_comments(old, good[name])
         elif found is None or not good:
-            new = _template(templates / name)
+            new = _read_template(templates / name)
         else:
             continue
         if new != old or found is None:
-            wanted.append(Change(name, found, old, new))
+            wanted.append(FileChange(name, found, old, new))
     return wanted, problems
 
 
-def _with_comments(old: str, new: str) -> str:
+def _keep_comments(old: str, new: str) -> str:
     """Keep the owner's comments, which no model is shown, at the head of the file."""
     comments = (old[comment.start : comment.end].strip("\n") for comment in find_hidden(old, trusting=True))
     return "\n".join([*(comment for comment in comments if comment not in new), new])
 
 
-def _template(path: Path) -> str:
+def _read_template(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -214,43 +214,43 @@ def _template(path: Path) -> str:
         ) from None
 
 
-def _found(path: Path) -> bytes | None:
+def _read_own_file(path: Path) -> bytes | None:
     """Read a regular file whole, None if there is none; a link in its place is left alone, so that it stays one."""
     if path.is_symlink():
         raise ConfigError(f"{path} is a symbolic link")
     return reading.read_bytes(path, _LARGEST_OWN)
 
 
-def _text(path: Path, data: bytes) -> str:
+def _decode_own_file(path: Path, data: bytes) -> str:
     """Read an owner's file as text; one that a diff could not show whole, and so not bring back, is refused."""
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text") from None
-    if unseen := _unseen(text):
+    if unseen := _find_invisible(text):
         raise ConfigError(f"{path} holds {unseen}")
     return text
 
 
-def diff(change: Change) -> str:
+def format_diff(change: FileChange) -> str:
     """Show a change in the form that `patch -p0` takes, and takes back with -R."""
     before = "/dev/null" if change.found is None else change.name
-    lines = difflib.unified_diff(_lines(change.old), _lines(change.new), before, change.name)
+    lines = difflib.unified_diff(_split_lines(change.old), _split_lines(change.new), before, change.name)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """Split at line feeds alone, as patch does."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def write(workspace: Path, change: Change) -> bool:
+def write_change(workspace: Path, change: FileChange) -> bool:
     """Write a file whole and durably; False, and nothing written, when it is not what it was. Raises ConfigError."""
     path, data = workspace / change.name, change.new.encode()
     try:
         if change.found is None:
             return create(path, data)
-        if _found(path) != change.found:
+        if _read_own_file(path) != change.found:
             return False
         write_atomic(path, data)
     except OSError as error:

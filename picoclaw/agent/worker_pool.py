@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from picoclaw.agent.subagents import House, work
+from picoclaw.agent.subagents import SubagentApp, run_task
 from picoclaw.errors import PicoclawError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import Stop
 from picoclaw.store.conversations import get_process_identity, is_process_alive
@@ -21,17 +21,17 @@ _OTHERS_S = 60.0
 _DISK_S = 30.0
 
 
-def usual_number() -> int:
+def get_default_size() -> int:
     """How many helpers work at once on this machine: an answer that is being read takes some megabytes."""
     return _FEW if os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") < _SMALL_BYTES else _SOME
 
 
-class Crew:
+class WorkerPool:
     """The helpers that work in this process."""
 
     def __init__(
         self,
-        own: Callable[[], House],
+        own: Callable[[], SubagentApp],
         ring: Callable[[], None],
         at_once: int,
         wants: Callable[[Task], bool] = lambda _: True,
@@ -42,7 +42,7 @@ class Crew:
         """
         self._own = own
         self._ring = ring
-        self._most = at_once or usual_number()
+        self._most = at_once or get_default_size()
         self._wants = wants
         self._running: dict[int, tuple[threading.Thread, Stop]] = {}
         self._leaving = False
@@ -59,7 +59,7 @@ class Crew:
             thread = threading.Thread(target=self._work, args=(task, stop), name=task.key, daemon=True)
             self._running[task.number] = thread, stop
             thread.start()
-        elsewhere = any(held_elsewhere(task) for task in unfinished.values())
+        elsewhere = any(is_held_elsewhere(task) for task in unfinished.values())
         return _OTHERS_S if elsewhere else None
 
     @property
@@ -84,7 +84,7 @@ class Crew:
         try:
             house = self._own()
             try:
-                _worked(house, task, stop)
+                _run_until_settled(house, task, stop)
             finally:
                 (house.wiring.abandon if self._hurry else house.wiring.leave)()
                 house.let_go()
@@ -93,16 +93,16 @@ class Crew:
             self._ring()
 
 
-def held_elsewhere(task: Task) -> bool:
+def is_held_elsewhere(task: Task) -> bool:
     """Tell whether a task is another process's, which lives."""
     return bool(task.claimed) and task.claimed != get_process_identity() and is_process_alive(task.claimed)
 
 
-def _worked(house: House, task: Task, stop: Stop) -> None:
+def _run_until_settled(house: SubagentApp, task: Task, stop: Stop) -> None:
     """Do a task; when the disk takes nothing, again later. One that cannot be done here is reported as lost."""
     tasks, why = house.helpers, "it ended unexpectedly"
     try:
-        while not _settled(house, task, stop):
+        while not _run_or_put_back(house, task, stop):
             stop.rest(_DISK_S)
         why = ""
     except PicoclawError as error:
@@ -113,10 +113,10 @@ def _worked(house: House, task: Task, stop: Stop) -> None:
                 tasks.finish(task, "lost", why, time.time())
 
 
-def _settled(house: House, task: Task, stop: Stop) -> bool:
+def _run_or_put_back(house: SubagentApp, task: Task, stop: Stop) -> bool:
     """Do a task, or put it back; False when the disk took neither, and might later."""
     try:
-        if not work(house, task, stop):
+        if not run_task(house, task, stop):
             house.helpers.put_back(task)
     except (StoreDamaged, StoreNewer):
         raise

@@ -11,13 +11,13 @@ from picoclaw.schema import Parameter, Unfit, check, nearest
 from picoclaw.store.tasks import OPEN_STATUSES, Task, TaskUsage
 from picoclaw.times import format_duration
 
-DEEPEST = 3
-MOST = 32
+MAX_DEPTH = 3
+MAX_OPEN_TASKS = 32
 """Tasks of one chat that are not done yet."""
 
-WAITING = "subagent"
-ASKING = frozenset({"spawn", WAITING, "spawn_status", "spawn_cancel"})
-NEVER = frozenset(
+WAITING_TOOL = "subagent"
+SPAWN_TOOLS = frozenset({"spawn", WAITING_TOOL, "spawn_status", "spawn_cancel"})
+FORBIDDEN_TOOLS = frozenset(
     {"first_run", "message", "sensor_add", "skill_create", "skill_update", "rule", "cron"},
 )
 """Tools that speak with the owner, need their yes, or plan for the chat that a person is in."""
@@ -26,7 +26,7 @@ _LONGEST_NAME = 40
 _LEAST_SECONDS, _LEAST_TOKENS = 1.0, 100
 
 
-class Step(NamedTuple):
+class TaskStep(NamedTuple):
     """A task as it was asked for; `needs` are names or numbers of others."""
 
     name: str
@@ -41,14 +41,14 @@ _STEP = (
 )
 
 
-def allowed(
+def select_tools(
     tools: Collection[str], may: Collection[str] | None, asked: Sequence[str] | None, depth: int
 ) -> frozenset[str]:
     """The tools of a helper: of all those that whoever asks `may` use, the ones that were asked for.
 
     `depth` is the helper's. Raises ToolError for one that there is not, or that it may not be given.
     """
-    away = NEVER | (ASKING if depth >= DEEPEST else frozenset())
+    away = FORBIDDEN_TOOLS | (SPAWN_TOOLS if depth >= MAX_DEPTH else frozenset())
     possible = frozenset(tools if may is None else may) & frozenset(tools) - away
     for name in asked or ():
         if name not in possible:
@@ -57,36 +57,36 @@ def allowed(
     return possible if asked is None else possible & frozenset(asked)
 
 
-def limited(asked: TaskUsage, most: TaskUsage) -> TaskUsage:
+def cap_limits(asked: TaskUsage, most: TaskUsage) -> TaskUsage:
     """What a task may take: what was asked for, 0 for the usual, and never more than the settings allow."""
     steps, tokens = (min(wish or limit, limit) for wish, limit in ((asked[0], most[0]), (asked[2], most[2])))
     return TaskUsage(steps, min(asked.seconds or most.seconds, most.seconds), tokens)
 
 
-def left(limits: TaskUsage, used: TaskUsage) -> TaskUsage:
+def get_remaining(limits: TaskUsage, used: TaskUsage) -> TaskUsage:
     """What a task may still take; enough for a last word."""
     steps, tokens = max(1, limits.steps - used.steps), max(_LEAST_TOKENS, limits.tokens - used.tokens)
     return TaskUsage(steps, max(_LEAST_SECONDS, limits.seconds - used.seconds), tokens)
 
 
-def awaited(call: ToolCall, said: Sequence[Message], children: Sequence[Task]) -> Task | None:
+def find_awaited_task(call: ToolCall, said: Sequence[Message], children: Sequence[Task]) -> Task | None:
     """Find the task that an open call of a helper's had done, and waited for; None when none was begun.
 
     Of several that were given the same, it is the one that no earlier call has the report of.
     """
-    if call.name != WAITING:
+    if call.name != WAITING_TOOL:
         return None
-    same = [task for task in children if _is_given(call, task)]
-    calls = [other for message in said for other in message.calls if other.name == WAITING]
+    same = [task for task in children if _matches_call(call, task)]
+    calls = [other for message in said for other in message.calls if other.name == WAITING_TOOL]
     return same[-1] if len(same) >= sum(other.arguments == call.arguments for other in calls) else None
 
 
-def _is_given(call: ToolCall, task: Task) -> bool:
+def _matches_call(call: ToolCall, task: Task) -> bool:
     name, text = (str(call.arguments.get(key, "")) for key in ("name", "task"))
     return (task.name, task.text) == (" ".join(name.split()), text.strip())
 
 
-def steps_of(tasks: Sequence[Mapping[str, Any]]) -> list[Step]:
+def parse_steps(tasks: Sequence[Mapping[str, Any]]) -> list[TaskStep]:
     """Read the tasks of a workflow as a model writes them."""
     found = []
     for i, given in enumerate(tasks, 1):
@@ -94,11 +94,11 @@ def steps_of(tasks: Sequence[Mapping[str, Any]]) -> list[Step]:
             values = check(_STEP, {("needs" if key == "depends_on" else key): value for key, value in given.items()})
         except Unfit as error:
             raise ToolError(f"tasks, number {i}: {error}") from None
-        found.append(step(values["name"], values["task"], values["needs"]))
+        found.append(make_step(values["name"], values["task"], values["needs"]))
     return found
 
 
-def step(name: str, text: str, needs: Sequence[str]) -> Step:
+def make_step(name: str, text: str, needs: Sequence[str]) -> TaskStep:
     """Make a task of what was given, and refuse what cannot be one."""
     name, text = " ".join(name.split()), text.strip()
     if not text:
@@ -107,10 +107,10 @@ def step(name: str, text: str, needs: Sequence[str]) -> Step:
         raise ToolError(f"name must be at most {_LONGEST_NAME} printable characters, such as frost")
     if name.isdecimal():
         raise ToolError(f"name {name!r} looks like a task's number; take a word")
-    return Step(name, text, tuple(need.strip() for need in needs if need.strip()))
+    return TaskStep(name, text, tuple(need.strip() for need in needs if need.strip()))
 
 
-def needs_of(steps: Sequence[Step], known: Mapping[str, int]) -> list[tuple[int, ...]]:
+def resolve_needs(steps: Sequence[TaskStep], known: Mapping[str, int]) -> list[tuple[int, ...]]:
     """Find out what each task needs: -1 for the first of these, and so on, or the number of one that is `known`.
 
     `known` has earlier tasks by number and by name. Raises ToolError for two of one name, for a need that nothing
@@ -125,13 +125,13 @@ def needs_of(steps: Sequence[Step], known: Mapping[str, int]) -> list[tuple[int,
             if need not in places:
                 raise ToolError(f"{step.name or 'a task'} needs {need!r}, which is no task{nearest(need, places)}")
     found = [tuple(dict.fromkeys(places[need] for need in step.needs)) for step in steps]
-    if circle := _circle(found):
+    if circle := _find_cycle(found):
         waiting = ", ".join(steps[-i - 1].name or f"task {-i}" for i in circle)
         raise ToolError(f"{waiting}: these wait for each other; one must be first")
     return found
 
 
-def _circle(needs: Sequence[Sequence[int]]) -> list[int]:
+def _find_cycle(needs: Sequence[Sequence[int]]) -> list[int]:
     """Those that can never begin because they wait for each other, or for such; by their places, -1 the first."""
     left = {-i: {need for need in wanted if need < 0} for i, wanted in enumerate(needs, 1)}
     while ready := [place for place, wanted in left.items() if not wanted]:
@@ -142,7 +142,7 @@ def _circle(needs: Sequence[Sequence[int]]) -> list[int]:
     return list(left)
 
 
-def last(needs: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def list_final_tasks(needs: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """The tasks that no other one needs, whose reports are the outcome."""
     needed = {need for wanted in needs for need in wanted}
     return tuple(-i for i in range(1, len(needs) + 1) if -i not in needed)
@@ -150,7 +150,7 @@ def last(needs: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 # How the outcome of helpers' tasks is worded: for the chat, for a model, in a list. Pure.
 
-LONGEST = 4000
+MAX_REPORT_CHARS = 4000
 """Characters of a report that is handed on to a model; the chat is told all of it."""
 
 _LONGEST_STEP, _LONGEST_TEXT = 300, 80
@@ -159,58 +159,61 @@ _CLOSING = re.compile(r"</(?=\s*report\b)", re.IGNORECASE)
 _ENDS = {"failed": "failed", "lost": "was lost", "impossible": "was not begun", "cancelled": "was cancelled"}
 
 
-def letter(tasks: Sequence[Task], mark: str = "") -> str:
+def format_reports(tasks: Sequence[Task], mark: str = "") -> str:
     """Word the one message about tasks that have ended together, in the order in which they were asked for.
 
     A report that another one was made of is only begun. The `mark` says what all of it comes from.
     """
     if len(tasks) == 1:
-        return f"Helper {outcome(tasks[0])} {mark}".rstrip()
+        return f"Helper {describe_outcome(tasks[0])} {mark}".rstrip()
     used = {need for task in tasks if task.status == "done" for need in task.needs}
     counts = [f"{sum(task.status == status for task in tasks)} {words}" for status, words in _ENDS.items()]
     wrong = ", ".join(count for count in counts if not count.startswith("0 "))
     head = f"{len(tasks)} helpers have ended{f', {wrong}' if wrong else ''}:"
-    rows = (cut(outcome(task), _LONGEST_STEP) if task.number in used else outcome(task) for task in tasks)
+    rows = (
+        cut_report(describe_outcome(task), _LONGEST_STEP) if task.number in used else describe_outcome(task)
+        for task in tasks
+    )
     return "\n".join([head, *(f"- {row}" for row in rows), *([mark] if mark else [])])
 
 
-def outcome(task: Task) -> str:
+def describe_outcome(task: Task) -> str:
     """Say who has ended how, and with what report."""
-    how, why = _ended(task)
+    how, why = _explain_end(task)
     return f"{task.label}{how and ' '}{how}{why and ': '}{why}"
 
 
-def _ended(task: Task) -> tuple[str, str]:
+def _explain_end(task: Task) -> tuple[str, str]:
     """How a task ended when it was not done, and what there is to say of it."""
     why = task.result.strip() or ("what it needs was not done" if task.status == "impossible" else "")
     return _ENDS.get(task.status, ""), why
 
 
-def cut(text: str, most: int) -> str:
+def cut_report(text: str, most: int) -> str:
     """Shorten a text to so many characters, and say so."""
     return text if len(text) <= most else f"{text[:most].rstrip()}… [{len(text) - most} characters more]"
 
 
-def answer(task: Task) -> str:
+def get_report(task: Task) -> str:
     """Give the report to whoever waits for it. Raises ToolError when it was not done."""
     if task.status != "done":
-        raise ToolError(f"helper {outcome(task)}")
-    return block(_REPORT, task)
+        raise ToolError(f"helper {describe_outcome(task)}")
+    return render_report_block(_REPORT, task)
 
 
-def shown(task: Task) -> str:
+def render_report(task: Task) -> str:
     """Give the report of a task that has ended, however it did."""
-    return block(_REPORT, task)
+    return render_report_block(_REPORT, task)
 
 
-def block(template: str, task: Task, most: int = LONGEST) -> str:
+def render_report_block(template: str, task: Task, most: int = MAX_REPORT_CHARS) -> str:
     """Put a report into a tagged block that it cannot close by itself, for a model that is to know of it."""
-    said = cut(": ".join(filter(None, _ended(task))), most)
+    said = cut_report(": ".join(filter(None, _explain_end(task))), most)
     content = _CLOSING.sub("< /", enclosed(said))
     return fill(template or "{content}", {"name": task.label, "content": content}, "content")
 
 
-def row(task: Task, now: float) -> str:
+def describe_task(task: Task, now: float) -> str:
     """Describe a task in a line; `now` in seconds since 1970."""
     needs = f", after {', '.join(map(str, task.needs))}" if task.status == "waiting" and task.needs else ""
     spent = f", {task.used.steps} of {task.limits.steps} steps" if task.status == "running" else ""
@@ -218,4 +221,4 @@ def row(task: Task, now: float) -> str:
         f", asked {format_duration(max(0.0, now - (task.asked if task.status in OPEN_STATUSES else task.ended)))} ago"
     )
     when = when if task.status in OPEN_STATUSES else when.replace("asked", "ended")
-    return f"{task.label}: {task.status}{needs}{spent}{when}: {cut(' '.join(task.text.split()), _LONGEST_TEXT)}"
+    return f"{task.label}: {task.status}{needs}{spent}{when}: {cut_report(' '.join(task.text.split()), _LONGEST_TEXT)}"

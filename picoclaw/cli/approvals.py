@@ -4,7 +4,7 @@ import argparse
 import os
 from contextlib import closing
 
-from picoclaw.agent.commands import row, whole
+from picoclaw.agent.commands import describe_approval, show_approval
 from picoclaw.cli.common import add_board_option, open_app, require_terminal
 from picoclaw.errors import PicoclawError
 from picoclaw.messages import DEFAULT_SESSION, Inbound
@@ -54,10 +54,10 @@ def _show_approvals(approvals: Approvals, number: int) -> int:
     if number:
         if not (found := approvals.get(number)):
             raise PicoclawError(f"there is no question number {number}")
-        print(escape_unprintable(whole(found)))
+        print(escape_unprintable(show_approval(found)))
         return 0
     for one in (waiting := approvals.waiting()):
-        print(escape_unprintable(row(one)))
+        print(escape_unprintable(describe_approval(one)))
     for one in approvals.ended():
         at = f"{owner_time(home_folder(os.environ), one.at):%Y-%m-%d %H:%M}"
         print(escape_unprintable(f"{one.number}  {one.state}, {at}: {one.shortly}"))

@@ -14,8 +14,8 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from picoclaw.agent.dispatcher import BY_COMMAND, clean
-from picoclaw.agent.subagents import pending
+from picoclaw.agent.dispatcher import BY_COMMAND, replace_surrogates
+from picoclaw.agent.subagents import has_pending_tasks
 from picoclaw.app import SIMULATED, App, is_simulated
 from picoclaw.channels import channel
 from picoclaw.cli.common import add_board_option, check_conversation, open_app, retry_after_repair
@@ -71,7 +71,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _check_conversation(given: argparse.Namespace) -> int:
     with open_app(given, make=False) as app:
-        check_conversation(app, clean(given.session))
+        check_conversation(app, replace_surrogates(given.session))
     return 0
 
 
@@ -120,7 +120,7 @@ def print_turn_as_json(app: App, session: str, shown: dict[str, Any], leaving: E
     def show(reports: list[str]) -> None:
         print(format_json(shown | ({"helpers": reports} if reports else {})), flush=True)
 
-    if pending(lambda: app.helpers, session):
+    if has_pending_tasks(lambda: app.helpers, session):
         from picoclaw.cli.subagents import run_subagents_then_report
 
         return run_subagents_then_report(app, session, show, leaving)
@@ -133,7 +133,7 @@ def wait_for_subagents(app: App, session: str, tell: Callable[[str], None], leav
 
     When the program is `leaving`, what they have switched on goes off.
     """
-    if pending(lambda: app.helpers, session):
+    if has_pending_tasks(lambda: app.helpers, session):
         from picoclaw.cli.subagents import run_subagents
 
         return run_subagents(app, session, tell, leaving)
@@ -418,7 +418,7 @@ def _run_background(app: App, session: str, screen: Screen, leaving: Event) -> I
         return
     with clockwork:
         yield
-    if pending(lambda: app.helpers, session):
+    if has_pending_tasks(lambda: app.helpers, session):
         print("picoclaw: the helpers go on when picoclaw runs again", file=sys.stderr)
 
 
@@ -459,9 +459,9 @@ def print_help_if_asked(line: str) -> bool:
     """Tell what can be typed, if a line asks for that; tells whether it did."""
     if line.lower() != "/help":
         return False
-    from picoclaw.agent.commands import listed
+    from picoclaw.agent.commands import list_commands
 
-    print(f"Type a question, or one of:\n{listed(_TERMINAL_COMMANDS)}\n{_TYPE_AHEAD_HELP}")
+    print(f"Type a question, or one of:\n{list_commands(_TERMINAL_COMMANDS)}\n{_TYPE_AHEAD_HELP}")
     return True
 
 

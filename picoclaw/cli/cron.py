@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from picoclaw.agent.dispatcher import clean
+from picoclaw.agent.dispatcher import replace_surrogates
 from picoclaw.app import App
 from picoclaw.cli.common import add_board_option, check_chat, open_app
 from picoclaw.daemon.signals import handle_signals
@@ -106,12 +106,12 @@ def _call_cron_tool(app: App, given: argparse.Namespace) -> int:
     given_ = {name: value for name, value in vars(given).items() if name in _TOOL_ARGUMENTS and value is not None}
     if rights := [name for name in ("write", "network") if getattr(given, name, False)]:
         given_["rights"] = " ".join(rights)
-    arguments = {name: clean(value) if isinstance(value, str) else value for name, value in given_.items()}
+    arguments = {name: replace_surrogates(value) if isinstance(value, str) else value for name, value in given_.items()}
     session = next((job.session for job in app.stores.jobs.all() if job.number == arguments.get("job")), None)
     if session is None and "job" in arguments:
         raise ToolError(f"there is no reminder or job {arguments['job']}; `picoclaw cron` lists them")
     if session is None and given.session != DEFAULT_SESSION:
-        check_chat(app, clean(given.session))
+        check_chat(app, replace_surrogates(given.session))
     # Whoever typed exactly this at a terminal has agreed to it; see cli/tool.py.
     app.ask = (lambda _: True) if sys.stdin.isatty() else None
     caller = Caller(session or given.session, "owner", app.now(), lambda text: print(escape_unprintable(text)))

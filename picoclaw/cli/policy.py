@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import get_args
 
-from picoclaw.agent.dispatcher import clean
+from picoclaw.agent.dispatcher import replace_surrogates
 from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.config import load_config
 from picoclaw.errors import PicoclawError, explain_syntax
@@ -89,7 +89,7 @@ def _format_row(name: str, verdicts: list[str]) -> str:
 
 def _explain_call(given: argparse.Namespace) -> int:
     try:
-        arguments = json.loads(clean(given.arguments))
+        arguments = json.loads(replace_surrogates(given.arguments))
     except (ValueError, RecursionError) as error:
         raise PicoclawError(f"JSON is not valid: {explain_syntax(error)}") from None
     if not isinstance(arguments, dict):

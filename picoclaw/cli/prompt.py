@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from picoclaw.agent.context import Told
-from picoclaw.agent.dispatcher import clean
+from picoclaw.agent.context import BuiltContext
+from picoclaw.agent.dispatcher import replace_surrogates
 from picoclaw.app import App
 from picoclaw.cli.common import add_board_option, check_conversation, open_app
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
 from picoclaw.prompts import BYTES_A_TOKEN, MODES, estimated_tokens, size
 from picoclaw.providers import anthropic, openai_wire
-from picoclaw.stores import Earlier
+from picoclaw.stores import PastTurns
 from picoclaw.text import escape_control_tokens, escape_unprintable, format_json
 
 
@@ -36,13 +36,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print the request that `chat -m TEXT` would make first."""
     with open_app(given, make=False) as app:
-        check_conversation(app, clean(given.session))
+        check_conversation(app, replace_surrogates(given.session))
         if given.mode:
             app.config = replace(app.config, prompt=replace(app.config.prompt, mode=given.mode))
         if not given.message.strip():
             print("picoclaw prompt: -m needs a text that is not empty", file=sys.stderr)
             return 2
-        inbound = Inbound(given.session, clean(given.message), given.origin)
+        inbound = Inbound(given.session, replace_surrogates(given.message), given.origin)
         told, body = _build_request(app, inbound)
         left_out = app.briefing.left_out(inbound)
         unused = [f"{path} is not used: no template has that name" for path in app.prompts.unknown(app.toolset.names)]
@@ -72,9 +72,9 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _build_request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
+def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, Any]]:
     kept = (app.config.home / "state.db").exists()
-    earlier, acts, summary, _ = app.stores.earlier(inbound.session) if kept else Earlier([], [])
+    earlier, acts, summary, _ = app.stores.earlier(inbound.session) if kept else PastTurns([], [])
     told = replace(app.briefing, tidy=False).told(inbound, earlier, [act for _, act in acts], app.now())
     model = app.config.model
     ratio = app.stores.bytes_a_token(told.brief.model or app.config.model.name or "default") if kept else BYTES_A_TOKEN
@@ -89,12 +89,12 @@ def _build_request(app: App, inbound: Inbound) -> tuple[Told, dict[str, Any]]:
     )
 
 
-def _list_sections(told: Told) -> list[tuple[str, str]]:
+def _list_sections(told: BuiltContext) -> list[tuple[str, str]]:
     """The sections as they are sent."""
     return [(part.name, escape_control_tokens(part.text)) for part in told.sections]
 
 
-def _format_prompt(told: Told, body: dict[str, Any], ratio: float) -> Iterator[str]:
+def _format_prompt(told: BuiltContext, body: dict[str, Any], ratio: float) -> Iterator[str]:
     for name, text in _list_sections(told):
         yield f"--- system: {name}, {size(text)} bytes, about {estimated_tokens(size(text), ratio)} tokens"
         yield escape_unprintable(text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from threading import Event
 
-from picoclaw.agent.worker_pool import Crew, held_elsewhere
+from picoclaw.agent.worker_pool import WorkerPool, is_held_elsewhere
 from picoclaw.app import App
 from picoclaw.automation import jobs
 from picoclaw.automation.wakeup import Wakeup, wake_all
@@ -82,7 +82,7 @@ def run_claimed_tasks(app: App) -> None:
     _run_tasks(app, lambda task: task.claimed == get_process_identity(), lambda: None)
 
 
-def _start_tasks(app: App, crew: Crew) -> float | None:
+def _start_tasks(app: App, crew: WorkerPool) -> float | None:
     """Let the crew begin what it can; returns how long to sleep, _STUCK when nobody is there to end what is left."""
     worked, rest = crew.works, crew.step(app.helpers, time.time())
     return _NOBODY_WORKS if rest is None and not (worked or crew.works) else rest
@@ -90,13 +90,13 @@ def _start_tasks(app: App, crew: Crew) -> float | None:
 
 def _run_tasks(app: App, wants: Callable[[Task], bool], told: Callable[[], None], leaving: Event | None = None) -> bool:
     def left() -> list[Task]:
-        return [task for task in app.helpers.unfinished() if wants(task) and not held_elsewhere(task)]
+        return [task for task in app.helpers.unfinished() if wants(task) and not is_held_elsewhere(task)]
 
     if not (waiting := left()):
         return True
     _print_waiting(waiting)
     with closing(Wakeup(app.config.home)) as bell:
-        crew = Crew(lambda: App(app.config, app.board), bell.ring, app.config.helpers.at_once, wants)
+        crew = WorkerPool(lambda: App(app.config, app.board), bell.ring, app.config.helpers.at_once, wants)
         try:
             while waiting and (rest := _start_tasks(app, crew)) != _NOBODY_WORKS:
                 bell.wait(rest)

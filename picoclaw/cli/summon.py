@@ -33,13 +33,13 @@ def run(given: argparse.Namespace) -> int:
         raise ConfigError(f"the character must be told in 1 to {_MAX_PERSONA_CHARS} characters, not {len(persona)}")
     with open_app(given, make=not given.dry_run) as app:
         good, instead = _request_character(app, persona)
-        wanted, problems = summon.changes(app.config.workspace, shipped("templates") / "workspace", good)
+        wanted, problems = summon.list_changes(app.config.workspace, shipped("templates") / "workspace", good)
         for problem in problems:
             _print_note(problem)
         if instead:
             _print_note(f"{instead}; the templates {'are offered instead' if wanted else 'would change nothing'}")
         for change in wanted:
-            print(escape_unprintable(summon.diff(change)), end="")
+            print(escape_unprintable(summon.format_diff(change)), end="")
         if wanted and not given.dry_run:
             agreed = _confirm(by_model=bool(good), yes=given.yes)
             return 1 if agreed is None or (agreed and not _write_changes(app, wanted)) else int(not good)
@@ -57,12 +57,12 @@ def _request_character(app: App, persona: str) -> tuple[dict[str, str], str]:
     tools = [name for name in app.toolset.only_reading if name != "skill_search"]
     deadline = time.monotonic() + app.config.limits.seconds
     _print_note(f"asking {app.models.name}; Ctrl-C ends it")
-    request, too_long = summon.request(app.prompts, persona, pages, tools, model, deadline)
+    request, too_long = summon.build_request(app.prompts, persona, pages, tools, model, deadline)
     try:
-        answer = summon.answered(app.models, request)
+        answer = summon.ask_for_files(app.models, request)
     except ProviderError as error:
         return {}, f"the model did not answer: {error}"
-    good, problems = summon.judged(answer, too_long)
+    good, problems = summon.check_files(answer, too_long)
     for problem in problems:
         _print_note(problem)
     counted = f"{answer.usage.prompt_tokens} tokens in, {answer.usage.completion_tokens} out"
@@ -91,12 +91,12 @@ def _confirm(*, by_model: bool, yes: bool) -> bool | None:
     return False
 
 
-def _write_changes(app: App, wanted: Sequence[summon.Change]) -> bool:
+def _write_changes(app: App, wanted: Sequence[summon.FileChange]) -> bool:
     """Write in order; tells whether all were, and says which, also when the disk fails in the middle."""
     written = []
     try:
         for change in wanted:
-            if summon.write(app.config.workspace, change):
+            if summon.write_change(app.config.workspace, change):
                 written.append(change.name)
             else:
                 _print_note(f"{change.name} was changed meanwhile and is left alone; run it again")

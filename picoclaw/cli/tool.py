@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 
-from picoclaw.agent.dispatcher import clean
+from picoclaw.agent.dispatcher import replace_surrogates
 from picoclaw.app import SIMULATED
 from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.daemon.signals import handle_signals
@@ -23,7 +23,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Call the tool and print its result; exit code 1 when it is an error."""
     try:
-        arguments = json.loads(clean(given.arguments))
+        arguments = json.loads(replace_surrogates(given.arguments))
     except (ValueError, RecursionError) as error:
         print(f"picoclaw tool: JSON is not valid: {explain_syntax(error)}", file=sys.stderr)
         return 2

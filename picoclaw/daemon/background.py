@@ -9,8 +9,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Self
 
-from picoclaw.agent.subagents import tasks_of
-from picoclaw.agent.worker_pool import Crew
+from picoclaw.agent.subagents import open_tasks
+from picoclaw.agent.worker_pool import WorkerPool
 from picoclaw.app import App
 from picoclaw.automation import jobs
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
@@ -79,7 +79,7 @@ class BackgroundWorker:
         expect = (lives.expect,) if lives else ()
         self._thread = SchedulerThread(app.config.home, self._opened, show, *expect)
         self._scheduler: Scheduler | None = None
-        self._crew = Crew(
+        self._crew = WorkerPool(
             lambda: App(app.config, app.board, changed=app.changed),
             partial(wake_all, app.config.home),
             app.config.helpers.at_once,
@@ -119,7 +119,7 @@ class BackgroundWorker:
         stack.callback(self._forgo, self._scheduler)
         sampling = self._watch(database)
         stack.callback(sampling.close)
-        helpers = tasks_of(database, self._app.mark)
+        helpers = open_tasks(database, self._app.mark)
         approvals = Approvals(database)
         return [
             lambda wall, _: self._give_up(approvals, wall),

@@ -11,7 +11,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from picoclaw.agent.subagents import pending, tasks_of
+from picoclaw.agent.subagents import has_pending_tasks, open_tasks
 from picoclaw.app import SIMULATED, App, is_simulated
 from picoclaw.automation.wakeup import Wakeup
 from picoclaw.channels.channel import Channel, Kept
@@ -286,7 +286,7 @@ class DaemonService:
 
     def _helpers(self, session: str) -> bool:
         with self._boxes.lock:
-            return pending(lambda: tasks_of(self._database, ""), session)
+            return has_pending_tasks(lambda: open_tasks(self._database, ""), session)
 
     def _stop(self) -> dict[str, Any]:
         said = self._app.wiring.stop("stop", "owner")

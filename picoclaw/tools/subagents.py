@@ -65,14 +65,14 @@ class SubagentTools:
         tokens: Steps = 0,
     ) -> str:
         """Have a helper do a task in the background; it sees only that text, and reports to the user."""
-        wanted = workflow.steps_of(tasks or ())
+        wanted = workflow.parse_steps(tasks or ())
         known = self._list_known(caller)
-        found = workflow.needs_of(wanted, known)
+        found = workflow.resolve_needs(wanted, known)
         if task.strip() or not wanted:
-            last = workflow.step(name, task, needs or ())
-            ends = workflow.last(found)
+            last = workflow.make_step(name, task, needs or ())
+            ends = workflow.list_final_tasks(found)
             wanted.append(last)
-            found = workflow.needs_of(wanted, known)
+            found = workflow.resolve_needs(wanted, known)
             found[-1] = tuple(dict.fromkeys((*found[-1], *ends)))
         self._check_room(caller, len(wanted))
         plain = self._make_task(caller, mode, tools, TaskUsage(steps, seconds, tokens), len(wanted))
@@ -102,23 +102,25 @@ class SubagentTools:
     ) -> str:
         """Have a helper do a task, and wait for its report."""
         plain = self._make_task(caller, mode, tools, TaskUsage(steps, seconds, tokens))
-        step = workflow.step(name, task, ())
+        step = workflow.make_step(name, task, ())
         self._check_room(caller, 1)
         here = get_process_identity()
         begun = plain._replace(name=step.name, text=step.text, status="running", claimed=here, waits=here, tries=1)
         (added,) = self._tasks().add([begun], self._clock())
         ended = self._run_task(added, caller.stop) if self._run_task else added
-        return workflow.answer(ended)
+        return workflow.get_report(ended)
 
     @tool(effect="read", brings=True, private=True)
     def spawn_status(self, caller: Caller, number: Annotated[int, Span(0, _MOST)] = 0) -> str:
         """Show how far a helper is, with its report; without a number all of them in a line each."""
         if number:
             task = self._find_task(number, caller)
-            rows = [workflow.row(task, self._clock())]
-            rows += [workflow.row(child, self._clock()) for child in self._tasks().children(number)]
-            return "\n".join([*rows, *([] if task.status in OPEN_STATUSES else [workflow.shown(task)])])
-        return "\n".join(workflow.row(task, self._clock()) for task in self._list_tasks(caller)) or "no helpers"
+            rows = [workflow.describe_task(task, self._clock())]
+            rows += [workflow.describe_task(child, self._clock()) for child in self._tasks().children(number)]
+            return "\n".join([*rows, *([] if task.status in OPEN_STATUSES else [workflow.render_report(task)])])
+        return (
+            "\n".join(workflow.describe_task(task, self._clock()) for task in self._list_tasks(caller)) or "no helpers"
+        )
 
     @tool(effect="write")
     def spawn_cancel(self, number: Annotated[int, Span(1, _MOST)], caller: Caller) -> str:
@@ -135,16 +137,16 @@ class SubagentTools:
         """What all tasks of a call have in common. Refuses what may not be asked for."""
         if self._run_task is None:
             raise ToolError("a helper needs a model, and none is configured")
-        if caller.depth >= workflow.DEEPEST:
-            raise ToolError(f"helpers of helpers end at depth {workflow.DEEPEST}")
+        if caller.depth >= workflow.MAX_DEPTH:
+            raise ToolError(f"helpers of helpers end at depth {workflow.MAX_DEPTH}")
         asker = self._tasks().get(caller.task) if caller.task else None
         return Task(
             0,
             self._get_chat(caller),
             "",
             "",
-            workflow.limited(wish, self._get_limits(asker, caller, number)),
-            workflow.allowed(self._tools(), caller.may, tools, caller.depth + 1),
+            workflow.cap_limits(wish, self._get_limits(asker, caller, number)),
+            workflow.select_tools(self._tools(), caller.may, tools, caller.depth + 1),
             mode,
             parent=HEARTBEAT_PARENT if caller.origin == HEARTBEAT else caller.task,
             depth=caller.depth + 1,
@@ -158,7 +160,7 @@ class SubagentTools:
         settings, tasks = self._settings, self._tasks()
         if asker:  # what its helpers took, it has taken
             given = sum(task.used.tokens for task in tasks.children(asker.number))
-            return workflow.left(asker.limits, asker.used._replace(tokens=asker.used.tokens + given))
+            return workflow.get_remaining(asker.limits, asker.used._replace(tokens=asker.used.tokens + given))
         if caller.origin != HEARTBEAT:
             return TaskUsage(settings.steps, settings.seconds, settings.tokens)
         left = HEARTBEAT_LIMITS.tokens - tasks.of_heartbeats(caller.now.timestamp())
@@ -173,13 +175,15 @@ class SubagentTools:
 
     def _list_known(self, caller: Caller) -> dict[str, int]:
         """The tasks that may be needed, by number and by name; of two names the newer counts."""
-        listed = self._tasks().newest(self._get_chat(caller), 4 * workflow.MOST)
+        listed = self._tasks().newest(self._get_chat(caller), 4 * workflow.MAX_OPEN_TASKS)
         named = {task.name: task.number for task in listed if task.name}
         return named | {str(task.number): task.number for task in listed}
 
     def _check_room(self, caller: Caller, more: int) -> None:
-        if len(self._tasks().unfinished(self._get_chat(caller))) + more > workflow.MOST:
-            raise ToolError(f"this chat may have {workflow.MOST} tasks that are not done; cancel some, or wait")
+        if len(self._tasks().unfinished(self._get_chat(caller))) + more > workflow.MAX_OPEN_TASKS:
+            raise ToolError(
+                f"this chat may have {workflow.MAX_OPEN_TASKS} tasks that are not done; cancel some, or wait"
+            )
 
     def _list_tasks(self, caller: Caller) -> list[Task]:
         chat = self._get_chat(caller)

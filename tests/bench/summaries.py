@@ -58,7 +58,7 @@ def main():
     if not url:
         sys.exit("PICOCLAW_TEST_MODEL_URL names no server")
     if given.alone:
-        compaction.carried, compaction.LEAST_NEW = (lambda _earlier, text, _most: text), 0
+        compaction.carry_over, compaction.MIN_NOVELTY = (lambda _earlier, text, _most: text), 0
     with tempfile.TemporaryDirectory() as folder:
         model = ModelConfig(base_url=url, name="m", context_tokens=given.window, temperature=0.2, idle_seconds=900)
         sessions = SessionsConfig(summarise_messages=24, summarise_share=0.95)
