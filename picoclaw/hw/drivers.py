@@ -28,7 +28,7 @@ from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, reject_implausib
 from picoclaw.resources import shipped
 
 _DRIVER_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-_TOOL_FILES = {"i2c", "spi", "serial", "gpio"}  # files of tools/hw that are no chip's driver
+_TOOL_FILES = {"i2c", "spi", "serial", "gpio", "picoclaw"}  # files of tools/hw that are no chip's driver
 BUS_TABLES = {"i2c": "ADDRESSES", "spi": "SPI", "serial": "SERIAL", "onewire": "FAMILIES"}
 """The kinds of bus, and the table in a driver file that says how its part is reached on one."""
 _FIRST_ADDRESS, _LAST_ADDRESS = 0x08, 0x77

@@ -4,12 +4,6 @@ Source: Texas Instruments SBAS444, ADS111x; the sections and tables named below 
 Run `python3 tools/hw/ads1115.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.hw.handles import I2CPart
 
 ADDRESSES = (0x48, 0x49, 0x4A, 0x4B)
@@ -86,4 +80,4 @@ def _measure(part: I2CPart, wanted: int, rate: int) -> int:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

@@ -5,12 +5,6 @@ technical manual. An AHT10 sends no checksum: set the option `crc` to 0 for it.
 Run `python3 tools/hw/aht20.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.errors import BusFault
 from picoclaw.hw.handles import I2CPart, within
 
@@ -77,4 +71,4 @@ def _wait_for_data(part: I2CPart, length: int) -> bytes:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

@@ -4,12 +4,6 @@ Source: ROHM BH1750FVI technical note 11046EDT01; the sections named below are o
 Run `python3 tools/hw/bh1750.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.hw.handles import I2CPart
 
 ADDRESSES = (0x23, 0x5C)
@@ -81,4 +75,4 @@ def _set_time(part: I2CPart, time: int) -> None:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

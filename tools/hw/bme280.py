@@ -5,12 +5,7 @@ Run `python3 tools/hw/bme280.py --help` to read one on the bench.
 """
 
 import struct
-import sys
-from pathlib import Path
 from typing import NamedTuple
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.hw.handles import I2CPart, within
 
@@ -171,4 +166,4 @@ def unpack(data: bytes) -> Raw:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

@@ -9,12 +9,7 @@ Run `python3 tools/hw/ds18b20.py --help` to read one on the bench.
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.hw.handles import crc8_onewire
 
@@ -101,4 +96,4 @@ def read(part: OneWirePart) -> dict[str, float]:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

@@ -4,12 +4,7 @@ Source: Maxim 19-5170, DS3231, revision 10; the figures and sections named below
 Run `python3 tools/hw/ds3231.py --help` to read one on the bench.
 """
 
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.hw.handles import I2CPart, within
 
@@ -81,4 +76,4 @@ def _decode_bcd(register: int) -> int:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

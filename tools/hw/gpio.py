@@ -5,14 +5,9 @@ Sources: kernel document Documentation/userspace-api/gpio/chardev.rst; BCM2835 A
 Run `python3 tools/hw/gpio.py list` on the bench.
 """
 
-import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.errors import ToolError
 from picoclaw.hw.board import Bias, Board, LineHandle
@@ -223,4 +218,4 @@ def _format_lost(handle: LineHandle) -> list[str]:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run_tool
 
-    sys.exit(run_tool(Gpio, "gpio", BENCH_ACTIONS))
+    raise SystemExit(run_tool(Gpio, "gpio", BENCH_ACTIONS))

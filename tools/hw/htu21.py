@@ -5,12 +5,6 @@ sheet, revision 1.2. They share commands, checksum and formulas; the waits are t
 Run `python3 tools/hw/htu21.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.errors import BusFault
 from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.handles import I2CPart, within
@@ -84,4 +78,4 @@ def _verify(part: I2CPart, answer: bytes) -> bytes:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

@@ -4,15 +4,10 @@ Source: kernel documents Documentation/i2c/i2c-protocol.rst and smbus-protocol.r
 Run `python3 tools/hw/i2c.py scan --bus 1` on the bench.
 """
 
-import sys
 import time
 from collections.abc import Callable, Container, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.errors import HardwareError, ToolError
 from picoclaw.hw import drivers, smbus
@@ -228,4 +223,4 @@ def _format_answers(answers: list[bytes]) -> str:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run_tool
 
-    sys.exit(run_tool(I2C, "i2c", BENCH_ACTIONS))
+    raise SystemExit(run_tool(I2C, "i2c", BENCH_ACTIONS))

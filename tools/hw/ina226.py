@@ -4,12 +4,6 @@ Source: Texas Instruments SBOS547, INA226; the sections and tables named below a
 Run `python3 tools/hw/ina226.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = tuple(range(0x40, 0x50))
@@ -92,4 +86,4 @@ def _measure_once(part: I2CPart, configuration: int) -> tuple[int, int]:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

@@ -4,12 +4,6 @@ Source: National Semiconductor (Texas Instruments) SNIS153, LM75; NXP, LM75B pro
 Run `python3 tools/hw/lm75.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x48, 0x49, 0x4A, 0x4B, 0x4C, 0x4D, 0x4E, 0x4F)
@@ -63,4 +57,4 @@ def _read_temperature(part: I2CPart) -> float:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

@@ -128,10 +128,6 @@ def _decode_temperature(registers: bytes, options: Mapping[str, float]) -> float
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
-
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

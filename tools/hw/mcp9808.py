@@ -4,12 +4,6 @@ Source: Microchip DS25095A, MCP9808; the sections named below are of that datash
 Run `python3 tools/hw/mcp9808.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x18, 0x19, 0x1A, 0x1B, 0x1C, 0x1D, 0x1E, 0x1F)
@@ -71,4 +65,4 @@ def _read_temperature(part: I2CPart) -> float:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

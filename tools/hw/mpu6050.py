@@ -5,11 +5,6 @@ Run `python3 tools/hw/mpu6050.py --help` to read one on the bench.
 """
 
 import struct
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.hw.handles import I2CPart, within
 
@@ -89,4 +84,4 @@ def _read_values(part: I2CPart) -> dict[str, float]:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

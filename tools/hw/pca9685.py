@@ -4,12 +4,6 @@ Source: NXP PCA9685 product data sheet, revision 4; the sections named below are
 Run `python3 tools/hw/pca9685.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.hw.handles import I2CPart
 
 ADDRESSES = tuple(address for address in range(0x40, 0x78) if address != 0x70)
@@ -122,4 +116,4 @@ def _check_channel(channel: int) -> None:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

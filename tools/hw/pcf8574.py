@@ -6,12 +6,6 @@ p7 is 128; 0 for none), so 3 is p0 and p1. Such a pin stays high, as an input mu
 Run `python3 tools/hw/pcf8574.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.hw.handles import I2CPart
 
 # The PCF8574 is at 0x20 to 0x27, the PCF8574A at 0x38 to 0x3F.
@@ -64,4 +58,4 @@ def _check_channel(channel: int) -> None:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

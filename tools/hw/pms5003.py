@@ -68,10 +68,6 @@ def _note_range(part: SerialPart, values: dict[str, float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
-
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

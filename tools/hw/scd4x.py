@@ -5,12 +5,6 @@ Run `python3 tools/hw/scd4x.py --help` to read one on the bench. No setting of t
 that is idle is left measuring continuously, as the datasheet intends.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.handles import I2CPart, within
 
@@ -123,4 +117,4 @@ def _wait_until_ready(part: I2CPart, longest: float, before: str = "") -> None:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

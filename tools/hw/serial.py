@@ -5,15 +5,10 @@ Run `python3 tools/hw/serial.py read_until --port /dev/ttyUSB0` on the bench.
 """
 
 import re
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
-
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[2])  # instead of this folder, where pyserial would be this file
 
 from picoclaw.errors import DeviceMissing, ToolError
 from picoclaw.hw.board import Board, SerialPort, SerialPortInfo, SerialSettings
@@ -245,4 +240,4 @@ def _format_received(path: str, data: bytes, wanted: ReceiveRequest) -> str:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run_tool
 
-    sys.exit(run_tool(Serial, "serial", BENCH_ACTIONS))
+    raise SystemExit(run_tool(Serial, "serial", BENCH_ACTIONS))

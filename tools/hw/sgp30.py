@@ -6,12 +6,6 @@ from its start on, so values that are asked for now and then are less exact, whi
 Run `python3 tools/hw/sgp30.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.handles import I2CPart, within
 
@@ -84,4 +78,4 @@ def _is_running(part: I2CPart) -> bool:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

@@ -6,12 +6,6 @@ It says nothing by itself, only compared with what it was before. Each reading h
 Run `python3 tools/hw/sgp40.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.errors import BusFault
 from picoclaw.hw.handles import I2CPart
 
@@ -68,4 +62,4 @@ def _measure_ticks(part: I2CPart) -> int:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

@@ -4,12 +4,7 @@ Source: Sensirion, Datasheet SHT3x-DIS; the sections named below are of that dat
 Run `python3 tools/hw/sht3x.py --help` to read one on the bench.
 """
 
-import sys
 from contextlib import suppress
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.errors import DeviceMissing
 from picoclaw.hw.handles import I2CPart, within
@@ -77,4 +72,4 @@ def _wait_for_data(part: I2CPart) -> list[int]:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

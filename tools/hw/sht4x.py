@@ -4,12 +4,6 @@ Source: Sensirion, Datasheet SHT4x; the sections named below are of that datashe
 Run `python3 tools/hw/sht4x.py --help` to read one on the bench. The part's heater is never turned on.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.errors import BusFault
 from picoclaw.hw.handles import I2CPart, within
 
@@ -55,4 +49,4 @@ def read(part: I2CPart) -> dict[str, float]:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

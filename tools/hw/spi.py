@@ -5,13 +5,8 @@ Run `python3 tools/hw/spi.py transfer --script "write 0x9f, read 3"` on the benc
 """
 
 import re
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.errors import ToolError
 from picoclaw.hw import drivers
@@ -158,4 +153,4 @@ def _explain_doubt(received: bytes) -> str:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run_tool
 
-    sys.exit(run_tool(Spi, "spi", BENCH_ACTIONS))
+    raise SystemExit(run_tool(Spi, "spi", BENCH_ACTIONS))

@@ -4,12 +4,6 @@ Source: Texas Instruments SBOS397, TMP102; the tables named below are of that da
 Run `python3 tools/hw/tmp102.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x48, 0x49, 0x4A, 0x4B)
@@ -65,4 +59,4 @@ def _measure_once(part: I2CPart, configuration: int) -> None:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))

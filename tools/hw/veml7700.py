@@ -4,12 +4,7 @@ Source: Vishay 84286, VEML7700 datasheet; Vishay 84323, Designing the VEML7700 I
 Run `python3 tools/hw/veml7700.py --help` to read one on the bench.
 """
 
-import sys
-from pathlib import Path
 from typing import NamedTuple
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from picoclaw.hw.handles import I2CPart
 
@@ -111,4 +106,4 @@ def _measure_counts(part: I2CPart, before: int, chosen: Range) -> int:
 if __name__ == "__main__":
     from picoclaw.hw.bench import run
 
-    sys.exit(run(__file__))
+    raise SystemExit(run(__file__))
