@@ -382,14 +382,13 @@ def test_a_name_and_a_place_are_taken_once(own, arguments, said):
 
 
 def test_what_cannot_be_kept_is_not_added(own):
-    def full(name, sensor):
-        raise OSError(28, os.strerror(28))
+    class FullDisk(dict):
+        def __setitem__(self, name, sensor):
+            raise OSError(28, os.strerror(28))
 
     board, _ = bench({0x50: Recorder(fill=1)})
     known = {}
-    group = adder(board, known, own)
-    group._keep = full
-    said = complaint(ask(group, "sensor_add", **MAIN))
+    said = complaint(ask(adder(board, known, own, FullDisk()), "sensor_add", **MAIN))
     assert said == "error: porch could not be kept: the disk is full: free some space"
     assert known == {}
 
