@@ -1,4 +1,4 @@
-"""Tells what each line of a Markdown text is, as far as it decides what is code and where a paragraph ends."""
+"""What a viewer of Markdown shows: comments, unused definitions and invisible characters are found and left out."""
 
 import re
 from bisect import bisect_left

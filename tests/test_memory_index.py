@@ -727,7 +727,7 @@ def test_kill_9_before_any_statement(tmp_path, workspace, path):
         if not killed(path, workspace, at):
             break
         made = IndexFile(path, workspace)
-        connection = made._opened()
+        connection = made._open()
         assert connection.execute("PRAGMA integrity_check").get == "ok"
         connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
         assert all(vector(row.text) == kept for n, kept in all_vectors(made).items() for row in made.rows([n]))

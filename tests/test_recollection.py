@@ -194,7 +194,7 @@ def test_a_slow_embedder_is_asked_for_less(place, monkeypatch):
         write(place, f"memory/{number}.md", f"bolt {number}\n")
     with closing(opened(place, Words())) as memory:
         assert memory.refresh().embedded == 21
-        assert memory._embedder.at_once == 1
+        assert memory._embedder.batch_size == 1
 
 
 def test_another_embedder_means_other_vectors(place):

@@ -1,4 +1,4 @@
-"""What has grown too long and should be condensed: a model hears of it once, and again when it has grown by a fifth."""
+"""The nightly tidying: MEMORY.md rewritten by a model, the open tasks reviewed, skills compared, long files reported."""
 
 import json
 import re

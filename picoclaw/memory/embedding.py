@@ -170,13 +170,13 @@ class RemoteEmbedder:
 
         sent = [place for place, text in enumerate(texts) if text.strip()]
         batches = [sent[begin : begin + _BATCH] for begin in range(0, len(sent), _BATCH)]
-        parts = [self._asked([texts[place] for place in batch]) for batch in batches]
+        parts = [self._request([texts[place] for place in batch]) for batch in batches]
         out = np.zeros((len(texts), self.dims), np.float32)
         if parts:
             out[sent] = np.concatenate(parts)
         return out
 
-    def _asked(self, texts: list[str]) -> "Vectors":
+    def _request(self, texts: list[str]) -> "Vectors":
         """One request, and what it costs at most: some time, one connection."""
         from picoclaw.providers import http
 
@@ -188,14 +188,14 @@ class RemoteEmbedder:
             with http.posted(self._client, self._url, body, self._mask, wait=self.seconds, deadline=until) as pieces:
                 text = self._mask.whole(b"".join(pieces).decode("utf-8", "replace"))
             http.refuse_web_page(text, self._url)
-            return self._checked(_read_vectors(self._format, http.parsed(text), len(texts)))
+            return self._check_length(_read_vectors(self._format, http.parsed(text), len(texts)))
         except DeadlinePassed:
             raise Unavailable(f"{redact_url(self._url)} took longer than {self.seconds:.2g} s") from None
         except ProviderError as error:
             error.args = (self._mask.whole(str(error)),)
             raise
 
-    def _checked(self, rows: "Vectors") -> "Vectors":
+    def _check_length(self, rows: "Vectors") -> "Vectors":
         if self.dims not in {0, rows.shape[1]}:
             raise Refused(
                 f"the embedding server now sends {rows.shape[1]} numbers for a text instead of {self.dims}:"
@@ -242,9 +242,9 @@ class RateLimitedEmbedder:
         self._until = 0.0
         self._deadline = float("inf")
         self.problem = ""
-        self.at_once = 8
+        self.batch_size = 8
         self.seconds = _MAX_REQUEST_S
-        self.took: float | None = None
+        self.last_seconds: float | None = None
 
     @property
     def name(self) -> str:
@@ -257,7 +257,7 @@ class RateLimitedEmbedder:
         return self._embedder.dims
 
     @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
+    def limit_time(self, seconds: float) -> Iterator[None]:
         """All that is asked meanwhile takes no longer than this together."""
         self._deadline = time.monotonic() + seconds
         try:
@@ -266,7 +266,7 @@ class RateLimitedEmbedder:
             self._deadline = float("inf")
 
     def embed(self, texts: Sequence[str]) -> "Vectors":
-        """See Embedder. `took` is what the last request has taken. Raises ProviderError."""
+        """See Embedder. `last_seconds` is what the last request has taken. Raises ProviderError."""
         began = time.monotonic()
         if began < self._until:
             raise Unavailable(self.problem)
@@ -277,14 +277,14 @@ class RateLimitedEmbedder:
             rows = self._embedder.embed(texts)
         except ProviderError as error:
             self.problem, self._until = str(error), time.monotonic() + _PAUSE_AFTER_ERROR_S
-            self.at_once = max(1, self.at_once // 2)
+            self.batch_size = max(1, self.batch_size // 2)
             raise
         finally:
-            self.took = time.monotonic() - began
-        if self.took > _SLOW_S:
-            self.at_once = max(1, min(self.at_once, len(texts)) // 2)
-        elif len(texts) >= self.at_once:
-            self.at_once = min(_MOST_AT_ONCE, self.at_once * 2)
+            self.last_seconds = time.monotonic() - began
+        if self.last_seconds > _SLOW_S:
+            self.batch_size = max(1, min(self.batch_size, len(texts)) // 2)
+        elif len(texts) >= self.batch_size:
+            self.batch_size = min(_MOST_AT_ONCE, self.batch_size * 2)
         self.problem = ""
         return rows
 
@@ -384,14 +384,14 @@ class StaticTable:
         self._folder = folder
         try:
             about = json.loads((folder / _TABLE).read_bytes())
-            vocabulary = self._sound(_VOCABULARY, about).decode().split("\n")[:-1]
+            vocabulary = self._read_checked(_VOCABULARY, about).decode().split("\n")[:-1]
             self.name, self.dims = str(about["name"]), int(about["dims"])
-            self._scales = np.frombuffer(self._sound(_SCALES, about), "<f4").reshape(len(vocabulary))
+            self._scales = np.frombuffer(self._read_checked(_SCALES, about), "<f4").reshape(len(vocabulary))
             self._rows = _map_rows(folder / _ROWS, len(vocabulary), self.dims)
         except OSError as error:
-            raise self._unusable(f"{Path(error.filename or folder).name}: {explain_os_error(error)}") from None
+            raise self._table_error(f"{Path(error.filename or folder).name}: {explain_os_error(error)}") from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._unusable(f"they are damaged ({explain_syntax(error)})") from None
+            raise self._table_error(f"they are damaged ({explain_syntax(error)})") from None
         self.pieces = WordPiece(vocabulary)
 
     def embed(self, texts: Sequence[str], weights: Callable[[int], float] | None = None) -> "Vectors":
@@ -405,14 +405,14 @@ class StaticTable:
                 continue
             rows = self._rows[numbers]
             if (np.abs(rows).max(axis=1) != _MAX_BYTE).any():
-                raise self._unusable(f"{_ROWS} is damaged")
+                raise self._table_error(f"{_ROWS} is damaged")
             shares = self._scales[numbers]
             if weights:
                 shares = shares * np.array([weights(number) for number in numbers], np.float32)
             out[place] = shares @ rows
         return normalise(out)
 
-    def _sound(self, name: str, about: Any) -> bytes:
+    def _read_checked(self, name: str, about: Any) -> bytes:
         """Read a file whole, and see that it is the one that the table was made with."""
         import hashlib
 
@@ -421,7 +421,7 @@ class StaticTable:
             raise ValueError(f"{name} is not what it was made as")
         return data
 
-    def _unusable(self, why: str) -> ProviderError:
+    def _table_error(self, why: str) -> ProviderError:
         return ProviderError(
             f"the word vectors in {self._folder} cannot be used: {why}; install picoclaw again to have them back"
         )

@@ -83,24 +83,24 @@ class MemoryFiles:
         """
         top = {found.inode: found for path in reversed(ROOT_FILES) if (found := self.source(path))}
         yield "", iter(top.values())  # one only where a file system takes both names for the same
-        waiting = [FOLDER] if self._inside(FOLDER) else []
+        waiting = [FOLDER] if self._is_inside(FOLDER) else []
         while waiting:
             folder = waiting.pop()
-            yield folder, self._listed(folder, waiting)
+            yield folder, self._list_folder(folder, waiting)
         for folder, paths in groupby(sorted(self.documents, key=_split_path), lambda path: _split_path(path)[0]):
             yield folder, filter(None, map(self.source, paths))
 
-    def _listed(self, folder: str, waiting: list[str]) -> Iterator[MemorySource]:
+    def _list_folder(self, folder: str, waiting: list[str]) -> Iterator[MemorySource]:
         try:
             with os.scandir(f"{self.root}/{folder}") as entries:
-                yield from filter(None, map(partial(self._seen, folder, waiting), entries))
+                yield from filter(None, map(partial(self._check_entry, folder, waiting), entries))
         except FileNotFoundError:
             return
         except OSError as error:
             self.unread.append(f"{folder}/")
-            self.blame(folder, f"it cannot be listed: {explain_os_error(error)}")
+            self.add_problem(folder, f"it cannot be listed: {explain_os_error(error)}")
 
-    def _seen(self, folder: str, waiting: list[str], entry: "os.DirEntry[str]") -> MemorySource | None:
+    def _check_entry(self, folder: str, waiting: list[str], entry: "os.DirEntry[str]") -> MemorySource | None:
         is_folder = entry.is_dir(follow_symlinks=False)  # links to folders are not followed: they may go in circles
         if (
             not (is_folder or entry.name.endswith(".md"))
@@ -109,7 +109,7 @@ class MemoryFiles:
         ):
             return None
         path = f"{folder}/{entry.name}"
-        if not self._speakable(path):
+        if not self._has_utf8_name(path):
             return None
         if is_folder:
             waiting.append(path)
@@ -125,21 +125,21 @@ class MemoryFiles:
         try:
             about = os.lstat(f"{self.root}/{path}")
             if stat.S_ISLNK(about.st_mode):
-                if not self._inside(path):
-                    self.blame(path, "it is a link that leads out of the workspace; put a copy in its place")
+                if not self._is_inside(path):
+                    self.add_problem(path, "it is a link that leads out of the workspace; put a copy in its place")
                     return None
                 about = Path(f"{self.root}/{path}").stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self.blame(path, f"it cannot be read: {explain_os_error(error)}")
+            self.add_problem(path, f"it cannot be read: {explain_os_error(error)}")
             return None
         return _make_source(path, about) if stat.S_ISREG(about.st_mode) else None
 
     def read(self, path: str) -> FileContent | None:
         """Read a file as it is now; None when it is not there any more, or cannot be read just now."""
         if document := self.documents.get(path):
-            return self._told(document)
+            return self._read_document(document)
         place = files.resolve_below(self.root, f"{self.root}/{path}")
         if place is None or not place.parts:
             return None
@@ -150,36 +150,36 @@ class MemoryFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self.blame(path, f"it cannot be read: {explain_os_error(error)}")
+            self.add_problem(path, f"it cannot be read: {explain_os_error(error)}")
             return None
         content = _make_content(_backdate(_make_source(path, about)), data)
         if content.problem:
-            self.blame(path, content.problem)
+            self.add_problem(path, content.problem)
         return content
 
-    def _told(self, document: Document) -> FileContent | None:
+    def _read_document(self, document: Document) -> FileContent | None:
         try:
             text = document.read()[:MAX_FILE].replace("\0", " ").encode("utf-8", "replace").decode()
         except StoreError as error:
-            self.blame(document.path, f"it cannot be read: {error}")
+            self.add_problem(document.path, f"it cannot be read: {error}")
             return None
         return FileContent(MemorySource(document.path, document.stamp & _INT63, 0, 0), text, "", document.day)
 
-    def blame(self, path: str, why: str) -> None:
+    def add_problem(self, path: str, why: str) -> None:
         """Keep what was wrong with a file, the first of them."""
         problem = f"{path if path.isprintable() else ascii(path)}: {why}"
         if len(self.problems) < _MAX_PROBLEMS and problem not in self.problems:
             self.problems.append(problem)
 
-    def _inside(self, path: str) -> bool:
+    def _is_inside(self, path: str) -> bool:
         """Tell whether a path is in the workspace also when every link on the way is followed."""
         return os.path.realpath(f"{self.root}/{path}").startswith(f"{self.root}/")
 
-    def _speakable(self, path: str) -> bool:
+    def _has_utf8_name(self, path: str) -> bool:
         try:
             path.encode()
         except UnicodeEncodeError:
-            self.blame(path, "its name is not UTF-8; rename it")
+            self.add_problem(path, "its name is not UTF-8; rename it")
             return False
         return True
 

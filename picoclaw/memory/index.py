@@ -1,4 +1,4 @@
-"""What the owner said of results, beside the index, because it cannot be made again from the notes."""
+"""The index of what is remembered: an SQLite file built from the notes, which can be deleted and is then built again."""
 
 import contextlib
 import json
@@ -728,7 +728,7 @@ def _delete_words(connection: apsw.Connection, number: int) -> None:
     delete_vector(connection, number)
 
 
-# The index of what is remembered: an SQLite file that can be thrown away, and is built again from the notes.
+# --- the index ---
 
 MOST_WORDS = 100
 """Of a question; what is more would take long and find everything."""
@@ -792,7 +792,7 @@ class IndexFile:
 
     def sync(self, progress: Progress = _no_progress) -> SyncResult:
         """Bring the index up to the files; `progress` is told how many of those that changed are done."""
-        return self._asked(lambda connection: self._synced(connection, progress), fill=False)
+        return self._run(lambda connection: self._sync_files(connection, progress), fill=False)
 
     def match(self, words: Sequence[str], most: int) -> list[tuple[int, float]]:
         """Find the chunks that have any of the words, with how well they fit, the best first."""
@@ -800,7 +800,7 @@ class IndexFile:
         if not phrases_:
             return []
         sql = "SELECT rowid, bm25(words) AS worth FROM words WHERE words MATCH ? ORDER BY worth LIMIT ?"
-        found = self._asked(lambda connection: fetch_rows(connection, sql, (" OR ".join(phrases_), most)))
+        found = self._run(lambda connection: fetch_rows(connection, sql, (" OR ".join(phrases_), most)))
         return [(number, -worth) for number, worth in found]
 
     def document_frequencies(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
@@ -812,7 +812,7 @@ class IndexFile:
             asked = {word: " OR ".join(match_phrases(word)[:MOST_WORDS]) for word in dict.fromkeys(words)}
             return total, {word: int(connection.execute(sql, (q,)).get) if q else 0 for word, q in asked.items()}
 
-        return self._asked(counted)
+        return self._run(counted)
 
     def rows(self, ids: Sequence[int]) -> list[MemoryRow]:
         """Return chunks in the order of their ids as given; those that are not there any more are left out."""
@@ -827,7 +827,7 @@ class IndexFile:
         def read(connection: apsw.Connection) -> dict[int, MemoryRow]:
             return {found[0]: _make_row(found, boosts) for found in fetch_rows(connection, sql, (str([*ids]),))}
 
-        found = self._asked(read)
+        found = self._run(read)
         return [found[number] for number in ids if number in found]
 
     def feedback(self, number: int, step: float) -> None:
@@ -840,17 +840,17 @@ class IndexFile:
                     raise StoreError(f"nothing that is remembered has the id {number}; search again")
                 add_boost(self._feedback, read_or_set_aside_boosts(self._feedback), key.hex(), step)
 
-        self._asked(kept)
+        self._run(kept)
 
     def unembedded(self, model: str, most: int, dims: int = 0, after: int = 0) -> list[tuple[int, str]]:
         """Return chunks, from an id on, that have no vector of this model, of this length if that is known."""
-        rows = self._asked(lambda connection: select_unembedded(connection, (model, dims), after, most))
+        rows = self._run(lambda connection: select_unembedded(connection, (model, dims), after, most))
         self._handed = {number: key for number, _, key in rows}
         return [(number, text) for number, text, _ in rows]
 
-    def lacking(self, model: str, dims: int = 0) -> int:
+    def count_unembedded(self, model: str, dims: int = 0) -> int:
         """Count the chunks that have no vector of this model."""
-        return self._asked(lambda connection: count_unembedded(connection, (model, dims)))
+        return self._run(lambda connection: count_unembedded(connection, (model, dims)))
 
     def keep_vectors(self, model: str, dims: int, rows: Sequence[tuple[int, bytes, float]]) -> None:
         """Keep the vectors of chunks, `dims` signed bytes each; those of another model go.
@@ -866,7 +866,7 @@ class IndexFile:
                 fresh = [(number, row) for number, row, _ in rows if self._unchanged(connection, number)]
                 store_vectors(connection, model, dims, fresh)
 
-        self._asked(kept)
+        self._run(kept)
 
     def _unchanged(self, connection: apsw.Connection, number: int) -> bool:
         key = connection.execute("SELECT sha FROM chunks WHERE id = ?", (number,)).get
@@ -875,13 +875,13 @@ class IndexFile:
     def vectors(self, most: int = 34) -> Iterator[list[tuple[int, int, bytes]]]:
         """Give the rows of vectors.py's table, `most` at a time: the row's number, its mask, its vectors."""
         last = -1
-        while found := self._asked(partial(select_blocks, after=last, most=most)):
+        while found := self._run(partial(select_blocks, after=last, most=most)):
             last = found[-1][0]
             yield found
 
     def model(self) -> tuple[str, int]:
         """Say whose vectors there are, and how long they are; '' and 0 before there were any."""
-        return self._asked(vector_model)
+        return self._run(vector_model)
 
     def version(self) -> tuple[int, ...]:
         """Give numbers that change whenever this process or another one has written to the index."""
@@ -889,12 +889,12 @@ class IndexFile:
         def counted(connection: apsw.Connection) -> tuple[int, ...]:
             return self._openings, connection.total_changes(), int(connection.execute("PRAGMA data_version").get)
 
-        return self._asked(counted)
+        return self._run(counted)
 
     def purge(self) -> None:
         """Bring the index up to the files, and leave nothing of what has gone in its own."""
         self.sync()
-        self._asked(lambda connection: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        self._run(lambda connection: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     def stats(self) -> dict[str, int]:
         """Count what is in the index, and its bytes against those of the notes."""
@@ -906,60 +906,60 @@ class IndexFile:
             embedded = count_vectors(connection)
             return {"files": files, "bytes": size, "chunks": chunks, "vectors": embedded, "index_bytes": pages}
 
-        return self._asked(counted)
+        return self._run(counted)
 
     def check(self) -> list[str]:
         """Look through the whole index and the files: what is damaged is built again; returns what was wrong."""
         found = list(self.sync().problems)
         try:
-            self._tried(_check_integrity)
+            self._run_once(_check_integrity)
         except StoreDamaged as error:
-            self._renew()
+            self._rebuild()
             found.append(f"{error}; it has been built again")
-        left_out = self._asked(_list_problems)
+        left_out = self._run(_list_problems)
         return found + [line for line in left_out if line not in found]
 
     # --- the file ---
 
-    def _asked(self, work: Callable[[apsw.Connection], _T], *, fill: bool = True) -> _T:
+    def _run(self, work: Callable[[apsw.Connection], _T], *, fill: bool = True) -> _T:
         """Do something with the index, after building it again if it is not there or turns out to be damaged."""
         try:
-            return self._tried(work, fill=fill)
+            return self._run_once(work, fill=fill)
         except StoreDamaged:
-            self._renew()
-            return self._tried(work, fill=fill)
+            self._rebuild()
+            return self._run_once(work, fill=fill)
 
-    def _tried(self, work: Callable[[apsw.Connection], _T], *, fill: bool = True) -> _T:
+    def _run_once(self, work: Callable[[apsw.Connection], _T], *, fill: bool = True) -> _T:
         with explain_errors(self._path):
             try:
-                return work(self._opened(fill=fill))
+                return work(self._open(fill=fill))
             except apsw.SQLError as error:
                 if self._connection and has_current_schema(self._connection):
                     raise
                 raise StoreDamaged(str(error)) from None  # a table is gone
 
-    def _opened(self, *, fill: bool = True) -> apsw.Connection:
+    def _open(self, *, fill: bool = True) -> apsw.Connection:
         if self._connection is None or (self._kept and self._file != _file_identity(self._path)):
             self.close()
-            self._connection = self._connected()
+            self._connection = self._connect()
             self._openings += 1
             self._file = _file_identity(self._path) if self._kept else (0, 0)
         if fill and not self.frozen and self._connection.execute("SELECT 1 FROM files LIMIT 1").get is None:
-            self._synced(self._connection)
+            self._sync_files(self._connection)
         return self._connection
 
-    def _connected(self) -> apsw.Connection:
+    def _connect(self) -> apsw.Connection:
         if self.frozen:
             return open_read_only(self._path)
         return open_index(self._path) if self._kept else open_in_memory()
 
-    def _renew(self) -> None:
+    def _rebuild(self) -> None:
         self.close()
         with explain_errors(self._path):
             if self._kept:
                 open_index(self._path, renew=True).close()
 
-    def _synced(self, connection: apsw.Connection, progress: Progress = _no_progress) -> SyncResult:
+    def _sync_files(self, connection: apsw.Connection, progress: Progress = _no_progress) -> SyncResult:
         opinions = self._feedback if self._kept else None
         return Sync(connection, MemoryFiles.of(self._workspace, self._documents()), progress, opinions).run()
 

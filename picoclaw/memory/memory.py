@@ -56,12 +56,12 @@ class MemoryIndex:
         self.home = home
         self._path = home / "memory.db"
         self._workspace = workspace
-        self._choose = embedder
+        self._make_embedder = embedder
         self._embedder: RateLimitedEmbedder | None = None
         self._index = self._used = IndexFile(self._path, workspace, others)
         self._spare: IndexFile | None = None
-        self._complete: tuple[object, ...] = ()
-        self._unwritten = self._unchosen = ""
+        self._embedded_state: tuple[object, ...] = ()
+        self._index_problem = self._embedder_problem = ""
 
     def search(
         self,
@@ -72,19 +72,19 @@ class MemoryIndex:
         progress: Progress = _no_progress,
     ) -> list[MemoryHit]:
         """Find what is remembered about a question, the best first; `progress` as for Index.sync. Raises StoreError."""
-        self._used = self._synced(progress)
+        self._used = self._sync(progress)
         try:
-            return self._found(query, now, most, least)
+            return self._search_index(query, now, most, least)
         except StoreError as error:
-            self._unwritten = str(error)
+            self._index_problem = str(error)
             if self._used is self._spare:
                 raise
-            self._used = self._other(progress)
-            return self._found(query, now, most, least)
+            self._used = self._use_spare(progress)
+            return self._search_index(query, now, most, least)
 
-    def _found(self, query: str, now: datetime, most: int, least: float) -> list[MemoryHit]:
-        embedder = self._chosen()
-        with embedder.within(_MAX_EMBED_WAIT_S) if embedder else nullcontext():
+    def _search_index(self, query: str, now: datetime, most: int, least: float) -> list[MemoryHit]:
+        embedder = self._get_embedder()
+        with embedder.limit_time(_MAX_EMBED_WAIT_S) if embedder else nullcontext():
             with suppress(ProviderError):
                 self._catch_up(embedder)
             return search(self._used, query, embedder, now, most, least)
@@ -93,9 +93,9 @@ class MemoryIndex:
         """Embed some of what is new, if that is quick; what every search needs once shows whether it is."""
         if embedder is None or self._used.frozen or self._is_complete(self._used, embedder):
             return
-        if embedder.took is None:
+        if embedder.last_seconds is None:
             probe_vectors(embedder)
-        if embedder.took is None or embedder.took <= _QUICK_REQUEST_S:
+        if embedder.last_seconds is None or embedder.last_seconds <= _QUICK_REQUEST_S:
             self._embed(self._used, _EMBED_IN_SEARCH_S)
 
     def refresh(self, progress: Progress = _no_progress, seconds: float | None = None) -> RefreshResult:
@@ -103,14 +103,14 @@ class MemoryIndex:
         try:
             synced = self._index.sync(progress)
         except StoreError as error:
-            self._unwritten = str(error)
+            self._index_problem = str(error)
             raise
-        self._settled()
+        self._close_spare()
         embedded = 0
         if seconds is None or seconds > 0:
             with suppress(ProviderError):
                 embedded = self._embed(self._index, seconds, progress)
-        return RefreshResult(*synced, embedded, self._left(self._index), self.problem)
+        return RefreshResult(*synced, embedded, self._count_left(self._index), self.problem)
 
     def boost(self, number: int, step: float) -> None:
         """Raise or lower what a search has found, by its id, durably. Raises StoreError."""
@@ -143,28 +143,28 @@ class MemoryIndex:
         """Let go of the files; may be called twice, and the memory be used again."""
         with suppress(StoreError):
             self._index.close()
-        self._settled()
+        self._close_spare()
         self._used = self._index
 
     # --- the index ---
 
-    def _synced(self, progress: Progress) -> IndexFile:
+    def _sync(self, progress: Progress) -> IndexFile:
         try:
             self._index.sync(progress)
         except StoreError as error:
-            self._unwritten = str(error)
-            return self._other(progress)
-        self._settled()
+            self._index_problem = str(error)
+            return self._use_spare(progress)
+        self._close_spare()
         return self._index
 
-    def _settled(self) -> None:
+    def _close_spare(self) -> None:
         """The index can be written; what stood in for it goes."""
-        self._unwritten = ""
+        self._index_problem = ""
         if self._spare:
             self._spare.close()
             self._spare, self._used = None, self._index
 
-    def _other(self, progress: Progress) -> IndexFile:
+    def _use_spare(self, progress: Progress) -> IndexFile:
         """Find what can answer when the index cannot be written: one in memory, or of many notes the one as it was."""
         if self._spare is None:
             files = MemoryFiles.of(self._workspace)
@@ -177,19 +177,19 @@ class MemoryIndex:
     @property
     def problem(self) -> str:
         """What keeps the index from being written, or vectors from being made; '' when nothing does."""
-        unembedded = self._embedder.problem if self._embedder else self._unchosen
-        return "; ".join(filter(None, [self._unwritten, unembedded]))
+        unembedded = self._embedder.problem if self._embedder else self._embedder_problem
+        return "; ".join(filter(None, [self._index_problem, unembedded]))
 
     # --- its vectors ---
 
     def _embed(self, index: IndexFile, seconds: float | None, progress: Progress = _no_progress) -> int:
         """Give vectors to what has none, and return to how many. Raises ProviderError."""
-        embedder = self._chosen()
+        embedder = self._get_embedder()
         if embedder is None or self._is_complete(index, embedder):
             return 0
         until = time.monotonic() + seconds if seconds is not None else float("inf")
-        done, total = 0, self._left(index)
-        for lacking in self._lacking(index, embedder):
+        done, total = 0, self._count_left(index)
+        for lacking in self._iter_unembedded(index, embedder):
             vectors = quantise(embedder.embed([text for _, text in lacking]))
             kept = [(number, *vector) for (number, _), vector in zip(lacking, vectors, strict=True)]
             index.keep_vectors(embedder.name, embedder.dims, kept)
@@ -200,30 +200,30 @@ class MemoryIndex:
         return done
 
     def _is_complete(self, index: IndexFile, embedder: RateLimitedEmbedder) -> bool:
-        return self._complete == (index, index.version(), embedder.name, embedder.dims)
+        return self._embedded_state == (index, index.version(), embedder.name, embedder.dims)
 
-    def _lacking(self, index: IndexFile, embedder: RateLimitedEmbedder) -> Iterator[list[tuple[int, str]]]:
+    def _iter_unembedded(self, index: IndexFile, embedder: RateLimitedEmbedder) -> Iterator[list[tuple[int, str]]]:
         """Give what has no vector, a few at a time; then once more, because of what has changed meanwhile."""
         for _ in range(2):
             version, last = index.version(), 0
-            while lacking := index.unembedded(embedder.name, embedder.at_once, embedder.dims, last):
+            while lacking := index.unembedded(embedder.name, embedder.batch_size, embedder.dims, last):
                 last = lacking[-1][0]
                 yield lacking
             if not last:
-                self._complete = (index, version, embedder.name, embedder.dims)
+                self._embedded_state = (index, version, embedder.name, embedder.dims)
                 return
 
-    def _chosen(self) -> RateLimitedEmbedder | None:
+    def _get_embedder(self) -> RateLimitedEmbedder | None:
         if self._embedder is None:
-            self._unchosen = ""
+            self._embedder_problem = ""
             try:
-                embedder = self._choose()
+                embedder = self._make_embedder()
             except ProviderError as error:
-                self._unchosen = str(error)
+                self._embedder_problem = str(error)
                 return None
             self._embedder = RateLimitedEmbedder(embedder) if embedder else None
         return self._embedder
 
-    def _left(self, index: IndexFile) -> int:
+    def _count_left(self, index: IndexFile) -> int:
         name, dims = (self._embedder.name, self._embedder.dims) if self._embedder else index.model()
-        return index.lacking(name, dims) if name else 0
+        return index.count_unembedded(name, dims) if name else 0

@@ -1,4 +1,4 @@
-"""Keeps what was read of skills, so that the next start parses nothing; a damaged or older cache counts as none."""
+"""Finds the skills of every tier, and keeps what was read of them in a cache, so that a start parses only what changed."""
 
 import contextlib
 import json
@@ -80,7 +80,7 @@ def _unpack(record: Any) -> Skill | str:
     )
 
 
-# Finds the skills of every tier: at each turn again, reading only what changed.
+# --- the tiers ---
 
 BUILT_IN = "built-in"
 SKILL_FILE = "SKILL.md"

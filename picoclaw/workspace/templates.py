@@ -1,4 +1,4 @@
-"""What is new in a template, brought into the page that its owner has made of an older one."""
+"""The workspace's pages: made from templates, never overwritten, and shown what a newer template has more."""
 
 import json
 import os
