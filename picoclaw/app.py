@@ -7,20 +7,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from picoclaw.agent.context import ContextBuilder
 from picoclaw.agent.dispatcher import BY_COMMAND, Dispatcher
 from picoclaw.agent.loop import Agent
-from picoclaw.agent.subagents import list_new_reports, mark_reports_known, open_tasks, run_task_in_turn
+from picoclaw.agent.subagents import open_tasks, run_task_in_turn
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS, ModelConfig
-from picoclaw.hw import health
 from picoclaw.hw.board import Board
-from picoclaw.memory import notes
 from picoclaw.memory.files import FOLDER, ROOT_FILES
-from picoclaw.messages import ALONE, Around, Inbound, Message, Origin, Stop, Turn
+from picoclaw.messages import ALONE, Around, Inbound, Message, Stop, Turn
 from picoclaw.providers import BUILT_IN, Provider, made
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
@@ -61,75 +59,48 @@ if TYPE_CHECKING:
     from picoclaw.providers.chain import Chain, Link
 
 
-class ToolApp(Protocol):
-    """What tools are made of: an App."""
-
-    config: Config
-
-    @property
-    def stores(self) -> Stores:
-        """What outlasts the process."""
-
-    @property
-    def wiring(self) -> Wiring:
-        """The board and what hangs on it."""
-
-    @property
-    def library(self) -> SkillLibrary:
-        """The skills."""
-
-    @property
-    def helpers(self) -> Tasks:
-        """The helpers' tasks."""
-
-    @property
-    def toolset(self) -> Toolset:
-        """The tools themselves, for those that look at others."""
-
-    def here(self) -> SkillContext:
-        """What skills may need of this machine."""
-
-
 def make_tools(
-    house: ToolApp, whole: ResultTool, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
+    app: "App", whole: ResultTool, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
 ) -> Iterator[object]:
     """Make the groups of tools, in the order in which a model is shown them; those of absent hardware are left out.
 
     `whole` keeps long results, `zone` is the owner's, and `do` has a helper's task done, None without a model.
     """
-    config, home, stores = house.config, house.config.home, house.stores
-    yield house.wiring.sensors()
+    config, home, stores = app.config, app.config.home, app.stores
+    yield app.wiring.sensors()
     yield FileTools(
-        *(config.workspace, config.tools.extra_folders),
-        library=house.library,
+        config.workspace,
+        config.tools.extra_folders,
+        library=app.library,
         instructions=lambda: _list_instruction_files(config),
         run=lambda: list_command_words(stores.jobs.all()),
         foreign=lambda: stores.foreign_files,
     )
     yield MemoryTools(config.workspace, stores.memory, past=config.memory.messages)
     commands, line = config.tools.exec != "off", config.tools.shell
-    yield CronTool(lambda: stores.jobs, lambda: house.toolset.effect, commands=commands, shell=line)
+    yield CronTool(lambda: stores.jobs, lambda: app.toolset.effect, commands=commands, shell=line)
     yield PulseTool(lambda: stores.pulse)
     yield MessageTool()
-    yield SubagentTools(lambda: house.helpers, lambda: house.toolset.names, config.helpers, do, partial(wake_all, home))
+    yield SubagentTools(lambda: app.helpers, lambda: app.toolset.names, config.helpers, do, partial(wake_all, home))
     yield from _make_web_tools(config)
     yield SensorHistory(lambda: stores.samples)
-    yield RuleTool(home, house.wiring.measured, lambda: str(zone() or ""))
-    yield SkillTools(house.library, house.here, config.workspace)
+    yield RuleTool(home, app.wiring.measured, lambda: str(zone() or ""))
+    yield SkillTools(app.library, app.here, config.workspace)
     yield FirstRunTool(home, jobs=lambda: stores.jobs)
     yield whole
     if config.tools.exec != "off":
         kept, tools = (lambda: _list_protected_files(config)), config.tools
         seen = lambda: stores.foreign_files.all() if (home / "state.db").exists() else ()  # noqa: E731
         yield ExecTools(
-            *(config.workspace, os.environ),
+            config.workspace,
+            os.environ,
             folders=tools.extra_folders,
             shell=tools.shell,
             environ=tools.environment,
             kept=kept,
             foreign=seen,
         )
-    yield from house.wiring.buses()
+    yield from app.wiring.buses()
 
 
 def _make_web_tools(config: Config) -> Iterator[object]:
@@ -206,7 +177,7 @@ class App:
         do_now = partial(run_task_in_turn, self) if self.config.model.base_url else None
         guard = Guard(self.rights.policy, self.ask, self.approving.keep, self.audit.note)
         made = Toolset(
-            make_tools(self, whole, self.briefing.zone, do_now),
+            make_tools(self, whole, self.context_builder.zone, do_now),
             guard=guard,
             journal=self.stores.begin_act,
             longest_result=self.room.result,
@@ -280,7 +251,7 @@ class App:
     def _metered(self, model: ModelConfig, key: str) -> Provider:
         from picoclaw.providers.ledger import Metered
 
-        return Metered(made(model, key, self.briefing.zone), lambda: self.stores.book)
+        return Metered(made(model, key, self.context_builder.zone), lambda: self.stores.book)
 
     def led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""
@@ -335,25 +306,9 @@ class App:
         return SkillContext(self.toolset.names, parts, build_environment(os.environ, self.config.tools.environment))
 
     @cached_property
-    def briefing(self) -> ContextBuilder:
-        """What a model is told at the beginning of a turn."""
-        return ContextBuilder(
-            self.config,
-            self.prompts,
-            Pages(self.config.home),
-            self.library,
-            self.here,
-            health.read_model(self.board),
-            self.board.simulated,
-            partial(notes.recent_notes, self.config.workspace),
-            self.stores.tasks,
-            lambda: self.stores.overlong(self.library.skills.values()),
-            led=self.led,
-            reports=partial(list_new_reports, self.config.home, lambda: self.helpers),
-            heard=partial(mark_reports_known, lambda: self.helpers),
-            describe=lambda names, *most: self.toolset.definitions(names, (), *most),
-            guests=lambda: self.toolset.shown_to_guests(self.rights.policy()),
-        )
+    def context_builder(self) -> ContextBuilder:
+        """What builds what a model is told at the beginning of a turn."""
+        return ContextBuilder(self, self.config, Pages(self.config.home))
 
     @cached_property
     def helpers(self) -> Tasks:
@@ -362,24 +317,16 @@ class App:
 
     def now(self) -> datetime:
         """The time, in the owner's zone where it is known, else in the board's."""
-        return datetime.now().astimezone(self.briefing.zone())
+        return datetime.now().astimezone(self.context_builder.zone())
 
     @cached_property
-    def desk(self) -> Dispatcher:
+    def dispatcher(self) -> Dispatcher:
         """Where everything that comes in is answered."""
-        name = self.config.model.name or "default"
-        return Dispatcher(
-            *(self.stores, lambda: self.briefing, self._agent_for, self.wiring.stop, self.now, name),
-            *(lambda: self.helpers, self.approving, self.prompts, self.rights.problem),
-            links=lambda: self.links,
-        )
-
-    def _agent_for(self, origin: Origin) -> Agent:
-        return self.light_agent if origin == "heartbeat" else self.agent
+        return Dispatcher(self)
 
     def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
         """See Dispatcher.answer."""
-        return self.desk.answer(inbound, around)
+        return self.dispatcher.answer(inbound, around)
 
     def settle(self, session: str, stop: Stop | None = None) -> list[str]:
         """See Compaction.settle; nothing where the model was not to be had a moment ago."""
@@ -393,9 +340,7 @@ class App:
         """What is done with a conversation once its answer was delivered."""
         from picoclaw.agent.compaction import Compaction
 
-        return Compaction(
-            self.config, self.prompts, self.stores, lambda: self.light_agent, lambda: self.briefing, self.now
-        )
+        return Compaction(self)
 
     def chores(self, stop: Stop | None = None) -> "Chores":
         """What is done unasked in this home, until `stop` says that somebody waits for the model."""

@@ -197,7 +197,7 @@ def main(folder):
         house = DashboardBackend(
             app.config,
             app.wiring,
-            app.briefing.zone,
+            app.context_builder.zone,
             app.mark,
             lambda: status.merge_status(
                 {}, status.collect_offline_status(app.board, home, app.stores.database, app.now())

@@ -39,7 +39,7 @@ class House:
         self.write(f"skills/{name}/SKILL.md", f"---\nname: {name}\ndescription: about {name}\n{lines}---\n{text}\n")
 
     def told(self, inbound=ASKED, earlier=(), acts=()):
-        return self.app.briefing.told(inbound, earlier, acts, NOW)
+        return self.app.context_builder.build(inbound, earlier, acts, NOW)
 
     def system(self, inbound=ASKED):
         return self.told(inbound).brief.system

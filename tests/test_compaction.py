@@ -550,7 +550,7 @@ def test_what_must_outlast_the_conversation_is_noted_before_the_summary(tmp_path
         flush, after, summary = home.server.requests[:3]
         assert strip_context_header(flush.said) == app.prompts["flush"]
         assert "Conversation:" in summary.said
-        chat = app.briefing.told(Inbound("terminal", "x"), [], (), app.now()).brief
+        chat = app.context_builder.build(Inbound("terminal", "x"), [], (), app.now()).brief
         assert flush.body["messages"][0]["content"] == chat.system  # as in the chat: a server knows it already
         assert {tool["function"]["name"] for tool in flush.body["tools"]} >= {"sensor_read", "memory_store"}
         assert after.body["messages"][-1]["role"] == "tool"
@@ -726,7 +726,7 @@ def test_words_of_others_in_pages_notes_and_tasks_are_left_out_and_the_owners_no
             page = home.folder / "workspace/memory" / home.app.now().strftime(where)
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(f"# Notes\n\n- the cat is Tom\n{STRANGE_ENTRY}\n  - {STRANGE} at 2\n- the dog is Rex\n")
-        shown = home.app.briefing.told(Inbound("terminal", "x"), [], (), home.app.now())
+        shown = home.app.context_builder.build(Inbound("terminal", "x"), [], (), home.app.now())
         assert shown.heard
         assert STRANGE in shown.brief.system + shown.brief.text
         roomy(home)

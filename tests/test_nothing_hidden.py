@@ -214,7 +214,7 @@ def test_notes_tasks_and_what_is_too_long_are_told_by_templates(home):
     now = remembering(home)
     app = App(Config(home, ModelConfig(base_url="http://127.0.0.1:9/v1", name="m")), SimBoard())
     app.stores.pulse.add("order filters", 5, "terminal", now)
-    text = app.briefing.told(Inbound("terminal", SAID), (), (), now).brief.text
+    text = app.context_builder.build(Inbound("terminal", SAID), (), (), now).brief.text
     app.close()
     left, inside = taken_apart(text)
     assert left == SAID

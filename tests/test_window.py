@@ -314,7 +314,7 @@ class Home:
         self.app = App(Config(folder, model=model), SimBoard())
 
     def brief(self, text: str = "how warm is it?") -> Brief:
-        return self.app.briefing.told(Inbound("terminal", text), (), (), NOON).brief
+        return self.app.context_builder.build(Inbound("terminal", text), (), (), NOON).brief
 
 
 @pytest.mark.parametrize("window", [2048, 4096, 8192, 32_768])
@@ -356,7 +356,7 @@ def test_tools_that_a_call_opens_take_the_place_of_less_needed_ones(tmp_path: Pa
 
 def test_pages_without_room_are_named(tmp_path: Path) -> None:
     home = Home(tmp_path / "home", 1024)
-    problems = home.app.briefing.told(Inbound("terminal", "hello"), (), (), NOON).problems
+    problems = home.app.context_builder.build(Inbound("terminal", "hello"), (), (), NOON).problems
     assert problems == ["AGENTS.md, SOUL.md, TOOLS.md, USER.md not shown: a window of 1024 tokens has no room for more"]
     home.app.close()
 

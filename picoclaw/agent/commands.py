@@ -9,22 +9,20 @@ from itertools import chain
 from typing import NamedTuple
 
 from picoclaw.agent import workflow
-from picoclaw.agent.context import ContextBuilder
-from picoclaw.agent.loop import Agent
+from picoclaw.agent.context import AgentApp
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.claims import strip_context
 from picoclaw.errors import StoreError
 from picoclaw.messages import Inbound, Message, Origin, Stop, Usage
 from picoclaw.prompts import estimated_tokens, size
 from picoclaw.providers import ledger
-from picoclaw.providers.chain import Link
 from picoclaw.providers.chain import told as chain_told
 from picoclaw.schema import nearest
-from picoclaw.security.approvals import ApprovalAnswer, ApprovalManager
+from picoclaw.security.approvals import ApprovalAnswer
 from picoclaw.security.untrusted import list_taints
 from picoclaw.store.approvals import Approval
 from picoclaw.store.sessions import ConversationInfo, ProviderUsage
-from picoclaw.store.tasks import Task, Tasks
+from picoclaw.store.tasks import Task
 from picoclaw.stores import Stores
 from picoclaw.times import format_duration
 from picoclaw.window import request_bytes, room
@@ -46,25 +44,25 @@ class CommandResult(NamedTuple):
 
 @dataclass(frozen=True)
 class CommandContext:
-    """The chat that a command was given in, by its key, and what there is of it.
+    """The chat that a command was given in, by its `key`.
 
     `model` is the one that the next turn asks, `usual` the configured one, `now` the owner's wall clock. `who` gives
-    the command, `origin` is what they are, and `stop` ends what it does. `links` are the configured models.
+    the command, `origin` is what they are, and `stop` ends what it does.
     """
 
+    app: AgentApp
     key: str
-    stores: Stores
-    tasks: Callable[[], Tasks]
-    briefing: Callable[[], ContextBuilder]
-    agent: Callable[[], Agent]
     now: datetime
     model: str
     usual: str
-    approving: ApprovalManager
     who: str
     origin: Origin
     stop: Stop | None
-    links: Callable[[], Sequence[Link]] = tuple
+
+    @property
+    def stores(self) -> Stores:
+        """The stores of the home."""
+        return self.app.stores
 
     def open_one(self) -> ConversationInfo | None:
         """The conversation that goes on, None when nothing was said in it yet."""
@@ -96,13 +94,13 @@ _APPROVAL_NUMBER = re.compile(r"([0-9]{1,15})(?:\s+([0-9a-f]{8,64}))?")
 def show_approvals(chat: CommandContext, rest: str) -> CommandResult:
     """List what waits, or show one of them whole."""
     if rest:
-        found = chat.approving.approvals.get(parse_number(rest))
+        found = chat.app.approving.approvals.get(parse_number(rest))
         return (
             CommandResult(show_approval(found))
             if found
             else CommandResult(f"There is no question number {rest}.", good=False)
         )
-    waiting = chat.approving.approvals.waiting()
+    waiting = chat.app.approving.approvals.waiting()
     return CommandResult(
         "\n".join(describe_approval(one, chat.key) for one in waiting) or "Nothing waits for your yes."
     )
@@ -133,7 +131,7 @@ def _answer_approval(chat: CommandContext, rest: str, *, yes: bool, always: bool
         )
     number = int(given[1]) if given else 0
     if not number:
-        here = [one for one in chat.approving.approvals.waiting() if one.chat == chat.key]
+        here = [one for one in chat.app.approving.approvals.waiting() if one.chat == chat.key]
         asked = {one.listed for one in here}
         if len(asked) != 1 or 0 in asked:
             why = "several questions wait, so it takes a number" if here else "nothing waits for your yes in this chat"
@@ -143,7 +141,7 @@ def _answer_approval(chat: CommandContext, rest: str, *, yes: bool, always: bool
             )
         number = here[0].listed
     said = ApprovalAnswer(number, yes, chat.who, chat.origin, given[2] if given else None, always, whole=not given)
-    outcome = chat.approving.say(said, chat.stop)
+    outcome = chat.app.approving.say(said, chat.stop)
     return CommandResult(outcome.text, outcome.good, made=outcome.made)
 
 
@@ -178,7 +176,7 @@ class _ContextPart(NamedTuple):
 
 def show_context(chat: CommandContext, _rest: str) -> CommandResult:
     """Tell what the next request is made of, in tokens."""
-    agent, ratio = chat.agent(), chat.stores.bytes_a_token(chat.model)
+    agent, ratio = chat.app.agent, chat.stores.bytes_a_token(chat.model)
     parts = list(_measure_parts(chat, ratio))
     used, window = sum(part.tokens for part in parts), agent.window
     rows = [*parts, _ContextPart(max(0, window - used), "free")]
@@ -194,10 +192,10 @@ def _measure_parts(chat: CommandContext, ratio: float) -> Iterator[_ContextPart]
     def part(count: int, what: str) -> _ContextPart:
         return _ContextPart(estimated_tokens(count, ratio), what)
 
-    agent = chat.agent()
+    agent = chat.app.agent
     earlier, acts, summary, _ = chat.stores.earlier(chat.key)
     inbound = Inbound(chat.key, "")
-    told = replace(chat.briefing(), tidy=False).told(inbound, earlier, [act for _, act in acts], chat.now)
+    told = replace(chat.app.context_builder, tidy=False).build(inbound, earlier, [act for _, act in acts], chat.now)
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
     talk = agent.opened(brief, earlier)
     tools, said = agent.tools(talk, brief), list(chain.from_iterable(talk.history))
@@ -217,7 +215,7 @@ def _measure_parts(chat: CommandContext, ratio: float) -> Iterator[_ContextPart]
 def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
     """Tell the tokens in and out of this chat and of all chats, by model."""
     ours, everyones = chat.stores.sessions.usage(chat.now, chat.key), chat.stores.sessions.usage(chat.now)
-    helpers = sum(task.used.tokens for task in chat.tasks().newest(chat.key, _EVER))
+    helpers = sum(task.used.tokens for task in chat.app.helpers.newest(chat.key, _EVER))
     rows = [("this chat", *_sum_usage(ours)), *((f"{spent.provider}, all chats", *spent[1:]) for spent in everyones)]
     if not everyones and not helpers:
         return CommandResult("No model was used yet.")
@@ -244,7 +242,7 @@ def _format_usage(used: Usage) -> str:
 
 def _list_model_order(chat: CommandContext) -> Iterator[str]:
     """Who is asked, one after another, and how it went when they were asked last; nothing where there is one alone."""
-    rows, now = chain_told(chat.links()), chat.now.timestamp()
+    rows, now = chain_told(chat.app.links), chat.now.timestamp()
     if len(rows) < 2:
         return
     yield "Asked in this order:"
@@ -285,7 +283,7 @@ _CANCEL = "cancel"
 def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
     """List the open and the newest tasks of this chat, or cancel one."""
     if not rest:
-        listed = {*chat.tasks().unfinished(chat.key), *chat.tasks().newest(chat.key, _MAX_TASKS)}
+        listed = {*chat.app.helpers.unfinished(chat.key), *chat.app.helpers.newest(chat.key, _MAX_TASKS)}
         rows = [workflow.describe_task(task, chat.now.timestamp()) for task in sorted(listed)]
         return CommandResult("\n".join(rows) or "No helper was given anything to do in this chat.")
     word, _, number = rest.partition(" ")
@@ -297,7 +295,7 @@ def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
 
 
 def _cancel_task(chat: CommandContext, number: int) -> CommandResult:
-    tasks = chat.tasks()
+    tasks = chat.app.helpers
     ours = {task.number for task in tasks.unfinished(chat.key)}
     if number not in ours:
         has = f"open are {', '.join(map(str, sorted(ours)))}" if ours else "none is open"
@@ -330,7 +328,7 @@ def clear_conversation(chat: CommandContext, rest: str) -> CommandResult:
     """Show what would be erased, and erase it once that is confirmed."""
     if rest.lower() not in {"", _YES}:
         return CommandResult("Nothing was deleted. /clear shows what it would delete, /clear yes does it.", good=False)
-    before, tasks = chat.open_one(), chat.tasks().ended(chat.key)
+    before, tasks = chat.open_one(), chat.app.helpers.ended(chat.key)
     if before is None and not tasks:
         return CommandResult("There is nothing to delete: nothing was said yet in this conversation.")
     if not rest:
@@ -346,7 +344,7 @@ def clear_conversation(chat: CommandContext, rest: str) -> CommandResult:
         )
     cut_off = "".join(f"\nA call was cut off, its outcome is unknown: {act}." for act in _list_cut_off(chat))
     messages = chat.stores.sessions.erase(chat.key)
-    left = sorted({*chat.tasks().newest(chat.key, _MAX_LISTED), *chat.tasks().unfinished(chat.key)})
+    left = sorted({*chat.app.helpers.newest(chat.key, _MAX_LISTED), *chat.app.helpers.unfinished(chat.key)})
     still = f"\nHelpers still have {', '.join(task.label for task in left)}; /tasks shows it." if left else ""
     return CommandResult(
         f"Deleted for good: {_format_counts(messages, tasks)}. Notes, memory and reminders stay.{still}{cut_off}"
@@ -387,14 +385,14 @@ def retry_turn(chat: CommandContext, _rest: str) -> CommandResult:
 
 
 def _describe_acts(chat: CommandContext, turn: Sequence[Message]) -> str:
-    harmless = chat.agent().toolset.only_reading
+    harmless = chat.app.agent.toolset.only_reading
     acts = dict.fromkeys(call.name for m in turn for call in m.calls if call.name not in harmless)
     return f"What was done stays done: {', '.join(acts)}." if acts else ""
 
 
 def _get_user_text(chat: CommandContext, turn: Sequence[Message]) -> str:
     """All that the person said in a turn, also while it ran."""
-    later = chat.briefing().prompts["meanwhile"].partition("{content}")[0]
+    later = chat.app.prompts["meanwhile"].partition("{content}")[0]
     said = [message.text for message in turn[1:] if later and message.role == "user" and message.text.startswith(later)]
     first = [message.text for message in turn[:1]]
     return "\n".join(filter(None, map(strip_context, [*first, *said])))

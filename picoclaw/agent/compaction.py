@@ -3,17 +3,16 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from picoclaw.agent.context import BuiltContext, ContextBuilder
+from picoclaw.agent.context import AgentApp, BuiltContext, ContextBuilder
 from picoclaw.agent.conversation import Conversation
 from picoclaw.agent.loop import Agent
-from picoclaw.config import Config
 from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, StoreError, TurnStopped, Unavailable
 from picoclaw.memory.dream import DreamModel, ModelAnswer
 from picoclaw.messages import Around, Brief, Caller, End, Event, Inbound, Message, Purpose, Request, Stop, Turn, Usage
@@ -23,7 +22,6 @@ from picoclaw.providers.sanitize import LONG
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.marks import Marks
 from picoclaw.store.sessions import strip_context_header
-from picoclaw.stores import Stores
 from picoclaw.text import list_terms
 from picoclaw.window import request_bytes, summary_bytes
 
@@ -224,11 +222,11 @@ def select_owner_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]])
 
 
 def build_flush_context(
-    briefing: ContextBuilder, session: str, template: str, turns: Sequence[tuple[Message, ...]], now: datetime
+    builder: ContextBuilder, session: str, template: str, turns: Sequence[tuple[Message, ...]], now: datetime
 ) -> BuiltContext:
     """Make the brief of such a turn, without what is not the owner's; nothing is taken for told by it."""
     inbound = Inbound(session, template)
-    return replace(briefing, tidy=False, foreign=False).told(inbound, turns, (), now)
+    return replace(builder, tidy=False, foreign=False).build(inbound, turns, (), now)
 
 
 def _discard_text(_text: str) -> None:
@@ -432,17 +430,12 @@ _RESTS = "summary failed: "
 
 @dataclass
 class Compaction:
-    """The compaction of one home's conversations. `agent` and `briefing` are made when one has grown long.
+    """Notes and summarises what is due in one home's conversations.
 
-    The agent's provider is the model alone: no matcher is to sum up.
+    It asks the app's `light_agent`, whose provider is the model alone: no matcher is to sum up.
     """
 
-    config: Config
-    prompts: Templates
-    stores: Stores
-    agent: Callable[[], Agent]
-    briefing: Callable[[], ContextBuilder]
-    now: Callable[[], datetime]
+    app: AgentApp
     _said: set[str] = field(default_factory=set, init=False)
 
     def settle(self, session: str, stop: Stop | None = None) -> list[str]:
@@ -462,9 +455,9 @@ class Compaction:
         return []
 
     def _settle(self, session: str, stop: Stop | None) -> None:
-        held, settings, window = self._held(session), self.config.sessions, self.config.model.context_tokens
-        model = self.stores.sessions.model(session) or self.config.model.name
-        ratio = self.stores.bytes_a_token(model or "default")
+        held, settings, window = self._held(session), self.app.config.sessions, self.app.config.model.context_tokens
+        model = self.app.stores.sessions.model(session) or self.app.config.model.name
+        ratio = self.app.stores.bytes_a_token(model or "default")
         said = (message for turn in held.visible for message in turn)
         load = WindowLoad(estimated_tokens(request_bytes("", said, ()), ratio), 0, window)
         flush = None
@@ -481,33 +474,33 @@ class Compaction:
 
     def _rest(self, session: str) -> RetryPause:
         """What was noted of this chat's last failure; kept with the home, because each `chat -m` is a new process."""
-        numbers = Marks(self.stores.database).get(_RESTS + session).split()
+        numbers = Marks(self.app.stores.database).get(_RESTS + session).split()
         return RetryPause(*map(int, numbers)) if numbers else RetryPause()
 
     def _note_failure(self, session: str, held: OpenConversation) -> None:
         rest = self._rest(session).after(held)
-        Marks(self.stores.database).set(_RESTS + session, " ".join(map(str, rest)))
+        Marks(self.app.stores.database).set(_RESTS + session, " ".join(map(str, rest)))
 
     def _held(self, session: str) -> OpenConversation:
-        sessions = self.stores.sessions
+        sessions = self.app.stores.sessions
         before, turns = sessions.summary(session), sessions.unsummarised(session)
-        shown = min(len(turns), len(self.stores.history.turns(session)))
+        shown = min(len(turns), len(self.app.stores.history.turns(session)))
         return OpenConversation(turns, shown, before.text, before.upto) if before else OpenConversation(turns, shown)
 
     def _flush(self, session: str, held: OpenConversation, ratio: float) -> MemoryFlush:
-        now, history = self.now(), self.stores.history
+        now, history = self.app.now(), self.app.stores.history
         turns = select_owner_turns((messages, history.heard_by(number)) for number, messages in held.numbered)
-        found = build_flush_context(self.briefing(), session, self.prompts["flush"], turns, now)
+        found = build_flush_context(self.app.context_builder, session, self.app.prompts["flush"], turns, now)
         asked = found.brief
-        summary = "" if self.stores.taint(session, "owner") else held.summary
+        summary = "" if self.app.stores.taint(session, "owner") else held.summary
         asked = asked._replace(
-            model=asked.model or self.stores.sessions.model(session), bytes_a_token=ratio, summary=summary
+            model=asked.model or self.app.stores.sessions.model(session), bytes_a_token=ratio, summary=summary
         )
-        return MemoryFlush(self.agent(), asked, turns, session, now, found.heard)
+        return MemoryFlush(self.app.light_agent, asked, turns, session, now, found.heard)
 
     def _flushed(self, flush: MemoryFlush, held: OpenConversation, stop: Stop | None) -> bool:
         """Have it done once between two summaries, however it ends; False when somebody has stopped it."""
-        sessions = self.stores.sessions
+        sessions = self.app.stores.sessions
         if sessions.flushed(flush.session):
             return True
         sessions.set_flushed(flush.session, held.turns[-1][0])
@@ -519,15 +512,15 @@ class Compaction:
             sessions.set_flushed(flush.session, 0)
             return False
         if not stop:  # else a turn has begun, whose acts these may be; they are settled with it
-            self.stores.settle(flush.session)
+            self.app.stores.settle(flush.session)
         return True
 
     def _sum_up(self, session: str, held: OpenConversation, stop: Stop | None) -> None:
         """Keep a summary, unless what it is of was taken back, erased or summed up by another meanwhile."""
-        sessions, older = self.stores.sessions, held.older
-        window, purpose = self.config.model.context_tokens, Purpose("summary", session)
-        model = DreamModel(self.agent().provider, window, time.monotonic, stop, purpose)
-        summariser = Summariser(self.prompts, model)
+        sessions, older = self.app.stores.sessions, held.older
+        window, purpose = self.app.config.model.context_tokens, Purpose("summary", session)
+        model = DreamModel(self.app.light_agent.provider, window, time.monotonic, stop, purpose)
+        summariser = Summariser(self.app.prompts, model)
         try:
             summed = summariser.summed(held.summary, [said for _, said in older])
         except ProviderError:
@@ -535,7 +528,7 @@ class Compaction:
                 self._note_failure(session, held)
             raise
         finally:
-            sessions.spend(session, model.provider.name, summariser.usage, self.now())
+            sessions.spend(session, model.provider.name, summariser.usage, self.app.now())
         upto = older[summed.turns - 1][0]
-        if sessions.add_summary(session, summed.text, upto, self.now(), held.upto) and sessions.flushed(session):
+        if sessions.add_summary(session, summed.text, upto, self.app.now(), held.upto) and sessions.flushed(session):
             sessions.set_flushed(session, 0)

@@ -3,34 +3,44 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
+from datetime import datetime, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from picoclaw import prompts, window
 from picoclaw.agent import workflow
 from picoclaw.config import Config
-from picoclaw.errors import SkillError
+from picoclaw.errors import SkillError, StoreError
+from picoclaw.hw import health
+from picoclaw.hw.board import Board
 from picoclaw.memory import notes as memory_notes
 from picoclaw.memory.entries import is_tainted, remove_tainted
 from picoclaw.messages import DEFAULT_SESSION, Brief, Inbound, Message, is_owner
 from picoclaw.prompts import Facts, Mode, Page, Section
 from picoclaw.security import untrusted
+from picoclaw.security.approvals import ApprovalManager
+from picoclaw.security.rights import PolicyLoader
 from picoclaw.skills import selection
 from picoclaw.skills.library import BUILT_IN, SkillLibrary
 from picoclaw.skills.skill import Skill, SkillContext, find_unmet
-from picoclaw.store.tasks import Task
+from picoclaw.store.tasks import Task, Tasks
+from picoclaw.stores import Stores
 from picoclaw.text import pattern
 from picoclaw.times import find_zone
+from picoclaw.tools.registry import Toolset
 from picoclaw.window import tool_bytes
+from picoclaw.wiring import Wiring
 from picoclaw.workspace.pages import PAGES, Pages, read_fields
 from picoclaw.workspace.prompts import Prompts
 from picoclaw.workspace.templates import ONBOARDING_PAGE
 
 if TYPE_CHECKING:
+    from picoclaw.agent.loop import Agent
     from picoclaw.automation.checklist import Checklist
+    from picoclaw.providers.chain import Link
 
 _FOR_GUESTS = ("AGENTS.md", "SOUL.md", "IDENTITY.md")
 TOOLS_FOR_SUBAGENTS = ("exec", "i2c", "spi", "serial")
@@ -56,42 +66,99 @@ class _HeadTexts(NamedTuple):
 
 
 _LONGEST_ACT, _LONGEST_SESSION = 500, 200
+_MOST_REPORTS = 8
 _SHARE_OF_LISTING = 4  # bytes of what a turn begins with for one of the skills' listing
 _NAME = pattern(r"[^\W_](?:[^\W_]|[ '’-](?=[^\W_])){0,39}")
 
 
-@dataclass(frozen=True)
-class ContextBuilder:
-    """All that the words of a turn depend on.
-
-    `here` tells what this machine has, its tools among it; `board` is the board's name. `notes` gives those of the last
-    days until one, the newest first, `tasks` the open tasks and when their list changed, `overlong` what has grown too
-    long since a model heard of it. `tidy` deletes what has ended the first meeting. `helper` tells a helper its limits,
-    `reports` gives those that a conversation has to know of, and `heard` takes the numbers of those that it does know.
-    `describe` gives the tools of these names as a model is told them at first, in so many bytes. `guests` names the
-    tools that are offered to guests; where it does, their turns are told no notes, tasks, reports and skills of the
-    owner's, and of the pages those that say how it behaves. `foreign` includes what is marked as not from the owner in
-    pages, notes and tasks, and reports.
-    """
+class AgentApp(Protocol):
+    """The parts of the app that a turn is made with. They are made when they are first used."""
 
     config: Config
-    prompts: Prompts
+    board: Board
+
+    @property
+    def prompts(self) -> Prompts: ...
+
+    @property
+    def stores(self) -> Stores: ...
+
+    @property
+    def wiring(self) -> Wiring: ...
+
+    @property
+    def library(self) -> SkillLibrary: ...
+
+    @property
+    def toolset(self) -> Toolset: ...
+
+    @property
+    def rights(self) -> PolicyLoader: ...
+
+    @property
+    def approving(self) -> ApprovalManager: ...
+
+    @property
+    def helpers(self) -> Tasks:
+        """The tasks of sub-agents."""
+
+    @property
+    def links(self) -> "tuple[Link, ...]":
+        """The configured models, in the order in which they are asked."""
+
+    @property
+    def context_builder(self) -> "ContextBuilder": ...
+
+    @property
+    def agent(self) -> "Agent":
+        """The loop for a chat."""
+
+    @property
+    def light_agent(self) -> "Agent":
+        """The loop for heartbeats and sub-agents: without the built-in matcher."""
+
+    def here(self) -> SkillContext:
+        """What skills may need of this machine, its tools among it."""
+
+    def led(self, turns: Sequence[Sequence[Message]]) -> bool:
+        """Whether the built-in matcher holds the first meeting."""
+
+    def now(self) -> datetime:
+        """The time, in the owner's zone."""
+
+    def let_go(self) -> None:
+        """Close what is its own, and leave the board."""
+
+
+@dataclass(frozen=True)
+class ContextBuilder:
+    """Builds what a model is told at the beginning of a turn.
+
+    With `tidy`, what was told is marked as told, and what has ended the first meeting is deleted. Without `foreign`,
+    what is marked as not from the owner is left out of pages, notes and tasks, and no reports are told. `limits` tells
+    a sub-agent its limits, and `needed` are the reports that its task rests on; None takes those of the conversation.
+    """
+
+    app: AgentApp
+    config: Config
     pages: Pages
-    library: SkillLibrary
-    here: Callable[[], SkillContext]
-    board: str
-    simulated: bool
-    notes: Callable[[date], Sequence[Page]] = lambda _: ()
-    tasks: Callable[[], tuple[str, datetime | None]] = lambda: ("", None)
-    overlong: Callable[[], Sequence[str]] = tuple
     tidy: bool = True
     foreign: bool = True
-    led: Callable[[Sequence[Sequence[Message]]], bool] = lambda _: False
-    helper: str = ""
-    reports: Callable[[str], Sequence[Task]] = lambda _: ()
-    heard: Callable[[Sequence[int]], None] = lambda _: None
-    describe: Callable[..., Sequence[Mapping[str, Any]]] = lambda *_: ()
-    guests: Callable[[], frozenset[str] | None] = lambda: None
+    limits: str = ""
+    needed: Sequence[Task] | None = None
+
+    @property
+    def prompts(self) -> Prompts:
+        """The templates."""
+        return self.app.prompts
+
+    def guest_tools(self) -> frozenset[str] | None:
+        """Name the tools offered to guests, None where guests are offered what the owner is.
+
+        Where they are named, a guest's turn is told no notes, tasks, reports and skills of the owner's, and of the
+        pages only those that say how to behave.
+        """
+        return self.app.toolset.shown_to_guests(self.app.rights.policy())
 
     @cached_property
     def _room(self) -> window.Room:
@@ -101,7 +168,7 @@ class ContextBuilder:
         """The owner's time zone, None for the board's own."""
         return find_zone(self._fields("USER.md"))[0]
 
-    def told(
+    def build(
         self,
         inbound: Inbound,
         earlier: Sequence[tuple[Message, ...]],
@@ -110,20 +177,22 @@ class ContextBuilder:
         *,
         once: bool = False,
     ) -> BuiltContext:
-        """Make a turn's brief from the files as they are now.
+        """Build a turn's context from the files as they are now.
 
         `acts` are calls whose outcome is unknown. Who asks `once` takes no part in the first meeting where no
         model holds it: what a model is told does not depend on that.
         """
-        self.library.look()
-        here, mode = self.here(), self._mode(inbound)
-        allowed = self.guests() if inbound.origin == "guest" else None
+        self.app.library.look()
+        here, mode = self.app.here(), self._mode(inbound)
+        allowed = self.guest_tools() if inbound.origin == "guest" else None
         reserved = allowed is not None
         open_ = mode in _FULL_MODES and is_owner(inbound.origin) and self.pages.meeting(tidy=self.tidy)
         meeting = open_ if not once or self.config.model.base_url else ""
-        known = self.library.skills.values()
+        known = self.app.library.skills.values()
         usable = [skill for skill in known if not find_unmet(skill, here) and (not reserved or skill.tier == BUILT_IN)]
-        held = "" if not meeting or self.led(earlier) else meeting  # what the matcher leads, the model need not know
+        held = (
+            "" if not meeting or self.app.led(earlier) else meeting
+        )  # what the matcher leads, the model need not know
         listed = [skill for skill in usable if skill.listed and not (held or reserved)]  # one thing at a time
         offered = self._offered(here.tools, mode, meeting=bool(meeting), search=not self._is_short(listed))
         offered, room = self._fitting(offered if allowed is None else offered & allowed)
@@ -184,10 +253,10 @@ class ContextBuilder:
             pages=[page for page in shown if page.name != "IDENTITY.md" or not _has_name_only(page.text)],
             silent=inbound.origin == "cron",
             heartbeat=inbound.origin == "heartbeat",
-            helper=self.helper,
+            helper=self.limits,
             leave_to_helpers=[name for name in TOOLS_FOR_SUBAGENTS if name in tools] if "spawn" in tools else (),
             runtime={
-                "board": untrusted.sanitize_name(self.board),
+                "board": untrusted.sanitize_name(health.read_model(self.app.board)),
                 "os": os.uname().sysname,
                 "arch": os.uname().machine,
                 "python": ".".join(map(str, sys.version_info[:3])),
@@ -202,8 +271,9 @@ class ContextBuilder:
 
     def _fitting(self, offered: frozenset[str]) -> tuple[frozenset[str], int]:
         """The tools that the window has room for, and the bytes that the system text then may have."""
-        told = self.describe(offered, self._room.tools)
-        away = {tool["name"] for tool in self.describe(offered)} - {tool["name"] for tool in told}
+        describe = self.app.toolset.definitions
+        told = describe(offered, (), self._room.tools)
+        away = {tool["name"] for tool in describe(offered, ())} - {tool["name"] for tool in told}
         return offered - away, self._room.told - sum(map(tool_bytes, told))
 
     def checklist(self) -> "Checklist":
@@ -251,14 +321,19 @@ class ContextBuilder:
 
     def _moment(self, mode: Mode, inbound: Inbound, acts: Sequence[str], only: frozenset[str] | None) -> list[str]:
         """What is special about this message."""
-        notes = [self.prompts["simulated"]] if self.simulated else []
+        notes = [self.prompts["simulated"]] if self.app.board.simulated else []
         if inbound.session != DEFAULT_SESSION and mode not in {"base", "none"}:
             name = untrusted.sanitize_name(inbound.session, _LONGEST_SESSION)
             notes.append(prompts.fill(self.prompts["session"], {"content": name}, "content"))
-        if self.tidy and mode in _FULL_MODES and is_owner(inbound.origin) and (parts := self.overlong()):
+        if (
+            self.tidy
+            and mode in _FULL_MODES
+            and is_owner(inbound.origin)
+            and (parts := self.app.stores.overlong(self.app.library.skills.values()))
+        ):
             notes.append(prompts.fill(self.prompts["condense"], {"parts": prompts.enclosed(", ".join(parts))}, "parts"))
-        if self.helper and mode != "minimal":
-            notes.append(prompts.fill(self.prompts["helper"], {"content": self.helper}, "content"))
+        if self.limits and mode != "minimal":
+            notes.append(prompts.fill(self.prompts["helper"], {"content": self.limits}, "content"))
         cut = (prompts.enclosed(act if len(act) <= _LONGEST_ACT else f"{act[:_LONGEST_ACT]}…") for act in acts)
         notes += [prompts.fill(self.prompts["cut_off"], {"act": act}, "act") for act in cut]
         if only is not None:
@@ -268,7 +343,7 @@ class ContextBuilder:
     def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> "_HeadTexts":
         """What was noted lately: one text of the lines that this conversation was not told, and those that it was."""
         most = min(self.config.memory.notes_chars, self._room.head)
-        notes = self.notes(now.date())
+        notes = memory_notes.recent_notes(self.config.workspace, now.date())
         new, held = memory_notes.split_told(
             memory_notes.note_lines(notes if self.foreign else map(_strip_tainted, notes), most), earlier
         )
@@ -279,16 +354,29 @@ class ContextBuilder:
         """What helpers have reported since, and the conversation does not hold yet, each by whose report it is."""
         most = min(workflow.MAX_REPORT_CHARS, self._room.head)
         found = {
-            task: workflow.render_report_block(self.prompts["report"], task, most) for task in self.reports(session)
+            task: workflow.render_report_block(self.prompts["report"], task, most)
+            for task in self._list_reports(session)
         }
         known = [task.number for task, block in found.items() if _was_said(block, earlier)]
         if known and self.tidy:
-            self.heard(known)
+            with suppress(StoreError):
+                self.app.helpers.set_heard(known)
         return {f"helper {task.label}": block for task, block in found.items() if task.number not in known}
+
+    def _list_reports(self, session: str) -> Sequence[Task]:
+        """The reports that a chat was told and a model was not; none when the disk fails."""
+        if self.needed is not None:
+            return self.needed
+        if not (self.config.home / "state.db").exists():
+            return ()
+        try:
+            return self.app.helpers.reports(session, _MOST_REPORTS)
+        except StoreError:
+            return ()
 
     def _open_tasks(self, mode: Mode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
         """The list of tasks with the moment of its last change, so that the newest of several is known."""
-        tasks, changed = self.tasks() if mode in _FULL_MODES else ("", None)
+        tasks, changed = self.app.stores.tasks() if mode in _FULL_MODES else ("", None)
         if changed is None:
             return []
         if not self.foreign:
@@ -303,7 +391,7 @@ class ContextBuilder:
         blocks, problems = [], []
         for skill in brought:
             try:
-                text = self.library.text(skill.name)
+                text = self.app.library.text(skill.name)
             except SkillError as error:
                 problems.append(str(error))
                 continue

@@ -1,28 +1,20 @@
 """The desk: everything that comes in is answered here, a chat line, a command, a due job, a heartbeat, one by one."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TYPE_CHECKING
 
 from picoclaw import claims
-from picoclaw.agent.context import ContextBuilder
+from picoclaw.agent.context import AgentApp
 from picoclaw.agent.conversation import Pictures, read_pictures
 from picoclaw.agent.loop import Agent
 from picoclaw.automation.heartbeat import HEARTBEAT_OK, is_check
 from picoclaw.errors import StoreError
 from picoclaw.messages import ALONE, Around, Caller, Inbound, Message, Notice, Origin, Turn, Usage, is_owner
-from picoclaw.prompts import Templates, fill
-from picoclaw.security.approvals import ApprovalManager
+from picoclaw.prompts import fill
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.approvals import Approval
-from picoclaw.store.tasks import Tasks
 from picoclaw.store.write_behind import UnsavedTurn
-from picoclaw.stores import Stores
 from picoclaw.tools.registry import list_texts
-
-if TYPE_CHECKING:
-    from picoclaw.providers.chain import Link
 
 _NOT_STORED = "turns are not being kept"
 BY_COMMAND = "command"
@@ -31,36 +23,28 @@ BY_COMMAND = "command"
 
 @dataclass
 class Dispatcher:
-    """Answers one message at a time, and keeps what was said.
+    """Answers one message at a time with the parts of the app, and keeps what was said."""
 
-    `agent` gives the loop for an origin, `stop` brings the outputs to safety when a text orders that, `now` is the
-    wall clock in the owner's zone, `model` the name of the configured model, `tasks` those of helpers, and `approving`
-    what becomes of calls that wait for a yes. `problem()` says what is wrong with the owner's rules, and `links` are
-    the configured models.
-    """
-
-    stores: Stores
-    briefing: Callable[[], ContextBuilder]
-    agent: Callable[[Origin], Agent]
-    stop: Callable[[str, str], tuple[bool, str] | None]
-    now: Callable[[], datetime]
-    model: str
-    tasks: Callable[[], Tasks]
-    approving: ApprovalManager
-    prompts: Templates
-    problem: Callable[[], str]
-    links: "Callable[[], Sequence[Link]]" = tuple
+    app: AgentApp
     _complaints: set[str] = field(default_factory=set)
 
     def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
         """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not."""
-        if said := self.stop(inbound.text, inbound.origin):
+        if said := self.app.wiring.stop(inbound.text, inbound.origin):
             return _make_turn(inbound, *said, by="stop")
         if is_owner(inbound.origin) and is_check(inbound.text):
-            return _make_turn(inbound, True, self.briefing().checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
+            return _make_turn(inbound, True, self.app.context_builder.checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
         if is_owner(inbound.origin) and not inbound.foreign and inbound.text.lstrip().startswith("/"):
             return self._commanded(inbound, around)
         return self._turn(inbound, around)
+
+    @property
+    def _model(self) -> str:
+        """The name of the configured model."""
+        return self.app.config.model.name or "default"
+
+    def _agent(self, origin: Origin) -> Agent:
+        return self.app.light_agent if origin == "heartbeat" else self.app.agent
 
     def _commanded(self, inbound: Inbound, around: Around) -> Turn:
         """Do a command, which is no part of the conversation; a text that is none after all is answered."""
@@ -69,11 +53,10 @@ class Dispatcher:
 
         if (given := commands.parse_command(replace_surrogates(inbound.text))) is None:
             return self._turn(inbound, around)
-        key, usual = replace_surrogates(inbound.session), self.model
+        key, usual = replace_surrogates(inbound.session), self._model
         model = self._chosen(key) or usual
         chat = CommandContext(
-            *(key, self.stores, self.tasks, self.briefing, lambda: self.agent("owner"), self.now(), model, usual),
-            *(self.approving, inbound.who, inbound.origin, around.stop, self.links),
+            self.app, key, self.app.now(), model, usual, who=inbound.who, origin=inbound.origin, stop=around.stop
         )
         answer = commands.run_command(given, chat)
         if answer.made:
@@ -86,7 +69,7 @@ class Dispatcher:
     def _chosen(self, session: str) -> str:
         """The model that a conversation is to be held with, '' for the configured one."""
         try:
-            return self.stores.sessions.model(session) if self.stores.config.model.base_url else ""
+            return self.app.stores.sessions.model(session) if self.app.stores.config.model.base_url else ""
         except StoreError:
             return ""
 
@@ -96,26 +79,26 @@ class Dispatcher:
         Without a model, or in another chat, they are told the result plainly.
         """
         plainly = "\n".join([said, *(one.outcome for one in made.each)])
-        here, modelled = made.home == replace_surrogates(inbound.session), bool(self.stores.config.model.base_url)
+        here, modelled = made.home == replace_surrogates(inbound.session), bool(self.app.stores.config.model.base_url)
         if modelled:
             number = inbound.inbox if here else 0
             numbers = " and ".join(str(one.number) for one in made.each)
-            text = fill(self.prompts["approved"], {"number": numbers}, "number")
+            text = fill(self.app.prompts["approved"], {"number": numbers}, "number")
             asked = Inbound(made.home, text, _choose_origin(made), inbox=number, who=made.asked_by)
             turn = self._turn(asked, around if here else Around(stop=around.stop, shield=around.shield), made)
             if here:
                 return _add_notes(turn, said if turn.stopped != "error" else plainly)
-            self.approving.tell(made.home, plainly if turn.stopped == "error" else turn.reply)
+            self.app.approving.tell(made.home, plainly if turn.stopped == "error" else turn.reply)
         elif not here:
-            self.approving.tell(made.home, plainly)
+            self.app.approving.tell(made.home, plainly)
         return _make_turn(inbound, all(one.state == "done" for one in made.each), plainly, by=BY_COMMAND)
 
     def _turn(self, inbound: Inbound, around: Around, made: Approval | None = None) -> Turn:
-        now = self.now()
-        earlier, acts, summary, numbers = self.stores.earlier(inbound.session)
+        now = self.app.now()
+        earlier, acts, summary, numbers = self.app.stores.earlier(inbound.session)
         if inbound.origin == "heartbeat":
             earlier, summary = [], ""
-        if inbound.origin == "guest" and ":-" in inbound.session and self.briefing().guests() is not None:
+        if inbound.origin == "guest" and ":-" in inbound.session and self.app.context_builder.guest_tools() is not None:
             earlier, summary = (
                 [_keep_spoken(turn) for turn in earlier],
                 "",
@@ -124,9 +107,9 @@ class Dispatcher:
         newest = "" if any(name.startswith(GUEST_PREFIX) for name in inbound.foreign) else inbound.text
         said, home = (*map(remove_untrusted, (*words, newest)),), inbound.reply_to
         cleaned, unknown = inbound._replace(text=replace_surrogates(inbound.text)), [act for _, act in acts]
-        told = self.briefing().told(cleaned, earlier, unknown, now, once=around.once)
+        told = self.app.context_builder.build(cleaned, earlier, unknown, now, once=around.once)
         may = told.brief.only
-        heard = {*told.heard, *inbound.foreign, *self.stores.taint(inbound.session, inbound.origin)}
+        heard = {*told.heard, *inbound.foreign, *self.app.stores.taint(inbound.session, inbound.origin)}
         who, key, cause = inbound.who, inbound.session, inbound.cause
         caller = Caller(
             key,
@@ -141,7 +124,7 @@ class Dispatcher:
             cause=cause,
             asks=[],
         )
-        tools = self.agent(inbound.origin).toolset
+        tools = self._agent(inbound.origin).toolset
         caller.private.update(call.name for turn in earlier for message in turn for call in message.calls)
         caller.private.intersection_update(tools.private)
         caller.private.update(["a summary"] if summary else ())
@@ -149,8 +132,8 @@ class Dispatcher:
             made_before = (call for turn in earlier for message in turn for call in message.calls)
             caller.written.extend(text for call in made_before for text in list_texts(call))
         other = told.brief.model or self._chosen(inbound.session)
-        model = other or self.model
-        brief = told.brief._replace(model=other, bytes_a_token=self.stores.bytes_a_token(model), summary=summary)
+        model = other or self._model
+        brief = told.brief._replace(model=other, bytes_a_token=self.app.stores.bytes_a_token(model), summary=summary)
         shown = self._pictures(inbound)
         heard.update(shown.names)  # what is written on a picture is nobody's word
         so_far = [Message("user", brief.text, images=shown.images)]
@@ -160,12 +143,12 @@ class Dispatcher:
                 () if made.home == made.session else [f"what a {made.origin} has asked for"],
             )
             so_far += _render_made_calls(made)
-        with self.approving.ask_at_end(caller):
-            turn = self.agent(inbound.origin).resume(brief, earlier, caller, around, so_far)
-        turn = self.stores.presentable(turn, heard, inbound)
+        with self.app.approving.ask_at_end(caller):
+            turn = self._agent(inbound.origin).resume(brief, earlier, caller, around, so_far)
+        turn = self.app.stores.presentable(turn, heard, inbound)
         with around.shield():
             if turn.usage.total:  # the matcher counts nothing
-                self.stores.heard()
+                self.app.stores.heard()
             try:
                 upto = numbers[turn.forgotten - 1] if turn.forgotten else 0
                 done = [act for act, _ in acts]
@@ -177,17 +160,19 @@ class Dispatcher:
                 turn = self._unkept(turn, error)
             else:
                 turn = _add_notes(
-                    turn, _describe_cut(turn), *self._news([doubt, self.problem(), *told.problems, *shown.problems])
+                    turn,
+                    _describe_cut(turn),
+                    *self._news([doubt, self.app.rights.problem(), *told.problems, *shown.problems]),
                 )
-            self.stores.answered(inbound)
+            self.app.stores.answered(inbound)
         for _, act in acts:
             turn = _add_notes(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
         return turn
 
     def _kept(self, owed: UnsavedTurn) -> str:
         """Keep a turn; returns what should be known of it. Raises StoreError."""
-        missing = len(self.stores.unkept)
-        doubt = self.stores.unkept.keep(owed)
+        missing = len(self.app.stores.unkept)
+        doubt = self.app.stores.unkept.keep(owed)
         if missing:
             self._complaints.discard(_NOT_STORED)
             return "; ".join(filter(None, [doubt, f"the disk takes it again: {missing} earlier turns are kept now"]))
@@ -202,12 +187,12 @@ class Dispatcher:
 
     def _counter(self, turn: Turn, model: str) -> str:
         """Whose tokens a turn has counted: its model's, by the name it was asked for by, or another's of the chain."""
-        by, further = turn.provider.partition(":")[2], self.stores.config.models.get(model)
+        by, further = turn.provider.partition(":")[2], self.app.stores.config.models.get(model)
         return model if not by or (further and further.name == by) else by
 
     def _pictures(self, inbound: Inbound) -> Pictures:
         """The pictures that came with a message, where there is a model that sees."""
-        config = self.stores.config
+        config = self.app.stores.config
         seeing = any(model.images for model in (config.model, *config.models.values()))
         return read_pictures(config.workspace, inbound.attachments) if seeing and inbound.attachments else Pictures()
 

@@ -7,87 +7,25 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
 from picoclaw.agent import workflow
-from picoclaw.agent.context import ContextBuilder
+from picoclaw.agent.context import AgentApp, ContextBuilder
 from picoclaw.agent.conversation import Conversation
-from picoclaw.agent.loop import Agent
-from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
-from picoclaw.hw.board import Board
 from picoclaw.messages import Around, Caller, End, Event, Inbound, Message, Stop, ToolRun, Turn
-from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.untrusted import list_taints, strip_invisible
 from picoclaw.store.database import Database
 from picoclaw.store.tasks import OPEN_STATUSES, Task, Tasks, TaskStatus, TaskUsage
-from picoclaw.stores import Stores
 from picoclaw.times import format_duration
-from picoclaw.wiring import Wiring
-from picoclaw.workspace.prompts import Prompts
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0
-_MOST_REPORTS = 8
-
-
-class SubagentApp(Protocol):
-    """What a helper is given to work with: an App."""
-
-    config: Config
-    board: Board
-
-    @property
-    def prompts(self) -> Prompts:
-        """The templates."""
-
-    @property
-    def stores(self) -> Stores:
-        """What outlasts the process."""
-
-    @property
-    def wiring(self) -> Wiring:
-        """The board and what hangs on it."""
-
-    @property
-    def light_agent(self) -> Agent:
-        """The loop, with a model and without the matcher, which would take a task for a wish."""
-
-    @property
-    def briefing(self) -> ContextBuilder:
-        """What a model is told."""
-
-    @property
-    def helpers(self) -> Tasks:
-        """The tasks."""
-
-    @property
-    def approving(self) -> ApprovalManager:
-        """What becomes of a call that needs a yes."""
-
-    def now(self) -> datetime:
-        """The time, in the owner's zone."""
-
-    def let_go(self) -> None:
-        """Close what is its own, and leave the board."""
 
 
 def open_tasks(database: Database, mark: str) -> Tasks:
     """Open the tasks of a database; the `mark` says in letters what board they come from."""
     return Tasks(database, partial(workflow.format_reports, mark=mark))
-
-
-def list_new_reports(home: Path, tasks: Callable[[], Tasks], session: str) -> Sequence[Task]:
-    """List the reports that a chat was told and a model was not; none when the disk fails."""
-    if not (home / "state.db").exists():
-        return ()
-    try:
-        return tasks().reports(session, _MOST_REPORTS)
-    except StoreError:
-        return ()
 
 
 def has_pending_tasks(tasks: Callable[[], Tasks], session: str) -> bool:
@@ -96,12 +34,6 @@ def has_pending_tasks(tasks: Callable[[], Tasks], session: str) -> bool:
         return tasks().pending(session)
     except StoreError:
         return False
-
-
-def mark_reports_known(tasks: Callable[[], Tasks], numbers: Sequence[int]) -> None:
-    """Note that a model knows these reports, as far as the disk lets us."""
-    with suppress(StoreError):
-        tasks().set_heard(numbers)
 
 
 @dataclass
@@ -132,64 +64,64 @@ class _TaskProgress:
         return TaskUsage(before.steps + self.steps, seconds, before.tokens + self.tokens)
 
 
-def run_task(house: SubagentApp, task: Task, stop: Stop) -> bool:
+def run_task(app: AgentApp, task: Task, stop: Stop) -> bool:
     """Do a claimed task, or go on with it, and keep how it ended; False when it was stopped and is still to be done.
 
     A model that cannot be reached is asked again after a while, as often as in a chat. Raises StoreError.
     """
-    tasks = house.helpers
+    tasks = app.helpers
     task = tasks.get(task.number) or task
     track = _TaskProgress(tasks, task)
-    for attempt in range(house.config.model.retries + 1):
+    for attempt in range(app.config.model.retries + 1):
         try:
-            turn = _run_turn(house, task, track, stop)
+            turn = _run_turn(app, task, track, stop)
         except KeyboardInterrupt:  # while it did what it waits for
             return False
-        if turn.stopped != "error" or attempt == house.config.model.retries:
+        if turn.stopped != "error" or attempt == app.config.model.retries:
             break
         stop.rest(min(_FIRST_WAIT_S * 3**attempt, _LONGEST_WAIT_S))
     if turn.stopped == "stopped":
         return False
-    status, text = _get_outcome(turn, house.prompts["empty"])
-    tasks.finish(task, status, house.stores.redact(text), time.time(), track.used)
+    status, text = _get_outcome(turn, app.prompts["empty"])
+    tasks.finish(task, status, app.stores.redact(text), time.time(), track.used)
     return True
 
 
-def _run_turn(house: SubagentApp, task: Task, track: _TaskProgress, stop: Stop) -> Turn:
+def _run_turn(app: AgentApp, task: Task, track: _TaskProgress, stop: Stop) -> Turn:
     """Run the task's turn from where it is."""
-    config, now = house.config, house.now()
-    told = _make_context_builder(house, task).told(Inbound(task.key, task.text, "helper", task.session), (), (), now)
-    may = house.light_agent.toolset.names if task.tools is None else task.tools
+    config, now = app.config, app.now()
+    told = _make_context_builder(app, task).build(Inbound(task.key, task.text, "helper", task.session), (), (), now)
+    may = app.light_agent.toolset.names if task.tools is None else task.tools
     brief = told.brief._replace(
         tools=may if told.brief.tools is None else may & told.brief.tools,
         only=may if told.brief.only is None else may & told.brief.only,
-        bytes_a_token=house.stores.bytes_a_token(told.brief.model or config.model.name or "default"),
+        bytes_a_token=app.stores.bytes_a_token(told.brief.model or config.model.name or "default"),
     )
-    agent = replace(house.light_agent, limits=_get_remaining_limits(task, track.used, config.limits))
-    so_far = house.helpers.messages(task) or [Message("user", brief.text)]
-    so_far += _finish_awaited(house, task, so_far, stop)
+    agent = replace(app.light_agent, limits=_get_remaining_limits(task, track.used, config.limits))
+    so_far = app.helpers.messages(task) or [Message("user", brief.text)]
+    so_far += _finish_awaited(app, task, so_far, stop)
     heard = {*task.taint, *told.heard, *list_taints(so_far)}
     caller = Caller(task.key, "helper", now, _discard_text, heard, reply_to=task.session, may=may, asks=[])
     caller = replace(caller, depth=task.depth, task=task.number)
-    known = house.light_agent.toolset.private
+    known = app.light_agent.toolset.private
     caller.private.update(call.name for message in so_far for call in message.calls if call.name in known)
     around = Around(listen=track.hear, stop=stop, keep=track.keep)
-    with house.approving.ask_at_end(caller):
+    with app.approving.ask_at_end(caller):
         return agent.resume(brief, (), caller, around, so_far)
 
 
-def _finish_awaited(house: SubagentApp, task: Task, so_far: Sequence[Message], stop: Stop) -> list[Message]:
+def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: Stop) -> list[Message]:
     """The report that a task waited for when it was cut off, once that has been brought to its end; else nothing.
 
     Raises StoreError, and KeyboardInterrupt when it was stopped.
     """
-    helpers, call = house.helpers, next(iter(Conversation([], list(so_far)).unanswered()), None)
+    helpers, call = app.helpers, next(iter(Conversation([], list(so_far)).unanswered()), None)
     if call is None or (found := workflow.find_awaited_task(call, so_far, helpers.children(task.number))) is None:
         return []
     if found.status in OPEN_STATUSES:
         if (taken := helpers.go_on(found.number)) is None:
             return []
-        found = run_task_in_turn(house, taken, stop)
+        found = run_task_in_turn(app, taken, stop)
     try:
         said = workflow.get_report(found)
     except ToolError as error:
@@ -197,15 +129,15 @@ def _finish_awaited(house: SubagentApp, task: Task, so_far: Sequence[Message], s
     return [Message("tool", strip_invisible(said), call_id=call.id)]
 
 
-def _make_context_builder(house: SubagentApp, task: Task) -> ContextBuilder:
+def _make_context_builder(app: AgentApp, task: Task) -> ContextBuilder:
     """What a helper is told: in the mode that was asked for, with its limits and the reports that it needs."""
-    prompt = replace(house.config.prompt, mode=task.mode)
-    needed = [need for number in task.needs if (need := house.helpers.get(number))]
+    prompt = replace(app.config.prompt, mode=task.mode)
+    needed = [need for number in task.needs if (need := app.helpers.get(number))]
     return replace(
-        house.briefing,
-        config=replace(house.config, prompt=prompt),
-        helper=f"{task.limits.steps} steps, {format_duration(task.limits.seconds)}",
-        reports=lambda _: needed,
+        app.context_builder,
+        config=replace(app.config, prompt=prompt),
+        limits=f"{task.limits.steps} steps, {format_duration(task.limits.seconds)}",
+        needed=needed,
         tidy=False,
     )
 
@@ -238,23 +170,23 @@ _STOP_REASONS = {
 }
 
 
-def run_task_in_turn(house: SubagentApp, task: Task, stop: Stop) -> Task:
+def run_task_in_turn(app: AgentApp, task: Task, stop: Stop) -> Task:
     """Do a task for a turn that waits for it, in the turn's thread, and return it as it ended.
 
     Raises StoreError, and KeyboardInterrupt when that turn is to end. What a person's turn waited for ends with it;
     what a helper waited for is put back like its own task.
     """
     try:
-        finished = run_task(house, task, stop)
+        finished = run_task(app, task, stop)
     except PicoclawError as error:
         with suppress(StoreError):  # then it is nobody's as soon as this process ends
-            house.helpers.finish(task, "lost", str(error), time.time())
+            app.helpers.finish(task, "lost", str(error), time.time())
         raise
-    ended = house.helpers.get(task.number) or task
+    ended = app.helpers.get(task.number) or task
     if finished or ended.status not in OPEN_STATUSES:
         return ended
     if task.depth == 1:
-        house.helpers.cancel(task.number, task.session, time.time())
+        app.helpers.cancel(task.number, task.session, time.time())
     else:
-        house.helpers.put_back(task)
+        app.helpers.put_back(task)
     raise KeyboardInterrupt

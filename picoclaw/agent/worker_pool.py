@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from picoclaw.agent.subagents import SubagentApp, run_task
+from picoclaw.agent.context import AgentApp
+from picoclaw.agent.subagents import run_task
 from picoclaw.errors import PicoclawError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import Stop
 from picoclaw.store.conversations import get_process_identity, is_process_alive
@@ -31,7 +32,7 @@ class WorkerPool:
 
     def __init__(
         self,
-        own: Callable[[], SubagentApp],
+        own: Callable[[], AgentApp],
         ring: Callable[[], None],
         at_once: int,
         wants: Callable[[Task], bool] = lambda _: True,
@@ -82,12 +83,12 @@ class WorkerPool:
 
     def _work(self, task: Task, stop: Stop) -> None:
         try:
-            house = self._own()
+            app = self._own()
             try:
-                _run_until_settled(house, task, stop)
+                _run_until_settled(app, task, stop)
             finally:
-                (house.wiring.abandon if self._hurry else house.wiring.leave)()
-                house.let_go()
+                (app.wiring.abandon if self._hurry else app.wiring.leave)()
+                app.let_go()
         finally:
             self._running.pop(task.number, None)
             self._ring()
@@ -98,11 +99,11 @@ def is_held_elsewhere(task: Task) -> bool:
     return bool(task.claimed) and task.claimed != get_process_identity() and is_process_alive(task.claimed)
 
 
-def _run_until_settled(house: SubagentApp, task: Task, stop: Stop) -> None:
+def _run_until_settled(app: AgentApp, task: Task, stop: Stop) -> None:
     """Do a task; when the disk takes nothing, again later. One that cannot be done here is reported as lost."""
-    tasks, why = house.helpers, "it ended unexpectedly"
+    tasks, why = app.helpers, "it ended unexpectedly"
     try:
-        while not _run_or_put_back(house, task, stop):
+        while not _run_or_put_back(app, task, stop):
             stop.rest(_DISK_S)
         why = ""
     except PicoclawError as error:
@@ -113,11 +114,11 @@ def _run_until_settled(house: SubagentApp, task: Task, stop: Stop) -> None:
                 tasks.finish(task, "lost", why, time.time())
 
 
-def _run_or_put_back(house: SubagentApp, task: Task, stop: Stop) -> bool:
+def _run_or_put_back(app: AgentApp, task: Task, stop: Stop) -> bool:
     """Do a task, or put it back; False when the disk took neither, and might later."""
     try:
-        if not run_task(house, task, stop):
-            house.helpers.put_back(task)
+        if not run_task(app, task, stop):
+            app.helpers.put_back(task)
     except (StoreDamaged, StoreNewer):
         raise
     except StoreError:

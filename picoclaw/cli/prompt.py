@@ -44,7 +44,7 @@ def run(given: argparse.Namespace) -> int:
             return 2
         inbound = Inbound(given.session, replace_surrogates(given.message), given.origin)
         told, body = _build_request(app, inbound)
-        left_out = app.briefing.left_out(inbound)
+        left_out = app.context_builder.left_out(inbound)
         unused = [f"{path} is not used: no template has that name" for path in app.prompts.unknown(app.toolset.names)]
         sent, problems = bool(app.config.model.base_url), [*told.problems, *unused]
         ratio = told.brief.bytes_a_token
@@ -75,7 +75,7 @@ def run(given: argparse.Namespace) -> int:
 def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, Any]]:
     kept = (app.config.home / "state.db").exists()
     earlier, acts, summary, _ = app.stores.earlier(inbound.session) if kept else PastTurns([], [])
-    told = replace(app.briefing, tidy=False).told(inbound, earlier, [act for _, act in acts], app.now())
+    told = replace(app.context_builder, tidy=False).build(inbound, earlier, [act for _, act in acts], app.now())
     model = app.config.model
     ratio = app.stores.bytes_a_token(told.brief.model or app.config.model.name or "default") if kept else BYTES_A_TOKEN
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)

@@ -63,7 +63,7 @@ def run(given: argparse.Namespace) -> int:
 def _load_rules(app: App) -> rules.RuleSet:
     """Read the rules as they are now, and have an open chat do so, which may sleep for long without any sensor."""
     wake_all(app.config.home)
-    return rules.load_rules(app.config.home, app.now(), zone_name(app.briefing.zone()))
+    return rules.load_rules(app.config.home, app.now(), zone_name(app.context_builder.zone()))
 
 
 def _list_rules(app: App, _: argparse.Namespace) -> int:

@@ -183,7 +183,7 @@ class BackgroundWorker:
         hands = RuleActions(tell, switcher(app.wiring), ask)
         clock = ClockWatch(lambda: read_trusted_time(app.board, app.config.home) is not None, read_boot_id())
         every_s = app.config.history.every_seconds
-        return watching(app.wiring, every_s, clock, app.briefing.zone, hands, self._thread.ring)
+        return watching(app.wiring, every_s, clock, app.context_builder.zone, hands, self._thread.ring)
 
     def _owners_chat(self) -> str:
         return self._lives.chat() if self._lives else self._session

@@ -61,7 +61,10 @@ def _make_configured_channels(
         from picoclaw.channels.dashboard.channel import DashboardChannel
         from picoclaw.daemon.dashboard import DashboardBackend
 
-        house, page = DashboardBackend(app.config, app.wiring, app.briefing.zone, app.mark, told), app.config.page
+        house, page = (
+            DashboardBackend(app.config, app.wiring, app.context_builder.zone, app.mark, told),
+            app.config.page,
+        )
         stack.callback(house.close)
         where = page.host, page.port, page.names
         yield DashboardChannel(house, app.config.home, *where, origins=page.origins, proxies=page.proxies)
@@ -188,7 +191,7 @@ class DaemonService:
         self._channels = {channel.name: channel for channel in (local, *others)}
         self._loop.channels = self._channels
         for channel in self._channels.values():
-            mine, zone = partial(self._goes_to, channel), self._app.briefing.zone
+            mine, zone = partial(self._goes_to, channel), self._app.context_builder.zone
             fallback = "" if channel is local else DEFAULT_SESSION
             postman = DeliveryWorker(channel, self._boxes, mine, self._live.note, fallback, zone)
             self._postmen.append(postman)
