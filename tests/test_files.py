@@ -668,11 +668,7 @@ GOOD = "---\nname: {}\ndescription: d\n---\nDo it.\n"
     ("path", "content", "said"),
     [
         ("skills/new/SKILL.md", GOOD.format("new"), None),
-        (
-            "skills/new/SKILL.md",
-            GOOD.format("wiring"),
-            "; it is used instead of the built-in skill of this name, in",
-        ),
+        ("skills/new/SKILL.md", GOOD.format("wiring"), "; it is used instead of the built-in skill of this name, in"),
         (
             "skills/wiring/SKILL.md",
             GOOD.format("wiring"),

@@ -236,12 +236,7 @@ def test_what_the_owner_replaces_deletes_or_has_said_yes_to_is_theirs(house):
 
 
 @pytest.mark.parametrize(
-    ("more", "asks"),
-    [
-        ({"origin": "guest"}, True),
-        ({"foreign": ("a message forwarded from M",)}, True),
-        ({}, False),
-    ],
+    ("more", "asks"), [({"origin": "guest"}, True), ({"foreign": ("a message forwarded from M",)}, True), ({}, False)]
 )
 def test_a_file_that_somebody_else_has_sent_counts_as_well(house, more, asks):
     (house.work / "inbox").mkdir(exist_ok=True)

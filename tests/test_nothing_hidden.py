@@ -140,11 +140,7 @@ SITUATIONS = {
         {"limits": LimitsConfig(steps=1)},
     ),
     "the same call": ([reply("", READ)] * 3 + [reply("24.")], [Inbound("terminal", SAID)], {}),
-    "nothing to say of a result": (
-        [reply("", READ), reply(""), reply("Here.")],
-        [Inbound("terminal", SAID)] * 2,
-        {},
-    ),
+    "nothing to say of a result": ([reply("", READ), reply(""), reply("Here.")], [Inbound("terminal", SAID)] * 2, {}),
     "an invented measurement": (
         [reply("Here it is 31.5 °C right now."), reply("Well.")],
         [Inbound("terminal", SAID)],

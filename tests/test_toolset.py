@@ -26,11 +26,7 @@ class Valve:
         self.deeds = deeds
 
     @tool(effect=lambda self, arguments: "read" if arguments["action"] == "look" else "actuate")
-    def valve(
-        self,
-        action: Literal["look", "open"],
-        degrees: Annotated[int, Span(0, 90), "how far"] = 90,
-    ) -> str:
+    def valve(self, action: Literal["look", "open"], degrees: Annotated[int, Span(0, 90), "how far"] = 90) -> str:
         """Look at the valve,
         or open it."""
         self.deeds.append(("run", action, degrees))
@@ -94,10 +90,7 @@ def test_a_tool_is_described_by_its_signature_and_docstring():
             "type": "object",
             "properties": {
                 "action": {"type": "string", "enum": ["look", "open"]},
-                "degrees": {
-                    "type": "integer",
-                    "description": "how far",
-                },
+                "degrees": {"type": "integer", "description": "how far"},
             },
             "required": ["action"],
         },
@@ -134,10 +127,7 @@ def test_an_effect_may_depend_on_the_arguments():
         (("", {}), "error: there is no tool ''; known: valve, who, echo, fail"),
         (("valve", {}), "error: argument 'action' is missing"),
         (("valve", {"action": "open", "angle": 3}), "error: argument unknown 'angle'; known: action, degrees"),
-        (
-            ("valve", {"action": "open", "degrees": 91}),
-            "error: argument 'degrees' is 91, outside 0 to 90; how far",
-        ),
+        (("valve", {"action": "open", "degrees": 91}), "error: argument 'degrees' is 91, outside 0 to 90; how far"),
         (("fail", {"how": "tool"}), "error: the pipe is clogged"),
         (("fail", {"how": "hardware"}), "error: the pipe is clogged"),
         (("fail", {"how": "bug"}), "error: fail failed unexpectedly: KeyError: 'the pipe is clogged'"),
@@ -172,11 +162,7 @@ def test_an_act_is_guarded_then_journalled_then_done():
     witness = Witness()
     assert witness.call("valve", action="OPEN", degrees="0x2d") == "open 45"
     arguments = {"action": "open", "degrees": 45}
-    assert witness.deeds == [
-        ("guard", "actuate", arguments),
-        ("journal", "valve", arguments),
-        ("run", "open", 45),
-    ]
+    assert witness.deeds == [("guard", "actuate", arguments), ("journal", "valve", arguments), ("run", "open", 45)]
 
 
 def test_a_read_is_not_journalled():

@@ -29,10 +29,7 @@ class Hands:
         groups = [pages] if engine == "off" else [pages, WebSearchTool(pages, engine, **named)]
         self.asked = []
         self.tools = Toolset(
-            groups,
-            guard=Guard(Policy, keep=self._keep),
-            journal=lambda *_: None,
-            longest_result=16_000,
+            groups, guard=Guard(Policy, keep=self._keep), journal=lambda *_: None, longest_result=16_000
         )
 
     def _keep(self, asked, _caller, _decision):

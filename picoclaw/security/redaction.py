@@ -50,22 +50,23 @@ _MARKED = (
     r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}",
 )
 _MARKS = (
-    "sk-",
-    "k_live_",
-    "k_test_",
-    "gh",
-    "github_pat_",
-    "glpat-",
-    "hf_",
-    "npm_",
-    "pypi-",
-    "aiza",
-    "ya29.",
-    "xox",
-    "xapp-",
-    "akia",
+    *(
+        "sk-",
+        "k_live_",
+        "k_test_",
+        "gh",
+        "github_pat_",
+        "glpat-",
+        "hf_",
+        "npm_",
+        "pypi-",
+        "aiza",
+        "ya29.",
+        "xox",
+        "xapp-",
+    ),
+    *("akia", "asia", "gsk_", "dop_v1", "tskey", "nvapi", "pplx", "tvly", "xai", "r8_", "sg.", "eyj"),
 )
-_MORE_MARKS = ("asia", "gsk_", "dop_v1", "tskey", "nvapi", "pplx", "tvly", "xai", "r8_", "sg.", "eyj")
 
 _NAMES = (
     r"api[_-]?key|access[_-]?key(?:[_-]id)?|secret[_-]?key|client[_-]?secret|secret|auth[_-]?token|token|password|passwd"
@@ -74,7 +75,7 @@ _NAMES = (
 _VALUE = r"""(?:"(?P<quoted>[^"\n]{4,200})"|'(?P<single>[^'\n]{4,200})'|(?P<bare>[^\s"'`,;&<>(){}\[\]|]{4,200}))"""
 
 _RULES = (
-    _SecretFormat((*_MARKS, *_MORE_MARKS), rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_MARKED)})"),
+    _SecretFormat(_MARKS, rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_MARKED)})"),
     _SecretFormat((":aa",), r"(?<![0-9])\d{6,12}:AA[\w-]{30,}"),
     _SecretFormat(
         ("private key",),

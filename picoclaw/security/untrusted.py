@@ -79,13 +79,11 @@ def wrap_untrusted(template: str, source: str, text: str) -> str:
 def wrap_result(template: str, call: ToolCall, text: str) -> str:
     """Format a tool's result for a model: untrusted text in its block, our own words after it."""
     result, mark, ours = text.partition(OWN_TEXT_MARK)
-    if is_untrusted_call(call) and call.name not in _TAGGED_TOOLS:
-        return (
-            wrap_untrusted(template, describe_source(call), result.removesuffix("\n") if mark else result)
-            + ("\n" if mark else "")
-            + ours
-        )
-    return result + ours
+    if not is_untrusted_call(call) or call.name in _TAGGED_TOOLS:
+        return result + ours
+    if mark:
+        result, ours = result.removesuffix("\n"), f"\n{ours}"
+    return wrap_untrusted(template, describe_source(call), result) + ours
 
 
 def remove_untrusted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""From the time that a job was given to its plan, and from a job to the words that say when it is due."""
+"""The `cron` tool: reminders and jobs, from a time in a call to a plan, and from a job to words."""
 
 import json
 import re
@@ -28,7 +28,7 @@ _DAY = pattern(r"(?:on )?[a-z]+day|tomorrow|\d{4}-\d\d-\d\d", re.IGNORECASE)
 
 
 def set_time(job: Job, when: JobTime, now: datetime, mono: float, boot: str) -> Job:
-    """Give a job its time; raises ToolError saying what is missing or wrong."""
+    """Plan a job; raises ToolError saying what is missing or wrong with the time."""
     if when.at_seconds and when.at:
         raise ToolError("give either at_seconds or at, not both")
     if when.cron_expr and (when.at_seconds or when.at or when.every_seconds):
@@ -56,9 +56,9 @@ def _set_cron_time(job: Job, when: JobTime, zone: str, now: datetime) -> Job:
 
 
 def resolve_move(job: Job, when: JobTime, now: datetime) -> JobTime:
-    """The time a job is moved to: a day alone keeps its time, a time of day alone keeps its day or its days.
+    """Complete the new time of a job: a day keeps its time of day, a time of day its day or days.
 
-    Raises ToolError for a time that would end the repeating of a job.
+    Raises ToolError for a time that would end the repetition of a job.
     """
     clock = when.at.removesuffix(" o'clock")
     if job.plan.kind == "at":
@@ -78,7 +78,7 @@ def resolve_move(job: Job, when: JobTime, now: datetime) -> JobTime:
 
 
 def postpone(job: Job, seconds: float, now: datetime, mono: float, boot: str) -> Job:
-    """The same job, due once, so much later than it is due, or than now if that is past; raises ToolError."""
+    """Postpone a one-time job from its due time, or from now if that is past; raises ToolError."""
     anchor = job.plan.anchor + seconds
     if job.plan.anchor <= now.timestamp():
         return set_time(job, JobTime(at_seconds=seconds), now, mono, boot)
@@ -87,9 +87,9 @@ def postpone(job: Job, seconds: float, now: datetime, mono: float, boot: str) ->
 
 
 def move_to_zone(job: Job, old: tzinfo | None, new: tzinfo | None, now: datetime) -> Job:
-    """The same job at the same time of day in another zone, None for the board's own.
+    """Keep a job's time of day in another zone, None for the board's own.
 
-    One that goes by intervals, or by a zone of its own, stays as it is. A moment that would be past is a day later.
+    Jobs that repeat by intervals or have their own zone stay as they are. A moment that would be past is a day later.
     """
     if job.plan.kind == "cron" and job.plan.zone in (
         {str(old)} if old else {"", _get_zone_name(now.astimezone().tzinfo)}
@@ -106,7 +106,7 @@ def move_to_zone(job: Job, old: tzinfo | None, new: tzinfo | None, now: datetime
 
 
 def move_jobs_to_zone(jobs: Jobs, old: tzinfo | None, new: tzinfo | None, now: datetime) -> list[str]:
-    """Let what was planned by the clock keep its time of day in the zone that is now known; say what, in a line."""
+    """Move all jobs to a zone that has just become known; returns a line about it."""
     told = []
     for job in jobs.all():
         if job.claimed or move_to_zone(job, old, new, now) == job:
@@ -125,7 +125,7 @@ def move_jobs_to_zone(jobs: Jobs, old: tzinfo | None, new: tzinfo | None, now: d
 
 
 def restart_plan(job: Job, now: datetime, mono: float, boot: str) -> Job:
-    """Begin a job's plan anew from now."""
+    """Restart a job's plan from now."""
     fresh = job._replace(enabled=True, failures=0, last_error="")
     if job.plan.kind == "every":
         plan = job.plan._replace(anchor=now.timestamp() + job.plan.seconds)
@@ -134,7 +134,7 @@ def restart_plan(job: Job, now: datetime, mono: float, boot: str) -> Job:
 
 
 def _get_zone_name(zone: tzinfo | None) -> str:
-    """The name to find a zone by again, '' for the board's own."""
+    """The zone's IANA name, '' for the board's own."""
     if zone is None:
         return ""
     name = str(getattr(zone, "key", None) or zone)
@@ -157,7 +157,6 @@ def _get_first_due(when: JobTime, now: datetime) -> datetime:
 
 
 def _count_seconds_ahead(due: datetime, now: datetime) -> float:
-    """Seconds until a moment that can be meant."""
     ahead_s = times.seconds_until(due, now)
     if ahead_s <= 0:
         raise ToolError(f"{due:%Y-%m-%d %H:%M} is in the past; it is {now:%Y-%m-%d %H:%M} now")
@@ -167,7 +166,7 @@ def _count_seconds_ahead(due: datetime, now: datetime) -> float:
 
 
 def list_upcoming(job: Job, now: datetime, most: int) -> list[datetime]:
-    """The next moments of a job, by the date as it is; raises ValueError when they cannot be known."""
+    """The next due times of a job; raises ValueError when they cannot be known."""
     if job.plan.kind == "cron":
         return [
             slot.moment for slot in occurrences.list_occurrences(job.plan, max(now, _to_datetime(job.after, now)), most)
@@ -181,27 +180,25 @@ def _to_datetime(seconds: float, now: datetime) -> datetime:
 
 
 def format_due(due: datetime, now: datetime) -> str:
-    """Say a moment and how far it is."""
     ahead_s = times.seconds_until(due, now)
     shown = format_moment(due, now)
     return f"{shown} (in {times.format_duration(ahead_s)})" if ahead_s > 0 else f"{shown} (due)"
 
 
 def format_moment(due: datetime, now: datetime) -> str:
-    """Say a moment in its own zone, without the date when that is today."""
+    """Format a moment in its own zone, without the date if it is today."""
     today = now.astimezone(due.tzinfo).date()
     return due.strftime("%H:%M") if due.date() == today else due.strftime("%a %Y-%m-%d %H:%M")
 
 
 def _list_in_owner_zone(job: Job, now: datetime, most: int) -> list[datetime]:
-    """The next moments in the owner's zone, whatever zone the job was planned in: a list is read by one clock."""
     name = _get_zone_name(now.tzinfo)
     zone = times.parse_zone(name) if name else occurrences.BoardZone()
     return [due.astimezone(zone) for due in list_upcoming(job, now, most)]
 
 
 def format_row(job: Job, now: datetime) -> str:
-    """One line that says what a job is, when it is due, and how it went."""
+    """One line: what a job is, when it is due, and how it went."""
     try:
         due = _list_in_owner_zone(job, now, 1)
         next_ = format_due(due[0], now) if due else "never again"
@@ -214,13 +211,11 @@ def format_row(job: Job, now: datetime) -> str:
 
 
 def format_rights(job: Job) -> str:
-    """Say what a command may do besides looking, '' for nothing."""
     given = [name for name in ("write", "network") if getattr(job, name)]
     return f" ({', '.join(given)})" if job.kind == "command" and given else ""
 
 
 def _format_status(job: Job) -> str:
-    """How it went the last time, when that is worth saying."""
     if job.last_status in {"", "ok"}:
         return ""
     often = f", {job.failures} times in a row" if job.failures > 1 else ""
@@ -229,7 +224,6 @@ def _format_status(job: Job) -> str:
 
 
 def format_details(job: Job, now: datetime) -> str:
-    """All that there is to know of a job."""
     try:
         following = ", ".join(format_moment(due, now) for due in _list_in_owner_zone(job, now, _SHOWN))
     except ValueError as error:
@@ -247,16 +241,13 @@ def format_details(job: Job, now: datetime) -> str:
 
 
 def format_kept(job: Job, now: datetime) -> str:
-    """Say when a job that was just planned is due; one that repeats with its next three times."""
+    """Say when a new job is due; a repeating one with its next three times."""
     if job.plan.kind == "at":
         return f"is kept for {format_due(list_upcoming(job, now, 1)[0], now)}"
     following = list_upcoming(job, now, _SHOWN)
-    times = ", ".join(format_moment(due, now) for due in following)
-    return f"is kept, {occurrences.describe_plan(job.plan)}: {times} (the first in {_ahead(following[0], now)})"
-
-
-def _ahead(due: datetime, now: datetime) -> str:
-    return times.format_duration(timedelta(seconds=times.seconds_until(due, now)).total_seconds())
+    moments = ", ".join(format_moment(due, now) for due in following)
+    ahead = times.format_duration(times.seconds_until(following[0], now))
+    return f"is kept, {occurrences.describe_plan(job.plan)}: {moments} (the first in {ahead})"
 
 
 # The `cron` tool: reminders, and jobs that ask, run or call something when they are due.
@@ -284,7 +275,7 @@ EffectOf = Callable[[ToolCall], Effect]
 
 
 class _JobFields(NamedTuple):
-    """What a job is to be; empty is what was not said. `write` and `network` are what its command may do."""
+    """The requested fields of a job; empty ones were not given."""
 
     kind: JobKind | Literal[""]
     payload: str
@@ -301,7 +292,7 @@ def _parse_when(arguments: Mapping[str, Any]) -> JobTime:
 
 
 class CronTool:
-    """Reminders and jobs of the chat that the turn belongs to, and of no other."""
+    """Reminders and jobs of the caller's chat."""
 
     def __init__(
         self,
@@ -312,11 +303,9 @@ class CronTool:
         shell: bool = False,
         mono: Callable[[], float] = boottime,
     ) -> None:
-        """`jobs()` opens the store when it is first needed.
+        """`effects()` returns what judges a call of another tool and raises ToolError for an invalid one.
 
-        `effects()` gives what looks at a call of another tool, and raises ToolError for one that cannot be made;
-        `commands`: whether commands may be run at all, `shell`: also a line of shell; `mono` is the clock of this boot
-        that nobody can set.
+        `commands`: whether commands may be planned, `shell`: also shell lines; `mono` is the boot-time clock.
         """
         self._jobs = jobs
         self._effects = effects
@@ -324,7 +313,7 @@ class CronTool:
         self._mono = mono
 
     def _list_effects(self, arguments: Mapping[str, Any]) -> Effects:
-        """A command needs what `exec` needs, and when it is planned: nobody can be asked when it is due."""
+        """A planned command needs the rights of `exec` now: nobody can be asked when it is due."""
         action = arguments["action"]
         if action in {"list", "get"}:
             return ("read",)
@@ -350,9 +339,9 @@ class CronTool:
         return ("exec_planned", *changes, *reaches)
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        """Whether the owner's own message says what a reminder is to tell, and orders just this of the one it names.
+        """Whether the owner's own message orders this reminder, or this change to it.
 
-        What is done later by itself, a command or a task for a model, is more than words: it may begin untainted.
+        Commands and tasks for a model never count: what runs later begins untainted.
         """
         action, number, message = arguments["action"], arguments["job"], arguments["message"]
         kind, when = arguments["kind"].strip().lower() or "reminder", _parse_when(arguments)
@@ -421,14 +410,8 @@ class CronTool:
             wish = _JobFields("", "", "", "", resolve_move(old, when, caller.now))
         if action in {"update", "move"}:
             return self._update(caller, old, wish)
-        acts = {
-            "get": self._get,
-            "remove": self._remove,
-            "enable": self._enable,
-            "disable": self._disable,
-            "run": self._run,
-        }
-        return acts[action](caller, old)
+        acts = {"get": self._get, "remove": self._remove, "enable": self._enable, "disable": self._disable}
+        return acts.get(action, self._run)(caller, old)
 
     def _list(self, caller: Caller) -> str:
         _taint_group_chat(caller)
@@ -468,10 +451,7 @@ class CronTool:
         )
 
     def _snooze(self, caller: Caller, old: Job, seconds: float) -> str:
-        """Make one that is due once later, by so long than it is due or, if that is past, than now.
-
-        A reminder that repeats keeps its times, and comes once more.
-        """
+        """Postpone a one-time job; a repeating reminder keeps its times and comes once more."""
         if old.plan.kind != "at" and old.kind == "reminder" and seconds:
             return self._remind_once_more(caller, old, seconds)
         if old.plan.kind != "at":
@@ -492,7 +472,6 @@ class CronTool:
         )
 
     def _remind_once_more(self, caller: Caller, old: Job, seconds: float) -> str:
-        """Tell one that repeats once more, so much later than now, beside its plan."""
         if len(self._jobs().of(caller.session)) >= _MAX_JOBS:
             raise ToolError(f"this chat has {_MAX_JOBS} reminders and jobs already; remove some first")
         once = Job(0, old.session, old.payload, Plan("at"), "reminder", old.catch_up, old.deliver)
@@ -529,7 +508,7 @@ class CronTool:
         )
 
     def _enable(self, caller: Caller, job: Job) -> str:
-        """What was missed while it was off is not made up for."""
+        """Runs that were missed while it was off are not made up for."""
         if job.plan.kind == "at" and job.plan.anchor <= caller.now.timestamp():
             raise ToolError(f"{_get_noun(job)} {job.number} was due once; update it with a new time")
         mono, boot = self._mono(), read_boot_id()
@@ -541,7 +520,7 @@ class CronTool:
         return f"{_get_noun(job)} {job.number} is off until it is enabled" if done else _raise_gone(job)
 
     def _run(self, caller: Caller, job: Job) -> str:
-        """Do it once more, now, beside its plan."""
+        """Run it once now, beside its plan."""
         plan = Plan("at", anchor=caller.now.timestamp())
         once = Job(0, job.session, job.payload, plan, job.kind, job.catch_up, "always", boot=read_boot_id())
         number = self._jobs().add(once._replace(mono=self._mono(), write=job.write, network=job.network))
@@ -564,7 +543,6 @@ def _parse_choice(name: str, text: str) -> Any:
 
 
 def _parse_rights(text: str) -> tuple[bool, bool]:
-    """Read what a planned command may do: write, network, both, or neither."""
     given = set(text.lower().replace(",", " ").split())
     if unknown := given - {"write", "network"}:
         raise ToolError(f"rights must be 'write', 'network', 'write network' or nothing, not {min(unknown)[:60]!r}")
@@ -572,7 +550,7 @@ def _parse_rights(text: str) -> tuple[bool, bool]:
 
 
 def parse_tool_call(payload: str) -> ToolCall:
-    """Read the call that a job makes: the tool's name, and its arguments as JSON."""
+    """Parse a job's call: the tool's name, and its arguments as JSON."""
     name, _, text = payload.partition(" ")
     try:
         arguments = json.loads(text or "{}")
@@ -584,13 +562,12 @@ def parse_tool_call(payload: str) -> ToolCall:
 
 
 def list_command_words(jobs: Iterable[Job]) -> frozenset[str]:
-    """Name the words of the commands that are planned: files among them are run when these are due."""
+    """The words of planned commands; a file named by one will be run."""
     commands = [job.payload for job in jobs if job.kind == "command"]
     return frozenset(word for line in commands for word in (*_WORD_OF_SHELL.findall(line), *_split_shell(line)))
 
 
 def _split_shell(line: str) -> list[str]:
-    """Name the words of a line as a shell reads them: a name in quotes may have a space in it."""
     try:
         return shlex.split(line)
     except ValueError:
@@ -598,7 +575,7 @@ def _split_shell(line: str) -> list[str]:
 
 
 def _taint_group_chat(caller: Caller) -> None:
-    """Note in a group chat that what is listed may be another person's word; its number is below zero."""
+    """In a group chat (negative number), a listing may hold other people's words."""
     if ":-" in caller.session:
         caller.heard.add("cron list")
 
@@ -607,7 +584,7 @@ _LIST_HINT = '`picoclaw cron list`, or "list my reminders" in the chat, shows wh
 
 
 def _require_owner(caller: Caller, job: Job) -> None:
-    """A turn that no person asked for may be led by what it has read, and would go on by itself."""
+    """Only the owner plans jobs: a turn nobody asked for may follow untrusted text."""
     if job.kind != "reminder" and not is_owner(caller.origin):
         raise ToolError(
             "only the owner can plan jobs, in their own chat or by `picoclaw cron add`; a reminder can be added here"

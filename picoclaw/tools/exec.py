@@ -1,4 +1,4 @@
-"""Commands that go on while the conversation does: started, looked at, written to, and ended at the latest in time."""
+"""The `exec` and `process` tools: commands in a sandbox, with a time limit, also in the background."""
 
 import contextlib
 import errno
@@ -48,9 +48,9 @@ _KILL_TIMEOUT_S = 5.0
 
 @dataclass
 class BackgroundCommand:
-    """A command of one chat; `effects` are what it may do to the world, and what is written to it through it.
+    """A command of one chat; `effects` are what it may do, and what writing to it may do.
 
-    `mark` tells it from one that has its number after a restart.
+    `mark` tells it from a command of the same number after a restart.
     """
 
     number: int
@@ -65,20 +65,18 @@ class BackgroundCommand:
     changed: threading.Event = field(default_factory=threading.Event)
 
     def state(self) -> str:
-        """Say in a few words how it is."""
         return self.outcome or "runs"
 
 
 class BackgroundCommands:
-    """The commands that run beside the chats of this process."""
+    """The commands running beside the chats of this process."""
 
     def __init__(self) -> None:
-        """None yet."""
         self._all: dict[int, BackgroundCommand] = {}
         self._last = 0
 
     def begin(self, process: BackgroundCommand, start: Callable[[], RunningCommand]) -> BackgroundCommand:
-        """Start a command and keep it under the next number; raises what `start` does, ToolError for one too many."""
+        """Start a command under the next number; raises ToolError if too many run, or what `start` raises."""
         if sum(not one.outcome for one in self._all.values()) >= _MOST_RUNNING:
             raise ToolError(f"{_MOST_RUNNING} commands run in the background already: kill one with process")
         for number in [n for n, one in self._all.items() if one.outcome][: max(len(self._all) - _MOST_KEPT, 0)]:
@@ -94,20 +92,19 @@ class BackgroundCommands:
         return process
 
     def of(self, chat: str) -> list[BackgroundCommand]:
-        """List those of a chat, also those that have ended."""
+        """List the commands of a chat, also ended ones."""
         return [process for process in self._all.values() if process.chat == chat]
 
     def effects(self, number: int) -> tuple[Effect, ...]:
-        """Tell what may come of writing to a command."""
+        """The effects of writing to a command."""
         return self._all[number].effects if number in self._all else ("read",)
 
     def bound(self, number: int) -> dict[str, str]:
-        """Tell which command a number names, so that a yes to it is none to a later one of that number."""
+        """What an approval to write to a command holds for."""
         found = self._all.get(number)
         return {"to the command": found.shown, "as it was started": found.mark} if found else {}
 
     def get(self, chat: str, number: int) -> BackgroundCommand:
-        """Find one; raises ToolError."""
         found = self._all.get(number)
         if found is None or found.chat != chat:
             known = ", ".join(str(process.number) for process in self.of(chat))
@@ -116,7 +113,7 @@ class BackgroundCommands:
 
 
 def _supervise(process: BackgroundCommand, start: Callable[[], RunningCommand], begun: threading.Event) -> None:
-    """Start it, read what it says, end it. The kernel ends it with this very thread, however that ends."""
+    """Start a command, collect its output, end it. The kernel kills it when this thread ends."""
     try:
         running = process.running = start()
     except (PicoclawError, OSError) as error:
@@ -131,7 +128,7 @@ def _supervise(process: BackgroundCommand, start: Callable[[], RunningCommand], 
 
 
 def poll_command(process: BackgroundCommand, seconds: float, stop: Stop) -> str:
-    """Tell what it has said since the last look and how it is, at the latest after so many seconds."""
+    """The new output and the state of a command, after `seconds` at the latest."""
     with stop.ends(process.changed.set):
         if not stop:
             process.changed.wait(seconds)
@@ -142,7 +139,7 @@ def poll_command(process: BackgroundCommand, seconds: float, stop: Stop) -> str:
 
 
 def write_command(process: BackgroundCommand, text: str, *, end: bool) -> str:
-    """Hand it a line to read; `end`: nothing comes after it. Raises ToolError."""
+    """Write a line to a command's input, with `end` the last one. Raises ToolError."""
     running = process.running
     if process.outcome or running is None or running.stdin < 0:
         raise ToolError(f"command {process.number} reads nothing any more: {process.outcome or 'its input has ended'}")
@@ -160,7 +157,7 @@ def write_command(process: BackgroundCommand, text: str, *, end: bool) -> str:
 
 
 def kill_command(process: BackgroundCommand) -> str:
-    """End it with everything that it has started."""
+    """Kill a command with everything that it has started."""
     if process.running and not process.outcome:
         process.changed.clear()
         process.running.kill()
@@ -178,7 +175,7 @@ _INSTEAD = "give argv, a program and its arguments; several commands are several
 
 
 def parse_command(argv: Sequence[str], line: str, *, shell: bool) -> tuple[str, ...]:
-    """Return the words to run; a line of shell is given to one where the owner lets it. Raises ToolError."""
+    """The words to run; a shell line becomes `sh -c` where the owner allows it. Raises ToolError."""
     line = line.strip()
     if bool(argv) == bool(line):
         raise ToolError(
@@ -275,7 +272,7 @@ _DEVICES = "no device is shown to commands, whether it is there or not"
 
 
 class ExecTools:
-    """Runs commands that see the system and the workspace, without the agent's secrets, home, devices or network."""
+    """Runs commands that see the system and the workspace, but no secrets, home, devices or network."""
 
     def __init__(
         self,
@@ -288,12 +285,10 @@ class ExecTools:
         kept: Callable[[], Iterable[Path]] = lambda: (),
         foreign: Callable[[], Sequence["ForeignFile"]] = tuple,
     ) -> None:
-        """`ours` is our environment, of which next to nothing is passed on; the workspace lies in picoclaw's home.
+        """`ours` is our environment, of which `environ` names what commands inherit besides the locale.
 
-        `environ` names what is passed on besides, such as a key that a skill's program needs. `folders` are further
-        ones that may be worked in; `shell`: whether a line of shell may be run; `kept()` are
-        the pages of the workspace that no command changes, `foreign()` the files that were written after others' words
-        were read.
+        `folders` are further working folders; `shell`: whether shell lines may be run; `kept()` are read-only files of the
+        workspace, `foreign()` the files written by tainted turns.
         """
         extra = tuple(Path(folder).expanduser() for folder in folders)
         self._layout = SandboxLayout(workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
@@ -302,7 +297,7 @@ class ExecTools:
         self._processes = BackgroundCommands()
 
     def _parse(self, arguments: Mapping[str, Any]) -> SandboxCommand:
-        """Read what is wanted; raises ToolError for what cannot be done."""
+        """Parse the arguments; raises ToolError for what cannot be done."""
         words = parse_command(arguments["argv"] or (), arguments["command"], shell=self._shell)
         seconds = arguments["timeout"]
         if seconds > _LONGEST_S and not arguments["background"]:
@@ -328,14 +323,14 @@ class ExecTools:
         return f"run {wish.argv[0]} in {wish.cwd}{line}; it may {' and '.join(rights)}, for {wish.seconds:g} s at most"
 
     def _is_untrusted_output(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
-        """Tell whether the output may be somebody's text: not what a program can only have of the system or of us."""
+        """Whether the output may be somebody's text rather than the system's or ours."""
         if not good or arguments["background"]:
             return False  # words of ours
         wish, output = self._parse(arguments), result.rpartition("[")[0]
         return not (is_system_output(wish.argv) or self._is_known(wish, output, caller.written))
 
     def _is_known(self, wish: SandboxCommand, output: str, written: Sequence[str]) -> bool:
-        """Tell whether an output says only what the model has written, names of files, and what programs say."""
+        """Whether an output holds only what the model has written, file names, and usual phrases of programs."""
         program, *rest = wish.argv
         is_git = program == "git" and ("--stat" in rest or _SHOWS_FILES.isdisjoint(rest))
         kind = "git" if is_git else "python" if program.startswith("py") else ""
@@ -357,20 +352,20 @@ class ExecTools:
         return is_known_text("\n".join(lines), phrases, written, is_word, is_name, UNITS)
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        """Tell whether the owner's newest message orders just this command, word for word."""
+        """Whether the owner's newest message orders just this command."""
         plain = not (arguments["network"] or arguments["stdin"] or arguments["background"] or arguments["cwd"])
         return plain and guard.is_ordered_command(self._parse(arguments).argv, caller)
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
-        """What a command only looks at, nobody is asked about; the owner sees one with more rights first."""
+        """A command that only reads runs unasked; the owner is asked about one with more rights."""
         return not (arguments.get("write") or arguments.get("network"))
 
     def _list_variables(self) -> list[str]:
-        """The environment as a person sees it: of what the owner passes on, the names."""
+        """The environment as shown to a person: inherited variables by name only."""
         return [name if name in self._passed_names else f"{name}={value}" for name, value in self._environment.items()]
 
     def _bind_exec(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        """Bind where it runs, with which variables, and what is in the files that it names."""
+        """Bind the working folder, the environment, and the contents of files that the command names."""
         wish = self._parse(arguments)
         bound = {"in": str(wish.cwd), "environment": shlex.join(self._list_variables())}
         for word in wish.argv:
@@ -381,9 +376,9 @@ class ExecTools:
         return bound | bind_foreign_files(self._list_foreign_files(wish))
 
     def _list_foreign_files(self, wish: SandboxCommand | None = None) -> "list[ForeignFile]":
-        """List the files that a command can see and run, and that a turn has written which had read others' words.
+        """List the files of tainted turns that a command could run.
 
-        Of those that it does not name, one that loads no code runs none; git runs such of its own folders.
+        A command that runs no other code is judged by the files that it names, git also by its hooks and settings.
         """
         seen = [one for one in self._foreign() if os.path.lexists(one.path) and self._layout.is_visible(Path(one.path))]
         if not seen or wish is None or not is_self_contained(wish.argv):
@@ -461,14 +456,13 @@ class ExecTools:
         return f"command {process.number} runs for {wish.seconds:g} s at most; process looks at it, writes and ends it"
 
     def _get_process_effects(self, arguments: Mapping[str, Any]) -> Effects:
-        """What is written to a command is done by it."""
+        """Writing to a command has the effects of the command."""
         return self._processes.effects(arguments["number"]) if arguments["action"] == "write" else ("read",)
 
     def _bind_process(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         return self._processes.bound(arguments["number"]) | bind_foreign_files(self._list_foreign_files())
 
     def _is_untrusted_poll(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
-        """Tell whether a look at a command shows what may be somebody's text."""
         if not good or arguments["action"] != "poll":
             return False  # words of ours
         line = self._processes.get(caller.session, arguments["number"]).shown
@@ -509,13 +503,13 @@ _LOADED_NAMES = frozenset({"cmakelists.txt", "requirements.txt", "package.json"}
 
 
 def _may_be_code(path: Path) -> bool:
-    """Tell whether some program may run or follow a file without being given its name."""
+    """Whether a program may load a file without being given its name."""
     inside = any(part.startswith(".git") for part in path.parts)
     return inside or path.suffix.lower() not in _TEXT_SUFFIXES or path.name.lower() in _LOADED_NAMES
 
 
 def _is_named(path: Path, named: Path, *, inside: bool) -> bool:
-    """Tell whether a command that names a path names a file: just that, or with `inside` a folder that it lies in."""
+    """Whether a command that names a path names this file, or with `inside` a folder that holds it."""
     real = Path(os.path.realpath(path))
     return real == named or (inside and real.is_relative_to(named))
 
@@ -525,7 +519,7 @@ def _describe_foreign_file(one: "ForeignFile") -> str:
 
 
 def bind_foreign_files(seen: Sequence["ForeignFile"]) -> dict[str, str]:
-    """Bind to a yes the files that others' words have led to: what is in them, the first by name, very many as one."""
+    """Bind an approval to the contents of files of tainted turns; very many are summed up."""
     sums = {_describe_foreign_file(one): _checksum(Path(one.path)) for one in seen}
     bound = {f"a yes also takes for yours {name}, sha256": sums[name] for name in list(sums)[:_MOST_NAMED]}
     if more := list(sums.items())[_MOST_NAMED:]:
@@ -542,13 +536,12 @@ def _list_effects(wish: SandboxCommand) -> Effects:
 
 
 def _list_plain_names(folder: Path) -> Iterator[str]:
-    """Name the files of a folder that have plain names."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         yield from (entry.name for entry in entries if is_plain_name(entry.name))
 
 
 def _list_users() -> set[str]:
-    """Name the users and groups that files of ours belong to, as a listing does."""
+    """The users and groups of our files, as shown by `ls -l`."""
     import grp
     import pwd
 
@@ -559,7 +552,7 @@ def _list_users() -> set[str]:
 
 
 def _is_system_error(line: str, argv: Sequence[str]) -> bool:
-    """Tell whether a line is the system's error about just a word of the command: `ls: cannot access 'x': ...`."""
+    """Whether a line is a system error about a word of the command: `ls: cannot access 'x': ...`."""
     begin, _, why = line.rpartition(": ")
     of, _, what = begin.partition(": ")
     words = what.replace("execvp ", "").replace("'", " ").replace("\u2018", " ").replace("\u2019", " ").split()
@@ -568,7 +561,7 @@ def _is_system_error(line: str, argv: Sequence[str]) -> bool:
 
 
 def _is_file(root: Path, text: str) -> bool:
-    """Tell whether a text is the path of a file below a folder, all of whose names are plain."""
+    """Whether a text is the path of a file below a folder with only plain names."""
     if len(text) > _LONGEST_PATH or ".." in text or "\0" in text:
         return False
     path = root / text
@@ -590,7 +583,6 @@ def _checksum(path: Path) -> str:
 
 
 def _format_result(wish: SandboxCommand, said: str, code: int, *, finished: bool) -> str:
-    """Show what came of a command, and what it lacked."""
     if code == LOST_EXIT_CODE:
         raise SandboxMissing("the service that runs commands ended without a word: `picoclaw service install` mends it")
     if said.startswith("bwrap: ") and code:
@@ -606,7 +598,7 @@ def _format_result(wish: SandboxCommand, said: str, code: int, *, finished: bool
 
 
 class _HeldSignals:
-    """Holds back what would interrupt the start of a command, and leave it running without anybody who knows it."""
+    """Delays signals while a command is being started, so that it cannot be left running unowned."""
 
     def __init__(self) -> None:
         self._handlers: dict[int, Any] = {}
@@ -624,7 +616,7 @@ class _HeldSignals:
         self.deliver()
 
     def deliver(self) -> None:
-        """Let them come again, and give those that came meanwhile."""
+        """Restore the handlers, and raise the delayed signals."""
         while self._handlers:
             signal.signal(*self._handlers.popitem())
         while self._held:
@@ -633,7 +625,7 @@ class _HeldSignals:
 
 @contextlib.contextmanager
 def _kill_on_stop(stop: Stop, running: RunningCommand) -> Iterator[None]:
-    """Give the word to stop power over a command, also when it was said while the command started."""
+    """Kill the command when the turn is stopped, also if that was during its start."""
     with stop.ends(running.kill):
         if stop:
             running.kill()

@@ -1,4 +1,4 @@
-"""The text of a file as it is shown: in lines that are cut, and never more of it in memory, or passed over, than so."""
+"""The file tools: `read_file`, `write_file`, `edit_file`, `append_file` and `list_dir` in the allowed folders."""
 
 import errno
 import os
@@ -36,7 +36,6 @@ _CHUNK = 65_536
 
 
 def count_overlapping(text: str, part: str) -> int:
-    """Count the places where a part occurs, those that overlap as well; nothing occurs nowhere."""
     found, place = 0, text.find(part) if part else -1
     while place >= 0:
         found, place = found + 1, text.find(part, place + 1)
@@ -44,7 +43,6 @@ def count_overlapping(text: str, part: str) -> int:
 
 
 def decode_text(data: bytes, path: str) -> str:
-    """Take bytes as text; raises ToolError for what is none."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -52,7 +50,7 @@ def decode_text(data: bytes, path: str) -> str:
 
 
 def read_lines(file: BinaryIO) -> Iterator[str]:
-    """Show each line of a file, of a long one its beginning and how long it is."""
+    """Read lines; a long one is cut and its length told."""
     passed = 0
     while passed < MAX_SCANNED and (line := file.readline(4 * _LONGEST_LINE)):
         length, rest = len(line), line
@@ -69,13 +67,12 @@ def _format_line(line: bytes, length: int, more: str) -> str:
 
 
 def get_missing_newline(file: int) -> bytes:
-    """What has to come before a new line at the end of an open file."""
     size = os.fstat(file).st_size
     return b"" if size == 0 or os.pread(file, 1, size - 1) == b"\n" else b"\n"
 
 
 def format_entry(entry: "os.DirEntry[str]") -> str:
-    """Show an entry of a folder in one line, whatever its name holds."""
+    """One line for a folder's entry, whatever its name holds."""
     name = "".join(
         char if char.isprintable() or "\udc80" <= char <= "\udcff" else f"[U+{ord(char):04X}]" for char in entry.name
     )
@@ -98,7 +95,7 @@ _SHUT_FOLDERS = (Path("/etc/picoclaw"), Path("/proc"), Path(__file__).parents[1]
 
 
 class AllowedFolders:
-    """The folders that file tools may use: the workspace, and those that the owner names."""
+    """The folders that file tools may use: the workspace, and those the owner names."""
 
     def __init__(
         self,
@@ -107,9 +104,7 @@ class AllowedFolders:
         told: Callable[[], Sequence[Path]],
         run: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """Touches nothing but links. `told` names the files, and folders of files, that instruct later turns.
-
-        `run` gives the words of the commands that run by themselves: to write a file that one names is to run it.
+        """`told` lists the files and folders that instruct later turns; `run` gives the words of planned commands.
 
         The folder that holds the workspace is picoclaw's own; nothing else in it is ever reached, whatever `extra` has.
         """
@@ -128,7 +123,7 @@ class AllowedFolders:
         return path.is_relative_to(self.workspace) or not path.is_relative_to(self._home)
 
     def _is_shut(self, place: RootedPath) -> bool:
-        """Tell whether a place is shut by its name already: what is not there yet has nothing else to be known by."""
+        """Whether a path is shut by its name; one that does not exist yet has no other identity."""
         shut = place.root != self.workspace and any(
             place.path.is_relative_to(top) for top in (self._home, *_SHUT_FOLDERS)
         )
@@ -136,17 +131,17 @@ class AllowedFolders:
 
     @property
     def blocked(self) -> frozenset[Identity]:
-        """What is not entered from above, however it is spelt."""
+        """What is never entered from above, however it is spelt."""
         return files.list_identities([self._home, *_SHUT_FOLDERS])
 
     def normalize(self, path: str) -> str:
-        """Make a whole path of one that may begin at the workspace, by its words alone."""
+        """Make a path absolute from the workspace, without looking at links."""
         if "\0" in path or not path:
             raise ToolError("path is empty or holds a NUL character")
         return os.path.normpath(os.path.join(self.workspace, path))  # noqa: PTH118 - Path keeps what is above by a link
 
     def find(self, path: str) -> RootedPath:
-        """Find a path in the folders that may be used; raises ToolError for one outside."""
+        """Find a path in the allowed folders; raises ToolError for one outside."""
         whole = self.normalize(path)
         for name, root in self._named.items():
             if (found := files.split_path(name, whole)) and not self._is_shut(place := RootedPath(root, found.parts)):
@@ -154,25 +149,22 @@ class AllowedFolders:
         raise ToolError(f"{path} is outside the workspace {self.workspace}; use a path below it")
 
     def is_writable(self, place: RootedPath) -> bool:
-        """Tell whether a place lies in a folder that may be written."""
         return any(files.split_path(root, str(place.path)) for root in self.roots)
 
     def workspace_path(self, place: RootedPath) -> str:
-        """Name a place as it lies in the workspace, '' when it does not."""
+        """The path relative to the workspace, '' outside."""
         found = files.split_path(self.workspace, str(place.path))
         return "/".join(found.parts) if found else ""
 
     def is_memory(self, place: RootedPath) -> bool:
-        """Tell whether a place is a file of the memory."""
         name = _fold_name(self.workspace_path(place))
         return name == _fold_name(ROOT_FILE) or (name.startswith(f"{FOLDER}/") and name.endswith(".md"))
 
     def is_checklist(self, place: RootedPath) -> bool:
-        """Tell whether a place is the list of what is done unasked."""
         return _fold_name(self.workspace_path(place)) == _fold_name(CHECKLIST)
 
     def effect(self, place: RootedPath) -> Effect:
-        """Tell what it does to write there."""
+        """The effect of writing there."""
         if self._is_among(place, [*self._instructions(), *self._list_hidden(place)]):
             return "instruct"
         pages = [Path(self.workspace, name) for name in _OWNER_PAGES]
@@ -183,7 +175,7 @@ class AllowedFolders:
         return "exec" if busy or _fold_name(place.path.name) in ran else "write"
 
     def is_page(self, place: RootedPath) -> bool:
-        """Tell whether a place is a page, a note or a skill: what no turn changes that has read others' words."""
+        """Whether a file is a page, note or skill, which tainted turns do not change."""
         if not self.is_writable(place) or self.is_memory(place) or self.is_checklist(place):
             return True
         whole = RootedPath("/", place.path.parts[1:])
@@ -191,7 +183,7 @@ class AllowedFolders:
 
     @staticmethod
     def _is_among(place: RootedPath, meant: Sequence[Path]) -> bool:
-        """Tell whether a place is one of some files or lies in one of some folders, however either is spelt."""
+        """Whether a path is one of some files or lies in one of some folders, however either is spelt."""
         on_the_way = [Path(place.root, *place.parts[:end]) for end in range(1, len(place.parts) + 1)]
         named = {_fold_name(name) for path in meant for name in (str(path), os.path.realpath(path))}
         spelt = {_fold_name(str(path)) for path in on_the_way}
@@ -200,14 +192,14 @@ class AllowedFolders:
         )
 
     def _list_hidden(self, place: RootedPath) -> list[Path]:
-        """What programs take their orders from: in the folders of others .bashrc, .ssh, .config/systemd; any .git."""
+        """Files that programs obey: .git anywhere; .bashrc, .ssh and the like in extra folders."""
         hidden = any(name.startswith(".") for name in place.parts) and place.root != self.workspace
         repository = ".git" in map(_fold_name, place.parts)
         return [place.path] if hidden or repository else []
 
 
 def _fold_name(name: str) -> str:
-    """Spell a name as a disk may take it that knows no small letters, and only one form of each."""
+    """Fold case and Unicode forms, as some file systems do."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 
@@ -222,7 +214,7 @@ _OUR_ROW = re.compile(r"\[(?:more than )?\d+ more not shown: list a folder below
 
 
 class FileTools:
-    """Reading and writing below the workspace and any extra folder the owner allows, and reading of skills."""
+    """Reads and writes below the workspace and extra folders, and reads skills."""
 
     def __init__(
         self,
@@ -234,12 +226,10 @@ class FileTools:
         run: Callable[[], Collection[str]] = tuple,
         foreign: Callable[[], ForeignFiles] | None = None,
     ) -> None:
-        """Relative paths start at `workspace`.
+        """Relative paths start at `workspace`; a skill of the `library` is read as `skills/NAME/FILE`.
 
-        The files of a skill of the `library` are read as `skills/NAME/FILE` wherever they lie. `instructions` names the
-        files, and folders of files, that are told to later turns just now: they are only written with a person's yes.
-        `run` gives the words of the commands that run by themselves. `foreign()` remembers what is written by a turn
-        that has read others' words.
+        `instructions` lists what instructs later turns and is written only with approval, `run` the words of planned commands;
+        `foreign()` records what tainted turns write.
         """
         self._foreign = foreign
         self._folders = AllowedFolders(workspace, extra, instructions, run)
@@ -262,7 +252,7 @@ class FileTools:
         return self._folders.effect(place)
 
     def _is_untrusted_file(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
-        """Tell whether a file may be somebody's text: no page or note of the owner's, and nothing new."""
+        """Whether a file may be somebody's text: no page or note of the owner's, and nothing new."""
         if not good:
             return False  # words of ours
         if self._folders.is_page(self._find_readable(arguments["path"])[0]):
@@ -293,7 +283,7 @@ class FileTools:
         return numbered + (f"\n[more follows, from line {last + 1}]" if more else "")
 
     def _bind_replaced(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        """Bind what is replaced: a yes to that is none to what the owner writes there meanwhile."""
+        """Bind an approval to the contents that are replaced."""
         import hashlib
 
         path = arguments["path"]
@@ -347,7 +337,7 @@ class FileTools:
         return f"added {len(data)} bytes to {path}{self._describe_skill(place)}"
 
     def _is_untrusted_listing(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
-        """Tell whether a listing has a name in which somebody may have written what the conversation does not know."""
+        """Whether a listing has a name that may hold a message and that the conversation does not know."""
         rows = result.split("\n") if good and result != f"[{arguments['path']} is empty]" else []
         said = "\n".join([*caller.said, *caller.written])
         names = (_SIZE.sub("", row) for row in rows if not _OUR_ROW.fullmatch(row))
@@ -371,7 +361,7 @@ class FileTools:
         return "\n".join(rows) or f"[{path} is empty]"
 
     def _record_foreign(self, place: RootedPath, caller: Caller | None) -> None:
-        """Remember that what is written there next may be others' words; not remembered, it is not written."""
+        """Record before writing that a tainted turn wrote this; without the record nothing is written."""
         if self._foreign and caller and _is_tainted(caller):
             try:
                 self._foreign().add(str(place.path), caller.heard)
@@ -379,7 +369,7 @@ class FileTools:
                 raise ToolError(f"nothing was written, since it cannot be remembered what led to it: {error}") from None
 
     def _refuse_tainted(self, place: RootedPath, path: str, caller: Caller | None) -> None:
-        """Refuse to write what is not the word of whoever asks where it has no mark: the memory, and the checklist."""
+        """Refuse tainted text where it could not be marked: in the memory and the checklist."""
         if caller is None or (is_owner(caller.origin) and not caller.heard):
             return
         if self._folders.is_memory(place):
@@ -388,7 +378,7 @@ class FileTools:
             raise ToolError(f"{path} is what is done unasked: only a person who asks for nothing else has it changed")
 
     def _find_readable(self, path: str) -> tuple[RootedPath, bool]:
-        """Find a path that is only read; tells whether it is a skill's, which is readable wherever the skill lies."""
+        """Find a path for reading; True for one of a skill, wherever the skill lies."""
         skills, (top, name, *rest) = self._library.skills, (*Path(path).parts, "", "")
         named = top == "skills" and name in skills
         if named or (Path(path).is_absolute() and "\0" not in path):
@@ -401,7 +391,7 @@ class FileTools:
         return self._folders.find(path), False
 
     def _open_readable(self, path: str) -> BinaryIO:
-        """Open a file; a skill's instructions as a triggered turn has them, without what only people are to see."""
+        """Open a file; a skill's instructions without the parts for people."""
         place, shipped = self._find_readable(path)
         name = place.path.name
         if name == f"{SKILL_FILE}.bak":
@@ -413,7 +403,7 @@ class FileTools:
         return self._open_plain(place, foreign=shipped)
 
     def _open_plain(self, place: RootedPath, *, foreign: bool = False, adds: bool = False) -> BinaryIO:
-        """Open a plain file; a `foreign` one, which is only read, may have other names."""
+        """Open a regular file; a `foreign` one, which is only read, may have hard links."""
         handle = files.open_rooted(place, self._folders.blocked, alone=not foreign, adds=adds)
         return os.fdopen(handle, "rb+", buffering=0) if adds else os.fdopen(handle, "rb")
 
@@ -424,7 +414,7 @@ class FileTools:
         return place
 
     def _find_own(self, path: str) -> tuple[RootedPath, bool]:
-        """Find a path that is changed, and whether it is there; a skill that is only read is not copied by pieces."""
+        """Find a path for changing, and whether it exists; shared skills are not copied piecemeal."""
         place = self._folders.find(path)
         there = self._exists(place, path)
         if not there:
@@ -435,12 +425,11 @@ class FileTools:
         return place, there
 
     def _exists(self, place: RootedPath, path: str) -> bool:
-        """Tell whether something is there that can be written."""
         with _explain_errors(path):
             return files.stat_rooted(place, self._folders.blocked) is not None
 
     def _find_text(self, path: str, old_text: str) -> tuple[RootedPath, str, str]:
-        """Find the one place of a text; returns the file, and what is before and behind it."""
+        """Find the only occurrence of a text; returns the file, and what precedes and follows."""
         place, _ = self._find_own(path)
         with _explain_errors(path), self._open_plain(place) as file:
             data = file.read(_LARGEST_WRITTEN + 1)
@@ -455,8 +444,13 @@ class FileTools:
         return place, before, after
 
     def _describe_skill(self, place: RootedPath) -> str:
+<<<<<<< HEAD
         """What a skill is now that its file was written; nothing for any other file."""
         if place.path.name != SKILL_FILE:
+=======
+        """The state of a skill whose file was written; '' for other files."""
+        if place.path.name != FILE:
+>>>>>>> e7562da (tools: say in docstrings what a caller needs, in the usual terms)
             return ""
         self._library.look()
         said = describe_state(self._library, place.path)
@@ -464,7 +458,6 @@ class FileTools:
 
 
 def _is_tainted(caller: Caller | None) -> bool:
-    """Tell whether what a turn writes may be others' words."""
     return bool(caller and (caller.heard or caller.origin == "guest"))
 
 
@@ -478,7 +471,6 @@ def _write_whole(place: RootedPath, path: str, content: str, places: AllowedFold
 
 
 def _encode_content(content: str) -> bytes:
-    """Make bytes of what is to be written; raises ToolError for too much."""
     data = content.encode("utf-8", "replace")
     if len(data) > _LARGEST_WRITTEN:
         raise ToolError(f"content has {len(data)} bytes, more than {_LARGEST_WRITTEN}; write it in parts")
@@ -487,7 +479,6 @@ def _encode_content(content: str) -> bytes:
 
 @contextmanager
 def _scan_folder(way: int) -> "Iterator[Iterator[os.DirEntry[str]]]":
-    """Give the entries of a folder that is held open to start from."""
     handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way)
     try:
         with os.scandir(handle) as entries:
@@ -498,7 +489,6 @@ def _scan_folder(way: int) -> "Iterator[Iterator[os.DirEntry[str]]]":
 
 @contextmanager
 def _explain_errors(path: str) -> Iterator[None]:
-    """Put what the operating system refused into words for the model."""
     try:
         yield
     except IsADirectoryError:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from typing import Annotated, NamedTuple
 
+from picoclaw import times
 from picoclaw.automation.conditions import get_unit, parse_series
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.hw.reading import QUANTITIES
@@ -18,10 +19,7 @@ _MOST_SERIES = 6
 
 
 class SensorHistory:
-    """The samples of this home."""
-
-    def __init__(self, samples: Callable[[], "Samples"]) -> None:
-        """`samples()` opens the store when it is first needed."""
+    def __init__(self, samples: Callable[[], Samples]) -> None:
         self._samples = samples
 
     @tool(effect="read")
@@ -34,8 +32,6 @@ class SensorHistory:
         compare: Annotated[str, "with another time"] = "",
     ) -> str:
         """Past min, max, mean, trend."""
-        from picoclaw import times
-
         try:
             wanted = times.parse_range(when, caller.now)
             other = times.parse_range(compare, caller.now) if compare.strip() else None
@@ -56,8 +52,7 @@ class SensorHistory:
             row for look in found for row in _format_rows(look, before.get(look.series), len(found) == 1, compare)
         )
 
-    def _find_wanted(self, samples: "Samples", sensor: str, quantity: str) -> "list[Series]":
-
+    def _find_wanted(self, samples: Samples, sensor: str, quantity: str) -> list[Series]:
         known = samples.known()
         series = find_series(list(known), sensor, quantity)
         names = ", ".join(f"{one.sensor} {one.quantity}" for one in known)
@@ -73,8 +68,6 @@ class SensorHistory:
 
 
 def _format_rows(look: "SeriesSummary", before: "SeriesSummary | None", alone: bool, compare: str) -> list[str]:  # noqa: FBT001
-    from picoclaw import times
-
     rows = list(format_summary(look))
     if alone and look.whole.good:
         means = (f"{format_time(s.at, look.range)} {s.total / s.good:.4g}" for s in look.spans if s.good)
@@ -92,7 +85,7 @@ _NICE_S = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_
 
 
 class SeriesSummary(NamedTuple):
-    """A series in some time. `trend` is its slope in units an hour, None where there is too little."""
+    """A series in a time range; `trend` is its slope in units per hour, None where there are too few values."""
 
     series: Series
     range: Range
@@ -107,7 +100,7 @@ class SeriesSummary(NamedTuple):
 
 
 def summarize_series(samples: Samples, series: Series, when: Range, most: int) -> SeriesSummary | None:
-    """Sum a series up, with at most so many spans; None when nothing was measured then. Raises StoreError."""
+    """Summarize a series in at most `most` spans; None if nothing was measured. Raises StoreError."""
     begin, end = when.begin.timestamp(), when.end.timestamp()
     step_s = choose_step(end - begin, most)
     fine = samples.spans(series, begin, end, min(step_s, 60.0))
@@ -124,7 +117,7 @@ def summarize_series(samples: Samples, series: Series, when: Range, most: int) -
 
 
 def choose_step(seconds: float, most: int) -> float:
-    """Choose a round length of time, of which a range has about so many."""
+    """Choose a round step that divides a range into about `most` spans, in seconds."""
     return float(next((nice for nice in _NICE_S if seconds / nice <= most), seconds / most))
 
 
@@ -138,7 +131,7 @@ def _merge_steps(spans: Sequence[SampleSpan], begin: float, step_s: float) -> li
 
 
 def fit_trend(spans: Sequence[SampleSpan]) -> float | None:
-    """Return the slope of the straight line that fits best (least squares), in units an hour."""
+    """The slope of the least-squares line, in units per hour."""
     points = [((span.at - spans[0].at) / 3600, span.total / span.good) for span in spans if span.good]
     if len(points) < _LEAST_TREND:
         return None
@@ -148,19 +141,16 @@ def fit_trend(spans: Sequence[SampleSpan]) -> float | None:
 
 
 def format_value(value: float, series: Series) -> str:
-    """Write a value with its unit."""
     known = QUANTITIES.get(series.quantity.partition(" ")[0])
     return f"{value:.{known.digits if known else 2}f} {get_unit(series)}".rstrip()
 
 
 def format_time(at: float, when: Range) -> str:
-    """Write a moment as briefly as the range allows."""
     local = datetime.fromtimestamp(at, when.begin.tzinfo)
     return f"{local:%H:%M}" if when.seconds <= 25 * 3600 else f"{local:%a %d %b %H:%M}"
 
 
 def format_summary(past: SeriesSummary) -> Iterator[str]:
-    """Say what was measured, a few lines."""
     series, whole = past.series, past.whole
     begin, end = (f"{moment:%Y-%m-%d %H:%M}" for moment in (past.range.begin, past.range.end))
     length = format_duration(past.range.seconds)
@@ -197,7 +187,6 @@ def _format_failure(trouble: SensorFailure, when: Range) -> str:
 
 
 def format_comparison(past: SeriesSummary, other: SeriesSummary) -> str:
-    """Say how one time differs from another."""
     if not (past.whole.good and other.whole.good):
         return "nothing to compare"
     pairs = [
@@ -218,13 +207,13 @@ def _format_difference(difference: float, series: Series) -> str:
 
 
 def list_newest(known: dict[Series, float], zone: tzinfo | None) -> Iterator[str]:
-    """List what there is, with the time of the newest value."""
+    """List the series with the time of the newest value."""
     for series, at in known.items():
         yield f"{series.sensor} {series.quantity}: last {datetime.fromtimestamp(at, zone):%Y-%m-%d %H:%M}"
 
 
 def find_series(known: Sequence[Series], sensor: str, quantity: str) -> list[Series]:
-    """Find the series that are meant by a sensor's name and a quantity, either of which may be empty."""
+    """Find the series by sensor name and quantity, either of which may be empty."""
     sensor, quantity = " ".join(sensor.lower().split()), " ".join(quantity.lower().split())
     if sensor in QUANTITIES and not quantity:
         sensor, quantity = "", sensor

@@ -1,4 +1,4 @@
-"""The tools of the memory: what is noted, found again, mended and forgotten."""
+"""The memory tools: notes are stored, found, corrected and deleted."""
 
 import re
 from collections.abc import Mapping
@@ -30,10 +30,15 @@ _OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "
 
 
 class MemoryTools:
+<<<<<<< HEAD
     """What is remembered in one workspace."""
 
     def __init__(self, workspace: Path, recollection: MemoryIndex, *, past: bool = False) -> None:
         """Touches nothing yet; the `recollection` finds what the workspace's files say, and `past` messages."""
+=======
+    def __init__(self, workspace: Path, recollection: Recollection, *, past: bool = False) -> None:
+        """`recollection` is the index of the workspace's notes; `past`: it also holds past messages."""
+>>>>>>> e7562da (tools: say in docstrings what a caller needs, in the usual terms)
         self._workspace = workspace
         self._index = recollection
         self._past = past
@@ -109,7 +114,7 @@ class MemoryTools:
         return notes.describe_named(self._workspace, arguments["text"])
 
     def _get_forget_effect(self, arguments: Mapping[str, Any]) -> Effect:
-        """A note that is not named by all its words is shown to a person before it is gone for good."""
+        """A note not named by all its words is shown to a person before it is deleted."""
         text = arguments["text"]
         found = notes.describe_named(self._workspace, text)
         return "erase" if found and not notes.is_named_whole(self._workspace, text) else "remember"
@@ -166,7 +171,7 @@ class MemoryTools:
 
 
 def describe_origin(caller: Caller) -> str:
-    """Say where a note is from, '' for the owner's word in their usual chat."""
+    """Say where a note comes from, '' for the owner's word in their usual chat."""
     why: list[str] = [] if is_owner(caller.origin) else [caller.origin]
     heard = [name[:_LONGEST_NAME] for name in sorted(caller.heard)]
     if heard:
@@ -177,21 +182,26 @@ def describe_origin(caller: Caller) -> str:
 
 
 def _taint_foreign(caller: Caller, where: str, result: str) -> str:
-    """What is marked as nobody's word in a result is not the owner's when it is noted again."""
+    """A result that quotes others taints the turn."""
     if f"{FOREIGN}: " in result:
         caller.heard.add(where)
     return result
 
 
 def _parse_id(text: str) -> int:
-    """Read an id as search results and models write it: 12, id:12, [id:12]; 0 if it is none."""
+    """Parse an id such as 12, id:12 or [id:12]; 0 if it is none."""
     found = _ID.fullmatch(text.strip())
     return int(found[1] or found[2]) if found else 0
 
 
 def _require_words(text: str) -> str:
+<<<<<<< HEAD
     """Refuse what names a note by its id only: another one may have it by now."""
     if _parse_id(text) and not notes.parse_place(text):
+=======
+    """Refuse an id alone: it may belong to another note by now."""
+    if _parse_id(text) and not notes.place_of(text):
+>>>>>>> e7562da (tools: say in docstrings what a caller needs, in the usual terms)
         raise ToolError(f"an id, as {text.strip()!r}, may mean another note by now; name its words, or path:line")
     return text
 

@@ -52,15 +52,13 @@ _JOINERS = "\u200c\u200d"  # parts of words in Persian, and of emoji
 
 
 class FirstRunTool:
-    """The first meeting of one home, for as long as it is open."""
-
     def __init__(
         self,
         home: Path,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         jobs: Callable[[], Jobs] | None = None,
     ) -> None:
-        """`clock` tells the moment, to compare the board's zone with the owner's; `jobs` follow to the owner's zone."""
+        """`clock` is compared with the owner's zone; `jobs` are moved to it."""
         self._home, self._clock, self._jobs = home, clock, jobs
         self._workspace = home / "workspace"
 
@@ -117,7 +115,7 @@ class FirstRunTool:
         return [_OVER]
 
     def _resolve_zone(self, new: dict[str, str]) -> list[str]:
-        """Put the zone's own name in the place of what was said; returns what the owner should know about it."""
+        """Replace what was said by the zone's name; returns what the owner should know about it."""
         text = new.get("Time zone", "-")
         if text == "-":
             return []
@@ -129,14 +127,13 @@ class FirstRunTool:
         return _compare_zones(zone, self._clock())
 
     def _move_jobs(self, before: bytes) -> list[str]:
-        """Let jobs follow when the zone is known for the first time, or is taken back; a later one is a journey."""
+        """Move jobs when the zone is first known or taken back; a later change is a journey."""
         old, new = read_zone(before), read_zone(self._read_page("USER.md"))
         if self._jobs is None or old == new or (old and new):
             return []
         return move_jobs_to_zone(self._jobs(), old, new, self._clock())
 
     def _read_page(self, name: str) -> bytes:
-        """A page's bytes, none when it is not there yet."""
         place = self._find_page(name)
         about = files.stat_rooted(place)
         if about is None:
@@ -161,7 +158,7 @@ class FirstRunTool:
                 write_atomic(Path(place.parts[-1]), after, folder=way)
 
     def _find_page(self, name: str) -> RootedPath:
-        """Where a page lies; a link to another file of the workspace stays a link."""
+        """Find a page; a link to another file of the workspace stays a link."""
         root = os.path.realpath(self._workspace)
         place = files.resolve_below(root, f"{root}/{name}")
         if place is None:
@@ -170,7 +167,7 @@ class FirstRunTool:
 
 
 def _format_next_question(known: Mapping[str, str], *, begun: bool) -> list[str]:
-    """The next open question; before the first of them, or where there is none, what is known already."""
+    """The next open question; before the first one, or if none is left, also what is known."""
     said = "; ".join(f"{label} {text}" for label, text in known.items() if text not in {"", "-"})
     facts = f"Known: {said or 'nothing, as you wished'}."
     asked = next((label for label, text in known.items() if not text), "")
@@ -180,7 +177,7 @@ def _format_next_question(known: Mapping[str, str], *, begun: bool) -> list[str]
 
 
 def set_field(page: bytes, label: str, text: str) -> bytes:
-    """Set the line `- Label: text` of a page, or add it at the end; every other byte stays as it is."""
+    """Set the line `- Label: text` of a page, or add it at the end; every other byte stays."""
     if found := _find_field(page, label):
         rest = page[found.end() :]
         gap = b" " if rest.startswith(b"<!--") else b""
@@ -191,7 +188,7 @@ def set_field(page: bytes, label: str, text: str) -> bytes:
 
 
 def read_zone(page: bytes) -> tzinfo | None:
-    """The owner's zone by their page, None for the board's own."""
+    """The owner's zone by USER.md, None for the board's own."""
     return find_zone({"Time zone": _get_field(page, "Time zone")})[0]
 
 
@@ -201,7 +198,7 @@ def _get_field(page: bytes, label: str) -> str:
 
 
 def _find_field(page: bytes, label: str) -> re.Match[bytes] | None:
-    """The first line of a field that is not within a comment, up to a comment behind it."""
+    """Find a field's first line outside comments, up to a comment behind it."""
     head = rb"[ \t]*[-*+][ \t]+(?:\*\*)?%s(?:\*\*)?[ \t]*:(?:\*\*)?" % re.escape(label.encode())
     lines = re.finditer(rb"^(%s)((?:(?!<!--)[^\r\n])*)" % head, page, re.IGNORECASE | re.MULTILINE)
     plain = page.replace(b"\r\n", b" \n").decode("latin-1")  # a character a byte
@@ -215,7 +212,7 @@ def _find_field(page: bytes, label: str) -> re.Match[bytes] | None:
 
 
 def _require_said(said: Sequence[str], *values: str) -> None:
-    """Refuse a value of which no word is the owner's own; small models fill in what nobody said."""
+    """Refuse a value of which no word is the owner's; small models invent some."""
     words = {word for text in said for word in _WORD.findall(text.casefold())}
     for value in values if said else ():
         told = _WORD.findall(value.casefold())
@@ -224,7 +221,7 @@ def _require_said(said: Sequence[str], *values: str) -> None:
 
 
 def _clean_answer(label: str, text: str) -> str:
-    """What was said in one line: "-" for what is not wanted, "" for nothing."""
+    """An answer in one line: "-" for what is not wanted, "" for nothing."""
     text = "".join(c if c.isprintable() or c in _JOINERS else " " for c in text)
     text = " ".join(re.sub("<!--|-->", " ", remove_invisible(text)).split())
     if len(text) > _LONGEST:
@@ -235,7 +232,7 @@ def _clean_answer(label: str, text: str) -> str:
 
 
 def _compare_zones(zone: tzinfo, now: datetime) -> list[str]:
-    """What to say when the board's own clock goes by another zone, in this half of the year or in the other."""
+    """Say if the board's clock is in another zone, now or half a year later."""
     moments = (now.astimezone(), (now + timedelta(days=182)).astimezone())
     if all(moment.utcoffset() == moment.astimezone(zone).utcoffset() for moment in moments):
         return []

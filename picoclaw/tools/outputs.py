@@ -1,4 +1,4 @@
-"""Declared outputs by the GPIO line that they are on, for a tool that is asked to switch a line."""
+"""The `output` tool, and declared outputs by GPIO line for a tool that is asked to switch a line."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,16 +19,15 @@ from picoclaw.workspace import find_outputs_file
 
 
 class OutputSwitch:
-    """Hands a wish for a line on to the keeper of the outputs."""
+    """Switches a GPIO line that is a declared output through the output supervisor."""
 
     def __init__(self, client: OutputsClient, board: Board, home: Path) -> None:
-        """`home` is where outputs.toml is looked for."""
         self._client = client
         self._board = board
         self._home = home
 
     def names(self) -> Mapping[tuple[str, int], str]:
-        """Return the declared outputs' names by chip (its path) and offset; one whose line is not there is left out."""
+        """Declared outputs by chip path and line offset; those whose line is missing are left out."""
         found = {}
         for output in config.load_outputs(find_outputs_file(self._home)).outputs.values():
             if output.line:
@@ -38,12 +37,12 @@ class OutputSwitch:
         return found
 
     def switch(self, name: str, level: str, seconds: float | None, caller: Caller | None) -> str:
-        """Bring an output to `on`, `off` or a duty in percent; returns what came of it."""
+        """Set an output to `on`, `off` or a duty cycle in percent; returns the result."""
         return self._client.set(name, level, seconds, name_caller(caller))
 
 
 def name_caller(caller: Caller | None) -> str:
-    """Name a caller as the declarations of outputs do."""
+    """Name a caller as outputs.toml does."""
     if caller is None or is_owner(caller.origin):
         return "owner"
     return "user" if caller.origin == "guest" else caller.origin
@@ -53,10 +52,7 @@ def name_caller(caller: Caller | None) -> str:
 
 
 class OutputTool:
-    """The owner's outputs."""
-
     def __init__(self, client: client.OutputsClient) -> None:
-        """`client` reaches the keeper when it is first needed."""
         self._client = client
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
@@ -66,7 +62,7 @@ class OutputTool:
         return "actuate" if ask else "switch"
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        """Tell whether the owner's newest message orders to switch it on, and for just this long."""
+        """Whether the owner's newest message orders to switch it on, for just this long."""
         is_on = arguments["action"] == "set" and arguments["level"].strip().lower() == "on"
         names = {arguments["name"], self._client.meant(arguments["name"])} if is_on else ()
         return any(guard.is_ordered_output(name, arguments["seconds"], caller) for name in names)

@@ -20,17 +20,14 @@ _NUMBER = re.compile(r"(?:\[?id:|#|task)?\s*(\d{1,18})\]?", re.IGNORECASE)
 
 
 class PulseTool:
-    """The pulse of one home."""
-
     def __init__(self, pulse: Callable[[], Pulse]) -> None:
-        """`pulse()` opens the store when it is first needed."""
         self._pulse = pulse
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         return "read" if arguments["action"] == "list" else "remember"
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        """Whether the owner's own message says what is noted, or orders just this of the task it names."""
+        """Whether the owner's own message says what is noted, or orders just this for the task it names."""
         action, text, task = arguments["action"], arguments["text"], arguments["task"]
         if action == "list":
             return False
@@ -85,7 +82,7 @@ class PulseTool:
         return f"completed: {item.text}" if action == "complete" else format_item(item)
 
     def _find_number(self, task: str, text: str) -> int:
-        """The number that was given; a small model may repeat the task's words instead."""
+        """The given number; a small model may repeat the task's words instead."""
         number = _NUMBER.fullmatch(task.strip())
         wanted = set(list_query_terms(text or task))
         items = self._pulse().items()

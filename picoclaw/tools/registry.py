@@ -32,11 +32,11 @@ _HIDDEN = ("self", "caller")
 
 
 class Tool(NamedTuple):
-    """A callable tool. `effects` is what a call with given arguments does to the world, the one that names it first.
+    """A callable tool. `effects` are what a call with given arguments does; the first one is the main effect.
 
-    `opens` are tools that make sense once this one was called, `later` its own parameters, and words for them, that do;
-    `brings` tells whether a result is text from outside; `means` says in plain words what a person is asked to agree
-    to, `binds` what else that yes holds for. `is_private` tells whether a call shows what the owner keeps.
+    `opens` are tools offered once this one was called, `later` parameters described only then. `brings` tells whether a
+    result is untrusted text, `means` explains a call to the person who is asked, `binds` gives what else an approval holds
+    for, and `is_private` tells whether a call shows the owner's data.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Tool(NamedTuple):
     foreign_files: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
 
     def effect(self, arguments: Mapping[str, Any]) -> Effect:
-        """Tell the first effect of a call with these arguments, by which it is known."""
+        """The main effect of a call."""
         return self.effects(arguments)[0]
 
     def definition(self, *, called: bool = True) -> dict[str, Any]:
-        """Describe the tool to a model: whole once it was called."""
+        """Describe the tool to a model, without its `later` parameters until it was `called`."""
         return {
             "name": self.name,
             "description": self.description,
@@ -80,20 +80,17 @@ def tool(
     private: bool | Callable[[Any, Mapping[str, Any]], bool] = False,
     foreign_files: Callable[[Any, Mapping[str, Any]], Sequence[str]] | None = None,
 ) -> Callable[[Method], Method]:
-    """Mark a method as a tool; `effect` feeds the guard, and may be a method that looks at the arguments.
+    """Mark a method as a tool. `effect` is what the guard judges: one, or a method that gives one or several by the arguments.
 
-    One that has several effects gives them all, and the strictest rule counts.
-
-    Such a method raises ToolError for a call that could not be done, so that nobody is asked about it. The tools that
-    this one `opens` are offered only once it was called in the conversation: what is done with a result costs no bytes
-    before there is one; its own parameters and choices named in `later` are understood always, and described then.
-    `brings`: its result is text that nobody in the chat has said, or a method that tells so of the arguments, a result,
-    the caller, and whether the call went well. `means` is a method that says in plain words what a
-    call would have done, for the person who is asked; `binds` one that gives what else their yes holds for, by name,
-    such as the folder it works in, or the checksum of a file that it runs. `is_requested` is one that tells whether a word
-    of whoever asks leads there, so that a tainted turn is asked no more than another. `private`: it shows, or tells by
-    its errors, what the owner keeps (effect `private`), or a method that tells so of the arguments and raises nothing.
-    `foreign_files` names the files that it may run and that others' words have led to.
+    Such a method raises ToolError for a call that could not be done, so that nobody is asked about it. The tools that this
+    one `opens` are offered only once it was called in the conversation; parameters and choices named in `later` are always
+    accepted, but described only then. `brings`: the result is untrusted text, or a method that decides by the arguments,
+    the result, the caller and whether the call succeeded. `means` is a method that says in plain words what a call would
+    do, for the person who is asked; `binds` one that gives what else an approval holds for, by name, such as the working
+    folder or the checksum of a file that it runs. `is_requested` is a method that tells whether the caller's own words ask
+    for this, so that a tainted turn need not ask. `private`: the call shows, or reveals by its errors, the owner's data, or
+    a method that decides by the arguments and raises nothing. `foreign_files` is a method that names files written by
+    tainted turns that the call may run.
     """
 
     def mark(method: Method) -> Method:
@@ -142,7 +139,6 @@ def _bind_effect(group: object, effect: Effect | EffectMethod) -> EffectOf:
 
 
 def list_texts(call: ToolCall) -> Iterator[str]:
-    """Give the texts among the arguments of a call."""
     for value in call.arguments.values():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and text:
@@ -150,7 +146,7 @@ def list_texts(call: ToolCall) -> Iterator[str]:
 
 
 class Toolset:
-    """The tools of this board and configuration, and the one way to call them."""
+    """The tools of this board and configuration, and the only way to call them."""
 
     def __init__(
         self,
@@ -165,11 +161,10 @@ class Toolset:
     ) -> None:
         """Collect the groups' tools.
 
-        `guard(asked, caller)` raises Denied to stop a call, and is true when a person has just said yes to it;
-        `journal(call, caller)` writes down an act durably before it is done; `longest_result` is in characters;
-        `secrets` never appear in a result;
-        `wording(name)` is the owner's own description of a tool, if there is one; `keep_whole(tool, result, caller)`
-        keeps a result that is shown cut and returns its number, 0 when it cannot.
+        `guard(asked, caller)` raises Denied to stop a call, and is true when a person has just approved it; `journal(call,
+        caller)` records an act durably before it is done; `longest_result` is in characters; `secrets` are masked in results;
+        `wording(name)` is the owner's own description of a tool, if any; `keep_whole(tool, result, caller)` stores a result
+        that is shown cut and returns its number, 0 when it cannot.
         """
         self.keep_whole = keep_whole
         self._wording = wording
@@ -188,11 +183,11 @@ class Toolset:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all tools, also of those that are only offered at times."""
+        """The names of all tools, also of those offered only at times."""
         return frozenset(self._tools)
 
     def shown_to_guests(self, policy: Policy) -> frozenset[str] | None:
-        """Name the tools that a guest's turn is offered; None where nothing is private by these rules."""
+        """The tools offered in a guest's turn; None where the policy keeps nothing private."""
         if policy.verdict("private", "", "guest")[0] == "allow":
             return None
         private = self.private
@@ -204,16 +199,16 @@ class Toolset:
 
     @property
     def only_reading(self) -> tuple[str, ...]:
-        """The names of the tools that change nothing, whatever their arguments are."""
+        """The tools that never change anything."""
         return tuple(t.name for t in self._tools.values() if t.only_reads)
 
     def definitions(
         self, offered: Collection[str] | None = None, called: Collection[str] = (), most: int | None = None
     ) -> tuple[dict[str, Any], ...]:
-        """Describe the tools that are offered, None for all, always in the same order.
+        """Describe the `offered` tools (None: all), always in the same order.
 
-        Of those that another tool opens, the ones are described whose opener is among the `called`. Where all of them
-        have more than `most` bytes, the least needed are left out; they can be called nevertheless.
+        Tools that another one opens are left out until their opener is among the `called`. Beyond `most` bytes, the least
+        needed tools are left out; they can still be called.
         """
         offered = self.names if offered is None else offered
         wording = {name: self._wording(name) for name in self._tools}
@@ -223,11 +218,7 @@ class Toolset:
         return self._described[1]
 
     def _describe(
-        self,
-        offered: Collection[str],
-        called: Collection[str],
-        most: int | None,
-        wording: Mapping[str, str | None],
+        self, offered: Collection[str], called: Collection[str], most: int | None, wording: Mapping[str, str | None]
     ) -> Iterator[dict[str, Any]]:
         closed = {name for name in offered if (openers := self.openers(name)) and openers.isdisjoint(called)}
         shown = [t for t in self._tools.values() if t.name in offered and t.name not in closed]
@@ -238,29 +229,29 @@ class Toolset:
 
     @property
     def private(self) -> frozenset[str]:
-        """The names of the tools that show what the owner keeps."""
+        """The tools that show the owner's data."""
         return frozenset(t.name for t in self._tools.values() if t.is_private and t.is_private({}))
 
     def opened(self, names: Collection[str]) -> frozenset[str]:
-        """Name the tools that some open."""
+        """The tools that some others open."""
         return frozenset(name for t in self._tools.values() if t.name in names for name in t.opens)
 
     def openers(self, name: str) -> frozenset[str]:
-        """Name the tools of which one has to be called before this one is offered; none for most."""
+        """The tools of which one has to be called before this one is offered; none for most."""
         return frozenset(tool.name for tool in self._tools.values() if name in tool.opens)
 
     def effect(self, call: ToolCall) -> Effect:
-        """Tell what a call would do to the world; raises ToolError for one that cannot be made."""
+        """The main effect of a call; raises ToolError for one that cannot be made."""
         found = self._find(call)
         return found.effect(self._check_arguments(found, call))
 
     def call(self, call: ToolCall, caller: Caller) -> str:
-        """Run one call and return its result for a model; what went wrong begins with `error:`."""
+        """Run a call and return its result for a model; errors begin with `error:`."""
         good, text = self.run(call, caller)
         return text if good else f"error: {text}"
 
     def announce(self, calls: Iterable[ToolCall], caller: Caller) -> None:
-        """Tell of calls that are about to be made: a person can be asked about all of them at once."""
+        """Announce calls that are about to be made, so that a person can be asked about all of them at once."""
         asked = []
         for call in calls:
             with suppress(PicoclawError):  # said when it is made
@@ -268,7 +259,7 @@ class Toolset:
         self.ask_ahead(asked, caller)
 
     def writes(self, call: ToolCall) -> bool:
-        """Tell whether a call would write to files, reminders or notes; no when it is not known."""
+        """Whether a call would write files, reminders or notes; False for an invalid one."""
         found = self._tools.get(call.name)
         try:
             return found is not None and not _KEEPS.isdisjoint(found.effects(self._check_arguments(found, call)))
@@ -276,11 +267,11 @@ class Toolset:
             return False
 
     def run(self, call: ToolCall, caller: Caller) -> tuple[bool, str]:
-        """Run one call; returns whether it went well, and the result or what was wrong, cut to size."""
+        """Run a call; returns whether it succeeded, and the result or error, cut to size."""
         return self._run(call, caller, self._check_permission)
 
     def run_approved(self, asked: CallRequest, caller: Caller) -> tuple[bool, str]:
-        """Run a call that the owner has said yes to; whoever calls this has made sure that it is still the same."""
+        """Run an approved call; the caller has made sure that it is still the same."""
         return self._run(asked.call, caller, lambda *_: (self._write_ahead(asked, caller), True))
 
     def _run(
@@ -313,7 +304,7 @@ class Toolset:
         return good, self._format_result(call.name, result, caller)
 
     def _record_taint(self, call: ToolCall, result: str, caller: Caller, *, good: bool) -> None:
-        """Note for the turn what a call has brought in; else what the model has written, as long as that is its own."""
+        """Record untrusted text that a call returned; else what the model wrote, while the turn is untainted."""
         brings = self._tools[call.name].brings
         if brings and brings(call.arguments, result, caller, good):
             caller.heard.add(describe_source(ToolCall("", call.name, self._redact.values(call.arguments))))
@@ -338,7 +329,7 @@ class Toolset:
     def _check_permission(
         self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller
     ) -> tuple[CallRequest, bool]:
-        """Have a call decided on; returns it, and whether a person has just said yes to it."""
+        """Ask the guard; returns the request, and whether a person has just approved it."""
         try:
             asked = self._build_request(found, call, arguments, caller)
         except PicoclawError:
@@ -359,9 +350,9 @@ class Toolset:
         return asked
 
     def asked(self, call: ToolCall, caller: Caller | None = None, *, whole: bool = False) -> CallRequest:
-        """Tell what a call would do, and what a yes to it holds for; raises ToolError for one that cannot be made.
+        """What a call would do and what an approval of it holds for; raises ToolError for an invalid one.
 
-        With a `caller` also whether a word of theirs leads there; `whole` also for one that only looks.
+        With a `caller` also whether they asked for it; `whole` gives all details also of a call that only reads.
         """
         found = self._find(call)
         return self._build_request(found, call, self._check_arguments(found, call), caller, whole=whole)
@@ -381,7 +372,7 @@ class Toolset:
         return CallRequest(effect, exact, means, bound, is_requested, tuple(also), foreign_files)
 
     def _format_result(self, name: str, result: str, caller: Caller) -> str:
-        """Without secrets, without what no eye sees, and with its middle cut out."""
+        """Mask secrets, remove invisible characters, and cut out the middle."""
         result = self._redact(strip_invisible(result))
         if name != READ_ON:
             result = unmarked(result)
@@ -398,10 +389,10 @@ MAX_SHOWN_RESULT = 1000  # characters, of one that is told because the model say
 
 @dataclass(slots=True)
 class TurnCalls:
-    """Makes calls by a toolset and remembers them.
+    """Runs the calls of one turn and remembers them.
 
-    `only` are the names of those that may be made, None for all; `writes` tells whether one changes files, so that
-    doing it twice in a row can only be a slip. `stuck` says that the same was asked for again and again.
+    `only` are the tools that may be called (None: all); `writes` tells whether a call changes files, so that repeating it at
+    once must be a slip. `stuck` is set when the same call was made again and again.
     """
 
     toolset: Toolset
@@ -416,17 +407,16 @@ class TurnCalls:
     _made: list[ToolCall] = field(default_factory=list)
 
     def may_change(self, call: ToolCall) -> bool:
-        """Tell whether a call may change something, so that it must not be made twice by mistake."""
+        """Whether a call may change something, so that it must not be repeated by mistake."""
         return call.name not in self.toolset.only_reading
 
     def announce(self, calls: Sequence[ToolCall], caller: Caller) -> None:
-        """Tell of calls that are about to be made."""
         caller.agreed.clear()
         if len(calls) > 1:
             self.toolset.announce([call for call in calls if self.only is None or call.name in self.only], caller)
 
     def make(self, call: ToolCall, caller: Caller) -> ToolRun:
-        """Make a call, or refuse it."""
+        """Run a call, or refuse it."""
         self._count_repeats(call)
         began = self.clock()
         if not (result := self._explain_refusal(call)):
@@ -435,7 +425,7 @@ class TurnCalls:
         return self.runs[-1]
 
     def remember(self, messages: Iterable[Message]) -> None:
-        """Know the calls of a turn that another process has begun, by its messages."""
+        """Take over the calls of a turn that another process began, from its messages."""
         asked: list[ToolCall] = []
         for message in messages:
             if message.role != "tool":
@@ -444,18 +434,17 @@ class TurnCalls:
                 self.add_past(asked.pop(0), message.text)
 
     def add_past(self, call: ToolCall, result: str) -> None:
-        """Take a call for made, with that result."""
         self._count_repeats(call)
         self.newest = result
         self.runs.append(ToolRun(call.name, call.arguments, result, 0.0))
 
     def forget_repeats(self) -> None:
-        """Count no call from before as the same: whoever asks has said something new."""
+        """Count no earlier call as a repetition: the user has said something new."""
         self._made.clear()
         self.stuck = False
 
     def format_last_result(self) -> str:
-        """The newest good result, for a model that has nothing to say about it; '' where there is none."""
+        """The newest good result, for a model that says nothing about it; '' if there is none."""
         run = next((run for run in reversed(self.runs) if not run.result.startswith(ERROR_PREFIX)), None)
         if run is None:
             return ""
@@ -468,7 +457,6 @@ class TurnCalls:
         self.stuck = self._repeats >= (SAME_READS if self._has_read_well(call) else SAME_CALLS)
 
     def _explain_refusal(self, call: ToolCall) -> str:
-        """Why a call is not made, '' when it is."""
         only, prompts = self.only, self.prompts
         if only is not None and call.name not in only:
             return fill(prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only)) or "-"}, "tools")
@@ -483,11 +471,10 @@ class TurnCalls:
         return [run.result for run in self.runs if (run.name, run.arguments) == (call.name, call.arguments)]
 
     def _has_read_well(self, call: ToolCall) -> bool:
-        """Whether a call only looks, and what it saw before was no error."""
         return not (
             self.may_change(call) or any(result.startswith(ERROR_PREFIX) for result in self._list_results(call))
         )
 
     def _is_idle(self, call: ToolCall) -> bool:
-        """Whether a call does nothing to the world outside, so that its being made in turns leads nowhere."""
+        """Whether repeating a call is pointless: it changes nothing outside."""
         return not self.may_change(call) or self.writes(call)

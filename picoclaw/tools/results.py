@@ -1,4 +1,4 @@
-"""`read_result`: what was left out of a tool's result that had no room in the conversation."""
+"""`read_result`: reads on in a tool's result that was cut for the conversation. `message`: tells the user something now."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -11,17 +11,13 @@ from picoclaw.window import READ_ON, kept_as, part
 
 
 class ResultStore(Protocol):
-    """Whole results by number, each with the chat that it is of."""
+    def keep(self, session: str, tool: str, text: str, at: datetime) -> int: ...
 
-    def keep(self, session: str, tool: str, text: str, at: datetime) -> int:
-        """Keep a result; returns its number."""
-
-    def read(self, session: str, number: int) -> str | None:
-        """Return a result of that chat, None for one that is not there."""
+    def read(self, session: str, number: int) -> str | None: ...
 
 
 class ResultTool:
-    """Keeps the results that are shown cut, and reads on in them."""
+    """Stores results that are shown cut, and reads on in them."""
 
     def __init__(self, store: Callable[[], ResultStore], longest: int) -> None:
         """`longest` is in characters, of what is shown at once."""
@@ -29,7 +25,7 @@ class ResultTool:
         self._longest = longest
 
     def keep(self, tool: str, text: str, caller: Caller) -> int:
-        """Keep a result whole; returns its number, 0 when the disk does not take it."""
+        """Store a result; returns its number, 0 if the disk fails."""
         try:
             return self._store().keep(caller.session, tool, text, caller.now)
         except StoreError:
@@ -47,7 +43,7 @@ class ResultTool:
 
 
 def find_opened_tools(messages: Iterable[Message]) -> frozenset[str]:
-    """Name the tool that reads on while a result is shown that was cut; it opens itself then."""
+    """Offer read_result while a cut result is in the conversation."""
     return frozenset({READ_ON} if any(m.role == "tool" and kept_as(m.text) for m in messages) else ())
 
 
@@ -55,8 +51,6 @@ def find_opened_tools(messages: Iterable[Message]) -> frozenset[str]:
 
 
 class MessageTool:
-    """Speaks in the chat that the turn belongs to, and in no other."""
-
     @tool(effect="read")
     def message(self, text: str, caller: Caller) -> str:
         """Send the user a message now, ahead of your answer."""

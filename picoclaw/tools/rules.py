@@ -1,4 +1,4 @@
-"""The `rule` tool: what is to happen by itself, without a model, once the owner has agreed to it."""
+"""The `rule` tool: automation rules that run without a model, once the owner has approved them."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,10 +33,8 @@ _OPTIONS = (
 
 
 class RuleTool:
-    """The rules of one home."""
-
     def __init__(self, home: Path, measured: Measured, zone: Callable[[], str] = lambda: "") -> None:
-        """`measured()` names the sensors and what each measures; `zone()` the owner's time zone."""
+        """`measured()` gives the sensors and their quantities, `zone()` the owner's time zone."""
         self._home = home
         self._measured = measured
         self._zone = zone
@@ -55,8 +53,6 @@ class RuleTool:
         return "instruct"
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
-        from picoclaw.automation import rules
-
         now = datetime.now().astimezone()
         if arguments["action"] == "remove":
             name = self._find_name(arguments["name"])
@@ -81,8 +77,6 @@ class RuleTool:
         options: Annotated[dict[str, Any] | None, _OPTIONS] = None,
     ) -> str:
         """Have something done without a model."""
-        from picoclaw.automation import rules
-
         if action == "list":
             return "\n".join(number_rules(self._load(caller.now))) or "no rules"
         try:
@@ -102,8 +96,6 @@ class RuleTool:
         return f"the rule is kept: {rules.explain_rule(made)}{doubts}"
 
     def _check_new(self, arguments: Mapping[str, Any], now: datetime) -> None:
-        from picoclaw.automation import rules
-
         table = self._build_table(arguments)
         name = self._pick_name(arguments["name"], table)
         require_measured(rules.parse_rule(name, table, now, self._zone()), self._measured())
@@ -111,8 +103,7 @@ class RuleTool:
             raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
 
     def _build_table(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What is written of a call: the keys that say something; a quantity alone gets its only sensor."""
-
+        """Build the rule's table from the arguments; a bare quantity gets its only sensor."""
         every = {key: given[key] for key in ("when", "notify", "output")} | (given["options"] or {})
         table = {key: value for key, value in every.items() if value is not None and value != ""}
         if isinstance(table.get("when"), str):
@@ -120,13 +111,11 @@ class RuleTool:
         return table
 
     def _pick_name(self, name: str, table: Mapping[str, Any]) -> str:
-        """The name that a rule is to have, made up where none is given."""
 
         return name.strip() or make_rule_name(table, self._list_names())
 
     def _find_name(self, name: str) -> str:
-        """Find the rule that is meant, by its name or by its number in the list."""
-
+        """Find a rule by its name, or by its number in the list."""
         names = self._list_names()
         if meant_ := match_rule_name(name, names):
             return meant_
@@ -137,8 +126,6 @@ class RuleTool:
         return [name for name in (*found.rules, *found.problems) if name]
 
     def _load(self, now: datetime) -> "RuleSet":
-        from picoclaw.automation import rules
-
         return rules.load_rules(self._home, now, self._zone())
 
 
@@ -151,13 +138,12 @@ _OF_BOARD = frozenset({"cpu"})
 
 
 def explain_rules(found: rules.RuleSet) -> Iterator[str]:
-    """Explain every rule, and say which cannot be followed."""
+    """Explain every rule, and say which are not followed."""
     yield from (rules.explain_rule(one) for one in found.rules.values())
     yield from (f"not followed: {problem}" for problem in found.problems.values())
 
 
 def number_rules(found: rules.RuleSet) -> Iterator[str]:
-    """List the rules with the numbers that they can be named by."""
     number = 0
     for name, row in zip((*found.rules, *found.problems), explain_rules(found), strict=True):
         number += bool(name)
@@ -165,7 +151,7 @@ def number_rules(found: rules.RuleSet) -> Iterator[str]:
 
 
 def match_rule_name(name: str, names: Sequence[str]) -> str:
-    """Find a rule by its number, or by its name however it is written; '' when there is none, or several."""
+    """Find a rule by number or by name, however it is written; '' for none or several."""
     plain = _fold_name(name)
     if name.strip() in names or not plain:
         return name.strip() if plain else ""
@@ -180,7 +166,7 @@ def _fold_name(name: str) -> str:
 
 
 def make_rule_name(table: Mapping[str, object], names: Collection[str]) -> str:
-    """Make up a name for a rule: of its output, or of what it looks at."""
+    """Make a name from the rule's output, or from what it looks at."""
     what = str(table.get("output") or _BEYOND.split(str(table.get("when", "")))[0])
     stem = re.sub(r"[\W_]+", "_", what.lower(), flags=re.ASCII)[:_LONGEST_STEM].strip("_")
     stem = stem if stem[:1].isalpha() else "rule"
@@ -188,7 +174,7 @@ def make_rule_name(table: Mapping[str, object], names: Collection[str]) -> str:
 
 
 def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Say what keeps a rule from doing what it says: a sensor or an output that is not there, or not allowed."""
+    """Say what keeps a rule from working: a sensor or output that is missing or not allowed."""
     yield from _list_unmeasured(made, measured)
     if not made.written.output:
         return
@@ -203,13 +189,13 @@ def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[st
 
 
 def require_measured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a rule on what nothing measures: it would wait for ever. Raises ToolError naming what is measured."""
+    """Refuse a rule on what nothing measures: it would wait for ever. Raises ToolError."""
     if problem := next(_list_unmeasured(made, measured), ""):
         raise ToolError(f"{problem.partition('; known:')[0]}; {_describe_measured(measured)}".replace("?; ", "? "))
 
 
 def complete_sensor(when: str, measured: Callable[[], Mapping[str, Sequence[str]]]) -> str:
-    """Complete "humidity above 80": the sensor is the only one that measures it, besides the board's own.
+    """Complete "humidity above 80" by the only sensor that measures it, besides the board's own.
 
     Raises ToolError naming the sensors where there is none, or several.
     """
@@ -252,7 +238,7 @@ def _explain_unmeasured(series: Series, measured: Mapping[str, Sequence[str]]) -
 
 
 def list_measured(board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers) -> dict[str, list[str]]:
-    """Name the sensors and what each measures, with its channels, without reading any."""
+    """List the sensors and what each measures, with its channels, without reading any."""
     found: dict[str, list[str]] = {}
     for sensor in sensors.list_sensors(board, wired):
         by_kernel = [f"{known.quantity} {known.channel}".rstrip() for known in sensor.kernel]

@@ -1,4 +1,4 @@
-"""`sensor_add`: names a part that has been wired up, after making sure that it is what it is said to be."""
+"""`sensor_add`: configures a wired part, after checking that it is there and is what it is said to be."""
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
@@ -19,8 +19,6 @@ _LONGEST_NAME = 40
 
 
 class SensorAddTool:
-    """Adds parts to those that sensor_read reads."""
-
     def __init__(
         self,
         board: Board,
@@ -94,7 +92,7 @@ class SensorAddTool:
                 raise ToolError(f"{drivers.format_location(wired)} is taken: {name} is {drivers.describe_part(other)}")
 
     def _check_bus(self, bus: int, address: int) -> None:
-        """Even to be asked, a part is written to; what belongs to the board or is an output is left alone."""
+        """Refuse buses of the board itself and declared outputs: even a probe writes to a part."""
         if (bus, address) in self._owned:
             raise ToolError(f"0x{address:02x} on i2c-{bus} is the declared output {self._owned[bus, address]}")
         use = next((a.use for a in self._board.adapters() if a.number == bus), "")
@@ -102,7 +100,7 @@ class SensorAddTool:
             raise ToolError(f"i2c-{bus} belongs to {use}: wire parts to the pin header's bus")
 
     def _detect_part(self, bus: int, address: int) -> str:
-        """Find out which part is at an address; raises ToolError when that cannot be told, never guesses."""
+        """Identify the part at an address; raises ToolError if that is not certain."""
         if not address:
             raise ToolError(
                 "part or address is missing: say which part it is, or where (`i2c` with scan lists addresses)"
@@ -125,7 +123,7 @@ class SensorAddTool:
         )
 
     def _verify_part(self, name: str, wired: WiredPart) -> str:
-        """Measure once; raises ToolError when it is another part, or gives nothing to be believed."""
+        """Measure once; raises ToolError if it is another part, or gives no plausible value."""
         chip = drivers.load_driver(wired.part, self._where)
         identify = getattr(chip, "identify", None)
         try:
@@ -153,6 +151,6 @@ class SensorAddTool:
 
 
 def _pin_location(sensor: SensorConfig, wired: WiredPart) -> SensorConfig:
-    """Say the whole place, so that another driver's usual one cannot move the part."""
+    """Store the full location, so that another driver's default cannot move the part."""
     bus = wired.bus if wired.route in {"i2c", "spi"} else None
     return replace(sensor, bus=bus, address=wired.address)

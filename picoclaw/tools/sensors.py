@@ -1,4 +1,4 @@
-"""`sensor_list` and `sensor_read`: what is measured here, in numbers with units, and how the board itself is."""
+"""`sensor_list`, `sensor_read` and `board_status`: readings with units, and the state of the board."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -19,10 +19,10 @@ _FOLLOWED = ("sensor_history", "rule")
 
 
 class SensorTools:
-    """Sensors that the kernel reads, and parts that a driver of ours reads over a bus."""
+    """Kernel sensors, and parts that our drivers read over a bus."""
 
     def __init__(self, board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers, home: str) -> None:
-        """`wired` by the owner's names; looked up anew each time, because parts are added."""
+        """`wired` are the configured parts by name; looked up at each call, because parts are added."""
         self._board = board
         self._wired = wired
         self._drivers = drivers
@@ -36,7 +36,7 @@ class SensorTools:
         return "\n".join(rows) or _NO_SENSOR
 
     def _check_reading(self, arguments: Mapping[str, Any]) -> Literal["read"]:
-        """Refuse a reading of what is not there at once: one that is planned would fail each time it is due."""
+        """Refuse a reading of a missing sensor now: a planned one would fail each time it is due."""
         asked = _parse_quantities(arguments["quantity"])
         name, wanted = self._parse_request(
             arguments["sensor"] or self._find_qualifier(arguments["quantity"], asked), asked
@@ -72,7 +72,7 @@ class SensorTools:
         return "\n".join(health.format_results(health.check_health(self._board, caller.now, self._home)))
 
     def _parse_request(self, asked: str, wanted: frozenset[str]) -> tuple[str, frozenset[str]]:
-        """The name and the quantities that a sensor is asked for by; small models write "greenhouse temperature"."""
+        """Split a request such as "greenhouse temperature" into the sensor's name and the quantities."""
         asked, known = asked.strip(), sensors.list_sensors(self._board, self._wired)
         if any(asked == s.name or (_is_part_of_name(asked, s) and not _find_quantities(asked)) for s in known):
             return asked, wanted
@@ -82,7 +82,7 @@ class SensorTools:
         return name, (wanted & both) or (wanted | both)
 
     def _find_qualifier(self, quantity: str, wanted: frozenset[str]) -> str:
-        """The sensor of "cpu temperature", '' where the other words name none; refuses what nothing here is called."""
+        """The sensor in "cpu temperature", '' for none; raises ToolError for words that name nothing here."""
         if _find_quantities(quantity):
             return ""
         others = [word for word in _split_words(quantity) if not (_find_quantities(word) or _QUALIFIES.fullmatch(word))]
@@ -93,7 +93,6 @@ class SensorTools:
         return " ".join(others)
 
     def _find_sensors(self, name: str) -> list[sensors.Sensor]:
-        """The sensors that a name means."""
         known = sensors.list_sensors(self._board, self._wired)
         meant = [found for found in known if found.name == name] or [
             found for found in known if _is_part_of_name(name, found)
@@ -101,7 +100,7 @@ class SensorTools:
         return meant or [found for found in known if all(_is_part_of_name(word, found) for word in _split_words(name))]
 
     def _list_quantities(self, found: sensors.Sensor) -> frozenset[str]:
-        """What a sensor measures, nothing where that is not known before it is read."""
+        """What a sensor measures; empty where that is unknown before it is read."""
         if found.kernel:
             return frozenset(known.quantity for known in found.kernel)
         return frozenset(self._drivers.quantities(found.part)) if found.part else frozenset()
@@ -161,7 +160,7 @@ def _split_words(text: str) -> list[str]:
 
 
 def _find_quantities(text: str) -> frozenset[str]:
-    """The quantities that a name, a unit or another word for one stands for; most words for none."""
+    """The quantities that a name, unit or synonym stands for."""
     asked = text.strip().lower()
     asked = _SYNONYMS.get(asked, asked)
     units = (name for name, each in QUANTITIES.items() if asked and each.unit.lower() == asked)
@@ -169,7 +168,7 @@ def _find_quantities(text: str) -> frozenset[str]:
 
 
 def _parse_quantities(asked: str) -> frozenset[str]:
-    """The quantities that are asked for; none for all of them."""
+    """The requested quantities; none means all."""
     words = _split_words(asked)
     found = _find_quantities(asked) or frozenset[str]().union(*map(_find_quantities, words))
     if not found and not _SENSORS.issuperset(words):
@@ -178,7 +177,7 @@ def _parse_quantities(asked: str) -> frozenset[str]:
 
 
 def _is_part_of_name(asked: str, found: sensors.Sensor) -> bool:
-    """Whether a name is part of a sensor's, or of what it is."""
+    """Whether a text is part of a sensor's name, part or source."""
     names = (found.name, found.part.part if found.part else found.source)
     return any(asked.lower() in name.lower() for name in names)
 
@@ -187,7 +186,7 @@ _JUST_NOW_S = 5.0
 
 
 def _format_readings(readings: Iterable[Reading], now: float) -> Iterable[str]:
-    """One line a sensor: `porch: temperature 21.4 °C, humidity 55.2 % (source, read just now)`."""
+    """One line per sensor: `porch: temperature 21.4 °C, humidity 55.2 % (source, read just now)`."""
     by_sensor: dict[str, list[Reading]] = {}
     for reading in readings:
         by_sensor.setdefault(reading.sensor, []).append(reading)

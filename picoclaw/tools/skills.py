@@ -1,4 +1,4 @@
-"""How a SKILL.md is put together from what a model gives and what its owner has in it. Pure; raises ToolError."""
+"""`skill_search`, `skill_create` and `skill_update`: instructions that the model finds, and may write."""
 
 import json
 import os
@@ -29,7 +29,7 @@ _FRONT = re.compile(r"(\ufeff?---[ \t]*\r?\n.*?^---[ \t]*)(?:\r?\n|\Z)", re.DOTA
 
 
 def build_front_matter(description: str, triggers: str) -> Values:
-    """Take the arguments that stand in the front matter; those that are empty are left out."""
+    """Take the arguments that belong in the front matter, without empty ones."""
     # a small model writes a list even where a text with commas is asked for
     listed = [" ".join(trigger.split()).strip("[]\"' ") for trigger in triggers.split(",")]
     said: Values = {"description": _clean_description(description)} if description else {}
@@ -37,7 +37,6 @@ def build_front_matter(description: str, triggers: str) -> Values:
 
 
 def _clean_description(description: str) -> str:
-    """The description as one line that a person sees whole."""
     line = " ".join(description.split())
     if not 1 <= len(line) <= _LONGEST_DESCRIPTION:
         raise ToolError(f"description has {len(line)} characters; say in 1 to {_LONGEST_DESCRIPTION} when to read it")
@@ -47,7 +46,6 @@ def _clean_description(description: str) -> str:
 
 
 def build_skill(given: Values, text: str, folder: Path) -> bytes:
-    """Make a new file."""
     front = "".join([f"{_FENCE}\n", *(_format_field(key, value, "\n") for key, value in given.items()), _FENCE])
     data = _join_file(front, _format_body(text, folder), "\n")
     _check_skill(data, folder, given)
@@ -55,7 +53,7 @@ def build_skill(given: Values, text: str, folder: Path) -> bytes:
 
 
 def update_skill(found: bytes, given: Values, text: str, folder: Path) -> bytes:
-    """Put another text, and what is given of the front matter, into a file; all else of its owner's stays."""
+    """Replace the text and the given front matter of a skill, keeping the owner's other lines and comments."""
     old, before = found.decode(), _get_facts(_parse_skill(found, folder))
     front, newline = _find_front_matter(old, folder)
     for key, value in given.items():
@@ -72,7 +70,7 @@ def update_skill(found: bytes, given: Values, text: str, folder: Path) -> bytes:
 
 
 def _check_skill(data: bytes, folder: Path, given: Values) -> Mapping[str, object]:
-    """Read a skill that is not yet written; returns what its front matter says."""
+    """Parse the new file; returns its front matter."""
     skill = _parse_skill(data, folder)
     facts = _get_facts(skill)
     for key in given:
@@ -82,7 +80,6 @@ def _check_skill(data: bytes, folder: Path, given: Values) -> Mapping[str, objec
 
 
 def _get_facts(skill: Skill) -> Mapping[str, object]:
-    """What the front matter says."""
     return skill._replace(notes=(), keywords="")._asdict() | {"triggers": list(skill.triggers)}
 
 
@@ -95,7 +92,7 @@ def _format_field(key: str, value: str | list[str], newline: str) -> str:
 
 
 def _find_front_matter(text: str, folder: Path) -> tuple[str, str]:
-    """The front matter with its fences, and how it ends its lines."""
+    """The front matter with its fences, and its line ending."""
     found = _FRONT.match(text)
     if found is None or "\r" in found[1].replace("\r\n", ""):
         raise ToolError(f"the front matter of {folder.name} cannot be kept; {_get_edit_hint(folder)}")
@@ -103,7 +100,7 @@ def _find_front_matter(text: str, folder: Path) -> tuple[str, str]:
 
 
 def _set_field(front: str, key: str, row: str, folder: Path, *, known: bool) -> str:
-    """Put a row in the place of those of its key, or at the end when it has none; touch nothing else."""
+    """Replace the rows of a key, or add one; touch nothing else."""
     there = re.compile(rf"^{key}[ \t]*:.*\n(?:(?:[ \t]*\r?\n)*(?:[ \t]+\S|-[ \t]).*\n)*", re.MULTILINE)
     if there.search(front):
         return there.sub(lambda _: row, front, count=1)
@@ -114,7 +111,7 @@ def _set_field(front: str, key: str, row: str, folder: Path, *, known: bool) -> 
 
 
 def _format_body(text: str, folder: Path) -> str:
-    """The instructions as they are written: a model reads the folder's path where its placeholder stands."""
+    """Put the placeholder back where the model read the folder's path."""
     if not text.strip() or "\0" in text:
         raise ToolError("text is empty or holds a NUL character; a skill is its instructions")
     if text.lstrip().partition("\n")[0].rstrip() == _FENCE:
@@ -130,7 +127,6 @@ def _keep_comments(old: str, body: str) -> str:
 
 
 def _join_file(front: str, body: str, newline: str) -> bytes:
-    """The whole file, as long as a skill may be."""
     data = f"{front}{newline}{newline}{body}\n".encode("utf-8", "replace")
     if len(data) > MAX_SKILL_FILE:
         raise ToolError(
@@ -140,7 +136,6 @@ def _join_file(front: str, body: str, newline: str) -> bytes:
 
 
 def _parse_skill(data: bytes, folder: Path) -> Skill:
-    """Read a skill that is not yet written, as it will be read then."""
     from picoclaw.skills import frontmatter
 
     try:
@@ -159,7 +154,7 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
 class _SkillWrite(NamedTuple):
-    """What a call writes where, and what it found there; None when there was no file."""
+    """What a call writes where, and what it replaces; None for a new file."""
 
     folder: Path
     target: RootedPath
@@ -168,10 +163,15 @@ class _SkillWrite(NamedTuple):
 
 
 class SkillTools:
+<<<<<<< HEAD
     """The skills of one workspace, and those that it shares."""
 
     def __init__(self, library: SkillLibrary, here: Callable[[], SkillContext], workspace: Path) -> None:
         """Touches nothing; `here` tells what this machine has."""
+=======
+    def __init__(self, library: Library, here: Callable[[], Here], workspace: Path) -> None:
+        """`here` tells what this machine has."""
+>>>>>>> e7562da (tools: say in docstrings what a caller needs, in the usual terms)
         self._library = library
         self._here = here
         self._workspace = workspace
@@ -205,7 +205,7 @@ class SkillTools:
         return "instruct"
 
     def _bind_found(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        """Bind what is replaced: a yes to that is none to what the owner writes there meanwhile."""
+        """Bind an approval to the contents that are replaced."""
         import hashlib
 
         plan = self._plan_update(**arguments)
@@ -223,7 +223,6 @@ class SkillTools:
         return f"rewrote {self._describe_result(plan)}; {SKILL_FILE}.bak holds what it was"
 
     def _require_unchanged(self, plan: _SkillWrite) -> _SkillWrite:
-        """Return the plan if it is still the one that a person was asked about."""
         if plan != self._asked:
             raise _make_changed_error(plan.folder.name)
         return plan
@@ -255,7 +254,7 @@ class SkillTools:
         return _SkillWrite(folder, target, found, data)
 
     def _refuse_taken(self, name: str) -> None:
-        """A new skill neither replaces one nor hides one of those that the workspace does not hold."""
+        """Refuse a name that exists, or that would hide a shared skill."""
         same = self._library.skills.get(name)
         if same is not None and same.tier == _OWN_TIER:
             raise ToolError(f"the skill {name} exists already; skill_update rewrites it")
@@ -263,7 +262,6 @@ class SkillTools:
             raise ToolError(f"{name} would hide the {same.tier} skill of that name; choose another name")
 
     def _find_own(self, name: str) -> Skill:
-        """The workspace's skill of this name; no other may be changed."""
         found = self._library.skills.get(name)
         if found is not None and found.tier == _OWN_TIER:
             return found
@@ -291,8 +289,13 @@ class SkillTools:
         return f"skills/{plan.folder.name}/{SKILL_FILE}: {len(plan.data)} bytes; {state}"
 
 
+<<<<<<< HEAD
 def describe_state(library: SkillLibrary, file: Path, here: SkillContext | None = None) -> str:
     """Say what the library made of a SKILL.md at its last look, and whether it can be used `here`."""
+=======
+def describe_state(library: Library, file: Path, here: Here | None = None) -> str:
+    """Say what the library made of a SKILL.md, and whether it can be used `here`."""
+>>>>>>> e7562da (tools: say in docstrings what a caller needs, in the usual terms)
     for one in library.skills.values():
         if _is_skill_file(one.folder, file):
             missing = find_unmet(one, here) if here else ""

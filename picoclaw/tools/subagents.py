@@ -1,4 +1,4 @@
-"""The tools that give work to helpers: in the background, or waiting for it; and those that look after it."""
+"""The tools that start sub-agents, in the background or waiting for them, and look after them."""
 
 import time
 from collections.abc import Callable, Collection
@@ -28,8 +28,6 @@ Seconds = Annotated[float, Span(0, _MOST)]
 
 
 class SubagentTools:
-    """Work for helpers, on behalf of the chat that the turn belongs to."""
-
     def __init__(
         self,
         tasks: Callable[[], Tasks],
@@ -39,10 +37,7 @@ class SubagentTools:
         ring: Callable[[], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`tools()` names all that there are; `do` does a task now, until a word stops it, None without a model.
-
-        `ring` wakes those who do tasks, and `clock` gives the seconds since 1970.
-        """
+        """`tools()` names all tools; `do` runs a task until it is stopped (None without a model); `ring` wakes the workers."""
         self._tasks = tasks
         self._tools = tools
         self._settings = settings
@@ -134,7 +129,7 @@ class SubagentTools:
         return f"cancelled: {', '.join(task.label for task in ended)}"
 
     def _make_task(self, caller: Caller, mode: Mode, tools: list[str] | None, wish: TaskUsage, number: int = 1) -> Task:
-        """What all tasks of a call have in common. Refuses what may not be asked for."""
+        """What all tasks of a call have in common; raises ToolError for what may not be asked for."""
         if self._run_task is None:
             raise ToolError("a helper needs a model, and none is configured")
         if caller.depth >= workflow.MAX_DEPTH:
@@ -156,7 +151,7 @@ class SubagentTools:
         )
 
     def _get_limits(self, asker: Task | None, caller: Caller, number: int) -> TaskUsage:
-        """What each of a `number` of tasks may take at most."""
+        """The limits for each of a `number` of tasks."""
         settings, tasks = self._settings, self._tasks()
         if asker:  # what its helpers took, it has taken
             given = sum(task.used.tokens for task in tasks.children(asker.number))
@@ -174,7 +169,7 @@ class SubagentTools:
         return DEFAULT_SESSION if chat == HEARTBEAT else chat
 
     def _list_known(self, caller: Caller) -> dict[str, int]:
-        """The tasks that may be needed, by number and by name; of two names the newer counts."""
+        """Tasks by number and by name; of two with one name the newer counts."""
         listed = self._tasks().newest(self._get_chat(caller), 4 * workflow.MAX_OPEN_TASKS)
         named = {task.name: task.number for task in listed if task.name}
         return named | {str(task.number): task.number for task in listed}

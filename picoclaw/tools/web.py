@@ -1,4 +1,4 @@
-"""The tools `web_fetch` and `web_search`: the public web, as text that nobody in the chat has said."""
+"""The tools `web_fetch` and `web_search`: the public web as untrusted text."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -20,19 +20,18 @@ _PUBLIC_SOURCES = ("web_fetch ", "web_search ")
 
 
 class WebFetchTool:
-    """Reads pages, and remembers where they lead."""
+    """Fetches pages and remembers their links."""
 
     def __init__(self, environment: Mapping[str, str], seconds: float, web: "WebClient | None" = None) -> None:
-        """`environment` may name proxies; `seconds` is the longest time for one page. `web` is made unless given."""
+        """`environment` may name proxies; `seconds` limits one page. `web` is made unless given."""
         self._environment, self._seconds = environment, seconds
         self._web = web
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        """Tell an address that somebody's word leads to from one that a model has made up.
+        """Whether the user's words, a search or a page's link lead to this address.
 
-        What a message begins with, such as notes and helpers' reports, is not the person's own word. Nor is the link of
-        a page followed by itself once the conversation has read what is the owner's: of ten links, the one that is
-        chosen tells the page's owner a digit.
+        Notes and reports at the head of a message are not the user's words. Links do not count once the conversation has read
+        private data: choosing one of ten links tells the page's owner a digit.
         """
         from picoclaw.web.address import find_urls, normalize_url
 
@@ -90,14 +89,14 @@ class WebFetchTool:
 
 
 class WebSearchTool:
-    """Asks the engine that the owner has chosen."""
+    """Queries the configured search engine."""
 
     def __init__(self, pages: WebFetchTool, name: str, searxng_url: str = "", key: str = "") -> None:
-        """`pages` learns what was found; `name` is the engine's, with the address of a SearXNG or Brave's key."""
+        """`pages` learns the results; `name` is the engine's."""
         self._pages, self._engine = pages, (name, searxng_url, key)
 
     def _always(self, _arguments: Mapping[str, Any], _caller: Caller) -> bool:
-        """Tell that the engine is the owner's choice, whatever is looked for."""
+        """The engine is the owner's choice, whatever is searched."""
         return True
 
     @tool(effect="network", brings=True, is_requested=_always)
@@ -115,7 +114,6 @@ class WebSearchTool:
 
 
 def _extract_text(page: "WebPage", *, links: bool) -> tuple[str, tuple[str, ...]]:
-    """Make a page's text and the addresses it links to out of what was answered."""
     begun = page.text[:500].lstrip().lower()
     if page.kind not in {"text/html", "application/xhtml+xml"} and (
         page.kind or not begun.startswith(("<!doctype html", "<html"))
@@ -128,7 +126,7 @@ def _extract_text(page: "WebPage", *, links: bool) -> tuple[str, tuple[str, ...]
 
 
 def _has_read_private(caller: Caller) -> bool:
-    """Tell whether a conversation has read more than the web."""
+    """Whether a conversation has read more than the web."""
     return bool(caller.private) or not all(name.startswith(_PUBLIC_SOURCES) for name in caller.heard)
 
 
