@@ -451,7 +451,7 @@ def test_without_the_program_that_makes_walls_nothing_is_run(bench, missing, mon
     monkeypatch.setenv("PATH", str(there))
     said = bench.run("touch", "/tmp/never")
     assert said.startswith("error: ")
-    assert "is not installed, and no command is run without the walls it makes: sudo apt install" in said
+    assert "is not installed, and no command is run outside of a sandbox: sudo apt install" in said
 
 
 def test_walls_that_cannot_be_made_are_an_error_and_nothing_is_run(bench, monkeypatch, tmp_path):

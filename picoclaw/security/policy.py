@@ -1,7 +1,7 @@
 """The rules of the guard, as data and one pure function: (effect, origin, taint, policy) to allow, ask or refuse.
 
-A turn is tainted once it has read what is nobody's word in the chat: a page, a file, the output of a command, a
-helper's report. What it may do then is the stricter of two rules.
+A turn is tainted once it has read untrusted text: a page, a file, the output of a command, a sub-agent's report. What it
+may do then is the stricter of two rules.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

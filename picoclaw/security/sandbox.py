@@ -255,7 +255,7 @@ _CLIENT_SETTINGS = (".config/mosquitto_sub", ".config/mosquitto_pub", ".homeassi
 _WATCHER = (
     '[ $$ = 2 ] && ( ( read -r _ </proc/self/fd/$1; kill -9 -1 ) </dev/null >/dev/null 2>&1 & ); shift; exec "$@"'
 )
-"""Ends all that is in the sandbox when we are gone; --die-with-parent misses that while the walls are put up."""
+"""Ends all that is in the sandbox when we are gone; --die-with-parent misses that while it sets up the sandbox."""
 _FRESH_BYTES = 64 << 20
 _FILE_BYTES = 1 << 30
 _LEAST_MEMORY = 256 << 20
@@ -332,9 +332,9 @@ class SandboxLayout(NamedTuple):
         return (own,) if len(own.parts) > 2 and own.parts[1] not in {"usr", "etc", "tmp"} else ()
 
 
-def list_socket_families(wish: SandboxCommand) -> tuple[int, ...]:
+def list_socket_families(command: SandboxCommand) -> tuple[int, ...]:
     """Socket families a command may use; UNIX sockets, which reach other programs, only with a network."""
-    return (INET, INET6, NETLINK, UNIX) if wish.network else (INET, INET6, NETLINK)
+    return (INET, INET6, NETLINK, UNIX) if command.network else (INET, INET6, NETLINK)
 
 
 def build_environment(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
@@ -345,44 +345,49 @@ def build_environment(ours: Mapping[str, str], names: Sequence[str] = ()) -> dic
 
 
 def build_bwrap_arguments(
-    wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], *, filter_fd: int = 0, lifeline: int = 0
+    command: SandboxCommand,
+    layout: SandboxLayout,
+    variables: Mapping[str, str],
+    *,
+    filter_fd: int = 0,
+    lifeline: int = 0,
 ) -> list[str]:
     """Build the command line.
 
     `filter_fd` is where bwrap reads the seccomp filter, `lifeline` a pipe that closes when we end; 0 for none.
     """
-    seen = find_visibility(wish.argv)
+    seen = find_visibility(command.argv)
     words = ["bwrap", "--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    words += [] if wish.network or seen.network else ["--unshare-net"]
+    words += [] if command.network or seen.network else ["--unshare-net"]
     words += [] if seen.processes else ["--unshare-pid"]
     words += ["--new-session", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"]
-    words += _mount_arguments(wish, ground, seen)
+    words += _mount_arguments(command, layout, seen)
     for name, value in variables.items():
         words += ["--setenv", name, value]
-    words += ["--chdir", str(wish.cwd)]
+    words += ["--chdir", str(command.cwd)]
     words += ["--seccomp", str(filter_fd)] if filter_fd else []
     words += ["--", "/bin/sh", "-c", _WATCHER, "sh", str(lifeline)] if lifeline and not seen.processes else ["--"]
-    return [*words, *_limit_arguments(wish.seconds), *wish.argv]
+    return [*words, *_limit_arguments(command.seconds), *command.argv]
 
 
-def _mount_arguments(wish: SandboxCommand, ground: SandboxLayout, seen: Visibility) -> Iterator[str]:
+def _mount_arguments(command: SandboxCommand, layout: SandboxLayout, seen: Visibility) -> Iterator[str]:
     """The mounts in order: later ones lie over earlier ones."""
-    workspace, (*hidden, home) = str(ground.workspace.resolve()), ground.list_hidden()
+    workspace, (*hidden, home) = str(layout.workspace.resolve()), layout.list_hidden()
     yield from ("--ro-bind", "/", "/", "--dev", "/dev")
     yield from ("--ro-bind", "/proc", "/proc") if seen.processes else ("--proc", "/proc", "--remount-ro", "/proc")
     yield from _empty_mounts(hidden)
-    for path in (*_SHOWN_IN_RUN, *(_list_resolver_paths() if wish.network else ())):
+    for path in (*_SHOWN_IN_RUN, *(_list_resolver_paths() if command.network else ())):
         yield from ("--ro-bind-try", path, path)
-    for folder in ground.folders:
-        yield from ("--bind-try" if wish.write else "--ro-bind-try", *[str(folder.resolve())] * 2)
+    for folder in layout.folders:
+        yield from ("--bind-try" if command.write else "--ro-bind-try", *[str(folder.resolve())] * 2)
     yield from ("--tmpfs", home)
-    yield from ("--bind" if wish.write else "--ro-bind", workspace, workspace)
-    for page in ground.list_read_only():
+    yield from ("--bind" if command.write else "--ro-bind", workspace, workspace)
+    for page in layout.list_read_only():
         yield from ("--ro-bind-try", *[str(page.resolve())] * 2)
-    for path in (*_drop_reopened(hidden, ground.folders), home):
+    for path in (*_drop_reopened(hidden, layout.folders), home):
         yield from ("--remount-ro", path)
-    for name in _CLIENT_SETTINGS if wish.network else ():
-        yield from ("--ro-bind-try", str(ground.owner / name), f"{HOME}/{name}")
+    for name in _CLIENT_SETTINGS if command.network else ():
+        yield from ("--ro-bind-try", str(layout.owner / name), f"{HOME}/{name}")
     for device in seen.devices:
         yield from ("--dev-bind-try", device, device)
     yield from ("--remount-ro", "/dev")
@@ -488,7 +493,7 @@ def _drop_placeholder(page: Path) -> None:
                 page.unlink()
 
 
-# Starts a command within its walls, here or by the service that may make them, reads what it says, and ends it.
+# Starts a command in its sandbox, as a child or by the sandbox service, collects its output, and ends it.
 
 INSTALL_COMMAND = "sudo apt install bubblewrap"
 _PROGRAMS = {"bwrap": "bubblewrap", "prlimit": "prlimit (util-linux)", "choom": "choom (util-linux)"}
@@ -643,7 +648,7 @@ def kill_all() -> None:
 
 
 def start_command(
-    wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], given: str | None = ""
+    command: SandboxCommand, layout: SandboxLayout, variables: Mapping[str, str], given: str | None = ""
 ) -> RunningCommand:
     """Start a command that reads `given`, or with None what is written to its `stdin`.
 
@@ -656,19 +661,19 @@ def start_command(
         held: list[Path] = []
         try:
             held = (
-                hold_placeholders(page for page in ground.list_read_only() if ground.is_writable(page.parent))
-                if wish.write
+                hold_placeholders(page for page in layout.list_read_only() if layout.is_writable(page.parent))
+                if command.write
                 else []
             )
-            life = _start_process(wish, ground, variables, (source, out))
+            process = _start_process(command, layout, variables, (source, out))
         except BaseException:
             os.close(pipe)
             if feed >= 0:
                 os.close(feed)
             release_placeholders(held)
             raise
-    begun = RunningCommand(life, pipe, feed, held)
-    begun.has_side_effects = wish.write or wish.network
+    begun = RunningCommand(process, pipe, feed, held)
+    begun.has_side_effects = command.write or command.network
     return begun
 
 
@@ -691,26 +696,26 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _start_process(
-    wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int]
+    command: SandboxCommand, layout: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int]
 ) -> _SandboxProcess:
     filter_ = os.memfd_create("filter")
     try:
-        program = build_filter(list_socket_families(wish))
+        program = build_filter(list_socket_families(command))
         _write_all(filter_, program)
-        if door := find_service_socket(os.environ):
-            words = build_bwrap_arguments(wish, ground, variables, filter_fd=FILTER_FD if program else 0)
-            return _start_by_service(door, words, (*streams, filter_))
+        if socket_path := find_service_socket(os.environ):
+            words = build_bwrap_arguments(command, layout, variables, filter_fd=FILTER_FD if program else 0)
+            return _start_by_service(socket_path, words, (*streams, filter_))
         if missing := find_missing_program():
             raise SandboxMissing(
-                f"{missing} is not installed, and no command is run without the walls it makes: {INSTALL_COMMAND}"
+                f"{missing} is not installed, and no command is run outside of a sandbox: {INSTALL_COMMAND}"
             )
-        return _start_child(wish, ground, variables, streams, filter_ if program else 0)
+        return _start_child(command, layout, variables, streams, filter_ if program else 0)
     finally:
         os.close(filter_)
 
 
 def _start_child(
-    wish: SandboxCommand, ground: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int], filter_: int
+    command: SandboxCommand, layout: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int], filter_: int
 ) -> _ChildProcess:
     """Start a child with a lifeline: a pipe that closes when we end, however that happens.
 
@@ -718,7 +723,7 @@ def _start_child(
     """
     line, held = os.pipe2(os.O_CLOEXEC)
     try:
-        words = build_bwrap_arguments(wish, ground, variables, filter_fd=filter_, lifeline=line)
+        words = build_bwrap_arguments(command, layout, variables, filter_fd=filter_, lifeline=line)
         return _ChildProcess(_spawn_bwrap(words, streams, (filter_, line) if filter_ else (line,)), held)
     except BaseException:
         os.close(held)
@@ -741,7 +746,7 @@ def _spawn_bwrap(words: list[str], streams: tuple[int, int], more: tuple[int, ..
     )
 
 
-def _start_by_service(door: str, words: list[str], fds: tuple[int, int, int]) -> _ServiceProcess:
+def _start_by_service(socket_path: str, words: list[str], fds: tuple[int, int, int]) -> _ServiceProcess:
     """Ask the service, passing the descriptors, so that output takes the same way as from a child."""
     import socket
 
@@ -750,13 +755,13 @@ def _start_by_service(door: str, words: list[str], fds: tuple[int, int, int]) ->
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        connection.connect(door)
+        connection.connect(socket_path)
         socket.send_fds(connection, [b"%08d" % len(text)], fds)
         connection.sendall(text)
     except OSError as error:
         connection.close()
         raise SandboxMissing(
-            f"{door} does not answer ({error.strerror}): systemctl status picoclaw-exec.socket"
+            f"{socket_path} does not answer ({error.strerror}): systemctl status picoclaw-exec.socket"
         ) from None
     return _ServiceProcess(connection)
 
@@ -765,11 +770,11 @@ def find_service_socket(environment: Mapping[str, str]) -> str:
     """Find the socket of this user's sandbox service; '' where we start bwrap ourselves."""
     named = environment.get("PICOCLAW_EXEC_SOCKET")
     folders = ("/run", environment.get("XDG_RUNTIME_DIR") or "/run")
-    for door in (named,) if named else (f"{folder}/{_SOCKET}" for folder in folders):
+    for socket_path in (named,) if named else (f"{folder}/{_SOCKET}" for folder in folders):
         with contextlib.suppress(OSError):
-            found = Path(door).stat()
+            found = Path(socket_path).stat()
             if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():
-                return door
+                return socket_path
     return ""
 
 

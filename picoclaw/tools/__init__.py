@@ -1,1 +1,1 @@
-"""What the agent can do: typed methods with docstrings, grouped by what they depend on."""
+"""The tools that a model can call: typed methods with docstrings, one module per group."""

@@ -394,22 +394,22 @@ class CronTool:
         ran = command.strip()
         named: Any = "command" if ran else _parse_choice("kind", kind)
         told = _parse_choice("late", late), _parse_choice("deliver", deliver)
-        wish = _JobFields(named, ran or message.strip(), *told, when, *_parse_rights(rights))
+        fields = _JobFields(named, ran or message.strip(), *told, when, *_parse_rights(rights))
         if action == "add":
-            return self._add(caller, wish)
+            return self._add(caller, fields)
         old = self._jobs().get(caller.session, job)
         if old is None:
             raise ToolError(f"this chat has no reminder {job}; {_LIST_HINT}")
         if action in _CHANGING_ACTIONS:
-            _require_owner(caller, _apply_fields(old, wish))
+            _require_owner(caller, _apply_fields(old, fields))
         elif action != "get" and caller.origin == "guest":
             _require_owner(caller, old)
         if action == "snooze":
             return self._snooze(caller, old, at_seconds)
         if action == "move":
-            wish = _JobFields("", "", "", "", resolve_move(old, when, caller.now))
+            fields = _JobFields("", "", "", "", resolve_move(old, when, caller.now))
         if action in {"update", "move"}:
-            return self._update(caller, old, wish)
+            return self._update(caller, old, fields)
         acts = {"get": self._get, "remove": self._remove, "enable": self._enable, "disable": self._disable}
         return acts.get(action, self._run)(caller, old)
 
@@ -418,29 +418,29 @@ class CronTool:
         jobs = sorted(self._jobs().of(caller.session), key=lambda job: (job.plan.kind != "at", job.plan.anchor))
         return "\n".join(format_row(job, caller.now) for job in jobs) or "no reminders"
 
-    def _add(self, caller: Caller, wish: _JobFields) -> str:
-        if not wish.payload:
+    def _add(self, caller: Caller, fields: _JobFields) -> str:
+        if not fields.payload:
             raise ToolError("message is missing: what to remind of")
         if len(self._jobs().of(caller.session)) >= _MAX_JOBS:
             raise ToolError(f"this chat has {_MAX_JOBS} reminders and jobs already; remove some first")
-        job = _apply_fields(Job(0, caller.session, "", Plan("at"), wish.kind or "reminder"), wish)
+        job = _apply_fields(Job(0, caller.session, "", Plan("at"), fields.kind or "reminder"), fields)
         _require_owner(caller, job)
-        job = set_time(self._check_job(job, wish), wish.when, caller.now, self._mono(), read_boot_id())
+        job = set_time(self._check_job(job, fields), fields.when, caller.now, self._mono(), read_boot_id())
         job = job._replace(number=self._jobs().add(job))
         return (
             f"{_get_noun(job)} {job.number} {format_kept(job, caller.now)}: {job.payload} ({_describe_delivery(job)})"
         )
 
-    def _update(self, caller: Caller, old: Job, wish: _JobFields) -> str:
-        if old.kind == "command" and wish.payload and wish.kind != "command":
+    def _update(self, caller: Caller, old: Job, fields: _JobFields) -> str:
+        if old.kind == "command" and fields.payload and fields.kind != "command":
             raise ToolError(f"job {old.number} runs a command: give command, or remove it and add another")
-        when = wish.when
+        when = fields.when
         if when.tz and not when.cron_expr and old.plan.kind == "cron":
             when = when._replace(cron_expr=old.plan.text)
         plain = not any(when)
 
         def edited(job: Job) -> Job:
-            job = self._check_job(_apply_fields(job, wish), wish)._replace(failures=0, last_error="")
+            job = self._check_job(_apply_fields(job, fields), fields)._replace(failures=0, last_error="")
             return (
                 job if plain else set_time(job, when, caller.now, self._mono(), read_boot_id())._replace(enabled=True)
             )
@@ -482,13 +482,13 @@ class CronTool:
             f" {once.number}, which {format_kept(once, caller.now)}: {old.payload}"
         )
 
-    def _check_job(self, job: Job, wish: _JobFields) -> Job:
+    def _check_job(self, job: Job, fields: _JobFields) -> Job:
         """Refuse what could not be done when it is due."""
         if job.kind == "command":
             parse_command((), job.payload, shell=self._shell)
         if job.kind != "tool":
             return job
-        if wish.catch_up == "once":
+        if fields.catch_up == "once":
             raise ToolError("a tool is never called late, it may switch something; leave out late")
         call = parse_tool_call(job.payload)
         effect = self._effects()(call)
@@ -591,17 +591,17 @@ def _require_owner(caller: Caller, job: Job) -> None:
         )
 
 
-def _apply_fields(job: Job, wish: _JobFields) -> Job:
-    kind = wish.kind or job.kind
+def _apply_fields(job: Job, fields: _JobFields) -> Job:
+    kind = fields.kind or job.kind
     usual: CatchUp = "once" if kind in {"reminder", "turn", "fresh"} else "skip"
-    anew = kind == "command" and bool(wish.payload)
+    anew = kind == "command" and bool(fields.payload)
     return job._replace(
         kind=kind,
-        write=wish.write if anew else job.write,
-        network=wish.network if anew else job.network,
-        payload=wish.payload or job.payload,
-        catch_up=wish.catch_up or (usual if kind != job.kind or not job.number else job.catch_up),
-        deliver=wish.deliver or job.deliver,
+        write=fields.write if anew else job.write,
+        network=fields.network if anew else job.network,
+        payload=fields.payload or job.payload,
+        catch_up=fields.catch_up or (usual if kind != job.kind or not job.number else job.catch_up),
+        deliver=fields.deliver or job.deliver,
     )
 
 

@@ -222,7 +222,7 @@ def _is_shell_line(words: Sequence[str]) -> bool:
     return False
 
 
-# The `exec` tool: runs a program within walls of the kernel's own, with a time limit that takes everything along.
+# The `exec` tool: runs a program in a sandbox; its time limit ends everything that it has started.
 
 _LONGEST_S, _LONGEST_BEHIND_S = 600, 86_400
 _IN_PERSON = frozenset({"owner", "web", "guest"})
@@ -317,24 +317,26 @@ class ExecTools:
         return _list_effects(self._parse(arguments))
 
     def _explain(self, arguments: Mapping[str, Any]) -> str:
-        wish = self._parse(arguments)
-        rights = ["change files in the workspace"] * wish.write + ["use the network, your own included"] * wish.network
-        line = ", as a line of shell" if wish.argv[:2] == ("/bin/sh", "-c") else ""
-        return f"run {wish.argv[0]} in {wish.cwd}{line}; it may {' and '.join(rights)}, for {wish.seconds:g} s at most"
+        request = self._parse(arguments)
+        rights = ["change files in the workspace"] * request.write + [
+            "use the network, your own included"
+        ] * request.network
+        line = ", as a line of shell" if request.argv[:2] == ("/bin/sh", "-c") else ""
+        return f"run {request.argv[0]} in {request.cwd}{line}; it may {' and '.join(rights)}, for {request.seconds:g} s at most"
 
     def _is_untrusted_output(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
         """Whether the output may be somebody's text rather than the system's or ours."""
         if not good or arguments["background"]:
             return False  # words of ours
-        wish, output = self._parse(arguments), result.rpartition("[")[0]
-        return not (is_system_output(wish.argv) or self._is_known(wish, output, caller.written))
+        request, output = self._parse(arguments), result.rpartition("[")[0]
+        return not (is_system_output(request.argv) or self._is_known(request, output, caller.written))
 
-    def _is_known(self, wish: SandboxCommand, output: str, written: Sequence[str]) -> bool:
+    def _is_known(self, request: SandboxCommand, output: str, written: Sequence[str]) -> bool:
         """Whether an output holds only what the model has written, file names, and usual phrases of programs."""
-        program, *rest = wish.argv
+        program, *rest = request.argv
         is_git = program == "git" and ("--stat" in rest or _SHOWS_FILES.isdisjoint(rest))
         kind = "git" if is_git else "python" if program.startswith("py") else ""
-        names = set(islice(_list_plain_names(wish.cwd), _MOST_NAMES))
+        names = set(islice(_list_plain_names(request.cwd), _MOST_NAMES))
         owners = _list_users() if _LONG_LISTING.search(output) else ()
 
         def is_word(text: str) -> bool:
@@ -345,10 +347,10 @@ class ExecTools:
             return bool((is_git or program in _DIGESTS) and _DIGEST.fullmatch(text))
 
         def is_name(text: str) -> bool:
-            return text in names or any(_is_file(root, text) for root in (wish.cwd, self._layout.workspace))
+            return text in names or any(_is_file(root, text) for root in (request.cwd, self._layout.workspace))
 
         phrases = [*_ERRORS, *_PHRASES[""], *_PHRASES[kind], *(rest if is_git else ())]
-        lines = (line for line in output.splitlines() if not _is_system_error(line, wish.argv))
+        lines = (line for line in output.splitlines() if not _is_system_error(line, request.argv))
         return is_known_text("\n".join(lines), phrases, written, is_word, is_name, UNITS)
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
@@ -366,25 +368,25 @@ class ExecTools:
 
     def _bind_exec(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         """Bind the working folder, the environment, and the contents of files that the command names."""
-        wish = self._parse(arguments)
-        bound = {"in": str(wish.cwd), "environment": shlex.join(self._list_variables())}
-        for word in wish.argv:
+        request = self._parse(arguments)
+        bound = {"in": str(request.cwd), "environment": shlex.join(self._list_variables())}
+        for word in request.argv:
             for part in {word, word.rpartition("=")[2]}:
-                path = Path(os.path.realpath(wish.cwd / part))  # Path.resolve() fails for a ring of links
+                path = Path(os.path.realpath(request.cwd / part))  # Path.resolve() fails for a ring of links
                 if self._layout.is_writable(path) and os.path.isfile(path):  # noqa: PTH113 - and is_file() for a long word
                     bound[f"sha256 of {path}"] = _checksum(path)
-        return bound | bind_foreign_files(self._list_foreign_files(wish))
+        return bound | bind_foreign_files(self._list_foreign_files(request))
 
-    def _list_foreign_files(self, wish: SandboxCommand | None = None) -> "list[ForeignFile]":
+    def _list_foreign_files(self, request: SandboxCommand | None = None) -> "list[ForeignFile]":
         """List the files of tainted turns that a command could run.
 
         A command that runs no other code is judged by the files that it names, git also by its hooks and settings.
         """
         seen = [one for one in self._foreign() if os.path.lexists(one.path) and self._layout.is_visible(Path(one.path))]
-        if not seen or wish is None or not is_self_contained(wish.argv):
+        if not seen or request is None or not is_self_contained(request.argv):
             return seen
-        named = [Path(os.path.realpath(wish.cwd / word)) for word in wish.argv[1:]]
-        is_git = wish.argv[0] == "git"
+        named = [Path(os.path.realpath(request.cwd / word)) for word in request.argv[1:]]
+        is_git = request.argv[0] == "git"
         return [
             one
             for one in seen
@@ -423,37 +425,41 @@ class ExecTools:
         caller: Caller | None = None,
     ) -> str:
         """Run a program without a shell. It can only read; write=true: change the workspace."""
-        wish = self._parse(locals())
+        request = self._parse(locals())
         if background:
-            return self._start_in_background(wish, stdin, caller)
+            return self._start_in_background(request, stdin, caller)
         stop = caller.stop if caller else Stop()
         with _HeldSignals() as signals:
-            running = self._start(wish, stdin)
+            running = self._start(request, stdin)
             try:
                 signals.deliver()
                 with _kill_on_stop(stop, running):
-                    finished = running.wait(time.monotonic() + wish.seconds)
+                    finished = running.wait(time.monotonic() + request.seconds)
             finally:
                 running.close()
-        return _format_result(wish, running.output.take(), running.exit_code, finished=finished)
+        return _format_result(request, running.output.take(), running.exit_code, finished=finished)
 
-    def _start(self, wish: SandboxCommand, given: str | None) -> RunningCommand:
+    def _start(self, request: SandboxCommand, given: str | None) -> RunningCommand:
         if not self._layout.workspace.is_dir():
             raise ToolError(f"{self._layout.workspace} is not there: picoclaw init makes it")
         try:
-            return start_command(wish, self._layout, self._environment, given)
+            return start_command(request, self._layout, self._environment, given)
         except (OSError, ValueError) as error:
             why = explain_os_error(error) if isinstance(error, OSError) else error
             raise ToolError(f"the command could not be started: {why}") from None
 
-    def _start_in_background(self, wish: SandboxCommand, given: str, caller: Caller | None) -> str:
+    def _start_in_background(self, request: SandboxCommand, given: str, caller: Caller | None) -> str:
         if caller is None or caller.origin not in _IN_PERSON or caller.depth:
             raise ToolError("only a person's chat runs commands in the background: leave out background")
-        process = BackgroundCommand(0, caller.session, shlex.join(wish.argv), _list_effects(wish), wish.seconds)
-        self._processes.begin(process, lambda: self._start(wish, None))
+        process = BackgroundCommand(
+            0, caller.session, shlex.join(request.argv), _list_effects(request), request.seconds
+        )
+        self._processes.begin(process, lambda: self._start(request, None))
         if given:
             write_command(process, given, end=False)
-        return f"command {process.number} runs for {wish.seconds:g} s at most; process looks at it, writes and ends it"
+        return (
+            f"command {process.number} runs for {request.seconds:g} s at most; process looks at it, writes and ends it"
+        )
 
     def _get_process_effects(self, arguments: Mapping[str, Any]) -> Effects:
         """Writing to a command has the effects of the command."""
@@ -466,8 +472,8 @@ class ExecTools:
         if not good or arguments["action"] != "poll":
             return False  # words of ours
         line = self._processes.get(caller.session, arguments["number"]).shown
-        wish = SandboxCommand(tuple(shlex.split(line)), self._layout.workspace, 0, write=False, network=False)
-        return not self._is_known(wish, result.rpartition("[")[0], caller.written)
+        request = SandboxCommand(tuple(shlex.split(line)), self._layout.workspace, 0, write=False, network=False)
+        return not self._is_known(request, result.rpartition("[")[0], caller.written)
 
     @tool(
         effect=_get_process_effects,
@@ -529,9 +535,9 @@ def bind_foreign_files(seen: Sequence["ForeignFile"]) -> dict[str, str]:
     return bound
 
 
-def _list_effects(wish: SandboxCommand) -> Effects:
-    found: list[Effect] = ["network", "exec_network"] if wish.network else []
-    found += ["exec"] * wish.write
+def _list_effects(request: SandboxCommand) -> Effects:
+    found: list[Effect] = ["network", "exec_network"] if request.network else []
+    found += ["exec"] * request.write
     return tuple(found) or ("read",)
 
 
@@ -582,17 +588,17 @@ def _checksum(path: Path) -> str:
         raise ToolError(f"{path} cannot be read: {explain_os_error(error)}") from None
 
 
-def _format_result(wish: SandboxCommand, said: str, code: int, *, finished: bool) -> str:
+def _format_result(request: SandboxCommand, said: str, code: int, *, finished: bool) -> str:
     if code == LOST_EXIT_CODE:
         raise SandboxMissing("the service that runs commands ended without a word: `picoclaw service install` mends it")
     if said.startswith("bwrap: ") and code:
         raise SandboxMissing(f"the sandbox could not be made: {said.splitlines()[0]}; `picoclaw doctor` says more")
     if not finished:
         return (
-            f"{said}[stopped after {wish.seconds:g} s, with everything that it had started; a longer timeout"
+            f"{said}[stopped after {request.seconds:g} s, with everything that it had started; a longer timeout"
             f" (up to {_LONGEST_S}) may help]"
         )
-    hints = [hint for right, sign, hint in _HINTS if code and sign in said and not getattr(wish, right)]
+    hints = [hint for right, sign, hint in _HINTS if code and sign in said and not getattr(request, right)]
     hints += [_DEVICES] if code and re.search(r"/dev/(?!shm/)[^\n]{1,99}: No such file", said) else []
     return f"{said}[exit code {code}{''.join(f'; {hint}' for hint in hints[:1])}]"
 

@@ -444,13 +444,8 @@ class FileTools:
         return place, before, after
 
     def _describe_skill(self, place: RootedPath) -> str:
-<<<<<<< HEAD
-        """What a skill is now that its file was written; nothing for any other file."""
-        if place.path.name != SKILL_FILE:
-=======
         """The state of a skill whose file was written; '' for other files."""
-        if place.path.name != FILE:
->>>>>>> e7562da (tools: say in docstrings what a caller needs, in the usual terms)
+        if place.path.name != SKILL_FILE:
             return ""
         self._library.look()
         said = describe_state(self._library, place.path)

@@ -30,15 +30,8 @@ _OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "
 
 
 class MemoryTools:
-<<<<<<< HEAD
-    """What is remembered in one workspace."""
-
     def __init__(self, workspace: Path, recollection: MemoryIndex, *, past: bool = False) -> None:
-        """Touches nothing yet; the `recollection` finds what the workspace's files say, and `past` messages."""
-=======
-    def __init__(self, workspace: Path, recollection: Recollection, *, past: bool = False) -> None:
         """`recollection` is the index of the workspace's notes; `past`: it also holds past messages."""
->>>>>>> e7562da (tools: say in docstrings what a caller needs, in the usual terms)
         self._workspace = workspace
         self._index = recollection
         self._past = past
@@ -195,13 +188,8 @@ def _parse_id(text: str) -> int:
 
 
 def _require_words(text: str) -> str:
-<<<<<<< HEAD
-    """Refuse what names a note by its id only: another one may have it by now."""
-    if _parse_id(text) and not notes.parse_place(text):
-=======
     """Refuse an id alone: it may belong to another note by now."""
-    if _parse_id(text) and not notes.place_of(text):
->>>>>>> e7562da (tools: say in docstrings what a caller needs, in the usual terms)
+    if _parse_id(text) and not notes.parse_place(text):
         raise ToolError(f"an id, as {text.strip()!r}, may mean another note by now; name its words, or path:line")
     return text
 

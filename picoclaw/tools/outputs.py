@@ -48,7 +48,7 @@ def name_caller(caller: Caller | None) -> str:
     return "user" if caller.origin == "guest" else caller.origin
 
 
-# The `output` tool: asks the keeper, which judges and drives; nothing here touches hardware.
+# The `output` tool asks the output supervisor, which decides and drives; nothing here touches hardware.
 
 
 class OutputTool:

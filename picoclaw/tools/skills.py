@@ -163,15 +163,8 @@ class _SkillWrite(NamedTuple):
 
 
 class SkillTools:
-<<<<<<< HEAD
-    """The skills of one workspace, and those that it shares."""
-
     def __init__(self, library: SkillLibrary, here: Callable[[], SkillContext], workspace: Path) -> None:
-        """Touches nothing; `here` tells what this machine has."""
-=======
-    def __init__(self, library: Library, here: Callable[[], Here], workspace: Path) -> None:
         """`here` tells what this machine has."""
->>>>>>> e7562da (tools: say in docstrings what a caller needs, in the usual terms)
         self._library = library
         self._here = here
         self._workspace = workspace
@@ -289,13 +282,8 @@ class SkillTools:
         return f"skills/{plan.folder.name}/{SKILL_FILE}: {len(plan.data)} bytes; {state}"
 
 
-<<<<<<< HEAD
 def describe_state(library: SkillLibrary, file: Path, here: SkillContext | None = None) -> str:
-    """Say what the library made of a SKILL.md at its last look, and whether it can be used `here`."""
-=======
-def describe_state(library: Library, file: Path, here: Here | None = None) -> str:
     """Say what the library made of a SKILL.md, and whether it can be used `here`."""
->>>>>>> e7562da (tools: say in docstrings what a caller needs, in the usual terms)
     for one in library.skills.values():
         if _is_skill_file(one.folder, file):
             missing = find_unmet(one, here) if here else ""

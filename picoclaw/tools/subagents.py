@@ -128,7 +128,9 @@ class SubagentTools:
             raise ToolError(f"helper {task.label} has ended already: {task.status}")
         return f"cancelled: {', '.join(task.label for task in ended)}"
 
-    def _make_task(self, caller: Caller, mode: Mode, tools: list[str] | None, wish: TaskUsage, number: int = 1) -> Task:
+    def _make_task(
+        self, caller: Caller, mode: Mode, tools: list[str] | None, limits: TaskUsage, number: int = 1
+    ) -> Task:
         """What all tasks of a call have in common; raises ToolError for what may not be asked for."""
         if self._run_task is None:
             raise ToolError("a helper needs a model, and none is configured")
@@ -140,7 +142,7 @@ class SubagentTools:
             self._get_chat(caller),
             "",
             "",
-            workflow.cap_limits(wish, self._get_limits(asker, caller, number)),
+            workflow.cap_limits(limits, self._get_limits(asker, caller, number)),
             workflow.select_tools(self._tools(), caller.may, tools, caller.depth + 1),
             mode,
             parent=HEARTBEAT_PARENT if caller.origin == HEARTBEAT else caller.task,

@@ -1,1 +1,1 @@
-"""The web, read by somebody who trusts none of it: which addresses may be asked, how, and what a page says."""
+"""Access to the public web: checked addresses, a pinned HTTP client, readable text, search."""
