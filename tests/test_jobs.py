@@ -228,7 +228,7 @@ def tool_of(jobs, guarded=None, **more):
     effects = [] if guarded is None else guarded
     toolset = Toolset(
         [CronTool(lambda: jobs, given.pop("effects", lambda: effect_of), **given)],
-        guard=lambda asked, _: effects.append(" ".join((asked.effect, *asked.also))),
+        guard=lambda asked, _: effects.append(" ".join((asked.effect, *asked.other_effects))),
         journal=lambda *_: None,
         longest_result=10_000,
     )

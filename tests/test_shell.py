@@ -149,7 +149,7 @@ def test_what_a_call_does_is_what_it_is_given(bench, arguments, effect):
     bench.run("true", **arguments)
     bench.run("cat", background=True, **arguments)
     bench.tool("process", action="write", number=1, text="x", eof=True)
-    [run, started, written] = [" ".join((asked.effect, *asked.also)) for asked in bench.asked]
+    [run, started, written] = [" ".join((asked.effect, *asked.other_effects)) for asked in bench.asked]
     assert (run, started) == (effect, effect)
     assert written == f"{effect.removesuffix(' private')} private"  # what a process says is the owner's
 
