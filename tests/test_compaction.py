@@ -169,7 +169,7 @@ def asked(provider):
 def test_the_earlier_summary_is_carried_into_the_next(tmp_path):
     answer = "The valve opens at 3.5 bar. Hello was said, and hello was answered."
     provider, summary = summariser(tmp_path, says(answer))
-    assert summary.summed("The valve opens at 3.5 bar.", [said("hello")]) == (answer, 1)
+    assert summary.summarise("The valve opens at 3.5 bar.", [said("hello")]) == (answer, 1)
     (text,) = asked(provider)
     filled = Prompts(tmp_path)["summary"].replace("{summary}", "The valve opens at 3.5 bar.")
     assert text == filled.replace("{history}", "User, 2026-07-01 12:00: hello\nAssistant: re: hello")
@@ -182,7 +182,7 @@ EARLIER = "The valve opens at 3.5 bar. Ada's boiler stands in the cellar."
 def test_a_model_that_only_copies_the_earlier_summary_is_asked_for_what_is_new(tmp_path, copied):
     provider, summary = summariser(tmp_path, says(copied), says("The pump takes 12 V."))
     told = "The valve opens at 3.5 bar.\nAda's boiler stands in the cellar.\nThe pump takes 12 V."
-    assert summary.summed(EARLIER, [said("The pump takes 12 V. " * 9)]) == (told, 1)
+    assert summary.summarise(EARLIER, [said("The pump takes 12 V. " * 9)]) == (told, 1)
     assert [EARLIER in text for text in asked(provider)] == [True, False]
 
 
@@ -190,7 +190,7 @@ def test_and_a_model_merges_both_when_they_are_too_long_together(tmp_path):
     earlier = f"{EARLIER} {' '.join(f'Part {i} is number {i}.' for i in range(110))}"
     newer = f"The pump takes 12 V; {' '.join(f'hose {i}' for i in range(60))}."
     provider, summary = summariser(tmp_path, says(earlier), says(newer), says("Valve 3.5 bar, pump 12 V"))
-    text = summary.summed(earlier, [said("The pump takes 12 V")]).text
+    text = summary.summarise(earlier, [said("The pump takes 12 V")]).text
     assert text.endswith("Valve 3.5 bar, pump 12 V")
     assert "Ada's boiler stands in the cellar." in text
     assert size(text) <= summary.longest
@@ -201,7 +201,7 @@ def test_what_is_too_long_is_read_in_two_halves_and_merged(tmp_path):
     answers = [says("plants: mint, fern"), says("plants: rose, fig"), says("mint, fern, rose, fig")]
     provider, summary = summariser(tmp_path, *answers, window=2048)
     turns = [said(f"plant {i} {'x' * 400}") for i in range(6)]
-    assert summary.summed("There is mint.", turns) == ("mint, fern, rose, fig", 6)
+    assert summary.summarise("There is mint.", turns) == ("mint, fern, rose, fig", 6)
     first, second, merge = asked(provider)
     assert "There is mint." in first
     assert ("plant 0" in first, "plant 5" in first, "plant 0" in second, "plant 5" in second) == (
@@ -217,7 +217,7 @@ def test_what_is_too_long_is_read_in_two_halves_and_merged(tmp_path):
 def test_of_very_many_turns_the_oldest_are_read_first(tmp_path):
     provider, summary = summariser(tmp_path, *[says("plants")] * 3, window=2048)
     turns = [said(f"plant {i} {'x' * 400}") for i in range(60)]
-    text, count = summary.summed("", turns)
+    text, count = summary.summarise("", turns)
     assert text == "plants"
     assert 6 <= count < 20
     assert f"plant {count - 1} " in asked(provider)[1]
@@ -230,7 +230,7 @@ def test_no_request_is_longer_than_the_window(tmp_path, window, length):
     earlier = ("The valve opens at 3.5 bar. " * 1000)[: window // 4]
     provider, summary = summariser(tmp_path, *[says("plants, a valve at 3.5 bar, opens")] * 4, window=window)
     turns = [said(f"plants {'ä' * length}", answer="y" * length) for _ in range(12)]
-    assert 1 <= summary.summed(earlier, turns).turns <= 12
+    assert 1 <= summary.summarise(earlier, turns).turns <= 12
     for text in asked(provider):
         assert size(text) / 3 <= window - summary._model.answer_tokens
 
@@ -251,22 +251,22 @@ def test_no_request_is_longer_than_the_window(tmp_path, window, length):
 def test_an_answer_that_is_none_is_not_used(tmp_path, answer):
     _, summary = summariser(tmp_path, answer, answer)
     with pytest.raises(ProviderError):
-        summary.summed("", [said("The greenhouse has 3 fans")])
+        summary.summarise("", [said("The greenhouse has 3 fans")])
 
 
 def test_a_window_that_is_smaller_than_the_settings_say_takes_fewer_turns(tmp_path):
     over = [ContextOverflow("too long")]
     provider, summary = summariser(tmp_path, over, over, says("plant 0 and 1"))
-    assert summary.summed("", [said(f"plant {i}") for i in range(9)]) == ("plant 0 and 1", 2)
+    assert summary.summarise("", [said(f"plant {i}") for i in range(9)]) == ("plant 0 and 1", 2)
     assert "plant 2" not in asked(provider)[-1]
     provider, summary = summariser(tmp_path, *[over] * 4)
     with pytest.raises(ContextOverflow):
-        summary.summed("", [said(f"plant {i}") for i in range(9)])
+        summary.summarise("", [said(f"plant {i}") for i in range(9)])
 
 
 def test_one_that_is_too_long_is_shortened_once(tmp_path):
     provider, summary = summariser(tmp_path, says("A long word on fans. " * 300), says("fans"), window=4096)
-    assert summary.summed("", [said("The greenhouse has 3 fans")]) == ("fans", 1)
+    assert summary.summarise("", [said("The greenhouse has 3 fans")]) == ("fans", 1)
     assert "Older:\n-\n\nNewer:\nA long word" in asked(provider)[1]
 
 
@@ -274,7 +274,7 @@ def test_no_wording_of_the_owners_leaves_out_what_matters(tmp_path):
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts/summary.md").write_text("Sum up.")
     provider, summary = summariser(tmp_path, says("fans, mint"))
-    summary.summed("There is mint.", [said("The greenhouse has 3 fans")])
+    summary.summarise("There is mint.", [said("The greenhouse has 3 fans")])
     assert "There is mint." in asked(provider)[0]
     assert "3 fans" in asked(provider)[0]
 

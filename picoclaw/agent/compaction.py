@@ -344,7 +344,7 @@ class Summariser:
         self.usage = Usage()
         self.longest = summary_bytes(model.window)
 
-    def summed(self, earlier: str, turns: Sequence[Sequence[Message]]) -> SummaryResult:
+    def summarise(self, earlier: str, turns: Sequence[Sequence[Message]]) -> SummaryResult:
         """Sum up turns after what was `earlier`, the summary before; of very many the oldest.
 
         Raises ProviderError, also for an answer that is not to be used: one that says nothing, was cut, only repeats
@@ -358,9 +358,9 @@ class Summariser:
             if not half or not (long or isinstance(error, ContextOverflow)):
                 raise
             self._halved = self._halved or unexplained
-            return self.summed(earlier, half)
+            return self.summarise(earlier, half)
         if size(text) > self.longest:
-            text = self._merged(cut(earlier, self.longest), text)
+            text = self._merge(cut(earlier, self.longest), text)
         if size(text) > self.longest:
             raise Refused(f"the model's summary is too long: {size(text)} bytes of {self.longest}")
         return SummaryResult(carry_over(earlier, text, self.longest), count)
@@ -378,29 +378,29 @@ class Summariser:
         middle = 1 + sum(end < ends[count - 1] / 2 for end in ends)
         older = cut(self._read(earlier, texts[:middle]), self.longest)
         newer = cut(self._read("", texts[middle:count]), self.longest)
-        text = carry_over(older, self._merged(older, newer), self.longest)
+        text = carry_over(older, self._merge(older, newer), self.longest)
         return SummaryResult(carry_over(newer, text, self.longest), count)
 
     def _read(self, earlier: str, texts: Sequence[str]) -> str:
         """Sum up texts; a model that only says again what was summed up before is asked for them by themselves."""
         history = _BETWEEN.join(texts)
-        text = self._asked("summary", {"summary": earlier or _NONE, "history": history})
+        text = self._ask("summary", {"summary": earlier or _NONE, "history": history})
         new = measure_novelty(text, earlier)
         if new >= MIN_NOVELTY or (new and size(history) < _LONG * size(earlier)):
             return text
-        newer = self._asked("summary", {"summary": _NONE, "history": history})
+        newer = self._ask("summary", {"summary": _NONE, "history": history})
         both = carry_over(earlier, newer, size(earlier) + 2 * size(newer))
-        return both if size(both) <= self.longest else self._merged(earlier, newer)
+        return both if size(both) <= self.longest else self._merge(earlier, newer)
 
-    def _merged(self, older: str, newer: str) -> str:
+    def _merge(self, older: str, newer: str) -> str:
         room = self._model.room(self._prompts["merge"]) - size(older or _NONE)
-        return self._asked("merge", {"older": older or _NONE, "newer": cut(newer, room)})
+        return self._ask("merge", {"older": older or _NONE, "newer": cut(newer, room)})
 
-    def _asked(self, name: str, values: dict[str, str]) -> str:
+    def _ask(self, name: str, values: dict[str, str]) -> str:
         """Ask in the words of a template, in which no value may be missing."""
         template = self._prompts[name]
         template += "".join(f"\n{{{value}}}" for value in values if f"{{{value}}}" not in template)
-        answer = self._answer(fill(template, values))
+        answer = self._request(fill(template, values))
         if answer.cut:
             raise Refused("the model's answer was cut off")
         if not list_terms(answer.text):
@@ -409,7 +409,7 @@ class Summariser:
             raise Refused(f"the model did not do it: {cut(' '.join(answer.text.split()), 120)}")
         return answer.text
 
-    def _answer(self, question: str) -> ModelAnswer:
+    def _request(self, question: str) -> ModelAnswer:
         """Ask once more when the line broke: a server may have closed one that was left open from before."""
         try:
             answer = self._model.ask(question)
@@ -522,7 +522,7 @@ class Compaction:
         model = DreamModel(self.app.light_agent.provider, window, time.monotonic, stop, purpose)
         summariser = Summariser(self.app.prompts, model)
         try:
-            summed = summariser.summed(held.summary, [said for _, said in older])
+            summed = summariser.summarise(held.summary, [said for _, said in older])
         except ProviderError:
             with suppress(StoreError):  # why it failed is worth more
                 self._note_failure(session, held)

@@ -123,17 +123,17 @@ class _TurnRun:
     def go(self) -> Turn:
         prompts = self.agent.prompts
         try:
-            self._finish_calls()
-            if limit := self._until_answered():
-                self._last_word(limit)
+            self._finish_open_calls()
+            if limit := self._run_rounds():
+                self._ask_last_word(limit)
         except (TurnStopped, KeyboardInterrupt):
-            return self._broken_off("stopped", prompts["stopped"])
+            return self._break_off("stopped", prompts["stopped"])
         except ProviderError as error:
             self._fail(error)
-            return self._broken_off("error", fill(prompts["failed"], {"error": self.notice.text}, "error"))
+            return self._break_off("error", fill(prompts["failed"], {"error": self.notice.text}, "error"))
         return self._turn(limit)
 
-    def _finish_calls(self) -> None:
+    def _finish_open_calls(self) -> None:
         """Give a result to each call that another process left open, without doing anything twice."""
         for call in self.talk.unanswered():
             self._check_stop()
@@ -143,7 +143,7 @@ class _TurnRun:
             else:
                 self._make(call)
 
-    def _until_answered(self) -> str:
+    def _run_rounds(self) -> str:
         """Go round until the model answers ('') or a limit ends it (its name)."""
         while self.talk.messages[-1].role != "assistant":
             try:
@@ -151,11 +151,11 @@ class _TurnRun:
             except DeadlinePassed:
                 return "seconds"
             self._run(calls)
-            if not calls and not self._sent_to_measure():
+            if not calls and not self._ask_to_measure():
                 return ""
             if limit := "repeated" if self.calls.stuck else self.spent.reached():
                 return limit
-            self._heed()
+            self._take_typed()
         return ""
 
     def _ask(self, *, calls: bool = True) -> list[ToolCall]:
@@ -210,7 +210,7 @@ class _TurnRun:
         answer.said = ""
         return answer.calls
 
-    def _sent_to_measure(self) -> bool:
+    def _ask_to_measure(self) -> bool:
         """Mark what an answer without a call gives as measured; the first time, the model is asked to measure it."""
         prompts, brief, asked = self.agent.prompts, self.brief, self.steering.newest
         can = any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(self.talk, brief))
@@ -228,7 +228,7 @@ class _TurnRun:
         self.calls.announce(calls, self.caller)
         for call in calls:
             self._check_stop()
-            if self._heed():
+            if self._take_typed():
                 self.talk.settle(self.agent.prompts["put_off"])
                 break
             if not self.spent.late:
@@ -252,7 +252,7 @@ class _TurnRun:
             self.kept = len(self.talk.messages)
             self.around.keep(tuple(self.talk.messages))
 
-    def _heed(self) -> bool:
+    def _take_typed(self) -> bool:
         """Take in what the person has said meanwhile; not beside the matcher, which answers one thing at a time."""
         said = self.steering.heed() if self.answer.end.usage.total else ()  # the matcher's answers count no tokens
         if said:
@@ -260,7 +260,7 @@ class _TurnRun:
             self.calls.forget_repeats()
         return bool(said)
 
-    def _last_word(self, limit: str) -> None:
+    def _ask_last_word(self, limit: str) -> None:
         """Ask once more, without tools, so that the person learns where things stand."""
         prompts = self.agent.prompts
         self.talk.settle(prompts["not_run"])
@@ -291,7 +291,7 @@ class _TurnRun:
         if not self.answer.said:
             self.steering.hand_back()
 
-    def _broken_off(self, how: str, mark: str) -> Turn:
+    def _break_off(self, how: str, mark: str) -> Turn:
         """Answer what is open, keep what was said so far, and mark it as cut."""
         self.talk.settle(self.agent.prompts["not_run"])
         self.talk.answer(f"{self.answer.said}\n{mark}".strip())
