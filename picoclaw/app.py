@@ -18,8 +18,8 @@ from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS, ModelConfig
 from picoclaw.hw.board import Board
 from picoclaw.memory.files import FOLDER, ROOT_FILES
-from picoclaw.messages import ALONE, Around, Inbound, Message, Stop, Turn
-from picoclaw.providers import BUILT_IN, Provider, made
+from picoclaw.messages import NO_HOOKS, Inbound, Message, Stop, Turn, TurnHooks
+from picoclaw.providers import BUILT_IN, Provider, make_provider
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard
@@ -45,7 +45,7 @@ from picoclaw.tools.rules import RuleTool
 from picoclaw.tools.skills import SkillTools
 from picoclaw.tools.subagents import SubagentTools
 from picoclaw.tools.web import WebFetchTool, WebSearchTool
-from picoclaw.window import Room, room
+from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import load_intent_tables
 from picoclaw.workspace.pages import PAGES, Pages
@@ -165,10 +165,10 @@ class App:
         return Wiring(self.config, self.board)
 
     @property
-    def room(self) -> Room:
+    def room(self) -> WindowBudget:
         """What has room in the model's window."""
         model = self.config.model
-        return room(model.context_tokens, model.answer_tokens, self.config.limits.result_chars)
+        return split_window(model.context_tokens, model.answer_tokens, self.config.limits.result_chars)
 
     @cached_property
     def toolset(self) -> Toolset:
@@ -244,14 +244,14 @@ class App:
     @cached_property
     def links(self) -> "tuple[Link, ...]":
         """The configured models in their order; none of their servers is reached yet."""
-        from picoclaw.providers.chain import links
+        from picoclaw.providers.chain import build_links
 
-        return links(self.config, self._metered)
+        return build_links(self.config, self._metered)
 
     def _metered(self, model: ModelConfig, key: str) -> Provider:
-        from picoclaw.providers.ledger import Metered
+        from picoclaw.providers.ledger import MeteredProvider
 
-        return Metered(made(model, key, self.context_builder.zone), lambda: self.stores.book)
+        return MeteredProvider(make_provider(model, key, self.context_builder.zone), lambda: self.stores.book)
 
     def led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""
@@ -324,7 +324,7 @@ class App:
         """Where everything that comes in is answered."""
         return Dispatcher(self)
 
-    def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
+    def answer(self, inbound: Inbound, around: TurnHooks = NO_HOOKS) -> Turn:
         """See Dispatcher.answer."""
         return self.dispatcher.answer(inbound, around)
 

@@ -19,7 +19,7 @@ _HEAD = (
 )
 
 
-def ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
+def compute_ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
     """Choose round numbers between two values, few enough to be written beside a chart."""
     span = high - low
     if not _LEAST < span < math.inf:
@@ -31,49 +31,49 @@ def ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
     return [round(n * step, 9) + 0.0 for n in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def lines(
+def draw_text(
     values: Sequence[float | None], labels: tuple[str, str], *, height: int = 6, plain: bool = False
 ) -> Iterator[str]:
     """Draw a chart of lines of text: a column a value, a blank column where there is none.
 
     `labels` stand below its beginning and its end; `plain` draws with ASCII.
     """
-    values = [None if value is None else _drawn(value) for value in values]
+    values = [None if value is None else _filter_finite(value) for value in values]
     known = [value for value in values if value is not None]
     if not known:
         yield "(no values)"
         return
     low, high = min(known), max(known)
     marks = _PLAIN if plain else _BLOCKS
-    width = max(len(f"{low:g}"), len(f"{_short(high)}"), len(_short(low)))
-    heights = [None if value is None else _eighths(value, low, high, height) for value in values]
+    width = max(len(f"{low:g}"), len(f"{_format_number(high)}"), len(_format_number(low)))
+    heights = [None if value is None else _count_eighths(value, low, high, height) for value in values]
     for row in reversed(range(height)):
-        edge = _short(high) if row == height - 1 else _short(low) if row == 0 else ""
+        edge = _format_number(high) if row == height - 1 else _format_number(low) if row == 0 else ""
         cells = (" " if eighths is None else marks[min(8, max(0, eighths - 8 * row))] for eighths in heights)
         yield f"{edge:>{width}} {'|' if plain else '┤'}{''.join(cells)}".rstrip()
     room = max(len(labels[1]) + 1, len(values) - len(labels[0]))
     yield f"{'':{width}}  {labels[0]}{labels[1]:>{room}}"
 
 
-def _drawn(value: float) -> float | None:
+def _filter_finite(value: float) -> float | None:
     """Give a value as it can be drawn: one that is no number is none, and one beyond everything is at the edge."""
-    return None if math.isnan(value) else _clamped(value)
+    return None if math.isnan(value) else _clamp(value)
 
 
-def _clamped(value: float) -> float:
+def _clamp(value: float) -> float:
     return max(-_MOST, min(_MOST, value))
 
 
-def _eighths(value: float, low: float, high: float, height: int) -> int:
+def _count_eighths(value: float, low: float, high: float, height: int) -> int:
     """How many eighths of a line a column is high; at least one, so that the lowest value can be seen."""
     return 4 * height if high == low else 1 + round((value - low) / (high - low) * (8 * height - 1))
 
 
-def _short(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def svg(
+def draw_svg(
     title: str,
     points: Sequence[tuple[float, float, float, float]],
     begin: float,
@@ -87,10 +87,10 @@ def svg(
     written below their moments.
     """
     known = [point for point in points if not any(map(math.isnan, point))]
-    points = [(at, _clamped(low), _clamped(mean), _clamped(top)) for at, low, mean, top in known]
+    points = [(at, _clamp(low), _clamp(mean), _clamp(top)) for at, low, mean, top in known]
     if not points:
         return f"{_HEAD}\n<title>{escape(title)}</title>\n</svg>\n"
-    low, high = _edges(points)
+    low, high = _find_edges(points)
     across, down = _WIDE - _LEFT - _RIGHT, _HIGH - _TOP - _BOTTOM
 
     def x(at: float) -> str:
@@ -105,11 +105,11 @@ def svg(
         f'<rect width="{_WIDE}" height="{_HIGH}" fill="#fff"/>',
         f'<text x="{_LEFT}" y="16" font-size="13">{escape(title)}</text>',
     ]
-    for value in ticks(low, high):
+    for value in compute_ticks(low, high):
         rows.append(f'<path d="M{_LEFT} {y(value)}H{_WIDE - _RIGHT}" stroke="#ddd"/>')
         rows.append(f'<text x="{_LEFT - 4}" y="{y(value)}" dy="4" text-anchor="end">{value:g}</text>')
     rows += [f'<text x="{x(at)}" y="{_HIGH - 8}" text-anchor="middle">{escape(text)}</text>' for at, text in dates]
-    for run in _runs(points, apart):
+    for run in _find_runs(points, apart):
         band = [f"{x(at)},{y(top)}" for at, _, _, top in run] + [f"{x(at)},{y(b)}" for at, b, _, _ in reversed(run)]
         rows.append(f'<polygon points="{" ".join(band)}" fill="#cde" stroke="#cde"/>')
         line = " ".join(f"{x(at)},{y(mean)}" for at, _, mean, _ in run)
@@ -117,13 +117,13 @@ def svg(
     return "\n".join([*rows, "</svg>\n"])
 
 
-def _edges(points: Sequence[tuple[float, float, float, float]]) -> tuple[float, float]:
+def _find_edges(points: Sequence[tuple[float, float, float, float]]) -> tuple[float, float]:
     low, high = min(point[1] for point in points), max(point[3] for point in points)
     room = (high - low) * 0.05 or max(abs(high) * 0.01, 0.5)
     return low - room, high + room
 
 
-def _runs(
+def _find_runs(
     points: Sequence[tuple[float, float, float, float]], apart: float
 ) -> Iterator[list[tuple[float, float, float, float]]]:
     run: list[tuple[float, float, float, float]] = []

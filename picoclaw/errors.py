@@ -96,23 +96,23 @@ class ContextOverflow(Refused):
     """The request is longer than the model's context window."""
 
 
-class PerhapsTooLong(ContextOverflow):
+class MaybeTooLong(ContextOverflow):
     """The server gave no reason that we know; half of the conversation is tried once."""
 
 
-class OwnersMatter(Refused):
+class NeedsOwner(Refused):
     """The server answers no request of ours before the owner has changed something."""
 
 
-class KeyRefused(OwnersMatter):
+class KeyRefused(NeedsOwner):
     """The server does not take the key, or not for this model."""
 
 
-class NotServed(OwnersMatter):
+class NotServed(NeedsOwner):
     """The server knows no such model, or no such path."""
 
 
-class NoCredit(OwnersMatter):
+class NoCredit(NeedsOwner):
     """The account at the server has nothing left to pay with."""
 
 

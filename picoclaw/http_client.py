@@ -15,16 +15,16 @@ from picoclaw import __version__
 _HASHED_CAS = Path("/etc/ssl/certs")
 
 
-def context() -> ssl.SSLContext:
+def get_ssl_context() -> ssl.SSLContext:
     """Give the context of this process, which reads a CA file when a handshake needs it, not the whole bundle.
 
     Where the owner names a bundle (SSL_CERT_FILE), or there are no hashed certificates, it is read as a whole, once.
     """
-    return _made(os.environ.get("SSL_CERT_FILE"))
+    return _make_context(os.environ.get("SSL_CERT_FILE"))
 
 
 @cache
-def _made(bundle: str | None) -> ssl.SSLContext:
+def _make_context(bundle: str | None) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if bundle is None and any(_HASHED_CAS.glob("*.0")):
         made.load_verify_locations(capath=str(_HASHED_CAS))
@@ -42,7 +42,7 @@ _UNUSED = {"httpx._main": None, "anyio": None, "trio": None, "certifi": ModuleTy
 
 
 @contextmanager
-def _without_the_unused() -> Iterator[None]:
+def _skip_unused_imports() -> Iterator[None]:
     """Have what is imported meanwhile do without them, and leave them importable for others."""
     hidden = {name: cast("ModuleType", module) for name, module in _UNUSED.items() if name not in sys.modules}
     sys.modules |= hidden
@@ -53,7 +53,7 @@ def _without_the_unused() -> Iterator[None]:
             sys.modules.pop(name, None)  # another thread, which makes a client too, may have been here
 
 
-with _without_the_unused():
+with _skip_unused_imports():
     import httpcore
     import httpx
     from httpx import (
@@ -133,10 +133,10 @@ class Client:
         """
         usual = {"Accept-Encoding": "identity", "User-Agent": f"picoclaw/{__version__}"}  # packed streams are held back
         try:
-            with _without_the_unused():
+            with _skip_unused_imports():
                 limits = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=kept_s)
                 whole = usual | dict(headers or {})
-                self._client = httpx.Client(headers=whole, verify=context(), trust_env=proxies, limits=limits)
+                self._client = httpx.Client(headers=whole, verify=get_ssl_context(), trust_env=proxies, limits=limits)
         except (ImportError, InvalidURL) as error:
             raise ValueError(str(error)) from None
 

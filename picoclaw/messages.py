@@ -43,7 +43,7 @@ class Thought(NamedTuple):
     parts: tuple[dict[str, Any], ...] = ()
 
 
-UNTHOUGHT = Thought()
+NO_THOUGHT = Thought()
 
 
 class Image(NamedTuple):
@@ -63,7 +63,7 @@ class Message(NamedTuple):
     text: str
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
-    thought: Thought = UNTHOUGHT
+    thought: Thought = NO_THOUGHT
     images: tuple[Image, ...] = ()
 
 
@@ -168,7 +168,7 @@ class End(NamedTuple):
 
     finish: str
     usage: Usage
-    thought: Thought = UNTHOUGHT
+    thought: Thought = NO_THOUGHT
 
 
 class Notice(NamedTuple):
@@ -181,7 +181,7 @@ class Notice(NamedTuple):
     failed: bool = False
 
 
-class Brief(NamedTuple):
+class TurnContext(NamedTuple):
     """What a turn begins with: the system text, and the user's message with its head.
 
     `tools` are the names of those that are offered, `only` of those that may be called, None for all; `model` is
@@ -313,7 +313,7 @@ Listener = Callable[[Event | ToolRun], None]
 
 
 @dataclass(frozen=True)
-class Around:
+class TurnHooks:
     """What a channel, or a helper's desk, has to do with a turn.
 
     `say` delivers messages that come ahead of the answer, `listen` hears each event as it happens. `typed` gives what
@@ -332,4 +332,4 @@ class Around:
     once: bool = False
 
 
-ALONE = Around()
+NO_HOOKS = TurnHooks()

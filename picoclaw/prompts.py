@@ -123,7 +123,7 @@ _SECTIONS = (
 )
 
 
-def sections(mode: Mode, facts: Facts, templates: Templates) -> list[Section]:
+def build_sections(mode: Mode, facts: Facts, templates: Templates) -> list[Section]:
     """Make the system text's sections, always in the same order; empty ones are not there."""
     made = []
     for row in _SECTIONS:
@@ -131,39 +131,39 @@ def sections(mode: Mode, facts: Facts, templates: Templates) -> list[Section]:
         if values is None:
             continue
         if row.name == "context":
-            made += _context(mode, facts.pages, templates)
-        elif text := fill(templates[row.name], values, "content"):
+            made += _build_context(mode, facts.pages, templates)
+        elif text := fill_template(templates[row.name], values, "content"):
             made.append(Section(row.name, text))
     return made
 
 
-def _context(mode: Mode, pages: Sequence[Page], templates: Templates) -> list[Section]:
+def _build_context(mode: Mode, pages: Sequence[Page], templates: Templates) -> list[Section]:
     """The owner's files in tagged blocks, behind the sentence that says what they may decide."""
     shown = [page for page in pages if page.text and (mode in _WHOLE or page.name in {*MINIMAL_PAGES, CHECKLIST})]
     if not shown:
         return []
-    blocks = [Section(page.name, block(templates["file"], page.name, page.text)) for page in shown]
+    blocks = [Section(page.name, fill_block(templates["file"], page.name, page.text)) for page in shown]
     return [Section("context", templates["context"]), *blocks]
 
 
-def block(template: str, name: str, text: str) -> str:
+def fill_block(template: str, name: str, text: str) -> str:
     """Put a text into a tagged block that it cannot close by itself."""
-    return fill(template or "{content}", {"name": name, "content": enclosed(text)}, "content")
+    return fill_template(template or "{content}", {"name": name, "content": escape_closing(text)}, "content")
 
 
-def enclosed(text: str) -> str:
+def escape_closing(text: str) -> str:
     """Break the closing tags of our blocks in a text, so that it cannot get out of the one that it is put into."""
     return _CLOSING.sub("< /", text)
 
 
-def shortened(template: str, name: str, text: str, most: int) -> str:
+def shorten_page(template: str, name: str, text: str, most: int) -> str:
     """Cut a file's text to `most` characters: 70 % from its head, 20 % from its tail, between them where to read on.
 
     Where so little is left that the mark would take half of it, only the head is kept.
     """
     if len(text) <= most:
         return text
-    mark = fill(template, {"name": name})
+    mark = fill_template(template, {"name": name})
     room = most - len(mark) - len("\n\n")
     if room < most // 2:
         return text[:most]
@@ -172,7 +172,7 @@ def shortened(template: str, name: str, text: str, most: int) -> str:
     return "\n".join(filter(None, [text[:head], mark, text[len(text) - tail :]]))
 
 
-def within(pages: Sequence[Page], template: str, per_file: int, total: int) -> tuple[list[Page], list[str]]:
+def limit_pages(pages: Sequence[Page], template: str, per_file: int, total: int) -> tuple[list[Page], list[str]]:
     """Fit pages into a budget of characters, in their order; returns them, and the names of those that have no room.
 
     When fewer than 64 characters are left, the rest is left out.
@@ -182,18 +182,18 @@ def within(pages: Sequence[Page], template: str, per_file: int, total: int) -> t
         if total < SHORTEST_PAGE:
             away.append(page.name)
             continue
-        text = shortened(template, page.name, page.text, min(per_file, total))
+        text = shorten_page(template, page.name, page.text, min(per_file, total))
         total -= len(text)
         shown.append(Page(page.name, text))
     return shown, away
 
 
-def joined(parts: Sequence[Section]) -> str:
+def join_sections(parts: Sequence[Section]) -> str:
     """The system text as it is sent."""
     return "\n\n".join(part.text for part in parts if part.text)
 
 
-def fill(template: str, values: Mapping[str, str], must: str = "") -> str:
+def fill_template(template: str, values: Mapping[str, str], must: str = "") -> str:
     """Put values in place of `{name}`; a brace that names no value stays as it is. Space around it goes.
 
     `must` is the placeholder whose value may not be lost: when the template does not have it, the value is added. An
@@ -204,25 +204,25 @@ def fill(template: str, values: Mapping[str, str], must: str = "") -> str:
     return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template).strip()
 
 
-def moment(template: str, now: datetime, notes: Sequence[str] = (), blocks: Sequence[str] = ()) -> str:
+def format_header(template: str, now: datetime, notes: Sequence[str] = (), blocks: Sequence[str] = ()) -> str:
     """The tagged head of a user message: local time with its zone, what is special just now, and whole texts."""
     facts = "; ".join([now.strftime("%A %Y-%m-%d %H:%M %Z (UTC%z)"), *filter(None, notes)])
-    return fill(template, {"facts": "\n".join([facts, *blocks])}, "facts")
+    return fill_template(template, {"facts": "\n".join([facts, *blocks])}, "facts")
 
 
-def headed(head: str, text: str) -> str:
+def add_header(head: str, text: str) -> str:
     """Put the head before the user's words."""
     return f"{head}\n{text}" if head else text
 
 
-def size(value: Any) -> int:
+def count_bytes(value: Any) -> int:
     """Bytes of a value as it travels: UTF-8 text, or compact JSON."""
-    return len(written(value).encode("utf-8", "replace"))
+    return len(to_json(value).encode("utf-8", "replace"))
 
 
-def cut(text: str, most: int) -> str:
+def cut_bytes(text: str, most: int) -> str:
     """Shorten a text to so many bytes: two thirds from its head, the rest from its tail."""
-    if size(text) <= most:
+    if count_bytes(text) <= most:
         return text
     data, room = text.encode("utf-8", "replace"), max(0, most - len(" […] ".encode()))
     head = room * 2 // 3
@@ -230,11 +230,11 @@ def cut(text: str, most: int) -> str:
     return f"{data[:head].decode('utf-8', 'ignore')} […] {tail.decode('utf-8', 'ignore')}"
 
 
-def written(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Write a value as it travels: a text as it is, anything else as compact JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def estimated_tokens(size_bytes: int, bytes_a_token: float = BYTES_A_TOKEN) -> int:
+def estimate_tokens(size_bytes: int, bytes_a_token: float = BYTES_A_TOKEN) -> int:
     """Guess the tokens of a text from its bytes, by a ratio that was measured or the usual one."""
     return int(-(-size_bytes // bytes_a_token))

@@ -55,7 +55,7 @@ class Repetition:
         self._line = self._line[:_STEP]  # whether it is a fence stands at its beginning
 
     def _is_stuck(self) -> bool:
-        again = repeated(self._tail)
+        again = count_repeated(self._tail)
         return again >= LONG_STRETCH or (again > 0 and not self._is_wanted(self._tail[-again:]))
 
     def _is_wanted(self, again: str) -> bool:
@@ -66,7 +66,7 @@ class Repetition:
         return self._fenced or row or (bool(words) and self._asked.issuperset(words))
 
 
-def repeated(text: str) -> int:
+def count_repeated(text: str) -> int:
     """How many characters at the end of a text only repeat the phrase before them; 0 where none is stuck there."""
     before = text.rfind(text[-_SIGHT:], 0, len(text) - 1) if len(text) >= STRETCH else -1
     phrase = len(text) - _SIGHT - before
@@ -81,19 +81,19 @@ def repeated(text: str) -> int:
     return len(text) - begin - phrase
 
 
-def in_a_row(calls: Sequence[ToolCall], idle: Callable[[ToolCall], bool]) -> int:
+def count_in_a_row(calls: Sequence[ToolCall], idle: Callable[[ToolCall], bool]) -> int:
     """How often the newest call was made without another between.
 
     Two `idle` ones, which do nothing to the world outside, that take turns count too, when they do so for the third
     time; a lamp may go on and off.
     """
     last = calls[-_IN_TURNS:]
-    alternate = all(_alike(one, other) for one, other in zip(last, last[2:], strict=False))
+    alternate = all(_are_alike(one, other) for one, other in zip(last, last[2:], strict=False))
     if len(last) == _IN_TURNS and alternate and all(map(idle, last[:2])):
         return len(last)
-    others = (number for number, call in enumerate(reversed(calls)) if not _alike(call, last[-1]))
+    others = (number for number, call in enumerate(reversed(calls)) if not _are_alike(call, last[-1]))
     return next(others, len(calls))
 
 
-def _alike(one: ToolCall, other: ToolCall) -> bool:
+def _are_alike(one: ToolCall, other: ToolCall) -> bool:
     return (one.name, one.arguments, one.broken) == (other.name, other.arguments, other.broken)

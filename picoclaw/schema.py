@@ -26,7 +26,7 @@ _ALIKE = 0.75
 """How much of two names has to agree, 0 to 1; below it a suggestion would lead astray."""
 
 
-class Unfit(ValueError):
+class InvalidArgument(ValueError):
     """A value that does not fit its type; the text says which value, and what would fit."""
 
 
@@ -48,7 +48,7 @@ class Parameter(NamedTuple):
     default: Any = None
 
 
-def parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> Parameter:
+def read_parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> Parameter:
     """Take `Annotated[...]` apart into type, description (the text) and bounds (the `Span`)."""
     kind, description, span = annotation, "", None
     if get_origin(annotation) is Annotated:
@@ -61,13 +61,13 @@ def parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty
     return Parameter(name, kind, description, span, required, None if required else default)
 
 
-def parameters(function: Callable[..., Any], hidden: tuple[str, ...] = ("self",)) -> tuple[Parameter, ...]:
+def read_parameters(function: Callable[..., Any], hidden: tuple[str, ...] = ("self",)) -> tuple[Parameter, ...]:
     """Read a function's parameters in order, leaving out the hidden ones."""
     found = inspect.signature(function).parameters.values()
-    return tuple(parameter(p.name, p.annotation, p.default) for p in found if p.name not in hidden)
+    return tuple(read_parameter(p.name, p.annotation, p.default) for p in found if p.name not in hidden)
 
 
-def json_schema(wanted: tuple[Parameter, ...], without: Collection[str] = ()) -> dict[str, Any]:
+def build_json_schema(wanted: tuple[Parameter, ...], without: Collection[str] = ()) -> dict[str, Any]:
     """Describe the parameters as a JSON schema object, in as few bytes as say it.
 
     Those named in `without` are left out, and so are such words of the others' choices.
@@ -75,14 +75,14 @@ def json_schema(wanted: tuple[Parameter, ...], without: Collection[str] = ()) ->
     Bounds are left out: a description says what matters of them, and whoever oversteps them is told. So are defaults,
     because small models fill in whatever they are shown, and whoever leaves a value out gets it anyway.
     """
-    shown = {p.name: _property(p, without) for p in wanted if p.name not in without}
+    shown = {p.name: _build_property(p, without) for p in wanted if p.name not in without}
     schema: dict[str, Any] = {"type": "object", "properties": shown}
     required = [p.name for p in wanted if p.required and p.name in shown]
     return schema | ({"required": required} if required else {})
 
 
-def _property(p: Parameter, without: Collection[str]) -> dict[str, Any]:
-    described = _type_schema(p.kind)
+def _build_property(p: Parameter, without: Collection[str]) -> dict[str, Any]:
+    described = _build_type(p.kind)
     if "enum" in described:
         described["enum"] = [word for word in described["enum"] if word not in without]
     if p.description:
@@ -90,14 +90,14 @@ def _property(p: Parameter, without: Collection[str]) -> dict[str, Any]:
     return described
 
 
-def _type_schema(kind: Any) -> dict[str, Any]:
+def _build_type(kind: Any) -> dict[str, Any]:
     kind = _without_none(kind)
     if get_origin(kind) is dict:
         return {"type": "object"}
     if get_origin(kind) is Literal:
         return {"type": "string", "enum": list(get_args(kind))}
     if get_origin(kind) is list:
-        return {"type": "array", "items": _type_schema(get_args(kind)[0])}
+        return {"type": "array", "items": _build_type(get_args(kind)[0])}
     return {"type": _JSON_TYPES[kind]}
 
 
@@ -107,7 +107,7 @@ def _without_none(kind: Any) -> Any:
     return kind
 
 
-def check(wanted: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+def check_arguments(wanted: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values by name, converted, with defaults filled in.
 
     Raises Unfit for an unknown name (with the nearest known one), a missing one, or a value that does not fit.
@@ -115,17 +115,17 @@ def check(wanted: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, 
     by_name = {p.name: p for p in wanted}
     for name in given:
         if name not in by_name:
-            raise Unfit(f"unknown {name!r}{nearest(name, by_name)}")
+            raise InvalidArgument(f"unknown {name!r}{find_nearest(name, by_name)}")
     values = {}
     for name, p in by_name.items():
         value = given.get(name)
         if value is None and p.required:
-            raise Unfit(f"{name!r} is missing" + (f": {p.description}" if p.description else ""))
+            raise InvalidArgument(f"{name!r} is missing" + (f": {p.description}" if p.description else ""))
         values[name] = p.default if value is None else convert(value, p)
     return values
 
 
-def nearest(name: str, known: Mapping[str, Any]) -> str:
+def find_nearest(name: str, known: Mapping[str, Any]) -> str:
     """Say which known name was probably meant, or list them all."""
     import difflib
 
@@ -143,49 +143,51 @@ def convert(value: Any, p: Parameter) -> Any:
     result = _convert(value, _without_none(p.kind), p.name)
     if p.span:
         for number in result if isinstance(result, list) else [result]:
-            _within(number, p)
+            _check_span(number, p)
     return result
 
 
-def _within(number: float, p: Parameter) -> None:
+def _check_span(number: float, p: Parameter) -> None:
     if p.span and not p.span.low <= number <= p.span.high:
-        raise Unfit(
-            f"{p.name!r} is {_shown(number)}, outside {p.span.low} to {p.span.high}; {p.description}".rstrip("; ")
+        raise InvalidArgument(
+            f"{p.name!r} is {_format_value(number)}, outside {p.span.low} to {p.span.high}; {p.description}".rstrip(
+                "; "
+            )
         )
 
 
 def _convert(value: Any, kind: Any, name: str) -> Any:
     origin = get_origin(kind)
     if origin is Literal:
-        return _choice(value, get_args(kind), name)
+        return _convert_choice(value, get_args(kind), name)
     if origin is list:
-        return _items(value, get_args(kind)[0], name)
+        return _convert_items(value, get_args(kind)[0], name)
     kind = origin or kind
     converted = _CONVERT[kind](value)
     if converted is None:
-        raise Unfit(f"{name!r} must be {_WORDS[kind]}, not {_shown(value)}")
+        raise InvalidArgument(f"{name!r} must be {_WORDS[kind]}, not {_format_value(value)}")
     return converted
 
 
-def _choice(value: Any, allowed: tuple[Any, ...], name: str) -> Any:
+def _convert_choice(value: Any, allowed: tuple[Any, ...], name: str) -> Any:
     if value in allowed:
         return value
     if isinstance(value, str) and value.strip().lower() in allowed:
         return value.strip().lower()
     choices = ", ".join(repr(a) for a in allowed if a != "")
-    raise Unfit(f"{name!r} must be one of {choices}, not {_shown(value)}")
+    raise InvalidArgument(f"{name!r} must be one of {choices}, not {_format_value(value)}")
 
 
-def _items(value: Any, kind: Any, name: str) -> list[Any]:
+def _convert_items(value: Any, kind: Any, name: str) -> list[Any]:
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            raise Unfit(f"{name!r} must be a list, not {_shown(value)}") from None
+            raise InvalidArgument(f"{name!r} must be a list, not {_format_value(value)}") from None
     elif isinstance(value, str) and kind is str:
         value = [value] if value.strip() else []
     if not isinstance(value, list | tuple):
-        raise Unfit(f"{name!r} must be a list, not {_shown(value)}")
+        raise InvalidArgument(f"{name!r} must be a list, not {_format_value(value)}")
     return [_convert(item, kind, f"{name}[{i}]") for i, item in enumerate(value)]
 
 
@@ -246,7 +248,7 @@ _CONVERT: dict[Any, Callable[[Any], Any]] = {
 }
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     try:
         text = json.dumps(value, default=str, ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -36,10 +36,10 @@ from picoclaw.store.pulse import Pulse
 from picoclaw.store.samples import Samples
 from picoclaw.store.sessions import Sessions
 from picoclaw.store.write_behind import TurnWriteBehind
-from picoclaw.window import room
+from picoclaw.window import split_window
 
 if TYPE_CHECKING:
-    from picoclaw.providers.ledger import Book
+    from picoclaw.providers.ledger import UsageLedger
 
 
 def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -161,11 +161,11 @@ class Stores:
         return past_documents(self.history) if self.config.memory.messages else ()
 
     @cached_property
-    def book(self) -> "Book":
+    def book(self) -> "UsageLedger":
         """Where requests to models are entered; what is to be corrected is kept with a turn."""
-        from picoclaw.providers.ledger import Book
+        from picoclaw.providers.ledger import UsageLedger
 
-        return Book(self.accounts, self.config.costs, self.now, partial(wake_all, self.config.home))
+        return UsageLedger(self.accounts, self.config.costs, self.now, partial(wake_all, self.config.home))
 
     def earlier(self, session: str) -> PastTurns:
         """What came before; nothing when the disk fails, because an answer is worth more than its history.
@@ -246,7 +246,7 @@ class Stores:
         if not (self.config.home / "state.db").exists():
             return "", None
         try:
-            most = min(self.config.memory.pulse_chars, room(self.config.model.context_tokens).head)
+            most = min(self.config.memory.pulse_chars, split_window(self.config.model.context_tokens).head)
             return self.pulse.shown(most), self.pulse.changed()
         except StoreError:
             return "", None

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from picoclaw.messages import Message, Usage
-from picoclaw.prompts import written
+from picoclaw.prompts import to_json
 
 _ANSWER, _CONVERSATION, _RESERVE = 4, 3, 16  # so many parts of a window: at most, at least, and for a wrong estimate
 _HEAD, _RESULT = 4, 2  # tokens of the window for a character
@@ -21,7 +21,7 @@ _READING = re.compile(rf"(?:; |\n?\[)?{READ_ON}\(number=\d+, start=\d+\) (?:(?:s
 _NUMBER = re.compile(r"\[[^\[\]\n]{0,80}read_result\(number=(\d{1,18}), start=\d{1,18}\) [a-z ]{1,20}\]")
 
 
-class Room(NamedTuple):
+class WindowBudget(NamedTuple):
     """What has room in a window.
 
     `answer` and `request` are tokens, with a reserve between them, because a request is only estimated. `told` is bytes
@@ -38,15 +38,15 @@ class Room(NamedTuple):
     result: int
 
 
-def room(window: int, answer: int = 0, result: int = 0) -> Room:
+def split_window(window: int, answer: int = 0, result: int = 0) -> WindowBudget:
     """Share out a window of so many tokens; `answer` tokens and `result` characters are the most that is wanted."""
     answer = min(answer, window // _ANSWER)
     told = int((window - answer - window // _CONVERSATION) * _BYTES_A_TOKEN)
     request = window - answer - window // _RESERVE
-    return Room(answer, request, told, int(told * _TOOLS), window // _HEAD, min(result, window // _RESULT))
+    return WindowBudget(answer, request, told, int(told * _TOOLS), window // _HEAD, min(result, window // _RESULT))
 
 
-def summary_bytes(window: int) -> int:
+def get_summary_bytes(window: int) -> int:
     """Return the most bytes that a summary may have, and that is shown of one made for a larger window."""
     return min(_LONGEST_SUMMARY, max(_SHORTEST_SUMMARY, window // _SUMMARY))
 
@@ -61,7 +61,7 @@ FIRST_TO_GO = (
 """The tools in the order in which a window that is too small for all of them is spared their descriptions."""
 
 
-def given_up(sizes: Mapping[str, int], most: int, order: Sequence[str] = FIRST_TO_GO) -> frozenset[str]:
+def choose_dropped(sizes: Mapping[str, int], most: int, order: Sequence[str] = FIRST_TO_GO) -> frozenset[str]:
     """Name the tools that have to go, in that order, so that the rest fits; those that it does not name go first."""
     rank = {name: place for place, name in enumerate(order)}
     left, gone = sum(sizes.values()), set[str]()
@@ -73,50 +73,52 @@ def given_up(sizes: Mapping[str, int], most: int, order: Sequence[str] = FIRST_T
     return frozenset(gone)
 
 
-def cut(text: str, most: int, number: int) -> str:
+def cut_result(text: str, most: int, number: int) -> str:
     """Take out the middle of a result: three quarters of `most` characters from its head, the rest from its tail.
 
     `number` is where the whole is kept, 0 for nowhere.
     """
     tail = most // 4
-    how = _reading(number, most - tail, "shows them") if number else "ask for a smaller part"
+    how = _format_read_call(number, most - tail, "shows them") if number else "ask for a smaller part"
     note = f"[cut: {len(text) - most} characters left out here; {how}]"
     return f"{text[: most - tail]}\n{note}\n{text[len(text) - tail :]}"
 
 
-def part(text: str, start: int, most: int, number: int) -> str:
+def get_result_part(text: str, start: int, most: int, number: int) -> str:
     """Show what follows in a result from a character on, in about `most` characters, and how to read on."""
     end = start + max(most - _NOTE, _NOTE)
     left = len(text) - end
-    return f"{text[start:end]}\n[{left} more; {_reading(number, end, 'reads on')}]" if left > 0 else text[start:]
+    return (
+        f"{text[start:end]}\n[{left} more; {_format_read_call(number, end, 'reads on')}]" if left > 0 else text[start:]
+    )
 
 
-def unmarked(text: str) -> str:
+def remove_mark(text: str) -> str:
     """Break in a text what only a result that was cut may say."""
     return text.replace(f"{READ_ON}(number=", f"{READ_ON} (number=")
 
 
-def without_hints(text: str) -> str:
+def remove_hints(text: str) -> str:
     """Leave out of a result what tells a model how to read on: for a person, who has no tool to call."""
     return _READING.sub("", text)
 
 
-def rest(number: int, start: int) -> str:
+def format_rest_hint(number: int, start: int) -> str:
     """Tell where a result goes on that is kept; nothing for number 0."""
-    return f"[{_reading(number, start, 'shows the rest')}]" if number else ""
+    return f"[{_format_read_call(number, start, 'shows the rest')}]" if number else ""
 
 
-def _reading(number: int, start: int, does: str) -> str:
+def _format_read_call(number: int, start: int, does: str) -> str:
     return f"{READ_ON}(number={number}, start={start}) {does}"
 
 
-def kept_as(text: str) -> int:
+def find_result_number(text: str) -> int:
     """Find the number under which a result that is shown cut is kept whole, 0 for none."""
     found = _NUMBER.findall(text)
     return int(found[-1]) if found else 0
 
 
-def learned(bytes_a_token: float, usage: Usage) -> float:
+def measure_bytes_a_token(bytes_a_token: float, usage: Usage) -> float:
     """Return the ratio to go on with in a turn: a server that counts more tokens than were expected is believed."""
     return min([bytes_a_token, *(max(_FEWEST_BYTES_A_TOKEN, sent / told) for sent, told in usage.counted if told)])
 
@@ -132,37 +134,37 @@ _measured: list[tuple[Sequence[Any], int]] = [((), 0)]
 _NO_DIGITS = bytes(set(range(256)) - set(b"0123456789"))
 
 
-def request_bytes(system: str, messages: Iterable[Message], tools: Sequence[Any]) -> int:
+def count_request_bytes(system: str, messages: Iterable[Message], tools: Sequence[Any]) -> int:
     """Bytes of what a model reads: the texts, digits for more, and about what a server's template puts around them."""
-    return sum(map(message_bytes, messages)) + weight(system) + tools_bytes(tools)
+    return sum(map(count_message_bytes, messages)) + count_bytes(system) + count_tools_bytes(tools)
 
 
-def message_bytes(message: Message) -> int:
+def count_message_bytes(message: Message) -> int:
     """Bytes of one message, with what is put around it."""
-    beside = _AN_IMAGE * len(message.images) + sum(map(weight, message.thought.parts))
+    beside = _AN_IMAGE * len(message.images) + sum(map(count_bytes, message.thought.parts))
     return (
-        weight(message.text)
+        count_bytes(message.text)
         + _AROUND_A_MESSAGE
         + beside
-        + sum(weight(call.arguments) + _AROUND_A_CALL for call in message.calls)
+        + sum(count_bytes(call.arguments) + _AROUND_A_CALL for call in message.calls)
     )
 
 
-def tools_bytes(tools: Sequence[Any]) -> int:
+def count_tools_bytes(tools: Sequence[Any]) -> int:
     """Bytes of the tools of a request; the same ones go with each request of a turn, and are measured once."""
     known, total = _measured[0]
     if known is not tools:
-        total = sum(map(tool_bytes, tools))
+        total = sum(map(count_tool_bytes, tools))
         _measured[0] = tools, total
     return total
 
 
-def tool_bytes(definition: Any) -> int:
+def count_tool_bytes(definition: Any) -> int:
     """Bytes of a tool's description, with what is put around it."""
-    return weight(definition) + _AROUND_A_TOOL
+    return count_bytes(definition) + _AROUND_A_TOOL
 
 
-def weight(value: Any) -> int:
+def count_bytes(value: Any) -> int:
     """Bytes of a value as it travels, as many as its tokens suggest: a digit counts as six."""
-    data = written(value).encode("utf-8", "replace")
+    data = to_json(value).encode("utf-8", "replace")
     return len(data) + _AROUND_A_DIGIT * len(data.translate(None, _NO_DIGITS))

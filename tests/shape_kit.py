@@ -30,7 +30,7 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.messages import Around, Inbound, Message, Stop, Text, Turn
+from picoclaw.messages import Inbound, Message, Stop, Text, Turn, TurnHooks
 
 SHAPES = {
     "The connection": CONNECTION,
@@ -142,7 +142,7 @@ class House:
         """Ask, and be answered so: `always`, or the first time only; `stubborn` after a tool's result as well."""
         self.phase, self.always, self.stubborn, self._first = answer, always, stubborn, True
         before, stop, shown = len(self.server.requests), Swift(), list[str]()
-        around = Around(stop=stop, listen=lambda e: shown.append(e.text) if isinstance(e, Text) else None)
+        around = TurnHooks(stop=stop, listen=lambda e: shown.append(e.text) if isinstance(e, Text) else None)
         turn = app.answer(Inbound(self.session, QUESTION), around)
         requests = [request.body for request in self.server.requests[before:]]
         wrote = [path.unlink() for path in self.home.rglob(FILE)]

@@ -12,8 +12,6 @@ from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, Refused, TurnStopped, Unavailable
 from picoclaw.messages import (
-    Around,
-    Brief,
     End,
     Event,
     Message,
@@ -24,9 +22,11 @@ from picoclaw.messages import (
     ToolCall,
     ToolRun,
     Turn,
+    TurnContext,
+    TurnHooks,
     Usage,
 )
-from picoclaw.prompts import fill
+from picoclaw.prompts import fill_template
 from picoclaw.providers import openai_wire
 from picoclaw.repetition import REPEATS
 from picoclaw.security.untrusted import OWN_TEXT_MARK
@@ -67,13 +67,13 @@ class Bench:
 
     def turn(self, text: str = "how warm is it?", stop: Stop | None = None) -> Turn:
         turn = self.agent.turn(
-            Brief("Be brief.", text), self.earlier, CALLER, Around(listen=self.heard.append, stop=stop)
+            TurnContext("Be brief.", text), self.earlier, CALLER, TurnHooks(listen=self.heard.append, stop=stop)
         )
         check_conversation(turn.messages)
         assert turn.messages[0] == Message("user", text)
         assert turn.messages[-1].text == turn.reply
         shown = (*(m for one in self.earlier for m in one), *turn.messages, Message("user", "and now?"))
-        check_body(openai_wire.body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
+        check_body(openai_wire.build_body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
         return turn
 
     def results(self, turn: Turn) -> list[str]:
@@ -175,7 +175,7 @@ def test_duplicate_call_ids_in_one_message() -> None:
     bench = Bench(calls(*twice), says("ok"))
     turn = bench.turn()
     assert bench.results(turn) == ["temperature 21.4", "pin 1 is off"]
-    body = openai_wire.body(bench.provider.requests[1], "m", stream=False)
+    body = openai_wire.build_body(bench.provider.requests[1], "m", stream=False)
     check_body(body)
     assert [m["content"] for m in body["messages"][-2:]] == ["temperature 21.4", "pin 1 is off"]
 
@@ -436,7 +436,7 @@ def test_the_head_of_a_message_bears_out_only_what_has_a_unit(head: str, reply: 
 @pytest.mark.parametrize("offered", [frozenset(), frozenset({"switch"})])
 def test_nobody_is_sent_to_measure_without_a_tool_that_measures(offered: frozenset[str]) -> None:
     bench = Bench(INVENTED)
-    turn = bench.agent.turn(Brief("Be brief.", "how humid is it?", tools=offered), (), CALLER)
+    turn = bench.agent.turn(TurnContext("Be brief.", "how humid is it?", tools=offered), (), CALLER)
     assert turn.reply == "The humidity is 50 %."
 
 
@@ -495,7 +495,7 @@ def test_ctrl_c_while_an_event_is_shown(kind: type[Any]) -> None:
         if isinstance(event, kind):
             raise KeyboardInterrupt
 
-    turn = bench.agent.turn(Brief("", "hello"), (), CALLER, Around(listen=shown))
+    turn = bench.agent.turn(TurnContext("", "hello"), (), CALLER, TurnHooks(listen=shown))
     check_conversation(turn.messages)
     assert turn.stopped == "stopped"
 
@@ -566,11 +566,11 @@ def test_a_long_mark_of_what_was_shortened_does_not_keep_a_turn_for_ever(length:
     recite = ToolCall("a", "recite", {"characters": 9000})
     bench = Bench(calls(recite, ToolCall("b", "recite", {"characters": 700})), *[[ContextOverflow("too long")]] * 60)
     prompts = {**PROMPTS, "shortened": template + "m" * length}
-    turn = replace(bench.agent, prompts=prompts).turn(Brief("Be brief.", "go"), bench.earlier, CALLER)
+    turn = replace(bench.agent, prompts=prompts).turn(TurnContext("Be brief.", "go"), bench.earlier, CALLER)
     assert (turn.stopped, turn.reply) == ("error", "[failed: too long]")
     assert len(bench.provider.requests) < 30
     tight = Bench(calls(recite), says("ok"), window=1024)
-    assert replace(tight.agent, prompts=prompts).turn(Brief("Be brief.", "go"), (), CALLER).reply == "ok"
+    assert replace(tight.agent, prompts=prompts).turn(TurnContext("Be brief.", "go"), (), CALLER).reply == "ok"
 
 
 def test_too_long_for_the_window_ends_in_one_clear_error() -> None:
@@ -611,12 +611,12 @@ def test_the_templates_used_here_are_those_that_ship() -> None:
         shipped_text = (shipped("templates") / "prompts" / f"{name}.md").read_text()
         used = {v for v in values if f"{{{v}}}" in shipped_text}
         assert used <= {v for v in values if f"{{{v}}}" in text}, name
-        assert fill(shipped_text, dict.fromkeys(values, "?")).strip()
+        assert fill_template(shipped_text, dict.fromkeys(values, "?")).strip()
 
 
 def test_a_turn_may_call_only_what_its_skills_name() -> None:
     bench = Bench(calls(SWITCH), calls(MEASURE), says("21"))
-    brief = Brief("Be brief.", "go", only=frozenset({"measure"}))
+    brief = TurnContext("Be brief.", "go", only=frozenset({"measure"}))
     turn = bench.agent.turn(brief, (), CALLER)
     assert [run.result for run in turn.tools] == ["error: switch is not among measure", "temperature 21.4"]
     assert bench.toolbox.used == [("measure", "temperature")]
@@ -629,7 +629,7 @@ def test_what_a_turn_relies_on_is_said_again_when_it_is_forgotten() -> None:
     filler = tuple((Message("user", "and?"), Message("assistant", "Well. " * 300)) for _ in range(6))
     for earlier, times in (((old, *filler), 1), ((old,), 1)):
         bench = Bench(says("ok"), earlier=earlier, window=2000)
-        turn = bench.agent.turn(Brief("", "ferns again", relied_on=(skill,)), earlier, CALLER)
+        turn = bench.agent.turn(TurnContext("", "ferns again", relied_on=(skill,)), earlier, CALLER)
         sent = "".join(message.text for message in bench.provider.requests[0].messages)
         assert sent.count(skill) == times
         assert bool(turn.forgotten) == (len(earlier) > 1)
@@ -654,7 +654,7 @@ def test_a_tool_that_a_call_opens_is_offered_from_then_on_and_in_later_turns() -
     def ask(*answers: list[Step], earlier: Sequence[tuple[Message, ...]] = ()) -> tuple[Turn, list[list[str]]]:
         provider = Scripted(*answers)
         agent = Agent(provider, toolset_of(Shelf()), PROMPTS, LimitsConfig(), 32_768, 100)
-        turn = agent.turn(Brief("Be brief.", "go"), earlier, CALLER)
+        turn = agent.turn(TurnContext("Be brief.", "go"), earlier, CALLER)
         return turn, [[tool["name"] for tool in request.tools] for request in provider.requests]
 
     turn, offered = ask(calls(ToolCall("1", "find")), says("there"))

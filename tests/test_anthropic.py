@@ -36,7 +36,6 @@ from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, KeyRefused, NoCredit, NotServed, ProviderError, Refused, Unavailable
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import (
-    Brief,
     End,
     Event,
     Image,
@@ -48,10 +47,11 @@ from picoclaw.messages import (
     Thought,
     ToolCall,
     Turn,
+    TurnContext,
     Usage,
 )
 from picoclaw.providers import anthropic, openai_wire
-from picoclaw.providers.anthropic import Anthropic, Messages
+from picoclaw.providers.anthropic import Anthropic, MessagesFormat
 
 ASKED = Message("user", "how warm is it?")
 READ = ToolCall("x", "sensor_read", {"quantity": "temperature"})
@@ -74,15 +74,15 @@ def request_of(*messages: Message, system: str = "Be brief.", tools: Any = TOOLS
 def body_of(*messages: Message, **more: Any) -> Json:
     """A body as it travels, after the server's own judge has seen it."""
     wanted = {name: more.pop(name) for name in ("temperature", "images", "without") if name in more}
-    body = anthropic.body(request_of(*messages, **more), "m", stream=True, **wanted)
+    body = anthropic.build_messages_body(request_of(*messages, **more), "m", stream=True, **wanted)
     assert complaints(body) == []
-    return dict(json.loads(openai_wire.encoded(body)))
+    return dict(json.loads(openai_wire.encode_body(body)))
 
 
 def heard(*objects: Any) -> list[Event]:
     """What these events come to."""
-    assembler = openai_wire.Assembler(openai_wire.known_tools(request_of()))
-    found = [e for chunk in anthropic.chunks(iter(objects)) for e in assembler.feed(chunk)]
+    assembler = openai_wire.Assembler(openai_wire.get_tool_names(request_of()))
+    found = [e for chunk in anthropic.read_chunks(iter(objects)) for e in assembler.feed(chunk)]
     return joined([*found, *assembler.end()])
 
 
@@ -354,7 +354,7 @@ def test_a_plain_answer_takes_one_request(asks: bool, streams: bool) -> None:
 
 @pytest.mark.parametrize("base", ["http://x", "http://x/v1", "http://x/anthropic", "http://x/anthropic/v1"])
 def test_the_address_may_name_the_version_or_not(base: str) -> None:
-    assert Messages().url(base) == f"{base.removesuffix('/v1')}/v1/messages"
+    assert MessagesFormat().url(base) == f"{base.removesuffix('/v1')}/v1/messages"
 
 
 def test_without_a_key_none_is_sent() -> None:
@@ -476,7 +476,7 @@ def turn_with(*script: Answer, thinks: bool = False) -> tuple[Turn, AnthropicSer
         config = ModelConfig(base_url=server.url, name="m", api="anthropic")
         with closing(Anthropic(config)) as provider:
             agent = Agent(provider, toolset_of(box), PROMPTS, LimitsConfig(), 32_768, 1024)
-            return agent.turn(Brief("Be brief.", "how warm is it?"), [], CALLER), server, box
+            return agent.turn(TurnContext("Be brief.", "how warm is it?"), [], CALLER), server, box
 
 
 ROUNDS = (

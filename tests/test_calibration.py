@@ -13,7 +13,7 @@ from picoclaw.agent.conversation import Conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import StoreError
-from picoclaw.messages import Brief, Message, Notice, Turn, Usage
+from picoclaw.messages import Message, Notice, Turn, TurnContext, Usage
 from picoclaw.providers import openai_wire
 from picoclaw.providers.openai import OpenAI
 from picoclaw.store.conversations import History
@@ -189,7 +189,7 @@ def test_three_turns_are_enough_to_estimate_another_language(kept: Kept, languag
         )
 
     def tokens(body: Any) -> int:
-        return int(len(openai_wire.encoded(body)) / 2.7)
+        return int(len(openai_wire.encode_body(body)) / 2.7)
 
     with ModelServer(lambda body: reply(answered, usage=(tokens(body), 20))) as server:
         provider = OpenAI(ModelConfig(base_url=server.url, name="qwen"))
@@ -199,7 +199,7 @@ def test_three_turns_are_enough_to_estimate_another_language(kept: Kept, languag
             earlier, ratio = kept.history.turns("home"), kept.ratio()
             talk = Conversation(earlier, [Message("user", asked)])
             estimate = talk.tokens("Be brief.", agent.toolset.definitions(), ratio)
-            turn = agent.turn(Brief("Be brief.", asked, bytes_a_token=ratio), earlier, CALLER)
+            turn = agent.turn(TurnContext("Be brief.", asked, bytes_a_token=ratio), earlier, CALLER)
             kept.history.keep("home", turn, NOON, model="qwen")
             errors.append(abs(estimate / turn.usage.prompt_tokens - 1))
         provider.close()

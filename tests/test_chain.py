@@ -37,11 +37,32 @@ from picoclaw.errors import (
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance import doctor
 from picoclaw.maintenance.doctor import examine_models
-from picoclaw.messages import Around, Brief, Inbound, Message, Notice, Request, Stop, Text, ToolCall, Turn, Usage
-from picoclaw.providers import made
-from picoclaw.providers.chain import ATTEMPTS, TRYING_S, Access, Chain, Link, Reached, links, told
-from picoclaw.providers.retry import LONGEST_HOLD_S, LONGEST_WAIT_S, OWNER_S, SAME_AGAIN, Breaker, verdict
-from picoclaw.providers.sanitize import fitted, shorter
+from picoclaw.messages import (
+    Inbound,
+    Message,
+    Notice,
+    Request,
+    Stop,
+    Text,
+    ToolCall,
+    Turn,
+    TurnContext,
+    TurnHooks,
+    Usage,
+)
+from picoclaw.providers import make_provider
+from picoclaw.providers.chain import (
+    MAX_RETRIES,
+    MAX_RETRY_S,
+    Chain,
+    ConfiguredProvider,
+    Link,
+    ModelAccess,
+    build_links,
+    describe_links,
+)
+from picoclaw.providers.retry import BREAKER_AFTER, MAX_HOLD_S, MAX_WAIT_S, OWNER_S, CircuitBreaker, decide_retry
+from picoclaw.providers.sanitize import fit_window, shorten_request
 from picoclaw.workspace import prepare_home
 
 BUSY = Unavailable("the model server cannot answer now (503): busy")
@@ -59,12 +80,12 @@ WARM = ToolCall("c1", "measure")
         (BUSY, 2, "retry", 4.5),
         (BUSY, 3, "retry", 13.5),
         (BUSY, 4, "later", 40.5),
-        (BUSY, 99, "later", LONGEST_HOLD_S),
+        (BUSY, 99, "later", MAX_HOLD_S),
         (Unavailable("slow", retry_after=4), 0, "retry", 4),
-        (Unavailable("slow", retry_after=LONGEST_WAIT_S), 3, "retry", LONGEST_WAIT_S),
+        (Unavailable("slow", retry_after=MAX_WAIT_S), 3, "retry", MAX_WAIT_S),
         (Unavailable("slow", retry_after=21), 0, "later", 21),
-        (Unavailable("quota", retry_after=86_400), 0, "later", LONGEST_HOLD_S),
-        (Unavailable("odd", retry_after=float("inf")), 0, "later", LONGEST_HOLD_S),
+        (Unavailable("quota", retry_after=86_400), 0, "later", MAX_HOLD_S),
+        (Unavailable("odd", retry_after=float("inf")), 0, "later", MAX_HOLD_S),
         (Unavailable("odd", retry_after=float("nan")), 0, "retry", 0.5),
         (Unavailable("odd", retry_after=-3), 0, "retry", 0.5),
         (KnownDown("away"), 0, "next", 0),
@@ -85,7 +106,7 @@ WARM = ToolCall("c1", "measure")
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
 def test_verdict(error, failures, action, seconds):
-    assert verdict(error, failures) == (action, pytest.approx(seconds))
+    assert decide_retry(error, failures) == (action, pytest.approx(seconds))
 
 
 def kinds(of):
@@ -94,7 +115,7 @@ def kinds(of):
 
 @pytest.mark.parametrize("kind", kinds(ProviderError), ids=lambda kind: kind.__name__)
 def test_every_error_of_a_provider_has_a_verdict(kind):
-    assert verdict(kind("said")).action in {"retry", "later", "next", "compact", "owner", "give up"}
+    assert decide_retry(kind("said")).action in {"retry", "later", "next", "compact", "owner", "give up"}
 
 
 # --- a chain
@@ -321,9 +342,9 @@ def turn_of(bench, steps):
 def test_further_tries_are_counted_over_the_whole_turn():
     script = [step for _ in range(9) for step in ([BUSY], says("ok"))]
     bench = Bench(first(*script), link("lan", *[says("lan")] * 9), retries=2)
-    assert turn_of(bench, 8) == [2] * ATTEMPTS + [2, 1, 1, 1]  # the fifth failure: lan answers, and the rest as well
-    assert bench.asked() == [2 * ATTEMPTS + 1, 4]
-    assert len(bench.waits) == ATTEMPTS
+    assert turn_of(bench, 8) == [2] * MAX_RETRIES + [2, 1, 1, 1]  # the fifth failure: lan answers, and the rest as well
+    assert bench.asked() == [2 * MAX_RETRIES + 1, 4]
+    assert len(bench.waits) == MAX_RETRIES
     assert turn_of(bench, 1) == [1]  # a new turn, a new start: the first answers
 
 
@@ -334,7 +355,7 @@ def test_no_turn_spends_more_than_so_many_seconds_on_trying():
     script = [step for _ in range(9) for step in (slow(9), says("ok"))]
     bench = Bench(first(*script), link("lan", *[says("lan")] * 9), retries=10)
     turn_of(bench, 6)
-    assert sum(bench.waits) + 9 * len(bench.waits) <= TRYING_S
+    assert sum(bench.waits) + 9 * len(bench.waits) <= MAX_RETRY_S
     assert len(bench.waits) == 3  # of 28 s each; the fourth would be more than 90
 
 
@@ -371,7 +392,7 @@ def test_a_round_that_one_model_began_goes_on_with_the_next_and_stays_there():
     toolbox = Toolbox()
     script = [calls(replace(WARM, id=f"c{i}")) for i in range(2)]
     bench = Bench(first(script[0], [BUSY]), link("lan", script[1], says("It is 21.4.")), retries=0)
-    turn = agent_of(bench.chain, toolbox).turn(Brief("", "how warm is it?"), (), CALLER)
+    turn = agent_of(bench.chain, toolbox).turn(TurnContext("", "how warm is it?"), (), CALLER)
     assert (turn.reply, turn.provider, turn.stopped) == ("It is 21.4.", "openai:lan", "")
     assert bench.asked() == [2, 2]
     assert bench.models[1].requests[0].messages[-1].role == "tool"
@@ -381,9 +402,9 @@ def test_a_round_that_one_model_began_goes_on_with_the_next_and_stays_there():
 
 def test_words_said_meanwhile_go_to_the_next_model_and_not_to_the_matcher():
     typed = ["and the cellar?"]
-    around = Around(typed=lambda: [typed.pop()] if typed else [])
+    around = TurnHooks(typed=lambda: [typed.pop()] if typed else [])
     bench = Bench(first(calls(WARM), [BUSY]), link("lan", says("Both are 21.4.")), retries=0)
-    turn = agent_of(bench.chain, Toolbox()).turn(Brief("", "how warm is it?"), (), CALLER, around)
+    turn = agent_of(bench.chain, Toolbox()).turn(TurnContext("", "how warm is it?"), (), CALLER, around)
     assert (turn.reply, turn.provider) == ("Both are 21.4.", "openai:lan")
     assert not bench.matcher.requests
 
@@ -432,16 +453,16 @@ def test_whatever_happens_a_turn_ends_and_stays_valid(seed):
     agent, history = agent_of(bench.chain, Toolbox()), ()
     for _ in range(4):
         heard, before, waited = [], bench.asked(), len(bench.waits)
-        around = Around(listen=heard.append)
-        brief = Brief("", "switch on the lamp", model=dice.choice(["", "", "spare", "llama"]))
+        around = TurnHooks(listen=heard.append)
+        brief = TurnContext("", "switch on the lamp", model=dice.choice(["", "", "spare", "llama"]))
         done = agent.turn(brief, history, CALLER, around)
         asked = [after - earlier for after, earlier in zip(bench.asked(), before, strict=True)]
         check_conversation(done.messages)
         read = "".join(event.text for event in heard if isinstance(event, Text))
         begun = re.findall(r"Begun (\d+)", read)
         assert len(begun) == len(set(begun)) <= done.steps
-        assert len(bench.waits) - waited <= 2 * ATTEMPTS  # a last word may try as well
-        assert sum(asked) <= done.steps * 2 + len(asked) * 3 + 3 * ATTEMPTS
+        assert len(bench.waits) - waited <= 2 * MAX_RETRIES  # a last word may try as well
+        assert sum(asked) <= done.steps * 2 + len(asked) * 3 + 3 * MAX_RETRIES
         history = (*history, done.messages)
 
 
@@ -472,7 +493,7 @@ def test_older_turns_are_left_out_for_a_smaller_window_and_only_there():
 )
 def test_an_answer_is_no_longer_than_both_allow(window, answer, left):
     request = Request("", (Message("user", "x"),), (), 5000, 0.0)
-    assert fitted(request, window, answer).answer_tokens == min(5000, left)
+    assert fit_window(request, window, answer).answer_tokens == min(5000, left)
 
 
 def test_tools_that_matter_less_are_left_out_before_a_model_is_passed_over():
@@ -481,12 +502,12 @@ def test_tools_that_matter_less_are_left_out_before_a_model_is_passed_over():
     request = Request(
         "", (Message("user", "old " * 500), Message("assistant", "ok"), Message("user", "x")), tools, 9, 0.0
     )
-    fitting = fitted(request, 4096, 100)
+    fitting = fit_window(request, 4096, 100)
     assert [tool["name"] for tool in fitting.tools] == ["exec", "sensor_read"]
     assert fitting.messages == request.messages[2:]
-    assert fitted(request, 100_000, 100).tools == tools
+    assert fit_window(request, 100_000, 100).tools == tools
     with pytest.raises(ContextOverflow):
-        fitted(request._replace(system="y" * 12_000), 4096, 100)
+        fit_window(request._replace(system="y" * 12_000), 4096, 100)
 
 
 def test_one_whose_window_is_too_small_for_the_present_turn_is_passed_over():
@@ -548,7 +569,7 @@ def test_a_turn_that_only_one_takes_who_is_away_is_shortened_and_that_one_asked_
     large = link("large", [BUSY], says("never"), window=100_000, answer=512)
     bench = Bench(first(TOO_LONG, TOO_LONG, says("short enough")), large, retries=0)
     agent = Agent(bench.chain, toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100, clock=bench.clock)
-    turn = agent.turn(Brief("", "y" * 90_000), (), CALLER)
+    turn = agent.turn(TurnContext("", "y" * 90_000), (), CALLER)
     assert (turn.reply, turn.stopped) == ("short enough", "")
     assert bench.asked() == [3, 1]
 
@@ -565,8 +586,8 @@ def test_words_said_while_tools_ran_begin_no_turn():
         *(Message("user", "a"), Message("assistant", "b"), Message("user", "c"), Message("assistant", "", (WARM,))),
         *(Message("tool", "21", call_id="c1"), Message("user", "and d?")),
     )
-    assert shorter(Request("", said, (), 1, 0.0)).messages == said[2:]
-    assert shorter(Request("", said[2:], (), 1, 0.0)) is None
+    assert shorten_request(Request("", said, (), 1, 0.0)).messages == said[2:]
+    assert shorten_request(Request("", said[2:], (), 1, 0.0)) is None
 
 
 # --- a breaker
@@ -575,7 +596,7 @@ def test_words_said_while_tools_ran_begin_no_turn():
 class Breaking:
     def __init__(self):
         self.clock = Clock()
-        self.breaker = Breaker(self.clock)
+        self.breaker = CircuitBreaker(self.clock)
 
     def held(self, model=""):
         """The seconds for which a model is not asked."""
@@ -597,7 +618,7 @@ class Breaking:
         (NotServed("404"), OWNER_S),
         (NoCredit("402"), OWNER_S),
         (Unavailable("quota", retry_after=300), 300),
-        (Unavailable("quota", retry_after=90_000), LONGEST_HOLD_S),
+        (Unavailable("quota", retry_after=90_000), MAX_HOLD_S),
         (Unavailable("slow", retry_after=5), 0),
         (BUSY, 0),
         (Refused("400"), 0),
@@ -616,10 +637,10 @@ def test_how_long_a_server_is_let_alone(error, seconds):
 
 def test_the_same_error_again_and_again_is_asked_for_less_and_less():
     bench, held = Breaking(), []
-    for number in range(SAME_AGAIN + 9):
+    for number in range(BREAKER_AFTER + 9):
         bench.breaker.failed("", Unavailable(f"the model server cannot answer now (500): trace {number}"))
         held.append(bench.held())
-    assert held == [0] * (SAME_AGAIN - 1) + [60, 120, 240, 480, 960, 1920] + [LONGEST_HOLD_S] * 4
+    assert held == [0] * (BREAKER_AFTER - 1) + [60, 120, 240, 480, 960, 1920] + [MAX_HOLD_S] * 4
     bench.breaker.failed("", BUSY)  # another one
     assert bench.held() == 0
 
@@ -629,14 +650,14 @@ def test_the_same_error_again_and_again_is_asked_for_less_and_less():
 )
 def test_what_no_server_has_said_is_not_counted(error):
     bench = Breaking()
-    for _ in range(SAME_AGAIN * 2):
+    for _ in range(BREAKER_AFTER * 2):
         bench.breaker.failed("", error)
     assert bench.held() == 0
 
 
 def test_an_answer_ends_it():
     bench = Breaking()
-    for _ in range(SAME_AGAIN - 1):
+    for _ in range(BREAKER_AFTER - 1):
         bench.breaker.failed("", BUSY)
     bench.breaker.worked("")
     bench.breaker.failed("", BUSY)
@@ -645,7 +666,7 @@ def test_an_answer_ends_it():
 
 def test_it_says_how_often_and_for_how_long():
     bench = Breaking()
-    for _ in range(SAME_AGAIN):
+    for _ in range(BREAKER_AFTER):
         bench.breaker.failed("", BUSY)
     with pytest.raises(NotAsked, match=r"^not asked again for 60 s, 10 times in a row: the model server .*busy$"):
         bench.breaker.heed("")
@@ -666,7 +687,9 @@ def test_a_model_that_is_none_holds_up_no_other_of_its_server():
 
 def test_nothing_is_made_before_it_is_asked():
     count = []
-    model = Reached(Access(ModelConfig(name="qwen"), "k"), make=lambda *given: count.append(given) or first(says("ok")))
+    model = ConfiguredProvider(
+        ModelAccess(ModelConfig(name="qwen"), "k"), make=lambda *given: count.append(given) or first(says("ok"))
+    )
     assert model.name == "openai:qwen"
     model.close()
     assert count == []
@@ -677,7 +700,7 @@ def test_nothing_is_made_before_it_is_asked():
 
 @pytest.mark.parametrize(("api", "name"), [("openai", "openai:x"), ("anthropic", "anthropic:x")])
 def test_a_provider_speaks_what_its_server_does(api, name):
-    with closing(made(ModelConfig(base_url="http://127.0.0.1:9/v1", name="x", api=api), "k")) as provider:
+    with closing(make_provider(ModelConfig(base_url="http://127.0.0.1:9/v1", name="x", api=api), "k")) as provider:
         assert provider.name == name
 
 
@@ -714,7 +737,7 @@ def test_a_new_key_is_taken_without_a_restart_and_a_wrong_one_is_sent_once_a_min
     with ModelServer(keyed("sk-right")) as server:
         text = f"[model]\nbase_url = '{server.url}'\nname = 'qwen'"
         config = write(tmp_path / "home", text, "api_key = 'sk-wrong'")
-        [only] = links(config)
+        [only] = build_links(config)
         matcher = Matcher()
         with closing(Chain(only.provider, lambda: matcher, 2)) as chain:
             said = [notices(asked_of(chain))[0] for _ in range(3)]
@@ -729,7 +752,7 @@ def test_a_new_key_is_taken_although_another_model_of_that_server_has_answered_m
     answers = [refusal(401, "bad key"), reply("another"), reply("the usual one")]
     with ModelServer(answers) as server:
         config = write(tmp_path / "home", f"[model]\nbase_url = '{server.url}'\nname = 'big'\n")
-        [only] = links(config)
+        [only] = build_links(config)
 
         def ask(model):
             request = Request("", (Message("user", "x"),), (), 9, time.monotonic() + 9, model)
@@ -757,7 +780,7 @@ def test_an_error_names_the_settings_of_its_own_model(tmp_path, clean, status, t
     with ModelServer(lambda _: refusal(status, "no")) as server:
         table = f"base_url = '{server.url}'\nname = 'small'\n"
         config = write(tmp_path / "home", f"[model]\n{table}[models.lan]\n{table}")
-        first, lan = (link.provider for link in links(config))
+        first, lan = (link.provider for link in build_links(config))
         for provider, named in ((first, False), (lan, True)):
             with closing(provider), pytest.raises(Refused) as refused:
                 list(provider.events(Request("", (Message("user", "x"),), (), 9, time.monotonic() + 9)))
@@ -767,7 +790,7 @@ def test_an_error_names_the_settings_of_its_own_model(tmp_path, clean, status, t
 def test_a_file_that_was_changed_for_the_worse_is_named(tmp_path, clean):
     with ModelServer(keyed("sk-right")) as server:
         text = f"[model]\nbase_url = '{server.url}'\nname = 'qwen'"
-        [only] = links(write(tmp_path / "home", text, "api_key = 'sk-wrong'"))
+        [only] = build_links(write(tmp_path / "home", text, "api_key = 'sk-wrong'"))
         with closing(Chain(only.provider, None, 0)) as chain:
             with pytest.raises(KeyRefused):
                 asked_of(chain)
@@ -780,8 +803,8 @@ def test_a_file_that_was_changed_for_the_worse_is_named(tmp_path, clean):
 
 def test_a_key_that_no_header_may_hold_lets_the_next_answer(tmp_path):
     with ModelServer([reply("lan")]) as server:
-        bad = Reached(Access(ModelConfig(base_url=server.url), "sk\n1"))
-        lan = Link("lan", Reached(Access(ModelConfig(base_url=server.url, name="qwen"), "")))
+        bad = ConfiguredProvider(ModelAccess(ModelConfig(base_url=server.url), "sk\n1"))
+        lan = Link("lan", ConfiguredProvider(ModelAccess(ModelConfig(base_url=server.url, name="qwen"), "")))
         with closing(Chain(bad, None, 0, then=(lan,))) as chain:
             assert text_of(asked_of(chain)) == "lan"
 
@@ -799,7 +822,7 @@ def test_each_server_gets_its_own_key_alone(tmp_path, clean, monkeypatch):
         monkeypatch.setenv("PICOCLAW_API_KEY_LOCAL", "sk-local")
         write(tmp_path / "home", text, secrets)
         config = load_config({**os.environ, "PICOCLAW_HOME": str(tmp_path / "home")})
-        chosen, *then = links(config)
+        chosen, *then = build_links(config)
         with closing(Chain(chosen.provider, None, 0, then=then)) as chain, pytest.raises(Refused):
             asked_of(chain)
         sent = [[request.headers.get("authorization") for request in server.requests] for server in servers]
@@ -978,10 +1001,10 @@ def test_a_status_has_a_line_for_each_model(tmp_path, clean):
             f"[models.lan]\nbase_url = '{server.url}'\nname = 'small'\n"
             f"[models.spare]\nbase_url = '{server.url}'\nname = 'tiny'",
         )
-        chosen, *then = links(config)
+        chosen, *then = build_links(config)
         with closing(Chain(chosen.provider, None, 0, then=then)) as chain:
             assert text_of(asked_of(chain)) == "ok"
-            rows = told((chosen, *then))
+            rows = describe_links((chosen, *then))
     assert [(row["name"], row["model"], row["chosen"], row["mend"]) for row in rows] == [
         ("", "big", True, True),
         ("lan", "small", True, False),
@@ -1018,7 +1041,7 @@ def test_the_manuals_settings_are_taken(tmp_path, clean):
     config, secrets = re.findall(r"```toml\n(.*?)```", MANUAL, re.DOTALL)
     found = write(tmp_path / "home", config, secrets)
     assert found.model.then == ["lan", "local"]
-    assert [(link.name, link.spare) for link in links(found)] == [
+    assert [(link.name, link.spare) for link in build_links(found)] == [
         ("", False),
         ("lan", False),
         ("local", False),
@@ -1031,9 +1054,9 @@ def test_the_manuals_settings_are_taken(tmp_path, clean):
 @pytest.mark.parametrize(
     "said",
     [
-        f"at most {ATTEMPTS} further ones",
-        f"take {TRYING_S:.0f} seconds at most",
-        f"more than {LONGEST_WAIT_S:.0f} seconds",
+        f"at most {MAX_RETRIES} further ones",
+        f"take {MAX_RETRY_S:.0f} seconds at most",
+        f"more than {MAX_WAIT_S:.0f} seconds",
         "after 0.5, 1.5 and 4.5 seconds",
         "ten times in a row",
         "after a minute, then after 2, 4",
@@ -1041,4 +1064,4 @@ def test_the_manuals_settings_are_taken(tmp_path, clean):
 )
 def test_the_manuals_numbers_are_those_of_the_code(said):
     assert said in " ".join(MANUAL.split())
-    assert (SAME_AGAIN, OWNER_S, LONGEST_HOLD_S) == (10, 60, 3600)
+    assert (BREAKER_AFTER, OWNER_S, MAX_HOLD_S) == (10, 60, 3600)

@@ -14,7 +14,7 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import DEFAULT_SESSION, Around, Inbound, Message, ToolCall
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, ToolCall, TurnHooks
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.workspace import prepare_home
@@ -37,7 +37,7 @@ class Chat:
         self.app.close()
 
     def turn(self, text, session=DEFAULT_SESSION, origin="owner", **around):
-        return self.app.answer(Inbound(session, text, origin), Around(**around))
+        return self.app.answer(Inbound(session, text, origin), TurnHooks(**around))
 
     def __call__(self, text, session=DEFAULT_SESSION):
         """What a command says, or what was wrong with it."""

@@ -34,7 +34,7 @@ from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory.dream import DreamModel
 from picoclaw.messages import Inbound, Message, Notice, Stop, ToolCall, Turn, Usage
-from picoclaw.prompts import cut, size
+from picoclaw.prompts import count_bytes, cut_bytes
 from picoclaw.store.pulse import PulseAuthor, PulseChange
 from picoclaw.store.sessions import strip_context_header
 from picoclaw.workspace.prompts import Prompts
@@ -139,9 +139,9 @@ def test_a_turn_is_written_down(turn, text):
 @pytest.mark.parametrize("most", [0, 8, 50, 1000])
 def test_nothing_is_longer_than_it_may_be(most):
     for text in ("é" * 900, "x" * 900, "short"):
-        assert size(cut(text, most)) <= max(most, 8)
+        assert count_bytes(cut_bytes(text, most)) <= max(most, 8)
     long = (*said("ö" * 5000), Message("tool", "y" * 5000, call_id="1"))
-    assert size(render_turn(long, most)) <= max(most, 8)
+    assert count_bytes(render_turn(long, most)) <= max(most, 8)
 
 
 def test_what_a_summary_no_longer_speaks_of_is_added():
@@ -149,8 +149,8 @@ def test_what_a_summary_no_longer_speaks_of_is_added():
     newer = "The porch light was moved to pin 27. Ada likes tea."
     text = carry_over(earlier, newer, 1000)
     assert text == f"Ada's boiler opens at 3.5 bar.\n- The cat is called Mauz;\nshe is 4.\n{newer}"
-    assert carry_over(earlier, newer, size(newer) + 31) == f"Ada's boiler opens at 3.5 bar.\n{newer}"
-    assert carry_over(earlier, newer, size(newer) + 30) == f"- The cat is called Mauz;\n{newer}"
+    assert carry_over(earlier, newer, count_bytes(newer) + 31) == f"Ada's boiler opens at 3.5 bar.\n{newer}"
+    assert carry_over(earlier, newer, count_bytes(newer) + 30) == f"- The cat is called Mauz;\n{newer}"
     assert carry_over(earlier, earlier, 1000) == earlier
 
 
@@ -193,7 +193,7 @@ def test_and_a_model_merges_both_when_they_are_too_long_together(tmp_path):
     text = summary.summarise(earlier, [said("The pump takes 12 V")]).text
     assert text.endswith("Valve 3.5 bar, pump 12 V")
     assert "Ada's boiler stands in the cellar." in text
-    assert size(text) <= summary.longest
+    assert count_bytes(text) <= summary.longest
     assert len(asked(provider)) == 3
 
 
@@ -232,7 +232,7 @@ def test_no_request_is_longer_than_the_window(tmp_path, window, length):
     turns = [said(f"plants {'ä' * length}", answer="y" * length) for _ in range(12)]
     assert 1 <= summary.summarise(earlier, turns).turns <= 12
     for text in asked(provider):
-        assert size(text) / 3 <= window - summary._model.answer_tokens
+        assert count_bytes(text) / 3 <= window - summary._model.answer_tokens
 
 
 @pytest.mark.parametrize(
@@ -498,7 +498,7 @@ def test_one_of_a_larger_window_is_shown_as_far_as_this_one_takes_it(tmp_path):
         (request,) = home.server.requests
         text = "".join(str(message["content"]) for message in request.body["messages"])
         assert "fan 0 turns" in text
-        assert size(text[text.index("fan 0 ") :]) < 1365 + 400
+        assert count_bytes(text[text.index("fan 0 ") :]) < 1365 + 400
 
 
 # --- before it ---

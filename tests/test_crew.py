@@ -19,7 +19,7 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import HelpersConfig, LimitsConfig, ModelConfig, ToolsConfig
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Around, Inbound, Stop
+from picoclaw.messages import Inbound, Stop, TurnHooks
 from picoclaw.outputs import config
 from picoclaw.resources import shipped
 from picoclaw.store.outbox import Outbox
@@ -561,7 +561,7 @@ def test_the_word_to_stop_reaches_the_helper_that_a_turn_waits_for(home):
     with ModelServer(script) as server, closing(app_of(home, server)) as app:
         thread = threading.Thread(target=say, args=(server,))
         thread.start()
-        turn = app.answer(Inbound("terminal", "go"), Around(stop=stop))
+        turn = app.answer(Inbound("terminal", "go"), TurnHooks(stop=stop))
         assert time.monotonic() - said_at[0] < 1
         thread.join()
         assert turn.stopped == "stopped"

@@ -36,7 +36,7 @@ from picoclaw.daemon.watchdog import (
 )
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
 from picoclaw.hw import boards
-from picoclaw.messages import Around, Message, Notice, Stop, ToolCall, Turn, Usage
+from picoclaw.messages import Message, Notice, Stop, ToolCall, Turn, TurnHooks, Usage
 from picoclaw.store import conversations
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
@@ -93,7 +93,7 @@ class Wire:
         self.told.append(letter)
 
     def around(self, arrived):
-        return Around()
+        return TurnHooks()
 
     def changed(self, approval):
         self.changes.append(approval)

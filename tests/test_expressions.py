@@ -14,7 +14,7 @@ from picoclaw.automation.heartbeat import is_ok
 from picoclaw.errors import SkillError, ToolError
 from picoclaw.markdown import visible_text
 from picoclaw.memory.entries import parse_entries
-from picoclaw.providers.http import bounded
+from picoclaw.providers.http import limit_stream
 from picoclaw.providers.text_calls import InlineCalls
 from picoclaw.security.redaction import Redactor
 from picoclaw.skills import frontmatter
@@ -124,7 +124,7 @@ def checklist(text: str) -> None:
 
 
 def server(text: str) -> None:
-    list(bounded(iter([text.encode() + b"x"]), deadline=1e12, patience=1e9, streamed=False))
+    list(limit_stream(iter([text.encode() + b"x"]), deadline=1e12, patience=1e9, streamed=False))
 
 
 LONG = [

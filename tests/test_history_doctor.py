@@ -34,11 +34,17 @@ from validity import check_body
 from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import Refused
-from picoclaw.messages import Brief, Message, Notice, Request, Text, ToolCall, Turn, Usage
+from picoclaw.messages import Message, Notice, Request, Text, ToolCall, Turn, TurnContext, Usage
 from picoclaw.providers import openai_wire
 from picoclaw.providers.openai import OpenAI
 from picoclaw.providers.openai_wire import WANTS
-from picoclaw.providers.sanitize import BRIDGE, apart, encodable, one_by_one, treated
+from picoclaw.providers.sanitize import (
+    BRIDGE,
+    make_encodable,
+    sanitize_history,
+    separate_content_and_calls,
+    split_parallel_calls,
+)
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
 from picoclaw.text import escape_control_tokens
@@ -57,7 +63,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def body_of(*messages: Message, wants: frozenset[str] = frozenset()) -> Json:
     request = Request("Be brief.", messages, TOOLS, 100, 0.0, lost="lost")
-    return json.loads(openai_wire.encoded(openai_wire.body(request, "m", stream=True, wants=wants)))
+    return json.loads(openai_wire.encode_body(openai_wire.build_body(request, "m", stream=True, wants=wants)))
 
 
 def shown(message: Message) -> str:
@@ -223,7 +229,7 @@ BOTH = Message("assistant", "", TWO)
     ],
 )
 def test_treatment(broken: tuple[Message, ...], mended: str) -> None:
-    assert " | ".join(map(shown, treated(broken, "lost"))) == mended
+    assert " | ".join(map(shown, sanitize_history(broken, "lost"))) == mended
     assert complaints(body_of(*broken, wants=frozenset(WANTS))) == []
 
 
@@ -257,7 +263,7 @@ def test_arguments_that_hold_themselves_or_go_too_deep_go_out_as_an_object() -> 
     for _ in range(100_000):
         deep = [deep]
     for arguments in (own, {"deep": deep}):
-        [_, call, _] = treated([ASKED, CALLED._replace(calls=(ToolCall("x", "measure", arguments),))])
+        [_, call, _] = sanitize_history([ASKED, CALLED._replace(calls=(ToolCall("x", "measure", arguments),))])
         assert call.calls[0].arguments == {}
 
 
@@ -276,7 +282,7 @@ def test_arguments_that_hold_themselves_or_go_too_deep_go_out_as_an_object() -> 
     ],
 )
 def test_names_are_those_that_every_server_takes(name: str, sent: str) -> None:
-    [_, call, _] = treated([ASKED, CALLED._replace(calls=(ToolCall("x", name),))])
+    [_, call, _] = sanitize_history([ASKED, CALLED._replace(calls=(ToolCall("x", name),))])
     assert call.calls[0].name == sent
 
 
@@ -286,7 +292,7 @@ def test_a_text_is_the_same_before_and_after_it_was_kept(tmp_path: Path) -> None
     with closing(Database(tmp_path / "state.db")) as database:
         History(database).keep("terminal", turn, datetime(2026, 3, 1, tzinfo=UTC))
         [kept] = History(database).turns("terminal")
-    assert kept[0].text == encodable(odd)
+    assert kept[0].text == make_encodable(odd)
     assert body_of(*kept, AGAIN) == body_of(*turn.messages, AGAIN)
 
 
@@ -301,12 +307,12 @@ def test_a_sound_conversation_is_changed_in_its_ids_alone() -> None:
             m._replace(calls=tuple(ToolCall("", c.name, c.arguments) for c in m.calls), call_id="") for m in messages
         ]
 
-    assert nameless(treated(SOUND, "lost")) == nameless(SOUND)
+    assert nameless(sanitize_history(SOUND, "lost")) == nameless(SOUND)
 
 
 def test_what_was_sent_before_is_sent_again_byte_by_byte() -> None:
     requests = (1, 3, 5, 8, 10)  # so many messages each has, after a person's word or the results
-    sent = [openai_wire.encoded(body_of(*SOUND[:count])).removesuffix(b"]}") for count in requests]
+    sent = [openai_wire.encode_body(body_of(*SOUND[:count])).removesuffix(b"]}") for count in requests]
     for before, after in itertools.pairwise(sent):
         assert after.startswith(before)
 
@@ -391,7 +397,7 @@ def test_any_history_is_taken_and_nothing_that_a_person_said_is_missing() -> Non
             sent = server.requests[-1].body
             heard = "\n\n".join(m["content"] for m in sent["messages"] if m["role"] == "user")
             assert in_order(
-                [escape_control_tokens(encodable(m.text)) for m in history if m.role == "user" and m.text.strip()],
+                [escape_control_tokens(make_encodable(m.text)) for m in history if m.role == "user" and m.text.strip()],
                 heard,
             ), seed
             check_body(sent)
@@ -402,10 +408,10 @@ def test_any_history_is_taken_and_nothing_that_a_person_said_is_missing() -> Non
 
 def test_treating_twice_is_treating_once() -> None:
     for seed in range(400):
-        once = treated(any_history(seed), "lost")
+        once = sanitize_history(any_history(seed), "lost")
         json.dumps([(m.text, [c.arguments for c in m.calls]) for m in once], ensure_ascii=False).encode()
-        assert treated(once, "lost") == once, seed
-        for other in (apart, one_by_one):
+        assert sanitize_history(once, "lost") == once, seed
+        for other in (separate_content_and_calls, split_parallel_calls):
             assert other(other(once)) == other(once), seed
 
 
@@ -417,7 +423,7 @@ def test_a_result_stays_with_its_call() -> None:
         results = [Message("tool", f"gave {i}", call_id=f"own{i}") for i in range(len(calls))]
         around = [*results, *chance.choices([AGAIN, RESULT, *results], k=3)]
         chance.shuffle(around)
-        out = treated([*any_history(seed), Message("assistant", "", calls), *around], "lost")
+        out = sanitize_history([*any_history(seed), Message("assistant", "", calls), *around], "lost")
         block = next(i for i, m in enumerate(out) if any(c.arguments == {"n": 0} for c in m.calls))
         assert [m.text for m in out[block + 1 : block + 1 + len(calls)]] == [f"gave {i}" for i in range(len(calls))]
 
@@ -463,12 +469,14 @@ def test_a_thought_is_sent_back_where_the_server_wants_it() -> None:
     answers, sent, refused = turns_at(deepseek)
     assert (answers, refused) == (["Good."] * 2, 1)
     assert [m["reasoning_content"] for m in sent[-1] if m["role"] == "assistant"] == ["", ""]
-    assert "reasoning_content" not in openai_wire.encoded({"messages": sent[0]}).decode()
+    assert "reasoning_content" not in openai_wire.encode_body({"messages": sent[0]}).decode()
 
 
 def test_what_was_said_beside_calls_is_said_once() -> None:
     round_ = (ASKED, CALLED._replace(text="Let me see."), RESULT)
-    talk = apart(treated([*round_, ANSWERED, *round_, CALLED._replace(text="Once more."), RESULT, AGAIN, ANSWERED]))
+    talk = separate_content_and_calls(
+        sanitize_history([*round_, ANSWERED, *round_, CALLED._replace(text="Once more."), RESULT, AGAIN, ANSWERED])
+    )
     answers = [m.text for m in talk if m.role == "assistant" and not m.calls]
     assert answers == [f"Let me see.\n\n{ANSWERED.text}", f"Let me see.\n\nOnce more.\n\n{BRIDGE}", ANSWERED.text]
 
@@ -540,12 +548,12 @@ def test_a_poisoned_turn_does_not_break_the_next(poison: str, tmp_path: Path) ->
         history.keep("terminal", turn_of(*messages), at)
         agent = Agent(provider, toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
         for question in ("and now?", "and then?"):
-            turn = agent.turn(Brief("Be brief.", question), history.turns("terminal"), CALLER)
+            turn = agent.turn(TurnContext("Be brief.", question), history.turns("terminal"), CALLER)
             assert (turn.reply, turn.stopped) == ("Good.", "")
             history.keep("terminal", turn, at)
         sent = server.requests[-1].body["messages"]
     assert server.refused == []
     heard = "\n\n".join(m["content"] for m in sent if m["role"] == "user")
-    spoken = [escape_control_tokens(encodable(m.text)) for m in messages if m.role == "user"]
+    spoken = [escape_control_tokens(make_encodable(m.text)) for m in messages if m.role == "user"]
     assert in_order([*spoken, "and now?", "and then?"], heard), poison
     assert BRIDGE not in [m["content"] for m in sent[-2:]]

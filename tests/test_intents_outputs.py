@@ -153,7 +153,7 @@ def test_a_sentence_becomes_a_call(text, tool, arguments):
 @pytest.mark.parametrize(("text", "tool", "arguments"), CALLS, ids=[case[0] for case in CALLS])
 def test_the_tools_take_the_arguments(text, tool, arguments):
     function = {"output": OutputTool.output, "sensor_add": SensorAddTool.sensor_add}[tool]
-    taken = schema.check(schema.parameters(function, ("self", "caller")), arguments)
+    taken = schema.check_arguments(schema.read_parameters(function, ("self", "caller")), arguments)
     assert taken["name"] == arguments.get("name", "")
     if "seconds" in arguments:
         assert 0 < taken["seconds"] <= 86_400

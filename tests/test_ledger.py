@@ -35,9 +35,9 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory import notes
 from picoclaw.messages import DEFAULT_SESSION, End, Inbound, Message, Purpose, Request, Stop, Text, ToolCall, Usage
 from picoclaw.occurrences import Plan
-from picoclaw.prompts import estimated_tokens
+from picoclaw.prompts import estimate_tokens
 from picoclaw.providers import ledger
-from picoclaw.providers.ledger import Book, Day, Metered, MeteredEmbedder
+from picoclaw.providers.ledger import DailyUse, MeteredEmbedder, MeteredProvider, UsageLedger
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.jobs import Job
@@ -55,7 +55,7 @@ from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.stores import Stores
-from picoclaw.window import request_bytes
+from picoclaw.window import count_request_bytes
 from picoclaw.workspace import prepare_home
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=ZoneInfo("Europe/Berlin"))
@@ -84,24 +84,28 @@ PRICED = CostsConfig(day_money=1.0, currency="EUR", prices=PRICES)
     ],
 )
 def test_what_nobody_waits_for_stops_first(cause, stops_at):
-    refused = [percent for percent in (79, 80, 89, 90, 99, 100, 130) if ledger.refusal(Day(percent * 10), COSTS, cause)]
+    refused = [
+        percent
+        for percent in (79, 80, 89, 90, 99, 100, 130)
+        if ledger.explain_refusal(DailyUse(percent * 10), COSTS, cause)
+    ]
     assert refused == [percent for percent in (79, 80, 89, 90, 99, 100, 130) if percent >= stops_at]
-    assert not ledger.refusal(Day(10**9, 10**9), CostsConfig(prices=PRICES), cause)
+    assert not ledger.explain_refusal(DailyUse(10**9, 10**9), CostsConfig(prices=PRICES), cause)
 
 
 @pytest.mark.parametrize(
     ("used", "costs", "said"),
     [
-        (Day(12_000), CostsConfig(), "12,000 tokens"),
-        (Day(12_000), CostsConfig(day_tokens=50_000), "12,000 of 50,000 tokens (24 %)"),
-        (Day(49_999), CostsConfig(day_tokens=50_000), "49,999 of 50,000 tokens (99 %)"),
-        (Day(10, 0.126), CostsConfig(prices=PRICES, currency="EUR"), "10 tokens, 0.13 EUR"),
-        (Day(10, 0.5), PRICED, "10 tokens, 0.50 of 1.00 EUR (50 %)"),
-        (Day(10, 0.5), CostsConfig(day_money=0.4, prices=PRICES), "10 tokens, 0.50 of 0.40 in money (125 %)"),
+        (DailyUse(12_000), CostsConfig(), "12,000 tokens"),
+        (DailyUse(12_000), CostsConfig(day_tokens=50_000), "12,000 of 50,000 tokens (24 %)"),
+        (DailyUse(49_999), CostsConfig(day_tokens=50_000), "49,999 of 50,000 tokens (99 %)"),
+        (DailyUse(10, 0.126), CostsConfig(prices=PRICES, currency="EUR"), "10 tokens, 0.13 EUR"),
+        (DailyUse(10, 0.5), PRICED, "10 tokens, 0.50 of 1.00 EUR (50 %)"),
+        (DailyUse(10, 0.5), CostsConfig(day_money=0.4, prices=PRICES), "10 tokens, 0.50 of 0.40 in money (125 %)"),
     ],
 )
 def test_how_far_the_caps_are_used_is_said(used, costs, said):
-    assert ledger.worded(used, costs) == said
+    assert ledger.format_use(used, costs) == said
 
 
 @pytest.mark.parametrize(
@@ -117,8 +121,8 @@ def test_how_far_the_caps_are_used_is_said(used, costs, said):
 )
 def test_the_price_of_a_model(model, price, known):
     prices = PRICED.by_model
-    assert (ledger.price(prices, model), ledger.is_priced(prices, model)) == (price, known)
-    assert ledger.price({}, model) == Price(0, 0)
+    assert (ledger.get_price(prices, model), ledger.is_priced(prices, model)) == (price, known)
+    assert ledger.get_price({}, model) == Price(0, 0)
     assert not ledger.is_free({}, model)
 
 
@@ -128,8 +132,8 @@ def test_the_nearer_cap_counts_and_a_model_that_is_free_counts_for_none():
         LedgerKey(TODAY, "openai:local", "chat", "terminal"): LedgerTotals(1, 10_000, 500, 0, 0.0),
         LedgerKey(TODAY, "openai:big", "chat", "terminal"): LedgerTotals(1, 90, 10, 0, 0.95),
     }
-    used = ledger.counted(rows, costs.by_model)
-    assert (used, used.percent(costs)) == (Day(100, 0.95), 95)
+    used = ledger.count_use(rows, costs.by_model)
+    assert (used, used.percent(costs)) == (DailyUse(100, 0.95), 95)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def test_the_nearer_cap_counts_and_a_model_that_is_free_counts_for_none():
     ids=["noon", "the last second", "the long day", "the short day"],
 )
 def test_a_day_ends_by_the_owners_calendar(now, left):
-    assert ledger.seconds_left(now) == left
+    assert ledger.get_seconds_left(now) == left
 
 
 @pytest.mark.parametrize(
@@ -187,7 +191,7 @@ class Books:
 
     def opened(self):
         """Another part of a process, with a book of its own."""
-        return Book(Ledger(lambda: self.database), self.costs, lambda: self.now, self.ring)
+        return UsageLedger(Ledger(lambda: self.database), self.costs, lambda: self.now, self.ring)
 
     def ring(self):
         self.rang += 1
@@ -218,7 +222,7 @@ def test_a_request_is_entered_before_it_is_made_and_corrected_with_what_is_kept_
     assert books.seen() == [(TODAY, "openai:big", "chat", "telegram", 1, 600, 100, 700, 0.0)]
     books.book.end(line, 500, 20, known=True)
     assert books.seen()[0][4:8] == (1, 600, 100, 700)  # not yet: that would be a second transaction
-    assert books.book.today() == Day(520)  # but known here
+    assert books.book.today() == DailyUse(520)  # but known here
     with books.book.along(books.database.transaction()):
         pass
     assert books.seen() == [(TODAY, "openai:big", "chat", "telegram", 1, 500, 20, 0, 0.0)]
@@ -234,8 +238,8 @@ def test_the_next_request_keeps_the_correction_of_the_one_before(books):
 def test_a_correction_that_is_lost_to_a_cut_leaves_the_estimate_which_says_so(books):
     books.book.end(books.book.begin(CHAT, "openai:big", 100, 50), 90, 5, known=True)
     books.book = books.opened()  # the process is gone, and what it had in mind
-    assert books.book.today() == Day(150)
-    assert list(ledger.today(books.book.accounts.rows(TODAY, TODAY), COSTS)) == [
+    assert books.book.today() == DailyUse(150)
+    assert list(ledger.format_today(books.book.accounts.rows(TODAY, TODAY), COSTS)) == [
         "today 150 of 1,000 tokens (15 %): chat 150",
         "150 of these tokens were counted by no server, and are estimated",
     ]
@@ -306,7 +310,7 @@ def test_a_model_that_costs_nothing_is_asked_above_every_cap(tmp_path):
     books.take(100)
     for _ in range(2):
         books.take(5000, model="openai:local")
-    assert books.book.today() == Day(100, pytest.approx(0.0002))
+    assert books.book.today() == DailyUse(100, pytest.approx(0.0002))
     with pytest.raises(OverBudget):
         books.book.begin(CHAT, "openai:big", 1, 1)
 
@@ -338,7 +342,7 @@ def test_a_full_disk_stops_no_answer_and_what_was_taken_meanwhile_is_written_lat
     books.take(300)
     books.take(350)
     assert books.seen()[0][5] == 300
-    assert books.book.today() == Day(950)
+    assert books.book.today() == DailyUse(950)
     assert books.book.held("cron 1")
     books.database.full = False
     books.take(10)
@@ -372,7 +376,7 @@ def test_the_sums_of_days_long_ago_go_but_a_date_that_was_wrong_takes_none_along
 
 
 ASKED = Request("Be brief.", (Message("user", "x" * 4000),), (), 100, 0.0)
-SENT = estimated_tokens(request_bytes(ASKED.system, ASKED.messages, ()))
+SENT = estimate_tokens(count_request_bytes(ASKED.system, ASKED.messages, ()))
 
 
 def ask(provider, **more):
@@ -405,7 +409,7 @@ def test_what_is_entered_for_how_a_request_ends(books, script, seconds, took, es
     clock = Clock()
     model = Scripted([lambda: clock.turn(seconds), *script])
     model.name = "openai:big"
-    meter = Metered(model, lambda: books.book, clock)
+    meter = MeteredProvider(model, lambda: books.book, clock)
     with suppress(Unavailable, Refused, TurnStopped):
         ask(meter, purpose=CHAT)
     books.book.settle()
@@ -415,7 +419,7 @@ def test_what_is_entered_for_how_a_request_ends(books, script, seconds, took, es
 
 def test_hanging_up_in_the_middle_leaves_an_estimate(books):
     model = Scripted(LONG)
-    meter = Metered(model, lambda: books.book)
+    meter = MeteredProvider(model, lambda: books.book)
     events = meter.events(ASKED._replace(purpose=CHAT))
     assert isinstance(next(events), Text)
     events.close()
@@ -427,7 +431,7 @@ def test_another_model_at_the_same_server_has_a_line_of_its_own(tmp_path):
     books = Books(tmp_path, CostsConfig())
     model = Scripted([End("stop", COUNTED)], [End("stop", COUNTED)])
     model.name = "openai:big"
-    meter = Metered(model, lambda: books.book)
+    meter = MeteredProvider(model, lambda: books.book)
     for name in ("", "small"):
         ask(meter, model=name, purpose=Purpose("summary", "page"))
     assert [row[1:4] for row in books.seen()] == [
@@ -441,7 +445,7 @@ def test_above_a_cap_the_server_is_not_asked(books):
     model = Scripted()
     books.take(1000)
     with pytest.raises(OverBudget):
-        ask(Metered(model, lambda: books.book), purpose=CHAT)
+        ask(MeteredProvider(model, lambda: books.book), purpose=CHAT)
     assert model.requests == []
 
 
@@ -802,7 +806,7 @@ def test_a_server_that_was_not_there_is_in_no_table(books):
     books.book.end(books.book.begin(CHAT, "openai:away", 100, 9), 0, 0, known=True)
     books.take(10, model="openai:small")
     rows = books.book.accounts.rows(TODAY, TODAY)
-    shown = "\n".join([*ledger.table(rows, "model", costs), *ledger.today(rows, costs)])
+    shown = "\n".join([*ledger.format_table(rows, "model", costs), *ledger.format_today(rows, costs)])
     assert ("openai:small" in shown, "away" in shown) == (True, False)
 
 
@@ -858,5 +862,5 @@ def test_the_docs_name_each_cause_and_each_step():
     causes = {word for row in re.findall(r"^\| (`.*?) \|", DOCS, re.MULTILINE) for word in re.findall("`([a-z]+)", row)}
     assert causes == {"chat", "cron", "rule", "heartbeat", "helper", "summary", "dream", "review", "summon", "memory"}
     steps = [int(step) for step in re.findall(r"^\| (\d+) % \|", DOCS, re.MULTILINE)]
-    assert steps == sorted({ledger.rests_at(cause) for cause in causes})
+    assert steps == sorted({ledger.get_limit_percent(cause) for cause in causes})
     assert f"last {RETENTION_DAYS} days" in DOCS

@@ -24,12 +24,12 @@ from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_delivery, merge_messages
 from picoclaw.errors import ChannelDown, DeadlinePassed, KnownDown, Refused, Unavailable
 from picoclaw.http_client import Client, ConnectTimeout, ReadTimeout
-from picoclaw.messages import Brief, End, Message, Request, Text, Usage
+from picoclaw.messages import End, Message, Request, Text, TurnContext, Usage
 from picoclaw.providers import http
 from picoclaw.providers.chain import Chain
-from picoclaw.providers.http import Line, _silence, client, knocked
+from picoclaw.providers.http import Connection, _explain_silence, make_client, probe_server
 from picoclaw.providers.openai import OpenAI
-from picoclaw.providers.retry import Outage
+from picoclaw.providers.retry import OutageProbe
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Outbox, OutboxMessage
@@ -49,7 +49,7 @@ class Knocks:
 
     def __init__(self, takes=3.0):
         self.now, self.takes, self.away, self.count = 1000.0, takes, True, 0
-        self.outage = Outage(self._knock, lambda: self.now, lambda: 1_800_000_000.0 + self.now)
+        self.outage = OutageProbe(self._knock, lambda: self.now, lambda: 1_800_000_000.0 + self.now)
 
     def _knock(self):
         self.count += 1
@@ -120,7 +120,7 @@ def test_it_is_said_since_when(after, form):
 
 def test_since_when_is_right_on_a_board_that_learns_the_date_meanwhile():
     wall = [100.0]
-    outage = Outage(lambda: "gone", lambda: 50.0, lambda: wall[0])
+    outage = OutageProbe(lambda: "gone", lambda: 50.0, lambda: wall[0])
     outage.begins(DOWN)
     wall[0] = 1_800_000_000.0
     with pytest.raises(KnownDown, match=time.strftime("%H:%M", time.localtime(wall[0]))):
@@ -181,11 +181,11 @@ class Here:
 
 
 def test_a_silent_model_is_waited_for_once(monkeypatch):
-    monkeypatch.setattr(http, "KNOCK_S", 0.2)
+    monkeypatch.setattr(http, "PROBE_S", 0.2)
     with silent() as (url, methods), closing(OpenAI(ModelConfig(base_url=url, name="qwen", idle_seconds=1.0))) as model:
         agent = Agent(Chain(model, Here, 0), toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
         begun = time.monotonic()
-        turns = [agent.turn(Brief("", "switch on the lamp"), (), CALLER) for _ in range(5)]
+        turns = [agent.turn(TurnContext("", "switch on the lamp"), (), CALLER) for _ in range(5)]
         took = time.monotonic() - begun
     assert [turn.reply for turn in turns] == ["It is on."] * 5
     assert "stayed silent for 1 s" in turns[0].notice.text
@@ -199,7 +199,7 @@ def test_a_model_that_comes_back_is_asked_again_at_once():
     script = [refusal(503, "busy"), reply("Here I am."), reply("And again.")]
     with ModelServer(script) as server, closing(OpenAI(ModelConfig(base_url=server.url, name="qwen"))) as model:
         agent = Agent(Chain(model, Here, 0), toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
-        said = [agent.turn(Brief("", "switch on the lamp"), (), CALLER).reply for _ in script]
+        said = [agent.turn(TurnContext("", "switch on the lamp"), (), CALLER).reply for _ in script]
     assert said == ["It is on.", "Here I am.", "And again."]
 
 
@@ -265,8 +265,8 @@ LOGIN = b"<!DOCTYPE html><title>Welcome to Hotel WiFi</title>"
     ],
 )
 def test_who_is_there_when_one_knocks(data, problem):
-    with said_by(data) as url, client(url, "") as http:
-        found = knocked(http, url, Line(), 0.5 if "silent" in problem else 30.0)
+    with said_by(data) as url, make_client(url, "") as http:
+        found = probe_server(http, url, Connection(), 0.5 if "silent" in problem else 30.0)
     assert problem in found
     assert bool(problem) == bool(found)
 
@@ -300,7 +300,7 @@ def test_a_network_that_wants_a_login_is_no_fault_of_the_owners(answer, error):
 def test_the_kernel_is_told_to_ask_after_a_silent_server():
     seen = []
 
-    class Told(Line):
+    class Told(Connection):
         def trace(self, event, told):
             super().trace(event, told)
             if event.endswith(".connect_tcp.complete"):
@@ -309,7 +309,7 @@ def test_the_kernel_is_told_to_ask_after_a_silent_server():
                 seen.append(line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
 
     with ModelServer() as server, Client() as http:
-        assert knocked(http, server.url, Told(), 5.0) == ""
+        assert probe_server(http, server.url, Told(), 5.0) == ""
     idle, every, times, gone = seen[0]
     assert seen[1] == 1
     assert idle + every * times <= 60
@@ -326,7 +326,7 @@ def test_the_kernel_is_told_to_ask_after_a_silent_server():
     ],
 )
 def test_how_long_a_server_was_silent_is_said_as_it_was(error, wait, took, said):
-    assert _silence(error, wait, took) == said
+    assert _explain_silence(error, wait, took) == said
 
 
 # --- letters that wait for days

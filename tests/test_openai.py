@@ -54,9 +54,7 @@ from picoclaw.errors import (
 )
 from picoclaw.http_client import ConnectTimeout, ReadTimeout
 from picoclaw.messages import (
-    UNTHOUGHT,
-    Around,
-    Brief,
+    NO_THOUGHT,
     End,
     Event,
     Image,
@@ -67,11 +65,13 @@ from picoclaw.messages import (
     Text,
     ToolCall,
     ToolRun,
+    TurnContext,
+    TurnHooks,
     Usage,
 )
 from picoclaw.providers import openai_wire
 from picoclaw.providers.chain import Chain
-from picoclaw.providers.http import _explained
+from picoclaw.providers.http import _translate_errors
 from picoclaw.providers.openai import OpenAI
 
 PATIENCE = 0.3  # of the provider, for a silent server
@@ -285,8 +285,8 @@ def test_a_server_without_a_model_name_gets_some() -> None:
 def test_the_server_that_people_run_by_hand() -> None:
     with ModelServer(canned) as server:
         agent = agent_of(OpenAI(model_at(server.url)), names={"measure": "sensor_read"})
-        turn = agent.turn(Brief("", "<moment>now</moment>\nhow warm is it?"), (), CALLER)
-        assert agent.turn(Brief("", "<moment>now</moment>\nhello"), (), CALLER).reply == "You said: hello"
+        turn = agent.turn(TurnContext("", "<moment>now</moment>\nhow warm is it?"), (), CALLER)
+        assert agent.turn(TurnContext("", "<moment>now</moment>\nhello"), (), CALLER).reply == "You said: hello"
         agent.provider.close()
     assert turn.tools[0].name == "sensor_read"
     assert turn.reply.startswith("The tool says: ")
@@ -308,10 +308,10 @@ def rounds(count: int) -> list[Answer]:
 def test_n_rounds_take_n_plus_one_requests_over_one_connection(stream: bool, count: int) -> None:
     with ModelServer([*rounds(count), reply("Done."), reply("Hello.")]) as server:
         agent = agent_of(OpenAI(model_at(server.url, stream=stream)))
-        turn = agent.turn(Brief("Be brief.", "measure"), (), CALLER)
+        turn = agent.turn(TurnContext("Be brief.", "measure"), (), CALLER)
         assert (turn.reply, len(turn.tools)) == ("Done.", count)
         assert len(server.requests) == count + 1
-        agent.turn(Brief("Be brief.", "and now?"), (turn.messages,), CALLER)
+        agent.turn(TurnContext("Be brief.", "and now?"), (turn.messages,), CALLER)
         agent.provider.close()
     assert server.connections == 1
     check_conversation(turn.messages)
@@ -323,10 +323,10 @@ def test_each_request_begins_with_the_one_before() -> None:
     """A server that caches prompts has to read only what is new."""
     with ModelServer([*rounds(3), reply("Done."), reply("Hello.")]) as server:
         agent = agent_of(OpenAI(model_at(server.url)))
-        turn = agent.turn(Brief("Be brief.", "measure"), (), CALLER)
-        agent.turn(Brief("Be brief.", "and now?"), (turn.messages,), CALLER)
+        turn = agent.turn(TurnContext("Be brief.", "measure"), (), CALLER)
+        agent.turn(TurnContext("Be brief.", "and now?"), (turn.messages,), CALLER)
         agent.provider.close()
-    sent = [openai_wire.encoded(request.body) for request in server.requests]
+    sent = [openai_wire.encode_body(request.body) for request in server.requests]
     assert [len(data) for data in sent] == [int(request.headers["content-length"]) for request in server.requests]
     for before, after in itertools.pairwise(sent):
         assert after.startswith(before.removesuffix(b"]}"))
@@ -370,7 +370,7 @@ def test_stop_in_the_middle_of_an_answer_hangs_up(way: str) -> None:
             next(stream)
             stream.close()
         else:
-            turn = agent_of(provider).turn(Brief("", "talk"), (), CALLER, Around(listen=listen, stop=stop))
+            turn = agent_of(provider).turn(TurnContext("", "talk"), (), CALLER, TurnHooks(listen=listen, stop=stop))
             check_conversation(turn.messages)
             assert turn.stopped == "stopped"
             assert turn.reply.startswith("word")
@@ -621,9 +621,9 @@ def test_a_model_gets_its_thoughts_back_within_the_turn_and_never_after_it(field
     with ModelServer([answer(field) for answer in (*THINKING, THINKING[2])]) as server:
         provider = OpenAI(model_at(server.url, stream=stream))
         agent = agent_of(provider)
-        turn = agent.turn(Brief("Be brief.", "how is it?"), [], CALLER)
-        kept = tuple(message._replace(thought=UNTHOUGHT) for message in turn.messages)
-        agent.turn(Brief("Be brief.", "and now?"), [kept], CALLER)
+        turn = agent.turn(TurnContext("Be brief.", "how is it?"), [], CALLER)
+        kept = tuple(message._replace(thought=NO_THOUGHT) for message in turn.messages)
+        agent.turn(TurnContext("Be brief.", "and now?"), [kept], CALLER)
         provider.close()
     sent = [thoughts(request.body, field) for request in server.requests]
     assert sent == [[], ["First."], ["First.", "Second."], [None, None, None]]
@@ -637,7 +637,7 @@ def test_a_server_that_takes_no_thoughts_is_sent_none(field: str, asked: int) ->
         return THINKING[min(2, len(thoughts(body, "")))](field)
 
     with ModelServer(judged) as server, closing(OpenAI(model_at(server.url))) as provider:
-        turn = agent_of(provider).turn(Brief("Be brief.", "how is it?"), [], CALLER)
+        turn = agent_of(provider).turn(TurnContext("Be brief.", "how is it?"), [], CALLER)
     assert (turn.reply, turn.stopped) == ("Both are fine.", "")
     assert len(server.requests) == asked  # one more where others want the field in every message
 
@@ -825,17 +825,17 @@ def test_chain_leaves_the_deadline_to_the_turn() -> None:
 def test_chain_stays_fallen_in_the_turn_and_goes_back_in_the_next() -> None:
     with Bench([BUSY, reply("I am back."), BUSY], retries=0) as bench:
         agent = agent_of(bench.chain)
-        turn = agent.turn(Brief("", "switch on the lamp"), (), CALLER)
+        turn = agent.turn(TurnContext("", "switch on the lamp"), (), CALLER)
         assert (turn.reply, turn.provider, turn.steps) == ("pin 17 is on", "matcher", 2)
         assert len(bench.server.requests) == 1
         check_conversation(turn.messages)
-        after = agent.turn(Brief("", "switch on the lamp"), (turn.messages,), CALLER)
+        after = agent.turn(TurnContext("", "switch on the lamp"), (turn.messages,), CALLER)
         assert (after.reply, after.provider, after.notice) == ("I am back.", "openai:qwen", Notice(""))
 
 
 def test_chain_tells_a_result_when_the_model_is_lost_in_the_middle() -> None:
     with Bench([reply("", call("measure")), *[BUSY] * 3]) as bench:
-        turn = agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER)
+        turn = agent_of(bench.chain).turn(TurnContext("", "how warm is it?"), (), CALLER)
         assert (turn.reply, turn.stopped, turn.provider) == ("temperature 21.4", "", "matcher")
         assert "busy" in turn.notice.text
         check_conversation(turn.messages)
@@ -845,11 +845,11 @@ def test_chain_takes_no_words_that_steer_a_turn_for_a_wish() -> None:
     """They were said to the model, which knows what they are about; they are handed back."""
     typed: list[str] = []
     with Bench([reply("", call("measure")), refusal(400, "no")], retries=0) as bench:
-        around = Around(
+        around = TurnHooks(
             listen=lambda event: typed.append("switch on the lamp") if isinstance(event, ToolRun) else None,
             typed=lambda: [typed.pop()] if typed else [],
         )
-        turn = agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER, around)
+        turn = agent_of(bench.chain).turn(TurnContext("", "how warm is it?"), (), CALLER, around)
         assert (turn.stopped, turn.unheard, turn.notice.failed) == ("error", ("switch on the lamp",), True)
         assert [run.name for run in turn.tools] == ["measure"]
         assert bench.matcher.requests == []
@@ -860,7 +860,7 @@ def test_chain_says_both_why_the_model_failed_and_what_the_matcher_met() -> None
     told = Notice("no lamp 'cellar'", failed=True)
     with Bench([refusal(400, "no such model")]) as bench:
         bench.matcher.events = lambda _: iter([told, told, Text("I cannot."), End("stop", Usage())])  # type: ignore[method-assign]
-        notice = agent_of(bench.chain).turn(Brief("", "switch on the lamp"), (), CALLER).notice
+        notice = agent_of(bench.chain).turn(TurnContext("", "switch on the lamp"), (), CALLER).notice
         assert notice.failed
         assert "no such model" in notice.text
         assert notice.text.endswith(" - answered without a model; no lamp 'cellar'")
@@ -870,16 +870,16 @@ def test_agent_shortens_what_overflows_through_the_chain() -> None:
     long = refusal(400, "context_length_exceeded")
     earlier = ((Message("user", "switch on the lamp"), Message("assistant", "Done.")),)
     with Bench([long, reply("ok")]) as bench:
-        turn = agent_of(bench.chain).turn(Brief("", "switch on the lamp"), earlier, CALLER)
+        turn = agent_of(bench.chain).turn(TurnContext("", "switch on the lamp"), earlier, CALLER)
         assert (turn.reply, turn.forgotten) == ("ok", 1)
 
 
 def test_chain_closes_the_fallback_only_if_it_was_needed() -> None:
     with Bench([reply("ok")]) as bench:
-        agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER)
+        agent_of(bench.chain).turn(TurnContext("", "how warm is it?"), (), CALLER)
     assert not bench.matcher.closed
     with Bench([BUSY] * 3) as bench:
-        agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER)
+        agent_of(bench.chain).turn(TurnContext("", "how warm is it?"), (), CALLER)
     assert bench.matcher.closed
 
 
@@ -892,7 +892,7 @@ def test_a_turn_ends_well_whatever_the_server_does(answer: Answer) -> None:
         provider = OpenAI(model_at(server.url, patience=PATIENCE))
         agent = Agent(provider, toolset_of(Toolbox()), PROMPTS, LimitsConfig(seconds=TURN), 32_768, 100)
         began = time.monotonic()
-        turn = agent.turn(Brief("", "how warm is it?"), (), CALLER)
+        turn = agent.turn(TurnContext("", "how warm is it?"), (), CALLER)
         provider.close()
     assert time.monotonic() - began < 2 * (TURN + PATIENCE)
     assert turn.stopped in {"error", "seconds"}
@@ -904,7 +904,7 @@ def test_calls_written_into_the_last_word_are_not_shown() -> None:
     """A small model goes on calling when it may not any more; the person gets the newest result instead."""
     written = json.dumps({"name": "measure", "arguments": {}})
     with Bench([reply(written)] * 5) as bench:
-        turn = agent_of(bench.chain).turn(Brief("", "how warm is it?"), (), CALLER)
+        turn = agent_of(bench.chain).turn(TurnContext("", "how warm is it?"), (), CALLER)
         assert turn.stopped == "repeated"
         assert turn.reply.startswith("[unfinished: the same calls")
         assert turn.reply.endswith("newest temperature 21.4]")
@@ -1017,5 +1017,5 @@ def test_a_name_that_is_never_resolved_is_named(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_a_wait_that_was_in_vain_says_how_long_it_was(error, said):
-    with pytest.raises(Unavailable, match=said), _explained("http://model", 120.0, time.monotonic() + 60):
+    with pytest.raises(Unavailable, match=said), _translate_errors("http://model", 120.0, time.monotonic() + 60):
         raise error

@@ -20,7 +20,7 @@ from picoclaw.errors import Unavailable
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Image, Inbound, Message, Request
 from picoclaw.providers.openai import OpenAI
-from picoclaw.providers.sanitize import treated
+from picoclaw.providers.sanitize import sanitize_history
 
 JPEG = b"\xff\xd8\xff\xe0 a lamp"
 
@@ -97,7 +97,7 @@ def test_nothing_else_is_opened(workspace: Path) -> None:
 
 def test_a_mended_conversation_keeps_its_pictures() -> None:
     image = Image("image/jpeg", JPEG)
-    said = treated([Message("user", "what is it?", images=(image,)), Message("user", "Quick.")])
+    said = sanitize_history([Message("user", "what is it?", images=(image,)), Message("user", "Quick.")])
     assert [message.images for message in said] == [(image,)]
 
 

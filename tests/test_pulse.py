@@ -9,7 +9,7 @@ from scripted import CALLER
 
 from picoclaw.errors import StoreError
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.prompts import size
+from picoclaw.prompts import count_bytes
 from picoclaw.store.database import Database
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.pulse import MAX_OPEN, MAX_TEXT_CHARS, Pulse, PulseAuthor, PulseChange
@@ -46,7 +46,7 @@ def say(pulse):
 
 
 def test_the_definition_is_short(say):
-    assert size(say.definition) < 330
+    assert count_bytes(say.definition) < 330
 
 
 def test_urgency_goes_before_age(pulse):

@@ -7,7 +7,7 @@ from test_wire import KNOWN, heard
 
 from picoclaw.messages import End, ToolCall, Usage
 from picoclaw.providers import openai_wire
-from picoclaw.repetition import REPEATS, Repetition, in_a_row, repeated
+from picoclaw.repetition import REPEATS, Repetition, count_in_a_row, count_repeated
 
 PHRASES = {
     "a letter": "x",
@@ -43,7 +43,7 @@ def test_a_phrase_without_end_is_cut_at_the_same_place(name, size):
     whole = Repetition().feed(text)
     assert told == whole
     assert 1000 <= told <= 1800
-    kept = text[: told - repeated(text[:told])]
+    kept = text[: told - count_repeated(text[:told])]
     assert kept.startswith("Of course:\n")
     assert len(kept) <= len("Of course:\n") + 2 * len(PHRASES[name])
 
@@ -109,4 +109,4 @@ def named(letters):
     ],
 )
 def test_how_often_a_call_was_made(made, times):
-    assert in_a_row(named(made), lambda call: call.name not in {"L", "l"}) == times
+    assert count_in_a_row(named(made), lambda call: call.name not in {"L", "l"}) == times

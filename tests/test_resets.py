@@ -14,7 +14,7 @@ from validity import check_body, check_conversation
 
 from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig, ModelConfig
-from picoclaw.messages import Around, Brief, End, Event, Request, Text, ToolRun, Turn, Usage
+from picoclaw.messages import End, Event, Request, Text, ToolRun, Turn, TurnContext, TurnHooks, Usage
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.openai import OpenAI
 
@@ -82,7 +82,7 @@ def turn_over(*script: Answer, retries: int = 2) -> Seen:
         model = OpenAI(ModelConfig(base_url=server.url, name="qwen", stream=True, idle_seconds=PATIENCE))
         with closing(Chain(model, NoModel, retries, lambda _: None)) as chain:
             agent = Agent(chain, toolset_of(toolbox), PROMPTS, LimitsConfig(), 32_768, 100)
-            turn = agent.turn(Brief("Be brief.", "switch on the lamp"), (), CALLER, Around(listen=listen))
+            turn = agent.turn(TurnContext("Be brief.", "switch on the lamp"), (), CALLER, TurnHooks(listen=listen))
         bodies = [request.body for request in server.requests]
     check_conversation(turn.messages)
     for body in bodies:
@@ -179,8 +179,8 @@ def test_a_turn_that_broke_off_is_gone_on_with_in_the_next() -> None:
         model = OpenAI(ModelConfig(base_url=server.url, name="qwen", stream=True, idle_seconds=PATIENCE))
         with closing(model):
             agent = Agent(model, toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
-            broken = agent.turn(Brief("", "switch on the lamp"), (), CALLER)
-            after = agent.turn(Brief("", "and?"), (broken.messages,), CALLER)
+            broken = agent.turn(TurnContext("", "switch on the lamp"), (), CALLER)
+            after = agent.turn(TurnContext("", "and?"), (broken.messages,), CALLER)
         sent = server.requests[-1].body["messages"]
     assert (after.reply, after.stopped) == ("It is on.", "")
     assert [m["role"] for m in sent] == ["user", "assistant", "tool", "assistant", "user"]

@@ -6,7 +6,15 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from picoclaw.schema import Span, Unfit, check, convert, json_schema, parameter, parameters
+from picoclaw.schema import (
+    InvalidArgument,
+    Span,
+    build_json_schema,
+    check_arguments,
+    convert,
+    read_parameter,
+    read_parameters,
+)
 
 REFUSED = object()
 LONG = "1" * 10_000
@@ -17,8 +25,8 @@ Mode = Literal["", "read", "write"]
 
 def converted(kind, value):
     try:
-        return convert(value, parameter("value", kind))
-    except Unfit:
+        return convert(value, read_parameter("value", kind))
+    except InvalidArgument:
         return REFUSED
 
 
@@ -135,18 +143,18 @@ def test_other_kinds(kind, value, expected):
     ("value", "fits"), [(8, True), (119, True), ("0x77", True), (7, False), (120, False), (-1, False), (10**30, False)]
 )
 def test_a_span_includes_both_ends(value, fits):
-    p = parameter("address", Annotated[int, Span(0x08, 0x77), "0x08-0x77"])
+    p = read_parameter("address", Annotated[int, Span(0x08, 0x77), "0x08-0x77"])
     if fits:
         assert 8 <= convert(value, p) <= 119
     else:
-        with pytest.raises(Unfit, match=r"'address' is .* outside 8 to 119; 0x08-0x77"):
+        with pytest.raises(InvalidArgument, match=r"'address' is .* outside 8 to 119; 0x08-0x77"):
             convert(value, p)
 
 
 def test_a_span_holds_for_each_item_of_a_list():
-    p = parameter("data", Annotated[list[int], Span(0, 255)])
+    p = read_parameter("data", Annotated[list[int], Span(0, 255)])
     assert convert([0, 255], p) == [0, 255]
-    with pytest.raises(Unfit, match=r"'data' is 256, outside 0 to 255"):
+    with pytest.raises(InvalidArgument, match=r"'data' is 256, outside 0 to 255"):
         convert([0, 256], p)
 
 
@@ -157,8 +165,8 @@ def test_a_span_holds_for_each_item_of_a_list():
 )
 def test_a_complaint_stays_short_whatever_was_given(value):
     for kind in (bool, Mode, Annotated[int, Span(0, 1)], list[int]):
-        with pytest.raises(Unfit) as caught:
-            convert(value, parameter("value", kind))
+        with pytest.raises(InvalidArgument) as caught:
+            convert(value, read_parameter("value", kind))
         assert len(str(caught.value)) < 200
 
 
@@ -174,16 +182,16 @@ def sample(
     return ""
 
 
-WANTED = parameters(sample, ("self", "caller"))
+WANTED = read_parameters(sample, ("self", "caller"))
 
 
 def test_names_and_defaults_are_filled_in():
-    assert check(WANTED, {"path": "a"}) == {"path": "a", "lines": 20, "mode": "", "data": None}
+    assert check_arguments(WANTED, {"path": "a"}) == {"path": "a", "lines": 20, "mode": "", "data": None}
 
 
 def test_null_for_an_optional_value_is_its_default():
     given = {"path": "a", "lines": None, "mode": None, "data": None}
-    assert check(WANTED, given) == {"path": "a", "lines": 20, "mode": "", "data": None}
+    assert check_arguments(WANTED, given) == {"path": "a", "lines": 20, "mode": "", "data": None}
 
 
 @pytest.mark.parametrize(
@@ -202,13 +210,13 @@ def test_null_for_an_optional_value_is_its_default():
     ],
 )
 def test_what_does_not_fit_is_named_with_the_fix(given, said: str):
-    with pytest.raises(Unfit) as caught:
-        check(WANTED, given)
+    with pytest.raises(InvalidArgument) as caught:
+        check_arguments(WANTED, given)
     assert str(caught.value) == said
 
 
 def test_json_schema_of_a_signature():
-    assert json_schema(WANTED) == {
+    assert build_json_schema(WANTED) == {
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "path in the workspace"},
@@ -221,7 +229,7 @@ def test_json_schema_of_a_signature():
 
 
 def test_json_schema_of_nothing_is_an_empty_object():
-    assert json_schema(()) == {"type": "object", "properties": {}}
+    assert build_json_schema(()) == {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize(
@@ -234,7 +242,7 @@ def test_json_schema_of_nothing_is_an_empty_object():
     ],
 )
 def test_json_schema_of_a_default(kind, default, schema):
-    described = json_schema((parameter("value", kind, default),))["properties"]["value"]
+    described = build_json_schema((read_parameter("value", kind, default),))["properties"]["value"]
     assert described == schema
     assert json.loads(json.dumps(described)) == schema
 
@@ -244,8 +252,12 @@ def test_json_schema_of_a_default(kind, default, schema):
     [("a\ud800b", "a?b"), ("\ud83d\ude00", "??"), ("grün ☕ 𝄞 \0", "grün ☕ 𝄞 \0"), ("", ""), (7, "7")],
 )
 def test_halves_of_characters_are_replaced_in_every_text(given, taken):
-    wanted = (parameter("text", str), parameter("texts", list[str]), parameter("maybe", str | None, None))
-    assert check(wanted, {"text": given, "texts": [given], "maybe": given}) == {
+    wanted = (
+        read_parameter("text", str),
+        read_parameter("texts", list[str]),
+        read_parameter("maybe", str | None, None),
+    )
+    assert check_arguments(wanted, {"text": given, "texts": [given], "maybe": given}) == {
         "text": taken,
         "texts": [taken],
         "maybe": taken,

@@ -18,9 +18,9 @@ from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import DeadlinePassed, PicoclawError, Refused, Unavailable
 from picoclaw.messages import Message, Request, Text
 from picoclaw.providers import http
-from picoclaw.providers.http import DONE, LARGEST_BODY, LARGEST_LINE, LARGEST_STREAM, bounded, unpacked
+from picoclaw.providers.http import DONE, LARGEST_BODY, LARGEST_LINE, LARGEST_STREAM, decompress, limit_stream
 from picoclaw.providers.openai import OpenAI
-from picoclaw.providers.retry import asked_for, told
+from picoclaw.providers.retry import parse_retry_after, parse_wait
 
 DOCS = (Path(__file__).resolve().parents[1] / "docs/servers.md").read_text()
 NOW = 1_790_000_000.0
@@ -111,13 +111,15 @@ def test_the_table_has_no_shape_that_is_not_played() -> None:
     ids=str,
 )
 def test_every_form_in_which_a_wait_is_asked_for(headers: dict[str, str], text: str, seconds: float) -> None:
-    assert asked_for(headers, text, NOW) == pytest.approx(seconds, abs=0.6 if "gmt" in str(headers).lower() else 1e-3)
+    assert parse_retry_after(headers, text, NOW) == pytest.approx(
+        seconds, abs=0.6 if "gmt" in str(headers).lower() else 1e-3
+    )
 
 
 @pytest.mark.parametrize("text", ["try again in " + "1m" * 20_000, "retry " * 20_000, '"retry_after": ' + "1" * 50_000])
 def test_no_words_keep_the_reader_busy(text: str) -> None:
     begun = time.process_time()
-    told(text)
+    parse_wait(text)
     assert time.process_time() - begun < 0.5
 
 
@@ -211,7 +213,7 @@ def test_what_keeps_an_answer_alive(
     monkeypatch: pytest.MonkeyPatch, parts: Any, ends: type[PicoclawError] | None
 ) -> None:
     clock = Clock(monkeypatch)
-    answer = bounded(clock.fed(iter(parts)), deadline=2000.0, patience=20.0, streamed=True)
+    answer = limit_stream(clock.fed(iter(parts)), deadline=2000.0, patience=20.0, streamed=True)
     if ends is None:
         assert list(answer) == [part for _, part in parts]
     else:
@@ -221,7 +223,7 @@ def test_what_keeps_an_answer_alive(
 
 def test_whoever_takes_an_answer_may_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, parts = Clock(monkeypatch), [(1.0, b"data: 1\n\n"), *[(1.0, COMMENT)] * 5]
-    for _ in bounded(clock.fed(iter(parts)), deadline=2000.0, patience=20.0, streamed=True):
+    for _ in limit_stream(clock.fed(iter(parts)), deadline=2000.0, patience=20.0, streamed=True):
         clock.now += 100.0
 
 
@@ -235,7 +237,7 @@ def test_whoever_takes_an_answer_may_take_their_time(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_what_is_too_much(size: int, count: int, streamed: bool, good: bool) -> None:
-    answer = bounded(iter([b"x" * size] * count), deadline=time.monotonic() + 60, patience=20.0, streamed=streamed)
+    answer = limit_stream(iter([b"x" * size] * count), deadline=time.monotonic() + 60, patience=20.0, streamed=streamed)
     if good:
         assert sum(map(len, answer)) == size * count
     else:
@@ -246,7 +248,7 @@ def test_what_is_too_much(size: int, count: int, streamed: bool, good: bool) -> 
 def test_a_stream_may_be_longer_than_a_body_but_not_endless() -> None:
     line = b"data: " + b"x" * 999_992 + b"\n\n"
     count = LARGEST_STREAM // len(line)
-    stream = bounded(iter([line] * 1000), deadline=time.monotonic() + 60, patience=20.0, streamed=True)
+    stream = limit_stream(iter([line] * 1000), deadline=time.monotonic() + 60, patience=20.0, streamed=True)
     assert sum(len(next(stream)) for _ in range(count)) == count * len(line) > LARGEST_BODY
     with pytest.raises(Refused, match=f"more than {LARGEST_STREAM}"):
         next(stream)
@@ -254,7 +256,7 @@ def test_a_stream_may_be_longer_than_a_body_but_not_endless() -> None:
 
 def test_what_was_packed_is_unpacked_a_little_at_a_time() -> None:
     packed = zlib.compress(b" " * 5_000_000)
-    sizes = [len(piece) for piece in unpacked(iter([packed]), "deflate")]
+    sizes = [len(piece) for piece in decompress(iter([packed]), "deflate")]
     assert sum(sizes) == 5_000_000
     assert max(sizes) <= 65_536
 
@@ -308,10 +310,10 @@ def test_a_server_that_does_not_hang_up_keeps_nobody_waiting() -> None:
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_streams_are_read_whatever_their_lines_are_like(sent: bytes, values: list[Any], size: int) -> None:
     parts = (sent[i : i + size] for i in range(0, len(sent), size))
-    assert list(http.objects(http.lines(parts))) == values
+    assert list(http.read_sse_objects(http.split_lines(parts))) == values
 
 
 @pytest.mark.parametrize("sent", [b"data: {odd\n\ndata: 1\n", b"data: {odd", b"data: {" + b"\ndata: x" * 100_000])
 def test_what_is_not_json_in_a_stream_is_named(sent: bytes) -> None:
     with pytest.raises(Unavailable, match="not JSON"):
-        list(http.objects(http.lines(iter([sent]))))
+        list(http.read_sse_objects(http.split_lines(iter([sent]))))

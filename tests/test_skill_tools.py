@@ -7,7 +7,7 @@ from rights import ordinary_user
 
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.prompts import size
+from picoclaw.prompts import count_bytes
 from picoclaw.security.guard import Guard, format_ascii, format_question
 from picoclaw.security.policy import CallRequest, Policy
 from picoclaw.skills.library import SkillLibrary, skill_tiers
@@ -83,8 +83,8 @@ def desk(tmp_path):
 def test_the_definitions_are_short(desk):
     search, *writing = desk.toolset.definitions()
     assert [search["name"], *(d["name"] for d in writing)] == ["skill_search", "skill_create", "skill_update"]
-    assert size(writing) <= 500
-    assert size([search, *writing]) <= 680
+    assert count_bytes(writing) <= 500
+    assert count_bytes([search, *writing]) <= 680
 
 
 # --- who may ---

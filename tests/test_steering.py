@@ -17,9 +17,7 @@ from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, TurnStopped, Unavailable
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import (
-    ALONE,
-    Around,
-    Brief,
+    NO_HOOKS,
     Caller,
     Event,
     Inbound,
@@ -29,6 +27,8 @@ from picoclaw.messages import (
     ToolCall,
     ToolRun,
     Turn,
+    TurnContext,
+    TurnHooks,
     Usage,
 )
 from picoclaw.providers import openai_wire
@@ -62,8 +62,8 @@ class Person:
         taken, self.queue = self.queue, []
         return taken
 
-    def around(self, **more: Any) -> Around:
-        return Around(listen=self.hear, typed=self.typed, keep=self.kept.append, **more)
+    def around(self, **more: Any) -> TurnHooks:
+        return TurnHooks(listen=self.hear, typed=self.typed, keep=self.kept.append, **more)
 
 
 class Bench:
@@ -78,7 +78,7 @@ class Bench:
         self.agent = Agent(self.model, self.toolset, PROMPTS, self.limits, window, 100, self.clock)
 
     def turn(self, person: Person, text: str = "how warm is it?", caller: Caller = CALLER) -> Turn:
-        return checked(self.agent.turn(Brief("Be brief.", text), (), caller, person.around()))
+        return checked(self.agent.turn(TurnContext("Be brief.", text), (), caller, person.around()))
 
     def sent(self, number: int = -1) -> list[str]:
         """What a request showed, a letter and the text each."""
@@ -88,7 +88,7 @@ class Bench:
 def checked(turn: Turn) -> Turn:
     check_conversation(turn.messages)
     shown = (*turn.messages, Message("user", "and now?"))
-    check_body(openai_wire.body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
+    check_body(openai_wire.build_body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
     return turn
 
 
@@ -150,7 +150,7 @@ def test_words_that_look_like_ours_are_sent_as_they_are() -> None:
 def test_an_emptied_template_loses_no_word() -> None:
     bench = Bench(calls(MEASURE), says("ok"))
     agent = Agent(bench.model, bench.toolset, {**PROMPTS, "meanwhile": ""}, bench.limits, 32_768, 100, bench.clock)
-    turn = agent.turn(Brief("", "go"), (), CALLER, Person(ToolRun_1=["the cellar"]).around())
+    turn = agent.turn(TurnContext("", "go"), (), CALLER, Person(ToolRun_1=["the cellar"]).around())
     assert Message("user", "the cellar") in turn.messages
 
 
@@ -183,7 +183,7 @@ def test_a_tool_knows_what_was_said_meanwhile() -> None:
     witness, look = Witness(), ToolCall("w", "look")
     model = Scripted(calls(look), calls(look), says("ok"))
     agent = Agent(model, toolset_of(witness), PROMPTS, LimitsConfig(), 32_768, 100)
-    agent.turn(Brief("", "go"), (), CALLER, Person(ToolRun_1=["yes, delete it"]).around())
+    agent.turn(TurnContext("", "go"), (), CALLER, Person(ToolRun_1=["yes, delete it"]).around())
     assert witness.said == [(), ("yes, delete it",)]
 
 
@@ -252,7 +252,7 @@ def test_a_person_who_never_stops_talking_does_not_outtalk_the_limits() -> None:
 def test_a_caller_that_may_not_call_everything(only: Any, may: Any, made: bool) -> None:
     bench = Bench(calls(SWITCH), says("ok"))
     caller = Caller("terminal", "helper", CALLER.now, CALLER.say, may=None if may is None else frozenset(may))
-    brief = Brief("", "go", only=None if only is None else frozenset(only))
+    brief = TurnContext("", "go", only=None if only is None else frozenset(only))
     turn = checked(bench.agent.turn(brief, (), caller))
     assert bench.toolbox.used == ([("switch", 17, True)] if made else [])
     assert turn.tools[0].result.startswith("pin 17" if made else "error: switch is not among ")
@@ -288,7 +288,7 @@ def test_what_is_done_was_handed_on_before() -> None:
         longest_result=1000,
     )
     Agent(bench.model, bench.toolset, PROMPTS, bench.limits, 32_768, 100).turn(
-        Brief("", "go"), (), CALLER, person.around()
+        TurnContext("", "go"), (), CALLER, person.around()
     )
     assert seen == ["ua"]
 
@@ -324,7 +324,7 @@ RESUMED: list[tuple[str, list[Message], list[Any], list[str]]] = [
 @pytest.mark.parametrize(("so_far", "done", "results"), [row[1:] for row in RESUMED], ids=[row[0] for row in RESUMED])
 def test_a_turn_is_gone_on_with(so_far: list[Message], done: list[Any], results: list[str]) -> None:
     bench, person = Bench(says("ok")), Person()
-    turn = checked(bench.agent.resume(Brief("Be brief.", so_far[0].text), (), CALLER, person.around(), so_far))
+    turn = checked(bench.agent.resume(TurnContext("Be brief.", so_far[0].text), (), CALLER, person.around(), so_far))
     assert bench.toolbox.used == done
     assert [m.text for m in bench.model.requests[0].messages if m.role == "tool"] == results
     assert turn.messages[: len(so_far)] == tuple(so_far)
@@ -333,14 +333,16 @@ def test_a_turn_is_gone_on_with(so_far: list[Message], done: list[Any], results:
 
 def test_a_turn_that_was_answered_already_asks_nobody() -> None:
     bench = Bench()
-    turn = bench.agent.resume(Brief("", "hello"), (), CALLER, ALONE, begun(Message("assistant", "It is warm.")))
+    turn = bench.agent.resume(
+        TurnContext("", "hello"), (), CALLER, NO_HOOKS, begun(Message("assistant", "It is warm."))
+    )
     assert (turn.reply, turn.steps, bench.model.requests) == ("It is warm.", 0, [])
 
 
 def test_repetition_is_noticed_across_the_break() -> None:
     before = [m for _ in range(2) for m in (asked(SWITCH), gave(SWITCH, "pin 17 is on"))]
     bench = Bench(calls(SWITCH), says("It is on."))
-    turn = bench.agent.resume(Brief("", "go"), (), CALLER, ALONE, begun(*before))
+    turn = bench.agent.resume(TurnContext("", "go"), (), CALLER, NO_HOOKS, begun(*before))
     assert (turn.stopped, bench.toolbox.used) == ("repeated", [])
     assert turn.messages[-2].text.startswith("error: made already: pin 17 is on")
 
@@ -356,16 +358,16 @@ def test_whatever_the_moment_of_the_cut_nothing_is_done_twice() -> None:
             if len(person.shown) == cut:
                 raise SystemExit  # which nobody catches, as nobody does kill -9
 
-        around = Around(listen=hear, keep=person.kept.append)
+        around = TurnHooks(listen=hear, keep=person.kept.append)
         try:
-            turn = bench.agent.turn(Brief("", "how warm is it?"), (), CALLER, around)
+            turn = bench.agent.turn(TurnContext("", "how warm is it?"), (), CALLER, around)
         except SystemExit:
             so_far = person.kept[-1] if person.kept else begun()
             answers = roles(so_far).count("a")
             again = Bench(*script[answers:])
             again.toolbox.used = bench.toolbox.used
             again.agent = Agent(again.model, toolset_of(bench.toolbox), PROMPTS, again.limits, 32_768, 100)
-            turn = again.agent.resume(Brief("", "how warm is it?"), (), CALLER, ALONE, so_far)
+            turn = again.agent.resume(TurnContext("", "how warm is it?"), (), CALLER, NO_HOOKS, so_far)
         assert checked(turn).reply == "Done."
         for act in ("switch", "note"):
             assert sum(use[0] == act for use in bench.toolbox.used) <= 1, (cut, bench.toolbox.used)
@@ -378,7 +380,7 @@ def test_whatever_the_moment_of_the_cut_nothing_is_done_twice() -> None:
 
 EARLIER = tuple((Message("user", f"{i} {'x' * 300}"), Message("assistant", f"ok {i}")) for i in range(6))
 HEAD = "<moment>summed up: the key is under the mat< /moment></moment>\n"
-TOLD = Brief("Be brief.", "where is it?", summary="the key is under the mat</moment>")
+TOLD = TurnContext("Be brief.", "where is it?", summary="the key is under the mat</moment>")
 
 
 @pytest.mark.parametrize(
@@ -391,14 +393,14 @@ def test_a_summary_stands_before_all_that_is_shown_and_is_kept_nowhere(earlier: 
         texts = [message.text for message in request.messages]
         assert texts[0].startswith(HEAD + first)
         assert sum(HEAD in text for text in texts) == 1
-        check_body(openai_wire.body(request, "m", stream=False))
+        check_body(openai_wire.build_body(request, "m", stream=False))
     assert not any(HEAD in message.text for message in turn.messages)
 
 
 def test_a_summary_takes_its_room_in_the_window() -> None:
     def forgotten(summary: str) -> int:
         bench = Bench(says("ok"), window=1300)
-        return bench.agent.turn(Brief("", "well?", summary=summary), EARLIER, CALLER).forgotten
+        return bench.agent.turn(TurnContext("", "well?", summary=summary), EARLIER, CALLER).forgotten
 
     assert (forgotten(""), forgotten("the key is under the mat " * 80)) == (0, 3)
 
@@ -419,7 +421,7 @@ def test_what_is_said_meanwhile_is_in_the_database_and_a_summary_is_not(tmp_path
     with ModelServer([reply("", call("sensor_list")), reply("In the café."), reply("There.")]) as server:
         app = App(Config(tmp_path, ModelConfig(base_url=server.url)), SimBoard())
         with closing(app):
-            app.answer(Inbound("terminal", "where is it?"), Around(typed=lambda: lines.pop(0)))
+            app.answer(Inbound("terminal", "where is it?"), TurnHooks(typed=lambda: lines.pop(0)))
             (turn,) = app.stores.history.turns("terminal")
             assert turn[-2].text.endswith("</moment>\ncaf?, please")
             assert "caf?, please" in server.requests[1].said

@@ -34,7 +34,7 @@ from validity import check_conversation
 
 from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig, ModelConfig
-from picoclaw.messages import Around, Brief, Event, Message, Stop, Text, ToolRun, Turn
+from picoclaw.messages import Event, Message, Stop, Text, ToolRun, Turn, TurnContext, TurnHooks
 from picoclaw.providers.chain import Chain
 from picoclaw.providers.openai import OpenAI
 from picoclaw.tools.exec import ExecTools
@@ -129,7 +129,7 @@ def stopped(url: str, ready: Callable[[], bool], *, stream: bool = True, toolbox
         agent = Agent(chain, tools, PROMPTS, LimitsConfig(seconds=PATIENCE), 32_768, 100)
         speaker = threading.Thread(target=say)
         speaker.start()
-        turn = agent.turn(Brief("", "how warm is it?"), (), CALLER, Around(stop=stop))
+        turn = agent.turn(TurnContext("", "how warm is it?"), (), CALLER, TurnHooks(stop=stop))
         took = time.monotonic() - said
         speaker.join()
     check_conversation(turn.messages)
@@ -200,7 +200,7 @@ def test_a_connection_that_breaks_after_some_words_repeats_neither_words_nor_too
                 32_768,
                 100,
             )
-            turn = agent.turn(Brief("", "how warm is it?"), (), CALLER, Around(listen=heard.append))
+            turn = agent.turn(TurnContext("", "how warm is it?"), (), CALLER, TurnHooks(listen=heard.append))
         assert len(server.requests) == len(script) - 1
     check_conversation(turn.messages)
     assert toolbox.used == [("measure", "temperature")] * after_a_tool

@@ -14,7 +14,7 @@ from picoclaw.agent import summon
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import ConfigError
 from picoclaw.messages import Usage
-from picoclaw.prompts import Page, estimated_tokens, size
+from picoclaw.prompts import Page, count_bytes, estimate_tokens
 from picoclaw.resources import shipped
 
 TEMPLATES = shipped("templates") / "workspace"
@@ -151,7 +151,7 @@ def test_request_and_answer_fit_the_window(window, long):
     pages = [Page(name, "y" * long) for name in summon.FILES]
     request, too_long = summon.build_request(prompts, "a keeper", pages, ["sensor_read"], model, 0.0)
     assert too_long == (list(summon.FILES) if long > summon.MAX_FILE_BYTES or window == 1024 else [])
-    assert estimated_tokens(size(request.messages[0].text), 3.0) + request.answer_tokens <= window
+    assert estimate_tokens(count_bytes(request.messages[0].text), 3.0) + request.answer_tokens <= window
     assert request.answer_tokens >= min(3072, window // 3)
 
 

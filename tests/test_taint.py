@@ -13,7 +13,7 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Around, Inbound, Stop
+from picoclaw.messages import Inbound, Stop, TurnHooks
 from picoclaw.security.untrusted import GUEST_PREFIX
 from picoclaw.store import migrations
 from picoclaw.store.conversations import History
@@ -256,7 +256,7 @@ def test_a_secret_is_neither_kept_nor_told(house):
     assert SECRET in (house.folder / "workspace/new.txt").read_text()
     streamed = []
     house.next = None
-    turn = house.app.answer(Inbound("terminal", f"psk={SECRET}"), Around(listen=streamed.append))
+    turn = house.app.answer(Inbound("terminal", f"psk={SECRET}"), TurnHooks(listen=streamed.append))
     assert SECRET not in turn.reply
     house.app.close()
     with closing(sqlite3.connect(house.folder / "state.db")) as database:

@@ -16,7 +16,7 @@ from picoclaw.security.policy import CallRequest, Policy, decide
 from picoclaw.stores import list_secrets
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.web import WebFetchTool, WebSearchTool
-from picoclaw.window import tool_bytes
+from picoclaw.window import count_tool_bytes
 
 HERE = "http://example.com"
 
@@ -219,7 +219,7 @@ def test_a_query_has_words(query):
 def test_the_tools_cost_few_bytes():
     with WebServer({}) as server:
         tools = Hands(server, NAMES, "searxng").tools
-    sizes = {d["name"]: tool_bytes(d) for d in tools.definitions()}
+    sizes = {d["name"]: count_tool_bytes(d) for d in tools.definitions()}
     assert sizes["web_fetch"] < 230
     assert sizes["web_search"] < 250
     assert "links" in str(tools.definitions(called=["web_fetch"]))

@@ -17,13 +17,24 @@ from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, StoreError
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Brief, Inbound, Message, ToolCall, Usage
-from picoclaw.prompts import estimated_tokens
+from picoclaw.messages import Inbound, Message, ToolCall, TurnContext, Usage
+from picoclaw.prompts import estimate_tokens
 from picoclaw.store.conversations import Results
 from picoclaw.store.database import Database
 from picoclaw.tools.registry import Toolset, tool
 from picoclaw.tools.results import ResultTool, find_opened_tools
-from picoclaw.window import FIRST_TO_GO, cut, given_up, kept_as, learned, part, request_bytes, rest, room, unmarked
+from picoclaw.window import (
+    FIRST_TO_GO,
+    choose_dropped,
+    count_request_bytes,
+    cut_result,
+    find_result_number,
+    format_rest_hint,
+    get_result_part,
+    measure_bytes_a_token,
+    remove_mark,
+    split_window,
+)
 from picoclaw.workspace import prepare_home
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -36,7 +47,7 @@ TALE = "".join(f"{i:05} " for i in range(1000))
 @pytest.mark.parametrize("window", [1024, 2048, 4096, 8192, 32_768, 200_000])
 @pytest.mark.parametrize("answer", [100, 1024, 32_768])
 def test_a_third_of_a_window_is_the_conversations(window: int, answer: int) -> None:
-    found = room(window, answer, 16_000)
+    found = split_window(window, answer, 16_000)
     assert found.answer == min(answer, window // 4)
     assert window - found.answer - found.told / 4 >= window // 3
     assert window * 0.6 < found.request < window - found.answer
@@ -45,14 +56,14 @@ def test_a_third_of_a_window_is_the_conversations(window: int, answer: int) -> N
 
 @pytest.mark.parametrize(("window", "longest"), [(1024, 512), (4096, 2048), (32_768, 16_000), (200_000, 16_000)])
 def test_a_small_window_is_shown_shorter_results(window: int, longest: int) -> None:
-    assert room(window, 1024, 16_000).result == longest
+    assert split_window(window, 1024, 16_000).result == longest
 
 
 @pytest.mark.parametrize(
     ("most", "gone"), [(30, ""), (29, "x"), (20, "x"), (19, "xa"), (10, "xa"), (9, "xab"), (0, "xab")]
 )
 def test_tools_go_in_their_order_and_unknown_ones_before_all(most: int, gone: str) -> None:
-    assert given_up({"b": 10, "a": 10, "x": 10}, most, "ab") == set(gone)
+    assert choose_dropped({"b": 10, "a": 10, "x": 10}, most, "ab") == set(gone)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +80,7 @@ def test_tools_go_in_their_order_and_unknown_ones_before_all(most: int, gone: st
 def test_within_a_turn_a_server_that_counts_more_is_believed(
     before: float, counted: tuple[tuple[int, int], ...], after: float
 ) -> None:
-    assert learned(before, Usage(counted=counted)) == after
+    assert measure_bytes_a_token(before, Usage(counted=counted)) == after
 
 
 @pytest.mark.parametrize("text", [PROSE, READINGS.format(1, 2, 3, 4, 5), RUSSIAN, '{"name":"i2c","bus":1}'])
@@ -77,7 +88,7 @@ def test_the_estimate_is_near_what_vocabularies_take(text: str) -> None:
     """A table of readings has four times the tokens of prose of that length."""
     messages = [Message("user", text * 40)]
     counted = tokens({"messages": [{"content": text * 40}]})
-    assert 0.7 < estimated_tokens(request_bytes("", messages, ())) / counted < 1.6
+    assert 0.7 < estimate_tokens(count_request_bytes("", messages, ())) / counted < 1.6
 
 
 # --- results that are cut ---
@@ -174,14 +185,14 @@ def test_a_disk_that_is_full_costs_only_the_reading_on(bench: Bench) -> None:
 
 
 def test_neither_a_secret_nor_a_false_mark_is_kept(bench: Bench) -> None:
-    bench.speaker.text = f"sk-0123456789 {rest(7, 0)} {TALE} {rest(9, 0)}"
+    bench.speaker.text = f"sk-0123456789 {format_rest_hint(7, 0)} {TALE} {format_rest_hint(9, 0)}"
     shown = bench.recited()
-    assert kept_as(shown) == 1
+    assert find_result_number(shown) == 1
     assert find_opened_tools([Message("tool", shown)])
     whole = bench.store.read("terminal", 1)
     assert whole is not None
     assert whole.startswith("[secret] [read_result (number=7")
-    bench.speaker.text = rest(7, 0)
+    bench.speaker.text = format_rest_hint(7, 0)
     assert not find_opened_tools([Message("tool", bench.recited())])
 
 
@@ -192,16 +203,20 @@ def test_reading_on_is_described_only_while_there_is_something_to_read(bench: Be
 
     assert offered() == offered("21.4 °C") == ["recite"]
     assert offered("21.4 °C", bench.recited()) == ["recite", "read_result"]
-    assert offered(part(TALE, 0, 1000, 1)) == ["recite", "read_result"]
+    assert offered(get_result_part(TALE, 0, 1000, 1)) == ["recite", "read_result"]
 
 
 @pytest.mark.parametrize("most", [200, 512, 16_000])
 @pytest.mark.parametrize("number", [0, 1, 10**15])
 def test_every_mark_is_found_again(most: int, number: int) -> None:
     text = TALE * 10
-    for shown in (cut(text, most, number), f"x\n{rest(number, 7)}", part(text, 5, most, number)):
-        assert kept_as(shown) == number or (number == 0 and "left out" not in shown)
-        assert kept_as(unmarked(shown)) == 0
+    for shown in (
+        cut_result(text, most, number),
+        f"x\n{format_rest_hint(number, 7)}",
+        get_result_part(text, 5, most, number),
+    ):
+        assert find_result_number(shown) == number or (number == 0 and "left out" not in shown)
+        assert find_result_number(remove_mark(shown)) == 0
 
 
 # --- a turn that grows ---
@@ -231,7 +246,7 @@ def test_a_result_that_is_shortened_is_kept_once_and_names_where_it_goes_on() ->
 def test_a_piece_that_was_read_on_is_shortened_to_its_own_place() -> None:
     read = ToolCall("a", "read_result", {"number": 4, "start": 2000})
     talk = Conversation([], [Message("user", "more"), Message("assistant", "", (read,))])
-    talk.result(read, part(TALE, 2000, 1100, 4))
+    talk.result(read, get_result_part(TALE, 2000, 1100, 4))
     assert talk.shorten("{head}")
     text = talk.messages[-1].text
     head = text.partition("\n")[0]
@@ -241,7 +256,7 @@ def test_a_piece_that_was_read_on_is_shortened_to_its_own_place() -> None:
 
 def test_long_arguments_of_calls_that_were_answered_are_shown_short_and_kept_whole() -> None:
     agent, provider = agent_of([*[calls(write(i)) for i in "abcdef"], says("done")], window=4096)
-    turn = agent.turn(Brief("Be brief.", "write"), (), CALLER)
+    turn = agent.turn(TurnContext("Be brief.", "write"), (), CALLER)
     assert (turn.stopped, turn.reply) == ("", "done")
     assert [len(call.arguments["text"]) for m in turn.messages for call in m.calls] == [3000] * 6
     shown = [len(call.arguments["text"]) for m in provider.requests[-1].messages for call in m.calls]
@@ -252,10 +267,10 @@ def test_long_arguments_of_calls_that_were_answered_are_shown_short_and_kept_who
 @pytest.mark.parametrize("said", ["pump " * 2000, "насос " * 2000, "y" * 100_000])
 def test_what_is_said_at_too_great_length_is_shown_short_and_kept_whole(said: str) -> None:
     agent, provider = agent_of([says("done")], window=4096)
-    turn = agent.turn(Brief("Be brief.", f"What is it? {said} The end?"), (), CALLER)
+    turn = agent.turn(TurnContext("Be brief.", f"What is it? {said} The end?"), (), CALLER)
     assert (turn.stopped, turn.reply, turn.messages[0].text) == ("", "done", f"What is it? {said} The end?")
     [request] = provider.requests
-    assert estimated_tokens(request_bytes(request.system, request.messages, request.tools)) <= 4096 - 1024
+    assert estimate_tokens(count_request_bytes(request.system, request.messages, request.tools)) <= 4096 - 1024
     shown = request.messages[0].text
     assert shown.startswith("What is it?")
     assert shown.endswith("The end?")
@@ -264,7 +279,7 @@ def test_what_is_said_at_too_great_length_is_shown_short_and_kept_whole(said: st
 
 def test_a_server_that_counts_more_tokens_is_shown_less_of_what_was_said() -> None:
     agent, provider = agent_of([[ContextOverflow("too long")], [ContextOverflow("too long")], says("done")], 4096)
-    turn = agent.turn(Brief("Be brief.", "y" * 8000), (), CALLER)
+    turn = agent.turn(TurnContext("Be brief.", "y" * 8000), (), CALLER)
     assert (turn.stopped, turn.reply, turn.longest_said) == ("", "done", 2000)
     assert len(provider.requests) == 3
 
@@ -277,10 +292,10 @@ def test_a_turn_of_many_long_results_fits_to_its_end(tmp_path: Path) -> None:
     kept = Results(Database(tmp_path / "state.db"))
     steps = [calls(ToolCall(f"c{i}", "recite", {"characters": 1900 + i})) for i in range(19)]
     agent, provider = agent_of([*steps, says("done")], 4096, ResultTool(lambda: kept, 2048).keep)
-    turn = agent.turn(Brief("Be brief.", "recite"), (), CALLER)
+    turn = agent.turn(TurnContext("Be brief.", "recite"), (), CALLER)
     assert (turn.stopped, turn.reply) == ("", "done")
     for request in provider.requests:
-        assert estimated_tokens(request_bytes(request.system, request.messages, request.tools)) <= 4096 - 1024
+        assert estimate_tokens(count_request_bytes(request.system, request.messages, request.tools)) <= 4096 - 1024
     whole = [kept.read("terminal", number) for number in range(1, 19)]
     assert all(text and text == "x" * len(text) and len(text) >= 1900 for text in whole)
 
@@ -313,7 +328,7 @@ class Home:
         model = ModelConfig(base_url=url, name="m", context_tokens=window, answer_tokens=answer)
         self.app = App(Config(folder, model=model), SimBoard())
 
-    def brief(self, text: str = "how warm is it?") -> Brief:
+    def brief(self, text: str = "how warm is it?") -> TurnContext:
         return self.app.context_builder.build(Inbound("terminal", text), (), (), NOON).brief
 
 
@@ -322,9 +337,9 @@ def test_what_a_turn_begins_with_leaves_the_conversation_its_third(tmp_path: Pat
     home = Home(tmp_path / "home", window)
     brief, shares = home.brief("look after the ferns"), home.app.room
     tools = home.app.toolset.definitions(brief.tools)
-    assert request_bytes(brief.system, (), tools) <= shares.told
-    begun = request_bytes(brief.system, [Message("user", brief.text)], tools)
-    assert estimated_tokens(begun) <= shares.request
+    assert count_request_bytes(brief.system, (), tools) <= shares.told
+    begun = count_request_bytes(brief.system, [Message("user", brief.text)], tools)
+    assert estimate_tokens(begun) <= shares.request
     assert {"sensor_read", "exec"} <= {tool["name"] for tool in tools}
     home.app.close()
 
@@ -348,7 +363,7 @@ def test_tools_that_a_call_opens_take_the_place_of_less_needed_ones(tmp_path: Pa
     offered, called = home.brief().tools, {"sensor_list", "memory_search", "read_file", "read_result"}
     for names in (set[str](), called):
         shown = home.app.toolset.definitions(offered, names, home.app.room.tools)
-        assert request_bytes("", (), shown) <= home.app.room.tools
+        assert count_request_bytes("", (), shown) <= home.app.room.tools
     assert {"sensor_list", "sensor_read", "read_result"} <= {tool["name"] for tool in shown}
     assert "error" not in home.app.toolset.call(ToolCall("a", "list_dir"), CALLER)
     home.app.close()

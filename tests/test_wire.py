@@ -23,8 +23,8 @@ from picoclaw.errors import (
 from picoclaw.messages import End, Event, Image, Message, Request, Text, Thought, ToolCall, Usage
 from picoclaw.providers import openai_wire
 from picoclaw.providers.openai_wire import REASONED, THOUGHTLESS
-from picoclaw.providers.retry import failure
-from picoclaw.providers.text_calls import InlineCalls, arguments_from, asked
+from picoclaw.providers.retry import make_error
+from picoclaw.providers.text_calls import InlineCalls, get_user_text, parse_arguments
 
 KNOWN = frozenset(str(t["name"]) for t in TOOLS)
 READ = ToolCall("x", "sensor_read", {"quantity": "temperature"})
@@ -37,7 +37,7 @@ def request_of(*messages: Message, system: str = "Be brief.", tools: Any = TOOLS
 
 def sent(*messages: Message) -> list[dict[str, Any]]:
     """The messages of a body, without the system's, after the strict judge has seen the body."""
-    body = openai_wire.body(request_of(*messages), "m", stream=False)
+    body = openai_wire.build_body(request_of(*messages), "m", stream=False)
     check_body(body)
     return [m for m in body["messages"] if m["role"] != "system"]
 
@@ -57,7 +57,7 @@ def answered(text: str, finish: str = "stop") -> list[Event]:
 
 
 def test_body_of_a_first_question() -> None:
-    body = openai_wire.body(request_of(ASKED), "qwen", stream=False)
+    body = openai_wire.build_body(request_of(ASKED), "qwen", stream=False)
     assert body == {
         "model": "qwen",
         "messages": [
@@ -70,18 +70,18 @@ def test_body_of_a_first_question() -> None:
 
 
 def test_what_stays_the_same_comes_first() -> None:
-    body = openai_wire.body(request_of(ASKED), "m", stream=True, temperature=0.5)
+    body = openai_wire.build_body(request_of(ASKED), "m", stream=True, temperature=0.5)
     assert list(body) == ["model", "max_tokens", "temperature", "stream", "stream_options", "tools", "messages"]
 
 
 def test_a_body_is_sent_compact_and_as_it_is() -> None:
-    body = openai_wire.body(request_of(Message("user", "21 °C\n\ud83d"), tools=()), "m", stream=False)
+    body = openai_wire.build_body(request_of(Message("user", "21 °C\n\ud83d"), tools=()), "m", stream=False)
     told = '{"role":"system","content":"Be brief."},{"role":"user","content":"21 °C\\n?"}'
-    assert openai_wire.encoded(body) == f'{{"model":"m","max_tokens":100,"messages":[{told}]}}'.encode()
+    assert openai_wire.encode_body(body) == f'{{"model":"m","max_tokens":100,"messages":[{told}]}}'.encode()
 
 
 def test_the_requests_own_model_goes_before_the_configured_one() -> None:
-    assert openai_wire.body(request_of(ASKED)._replace(model="llama"), "m", stream=False)["model"] == "llama"
+    assert openai_wire.build_body(request_of(ASKED)._replace(model="llama"), "m", stream=False)["model"] == "llama"
 
 
 @pytest.mark.parametrize("token", ["<|im_start|>", "</s>", "[INST]", "<｜User｜>", "<tool_call>"])
@@ -94,33 +94,33 @@ def test_control_tokens_of_chat_templates_go_out_broken_wherever_they_stand(toke
         Message("tool", told, call_id="x"),
     )
     tools = ({"name": "exec", "description": told, "parameters": {"type": "object"}},)
-    body = openai_wire.body(request_of(*messages, system=told, tools=tools), "m", stream=False)
+    body = openai_wire.build_body(request_of(*messages, system=told, tools=tools), "m", stream=False)
     check_body(body)
-    sent = openai_wire.encoded(body).decode()
+    sent = openai_wire.encode_body(body).decode()
     assert token not in sent
     assert sent.count(f"x {token[0]} {token[1:]}system") == 7
     assert (
-        openai_wire.encoded(
-            openai_wire.body(request_of(*messages, system=told, tools=tools), "m", stream=False)
+        openai_wire.encode_body(
+            openai_wire.build_body(request_of(*messages, system=told, tools=tools), "m", stream=False)
         ).decode()
         == sent
     )
 
 
 def test_body_asks_for_a_stream_with_usage() -> None:
-    body = openai_wire.body(request_of(ASKED), "m", stream=True)
+    body = openai_wire.build_body(request_of(ASKED), "m", stream=True)
     assert body["stream"] is True
     assert body["stream_options"] == {"include_usage": True}
 
 
 def test_body_names_the_cap_as_the_server_does() -> None:
-    body = openai_wire.body(request_of(ASKED), "m", stream=False, cap="max_completion_tokens")
+    body = openai_wire.build_body(request_of(ASKED), "m", stream=False, cap="max_completion_tokens")
     assert (body["max_completion_tokens"], "max_tokens" in body) == (100, False)
 
 
 @pytest.mark.parametrize("system", ["", " \n"])
 def test_body_leaves_out_what_is_empty(system: str) -> None:
-    body = openai_wire.body(request_of(ASKED, system=system, tools=()), "m", stream=False)
+    body = openai_wire.build_body(request_of(ASKED, system=system, tools=()), "m", stream=False)
     assert "tools" not in body
     assert [m["role"] for m in body["messages"]] == ["user"]
 
@@ -154,7 +154,7 @@ def test_ids_are_numbered_afresh_and_results_stay_with_their_calls(ids: tuple[st
 def test_results_out_of_order_find_their_calls() -> None:
     two = (ToolCall("a", "exec", {}), ToolCall("b", "exec", {}))
     out_of_order = (Message("tool", "second", call_id="b"), Message("tool", "first", call_id="a"))
-    body = openai_wire.body(request_of(ASKED, Message("assistant", "", two), *out_of_order), "m", stream=False)
+    body = openai_wire.build_body(request_of(ASKED, Message("assistant", "", two), *out_of_order), "m", stream=False)
     numbers = [c["id"] for c in body["messages"][2]["tool_calls"]]
     assert {m["tool_call_id"]: m["content"] for m in body["messages"][3:]} == {
         numbers[0]: "first",
@@ -691,7 +691,7 @@ def error_of(message: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_failure(status: int, answer: Any, kind: type[PicoclawError], told: str) -> None:
-    error = failure(status, answer)
+    error = make_error(status, answer)
     assert type(error) is kind
     assert told in str(error)
     assert len(str(error).splitlines()) == 1
@@ -701,17 +701,17 @@ def test_failure(status: int, answer: Any, kind: type[PicoclawError], told: str)
     ("status", "place"), [(400, "config.toml"), (402, "account"), (405, "base_url"), (418, "config.toml")]
 )
 def test_a_refusal_says_what_to_try(status: int, place: str) -> None:
-    assert place in str(failure(status, {}))
+    assert place in str(make_error(status, {}))
 
 
 def test_a_long_error_is_cut_and_stays_one_line() -> None:
-    error = str(failure(500, error_of("line\n" * 5000)))
+    error = str(make_error(500, error_of("line\n" * 5000)))
     assert len(error) < 500
     assert "\n" not in error
 
 
 def test_the_wait_a_server_asks_for_is_kept() -> None:
-    error = failure(429, {}, retry_after=7.5)
+    error = make_error(429, {}, retry_after=7.5)
     assert isinstance(error, Unavailable)
     assert error.retry_after == 7.5
 
@@ -735,14 +735,14 @@ def test_written_arguments_survive_the_way_there_and_back() -> None:
     ],
 )
 def test_nearly_json_is_read(text: str, arguments: dict[str, Any]) -> None:
-    assert arguments_from(text) == (arguments, "")
+    assert parse_arguments(text) == (arguments, "")
 
 
 @pytest.mark.parametrize("depth", [60, 200, 900, 960, 965, 970, 3000])
 @pytest.mark.parametrize("written", ['{{"name": "exec", "arguments": {}}}', "{}"])
 def test_what_is_nested_too_deep_to_be_kept_is_no_arguments(depth: int, written: str) -> None:
     text = f'{{"a": {"[" * depth}{"]" * depth}}}'
-    assert arguments_from(text) == ({}, text)
+    assert parse_arguments(text) == ({}, text)
     calls = InlineCalls(frozenset({"exec"}))
     answer = written.format(text)
     assert (calls.feed(answer) + calls.end(cut=False)[0], calls.end(cut=False)[1]) == (answer, [])
@@ -822,7 +822,7 @@ def test_results_that_a_model_makes_up_are_not_shown(text: str, size: int, shown
 )
 def test_a_tag_around_an_answer_is_dropped_unless_it_is_wanted(said: str, text: str, shown: str) -> None:
     request = request_of(Message("user", said), Message("assistant", "", (READ,)), Message("tool", "21", call_id="x"))
-    assembler = openai_wire.Assembler(KNOWN, asked(request))
+    assembler = openai_wire.Assembler(KNOWN, get_user_text(request))
     assert text_of([*assembler.feed(chunk(content=text)), *assembler.end()]) == shown
 
 
@@ -836,17 +836,19 @@ def test_a_last_word_shows_the_tools_and_asks_for_no_call() -> None:
     tools = ({"name": "measure", "description": "Measure.", "parameters": {"type": "object", "properties": {}}},)
     asked = (Message("user", "hello"),)
     more = (*asked, Message("assistant", "hi"), Message("user", "end"))
-    first = openai_wire.encoded(openai_wire.body(Request("Be brief.", asked, tools, 100, 0.0), "m", stream=True))
-    last = openai_wire.body(Request("Be brief.", more, tools, 100, 0.0, calls=False), "m", stream=True)
-    assert openai_wire.encoded(last).startswith(first.removesuffix(b"]}"))
+    first = openai_wire.encode_body(
+        openai_wire.build_body(Request("Be brief.", asked, tools, 100, 0.0), "m", stream=True)
+    )
+    last = openai_wire.build_body(Request("Be brief.", more, tools, 100, 0.0, calls=False), "m", stream=True)
+    assert openai_wire.encode_body(last).startswith(first.removesuffix(b"]}"))
     assert last["tool_choice"] == "none"
-    assert "tool_choice" not in openai_wire.body(Request("", asked, (), 100, 0.0, calls=False), "m", stream=True)
+    assert "tool_choice" not in openai_wire.build_body(Request("", asked, (), 100, 0.0, calls=False), "m", stream=True)
 
 
 def test_a_result_that_is_not_there_is_told_in_the_words_of_the_request() -> None:
     call = ToolCall("a", "measure", {})
     broken = (Message("user", "go"), Message("assistant", "", (call,)), Message("user", "and?"))
-    body = openai_wire.body(Request("", broken, (), 100, 0.0, lost="gone"), "m", stream=False)
+    body = openai_wire.build_body(Request("", broken, (), 100, 0.0, lost="gone"), "m", stream=False)
     assert [m["content"] for m in body["messages"] if m["role"] == "tool"] == ["gone"]
 
 
@@ -894,7 +896,9 @@ def test_a_thought_goes_back_as_far_as_the_server_takes_it(by: str, wants: Any, 
     message = MINE._replace(thought=MINE.thought._replace(by=by))
     request = request_of(ASKED, message, Message("tool", "21.4", call_id="x"))
     (sent,) = (
-        m for m in openai_wire.body(request, "m", stream=False, wants=wants)["messages"] if m["role"] == "assistant"
+        m
+        for m in openai_wire.build_body(request, "m", stream=False, wants=wants)["messages"]
+        if m["role"] == "assistant"
     )
     assert {name: sent[name] for name in sent if "reasoning" in name} == fields
 
@@ -902,14 +906,14 @@ def test_a_thought_goes_back_as_far_as_the_server_takes_it(by: str, wants: Any, 
 @pytest.mark.parametrize("images", [True, False])
 def test_pictures_go_to_models_that_take_them(images: bool) -> None:
     told = ASKED._replace(images=(Image("image/png", b"\x89PNG"),))
-    content = openai_wire.body(request_of(told), "m", stream=False, images=images)["messages"][-1]["content"]
+    content = openai_wire.build_body(request_of(told), "m", stream=False, images=images)["messages"][-1]["content"]
     shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
     assert content == ([shown, {"type": "text", "text": ASKED.text}] if images else ASKED.text)
 
 
 def test_two_questions_that_become_one_keep_their_pictures() -> None:
     one, other = (ASKED._replace(images=(Image("image/png", data),)) for data in (b"1", b"2"))
-    content = openai_wire.body(request_of(one, other), "m", stream=False, images=True)["messages"][-1]["content"]
+    content = openai_wire.build_body(request_of(one, other), "m", stream=False, images=True)["messages"][-1]["content"]
     assert [part["type"] for part in content] == ["image_url", "image_url", "text"]
 
 

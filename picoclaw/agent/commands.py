@@ -14,10 +14,10 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.claims import strip_context
 from picoclaw.errors import StoreError
 from picoclaw.messages import Inbound, Message, Origin, Stop, Usage
-from picoclaw.prompts import estimated_tokens, size
+from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.providers import ledger
-from picoclaw.providers.chain import told as chain_told
-from picoclaw.schema import nearest
+from picoclaw.providers.chain import describe_links
+from picoclaw.schema import find_nearest
 from picoclaw.security.approvals import ApprovalAnswer
 from picoclaw.security.untrusted import list_taints
 from picoclaw.store.approvals import Approval
@@ -25,7 +25,7 @@ from picoclaw.store.sessions import ConversationInfo, ProviderUsage
 from picoclaw.store.tasks import Task
 from picoclaw.stores import Stores
 from picoclaw.times import format_duration
-from picoclaw.window import request_bytes, room
+from picoclaw.window import count_request_bytes, split_window
 
 
 class CommandResult(NamedTuple):
@@ -190,7 +190,7 @@ def _measure_parts(chat: CommandContext, ratio: float) -> Iterator[_ContextPart]
     """What the next message would bring with it, as far as it is known before it is said; nothing is changed by it."""
 
     def part(count: int, what: str) -> _ContextPart:
-        return _ContextPart(estimated_tokens(count, ratio), what)
+        return _ContextPart(estimate_tokens(count, ratio), what)
 
     agent = chat.app.agent
     earlier, acts, summary, _ = chat.stores.earlier(chat.key)
@@ -199,16 +199,18 @@ def _measure_parts(chat: CommandContext, ratio: float) -> Iterator[_ContextPart]
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
     talk = agent.opened(brief, earlier)
     tools, said = agent.tools(talk, brief), list(chain.from_iterable(talk.history))
-    sections = sorted((part(size(text), name) for name, text in told.sections), reverse=True)
-    yield part(size(brief.system), f"system text: {', '.join(f'{tokens:,} {name}' for tokens, name in sections)}")
-    yield part(size(list(tools)), f"{len(tools)} tools")
+    sections = sorted((part(count_bytes(text), name) for name, text in told.sections), reverse=True)
+    yield part(
+        count_bytes(brief.system), f"system text: {', '.join(f'{tokens:,} {name}' for tokens, name in sections)}"
+    )
+    yield part(count_bytes(list(tools)), f"{len(tools)} tools")
     if talk.summary:
-        yield part(size(talk.summary), "summary of what was said before")
+        yield part(count_bytes(talk.summary), "summary of what was said before")
     left_out = f"; {talk.forgotten} older turns have no room" if talk.forgotten else ""
-    yield part(request_bytes("", said, ()), f"{len(said)} messages of this conversation{left_out}")
-    yield part(request_bytes("", talk.messages, ()), "what the next message is told with")
+    yield part(count_request_bytes("", said, ()), f"{len(said)} messages of this conversation{left_out}")
+    yield part(count_request_bytes("", talk.messages, ()), "what the next message is told with")
     yield _ContextPart(agent.answer, "room for the answer")
-    reserve = agent.window - agent.answer - room(agent.window, agent.answer).request
+    reserve = agent.window - agent.answer - split_window(agent.window, agent.answer).request
     yield _ContextPart(reserve, "kept free, because all this is estimated")
 
 
@@ -225,7 +227,7 @@ def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
     ]
     lines += [f"helpers of this chat, lately: {helpers:,}"] if helpers else []
     day = chat.now.date().isoformat()
-    lines += ledger.today(chat.stores.accounts.rows(day, day), chat.stores.config.costs)
+    lines += ledger.format_today(chat.stores.accounts.rows(day, day), chat.stores.config.costs)
     return CommandResult("\n".join(["Tokens in + out:", *lines]))
 
 
@@ -242,7 +244,7 @@ def _format_usage(used: Usage) -> str:
 
 def _list_model_order(chat: CommandContext) -> Iterator[str]:
     """Who is asked, one after another, and how it went when they were asked last; nothing where there is one alone."""
-    rows, now = chain_told(chat.app.links), chat.now.timestamp()
+    rows, now = describe_links(chat.app.links), chat.now.timestamp()
     if len(rows) < 2:
         return
     yield "Asked in this order:"
@@ -478,7 +480,7 @@ def run_command(given: ParsedCommand, chat: CommandContext) -> CommandResult:
     """Do what a command says. Raises nothing: what goes wrong is said."""
     known = COMMANDS.get(given.word)
     if known is None:
-        near = nearest(f"/{given.word}", {f"/{word}": row for word, row in COMMANDS.items()})
+        near = find_nearest(f"/{given.word}", {f"/{word}": row for word, row in COMMANDS.items()})
         more = " To have it answered, begin with a word without a slash." if given.rest else ""
         return CommandResult(f"/{given.word} is no command{near}.{more}".replace("?.", "?"), good=False)
     if given.rest and not known.takes:

@@ -15,15 +15,28 @@ from picoclaw.agent.conversation import Conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, StoreError, TurnStopped, Unavailable
 from picoclaw.memory.dream import DreamModel, ModelAnswer
-from picoclaw.messages import Around, Brief, Caller, End, Event, Inbound, Message, Purpose, Request, Stop, Turn, Usage
-from picoclaw.prompts import Templates, cut, enclosed, estimated_tokens, fill, size
+from picoclaw.messages import (
+    Caller,
+    End,
+    Event,
+    Inbound,
+    Message,
+    Purpose,
+    Request,
+    Stop,
+    Turn,
+    TurnContext,
+    TurnHooks,
+    Usage,
+)
+from picoclaw.prompts import Templates, count_bytes, cut_bytes, escape_closing, estimate_tokens, fill_template
 from picoclaw.providers import Provider
-from picoclaw.providers.sanitize import LONG
+from picoclaw.providers.sanitize import LONG_RESULT
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.marks import Marks
 from picoclaw.store.sessions import strip_context_header
 from picoclaw.text import list_terms
-from picoclaw.window import request_bytes, summary_bytes
+from picoclaw.window import count_request_bytes, get_summary_bytes
 
 KEPT_MESSAGES = 4
 """The newest messages stay as they are, with the rest of their turn."""
@@ -158,7 +171,7 @@ class MemoryFlush:
     """
 
     agent: Agent
-    brief: Brief
+    brief: TurnContext
     turns: Sequence[tuple[Message, ...]]
     session: str
     now: datetime
@@ -168,7 +181,7 @@ class MemoryFlush:
     def fixed_bytes(self) -> int:
         """What a request of this chat has beside the conversation."""
         tools = self.agent.tools(Conversation(list(self.turns)), self.brief)
-        return request_bytes(self.brief.system, (), tools)
+        return count_request_bytes(self.brief.system, (), tools)
 
     def run(self, stop: Stop | None) -> Turn:
         """Have the turn; how it ended is in the result, and whatever it says is for nobody."""
@@ -178,7 +191,7 @@ class MemoryFlush:
         agent = replace(self.agent, provider=_NoLastWordProvider(self.agent.provider), limits=limits)
         may = FLUSH_TOOLS & agent.toolset.names
         caller = Caller(self.session, "owner", self.now, _discard_text, set(self.heard), may=may, cause="summary")
-        return agent.turn(self.brief, self.turns, caller, Around(stop=stop))
+        return agent.turn(self.brief, self.turns, caller, TurnHooks(stop=stop))
 
 
 class _NoLastWordProvider:
@@ -245,11 +258,11 @@ _LONGEST_EXCUSE, _SHARED = 300, 0.1
 
 def carry_over(earlier: str, text: str, most: int) -> str:
     """Put before a text the sentences of an earlier one whose words it has not, as far as both have `most` bytes."""
-    said, left, lost = set(list_terms(text)), most - size(text), []
+    said, left, lost = set(list_terms(text)), most - count_bytes(text), []
     for sentence in filter(None, _SENTENCE.split(earlier)):
         used = set(list_terms(sentence))
-        if len(used & said) < _SPOKEN_OF * len(used) and size(sentence) < left:
-            left -= size(sentence) + 1
+        if len(used & said) < _SPOKEN_OF * len(used) and count_bytes(sentence) < left:
+            left -= count_bytes(sentence) + 1
             lost.append(sentence)
     return "\n".join([*lost, text])
 
@@ -281,20 +294,20 @@ def render_turn(turn: Sequence[Message], most: int) -> str:
     The lines of a text are indented, so that none of them can pass for somebody else's word.
     """
     each = max(_LONGEST_RESULT, most // 2)
-    return cut("\n".join(line for message in turn for line in _render_message(message, each)), most)
+    return cut_bytes("\n".join(line for message in turn for line in _render_message(message, each)), most)
 
 
 def _render_message(message: Message, most: int) -> Iterator[str]:
     if message.role == "tool":
-        yield _format_line("Result", cut(message.text, _LONGEST_RESULT))
+        yield _format_line("Result", cut_bytes(message.text, _LONGEST_RESULT))
         return
     if message.role == "user":
         yield from _render_user_message(message.text, most)
     elif message.text:
-        yield _format_line("Assistant", cut(message.text, most))
+        yield _format_line("Assistant", cut_bytes(message.text, most))
     for call in message.calls:
         arguments = json.dumps(call.arguments, ensure_ascii=False)
-        yield _format_line("Call", cut(f"{call.name} {arguments}", _LONGEST_ARGUMENTS))
+        yield _format_line("Call", cut_bytes(f"{call.name} {arguments}", _LONGEST_ARGUMENTS))
 
 
 def _render_user_message(text: str, most: int) -> Iterator[str]:
@@ -302,13 +315,13 @@ def _render_user_message(text: str, most: int) -> Iterator[str]:
     found = _HEAD.match(text)
     head = found[1] if found else ""
     for report in _REPORT.findall(head):
-        yield _format_line("Report", cut(report, most))
+        yield _format_line("Report", cut_bytes(report, most))
     when = _WHEN.search(head)
-    yield _format_line(f"User, {when[0]}" if when else "User", cut(text[found.end() :] if found else text, most))
+    yield _format_line(f"User, {when[0]}" if when else "User", cut_bytes(text[found.end() :] if found else text, most))
 
 
 def _format_line(who: str, text: str) -> str:
-    return f"{who}: {enclosed(text)}".strip().replace("\n", "\n  ")
+    return f"{who}: {escape_closing(text)}".strip().replace("\n", "\n  ")
 
 
 # A summary of a conversation's older part, which takes in the summary before it.
@@ -342,7 +355,7 @@ class Summariser:
         self._model = model
         self._halved = False
         self.usage = Usage()
-        self.longest = summary_bytes(model.window)
+        self.longest = get_summary_bytes(model.window)
 
     def summarise(self, earlier: str, turns: Sequence[Sequence[Message]]) -> SummaryResult:
         """Sum up turns after what was `earlier`, the summary before; of very many the oldest.
@@ -351,33 +364,33 @@ class Summariser:
         itself, or is too long.
         """
         try:
-            text, count = self._read_all(cut(earlier, self.longest), turns)
+            text, count = self._read_all(cut_bytes(earlier, self.longest), turns)
         except Refused as error:
             half, unexplained = turns[: len(turns) // 2], error.is_unexplained and not self._halved
-            long = unexplained and sum(size(message.text) for turn in turns for message in turn) >= LONG
+            long = unexplained and sum(count_bytes(message.text) for turn in turns for message in turn) >= LONG_RESULT
             if not half or not (long or isinstance(error, ContextOverflow)):
                 raise
             self._halved = self._halved or unexplained
             return self.summarise(earlier, half)
-        if size(text) > self.longest:
-            text = self._merge(cut(earlier, self.longest), text)
-        if size(text) > self.longest:
-            raise Refused(f"the model's summary is too long: {size(text)} bytes of {self.longest}")
+        if count_bytes(text) > self.longest:
+            text = self._merge(cut_bytes(earlier, self.longest), text)
+        if count_bytes(text) > self.longest:
+            raise Refused(f"the model's summary is too long: {count_bytes(text)} bytes of {self.longest}")
         return SummaryResult(carry_over(earlier, text, self.longest), count)
 
     def _read_all(self, earlier: str, turns: Sequence[Sequence[Message]]) -> SummaryResult:
         """Sum up as many turns as two requests hold; when one is not enough, in two halves, of which one is made."""
-        room = self._model.room(self._prompts["summary"]) - size(earlier or _NONE)
+        room = self._model.room(self._prompts["summary"]) - count_bytes(earlier or _NONE)
         if room < _LEAST_ROOM:
             raise Refused(f"a window of {self._model.window} tokens is too small for it")
         texts = [render_turn(turn, int(room * _OF_A_TURN)) for turn in turns]
-        ends = list(accumulate(size(text) + size(_BETWEEN) for text in texts))
+        ends = list(accumulate(count_bytes(text) + count_bytes(_BETWEEN) for text in texts))
         if ends[-1] <= room:
             return SummaryResult(self._read(earlier, texts), len(texts))
         count = sum(end <= room * _OF_TWO for end in ends)
         middle = 1 + sum(end < ends[count - 1] / 2 for end in ends)
-        older = cut(self._read(earlier, texts[:middle]), self.longest)
-        newer = cut(self._read("", texts[middle:count]), self.longest)
+        older = cut_bytes(self._read(earlier, texts[:middle]), self.longest)
+        newer = cut_bytes(self._read("", texts[middle:count]), self.longest)
         text = carry_over(older, self._merge(older, newer), self.longest)
         return SummaryResult(carry_over(newer, text, self.longest), count)
 
@@ -386,27 +399,27 @@ class Summariser:
         history = _BETWEEN.join(texts)
         text = self._ask("summary", {"summary": earlier or _NONE, "history": history})
         new = measure_novelty(text, earlier)
-        if new >= MIN_NOVELTY or (new and size(history) < _LONG * size(earlier)):
+        if new >= MIN_NOVELTY or (new and count_bytes(history) < _LONG * count_bytes(earlier)):
             return text
         newer = self._ask("summary", {"summary": _NONE, "history": history})
-        both = carry_over(earlier, newer, size(earlier) + 2 * size(newer))
-        return both if size(both) <= self.longest else self._merge(earlier, newer)
+        both = carry_over(earlier, newer, count_bytes(earlier) + 2 * count_bytes(newer))
+        return both if count_bytes(both) <= self.longest else self._merge(earlier, newer)
 
     def _merge(self, older: str, newer: str) -> str:
-        room = self._model.room(self._prompts["merge"]) - size(older or _NONE)
-        return self._ask("merge", {"older": older or _NONE, "newer": cut(newer, room)})
+        room = self._model.room(self._prompts["merge"]) - count_bytes(older or _NONE)
+        return self._ask("merge", {"older": older or _NONE, "newer": cut_bytes(newer, room)})
 
     def _ask(self, name: str, values: dict[str, str]) -> str:
         """Ask in the words of a template, in which no value may be missing."""
         template = self._prompts[name]
         template += "".join(f"\n{{{value}}}" for value in values if f"{{{value}}}" not in template)
-        answer = self._request(fill(template, values))
+        answer = self._request(fill_template(template, values))
         if answer.cut:
             raise Refused("the model's answer was cut off")
         if not list_terms(answer.text):
             raise Refused("the model's answer says nothing")
         if is_unrelated(answer.text, values.values()):
-            raise Refused(f"the model did not do it: {cut(' '.join(answer.text.split()), 120)}")
+            raise Refused(f"the model did not do it: {cut_bytes(' '.join(answer.text.split()), 120)}")
         return answer.text
 
     def _request(self, question: str) -> ModelAnswer:
@@ -459,11 +472,11 @@ class Compaction:
         model = self.app.stores.sessions.model(session) or self.app.config.model.name
         ratio = self.app.stores.bytes_a_token(model or "default")
         said = (message for turn in held.visible for message in turn)
-        load = WindowLoad(estimated_tokens(request_bytes("", said, ()), ratio), 0, window)
+        load = WindowLoad(estimate_tokens(count_request_bytes("", said, ()), ratio), 0, window)
         flush = None
         if held.left_out or can_be_long(load):
             flush = self._flush(session, held, ratio)
-            load = load._replace(fixed=estimated_tokens(flush.fixed_bytes + size(held.summary), ratio))
+            load = load._replace(fixed=estimate_tokens(flush.fixed_bytes + count_bytes(held.summary), ratio))
         reason = get_compaction_reason(held, load, settings.summarise_messages, settings.summarise_share)
         if reason and not self._rest(session).over(held):
             return

@@ -18,7 +18,7 @@ from picoclaw.hw import health
 from picoclaw.hw.board import Board
 from picoclaw.memory import notes as memory_notes
 from picoclaw.memory.entries import is_tainted, remove_tainted
-from picoclaw.messages import DEFAULT_SESSION, Brief, Inbound, Message, is_owner
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, TurnContext, is_owner
 from picoclaw.prompts import Facts, Mode, Page, Section
 from picoclaw.security import untrusted
 from picoclaw.security.approvals import ApprovalManager
@@ -31,7 +31,7 @@ from picoclaw.stores import Stores
 from picoclaw.text import pattern
 from picoclaw.times import find_zone
 from picoclaw.tools.registry import Toolset
-from picoclaw.window import tool_bytes
+from picoclaw.window import count_tool_bytes
 from picoclaw.wiring import Wiring
 from picoclaw.workspace.pages import PAGES, Pages, read_fields
 from picoclaw.workspace.prompts import Prompts
@@ -52,7 +52,7 @@ _FULL_MODES = {"full", "coordinator"}
 class BuiltContext(NamedTuple):
     """A brief, the sections that its system text is made of, what could not be told, and whose words are nobody's."""
 
-    brief: Brief
+    brief: TurnContext
     sections: list[Section]
     problems: list[str]
     heard: tuple[str, ...] = ()
@@ -161,8 +161,8 @@ class ContextBuilder:
         return self.app.toolset.shown_to_guests(self.app.rights.policy())
 
     @cached_property
-    def _room(self) -> window.Room:
-        return window.room(self.config.model.context_tokens, self.config.model.answer_tokens)
+    def _room(self) -> window.WindowBudget:
+        return window.split_window(self.config.model.context_tokens, self.config.model.answer_tokens)
 
     def zone(self) -> tzinfo | None:
         """The owner's time zone, None for the board's own."""
@@ -197,10 +197,10 @@ class ContextBuilder:
         offered = self._offered(here.tools, mode, meeting=bool(meeting), search=not self._is_short(listed))
         offered, room = self._fitting(offered if allowed is None else offered & allowed)
         bare = self._facts(inbound, offered, listed, {})
-        room -= prompts.size(prompts.joined(prompts.sections(mode, bare, self.prompts)))
+        room -= prompts.count_bytes(prompts.join_sections(prompts.build_sections(mode, bare, self.prompts)))
         heartbeat = inbound.origin == "heartbeat"
         pages, problems = self._pages(mode, held, room, heartbeat=heartbeat, reserved=reserved)
-        sections = prompts.sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
+        sections = prompts.build_sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
         brought = selection.find_triggered(usable, inbound.text) if mode in _FULL_MODES or heartbeat else []
         skills, unread = self._blocks(brought)
         told = _HeadTexts([], []) if meeting or reserved or mode not in _FULL_MODES else self._remembered(earlier, now)
@@ -209,9 +209,9 @@ class ContextBuilder:
         for block in [*([] if reserved else self._open_tasks(mode, earlier)), *skills]:
             (told.held if _was_said(block, earlier) else told.new).append(block)
         only = self._only(brought, here.tools)
-        brief = Brief(
-            prompts.joined(sections),
-            prompts.headed(self._head(self._moment(mode, inbound, acts, only), told.new, now), inbound.text),
+        brief = TurnContext(
+            prompts.join_sections(sections),
+            prompts.add_header(self._head(self._moment(mode, inbound, acts, only), told.new, now), inbound.text),
             offered,
             only,
             self._other_model(inbound) or next((skill.model for skill in brought if skill.model), ""),
@@ -266,7 +266,7 @@ class ContextBuilder:
 
     def _is_short(self, skills: Sequence[Skill]) -> bool:
         """Whether the skills may be listed; by the usual ratio: with one that moves, the system text would change."""
-        listing = prompts.size(selection.list_skills(skills))
+        listing = prompts.count_bytes(selection.list_skills(skills))
         return selection.fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SHARE_OF_LISTING <= self._room.told
 
     def _fitting(self, offered: frozenset[str]) -> tuple[frozenset[str], int]:
@@ -274,7 +274,7 @@ class ContextBuilder:
         describe = self.app.toolset.definitions
         told = describe(offered, (), self._room.tools)
         away = {tool["name"] for tool in describe(offered, ())} - {tool["name"] for tool in told}
-        return offered - away, self._room.told - sum(map(tool_bytes, told))
+        return offered - away, self._room.told - sum(map(count_tool_bytes, told))
 
     def checklist(self) -> "Checklist":
         """Read HEARTBEAT.md as it is now; one that cannot be read says nothing."""
@@ -303,9 +303,9 @@ class ContextBuilder:
         if not self.foreign:
             found = [page for page in map(_strip_tainted, found) if page.text]
         text = "".join(page.text for page in found)
-        around = prompts.size(self.prompts["context"]) + len(found) * prompts.size(self.prompts["file"])
-        fitting = max(0, room - around) * len(text) // max(1, prompts.size(text))
-        shown, away = prompts.within(found, template, limits.file_chars, min(limits.total_chars, fitting))
+        around = prompts.count_bytes(self.prompts["context"]) + len(found) * prompts.count_bytes(self.prompts["file"])
+        fitting = max(0, room - around) * len(text) // max(1, prompts.count_bytes(text))
+        shown, away = prompts.limit_pages(found, template, limits.file_chars, min(limits.total_chars, fitting))
         why = f"total_chars = {limits.total_chars} under [prompt] is used up"
         if fitting < limits.total_chars:
             why = f"a window of {self.config.model.context_tokens} tokens has no room for more"
@@ -317,27 +317,33 @@ class ContextBuilder:
 
     def _head(self, notes: Sequence[str], blocks: Sequence[str], now: datetime) -> str:
         """The moment's facts, and the texts that come with them, within one tag."""
-        return prompts.moment(self.prompts["moment"], now, notes, blocks)
+        return prompts.format_header(self.prompts["moment"], now, notes, blocks)
 
     def _moment(self, mode: Mode, inbound: Inbound, acts: Sequence[str], only: frozenset[str] | None) -> list[str]:
         """What is special about this message."""
         notes = [self.prompts["simulated"]] if self.app.board.simulated else []
         if inbound.session != DEFAULT_SESSION and mode not in {"base", "none"}:
             name = untrusted.sanitize_name(inbound.session, _LONGEST_SESSION)
-            notes.append(prompts.fill(self.prompts["session"], {"content": name}, "content"))
+            notes.append(prompts.fill_template(self.prompts["session"], {"content": name}, "content"))
         if (
             self.tidy
             and mode in _FULL_MODES
             and is_owner(inbound.origin)
             and (parts := self.app.stores.overlong(self.app.library.skills.values()))
         ):
-            notes.append(prompts.fill(self.prompts["condense"], {"parts": prompts.enclosed(", ".join(parts))}, "parts"))
+            notes.append(
+                prompts.fill_template(
+                    self.prompts["condense"], {"parts": prompts.escape_closing(", ".join(parts))}, "parts"
+                )
+            )
         if self.limits and mode != "minimal":
-            notes.append(prompts.fill(self.prompts["helper"], {"content": self.limits}, "content"))
-        cut = (prompts.enclosed(act if len(act) <= _LONGEST_ACT else f"{act[:_LONGEST_ACT]}…") for act in acts)
-        notes += [prompts.fill(self.prompts["cut_off"], {"act": act}, "act") for act in cut]
+            notes.append(prompts.fill_template(self.prompts["helper"], {"content": self.limits}, "content"))
+        cut = (prompts.escape_closing(act if len(act) <= _LONGEST_ACT else f"{act[:_LONGEST_ACT]}…") for act in acts)
+        notes += [prompts.fill_template(self.prompts["cut_off"], {"act": act}, "act") for act in cut]
         if only is not None:
-            notes.append(prompts.fill(self.prompts["skill_tools"], {"tools": ", ".join(sorted(only))}, "tools"))
+            notes.append(
+                prompts.fill_template(self.prompts["skill_tools"], {"tools": ", ".join(sorted(only))}, "tools")
+            )
         return notes
 
     def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> "_HeadTexts":
@@ -347,7 +353,7 @@ class ContextBuilder:
         new, held = memory_notes.split_told(
             memory_notes.note_lines(notes if self.foreign else map(_strip_tainted, notes), most), earlier
         )
-        block = prompts.fill(self.prompts["noted"], {"content": "\n".join(new)}, "content") if new else ""
+        block = prompts.fill_template(self.prompts["noted"], {"content": "\n".join(new)}, "content") if new else ""
         return _HeadTexts([block] if block else [], held)
 
     def _reports(self, session: str, earlier: Sequence[tuple[Message, ...]]) -> dict[str, str]:
@@ -381,8 +387,8 @@ class ContextBuilder:
             return []
         if not self.foreign:
             tasks = "\n".join(line for line in tasks.split("\n") if not is_tainted(line))
-        known = {"changed": f"{changed:%Y-%m-%d %H:%M:%S}", "content": prompts.enclosed(tasks) or "-"}
-        block = prompts.fill(self.prompts["pulse"], known, "content")
+        known = {"changed": f"{changed:%Y-%m-%d %H:%M:%S}", "content": prompts.escape_closing(tasks) or "-"}
+        block = prompts.fill_template(self.prompts["pulse"], known, "content")
         shown_before = _was_said(self.prompts["pulse"].partition("{")[0].strip() or block, earlier)
         return [block] if block and (tasks or shown_before) else []
 
@@ -397,8 +403,8 @@ class ContextBuilder:
                 continue
             path = f"skills/{skill.name}/SKILL.md"
             most = min(self.config.prompt.file_chars, 2 * self._room.head // len(brought))
-            text = prompts.shortened(self.prompts["truncated"], path, text, most)
-            blocks.append(prompts.block(self.prompts["skill"], skill.name, text))
+            text = prompts.shorten_page(self.prompts["truncated"], path, text, most)
+            blocks.append(prompts.fill_block(self.prompts["skill"], skill.name, text))
         return blocks, problems
 
     def _doubts(self, mode: Mode, tools: frozenset[str]) -> Iterator[str]:

@@ -11,11 +11,11 @@ from picoclaw import files
 from picoclaw.claims import find_unfounded_claims
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.files import explain_os_error
-from picoclaw.messages import UNTHOUGHT, End, Event, Image, Message, Notice, Text, Thought, ToolCall, Usage
-from picoclaw.prompts import BYTES_A_TOKEN, Templates, estimated_tokens, fill, headed
-from picoclaw.repetition import REPEATS, repeated
+from picoclaw.messages import NO_THOUGHT, End, Event, Image, Message, Notice, Text, Thought, ToolCall, Usage
+from picoclaw.prompts import BYTES_A_TOKEN, Templates, add_header, estimate_tokens, fill_template
+from picoclaw.repetition import REPEATS, count_repeated
 from picoclaw.security.untrusted import OWN_TEXT_MARK
-from picoclaw.window import READ_ON, cut, kept_as, request_bytes, rest
+from picoclaw.window import READ_ON, count_request_bytes, cut_result, find_result_number, format_rest_hint
 
 _SHORTEST_RESULT, _SHORTEST_KEPT, _LONG_ARGUMENT, _SHORTEST_SAID = 500, 200, 100, 200
 
@@ -57,7 +57,7 @@ class Conversation:
         shown = [*(m for turn in self.history for m in turn), *now]
         first = next((i for i, message in enumerate(shown) if message.role == "user"), None)
         if self.summary and first is not None:
-            shown[first] = shown[first]._replace(text=headed(self.summary, shown[first].text))
+            shown[first] = shown[first]._replace(text=add_header(self.summary, shown[first].text))
         return tuple(shown)
 
     def say(self, text: str) -> None:
@@ -76,9 +76,9 @@ class Conversation:
         """Add what the user says while the turn runs: it joins what is kept once it is answered."""
         self.waiting.append(Message("user", text))
 
-    def answer(self, text: str, calls: Sequence[ToolCall] = (), thought: Thought = UNTHOUGHT) -> None:
+    def answer(self, text: str, calls: Sequence[ToolCall] = (), thought: Thought = NO_THOUGHT) -> None:
         """Add the model's side; what it thought is of use to it again only while calls of its are open."""
-        self.messages += [*self.waiting, Message("assistant", text, tuple(calls), "", thought if calls else UNTHOUGHT)]
+        self.messages += [*self.waiting, Message("assistant", text, tuple(calls), "", thought if calls else NO_THOUGHT)]
         self.waiting.clear()
 
     def result(self, call: ToolCall, text: str) -> None:
@@ -99,7 +99,7 @@ class Conversation:
 
     def tokens(self, system: str, tools: Sequence[Any], bytes_a_token: float = BYTES_A_TOKEN) -> int:
         """Estimate the tokens of a request."""
-        return estimated_tokens(request_bytes(system, self.shown(), tools), bytes_a_token)
+        return estimate_tokens(count_request_bytes(system, self.shown(), tools), bytes_a_token)
 
     def _say_again(self) -> None:
         lost = [part for part in self.relied_on if not any(part in message.text for message in self.shown())]
@@ -138,7 +138,7 @@ class Conversation:
     def _as_shown(self, message: Message) -> Message:
         if message.role != "user" or not 0 < self.longest_said < len(message.text):
             return message
-        return message._replace(text=cut(message.text, self.longest_said, 0))
+        return message._replace(text=cut_result(message.text, self.longest_said, 0))
 
     def _cut_result(self, template: str, shortest: int) -> bool:
         """Leave out half of the longest result, or all of one that is kept; it is kept before it is cut."""
@@ -147,13 +147,16 @@ class Conversation:
         if at is None or len(text := self.messages[at].text) < (shortest or _SHORTEST_KEPT):
             return False
         call = self._call_of(at)
-        number = kept_as(text) or self.keep_whole(call.name, text)
+        number = find_result_number(text) or self.keep_whole(call.name, text)
         if not (shortest or number):
             return False
         head = text[: len(text) // 2] if shortest else ""
         before = call.arguments.get("start", 0) if call.name == READ_ON else 0
-        how = rest(number, before + len(head))
-        for shown in (fill(template, {"head": head}), f"{head}…"):  # the template is the owner's, and may be long
+        how = format_rest_hint(number, before + len(head))
+        for shown in (
+            fill_template(template, {"head": head}),
+            f"{head}…",
+        ):  # the template is the owner's, and may be long
             short = "\n".join(filter(None, (shown, how)))
             if len(short) < len(text):
                 self.messages[at] = self.messages[at]._replace(text=short)
@@ -196,7 +199,7 @@ def mark_unmeasured(talk: Conversation, asked: str, system: str, template: str) 
     values = find_unfounded_claims(answer.text, asked, talk.shown(), system)
     if not values:
         return ""
-    added = f"\n{fill(template, {'values': ', '.join(values)}, 'values')}\n"
+    added = f"\n{fill_template(template, {'values': ', '.join(values)}, 'values')}\n"
     talk.messages[-1] = answer._replace(text=f"{answer.text}{added}".rstrip())
     return added
 
@@ -239,9 +242,9 @@ class ModelAnswer:
         if self.calls:
             return self.said
         if self.repeats:
-            return f"{self.said[: len(self.said) - repeated(self.said)].rstrip()}\n{prompts['repeats']}"
+            return f"{self.said[: len(self.said) - count_repeated(self.said)].rstrip()}\n{prompts['repeats']}"
         if self.end.finish == "length":
-            return f"{self.said}\n{fill(prompts['cut'], {'tokens': str(most)})}"
+            return f"{self.said}\n{fill_template(prompts['cut'], {'tokens': str(most)})}"
         return self.said
 
 
@@ -353,7 +356,7 @@ class TurnBudget:
     def reason(self, limit: str, prompts: Templates) -> str:
         """Say which limit ended a turn."""
         numbers = {"steps": self.limits.steps, "seconds": f"{self.limits.seconds:g}", "tokens": self.limits.tokens}
-        return fill(prompts[f"limit_{limit}"], {name: str(number) for name, number in numbers.items()})
+        return fill_template(prompts[f"limit_{limit}"], {name: str(number) for name, number in numbers.items()})
 
     def allow_last_word(self) -> None:
         """Give one more answer the time that it takes."""
@@ -381,7 +384,7 @@ class Steering:
         """Take in what was said since the last time; returns it."""
         said = tuple(self.typed())
         for text in said:
-            self.newest = fill(self.wording or "{content}", {"content": text}, "content")
+            self.newest = fill_template(self.wording or "{content}", {"content": text}, "content")
             self.talk.hear(self.newest)
         self.said += said
         return said

@@ -9,8 +9,8 @@ from picoclaw.agent.conversation import Pictures, read_pictures
 from picoclaw.agent.loop import Agent
 from picoclaw.automation.heartbeat import HEARTBEAT_OK, is_check
 from picoclaw.errors import StoreError
-from picoclaw.messages import ALONE, Around, Caller, Inbound, Message, Notice, Origin, Turn, Usage, is_owner
-from picoclaw.prompts import fill
+from picoclaw.messages import NO_HOOKS, Caller, Inbound, Message, Notice, Origin, Turn, TurnHooks, Usage, is_owner
+from picoclaw.prompts import fill_template
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.approvals import Approval
 from picoclaw.store.write_behind import UnsavedTurn
@@ -28,7 +28,7 @@ class Dispatcher:
     app: AgentApp
     _complaints: set[str] = field(default_factory=set)
 
-    def answer(self, inbound: Inbound, around: Around = ALONE) -> Turn:
+    def answer(self, inbound: Inbound, around: TurnHooks = NO_HOOKS) -> Turn:
         """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not."""
         if said := self.app.wiring.stop(inbound.text, inbound.origin):
             return _make_turn(inbound, *said, by="stop")
@@ -46,7 +46,7 @@ class Dispatcher:
     def _agent(self, origin: Origin) -> Agent:
         return self.app.light_agent if origin == "heartbeat" else self.app.agent
 
-    def _commanded(self, inbound: Inbound, around: Around) -> Turn:
+    def _commanded(self, inbound: Inbound, around: TurnHooks) -> Turn:
         """Do a command, which is no part of the conversation; a text that is none after all is answered."""
         from picoclaw.agent import commands
         from picoclaw.agent.commands import CommandContext
@@ -73,7 +73,7 @@ class Dispatcher:
         except StoreError:
             return ""
 
-    def _go_on(self, made: Approval, said: str, inbound: Inbound, around: Around) -> Turn:
+    def _go_on(self, made: Approval, said: str, inbound: Inbound, around: TurnHooks) -> Turn:
         """Go on with the conversation in which a call was asked for that was made now, and answer who said yes to it.
 
         Without a model, or in another chat, they are told the result plainly.
@@ -83,9 +83,9 @@ class Dispatcher:
         if modelled:
             number = inbound.inbox if here else 0
             numbers = " and ".join(str(one.number) for one in made.each)
-            text = fill(self.app.prompts["approved"], {"number": numbers}, "number")
+            text = fill_template(self.app.prompts["approved"], {"number": numbers}, "number")
             asked = Inbound(made.home, text, _choose_origin(made), inbox=number, who=made.asked_by)
-            turn = self._turn(asked, around if here else Around(stop=around.stop, shield=around.shield), made)
+            turn = self._turn(asked, around if here else TurnHooks(stop=around.stop, shield=around.shield), made)
             if here:
                 return _add_notes(turn, said if turn.stopped != "error" else plainly)
             self.app.approving.tell(made.home, plainly if turn.stopped == "error" else turn.reply)
@@ -93,7 +93,7 @@ class Dispatcher:
             self.app.approving.tell(made.home, plainly)
         return _make_turn(inbound, all(one.state == "done" for one in made.each), plainly, by=BY_COMMAND)
 
-    def _turn(self, inbound: Inbound, around: Around, made: Approval | None = None) -> Turn:
+    def _turn(self, inbound: Inbound, around: TurnHooks, made: Approval | None = None) -> Turn:
         now = self.app.now()
         earlier, acts, summary, numbers = self.app.stores.earlier(inbound.session)
         if inbound.origin == "heartbeat":

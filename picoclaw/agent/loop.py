@@ -13,13 +13,13 @@ from picoclaw.agent import conversation
 from picoclaw.agent.conversation import Conversation, HistoryView, ModelAnswer, Steering, TurnBudget, add_notice
 from picoclaw.claims import strip_context
 from picoclaw.config.tables import LimitsConfig
-from picoclaw.errors import ContextOverflow, DeadlinePassed, PerhapsTooLong, PicoclawError, ProviderError, TurnStopped
-from picoclaw.messages import ALONE, Around, Brief, Caller, Message, Notice, Request, Text, ToolCall, Turn
-from picoclaw.prompts import Templates, block, cut, fill
+from picoclaw.errors import ContextOverflow, DeadlinePassed, MaybeTooLong, PicoclawError, ProviderError, TurnStopped
+from picoclaw.messages import NO_HOOKS, Caller, Message, Notice, Request, Text, ToolCall, Turn, TurnContext, TurnHooks
+from picoclaw.prompts import Templates, cut_bytes, fill_block, fill_template
 from picoclaw.providers import Provider
 from picoclaw.tools.registry import Toolset, TurnCalls
 from picoclaw.tools.results import find_opened_tools
-from picoclaw.window import READ_ON, learned, room, summary_bytes
+from picoclaw.window import READ_ON, get_summary_bytes, measure_bytes_a_token, split_window
 
 Turns = Sequence[tuple[Message, ...]]
 
@@ -40,7 +40,7 @@ class Agent:
     clock: Callable[[], float] = time.monotonic
     writes: Callable[[ToolCall], bool] = lambda _: False
 
-    def turn(self, brief: Brief, history: Turns, caller: Caller, around: Around = ALONE) -> Turn:
+    def turn(self, brief: TurnContext, history: Turns, caller: Caller, around: TurnHooks = NO_HOOKS) -> Turn:
         """Answer one message, after the earlier turns in `history`.
 
         Ctrl-C ends it like the stop of those around it. Raises nothing that a model, a tool or a person did:
@@ -49,7 +49,9 @@ class Agent:
         """
         return self.resume(brief, history, caller, around, [Message("user", brief.text)])
 
-    def resume(self, brief: Brief, history: Turns, caller: Caller, around: Around, so_far: Sequence[Message]) -> Turn:
+    def resume(
+        self, brief: TurnContext, history: Turns, caller: Caller, around: TurnHooks, so_far: Sequence[Message]
+    ) -> Turn:
         """Go on with a turn from the messages that `around.keep` was last handed; else as `turn`.
 
         An open call that only reads is made again. One that acts is not: whether it was done is not known. The limits
@@ -59,35 +61,35 @@ class Agent:
         talk = self._conversation(brief, history, so_far, lambda tool, result: keep(tool, result, caller))
         return _TurnRun(self, brief, talk, caller, around).go()
 
-    def opened(self, brief: Brief, history: Turns) -> Conversation:
+    def opened(self, brief: TurnContext, history: Turns) -> Conversation:
         """Begin a turn's conversation: what was said before, as far as the window takes it, and the new message."""
         return self._conversation(brief, history, [Message("user", brief.text)], lambda *_: 0)
 
     def _conversation(
-        self, brief: Brief, history: Turns, messages: Sequence[Message], keep_whole: Callable[[str, str], int]
+        self, brief: TurnContext, history: Turns, messages: Sequence[Message], keep_whole: Callable[[str, str], int]
     ) -> Conversation:
-        said = cut(brief.summary, summary_bytes(self.window))
-        summary = said and block(self.prompts["summarised"], "", said)
+        said = cut_bytes(brief.summary, get_summary_bytes(self.window))
+        summary = said and fill_block(self.prompts["summarised"], "", said)
         talk = Conversation(list(history), list(messages), 0, brief.relied_on, summary, keep_whole=keep_whole)
         self.fit(talk, brief)
         return talk
 
-    def tools(self, talk: Conversation, brief: Brief) -> tuple[dict[str, Any], ...]:
+    def tools(self, talk: Conversation, brief: TurnContext) -> tuple[dict[str, Any], ...]:
         """Describe the tools of a turn; what a call opens stays open while the model is shown that call."""
         shown = talk.shown()
-        read_on, most = find_opened_tools(shown), room(self.window, self.answer).tools
+        read_on, most = find_opened_tools(shown), split_window(self.window, self.answer).tools
         called = {call.name for message in shown for call in message.calls}
         return self.toolset.definitions(brief.tools and brief.tools | read_on, called | read_on, most)
 
-    def calls(self, brief: Brief, caller: Caller) -> TurnCalls:
+    def calls(self, brief: TurnContext, caller: Caller) -> TurnCalls:
         """Begin to count the calls of a turn, which may be those alone that its brief and its caller allow."""
         allowed = [names for names in (brief.only, caller.may) if names is not None]
         only = frozenset.intersection(*allowed) | {READ_ON} & self.toolset.names if allowed else None
         return TurnCalls(self.toolset, self.prompts, only, self.writes, self.clock)
 
-    def fit(self, talk: Conversation, brief: Brief) -> None:
+    def fit(self, talk: Conversation, brief: TurnContext) -> None:
         """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
-        most, template = room(self.window, self.answer).request, self.prompts["shortened"]
+        most, template = split_window(self.window, self.answer).request, self.prompts["shortened"]
         while talk.tokens(brief.system, tools := self.tools(talk, brief), brief.bytes_a_token) > most:
             while talk.tokens(brief.system, tools, brief.bytes_a_token) > most:
                 if not talk.shorten(template):
@@ -99,10 +101,10 @@ class _TurnRun:
     """One turn in the making; `answer` is the newest one, as far as it has come."""
 
     agent: Agent
-    brief: Brief
+    brief: TurnContext
     talk: Conversation
     caller: Caller
-    around: Around
+    around: TurnHooks
     spent: TurnBudget = field(init=False)
     calls: TurnCalls = field(init=False)
     steering: Steering = field(init=False)
@@ -130,7 +132,7 @@ class _TurnRun:
             return self._break_off("stopped", prompts["stopped"])
         except ProviderError as error:
             self._fail(error)
-            return self._break_off("error", fill(prompts["failed"], {"error": self.notice.text}, "error"))
+            return self._break_off("error", fill_template(prompts["failed"], {"error": self.notice.text}, "error"))
         return self._turn(limit)
 
     def _finish_open_calls(self) -> None:
@@ -170,7 +172,7 @@ class _TurnRun:
         while True:
             try:
                 made = self._answer(calls=calls)
-            except PerhapsTooLong:
+            except MaybeTooLong:
                 name, whole = self.agent.provider.name, self.talk.whole()
                 if self.talk.history:
                     self.talk.shorten(template)
@@ -202,7 +204,7 @@ class _TurnRun:
             if answer.repeats:
                 break  # which hangs up
         self.spent.usage += answer.end.usage
-        self.brief = brief._replace(bytes_a_token=learned(brief.bytes_a_token, answer.end.usage))
+        self.brief = brief._replace(bytes_a_token=measure_bytes_a_token(brief.bytes_a_token, answer.end.usage))
         if not calls:
             answer.calls.clear()
         instead = (self.calls.format_last_result() if calls else "") or agent.prompts["empty"]
@@ -220,7 +222,7 @@ class _TurnRun:
         self.around.listen(Text(mark))
         first, self.sent = not self.sent, True
         if first:
-            self.talk.instruct(fill(prompts["measure"], {"question": strip_context(asked)}, "question"))
+            self.talk.instruct(fill_template(prompts["measure"], {"question": strip_context(asked)}, "question"))
         return first
 
     def _run(self, calls: Sequence[ToolCall]) -> None:
@@ -268,7 +270,7 @@ class _TurnRun:
             self.talk.answer(self.answer.said)
             self.answer.said = ""
         reason = self.spent.reason(limit, prompts)
-        self.talk.instruct(fill(prompts["limit"], {"reason": reason}, "reason"))
+        self.talk.instruct(fill_template(prompts["limit"], {"reason": reason}, "reason"))
         self.spent.allow_last_word()
         try:
             self._ask(calls=False)
@@ -279,7 +281,7 @@ class _TurnRun:
         if self.talk.messages[-1].role != "assistant":
             used = ", ".join(dict.fromkeys(run.name for run in self.calls.runs)) or "nothing"
             known = {"reason": reason, "tools": used, "result": self.calls.newest}
-            self.talk.answer(f"{self.answer.said}\n{fill(prompts['unfinished'], known, 'result')}".strip())
+            self.talk.answer(f"{self.answer.said}\n{fill_template(prompts['unfinished'], known, 'result')}".strip())
 
     def _check_stop(self) -> None:
         if self.around.stop:

@@ -14,7 +14,7 @@ from picoclaw.agent.context import AgentApp, ContextBuilder
 from picoclaw.agent.conversation import Conversation
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
-from picoclaw.messages import Around, Caller, End, Event, Inbound, Message, Stop, ToolRun, Turn
+from picoclaw.messages import Caller, End, Event, Inbound, Message, Stop, ToolRun, Turn, TurnHooks
 from picoclaw.security.untrusted import list_taints, strip_invisible
 from picoclaw.store.database import Database
 from picoclaw.store.tasks import OPEN_STATUSES, Task, Tasks, TaskStatus, TaskUsage
@@ -105,7 +105,7 @@ def _run_turn(app: AgentApp, task: Task, track: _TaskProgress, stop: Stop) -> Tu
     caller = replace(caller, depth=task.depth, task=task.number)
     known = app.light_agent.toolset.private
     caller.private.update(call.name for message in so_far for call in message.calls if call.name in known)
-    around = Around(listen=track.hear, stop=stop, keep=track.keep)
+    around = TurnHooks(listen=track.hear, stop=stop, keep=track.keep)
     with app.approving.ask_at_end(caller):
         return agent.resume(brief, (), caller, around, so_far)
 

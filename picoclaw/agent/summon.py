@@ -61,19 +61,21 @@ def build_request(
     The owner's files are shortened to what the model's window holds beside the answer.
     """
     room = max(0, model.context_tokens - _LEAST_ANSWER * 2) * 2
-    shown, _ = picoclaw_prompts.within(pages, prompts["truncated"], MAX_FILE_BYTES, room)
-    too_long = [page.name for page in pages if page not in shown or picoclaw_prompts.size(page.text) > MAX_FILE_BYTES]
+    shown, _ = picoclaw_prompts.limit_pages(pages, prompts["truncated"], MAX_FILE_BYTES, room)
+    too_long = [
+        page.name for page in pages if page not in shown or picoclaw_prompts.count_bytes(page.text) > MAX_FILE_BYTES
+    ]
     values = {
         "persona": persona,
         "tools": ", ".join(tools),
         "files": "\n".join(
-            picoclaw_prompts.block(prompts["file"], page.name, page.text) for page in shown if page.text
+            picoclaw_prompts.fill_block(prompts["file"], page.name, page.text) for page in shown if page.text
         ),
     }
     template = prompts["summon"]
     template += "".join(f"\n{{{name}}}" for name in ("persona", "files") if f"{{{name}}}" not in template)
-    text = picoclaw_prompts.fill(template, values)
-    left = model.context_tokens - picoclaw_prompts.estimated_tokens(picoclaw_prompts.size(text), _CAUTIOUS)
+    text = picoclaw_prompts.fill_template(template, values)
+    left = model.context_tokens - picoclaw_prompts.estimate_tokens(picoclaw_prompts.count_bytes(text), _CAUTIOUS)
     tokens = max(_LEAST_ANSWER // 2, min(max(model.answer_tokens, _ANSWER_TOKENS), left))
     asked = Message("user", text)
     return Request("", (asked,), (), tokens, deadline, purpose=Purpose("summon")), too_long
@@ -159,7 +161,7 @@ def _find_fault(text: str) -> str:
     """Say why a text may not become a file of the workspace, '' when it may."""
     if not text.strip():
         return "is empty"
-    if len(text) > MAX_FILE_BYTES or picoclaw_prompts.size(text) > MAX_FILE_BYTES:
+    if len(text) > MAX_FILE_BYTES or picoclaw_prompts.count_bytes(text) > MAX_FILE_BYTES:
         return f"is longer than {MAX_FILE_BYTES} bytes"
     if unseen := _find_invisible(text):
         return f"holds {unseen}"

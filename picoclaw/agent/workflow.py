@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from picoclaw.errors import ToolError
 from picoclaw.messages import Message, ToolCall
-from picoclaw.prompts import enclosed, fill
-from picoclaw.schema import Parameter, Unfit, check, nearest
+from picoclaw.prompts import escape_closing, fill_template
+from picoclaw.schema import InvalidArgument, Parameter, check_arguments, find_nearest
 from picoclaw.store.tasks import OPEN_STATUSES, Task, TaskUsage
 from picoclaw.times import format_duration
 
@@ -53,7 +53,7 @@ def select_tools(
     for name in asked or ():
         if name not in possible:
             why = "cannot be given to a helper here" if name in tools else "is no tool"
-            raise ToolError(f"tools: {name!r} {why}{nearest(name, dict.fromkeys(sorted(possible)))}")
+            raise ToolError(f"tools: {name!r} {why}{find_nearest(name, dict.fromkeys(sorted(possible)))}")
     return possible if asked is None else possible & frozenset(asked)
 
 
@@ -91,8 +91,10 @@ def parse_steps(tasks: Sequence[Mapping[str, Any]]) -> list[TaskStep]:
     found = []
     for i, given in enumerate(tasks, 1):
         try:
-            values = check(_STEP, {("needs" if key == "depends_on" else key): value for key, value in given.items()})
-        except Unfit as error:
+            values = check_arguments(
+                _STEP, {("needs" if key == "depends_on" else key): value for key, value in given.items()}
+            )
+        except InvalidArgument as error:
             raise ToolError(f"tasks, number {i}: {error}") from None
         found.append(make_step(values["name"], values["task"], values["needs"]))
     return found
@@ -123,7 +125,7 @@ def resolve_needs(steps: Sequence[TaskStep], known: Mapping[str, int]) -> list[t
     for step in steps:
         for need in step.needs:
             if need not in places:
-                raise ToolError(f"{step.name or 'a task'} needs {need!r}, which is no task{nearest(need, places)}")
+                raise ToolError(f"{step.name or 'a task'} needs {need!r}, which is no task{find_nearest(need, places)}")
     found = [tuple(dict.fromkeys(places[need] for need in step.needs)) for step in steps]
     if circle := _find_cycle(found):
         waiting = ", ".join(steps[-i - 1].name or f"task {-i}" for i in circle)
@@ -209,8 +211,8 @@ def render_report(task: Task) -> str:
 def render_report_block(template: str, task: Task, most: int = MAX_REPORT_CHARS) -> str:
     """Put a report into a tagged block that it cannot close by itself, for a model that is to know of it."""
     said = cut_report(": ".join(filter(None, _explain_end(task))), most)
-    content = _CLOSING.sub("< /", enclosed(said))
-    return fill(template or "{content}", {"name": task.label, "content": content}, "content")
+    content = _CLOSING.sub("< /", escape_closing(said))
+    return fill_template(template or "{content}", {"name": task.label, "content": content}, "content")
 
 
 def describe_task(task: Task, now: float) -> str:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from picoclaw import occurrences, times
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.occurrences import Plan
-from picoclaw.schema import nearest
+from picoclaw.schema import find_nearest
 from picoclaw.store.samples import Series
 
 CONDITION_EXAMPLES = (
@@ -191,7 +191,7 @@ def parse_series(text: str) -> Series:
         return Series(match["sensor"], match["quantity"])
     last = re.split(r"[. ]", text.strip())[-1]
     raise ValueError(
-        f"{_truncate(text)!r} names no sensor with a quantity, such as greenhouse.temperature{nearest(last, QUANTITIES)}"
+        f"{_truncate(text)!r} names no sensor with a quantity, such as greenhouse.temperature{find_nearest(last, QUANTITIES)}"
     )
 
 
@@ -236,7 +236,7 @@ def _parse_days(words: str) -> str:
         return _DAY_SETS[words]
     names = [name.removesuffix("s") for name in re.split(r",\s*|\s+and\s+", words)]
     if unknown := [name for name in names if name not in _DAYS]:
-        raise ValueError(f"{unknown[0]!r} is no day{nearest(unknown[0], dict.fromkeys([*_DAY_SETS, *_DAYS]))}")
+        raise ValueError(f"{unknown[0]!r} is no day{find_nearest(unknown[0], dict.fromkeys([*_DAY_SETS, *_DAYS]))}")
     return ",".join(str(_DAYS.index(name)) for name in names)
 
 

@@ -8,7 +8,7 @@ order to stop the outputs and `/stop` at once, other texts of the same chat betw
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
-from picoclaw.messages import Around, Turn
+from picoclaw.messages import Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
@@ -76,7 +76,7 @@ class Channel(Protocol):
         Raises ChannelDown when it is to be tried again, ChannelError when that would be no use.
         """
 
-    def around(self, arrived: InboxMessage) -> Around:
+    def around(self, arrived: InboxMessage) -> TurnHooks:
         """Give what a turn that answers this is to be seen with: `say` and `listen`.
 
         Typing signs and drafts end with `answered`. The desk puts in `typed`, `stop` and `shield` itself.

@@ -14,7 +14,7 @@ from picoclaw.channels.channel import ChannelStatus, Kept, Post, describe_outcom
 from picoclaw.channels.ipc import NAME, IpcConnection, is_same_user, listen
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import explain_os_error
-from picoclaw.messages import DEFAULT_SESSION, Around, Event, Notice, Text, ToolCall, ToolRun, Turn
+from picoclaw.messages import DEFAULT_SESSION, Event, Notice, Text, ToolCall, ToolRun, Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
@@ -124,17 +124,17 @@ class SocketChannel:
         if not any(told):
             raise ChannelDown("nobody has a chat open")
 
-    def around(self, arrived: InboxMessage) -> Around:
+    def around(self, arrived: InboxMessage) -> TurnHooks:
         """Stream a turn to the terminal that asked."""
         if not (client := self._client(arrived)):
-            return Around()
+            return TurnHooks()
         self._tell(client, {"begin": arrived.text})
 
         def say(text: str) -> None:
             if not self._tell(client, {"say": text}):
                 raise ChannelDown("the terminal is gone")
 
-        return Around(say, lambda event: self._event(client, event), once=client.once)
+        return TurnHooks(say, lambda event: self._event(client, event), once=client.once)
 
     def changed(self, approval: Approval) -> None:
         """See Channel: the terminals of the chat are asked, and those that were asked hear of another's answer."""

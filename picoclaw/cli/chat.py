@@ -26,12 +26,12 @@ from picoclaw.daemon.heartbeats import run_heartbeats
 from picoclaw.daemon.signals import TurnStopper, block_signals, handle_signals, ignore_signals
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
-from picoclaw.messages import DEFAULT_SESSION, Around, Inbound, Notice, Text, ToolCall, ToolRun, Turn
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Notice, Text, ToolCall, ToolRun, Turn, TurnHooks
 from picoclaw.messages import Event as Happening
 from picoclaw.resources import home_folder
 from picoclaw.security.policy import TOGETHER
 from picoclaw.text import escape_unprintable, format_json
-from picoclaw.window import without_hints
+from picoclaw.window import remove_hints
 
 if TYPE_CHECKING:
     from picoclaw.channels.ipc import IpcConnection
@@ -99,7 +99,7 @@ def _answer_once(app: App, given: argparse.Namespace, leaving: Event) -> int:
     said: list[str] = []
     say = said.append if given.json else lambda text: print(escape_unprintable(text), flush=True)
     app.changed = lambda asked: say(f"{asked.numbered}\n(it waits: {asked.answers})") if asked.is_new else None
-    turn = app.answer(Inbound(given.session, given.message), Around(say, shield=block_signals, once=True))
+    turn = app.answer(Inbound(given.session, given.message), TurnHooks(say, shield=block_signals, once=True))
     mark = [SIMULATED] if is_simulated(app, turn) else []
     if given.json:
         shown = turn_to_dict(app, turn, "\n\n".join([*said, turn.reply, *mark]))
@@ -272,16 +272,16 @@ class Screen:
         self._said.clear()
 
     @contextmanager
-    def turn(self) -> Iterator[Around]:
+    def turn(self) -> Iterator[TurnHooks]:
         """Show a turn while it runs, and watch what is typed."""
         self._streamed = ""
         if not self.tty:
-            yield Around(self.say, self.hear, shield=block_signals)
+            yield TurnHooks(self.say, self.hear, shield=block_signals)
             return
         self._running = True
         try:
             with self._ending.turn() as stop, self._typing:
-                yield Around(self.say, self.hear, self._heard, stop, shield=block_signals)
+                yield TurnHooks(self.say, self.hear, self._heard, stop, shield=block_signals)
         finally:
             self._running = False
 
@@ -302,7 +302,7 @@ class Screen:
             if event.result.startswith("error: "):
                 self._failed = event
             else:
-                self._show_call(event, without_hints(event.result))
+                self._show_call(event, remove_hints(event.result))
         elif isinstance(event, ToolCall | Notice):
             self._break()
 

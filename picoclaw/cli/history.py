@@ -99,7 +99,7 @@ def _print_charts(found: Sequence[SeriesSummary]) -> None:
             history.format_time(look.range.begin.timestamp(), look.range),
             history.format_time(look.range.end.timestamp(), look.range),
         )
-        for row in [*history.format_summary(look), *chart.lines(_compute_columns(look), labels, plain=plain)]:
+        for row in [*history.format_summary(look), *chart.draw_text(_compute_columns(look), labels, plain=plain)]:
             print(escape_unprintable(row))
 
 
@@ -151,7 +151,7 @@ def draw_svg(look: SeriesSummary) -> str:
     title = f"{look.series.sensor} {look.series.quantity} {get_unit(look.series)}".rstrip()
     points = [(span.at, span.low, span.total / span.good, span.high) for span in look.spans if span.good]
     dates = [(at, history.format_time(at, look.range)) for at in _choose_date_labels(look)]
-    return chart.svg(title, points, begin, end, dates, 3 * look.step_s)
+    return chart.draw_svg(title, points, begin, end, dates, 3 * look.step_s)
 
 
 def _choose_date_labels(look: SeriesSummary) -> list[float]:

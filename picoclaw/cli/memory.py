@@ -18,7 +18,7 @@ from picoclaw.memory.dream import restore_version as put_back
 from picoclaw.memory.files import FOLDER, ROOT_FILE, MemoryFiles, MemorySource
 from picoclaw.memory.search import MemoryHit
 from picoclaw.messages import Purpose
-from picoclaw.schema import nearest
+from picoclaw.schema import find_nearest
 from picoclaw.skills.skill import Skill, find_unmet
 from picoclaw.store.marks import Marks
 from picoclaw.stores import Stores
@@ -228,7 +228,7 @@ def _read_note_lines(workspace: Path, path: str) -> list[str]:
     content = files.read(path) if path in known else None
     if content is None:
         raise StoreError(
-            escape_unprintable(f"{path!r} is no note{nearest(path, known) if known else ': there is none yet'}")
+            escape_unprintable(f"{path!r} is no note{find_nearest(path, known) if known else ': there is none yet'}")
         )
     if content.problem:
         _print_notes([f"{path}: {content.problem}"])

@@ -15,7 +15,7 @@ from picoclaw.config import load_config
 from picoclaw.errors import PicoclawError, explain_syntax
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, ToolCall
 from picoclaw.resources import home_folder
-from picoclaw.schema import nearest
+from picoclaw.schema import find_nearest
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import format_question
 from picoclaw.security.policy import EFFECTS, Policy, VerdictRow, compute_digest, decide
@@ -99,7 +99,7 @@ def _explain_call(given: argparse.Namespace) -> int:
         if unknown := sorted(set(policy.tools) - app.toolset.names):
             names = dict.fromkeys(app.toolset.names)
             print(
-                f"picoclaw: [tools] names no tool of this board: {unknown[0]}{nearest(unknown[0], names)}",
+                f"picoclaw: [tools] names no tool of this board: {unknown[0]}{find_nearest(unknown[0], names)}",
                 file=sys.stderr,
             )
         caller = Caller(DEFAULT_SESSION, given.origin, app.now(), _discard_text, set(given.tainted))

@@ -12,7 +12,7 @@ from picoclaw.agent.dispatcher import replace_surrogates
 from picoclaw.app import App
 from picoclaw.cli.common import add_board_option, check_conversation, open_app
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
-from picoclaw.prompts import BYTES_A_TOKEN, MODES, estimated_tokens, size
+from picoclaw.prompts import BYTES_A_TOKEN, MODES, count_bytes, estimate_tokens
 from picoclaw.providers import anthropic, openai_wire
 from picoclaw.stores import PastTurns
 from picoclaw.text import escape_control_tokens, escape_unprintable, format_json
@@ -49,13 +49,13 @@ def run(given: argparse.Namespace) -> int:
         sent, problems = bool(app.config.model.base_url), [*told.problems, *unused]
         ratio = told.brief.bytes_a_token
     counts = {
-        "system_bytes": size(escape_control_tokens(told.brief.system)),
-        "tools_bytes": size(body.get("tools", [])),
-        "messages_bytes": size([m for m in body["messages"] if m["role"] != "system"]),
-        "body_bytes": size(body),
+        "system_bytes": count_bytes(escape_control_tokens(told.brief.system)),
+        "tools_bytes": count_bytes(body.get("tools", [])),
+        "messages_bytes": count_bytes([m for m in body["messages"] if m["role"] != "system"]),
+        "body_bytes": count_bytes(body),
     }
     if given.json:
-        sections = [{"name": name, "bytes": size(text), "text": text} for name, text in _list_sections(told)]
+        sections = [{"name": name, "bytes": count_bytes(text), "text": text} for name, text in _list_sections(told)]
         extra = {"sent": sent, "bytes_a_token": ratio, "problems": problems, "sections": sections, "left_out": left_out}
         print(format_json(counts | extra | {"body": body}))
         return 0
@@ -64,7 +64,7 @@ def run(given: argparse.Namespace) -> int:
     print("--- left out of your files", *map(escape_unprintable, left_out or ["nothing"]), sep="\n")
     print("--- together")
     for name, count in counts.items():
-        print(f"{name.replace('_', ' ')}: {count} (about {estimated_tokens(count, ratio)} tokens)")
+        print(f"{name.replace('_', ' ')}: {count} (about {estimate_tokens(count, ratio)} tokens)")
     for problem in problems:
         print(f"picoclaw: {escape_unprintable(problem)}", file=sys.stderr)
     if not sent:
@@ -83,7 +83,7 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
     tools = app.agent.tools(talk, brief)
     lost, wrap = app.prompts["lost"], app.prompts["untrusted"]
     request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap)
-    write = anthropic.body if model.api == "anthropic" else openai_wire.body
+    write = anthropic.build_messages_body if model.api == "anthropic" else openai_wire.build_body
     return told._replace(brief=brief), write(
         request, model.name or "default", stream=model.stream, temperature=model.temperature
     )
@@ -96,7 +96,7 @@ def _list_sections(told: BuiltContext) -> list[tuple[str, str]]:
 
 def _format_prompt(told: BuiltContext, body: dict[str, Any], ratio: float) -> Iterator[str]:
     for name, text in _list_sections(told):
-        yield f"--- system: {name}, {size(text)} bytes, about {estimated_tokens(size(text), ratio)} tokens"
+        yield f"--- system: {name}, {count_bytes(text)} bytes, about {estimate_tokens(count_bytes(text), ratio)} tokens"
         yield escape_unprintable(text)
     for message in body["messages"]:
         if message["role"] == "system":

@@ -12,7 +12,7 @@ from picoclaw.app import App
 from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error
-from picoclaw.schema import nearest
+from picoclaw.schema import find_nearest
 from picoclaw.skills.library import SKILL_FILE, SkillLibrary, read_skill
 from picoclaw.skills.selection import search_skills
 from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, find_unmet
@@ -124,7 +124,7 @@ def _find_skill(library: SkillLibrary, name: str) -> Skill:
     for broken in library.broken:
         if broken.folder.name == name:
             raise SkillError(_format_line(f"{broken.folder}: {broken.problem}"))
-    raise SkillError(f"there is no skill {name!r}{nearest(name, library.skills)}")
+    raise SkillError(f"there is no skill {name!r}{find_nearest(name, library.skills)}")
 
 
 def _format_needs(needs: SkillNeeds) -> str:
@@ -191,7 +191,7 @@ def _list_notes(skill: Skill, here: SkillContext) -> Iterator[str]:
         yield f"not usable here: it {missing}"
     for name in skill.tools:
         if name not in here.tools:
-            yield f"tools: there is no tool {name!r} here{nearest(name, dict.fromkeys(here.tools))}"
+            yield f"tools: there is no tool {name!r} here{find_nearest(name, dict.fromkeys(here.tools))}"
 
 
 def _format_count(count: int) -> str:

@@ -10,7 +10,7 @@ from picoclaw.agent import summon
 from picoclaw.app import App
 from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.errors import ConfigError, ProviderError
-from picoclaw.prompts import size
+from picoclaw.prompts import count_bytes
 from picoclaw.resources import shipped
 from picoclaw.text import escape_unprintable
 from picoclaw.workspace.pages import Pages
@@ -66,7 +66,7 @@ def _request_character(app: App, persona: str) -> tuple[dict[str, str], str]:
     for problem in problems:
         _print_note(problem)
     counted = f"{answer.usage.prompt_tokens} tokens in, {answer.usage.completion_tokens} out"
-    _print_note(f"{counted}; {len(good)} files of {sum(map(size, good.values()))} bytes in all")
+    _print_note(f"{counted}; {len(good)} files of {sum(map(count_bytes, good.values()))} bytes in all")
     return good, "" if good else "nothing of the model's answer could be used"
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from picoclaw.cli.common import add_board_option, open_app
-from picoclaw.prompts import size
+from picoclaw.prompts import count_bytes
 from picoclaw.text import format_json
 
 
@@ -28,7 +28,7 @@ def run(given: argparse.Namespace) -> int:
         )
         later = f" (offered after {', '.join(openers)})" if (openers := sorted(toolset.openers(name))) else ""
         print(f"{name}({names}){later}\n    {definition['description']}")
-    print(f"{len(definitions)} tools, {size(list(definitions))} bytes")
+    print(f"{len(definitions)} tools, {count_bytes(list(definitions))} bytes")
     return 0
 
 

@@ -43,7 +43,7 @@ def run(given: argparse.Namespace) -> int:
     if not rows:
         print(ledger.NONE if given.days == RETENTION_DAYS else f"No model was used in {given.days} days.")
         return 0
-    for line in (*ledger.table(rows, given.by, config.costs), *ledger.today(of_today, config.costs)):
+    for line in (*ledger.format_table(rows, given.by, config.costs), *ledger.format_today(of_today, config.costs)):
         print(escape_unprintable(line))
     return 0
 
@@ -51,13 +51,13 @@ def run(given: argparse.Namespace) -> int:
 def _usage_to_dict(
     rows: LedgerRows, of_today: LedgerRows, by: str, now: datetime, costs: CostsConfig
 ) -> dict[str, object]:
-    used = ledger.counted(of_today, costs.by_model)
+    used = ledger.count_use(of_today, costs.by_model)
     day = {"date": now.date().isoformat(), "tokens": used.tokens, "money": used.money}
     limits = {"day_tokens": costs.day_tokens, "day_money": costs.day_money, "percent": used.percent(costs)}
     return {
         "by": by,
-        "rows": ledger.as_json(rows, by),
-        "all": ledger.total(rows)._asdict(),
+        "rows": ledger.to_json(rows, by),
+        "all": ledger.sum_all(rows)._asdict(),
         "today": day | limits,
         "currency": costs.currency,
     }

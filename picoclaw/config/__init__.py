@@ -44,7 +44,7 @@ from picoclaw.config.tables import (
 )
 from picoclaw.errors import ConfigError
 from picoclaw.resources import home_folder
-from picoclaw.schema import Parameter, Unfit, check, nearest, parameter
+from picoclaw.schema import InvalidArgument, Parameter, check_arguments, find_nearest, read_parameter
 from picoclaw.schema import Span as Span
 from picoclaw.times import parse_hours
 
@@ -128,7 +128,9 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     settings: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in _TABLES:
-            raise ConfigError(f"{path}: unknown table [{name}]{nearest(name, _TABLES | {'sensors': 0, 'models': 0})}")
+            raise ConfigError(
+                f"{path}: unknown table [{name}]{find_nearest(name, _TABLES | {'sensors': 0, 'models': 0})}"
+            )
         settings[name] = make_dataclass(_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
         _check_folder(folder, f"{path}: [tools]: extra_folders")
@@ -174,14 +176,14 @@ def make_dataclass(kind: type[Any], given: Any, where: str) -> Any:
         raise ConfigError(f"{where} must be a table, not {given!r}")
     wanted = _collect_keys(kind)
     try:
-        values = check(wanted, given)
-    except Unfit as error:
+        values = check_arguments(wanted, given)
+    except InvalidArgument as error:
         raise ConfigError(f"{where}: {error}") from None
     return kind(**{name: value for name, value in values.items() if name in given})
 
 
 def _collect_keys(kind: type[Any]) -> tuple[Parameter, ...]:
-    return tuple(parameter(f.name, f.type, *(() if _get_required(f) else (None,))) for f in fields(kind))
+    return tuple(read_parameter(f.name, f.type, *(() if _get_required(f) else (None,))) for f in fields(kind))
 
 
 def _get_required(f: Any) -> bool:

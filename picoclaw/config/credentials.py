@@ -6,7 +6,7 @@ from typing import Any
 
 from picoclaw.config.files import read, read_toml
 from picoclaw.errors import ConfigError
-from picoclaw.schema import Unfit, check, parameter
+from picoclaw.schema import InvalidArgument, check_arguments, read_parameter
 
 OPENAI = "https://api.openai.com/v1"
 OPENROUTER = "https://openrouter.ai/api/v1"
@@ -132,12 +132,12 @@ def _read_secret(path: Path, name: str) -> str:
 
 def _load_secrets(path: Path) -> dict[str, Any]:
     table = read_toml(path, private=True)
-    wanted = [parameter(known, str, "") for known in _SECRETS]
+    wanted = [read_parameter(known, str, "") for known in _SECRETS]
     try:
-        found = check((*wanted, parameter("keys", dict, {})), table)
+        found = check_arguments((*wanted, read_parameter("keys", dict, {})), table)
         _check_texts(found["keys"].values())
         return found
-    except Unfit:
+    except InvalidArgument:
         lines = ", ".join(f'{known} = "..."' for known in _SECRETS)
         raise ConfigError(
             f'{path} may hold {lines}, and below a line [keys] NAME = "..." for each [models.NAME], and nothing else'
@@ -146,4 +146,4 @@ def _load_secrets(path: Path) -> dict[str, Any]:
 
 def _check_texts(values: Iterable[Any]) -> None:
     if not all(isinstance(value, str) for value in values):
-        raise Unfit("a key is text")
+        raise InvalidArgument("a key is text")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from picoclaw.errors import ConfigError
-from picoclaw.schema import Span, nearest
+from picoclaw.schema import Span, find_nearest
 from picoclaw.times import parse_hours
 
 MILLION = 1_000_000
@@ -286,7 +286,7 @@ def check_order(first: ModelConfig, models: Mapping[str, ModelConfig], path: Pat
         if name == "intents":
             raise ConfigError(f"{path}: [model]: 'then' without 'intents': the built-in matcher is always the last")
         if name not in models:
-            known = nearest(name, models) if models else "; there is no [models.NAME] at all"
+            known = find_nearest(name, models) if models else "; there is no [models.NAME] at all"
             raise ConfigError(f"{path}: [model]: 'then' names {name!r}, and there is no [models.{name}]{known}")
 
 

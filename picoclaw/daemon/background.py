@@ -21,7 +21,7 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.daemon.monitor import Watch, switcher, watching
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
 from picoclaw.maintenance.jobs import Chores
-from picoclaw.messages import Around, Caller, Inbound, Stop, ToolCall
+from picoclaw.messages import Caller, Inbound, Stop, ToolCall, TurnHooks
 from picoclaw.occurrences import Plan
 from picoclaw.outputs.supervisor.sensing import read_trusted_time
 from picoclaw.security.sandbox import kill_all
@@ -264,7 +264,7 @@ def _run_turn_job(app: App, job: Job) -> JobOutcome:
     said: list[str] = []
     session = job.session if job.kind == "turn" else f"job {job.number} {job.last_slot}"
     cause = job.plan.text if job.plan.text.startswith("rule ") else f"cron {job.number}"
-    turn = app.answer(Inbound(session, job.payload, "cron", job.session, cause=cause), Around(said.append))
+    turn = app.answer(Inbound(session, job.payload, "cron", job.session, cause=cause), TurnHooks(said.append))
     if turn.stopped == "error" or turn.notice.failed:
         return JobOutcome(False, turn.notice.text or turn.reply)
     return _make_marked_outcome(app, "\n\n".join(filter(None, [*said, turn.reply])))

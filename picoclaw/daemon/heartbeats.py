@@ -12,7 +12,7 @@ from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.automation.heartbeat import CHECKLIST_FILE, Heartbeat, HeartbeatThread, HeartbeatTime
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import StoreError
-from picoclaw.messages import Around, Event, Inbound, Stop, ToolRun, Turn
+from picoclaw.messages import Event, Inbound, Stop, ToolRun, Turn, TurnHooks
 from picoclaw.outputs.supervisor.sensing import read_trusted_time
 from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.workspace.reading import read_text
@@ -35,7 +35,7 @@ def build_heartbeat(
     def answer(inbound: Inbound, tokens: int, hear: Callable[[Event | ToolRun], None]) -> Turn:
         light = app.light_agent
         app.light_agent = replace(light, limits=replace(light.limits, tokens=tokens))
-        turn = app.answer(inbound, Around(listen=hear, stop=stop, shield=shield))
+        turn = app.answer(inbound, TurnHooks(listen=hear, stop=stop, shield=shield))
         note(turn)
         return turn
 

@@ -13,7 +13,7 @@ from picoclaw.channels.channel import Channel, Post
 from picoclaw.daemon.delivery import MessageBoxes, WriteAction, WriteBehindQueue
 from picoclaw.daemon.watchdog import ThreadDeadlines
 from picoclaw.errors import ChannelError, StoreError
-from picoclaw.messages import Around, Inbound, Message, Notice, Stop, Turn, Usage, is_owner
+from picoclaw.messages import Inbound, Message, Notice, Stop, Turn, TurnHooks, Usage, is_owner
 from picoclaw.store.inbox import RETRIED, Inbox, InboxMessage, InterruptedMessage
 from picoclaw.store.outbox import OutboxMessage
 
@@ -68,7 +68,7 @@ class QueueHandlers(NamedTuple):
     `seconds`. `letters()` has the outbox looked at. `heard` is told what a turn takes in that arrived meanwhile.
     """
 
-    answer: Callable[[Inbound, Around], Turn]
+    answer: Callable[[Inbound, TurnHooks], Turn]
     halt: Callable[[str, str], tuple[bool, str] | None]
     text: Callable[[InboxMessage], str]
     mark: Callable[[Turn], str]
@@ -237,7 +237,7 @@ class MessageQueue:
                 )
         return turn
 
-    def _say(self, arrived: InboxMessage, seen: Around, text: str) -> None:
+    def _say(self, arrived: InboxMessage, seen: TurnHooks, text: str) -> None:
         """Say something ahead of the answer; what cannot be said now is kept."""
         try:
             seen.say(text)

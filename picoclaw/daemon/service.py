@@ -28,9 +28,9 @@ from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_li
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.hw import health
-from picoclaw.messages import DEFAULT_SESSION, Around, Inbound, Turn
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn, TurnHooks
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
-from picoclaw.prompts import enclosed, fill
+from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.database import DAMAGE_DETECTED, Database
 from picoclaw.store.heartbeats import Heartbeats
@@ -323,7 +323,7 @@ class DaemonService:
             return Heartbeats(self._database).last_chat()
         return DEFAULT_SESSION
 
-    def _answer(self, inbound: Inbound, around: Around) -> Turn:
+    def _answer(self, inbound: Inbound, around: TurnHooks) -> Turn:
         turn = self._app.answer(inbound, around)
         away = self._models.heard(turn)
         if turn.notice.failed and not away:
@@ -332,8 +332,8 @@ class DaemonService:
 
     def _text(self, arrived: InboxMessage) -> str:
         """What has arrived, with its files named."""
-        paths = map(enclosed, arrived.attachments)
-        named = (fill(self._app.prompts["attached"], {"path": path}, "path") for path in paths)
+        paths = map(escape_closing, arrived.attachments)
+        named = (fill_template(self._app.prompts["attached"], {"path": path}, "path") for path in paths)
         return "\n".join(filter(None, [arrived.text, *named]))
 
     def _mark(self, turn: Turn) -> str:

@@ -199,9 +199,9 @@ class ModelHealth:
         return all(one["rests"] for one in self._told() if one["chosen"])
 
     def _told(self) -> list[dict[str, Any]]:
-        from picoclaw.providers.chain import told
+        from picoclaw.providers.chain import describe_links
 
-        return told(self._links)
+        return describe_links(self._links)
 
     def status(self) -> dict[str, Any]:
         """Say it, with how it stands with each."""

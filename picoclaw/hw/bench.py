@@ -18,7 +18,7 @@ from picoclaw.hw.reading import Reading, WiredPart, format_reading
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts import PARTS
 from picoclaw.hw.sim.script import DEFAULT_SCRIPT, Script
-from picoclaw.schema import Unfit, check, parameters
+from picoclaw.schema import InvalidArgument, check_arguments, read_parameters
 
 FIRST_ADDRESS, LAST_ADDRESS = 0x08, 0x77
 _SIM_PORTS = {"serial": "/dev/ttySIM0", "onewire": "28-000000000001"}
@@ -33,7 +33,7 @@ def run_tool(
     `arguments` are the command line's unless given.
     """
     tool = getattr(kind, name)
-    wanted = parameters(tool, ("self", "caller"))
+    wanted = read_parameters(tool, ("self", "caller"))
     parser = argparse.ArgumentParser(prog=f"{name}.py", description=tool.__doc__)
     parser.add_argument("action", choices=actions)
     for p in wanted:
@@ -44,9 +44,9 @@ def run_tool(
     options = vars(parser.parse_args(arguments))
     board: Board = SimBoard() if options.pop("sim") else LinuxBoard()
     try:
-        given = check(wanted, options)
+        given = check_arguments(wanted, options)
         print(getattr(kind(board), name)(**given))
-    except Unfit as error:
+    except InvalidArgument as error:
         parser.error(str(error))
     except (HardwareError, ToolError) as error:
         print(f"{name}: {error}", file=sys.stderr)

@@ -12,7 +12,7 @@ from picoclaw.intents.matcher import IntentMatcher
 from picoclaw.intents.onboarding import TOOL
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN, Provider
-from picoclaw.window import without_hints
+from picoclaw.window import remove_hints
 
 _NUMBER = re.compile(r" as number (\d+) ")
 _HIT = re.compile(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
@@ -104,7 +104,7 @@ class IntentProvider:
 
     def _result(self, messages: Sequence[Message]) -> str:
         """The last call's result, in the words of the intent that asked for it."""
-        newest = without_hints(messages[-1].text)
+        newest = remove_hints(messages[-1].text)
         if newest.startswith("error: ") and NOT_YET in newest:
             return self._waiting(messages, newest)
         if newest.startswith("error: "):

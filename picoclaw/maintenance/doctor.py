@@ -50,7 +50,7 @@ from picoclaw.maintenance import service
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Message, Request
 from picoclaw.outputs import config
-from picoclaw.providers import made
+from picoclaw.providers import make_provider
 from picoclaw.resources import home_folder, shipped
 from picoclaw.skills.library import SkillLibrary, home_tiers
 from picoclaw.store import history_migrations
@@ -760,7 +760,7 @@ def _examine_model(what: str, model: ModelConfig, key: str, text: str, mend: str
     began = time.monotonic()
     request = Request("", (Message("user", text),), (), 16, began + 30)
     try:
-        with closing(made(replace(model, idle_seconds=30), key)) as provider:
+        with closing(make_provider(replace(model, idle_seconds=30), key)) as provider:
             for _ in provider.events(request):
                 pass
     except ProviderError as error:

@@ -18,10 +18,10 @@ from picoclaw.memory import fact_check, notes, versions
 from picoclaw.memory.entries import FOREIGN
 from picoclaw.memory.notes import lasting_file
 from picoclaw.messages import End, Message, Purpose, Request, Stop, Text, Usage
-from picoclaw.prompts import Page, Templates, estimated_tokens, fill, size
+from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_template
 from picoclaw.providers import Provider
 from picoclaw.repetition import REPEATS
-from picoclaw.schema import Parameter, Span, Unfit, check, parameter
+from picoclaw.schema import InvalidArgument, Parameter, Span, check_arguments, read_parameter
 from picoclaw.skills.library import BUILT_IN, SKILL_FILE
 from picoclaw.skills.skill import Skill
 from picoclaw.store.marks import Marks
@@ -267,11 +267,11 @@ class DreamModel(NamedTuple):
 
     def room(self, template: str) -> int:
         """The bytes that a question may have beside its template."""
-        return int((self.window - self.answer_tokens) * CAUTIOUS_BYTES_PER_TOKEN) - size(template)
+        return int((self.window - self.answer_tokens) * CAUTIOUS_BYTES_PER_TOKEN) - count_bytes(template)
 
     def ask(self, text: str) -> ModelAnswer:
         """Ask and wait for the whole answer; raises ProviderError."""
-        if estimated_tokens(size(text), CAUTIOUS_BYTES_PER_TOKEN) > self.window - self.answer_tokens:
+        if estimate_tokens(count_bytes(text), CAUTIOUS_BYTES_PER_TOKEN) > self.window - self.answer_tokens:
             raise Refused(f"what there is to read does not fit the model's window of {self.window} tokens")
         said, end = "", End("length", Usage())
         deadline = self.clock() + _LONGEST_S
@@ -345,10 +345,10 @@ def _shared_words(one: frozenset[str], other: frozenset[str]) -> float:
 
 MAX_CHANGES = 20
 _CHANGE: tuple[Parameter, ...] = (
-    parameter("action", Literal["complete", "update", "add"]),
-    parameter("task", int, 0),
-    parameter("text", str, ""),
-    parameter("priority", Annotated[int, Span(0, 10)], 0),
+    read_parameter("action", Literal["complete", "update", "add"]),
+    read_parameter("task", int, 0),
+    read_parameter("text", str, ""),
+    read_parameter("priority", Annotated[int, Span(0, 10)], 0),
 )
 _DONE = {"complete": "completed", "update": "changed", "add": "added"}
 
@@ -377,7 +377,7 @@ class TaskReview:
         changes: list[PulseChange] = []
         problem = ""
         if items:
-            shown = _newest_fitting(notes, model.room(self.prompts[self.template]) - size(_task_lines(items)))
+            shown = _newest_fitting(notes, model.room(self.prompts[self.template]) - count_bytes(_task_lines(items)))
             answer = model.ask(_review_prompt(self.prompts[self.template], items, shown, now))
             usage = answer.usage
             found = None if answer.cut else parse_list(answer.text)
@@ -400,7 +400,7 @@ def _newest_fitting(notes: Sequence[Page], room: int) -> list[Page]:
     fitting = []
     for page in notes:
         text = remove_foreign(page.text)
-        room -= size(text) + 2
+        room -= count_bytes(text) + 2
         if room < 0:
             break
         fitting.append(Page(page.name, text))
@@ -414,7 +414,7 @@ def _review_prompt(template: str, items: Sequence[PulseItem], notes: Sequence[Pa
         "now": f"{now:%F %R}",
     }
     template += "".join(f"\n{{{name}}}" for name in ("tasks", "content") if f"{{{name}}}" not in template)
-    return fill(template, values)
+    return fill_template(template, values)
 
 
 def _check_changes(
@@ -429,7 +429,7 @@ def _check_changes(
     for given in found:
         try:
             changes.append(_check_change(given, items, known))
-        except Unfit as error:
+        except InvalidArgument as error:
             problems.append(str(error))
     done = {change.number for change in changes if change.action == "complete"}
     if len(done) > max(1, len(items) // 2):
@@ -440,19 +440,19 @@ def _check_changes(
 
 def _check_change(given: Any, items: Sequence[PulseItem], known: fact_check.FactSource) -> PulseChange:
     if not isinstance(given, dict):
-        raise Unfit("a change must be an object")
-    values = check(_CHANGE, {"task" if name == "id" else str(name): value for name, value in given.items()})
+        raise InvalidArgument("a change must be an object")
+    values = check_arguments(_CHANGE, {"task" if name == "id" else str(name): value for name, value in given.items()})
     change = PulseChange(values["action"], values["task"], values["text"].strip(), values["priority"])
     if change.action == "add":
         change = change._replace(number=0)
     elif change.number not in {item.number for item in items}:
-        raise Unfit(f"there is no task {change.number}")
+        raise InvalidArgument(f"there is no task {change.number}")
     if change.action == "complete":
         return change._replace(text="", priority=0)
     if change.text and not fact_check.is_supported(change.text, known):
-        raise Unfit(f"nobody said {change.text!r}")
+        raise InvalidArgument(f"nobody said {change.text!r}")
     if not change.text and (change.action == "add" or not change.priority):
-        raise Unfit(f"'text' is missing to {change.action}")
+        raise InvalidArgument(f"'text' is missing to {change.action}")
     return change
 
 
@@ -512,10 +512,10 @@ class Dream:
         new = [note for note in recent if note.text and taken.notes.get(note.name) != text_stamp(note.text)]
         if not new and (not found.shown or taken.memory in {text_stamp(found.shown), ""}):
             return DreamStep()
-        if estimated_tokens(size(found.shown), CAUTIOUS_BYTES_PER_TOKEN) > model.answer_tokens:
+        if estimate_tokens(count_bytes(found.shown), CAUTIOUS_BYTES_PER_TOKEN) > model.answer_tokens:
             return DreamStep("MEMORY.md stays as it is: it is too long for the model to write anew; condense it")
         template = self.prompts["dream"]
-        shown = _oldest_fitting(new[::-1], model.room(template) - size(found.shown))
+        shown = _oldest_fitting(new[::-1], model.room(template) - count_bytes(found.shown))
         answer = model.ask(_dream_prompt(template, found.shown, shown))
         later = {note.name for note in new} - {note.name for note in shown}
         known = {note.name: text_stamp(note.text) for note in recent if note.name not in later}
@@ -589,7 +589,7 @@ def _oldest_fitting(pages: Sequence[Page], room: int) -> list[Page]:
     """The oldest of the notes that there is room for; a first one that is too long gives its beginning."""
     fitting: list[Page] = []
     for note in pages:
-        room -= size(note.text) + 2
+        room -= count_bytes(note.text) + 2
         if room < 0:
             return fitting or [note._replace(text=note.text.encode()[: max(0, room)].decode("utf-8", "ignore"))]
         fitting.append(note)
@@ -599,7 +599,7 @@ def _oldest_fitting(pages: Sequence[Page], room: int) -> list[Page]:
 def _dream_prompt(template: str, memory: str, shown: Sequence[Page]) -> str:
     values = {"memory": memory or "-", "content": "\n\n".join(note.text for note in shown) or "-"}
     template += "".join(f"\n{{{name}}}" for name in values if f"{{{name}}}" not in template)
-    return fill(template, values)
+    return fill_template(template, values)
 
 
 def judge_answer(old: str, shown: Sequence[Page], answer: ModelAnswer) -> tuple[str, list[str], str]:

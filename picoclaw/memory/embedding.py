@@ -14,7 +14,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import redact_url
 from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable, explain_syntax
 from picoclaw.files import explain_os_error
-from picoclaw.providers.retry import failure, status_within
+from picoclaw.providers.retry import make_error, read_status
 from picoclaw.resources import shipped
 from picoclaw.security.redaction import StreamMask
 
@@ -85,7 +85,7 @@ def _wrong_count(count: int, found: int) -> Unavailable:
 def _check_error(answer: Any) -> dict[str, Any]:
     """Raise what an answer says that is an error in spite of its status."""
     if isinstance(answer, dict) and answer.get("error"):
-        raise failure(status_within(answer["error"]), answer)
+        raise make_error(read_status(answer["error"]), answer)
     return answer if isinstance(answer, dict) else {}
 
 
@@ -182,13 +182,15 @@ class RemoteEmbedder:
 
         try:
             if self._client is None:
-                self._client = http.client(self._key)
+                self._client = http.make_client(self._key)
             until = time.monotonic() + self.seconds
             body = self._format.body(self.name, texts)
-            with http.posted(self._client, self._url, body, self._mask, wait=self.seconds, deadline=until) as pieces:
+            with http.open_stream(
+                self._client, self._url, body, self._mask, wait=self.seconds, deadline=until
+            ) as pieces:
                 text = self._mask.whole(b"".join(pieces).decode("utf-8", "replace"))
             http.refuse_web_page(text, self._url)
-            return self._check_length(_read_vectors(self._format, http.parsed(text), len(texts)))
+            return self._check_length(_read_vectors(self._format, http.parse_json(text), len(texts)))
         except DeadlinePassed:
             raise Unavailable(f"{redact_url(self._url)} took longer than {self.seconds:.2g} s") from None
         except ProviderError as error:

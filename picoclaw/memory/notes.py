@@ -28,7 +28,7 @@ from picoclaw.memory.entries import (
 )
 from picoclaw.memory.files import FOLDER, ROOT_FILES, MemoryFiles
 from picoclaw.messages import Message
-from picoclaw.prompts import Page, enclosed
+from picoclaw.prompts import Page, escape_closing
 from picoclaw.text import fold, list_query_terms, list_terms, pattern
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import remove_empty
@@ -574,7 +574,7 @@ def note_lines(notes: Iterable[Page], most: int) -> list[str]:
     longest = max(_SHORT, most // _SHARE)
     for page in notes:
         for entry in reversed(_note_entries(page.text)):
-            line = enclosed(f"{_format_day(page.name)} {entry}")
+            line = escape_closing(f"{_format_day(page.name)} {entry}")
             line = line if len(line) <= longest else f"{line[: longest - 1]}…"
             most -= len(line) + 1
             if most < 0:

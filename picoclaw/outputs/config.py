@@ -13,7 +13,7 @@ from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.hw.reading import QUANTITIES
-from picoclaw.schema import Span, nearest
+from picoclaw.schema import Span, find_nearest
 
 ON, OFF = 100.0, 0.0
 _LONGEST_S = 24 * 3600
@@ -149,7 +149,7 @@ def load_outputs(path: Path) -> OutputsFile:
     except ConfigError as error:
         return OutputsFile(path, {}, None, (str(error),))
     unknown = tables.keys() - {"outputs", "stop"}
-    problems = [f"{path}: unknown table [{table}]{nearest(table, {'outputs': 0, 'stop': 0})}" for table in unknown]
+    problems = [f"{path}: unknown table [{table}]{find_nearest(table, {'outputs': 0, 'stop': 0})}" for table in unknown]
     declared = tables.get("outputs", {})
     if not isinstance(declared, dict):
         problems.append(f"{path}: [outputs] must hold one table for each output, such as [outputs.pump]")
@@ -190,7 +190,7 @@ def _parse_output(name: str, table: Any, where: str) -> OutputConfig:
 
 def _check_required_sensor(needs: RequiredSensor, where: str) -> None:
     if needs.quantity not in QUANTITIES:
-        raise ConfigError(f"{where}: there is no quantity {needs.quantity!r}{nearest(needs.quantity, QUANTITIES)}")
+        raise ConfigError(f"{where}: there is no quantity {needs.quantity!r}{find_nearest(needs.quantity, QUANTITIES)}")
     if needs.low is not None and needs.high is not None and needs.low > needs.high:
         raise ConfigError(f"{where}: low is {needs.low:g}, more than high, {needs.high:g}: no reading could fit")
 
@@ -232,7 +232,7 @@ def _find_conflicts(outputs: Mapping[str, OutputConfig], declared: Mapping[str, 
             if other == name:
                 yield f"{path}: [outputs.{name}]: excludes: it cannot exclude itself"
             elif other not in declared:
-                yield f"{path}: [outputs.{name}]: excludes: {other!r} is no other output{nearest(other, declared)}"
+                yield f"{path}: [outputs.{name}]: excludes: {other!r} is no other output{find_nearest(other, declared)}"
 
 
 def load_armed(home: Path) -> dict[str, str]:

@@ -48,7 +48,7 @@ Zone = Callable[[], tzinfo | None]
 """Gives the owner's time zone, None for the board's own."""
 
 
-def made(model: ModelConfig, key: str, zone: Zone = lambda: None) -> Provider:
+def make_provider(model: ModelConfig, key: str, zone: Zone = lambda: None) -> Provider:
     """Make the provider that speaks what a model's server does. Raises Refused for a key or a proxy that is no use."""
     if model.api == "anthropic":
         from picoclaw.providers.anthropic import Anthropic

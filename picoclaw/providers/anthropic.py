@@ -14,18 +14,18 @@ from typing import Any
 from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import Image, Message, Request, ToolCall
 from picoclaw.providers import Zone
-from picoclaw.providers.http import Server
+from picoclaw.providers.http import HttpProvider
 from picoclaw.providers.openai_wire import COMPLETE, THOUGHT
-from picoclaw.providers.retry import failure, status_of_type
-from picoclaw.providers.sanitize import treated
+from picoclaw.providers.retry import get_type_status, make_error
+from picoclaw.providers.sanitize import sanitize_history
 from picoclaw.security.untrusted import wrap_result
 from picoclaw.text import escape_control_tokens
 
 CACHED, THINKING, TEMPERATURE = "cache_control", "thinking", "temperature"
 
-_WARMEST = 1.0
-_THOUGHTS = {"thinking", "redacted_thinking"}
-_ENDS = {
+_MAX_TEMPERATURE = 1.0
+_THINKING_TYPES = {"thinking", "redacted_thinking"}
+_FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
@@ -33,11 +33,11 @@ _ENDS = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
-_COUNTED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 """What a prompt consists of; each counts its own part of it."""
 
 
-def body(
+def build_messages_body(
     request: Request,
     model: str,
     *,
@@ -55,56 +55,56 @@ def body(
     name = request.model or model
     out: dict[str, Any] = {"model": name, "max_tokens": request.answer_tokens}
     if temperature is not None and TEMPERATURE not in without:
-        out["temperature"] = min(temperature, _WARMEST)
+        out["temperature"] = min(temperature, _MAX_TEMPERATURE)
     if stream:
         out["stream"] = True
     if request.tools:
-        out["tools"] = list(map(_tool, request.tools))
+        out["tools"] = list(map(_build_tool, request.tools))
     if request.system.strip():
-        out["system"] = _system(
+        out["system"] = _build_system(
             escape_control_tokens(request.system), cached=bool(request.tools) and CACHED not in without
         )
-    out["messages"] = list(_messages(request, name if THINKING not in without else "", images=images))
+    out["messages"] = list(_build_messages(request, name if THINKING not in without else "", images=images))
     return out if request.calls or not request.tools else out | {"tool_choice": {"type": "none"}}
 
 
-def optional(body: Mapping[str, Any]) -> set[str]:
+def find_optional_fields(body: Mapping[str, Any]) -> set[str]:
     """Name what a server may refuse of a body and be sent without, by the word that it then says."""
-    thought = any(block["type"] in _THOUGHTS for message in body["messages"] for block in message["content"])
+    thought = any(block["type"] in _THINKING_TYPES for message in body["messages"] for block in message["content"])
     found = {TEMPERATURE: TEMPERATURE in body, CACHED: isinstance(body.get("system"), list), THINKING: thought}
     return {word for word, sent in found.items() if sent}
 
 
-def _tool(definition: Mapping[str, Any]) -> dict[str, Any]:
+def _build_tool(definition: Mapping[str, Any]) -> dict[str, Any]:
     told = escape_control_tokens(definition["description"])
     return {"name": definition["name"], "description": told, "input_schema": definition["parameters"]}
 
 
-def _system(text: str, *, cached: bool) -> Any:
+def _build_system(text: str, *, cached: bool) -> Any:
     return [{"type": "text", "text": text, CACHED: {"type": "ephemeral"}}] if cached else text
 
 
-def _messages(request: Request, thinker: str, *, images: bool) -> Iterator[dict[str, Any]]:
+def _build_messages(request: Request, thinker: str, *, images: bool) -> Iterator[dict[str, Any]]:
     """Write the conversation, treated: results are the user's, and those of one round are one message."""
-    talk = treated(request.messages, request.lost)
+    talk = sanitize_history(request.messages, request.lost)
     calls = {call.id: call for message in talk for call in message.calls}
     for role, group in groupby(talk, key=lambda message: "assistant" if message.role == "assistant" else "user"):
         blocks = [
             block
             for message in group
             for block in (
-                _said(message, thinker)
+                _build_assistant_blocks(message, thinker)
                 if role == "assistant"
-                else _heard(message, calls, request.untrusted, images=images)
+                else _build_user_blocks(message, calls, request.untrusted, images=images)
             )
         ]
         yield {"role": role, "content": blocks}
 
 
-def _said(message: Message, thinker: str) -> Iterator[dict[str, Any]]:
+def _build_assistant_blocks(message: Message, thinker: str) -> Iterator[dict[str, Any]]:
     """A model's blocks: its own thoughts as they came, else their signature would not hold; text; calls."""
     if message.thought.by == thinker:
-        yield from (part for part in message.thought.parts if part.get("type") in _THOUGHTS)
+        yield from (part for part in message.thought.parts if part.get("type") in _THINKING_TYPES)
     if message.text.strip():
         yield {"type": "text", "text": escape_control_tokens(message.text)}
     for call in message.calls:
@@ -112,28 +112,28 @@ def _said(message: Message, thinker: str) -> Iterator[dict[str, Any]]:
         yield {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
-def _heard(
+def _build_user_blocks(
     message: Message, calls: Mapping[str, ToolCall], untrusted: str, *, images: bool
 ) -> Iterator[dict[str, Any]]:
     if message.role == "tool":
         text = escape_control_tokens(wrap_result(untrusted, calls[message.call_id], message.text))
         yield {"type": "tool_result", "tool_use_id": message.call_id, "content": text}
         return
-    yield from map(_image, message.images if images else ())
+    yield from map(_build_image, message.images if images else ())
     yield {"type": "text", "text": escape_control_tokens(message.text)}
 
 
-def _image(image: Image) -> dict[str, Any]:
+def _build_image(image: Image) -> dict[str, Any]:
     data = b64encode(image.data).decode()
     return {"type": "image", "source": {"type": "base64", "media_type": image.kind, "data": data}}
 
 
-def chunks(objects: Iterator[Any]) -> Iterator[Any]:
+def read_chunks(objects: Iterator[Any]) -> Iterator[Any]:
     """Turn the events of a stream, or the message of a whole answer, into chunks. Raises ProviderError for an error."""
     reader = _Reader()
     for item in objects:
         kind = item.get("type") if isinstance(item, dict) and item is not COMPLETE else None
-        read = _READ.get(kind) if isinstance(kind, str) else None
+        read = _EVENT_READERS.get(kind) if isinstance(kind, str) else None
         if read:
             yield from read(reader, item)
         elif kind is None:
@@ -156,44 +156,44 @@ class _Reader:
     counts: dict[str, int] = field(default_factory=dict)
 
     def message_start(self, event: dict[str, Any]) -> Iterator[Any]:
-        message = _dict(event.get("message"))
+        message = _get_dict(event.get("message"))
         yield {"choices": [], "usage": self._usage(message)}
 
     def block_start(self, event: dict[str, Any]) -> Iterator[Any]:
-        block, index = _dict(event.get("content_block")), _index(event)
+        block, index = _get_dict(event.get("content_block")), _get_index(event)
         kind = str(block.get("type"))
         if kind == "text" and block.get("text"):
-            yield _delta({"content": block["text"]})
+            yield _build_chunk({"content": block["text"]})
         elif kind == "tool_use":
             self.blocks[index] = _Block(block, block.get("input") or None)
-            yield _call(index, id=block.get("id"), function={"name": block.get("name")})
-        elif kind in _THOUGHTS:
+            yield _build_call_chunk(index, id=block.get("id"), function={"name": block.get("name")})
+        elif kind in _THINKING_TYPES:
             self.blocks[index] = _Block(dict(block))
 
     def block_delta(self, event: dict[str, Any]) -> Iterator[Any]:
-        delta, index = _dict(event.get("delta")), _index(event)
+        delta, index = _get_dict(event.get("delta")), _get_index(event)
         block = self.blocks.get(index)
         match delta.get("type"):
             case "text_delta":
-                yield _delta({"content": delta.get("text")})
+                yield _build_chunk({"content": delta.get("text")})
             case "input_json_delta" if delta.get("partial_json"):
                 if block:
                     block.given = None
-                yield _call(index, function={"arguments": delta["partial_json"]})
+                yield _build_call_chunk(index, function={"arguments": delta["partial_json"]})
             case "thinking_delta" | "signature_delta" if block:
                 name = "thinking" if delta["type"] == "thinking_delta" else "signature"
                 block.content[name] = f"{block.content.get(name) or ''}{delta.get(name) or ''}"
 
     def block_stop(self, event: dict[str, Any]) -> Iterator[Any]:
-        index = _index(event)
+        index = _get_index(event)
         block = self.blocks.pop(index, None)
         if block and block.given is not None:
-            yield _call(index, function={"arguments": block.given})
-        elif block and block.content.get("type") in _THOUGHTS:
-            yield _delta({THOUGHT: block.content})
+            yield _build_call_chunk(index, function={"arguments": block.given})
+        elif block and block.content.get("type") in _THINKING_TYPES:
+            yield _build_chunk({THOUGHT: block.content})
 
     def message_delta(self, event: dict[str, Any]) -> Iterator[Any]:
-        yield self._end(_dict(event.get("delta")), event)
+        yield self._end(_get_dict(event.get("delta")), event)
 
     def message_stop(self, _: dict[str, Any]) -> Iterator[Any]:
         yield COMPLETE
@@ -206,22 +206,22 @@ class _Reader:
         yield self._end(whole, whole)
 
     def error(self, event: dict[str, Any]) -> Iterator[Any]:
-        raise failure(status_of_type(event.get("error")), event)
+        raise make_error(get_type_status(event.get("error")), event)
 
     def _end(self, ended: dict[str, Any], counted: dict[str, Any]) -> dict[str, Any]:
         reason = ended.get("stop_reason")
-        finish = _ENDS.get(reason, reason) if isinstance(reason, str) else None
+        finish = _FINISH_REASONS.get(reason, reason) if isinstance(reason, str) else None
         return {"choices": [{"finish_reason": finish}], "usage": self._usage(counted)}
 
     def _usage(self, told: dict[str, Any]) -> dict[str, int]:
         """Sum up what has been counted so far; a later count of the same takes the place of the earlier."""
-        counts = _dict(told.get("usage"))
+        counts = _get_dict(told.get("usage"))
         self.counts |= {name: count for name, count in counts.items() if _is_count(count)}
-        prompt = sum(self.counts.get(name, 0) for name in _COUNTED)
+        prompt = sum(self.counts.get(name, 0) for name in _INPUT_COUNTS)
         return {"prompt_tokens": prompt, "completion_tokens": self.counts.get("output_tokens", 0)}
 
 
-_READ: dict[str, Callable[[_Reader, dict[str, Any]], Iterator[Any]]] = {
+_EVENT_READERS: dict[str, Callable[[_Reader, dict[str, Any]], Iterator[Any]]] = {
     "message_start": _Reader.message_start,
     "content_block_start": _Reader.block_start,
     "content_block_delta": _Reader.block_delta,
@@ -234,20 +234,20 @@ _READ: dict[str, Callable[[_Reader, dict[str, Any]], Iterator[Any]]] = {
 """By the type of what comes; others, such as `ping`, say nothing."""
 
 
-def _delta(part: dict[str, Any]) -> dict[str, Any]:
+def _build_chunk(part: dict[str, Any]) -> dict[str, Any]:
     return {"choices": [{"delta": part}]}
 
 
-def _call(index: int, **piece: Any) -> dict[str, Any]:
-    return _delta({"tool_calls": [{"index": index, **piece}]})
+def _build_call_chunk(index: int, **piece: Any) -> dict[str, Any]:
+    return _build_chunk({"tool_calls": [{"index": index, **piece}]})
 
 
-def _index(event: dict[str, Any]) -> int:
+def _get_index(event: dict[str, Any]) -> int:
     index = event.get("index")
     return index if isinstance(index, int) else 0
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _get_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
@@ -262,15 +262,15 @@ def _is_count(value: Any) -> bool:
 _VERSION = "2023-06-01"
 
 
-class Anthropic(Server):
+class Anthropic(HttpProvider):
     """A provider that asks such a server."""
 
     def __init__(self, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
         """See Server."""
-        super().__init__(Messages(), model, key, zone)
+        super().__init__(MessagesFormat(), model, key, zone)
 
 
-class Messages:
+class MessagesFormat:
     """The format of messages, as one server wants it."""
 
     kind = "anthropic"
@@ -290,7 +290,7 @@ class Messages:
 
     def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
         """See Format."""
-        body_ = body(
+        body_ = build_messages_body(
             request,
             model.name or "default",
             stream=model.stream,
@@ -298,12 +298,12 @@ class Messages:
             images=model.images,
             without=self._without,
         )
-        self._sent = optional(body_)
+        self._sent = find_optional_fields(body_)
         return body_
 
     def chunks(self, objects: Iterator[Any]) -> Iterator[Any]:
         """See Format."""
-        return chunks(objects)
+        return read_chunks(objects)
 
     def adapted(self, said: str) -> bool:
         """See Format."""

@@ -15,23 +15,23 @@ from picoclaw.errors import (
     ContextOverflow,
     KeyRefused,
     KnownDown,
+    MaybeTooLong,
     NoCredit,
     NotAsked,
     OverBudget,
-    PerhapsTooLong,
     ProviderError,
     Refused,
     Unavailable,
 )
 from picoclaw.messages import Event, Message, Notice, Request
-from picoclaw.providers import Fallback, Provider, made
-from picoclaw.providers.retry import Breaker, verdict
-from picoclaw.providers.sanitize import fitted, is_long, shorter
+from picoclaw.providers import Fallback, Provider, make_provider
+from picoclaw.providers.retry import CircuitBreaker, decide_retry
+from picoclaw.providers.sanitize import fit_window, is_long, shorten_request
 
-ATTEMPTS = 4
+MAX_RETRIES = 4
 """Further tries in one turn, of all its requests at all models together."""
 
-TRYING_S = 90.0
+MAX_RETRY_S = 90.0
 """Seconds of one turn that requests which failed and the waits after them may take before none is repeated."""
 
 _PATIENCE_S = 10.0
@@ -53,7 +53,7 @@ class Link(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Turn:
+class _TurnState:
     """One turn: who is still to be asked, who has failed and why, and what trying has cost.
 
     `shortens` when nobody takes it whole who answers, and a shorter request of the same turn is expected; `halved` when
@@ -91,7 +91,7 @@ class Chain:
         self._make_fallback = fallback
         self._sleep, self._clock = sleep, clock
         self._told: set[str] = set()
-        self._turn = _Turn(0.0, self._order(""))
+        self._turn = _TurnState(0.0, self._order(""))
 
     @cached_property
     def _fallback(self) -> Fallback | None:
@@ -129,11 +129,11 @@ class Chain:
                     raise  # what was said is not said again by another, and a shorter request may be answered
                 if error.is_unexplained and not (link.window or turn.halved) and is_long(request):
                     turn.shortens = turn.halved = True
-                    raise PerhapsTooLong(str(error)) from error
+                    raise MaybeTooLong(str(error)) from error
                 yield from self._passed_over(error, request)
         if self._fallback is None:
-            raise _together(turn.problems)
-        self._fallback.rests = _rest(turn.problems)
+            raise _combine_errors(turn.problems)
+        self._fallback.rests = _is_resting(turn.problems)
         yield from self._fallback.events(request)
 
     def _is_to_be_shortened(self, error: ProviderError, request: Request) -> bool:
@@ -141,7 +141,7 @@ class Chain:
         link, *others = self._turn.order
         if not _is_overflow(link, error):
             return False
-        return shorter(request) is not None or not any(_takes(other, request) for other in others)
+        return shorten_request(request) is not None or not any(_fits(other, request) for other in others)
 
     def _look_for_a_new_turn(self, request: Request) -> None:
         """A person's word begins one, and so does another time limit, except that of a turn's last word."""
@@ -149,7 +149,7 @@ class Chain:
             return
         asked = request.messages[-1].role == "user" and not _meanwhile(request.messages)
         if asked or (request.calls and request.deadline != self._turn.deadline):
-            self._turn = _Turn(request.deadline, self._order(request.model))
+            self._turn = _TurnState(request.deadline, self._order(request.model))
 
     def _order(self, wanted: str) -> list[Link]:
         """Whom to ask, one after another: a link that is wanted by its name first."""
@@ -169,14 +169,14 @@ class Chain:
         turn.problems.append((link, error))
         if turn.order:
             if link.name not in self._told:
-                instead, failed = _label(turn.order[0]), verdict(error).action == "owner"
-                yield Notice(f"{_label(link)} was passed over, and {instead} asked: {error}", failed=failed)
+                instead, failed = _format_label(turn.order[0]), decide_retry(error).action == "owner"
+                yield Notice(f"{_format_label(link)} was passed over, and {instead} asked: {error}", failed=failed)
             self._told.add(link.name)
             return
         if own := [problem for problem in turn.problems if _is_overflow(*problem)]:
             turn.order, turn.problems, turn.shortens = [own[0][0]], [], True
             raise own[0][1]  # whoever takes it whole does not answer, and a shorter request may be answered
-        whole = _together(turn.problems)
+        whole = _combine_errors(turn.problems)
         if self._fallback is None or _meanwhile(request.messages):
             turn.order = []
             raise whole
@@ -190,7 +190,7 @@ class Chain:
 
     def _tried(self, link: Link, request: Request) -> Iterator[Event]:
         """Ask one model, again while that is worth it and nothing of an answer was passed on."""
-        request = fitted(request, link.window, link.answer) if link.window else request
+        request = fit_window(request, link.window, link.answer) if link.window else request
         began, attempt, halved = self._clock(), 0, not link.window
         while True:
             since, begun = self._clock(), False
@@ -200,9 +200,9 @@ class Chain:
                     yield event
                 return
             except (Refused, NotAsked) as error:
-                less = _less(link, request, error)
+                less = _shorten_for(link, request, error)
                 if not begun and not less and error.is_unexplained and not halved:
-                    halved, less = True, _half(request)
+                    halved, less = True, _halve(request)
                 if begun or not less:
                     raise
                 if less.model != request.model:
@@ -213,7 +213,7 @@ class Chain:
                 self._turn.seconds += self._clock() - since
                 if not begun and self._waited(error, link, attempt, began, request):
                     attempt += 1
-                elif not begun and error.is_unexplained and not halved and (less := _half(request)):
+                elif not begun and error.is_unexplained and not halved and (less := _halve(request)):
                     halved, request = True, less
                 else:
                     raise
@@ -224,8 +224,8 @@ class Chain:
         A server that was silent for long is not waited for again.
         """
         turn, now = self._turn, self._clock()
-        action, wait = verdict(error, attempt)
-        left = attempt < link.retries and turn.failures <= ATTEMPTS and turn.seconds + wait <= TRYING_S
+        action, wait = decide_retry(error, attempt)
+        left = attempt < link.retries and turn.failures <= MAX_RETRIES and turn.seconds + wait <= MAX_RETRY_S
         worth = now + wait <= request.deadline and now - began <= _PATIENCE_S
         if action != "retry" or not left or not worth:
             return False
@@ -234,23 +234,23 @@ class Chain:
         return True
 
 
-def _less(link: Link, request: Request, error: ProviderError) -> Request | None:
+def _shorten_for(link: Link, request: Request, error: ProviderError) -> Request | None:
     """What a server may be asked that has refused a request; None for nothing."""
     if isinstance(error, ContextOverflow):
-        return shorter(request) if link.window else None
+        return shorten_request(request) if link.window else None
     same_key = isinstance(error, KeyRefused | NoCredit)
     return request._replace(model="") if request.model and not same_key else None
 
 
-def _half(request: Request) -> Request | None:
+def _halve(request: Request) -> Request | None:
     """Leave out half of a long conversation; None where it is too short for that to be what a server refused."""
-    return shorter(request) if is_long(request) else None
+    return shorten_request(request) if is_long(request) else None
 
 
-def _takes(link: Link, request: Request) -> bool:
+def _fits(link: Link, request: Request) -> bool:
     """Tell whether a request fits another model's window as it is."""
     try:
-        return bool(link.window) and fitted(request, link.window, link.answer).tools == request.tools
+        return bool(link.window) and fit_window(request, link.window, link.answer).tools == request.tools
     except ContextOverflow:
         return False
 
@@ -260,20 +260,20 @@ def _is_overflow(link: Link, error: ProviderError) -> bool:
     return isinstance(error, ContextOverflow) and not link.window
 
 
-def _rest(problems: Sequence[tuple[Link, ProviderError]]) -> bool:
+def _is_resting(problems: Sequence[tuple[Link, ProviderError]]) -> bool:
     """Tell whether nothing but the owner's cap is why no model was asked."""
     return all(isinstance(error, OverBudget) for _, error in problems)
 
 
-def _label(link: Link) -> str:
+def _format_label(link: Link) -> str:
     return link.name or link.provider.name
 
 
-def _together(problems: Sequence[tuple[Link, ProviderError]]) -> ProviderError:
+def _combine_errors(problems: Sequence[tuple[Link, ProviderError]]) -> ProviderError:
     """One error for those of all models."""
     if len(problems) == 1:
         return problems[0][1]
-    text = "; ".join(f"{_label(link)}: {error}" for link, error in problems)
+    text = "; ".join(f"{_format_label(link)}: {error}" for link, error in problems)
     return Refused(text) if all(isinstance(error, Refused) for _, error in problems) else Unavailable(text)
 
 
@@ -288,7 +288,7 @@ def _meanwhile(messages: Sequence[Message]) -> bool:
 Make = Callable[[ModelConfig, str], Provider]
 
 
-class Access(NamedTuple):
+class ModelAccess(NamedTuple):
     """What is needed to ask a model."""
 
     model: ModelConfig
@@ -296,7 +296,7 @@ class Access(NamedTuple):
 
 
 @dataclass(slots=True)
-class State:
+class ModelState:
     """How it stands with a model.
 
     `error` is why its newest request failed, '' when it was answered, and `at` when that was, 0 for never; to `mend`
@@ -309,15 +309,15 @@ class State:
     rests: bool = False
 
 
-class Reached:
+class ConfiguredProvider:
     """A provider around one that is made when it is needed, and anew when the owner has mended what it was refused."""
 
     def __init__(
         self,
-        access: Access,
+        access: ModelAccess,
         stamp: Callable[[], Stamp] = tuple,
-        again: Callable[[], Access | None] = lambda: None,
-        make: Make = made,
+        again: Callable[[], ModelAccess | None] = lambda: None,
+        make: Make = make_provider,
         name: str = "",
     ) -> None:
         """`stamp` changes with the owner's files, and `again` reads them: None when it is no longer among them.
@@ -325,11 +325,11 @@ class Reached:
         `again` may raise ConfigError; `name` is that of its table, '' for [model].
         """
         self._name = name
-        self.state = State()
+        self.state = ModelState()
         self._access, self._stamp, self._again, self._make = access, stamp, again, make
         self._seen = stamp()
         self._provider: Provider | None = None
-        self._breaker = Breaker()
+        self._breaker = CircuitBreaker()
         self._refused = False
 
     @property
@@ -359,19 +359,19 @@ class Reached:
             self.state.rests = True  # which says nothing about the server
             raise
         except ProviderError as error:
-            error.args = (_placed(str(error), self._name),)
+            error.args = (_locate_error(str(error), self._name),)
             self._note(request.model, error)
             raise
         self._breaker.worked(request.model)
-        self.state = State(at=time.time())
+        self.state = ModelState(at=time.time())
 
     def _note(self, model: str, error: ProviderError) -> None:
         self._breaker.failed(model, error)
         self.state.rests = False
-        action = verdict(error).action
+        action = decide_retry(error).action
         if action in {"compact", "give up"} or (isinstance(error, KnownDown) and self.state.error):
             return  # whoever was not asked has nothing new to say
-        self.state = State(str(error), time.time(), action == "owner")
+        self.state = ModelState(str(error), time.time(), action == "owner")
         self._refused = self._refused or isinstance(error, Refused)
 
     def _renew(self) -> None:
@@ -384,27 +384,34 @@ class Reached:
         except ConfigError as error:
             raise Refused(str(error)) from None
         self.close()
-        self._access, self._provider, self._breaker = access or self._access, None, Breaker()
+        self._access, self._provider, self._breaker = access or self._access, None, CircuitBreaker()
         self._refused = False
 
 
-def links(config: Config, make: Make = made) -> tuple[Link, ...]:
+def build_links(config: Config, make: Make = make_provider) -> tuple[Link, ...]:
     """The models of a home: the first, those that follow it, and those that are asked only where they are chosen.
 
     `make` gives what asks a server.
     """
     then = list(dict.fromkeys(config.model.then))
-    found = [Link("", _reached(config, "", make), config.model.retries)]
+    found = [Link("", _build_provider(config, "", make), config.model.retries)]
     for name in [*then, *(name for name in config.models if name not in then)]:
         model = config.models[name]
         spare = name not in then
         found.append(
-            Link(name, _reached(config, name, make), model.retries, model.context_tokens, model.answer_tokens, spare)
+            Link(
+                name,
+                _build_provider(config, name, make),
+                model.retries,
+                model.context_tokens,
+                model.answer_tokens,
+                spare,
+            )
         )
     return tuple(found)
 
 
-def told(links: Iterable[Link]) -> list[dict[str, Any]]:
+def describe_links(links: Iterable[Link]) -> list[dict[str, Any]]:
     """Tell how it stands with each model, as data."""
     return [
         {
@@ -415,31 +422,31 @@ def told(links: Iterable[Link]) -> list[dict[str, Any]]:
         }
         | asdict(link.provider.state)
         for link in links
-        if isinstance(link.provider, Reached)
+        if isinstance(link.provider, ConfiguredProvider)
     ]
 
 
-def access(config: Config, name: str) -> Access | None:
+def read_access(config: Config, name: str) -> ModelAccess | None:
     """How a model is asked, by the name of its table, '' for the first; None when there is none."""
     if not name:
-        return Access(config.model, config.api_key) if config.model.base_url else None
+        return ModelAccess(config.model, config.api_key) if config.model.base_url else None
     model = config.models.get(name)
-    return Access(model, config.model_keys.get(name, "")) if model else None
+    return ModelAccess(model, config.model_keys.get(name, "")) if model else None
 
 
-def _reached(config: Config, name: str, make: Make) -> Reached:
-    found = access(config, name)
+def _build_provider(config: Config, name: str, make: Make) -> ConfiguredProvider:
+    found = read_access(config, name)
     given = {**os.environ, "PICOCLAW_HOME": str(config.home)}
-    return Reached(
-        found or Access(ModelConfig(), ""),
+    return ConfiguredProvider(
+        found or ModelAccess(ModelConfig(), ""),
         partial(read_stamp, config.home),
-        lambda: access(load_config(given), name),
+        lambda: read_access(load_config(given), name),
         make,
         name,
     )
 
 
-def _placed(error: str, name: str) -> str:
+def _locate_error(error: str, name: str) -> str:
     """Name the settings of a further model where an error names those of the first."""
     own = {"check [model] in": f"check [models.{name}] in"}
     own["check PICOCLAW_API_KEY or"] = f"check PICOCLAW_API_KEY_{name.upper()}, or {name} below [keys] in"

@@ -29,21 +29,21 @@ from picoclaw.http_client import (
     UnsupportedProtocol,
 )
 from picoclaw.messages import End, Event, Image, Message, Notice, Request, Stop, Usage
-from picoclaw.prompts import estimated_tokens
+from picoclaw.prompts import estimate_tokens
 from picoclaw.providers import Zone, openai_wire
-from picoclaw.providers.retry import KNOCK_S, Outage, failure
-from picoclaw.providers.text_calls import asked
+from picoclaw.providers.retry import PROBE_S, OutageProbe, make_error
+from picoclaw.providers.text_calls import get_user_text
 from picoclaw.security.redaction import StreamMask
-from picoclaw.window import request_bytes
+from picoclaw.window import count_request_bytes
 
 _CONNECTS = ".connect_tcp.started"
 _CONNECTED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 _ANSWERS = ".receive_response_headers.complete"
-_LATER_S = 0.3
+_LOOKUP_RETRY_S = 0.3
 _SILENT_S, _ASKED_S, _TIMES_ASKED, _GONE_MS = 15, 5, 4, 35_000
 
 
-class Line:
+class Connection:
     """The connection of a client that asks one thing at a time, so that another thread can end the wait on it.
 
     Shut down, not closed: that wakes who reads from it. A client tells of a connection only when it is made, and may
@@ -65,7 +65,7 @@ class Line:
             self._resolve(told["host"], told["timeout"])
         elif event.endswith(_CONNECTED):
             self._stream = told["return_value"]
-            _notice_death(self._stream.get_extra_info("socket"))
+            _set_keepalive(self._stream.get_extra_info("socket"))
         elif event.endswith(_ANSWERS):
             self.answers = True
         elif self._stop and event.endswith(".send_request_headers.started"):
@@ -95,7 +95,7 @@ class Line:
         Who reads the answer looks at the clock as well, and has the first word. A head that is not whole after
         `head_s` seconds is not waited for.
         """
-        self.answers, self._last = False, deadline + _LATER_S
+        self.answers, self._last = False, deadline + _LOOKUP_RETRY_S
         self._next = min(time.monotonic() + head_s, self._last)
         self._moved = moved = threading.Event()
         threading.Thread(target=self._watch, args=(moved,), name="deadline", daemon=True).start()
@@ -146,7 +146,7 @@ class Line:
                 socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
 
-def _notice_death(connection: socket.socket) -> None:
+def _set_keepalive(connection: socket.socket) -> None:
     """Have the kernel ask after a silent other side: a slow model's machine answers that, one that is gone does not."""
     with suppress(OSError):  # a Unix socket knows no such thing
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -185,22 +185,22 @@ LARGEST_BODY = 8_000_000
 LARGEST_STREAM, LARGEST_LINE = 64_000_000, 2_000_000
 """Bytes of an answer that streams, of which only a line is held."""
 
-SIGNS = 2.0
+KEEPALIVE_FACTOR = 2.0
 """A server that says that it lives, and nothing else, is waited for so many times as long as a silent one."""
 
 _AT_ONCE = 65_536
 _ENCODINGS = {"gzip", "x-gzip", "deflate"}
 _GZIP_OR_ZLIB = 47  # bits of the window, and the head says which
 _SEEN = 200
-_SIGN = re.compile(
+_KEEPALIVE = re.compile(
     rb"(?:[ \t\r]*|:[^\n]*|event: ?ping\r?|data: ?(?:\{\"type\": ?\"ping\"\})?\r?|(?:id|retry):[^\n]*)(?:\n|\Z)"
 )
 """A line by which a server keeps a connection: a comment, an empty one, an event named ping."""
 
-_SIGNS = re.compile(rb"(?:" + _SIGN.pattern + rb")*")
+_KEEPALIVES = re.compile(rb"(?:" + _KEEPALIVE.pattern + rb")*")
 
 
-def unpacked(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+def decompress(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     """Undo an encoding that nobody asked for, a little at a time: a few bytes can stand for very many.
 
     Raises Unavailable for what cannot be unpacked.
@@ -223,7 +223,7 @@ def unpacked(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         raise Unavailable("the model server packed its answer and sent a part of it")
 
 
-def bounded(pieces: Iterator[bytes], *, deadline: float, patience: float, streamed: bool) -> Iterator[bytes]:
+def limit_stream(pieces: Iterator[bytes], *, deadline: float, patience: float, streamed: bool) -> Iterator[bytes]:
     """Pass bytes on, as long as an answer is to be expected.
 
     Raises Refused when it is too much, DeadlinePassed after `deadline`, by the monotonic clock, and Unavailable when
@@ -243,15 +243,15 @@ def bounded(pieces: Iterator[bytes], *, deadline: float, patience: float, stream
         now = time.monotonic()
         if now > deadline:
             raise DeadlinePassed("the answer took longer than the turn's time limit")
-        idle = idle + now - asked if _SIGNS.fullmatch(line + piece[:_AT_ONCE]) else 0.0
+        idle = idle + now - asked if _KEEPALIVES.fullmatch(line + piece[:_AT_ONCE]) else 0.0
         if idle > patience:
-            raise Unavailable(only_signs(patience))
+            raise Unavailable(explain_keepalives_only(patience))
         line = (piece[kept:] if kept else line + piece)[:_SEEN]
         yield piece
         asked = time.monotonic()  # whoever takes the piece may take its time
 
 
-def only_signs(seconds: float) -> str:
+def explain_keepalives_only(seconds: float) -> str:
     """Word that for so long nothing came but signs of life."""
     return f"the model server said for {seconds:g} s only that it lives, and nothing else"
 
@@ -262,7 +262,7 @@ _LARGEST_ERROR, _LONGEST_ERROR_S = 20_000, 3.0
 _CONNECT_S = 10.0
 _KERNEL_S = 1.0
 _NETWORK_WANTS_A_LOGIN = 511
-_FOR_NOW = {302, 303, 307}
+_TEMPORARY_REDIRECTS = {302, 303, 307}
 _CLOSED = re.compile("disconnected|closed connection")
 _BYTES = re.compile(r"bytearray\(b('.{0,60}).*?('?)\)")
 _REST_S = 0.5
@@ -273,7 +273,7 @@ _WEB_PAGE = (
 )
 
 
-def client(key: str, headers: Mapping[str, str] | None = None) -> Client:
+def make_client(key: str, headers: Mapping[str, str] | None = None) -> Client:
     """Make a client that keeps its connection; `headers` show the key another way than as a bearer's.
 
     Raises Refused for a key or a proxy that cannot be used.
@@ -295,7 +295,7 @@ def client(key: str, headers: Mapping[str, str] | None = None) -> Client:
 
 
 @contextmanager
-def posted(
+def open_stream(
     client: Client,
     url: str,
     body: dict[str, Any],
@@ -303,7 +303,7 @@ def posted(
     *,
     wait: float,
     deadline: float,
-    line: Line | None = None,
+    line: Connection | None = None,
 ) -> Iterator[Iterator[bytes]]:
     """Send a body; gives the answer's bytes, piece by piece. Whatever goes wrong becomes a ProviderError.
 
@@ -314,16 +314,16 @@ def posted(
     wait = min(wait, max(0.1, deadline - time.monotonic()))
     told: dict[str, Any] = {"timeout": Timeout(wait, min(_CONNECT_S, wait)), "trace": line.trace if line else None}
     with (
-        _explained(shown, wait, deadline, line),
-        line.over(deadline, SIGNS * wait) if line else nullcontext(),
-        client.stream("POST", url, content=openai_wire.encoded(body), **told) as response,
+        _translate_errors(shown, wait, deadline, line),
+        line.over(deadline, KEEPALIVE_FACTOR * wait) if line else nullcontext(),
+        client.stream("POST", url, content=openai_wire.encode_body(body), **told) as response,
     ):
         if not response.is_success:
-            raise _failure(response, shown, mask, min(deadline, time.monotonic() + wait))
-        yield _body(response, wait, deadline)
+            raise _read_failure(response, shown, mask, min(deadline, time.monotonic() + wait))
+        yield _read_body(response, wait, deadline)
 
 
-def knocked(client: Client, base_url: str, line: Line, seconds: float) -> str:
+def probe_server(client: Client, base_url: str, line: Connection, seconds: float) -> str:
     """Ask for the list of models, which needs none of them; says what is wrong, '' when a model server answers.
 
     A refusal is an answer.
@@ -332,13 +332,13 @@ def knocked(client: Client, base_url: str, line: Line, seconds: float) -> str:
     shown, deadline = redact_url(base_url), time.monotonic() + seconds
     try:
         with (
-            _explained(shown, seconds, deadline),
+            _translate_errors(shown, seconds, deadline),
             line.over(deadline),
             client.stream("GET", url, timeout=Timeout(seconds, seconds), trace=line.trace) as response,
         ):
             if not response.is_success:
-                raise _failure(response, shown, StreamMask(""), deadline)
-            pieces = islice(_body(response, seconds, deadline), _FEW_PIECES)
+                raise _read_failure(response, shown, StreamMask(""), deadline)
+            pieces = islice(_read_body(response, seconds, deadline), _FEW_PIECES)
             refuse_web_page(b"".join(pieces).decode("utf-8", "replace"), url)
     except Refused:
         return ""
@@ -349,7 +349,7 @@ def knocked(client: Client, base_url: str, line: Line, seconds: float) -> str:
     return ""
 
 
-def drained(pieces: Iterator[Any], line: Line | None = None) -> None:
+def drain(pieces: Iterator[Any], line: Connection | None = None) -> None:
     """Read what is left of an answer, so that its connection can be used again; never fails.
 
     A server that does not end what is whole is waited for no longer, where it is asked over a `line`.
@@ -367,11 +367,11 @@ def refuse_web_page(begun: str, url: str) -> None:
         raise Unavailable(_WEB_PAGE.format(url=redact_url(url)))
 
 
-def _failure(response: Response, shown: str, mask: StreamMask, deadline: float) -> ProviderError:
+def _read_failure(response: Response, shown: str, mask: StreamMask, deadline: float) -> ProviderError:
     """Read a bounded part of an error answer, until `deadline` at the latest, and say what it means."""
     data, until = b"", min(deadline, time.monotonic() + _LONGEST_ERROR_S)
     with suppress(HTTPError, ProviderError):
-        for piece in _body(response, _LONGEST_ERROR_S, deadline):
+        for piece in _read_body(response, _LONGEST_ERROR_S, deadline):
             data += piece
             if len(data) > _LARGEST_ERROR or time.monotonic() > until:
                 break
@@ -380,7 +380,7 @@ def _failure(response: Response, shown: str, mask: StreamMask, deadline: float) 
         return Unavailable(f"{shown} is not reached (511): the network wants a login (captive portal)")
     if response.is_redirect:
         target = redact_url(response.headers.get("location", ""))
-        if response.status_code in _FOR_NOW:
+        if response.status_code in _TEMPORARY_REDIRECTS:
             return Unavailable(f"{shown} redirects to {target} for now: the network may want a login (captive portal)")
         what = f"to {target}: put that in base_url" if target else "and does not say where to; check base_url"
         return Refused(f"{shown} redirects {what}")
@@ -388,21 +388,21 @@ def _failure(response: Response, shown: str, mask: StreamMask, deadline: float) 
         answer = json.loads(text)
     except (ValueError, RecursionError):
         answer = "it sent a web page" if text.startswith("<") else text
-    from picoclaw.providers.retry import asked_for
+    from picoclaw.providers.retry import parse_retry_after
 
-    return failure(response.status_code, answer, asked_for(response.headers, text, time.time()))
+    return make_error(response.status_code, answer, parse_retry_after(response.headers, text, time.time()))
 
 
-def _body(response: Response, wait: float, deadline: float) -> Iterator[bytes]:
+def _read_body(response: Response, wait: float, deadline: float) -> Iterator[bytes]:
     """The bytes of an answer, as far as they are to be waited for."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    pieces = unpacked(response.iter_bytes(), encoding)
-    return bounded(pieces, deadline=deadline, patience=SIGNS * wait, streamed=streamed)
+    pieces = decompress(response.iter_bytes(), encoding)
+    return limit_stream(pieces, deadline=deadline, patience=KEEPALIVE_FACTOR * wait, streamed=streamed)
 
 
 @contextmanager
-def _explained(url: str, wait: float, deadline: float, line: Line | None = None) -> Iterator[None]:
+def _translate_errors(url: str, wait: float, deadline: float, line: Connection | None = None) -> Iterator[None]:
     """Put the client's errors into words, with the address and what to try."""
     begun = time.monotonic()
     try:
@@ -410,22 +410,24 @@ def _explained(url: str, wait: float, deadline: float, line: Line | None = None)
     except TimeoutException as error:
         if time.monotonic() >= deadline:
             raise DeadlinePassed("the answer took longer than the turn's time limit") from None
-        what = _silence(error, wait, time.monotonic() - begun)
+        what = _explain_silence(error, wait, time.monotonic() - begun)
         raise Unavailable(f"{url} {what}") from None
     except ConnectError as error:
         raise Unavailable(
-            f"{url} cannot be reached ({_reason(error)}); is it running, and the address right?"
+            f"{url} cannot be reached ({_get_reason(error)}); is it running, and the address right?"
         ) from None
     except (InvalidURL, UnsupportedProtocol) as error:
         raise Refused(f"base_url cannot be used: {error}") from None
     except (HTTPError, ssl.SSLError) as error:
         if time.monotonic() >= deadline:
             raise DeadlinePassed("the answer took longer than the turn's time limit") from None
-        late = line is not None and not line.answers and time.monotonic() - begun > SIGNS * wait
-        raise Unavailable(only_signs(SIGNS * wait) if late else f"{url} {_broken(error)}") from None
+        late = line is not None and not line.answers and time.monotonic() - begun > KEEPALIVE_FACTOR * wait
+        raise Unavailable(
+            explain_keepalives_only(KEEPALIVE_FACTOR * wait) if late else f"{url} {_explain_broken(error)}"
+        ) from None
 
 
-def _silence(error: TimeoutException, wait: float, took: float) -> str:
+def _explain_silence(error: TimeoutException, wait: float, took: float) -> str:
     """Word what did not answer within `wait`; the kernel tells of a dead connection by the same error, but earlier."""
     if isinstance(error, UnresolvedError):
         return str(error)
@@ -434,14 +436,14 @@ def _silence(error: TimeoutException, wait: float, took: float) -> str:
     return f"stayed silent for {wait:g} s" if took > wait - _KERNEL_S else "is gone: its machine does not answer either"
 
 
-def _broken(error: Exception) -> str:
+def _explain_broken(error: Exception) -> str:
     """Word how an answer ended before its end, or was none."""
     if isinstance(error, ProtocolError) and not _CLOSED.search(str(error)):
-        return f"sent something that is not HTTP ({_reason(error)})"
-    return f"broke off ({_reason(error)})"
+        return f"sent something that is not HTTP ({_get_reason(error)})"
+    return f"broke off ({_get_reason(error)})"
 
 
-def _reason(error: Exception) -> str:
+def _get_reason(error: Exception) -> str:
     text = _BYTES.sub(r"\1", str(error)).rstrip(".") or type(error).__name__
     if "not yet valid" in text:
         return f"{text}: this board's clock is wrong; see `picoclaw doctor`"
@@ -452,11 +454,11 @@ def _reason(error: Exception) -> str:
 
 DONE = "[DONE]"
 _END = re.compile(rb"\r\n|\n|\r")
-_LONGEST = 50_000
+_MAX_QUOTED = 50_000
 """Characters of an event that is written over several lines."""
 
 
-def lines(pieces: Iterator[bytes]) -> Iterator[str]:
+def split_lines(pieces: Iterator[bytes]) -> Iterator[str]:
     """Split at line feeds, carriage returns or both; JSON may hold what else Unicode calls the end of a line."""
     held, returned = bytearray(), False
     for piece in pieces:
@@ -471,7 +473,7 @@ def lines(pieces: Iterator[bytes]) -> Iterator[str]:
         yield held.decode("utf-8", "replace")
 
 
-def objects(lines: Iterator[str]) -> Iterator[Any]:
+def read_sse_objects(lines: Iterator[str]) -> Iterator[Any]:
     """The JSON values of a stream's events, up to its last mark, which is given as DONE.
 
     An event may be written over several lines, and need not be set apart from the next. Raises Unavailable for what is
@@ -481,22 +483,22 @@ def objects(lines: Iterator[str]) -> Iterator[Any]:
     for line in lines:
         field, _, value = line.partition(":")
         if field == "error":
-            raise failure(0, parsed(value))
+            raise make_error(0, parse_json(value))
         if field == "data" and value.strip() == DONE:
             yield DONE
             return
         if field == "data":
             begun = f"{begun}\n{value}".strip()
-            for whole in _whole(begun):
+            for whole in _parse_whole(begun):
                 yield whole
                 begun = ""
-        if begun and (not line or len(begun) > _LONGEST):
+        if begun and (not line or len(begun) > _MAX_QUOTED):
             break
     if begun:
-        raise not_json(begun)
+        raise make_not_json_error(begun)
 
 
-def _whole(text: str) -> list[Any]:
+def _parse_whole(text: str) -> list[Any]:
     """The value of a text that is JSON, as the only item."""
     try:
         return [json.loads(text)] if text else []
@@ -504,17 +506,17 @@ def _whole(text: str) -> list[Any]:
         return []
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Read a server's JSON. Raises Unavailable."""
     if not text.strip():
         raise Unavailable("the model server sent an empty answer")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise not_json(text) from None
+        raise make_not_json_error(text) from None
 
 
-def not_json(text: str) -> Unavailable:
+def make_not_json_error(text: str) -> Unavailable:
     """Word what was sent in the place of JSON."""
     return Unavailable(f"the model server sent something that is not JSON: {text.strip()[:80]!r}")
 
@@ -522,14 +524,14 @@ def not_json(text: str) -> Unavailable:
 # A model server over one kept connection, whichever format it speaks, and without a vendor's package.
 
 _FIELD = re.compile(r"(data|event|id|retry|error)?:")
-_SIGHT = ("image", "vision", "multimodal", "mmproj", "multi-modal")
+_IMAGE_WORDS = ("image", "vision", "multimodal", "mmproj", "multi-modal")
 """Words by which servers complain of a picture."""
 
 _BUSY = re.compile(r"\((?:408|429|503|529)\)")
 """What passes by itself, with the same picture."""
 
 
-class Format(Protocol):
+class WireFormat(Protocol):
     """How servers of one kind are spoken to, and what one of them has turned out to want. Knows no network."""
 
     kind: str
@@ -556,10 +558,10 @@ class Format(Protocol):
         ...
 
 
-class Server:
+class HttpProvider:
     """A provider over HTTP, in one format."""
 
-    def __init__(self, form: Format, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
+    def __init__(self, form: WireFormat, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
         """`key` may be empty; times that a person reads are in the `zone`, None for the board's."""
         self.name = f"{form.kind}:{model.name or 'default'}"
         self._form = form
@@ -568,9 +570,9 @@ class Server:
         self._shown_url = redact_url(self._url)
         self._mask = StreamMask(key)
         self._unseen: tuple[Image, ...] = ()
-        self._client = client(key, form.headers(key))
-        self._line = Line()
-        self._outage = Outage(partial(knocked, self._client, model.base_url, self._line, KNOCK_S), zone=zone)
+        self._client = make_client(key, form.headers(key))
+        self._line = Connection()
+        self._outage = OutageProbe(partial(probe_server, self._client, model.base_url, self._line, PROBE_S), zone=zone)
 
     def close(self) -> None:
         """See Provider.close."""
@@ -607,16 +609,16 @@ class Server:
 
     def _sighted(self, request: Request) -> Request:
         """Leave out the pictures that this model does not take, or that its server has refused in this turn."""
-        images = _images(request.messages)
+        images = _find_images(request.messages)
         if not images or (self._model.images and images != self._unseen):
             return request
         return request._replace(messages=tuple(message._replace(images=()) for message in request.messages))
 
     def _blinded(self, request: Request, error: ProviderError) -> bool:
         """Whether the server complains of the pictures, which are then left out."""
-        images, low = _images(request.messages), str(error).lower()
+        images, low = _find_images(request.messages), str(error).lower()
         busy = isinstance(error, KnownDown) or _BUSY.search(low)
-        if not images or busy or not any(word in low for word in _SIGHT):
+        if not images or busy or not any(word in low for word in _IMAGE_WORDS):
             return False
         self._unseen = images
         return True
@@ -625,7 +627,7 @@ class Server:
         name = request.model or self._model.name or "default"
         self.name = f"{self._form.kind}:{name}"
         body = self._form.body(request, self._model)
-        assembler = openai_wire.Assembler(openai_wire.known_tools(request), asked(request))
+        assembler = openai_wire.Assembler(openai_wire.get_tool_names(request), get_user_text(request))
         try:
             with self._posted(request, body) as pieces:
                 for chunk in self._chunks(pieces):
@@ -637,8 +639,8 @@ class Server:
             raise Unavailable(f"{self._shown_url} ended its answer in the middle; nothing of it was acted on")
         for event in assembler.end():
             if isinstance(event, End):
-                yield from _thought_alone(event, assembler)
-            yield _ended(event, request, name) if isinstance(event, End) else event
+                yield from _note_thought_only(event, assembler)
+            yield _finish(event, request, name) if isinstance(event, End) else event
 
     @contextmanager
     def _posted(self, request: Request, body: dict[str, Any]) -> Iterator[Iterator[bytes]]:
@@ -646,7 +648,7 @@ class Server:
         client, url, mask, wait = self._client, self._url, self._mask, self._model.idle_seconds
         with self._line.held(request.stop):
             self._outage.heed()
-            with posted(client, url, body, mask, wait=wait, deadline=request.deadline, line=self._line) as pieces:
+            with open_stream(client, url, body, mask, wait=wait, deadline=request.deadline, line=self._line) as pieces:
                 yield pieces
 
     def _chunks(self, pieces: Iterator[bytes]) -> Iterator[Any]:
@@ -655,38 +657,38 @@ class Server:
         for chunk in self._form.chunks(objects):
             yield chunk
             if chunk is openai_wire.COMPLETE:
-                drained(objects, self._line)
+                drain(objects, self._line)
                 return
 
     def _objects(self, pieces: Iterator[bytes]) -> Iterator[Any]:
         """The JSON objects of a streamed answer or the one of a whole answer, whichever the server chose to send."""
-        lines_ = map(self._mask.whole, lines(pieces))
+        lines_ = map(self._mask.whole, split_lines(pieces))
         first = next((line for line in lines_ if line.strip()), "").lstrip("\ufeff")
         refuse_web_page(first, self._url)
         if _FIELD.match(first):
-            for value in objects(chain([first], lines_)):
+            for value in read_sse_objects(chain([first], lines_)):
                 yield openai_wire.COMPLETE if value is DONE else value
-            drained(lines_, self._line)
+            drain(lines_, self._line)
         else:
-            yield parsed("\n".join([first, *lines_]))
+            yield parse_json("\n".join([first, *lines_]))
             yield openai_wire.COMPLETE
 
 
-def _images(messages: tuple[Message, ...]) -> tuple[Image, ...]:
+def _find_images(messages: tuple[Message, ...]) -> tuple[Image, ...]:
     return tuple(image for message in messages for image in message.images)
 
 
-def _thought_alone(end: End, assembler: openai_wire.Assembler) -> Iterator[Notice]:
+def _note_thought_only(end: End, assembler: openai_wire.Assembler) -> Iterator[Notice]:
     """Say why an answer is empty that was all thought."""
     if end.finish == "length" and end.thought.parts and not assembler.spoke:
         yield Notice("the model thought until the limit of its answer, and said nothing: raise answer_tokens")
 
 
-def _ended(end: End, request: Request, name: str) -> End:
+def _finish(end: End, request: Request, name: str) -> End:
     """Put the request's bytes beside the server's count, or guess where it counted nothing; and name who thought."""
-    sent = request_bytes(request.system, request.messages, request.tools)
+    sent = count_request_bytes(request.system, request.messages, request.tools)
     thought = end.thought._replace(by=name) if end.thought.parts else end.thought
     if not end.usage.total:
-        return End(end.finish, Usage(estimated_tokens(sent)), thought)
+        return End(end.finish, Usage(estimate_tokens(sent)), thought)
     told = end.usage.prompt_tokens
     return End(end.finish, Usage(told, end.usage.completion_tokens, ((sent, told),) if told else ()), thought)

@@ -6,19 +6,19 @@ from typing import Any
 from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import Request
 from picoclaw.providers import Zone, openai_wire
-from picoclaw.providers.http import Server
+from picoclaw.providers.http import HttpProvider
 from picoclaw.providers.openai_wire import REASONING, THOUGHTLESS, WANTS
 
 
-class OpenAI(Server):
+class OpenAI(HttpProvider):
     """A provider that asks such a server."""
 
     def __init__(self, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
         """See Server."""
-        super().__init__(Completions(), model, key, zone)
+        super().__init__(CompletionsFormat(), model, key, zone)
 
 
-class Completions:
+class CompletionsFormat:
     """The format of chat completions, as one server wants it."""
 
     kind = "openai"
@@ -40,7 +40,7 @@ class Completions:
 
     def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
         """See Format."""
-        body = openai_wire.body(
+        body = openai_wire.build_body(
             request,
             model.name or "default",
             stream=model.stream,

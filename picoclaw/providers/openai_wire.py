@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from picoclaw.errors import Unavailable
 from picoclaw.messages import End, Event, Image, Message, Request, Text, Thought, ToolCall, Usage
-from picoclaw.providers.retry import failure, mended, status_within
-from picoclaw.providers.sanitize import apart, one_by_one, treated
-from picoclaw.providers.text_calls import InlineCalls, Written, arguments_from
+from picoclaw.providers.retry import join_surrogates, make_error, read_status
+from picoclaw.providers.sanitize import sanitize_history, separate_content_and_calls, split_parallel_calls
+from picoclaw.providers.text_calls import InlineCalls, ParsedCall, parse_arguments
 from picoclaw.repetition import REPEATS, Repetition
 from picoclaw.security.untrusted import wrap_result
 from picoclaw.text import escape_control_tokens
@@ -31,7 +31,7 @@ REASONING = (REASONED, "reasoning")
 _SIGNATURE = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 
 
-class _For(NamedTuple):
+class _Target(NamedTuple):
     """Whom messages are written for: a model that wants those of WANTS, and may see."""
 
     model: str
@@ -40,7 +40,7 @@ class _For(NamedTuple):
     images: bool
 
 
-def written(
+def build_messages(
     request: Request, wants: Collection[str] = (), *, model: str = "", images: bool = False
 ) -> list[dict[str, Any]]:
     """Write down a request's messages, treated, for a server that wants those of WANTS.
@@ -49,16 +49,16 @@ def written(
     has read in a file. `model` gets its own thoughts back, and `images` when it is shown pictures.
     """
     system = escape_control_tokens(request.system)
-    talk = treated(request.messages, request.lost)
-    talk = apart(talk) if ONE_OF_BOTH in wants else talk
-    talk = one_by_one(talk) if ONE_CALL in wants else talk
+    talk = sanitize_history(request.messages, request.lost)
+    talk = separate_content_and_calls(talk) if ONE_OF_BOTH in wants else talk
+    talk = split_parallel_calls(talk) if ONE_CALL in wants else talk
     calls = {call.id: call for message in talk for call in message.calls}
-    reader = _For(model, wants, request.untrusted, images)
-    said = [_message(message, calls, reader) for message in talk]
+    reader = _Target(model, wants, request.untrusted, images)
+    said = [_build_message(message, calls, reader) for message in talk]
     return [{"role": "system", "content": system}, *said] if system.strip() else said
 
 
-def _message(message: Message, calls: Mapping[str, ToolCall], reader: _For) -> dict[str, Any]:
+def _build_message(message: Message, calls: Mapping[str, ToolCall], reader: _Target) -> dict[str, Any]:
     """One message; Gemini's server wants a result to name the tool, others do not mind."""
     entry: dict[str, Any] = {"role": message.role}
     text = message.text
@@ -68,15 +68,17 @@ def _message(message: Message, calls: Mapping[str, ToolCall], reader: _For) -> d
         text = wrap_result(reader.untrusted, call, text)
     entry["content"] = escape_control_tokens(text)
     if message.images and reader.images:
-        entry["content"] = [*map(_image, message.images), {"type": "text", "text": escape_control_tokens(text)}]
+        entry["content"] = [*map(_build_image, message.images), {"type": "text", "text": escape_control_tokens(text)}]
     if message.calls:
-        entry["tool_calls"] = [_call(call) | (_SIGNATURE if SIGNED in reader.wants else {}) for call in message.calls]
+        entry["tool_calls"] = [
+            _build_call(call) | (_SIGNATURE if SIGNED in reader.wants else {}) for call in message.calls
+        ]
     if message.role == "assistant":
-        entry |= _thought(message.thought, reader)
+        entry |= _build_thought(message.thought, reader)
     return entry
 
 
-def _thought(thought: Thought, reader: _For) -> dict[str, str]:
+def _build_thought(thought: Thought, reader: _Target) -> dict[str, str]:
     """Give a thought back in the field that it came in, as far as the server takes it."""
     if THOUGHTLESS in reader.wants:
         return {}
@@ -90,11 +92,11 @@ def _thought(thought: Thought, reader: _For) -> dict[str, str]:
     return {REASONED: "", **own} if REASONED in reader.wants else own
 
 
-def _image(image: Image) -> dict[str, Any]:
+def _build_image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{image.kind};base64,{b64encode(image.data).decode()}"}}
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _build_call(call: ToolCall) -> dict[str, Any]:
     arguments = escape_control_tokens(json.dumps(call.arguments, ensure_ascii=False))
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
@@ -103,12 +105,12 @@ def _call(call: ToolCall) -> dict[str, Any]:
 #
 # Source: https://platform.openai.com/docs/api-reference/chat and what servers of that kind were seen to send.
 
-_MOST_TOKENS = 10**12  # so that the sum of a turn fits the database, whatever a server claims
+_MAX_TOKENS = 10**12  # so that the sum of a turn fits the database, whatever a server claims
 _LAST_CALLS = re.compile(r"(?<!\s)(?:\s*<tool_call>(?:(?!<tool_call>).)*</tool_call>)+\s*\Z", re.DOTALL)
-_LONGEST_THOUGHT = 200_000  # characters; a longer one is not sent back
+_MAX_THOUGHT = 200_000  # characters; a longer one is not sent back
 
 
-def body(
+def build_body(
     request: Request,
     model: str,
     *,
@@ -133,16 +135,16 @@ def body(
             {"type": "function", "function": t | {"description": escape_control_tokens(t["description"])}}
             for t in request.tools
         ]
-    out["messages"] = written(request, wants, model=request.model or model, images=images)
+    out["messages"] = build_messages(request, wants, model=request.model or model, images=images)
     return out if request.calls or not request.tools else out | {"tool_choice": "none"}
 
 
-def encoded(body: dict[str, Any]) -> bytes:
+def encode_body(body: dict[str, Any]) -> bytes:
     """Write a body as it is sent: compact, in its own order, so that equal beginnings are equal bytes."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def known_tools(request: Request) -> frozenset[str]:
+def get_tool_names(request: Request) -> frozenset[str]:
     """Name the tools a model may write a call of: those offered, and those it has called, when none is any more."""
     called = (call.name for message in request.messages for call in message.calls)
     return frozenset((*(t["name"] for t in request.tools), *called))
@@ -169,14 +171,16 @@ class _Pieces:
             return False
         if number and self.id:
             return number != self.id
-        return bool(self.arguments.strip()) and not arguments_from(self.arguments)[1]
+        return bool(self.arguments.strip()) and not parse_arguments(self.arguments)[1]
 
     def finished(self, number: str, *, cut: bool) -> ToolCall:
         """Make the call; one that was `cut` before its arguments began is not one without arguments."""
-        arguments, broken = arguments_from(mended(self.arguments))
+        arguments, broken = parse_arguments(join_surrogates(self.arguments))
         if cut and not self.arguments.strip():
             broken = "cut off before the arguments"
-        return ToolCall(mended(self.id) or number, mended(self.name), arguments, mended(broken))
+        return ToolCall(
+            join_surrogates(self.id) or number, join_surrogates(self.name), arguments, join_surrogates(broken)
+        )
 
 
 @dataclass(slots=True)
@@ -225,9 +229,9 @@ class Assembler:
         self.answered = self.answered or isinstance(choices, list)
         choice = self._begun(choices) if isinstance(choices, list) else {}
         self.finish = str(choice.get("finish_reason") or self.finish)
-        if wrong := _wrong(chunk, choice):
+        if wrong := _find_error(chunk, choice):
             self.finish = ""
-            raise failure(status_within(wrong), wrong)
+            raise make_error(read_status(wrong), wrong)
         self._count(chunk.get("usage"))
         part = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
         if isinstance(part, dict):
@@ -247,9 +251,9 @@ class Assembler:
 
     def _part(self, part: dict[str, Any]) -> Iterator[Event]:
         self._think(part)
-        text = self._half + (_text(part.get("content")) or _text(part.get("refusal")))
+        text = self._half + (_get_text(part.get("content")) or _get_text(part.get("refusal")))
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""  # its other half comes next
-        text = mended(text[: len(text) - len(self._half)])
+        text = join_surrogates(text[: len(text) - len(self._half)])
         stuck = self.repetition.feed(text)
         if shown := self.inline.feed(text[:stuck]):
             self.spoke = True
@@ -275,7 +279,7 @@ class Assembler:
             self._reasoned_in = name
             self._reasoning.append(text)
 
-    def _thought_calls(self) -> list[Written]:
+    def _thought_calls(self) -> list[ParsedCall]:
         """The calls at the end of a thought that nothing follows: some servers take them for a part of it."""
         if not (meant := _LAST_CALLS.search("".join(self._reasoning))):
             return []
@@ -286,8 +290,8 @@ class Assembler:
     def _thought(self) -> Thought:
         parts = [*self._thoughts]
         if self._reasoning:
-            parts.append({self._reasoned_in: mended("".join(self._reasoning))})
-        return Thought("", tuple(parts) if len(json.dumps(parts)) <= _LONGEST_THOUGHT else ())
+            parts.append({self._reasoned_in: join_surrogates("".join(self._reasoning))})
+        return Thought("", tuple(parts) if len(json.dumps(parts)) <= _MAX_THOUGHT else ())
 
     def _call(self, call: dict[str, Any], position: int) -> None:
         function = call.get("function")
@@ -307,7 +311,7 @@ class Assembler:
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):
-            self.usage = Usage(_whole(usage.get("prompt_tokens")), _whole(usage.get("completion_tokens")))
+            self.usage = Usage(_get_count(usage.get("prompt_tokens")), _get_count(usage.get("completion_tokens")))
 
     def end(self) -> Iterator[Event]:
         """Give what was held back, the tool calls in order, and the End; nothing when they were given."""
@@ -315,7 +319,7 @@ class Assembler:
             return
         self.ended = True
         cut = self.finish in {"length", REPEATS}
-        shown = self.inline.feed(mended(self._half))
+        shown = self.inline.feed(join_surrogates(self._half))
         rest, written = self.inline.end(cut=cut)
         self.spoke = self.spoke or bool(shown + rest or self.calls or written)
         if not (self.spoke or cut):
@@ -329,7 +333,7 @@ class Assembler:
         yield End(self.finish or "stop", self.usage, self._thought())
 
 
-def _text(content: Any) -> str:
+def _get_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -337,11 +341,11 @@ def _text(content: Any) -> str:
     return ""
 
 
-def _whole(value: Any) -> int:
-    return min(max(value, 0), _MOST_TOKENS) if isinstance(value, int) and not isinstance(value, bool) else 0
+def _get_count(value: Any) -> int:
+    return min(max(value, 0), _MAX_TOKENS) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _wrong(chunk: dict[str, Any], choice: dict[str, Any]) -> Any:
+def _find_error(chunk: dict[str, Any], choice: dict[str, Any]) -> Any:
     """What went wrong according to the answer itself, in any of the places where servers say it."""
     marked = "error" in {str(choice.get("finish_reason")), str(chunk.get("object"))}
     other = "choices" not in chunk and isinstance(chunk.get("msg"), str)  # a gateway's own form

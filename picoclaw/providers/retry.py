@@ -13,11 +13,11 @@ from picoclaw.errors import (
     DeadlinePassed,
     KeyRefused,
     KnownDown,
+    NeedsOwner,
     NoCredit,
     NotAsked,
     NotServed,
     OverBudget,
-    OwnersMatter,
     PicoclawError,
     ProviderError,
     Refused,
@@ -30,10 +30,10 @@ Action = Literal["retry", "later", "next", "compact", "owner", "give up"]
 """Ask again in a moment; not before some seconds, and another model meanwhile; another model; the same with a shorter
 request; the owner has to do something, and another model is asked meanwhile; end the turn."""
 
-LONGEST_WAIT_S = 20.0
+MAX_WAIT_S = 20.0
 """Nobody who waits for an answer is kept waiting for longer before a server is asked again."""
 
-LONGEST_HOLD_S = 3600.0
+MAX_HOLD_S = 3600.0
 OWNER_S = 60.0
 """After that a server is asked again, although nobody has told that its owner has done something."""
 
@@ -45,7 +45,7 @@ _TABLE: tuple[tuple[type[PicoclawError], Action], ...] = (
     (KnownDown, "next"),
     (OverBudget, "next"),
     (ContextOverflow, "compact"),
-    (OwnersMatter, "owner"),
+    (NeedsOwner, "owner"),
     (Refused, "next"),
     (Unavailable, "retry"),
     (ProviderError, "next"),
@@ -54,14 +54,14 @@ _TABLE: tuple[tuple[type[PicoclawError], Action], ...] = (
 """The first row that an error is one of, so the special ones come first."""
 
 
-class Verdict(NamedTuple):
+class RetryDecision(NamedTuple):
     """What to do, and in how many seconds that server may be asked again."""
 
     action: Action
     seconds: float = 0.0
 
 
-def verdict(error: PicoclawError, failures: int = 0) -> Verdict:
+def decide_retry(error: PicoclawError, failures: int = 0) -> RetryDecision:
     """Say what to do about an error after so many earlier `failures` of the same request at the same server.
 
     A server that has just failed and now answers no knock may be starting anew: it is asked again all the same.
@@ -70,12 +70,12 @@ def verdict(error: PicoclawError, failures: int = 0) -> Verdict:
     if failures and type(error) is KnownDown:
         action = "retry"
     if action == "owner":
-        return Verdict(action, OWNER_S)
+        return RetryDecision(action, OWNER_S)
     if action != "retry":
-        return Verdict(action)
+        return RetryDecision(action)
     told = error.retry_after if isinstance(error, Unavailable) else 0.0
     wait = told if told > 0 else _FIRST_WAIT_S * 3.0 ** min(failures, 10)
-    return Verdict("retry" if wait <= LONGEST_WAIT_S else "later", min(wait, LONGEST_HOLD_S))
+    return RetryDecision("retry" if wait <= MAX_WAIT_S else "later", min(wait, MAX_HOLD_S))
 
 
 # How long a server asks to be left alone, in all the places where servers say that. Pure: the time is handed in.
@@ -83,12 +83,12 @@ def verdict(error: PicoclawError, failures: int = 0) -> Verdict:
 # Source: RFC 9110, section 10.2.3 (Retry-After); google.rpc.RetryInfo; draft-ietf-httpapi-ratelimit-headers; the
 # references of OpenAI's, Anthropic's, Azure's and OpenRouter's APIs for their own headers and words.
 
-_LONGEST_S = 1e9
+_MAX_S = 1e9
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12  # numbers above these are a moment, not a while
 _NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
 _UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART = rf"({_NUMBER})\s*(milli|ms|s|m|h|d)(?:seconds?|econds?|ecs?|inutes?|ins?|ours?|rs?|ays?)?(?![a-z])"
-_WHILE = re.compile(rf"{_PART}")
+_DURATION = re.compile(rf"{_PART}")
 _SAID = re.compile(
     rf"(?:again|retry|wait|reset)\w*(?:\s+(?:your|the|this)\s+\w+)?\s+(?:(?:in|after|for|at least|about)\s+)*"
     rf"((?:{_PART}[\s,]*(?:and\s+)?)+)",
@@ -103,57 +103,62 @@ _RESET_NAMED = re.compile(rf'"x-ratelimit-reset"\s*:\s*"?({_NUMBER})', re.IGNORE
 _RESETS = re.compile(r"(?:x-|anthropic-)?ratelimit-(?:[a-z-]+-)?reset(?:-[a-z-]+)?")
 
 
-def asked_for(headers: Mapping[str, str], text: str, now: float) -> float:
+def parse_retry_after(headers: Mapping[str, str], text: str, now: float) -> float:
     """Seconds that an error answer asks to wait, by its headers (names in small letters), else by its `text`.
 
     `now` is the wall clock, for dates. 0 where nothing is said that can be understood.
     """
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
         if re.fullmatch(_NUMBER, headers.get(name, "").strip()):
-            return _sane(float(headers[name]) / 1000)
+            return _bound(float(headers[name]) / 1000)
     after = headers.get("retry-after", "").strip()
-    return _value(after, now) or _reset(headers, now) or told(text) or _moment(_RESET_NAMED.search(text), now)
+    return (
+        _parse_value(after, now)
+        or _parse_resets(headers, now)
+        or parse_wait(text)
+        or _parse_number(_RESET_NAMED.search(text), now)
+    )
 
 
-def told(text: str) -> float:
+def parse_wait(text: str) -> float:
     """Seconds that a text names: a field of JSON, or words such as `try again in 1m2.5s`; 0 where it names none."""
     if field := _NAMED.search(text):
-        return _sane(float(field["number"]) * (0.001 if field["unit"] else 1.0))
+        return _bound(float(field["number"]) * (0.001 if field["unit"] else 1.0))
     said = _SAID.search(text)
-    return _while(said[1]) if said else 0.0
+    return _parse_duration(said[1]) if said else 0.0
 
 
-def _reset(headers: Mapping[str, str], now: float) -> float:
+def _parse_resets(headers: Mapping[str, str], now: float) -> float:
     """When a limit that is used up begins anew; the longest, where several are."""
     waits = [0.0]
     for name, value in headers.items():
         if _RESETS.fullmatch(name) and headers.get(name.replace("reset", "remaining"), "0").strip() in {"0", "0.0"}:
-            waits.append(_value(value.strip(), now))
+            waits.append(_parse_value(value.strip(), now))
     return max(waits)
 
 
-def _value(value: str, now: float) -> float:
+def _parse_value(value: str, now: float) -> float:
     """A while or a moment, as headers write them."""
     if number := re.fullmatch(rf"({_NUMBER})", value):
-        return _moment(number, now)
+        return _parse_number(number, now)
     if re.fullmatch(rf"(?:{_NUMBER}(?:ms|[smhd]))+", value):
-        return _while(value)
-    return _date(value, now)
+        return _parse_duration(value)
+    return _parse_date(value, now)
 
 
-def _moment(number: re.Match[str] | None, now: float) -> float:
+def _parse_number(number: re.Match[str] | None, now: float) -> float:
     """Seconds until a number that is a moment, or the number itself."""
     value = float(number[1]) if number else 0.0
     if value >= _EPOCH_MS:
-        return _sane(value / 1000 - now)
-    return _sane(value - now if value >= _EPOCH_S else value)
+        return _bound(value / 1000 - now)
+    return _bound(value - now if value >= _EPOCH_S else value)
 
 
-def _while(text: str) -> float:
-    return _sane(sum(float(number) * _UNITS[unit.lower()] for number, unit in re.findall(_PART, text, re.IGNORECASE)))
+def _parse_duration(text: str) -> float:
+    return _bound(sum(float(number) * _UNITS[unit.lower()] for number, unit in re.findall(_PART, text, re.IGNORECASE)))
 
 
-def _date(value: str, now: float) -> float:
+def _parse_date(value: str, now: float) -> float:
     """Seconds until a date, of HTTP or of RFC 3339."""
     from email.utils import parsedate_to_datetime
 
@@ -162,12 +167,12 @@ def _date(value: str, now: float) -> float:
             date = read(value)
         except (ValueError, TypeError, IndexError):
             continue
-        return _sane((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
+        return _bound((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
     return 0.0
 
 
-def _sane(seconds: float) -> float:
-    return seconds if 0 < seconds < _LONGEST_S else 0.0
+def _bound(seconds: float) -> float:
+    return seconds if 0 < seconds < _MAX_S else 0.0
 
 
 # Remembers that asking a server is no use: an Outage that it is silent, a Breaker what it has answered.
@@ -176,17 +181,17 @@ def _sane(seconds: float) -> float:
 # a server answers at once, whatever its model does: one that answers nothing is away. One that answers, and says no or
 # not now, is let alone for as long as that takes.
 
-KNOCK_S = 3.0
-SAME_AGAIN = 10
+PROBE_S = 3.0
+BREAKER_AFTER = 10
 """So many times in a row the same error, and a server is asked less and less often."""
 
-_RESTS = 3.0
+_PROBE_PAUSE = 3.0
 _DAY_S = 20 * 3600.0
 _FIRST_HOLD_S, _MOST_DOUBLED = 60.0, 6
 _MINUTE_S = 60
 
 
-class Outage:
+class OutageProbe:
     """Whether one server is away, and since when."""
 
     def __init__(
@@ -225,7 +230,7 @@ class Outage:
             if not problem:
                 return
             now, self._error = self._clock(), problem
-            self._again = now + _RESTS * (now - begun)
+            self._again = now + _PROBE_PAUSE * (now - begun)
         raise KnownDown(f"no answer since {self._moment(self._since)}: {self._error}")
 
     def _moment(self, since: float) -> str:
@@ -236,7 +241,7 @@ class Outage:
 
 
 @dataclass(slots=True)
-class _Held:
+class _FailureCount:
     """What came of the newest requests for one model: the same error so often, and when it may be asked again."""
 
     error: str = ""
@@ -245,26 +250,26 @@ class _Held:
     until: float = 0.0
 
 
-class Breaker:
+class CircuitBreaker:
     """Whether the models of one server are worth asking, by what was answered; "" stands for the usual one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds."""
         self._clock = clock
-        self._models: dict[str, _Held] = {}
+        self._models: dict[str, _FailureCount] = {}
 
     def failed(self, model: str, error: ProviderError) -> None:
         """Learn from the error of a request for a model."""
-        action, seconds = verdict(error)
+        action, seconds = decide_retry(error)
         if isinstance(error, KnownDown | OverBudget) or action in {"give up", "compact"}:
             return
-        held, kind = self._models.setdefault(model, _Held()), _kind(error)
+        held, kind = self._models.setdefault(model, _FailureCount()), _get_kind(error)
         held.times = held.times + 1 if held.kind == kind else 1
         held.error, held.kind = str(error), kind
         hold = seconds if action in {"owner", "later"} else 0.0
-        if held.times >= SAME_AGAIN:
-            hold = max(hold, _FIRST_HOLD_S * 2 ** min(held.times - SAME_AGAIN, _MOST_DOUBLED))
-        held.until = self._clock() + min(hold, LONGEST_HOLD_S)
+        if held.times >= BREAKER_AFTER:
+            hold = max(hold, _FIRST_HOLD_S * 2 ** min(held.times - BREAKER_AFTER, _MOST_DOUBLED))
+        held.until = self._clock() + min(hold, MAX_HOLD_S)
 
     def worked(self, model: str) -> None:
         """Note that a request for a model was answered."""
@@ -276,11 +281,11 @@ class Breaker:
         left = held.until - self._clock() if held else 0.0
         if held and left > 0:
             again = f"{left / _MINUTE_S:.0f} min" if left > 2 * _MINUTE_S else f"{left:.0f} s"
-            often = f", {held.times} times in a row" if held.times >= SAME_AGAIN else ""
+            often = f", {held.times} times in a row" if held.times >= BREAKER_AFTER else ""
             raise NotAsked(f"not asked again for {again}{often}: {held.error}")
 
 
-def _kind(error: ProviderError) -> str:
+def _get_kind(error: ProviderError) -> str:
     """What makes two errors the same: our own words before the server's, in which numbers and ids differ."""
     return f"{type(error).__name__} {str(error).split(': ', 1)[0]}"
 
@@ -299,10 +304,10 @@ _CONTEXT_WORDS = (
     "input token count",
     "prompt is too long",
 )
-_UNPAID = ("insufficient_quota", "enforced_spend_limit", "credit balance is too low", "insufficient balance")
+_UNPAID_WORDS = ("insufficient_quota", "enforced_spend_limit", "credit balance is too low", "insufficient balance")
 """Words of a limit that no waiting moves, whatever the status: many say 429 for it."""
 
-_FOR_NOW = {0, 408, 409, 421, 423, 424, 425, 429, 499}
+_TEMPORARY = {0, 408, 409, 421, 423, 424, 425, 429, 499}
 """What may pass by itself; 0 for an answer that names no status."""
 
 _UNEXPLAINED = {0, 400, 422, 500}
@@ -323,17 +328,17 @@ _STATUSES = {
 """Anthropic's types of errors, which come without their status in the middle of a stream."""
 
 
-def failure(status: int, answer: Any, retry_after: float = 0.0) -> ProviderError:
+def make_error(status: int, answer: Any, retry_after: float = 0.0) -> ProviderError:
     """Turn an error answer into the error to raise: what the server said, and what the owner can do about it."""
-    error = _failure(status, answer, retry_after)
+    error = _classify(status, answer, retry_after)
     error.is_unexplained = status in _UNEXPLAINED and type(error) in {Refused, Unavailable}
     return error
 
 
-def _failure(status: int, answer: Any, retry_after: float) -> ProviderError:
-    said = said_by(answer)
+def _classify(status: int, answer: Any, retry_after: float) -> ProviderError:
+    said = read_error_text(answer)
     told, low = f": {said}" if said else "", said.lower()
-    if status == 402 or any(word in low for word in _UNPAID):
+    if status == 402 or any(word in low for word in _UNPAID_WORDS):
         return NoCredit(f"the model server wants to be paid ({status}){told}; check the account's credit and limits")
     if status in {401, 403}:
         return KeyRefused(f"the model server refused the key ({status}){told}; check PICOCLAW_API_KEY or secrets.toml")
@@ -345,34 +350,34 @@ def _failure(status: int, answer: Any, retry_after: float) -> ProviderError:
         return ContextOverflow(
             f"the conversation does not fit the model's window{told}; lower context_tokens, or begin another --session"
         )
-    if status in _FOR_NOW or status >= 500:
+    if status in _TEMPORARY or status >= 500:
         number = f" ({status})" if status else ""
-        wait = retry_after or _wait(said)
+        wait = retry_after or _find_wait(said)
         return Unavailable(f"the model server cannot answer now{number}{told}", retry_after=wait)
     return Refused(f"the model server refused the request ({status}){told}; check [model] in config.toml")
 
 
-def _wait(said: str) -> float:
+def _find_wait(said: str) -> float:
     """Seconds that the server's words ask to wait."""
     if not any(character.isdigit() for character in said):
         return 0.0
 
-    return told(said)
+    return parse_wait(said)
 
 
-def status_within(error: Any) -> int:
+def read_status(error: Any) -> int:
     """The status that an error within an answer names; 0 when it does not."""
     code = str(error.get("code")) if isinstance(error, dict) else ""
     return int(code) if re.fullmatch(r"[45]\d\d", code) else 0
 
 
-def status_of_type(error: Any) -> int:
+def get_type_status(error: Any) -> int:
     """The status that belongs to the type of one of Anthropic's errors; 0 for one that is not known."""
     kind = error.get("type") if isinstance(error, dict) else None
     return _STATUSES.get(kind, 0) if isinstance(kind, str) else 0
 
 
-def said_by(answer: Any) -> str:
+def read_error_text(answer: Any) -> str:
     """What the server itself says, as one line that is not too long."""
     if isinstance(answer, list) and answer:
         answer = answer[0]
@@ -380,9 +385,9 @@ def said_by(answer: Any) -> str:
     if isinstance(error, dict):
         parts = (error.get("type"), error.get("code"), error.get("message") or error.get("detail") or error.get("msg"))
         error = " ".join(p if isinstance(p, str) else json.dumps(p) for p in parts if isinstance(p, str | list | dict))
-    return " ".join(mended(error).split())[:300] if isinstance(error, str) else ""
+    return " ".join(join_surrogates(error).split())[:300] if isinstance(error, str) else ""
 
 
-def mended(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """Join the halves of a character that were sent apart; one without its other half is replaced."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

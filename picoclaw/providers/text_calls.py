@@ -15,11 +15,11 @@ from typing import Any
 from picoclaw.messages import Request
 from picoclaw.text import pattern
 
-Written = tuple[str, dict[str, Any]]
-Understood = Callable[[Any], Written | None]
+ParsedCall = tuple[str, dict[str, Any]]
+ReadCall = Callable[[Any], ParsedCall | None]
 """Reads an object that names a tool and its arguments; None for one that does not."""
 
-_LONGEST = 20_000
+_MAX_BLOCK = 20_000
 _TOOL = r"(?:functions\.)?(?P<name>[a-zA-Z_][\w.-]*)"
 
 OPENINGS = r"<\||<｜|\[TOOL_CALLS\]|<TOOLCALL>|<start_function_call>|<[a-z]{1,12}:tool_call>"
@@ -80,16 +80,16 @@ _LAST_TOKEN = pattern(
 )
 
 
-def tidied(text: str) -> str:
+def remove_tokens(text: str) -> str:
     """Leave out the tokens around an answer, and GPT-OSS's thoughts, which a server should have kept to itself."""
     if "<|channel|>" in text:
         text = _HARMONY_HEAD.sub("", _HARMONY_THOUGHT.sub("", text))
     return _LAST_TOKEN.sub("", text)
 
 
-def spoken(
-    text: str, known: Collection[str], understood: Understood, *, alone: bool, after: str = ""
-) -> tuple[str, list[Written]]:
+def find_dialect_calls(
+    text: str, known: Collection[str], understood: ReadCall, *, alone: bool, after: str = ""
+) -> tuple[str, list[ParsedCall]]:
     """Find the calls of tools by a known name; returns what was said before them, and the calls, none for none.
 
     One in a block of code, or just behind a backtick, is shown and not made. `alone` when nothing was said before the
@@ -99,20 +99,20 @@ def spoken(
         if not all(needle in text for needle in needles) or (shape is _PYTHON_ALONE and not alone):
             continue
         blocks = [(block.start(), read(block, understood)) for block in shape.finditer(text)]
-        found = [(at, calls) for at, calls in blocks if calls and known_all(calls, known)]
-        if found and not _is_shown(after + text[: found[0][0]]):
+        found = [(at, calls) for at, calls in blocks if calls and are_all_known(calls, known)]
+        if found and not _is_quoted(after + text[: found[0][0]]):
             return _WRAPPERS.sub("", text[: found[0][0]]).strip(), [call for _, calls in found for call in calls]
     return text, []
 
 
-def known_all(calls: Collection[Written], known: Collection[str]) -> bool:
+def are_all_known(calls: Collection[ParsedCall], known: Collection[str]) -> bool:
     """Whether each of the calls is of a known tool, with arguments that can be kept."""
-    return all(name in known and _keeps(arguments) for name, arguments in calls)
+    return all(name in known and _has_values(arguments) for name, arguments in calls)
 
 
-def literal(text: str) -> Any:
+def parse_literal(text: str) -> Any:
     """Read Python's way of writing what could be JSON; None when it is something else."""
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_BLOCK:
         return None
     try:
         return ast.literal_eval(text.strip())
@@ -120,7 +120,7 @@ def literal(text: str) -> Any:
         return None
 
 
-def _keeps(arguments: Mapping[str, Any]) -> bool:
+def _has_values(arguments: Mapping[str, Any]) -> bool:
     try:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, TypeError, RecursionError):
@@ -128,13 +128,13 @@ def _keeps(arguments: Mapping[str, Any]) -> bool:
     return True
 
 
-def _is_shown(before: str) -> bool:
+def _is_quoted(before: str) -> bool:
     return before.endswith("`") or len(_FENCED.findall(before)) % 2 == 1
 
 
-def _json_calls(block: re.Match[str], understood: Understood) -> list[Written]:
+def _parse_json_calls(block: re.Match[str], understood: ReadCall) -> list[ParsedCall]:
     """JSON behind a token: the arguments where the token was followed by a name, else whole calls, one or several."""
-    values = _values(block.string, block.end(), several=not block["name"])
+    values = _parse_values(block.string, block.end(), several=not block["name"])
     if block["name"]:
         return [(block["name"], value) for value in values if isinstance(value, dict)]
     items = [item for value in values for item in (value if isinstance(value, list) else [value])]
@@ -142,7 +142,7 @@ def _json_calls(block: re.Match[str], understood: Understood) -> list[Written]:
     return [call for call in calls if call] if all(calls) else []
 
 
-def _values(text: str, at: int, *, several: bool) -> list[Any]:
+def _parse_values(text: str, at: int, *, several: bool) -> list[Any]:
     values: list[Any] = []
     try:
         while text[at : at + 1] in {"{", "["} and (several or not values):
@@ -154,21 +154,21 @@ def _values(text: str, at: int, *, several: bool) -> list[Any]:
     return values
 
 
-def _named(block: re.Match[str], arguments: dict[str, Any] | None) -> list[Written]:
+def _parse_named(block: re.Match[str], arguments: dict[str, Any] | None) -> list[ParsedCall]:
     return [] if arguments is None else [(block["name"], arguments)]
 
 
-def _element_calls(block: re.Match[str], _: Understood) -> list[Written]:
+def _parse_element_calls(block: re.Match[str], _: ReadCall) -> list[ParsedCall]:
     """Parameters in elements of their own, or one object; nothing when there is anything else."""
     inside = block["inside"].strip()
     if inside.startswith("{"):
-        values = _values(inside, 0, several=False)
-        return _named(block, values[0] if values and isinstance(values[0], dict) else None)
+        values = _parse_values(inside, 0, several=False)
+        return _parse_named(block, values[0] if values and isinstance(values[0], dict) else None)
     whole = block["end"] and inside.count("parameter>") == inside.count("parameter=") + inside.count("parameter ")
-    return _named(block, _pairs(_PARAMETER, inside) if whole else None)
+    return _parse_named(block, _parse_pairs(_PARAMETER, inside) if whole else None)
 
 
-def _pairs(shape: re.Pattern[str], inside: str) -> dict[str, Any] | None:
+def _parse_pairs(shape: re.Pattern[str], inside: str) -> dict[str, Any] | None:
     """Read a text that is nothing but pairs; the line feeds around a value are not its own."""
     if shape.sub("", inside).strip():
         return None
@@ -176,52 +176,52 @@ def _pairs(shape: re.Pattern[str], inside: str) -> dict[str, Any] | None:
     return {pair["key"]: pair["value"].removeprefix("\n").removesuffix("\n") for pair in found}
 
 
-def _glm_calls(block: re.Match[str], _: Understood) -> list[Written]:
-    return _named(block, _pairs(_GLM_PAIR, block["inside"]))
+def _parse_glm_calls(block: re.Match[str], _: ReadCall) -> list[ParsedCall]:
+    return _parse_named(block, _parse_pairs(_GLM_PAIR, block["inside"]))
 
 
-def _gemma_calls(block: re.Match[str], _: Understood) -> list[Written]:
+def _parse_gemma_calls(block: re.Match[str], _: ReadCall) -> list[ParsedCall]:
     inside = block["inside"]
     if _GEMMA_PAIR.sub("", inside).strip():
         return []
     pairs = {pair["key"]: pair["value"] if pair["mark"] else pair["bare"] for pair in _GEMMA_PAIR.finditer(inside)}
-    return _named(block, pairs)
+    return _parse_named(block, pairs)
 
 
-def _python_calls(block: re.Match[str], _: Understood) -> list[Written]:
+def _parse_python_calls(block: re.Match[str], _: ReadCall) -> list[ParsedCall]:
     """Calls as Python writes them, with arguments by name that are plain values; nothing of it is run."""
-    if len(code := block["code"]) > _LONGEST:
+    if len(code := block["code"]) > _MAX_BLOCK:
         return []
     try:
         tree = ast.parse(code, mode="eval").body
         nodes = tree.elts if isinstance(tree, ast.List | ast.Tuple) else [tree]
-        return [_python_call(node) for node in nodes]
+        return [_parse_python_call(node) for node in nodes]
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         return []
 
 
-def _python_call(node: Any) -> Written:
+def _parse_python_call(node: Any) -> ParsedCall:
     """Raises TypeError or ValueError for anything but a call of a name."""
     if not isinstance(node, ast.Call):
         raise TypeError(node)
     if isinstance(node.func, ast.Name) and node.func.id == "print" and len(node.args) == 1:
-        return _python_call(node.args[0])
+        return _parse_python_call(node.args[0])
     function = node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr == "call" else node.func
     if node.args or not isinstance(function, ast.Name):
         raise ValueError(node)
     return function.id, {word.arg or "": ast.literal_eval(word.value) for word in node.keywords}
 
 
-_Dialect = tuple[re.Pattern[str], tuple[str, ...], Callable[[re.Match[str], Understood], list[Written]]]
+_Dialect = tuple[re.Pattern[str], tuple[str, ...], Callable[[re.Match[str], ReadCall], list[ParsedCall]]]
 _DIALECTS: tuple[_Dialect, ...] = (
-    (_ELEMENT, ("function=",), _element_calls),
-    (_ELEMENT, ("invoke name=",), _element_calls),
-    (_GLM, ("<tool_call>", "</tool_call>"), _glm_calls),
-    (_GEMMA, ("call:", "}"), _gemma_calls),
-    (_HARMONY, ("to=", "<|message|>"), _json_calls),
-    (_JSON, (), _json_calls),
-    (_PYTHON, (), _python_calls),
-    (_PYTHON_ALONE, ("(",), _python_calls),
+    (_ELEMENT, ("function=",), _parse_element_calls),
+    (_ELEMENT, ("invoke name=",), _parse_element_calls),
+    (_GLM, ("<tool_call>", "</tool_call>"), _parse_glm_calls),
+    (_GEMMA, ("call:", "}"), _parse_gemma_calls),
+    (_HARMONY, ("to=", "<|message|>"), _parse_json_calls),
+    (_JSON, (), _parse_json_calls),
+    (_PYTHON, (), _parse_python_calls),
+    (_PYTHON_ALONE, ("(",), _parse_python_calls),
 )
 """A shape, what a text that has it holds for certain, and how it is read."""
 
@@ -230,10 +230,10 @@ _DIALECTS: tuple[_Dialect, ...] = (
 # Small local models answer with a fenced JSON block or a tag where the server knows no better. Text is
 # passed on as soon as it cannot be the beginning of such a thing; the rest is held back until that is known.
 
-_DEEPEST = 50
+_MAX_DEPTH = 50
 
 
-def _begun(word: str) -> str:
+def _build_prefix_pattern(word: str) -> str:
     """A pattern for what a word may begin with, without being whole."""
     return "|".join(re.escape(word[:n]) for n in range(len(word) - 1, 0, -1))
 
@@ -246,8 +246,8 @@ _OPENING = re.compile(
 )
 _MAYBE = re.compile(
     rf"(?:(?<=\n){_INDENT}(?:<[a-z_:]*|<[a-z_]+\s*/?|<[a-z_]+\s+[a-z_]+=?|`{{1,2}}|\[T?H?I?N?K?"
-    rf"|{'|'.join(map(_begun, ('◁think▷', 'functools[', '<function=')))})?"
-    rf"|{'|'.join(map(_begun, ('<tool_call>', '[TOOL_CALLS]', '<TOOLCALL>', '<start_function_call>')))}"
+    rf"|{'|'.join(map(_build_prefix_pattern, ('◁think▷', 'functools[', '<function=')))})?"
+    rf"|{'|'.join(map(_build_prefix_pattern, ('<tool_call>', '[TOOL_CALLS]', '<TOOLCALL>', '<start_function_call>')))}"
     r"|<[a-z]{0,12}(?::[a-z_]{0,9})?|</s?|(?:</s>|<end_of_turn>)\s{0,80}|<end[a-z_]*)\Z"
 )
 _FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
@@ -286,7 +286,7 @@ _HEXADECIMAL = re.compile(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 
-def repaired(text: str) -> str:
+def repair_json(text: str) -> str:
     """Make JSON of what small models take for it: hexadecimal numbers, a comma before a closing bracket."""
     return _TRAILING_COMMA.sub("", _HEXADECIMAL.sub(lambda number: str(int(number[0], 16)), text))
 
@@ -296,22 +296,22 @@ def _loads(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return json.loads(repaired(text))
+        return json.loads(repair_json(text))
 
 
-def asked(request: Request) -> str:
+def get_user_text(request: Request) -> str:
     """Give the owner's newest words, without the head that tells the moment."""
     said = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
     return said.rpartition("</moment>")[2]
 
 
-def _too_deep(value: Any, most: int = _DEEPEST) -> bool:
+def _is_too_deep(value: Any, most: int = _MAX_DEPTH) -> bool:
     """Tell whether a value is nested so deep that one part of the program might read it, and another not write it."""
     within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return not most or any(_too_deep(part, most - 1) for part in within)
+    return not most or any(_is_too_deep(part, most - 1) for part in within)
 
 
-def arguments_from(text: str) -> tuple[dict[str, Any], str]:
+def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
     """Parse a call's arguments: an object, or an object encoded twice; else the text comes back as broken."""
     if not text.strip():
         return {}, ""
@@ -322,10 +322,10 @@ def arguments_from(text: str) -> tuple[dict[str, Any], str]:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # NaN and half characters cannot be kept
     except (ValueError, RecursionError):
         return {}, text
-    return (value, "") if isinstance(value, dict) and not _too_deep(value) else ({}, text)
+    return (value, "") if isinstance(value, dict) and not _is_too_deep(value) else ({}, text)
 
 
-def _objects(text: str) -> list[Any]:
+def _find_objects(text: str) -> list[Any]:
     """Read JSON values, one after the other; none where anything else is among them."""
     items: list[Any] = []
     rest = text.strip()
@@ -338,17 +338,17 @@ def _objects(text: str) -> list[Any]:
             rest = rest[end:].strip().lstrip("}")
     except (ValueError, RecursionError):
         return []
-    return [] if _too_deep(items) else items
+    return [] if _is_too_deep(items) else items
 
 
-def _pythons(text: str) -> list[Any]:
+def _find_python_values(text: str) -> list[Any]:
     """The same in Python's way of writing, with single quotes."""
-    value = literal(text) if re.match(r"\s*\[?\s*\{\s*'", text) else None
+    value = parse_literal(text) if re.match(r"\s*\[?\s*\{\s*'", text) else None
     items = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
-    return [] if _too_deep(items) else items
+    return [] if _is_too_deep(items) else items
 
 
-def _one_name(item: Any) -> Any:
+def _unify_names(item: Any) -> Any:
     """Call a tool's name what most models call it; an object that has no arguments may be about something else."""
     if not isinstance(item, dict):
         return item
@@ -360,7 +360,7 @@ def _one_name(item: Any) -> Any:
     return {"name": item[other]} | {key: value for key, value in item.items() if key != other}
 
 
-def _between(block: re.Match[str]) -> str:
+def _get_inside(block: re.Match[str]) -> str:
     """The arguments between an element's tags; what a model makes up there as the result is none.
 
     '' where the end is missing: then nobody knows.
@@ -370,14 +370,14 @@ def _between(block: re.Match[str]) -> str:
     return inside if inside[:1] in {"{", "<"} else "{}" if block["closed"] or end >= 0 else ""
 
 
-def _plain(value: str) -> str:
+def _unescape(value: str) -> str:
     """An attribute's value without entities."""
     for entity, character in _ENTITIES:
         value = value.replace(entity, character)
     return value
 
 
-def _elements(text: str) -> Iterator[re.Match[str]]:
+def _find_elements(text: str) -> Iterator[re.Match[str]]:
     """Yield the matches of _ELEMENT.
 
     That pattern alone would search the rest of the text for the end of each value that has none. Here the ends are
@@ -468,7 +468,7 @@ class InlineCalls:
         self._spoke = self._spoke or bool(shown.strip())
         return shown
 
-    def end(self, *, cut: bool) -> tuple[str, list[Written]]:
+    def end(self, *, cut: bool) -> tuple[str, list[ParsedCall]]:
         """Return the text still to be shown and the calls found; nothing half written is a call when `cut`.
 
         What follows a call is not shown, because it cannot know the result.
@@ -477,12 +477,12 @@ class InlineCalls:
         if forged := _FORGED.search(text) if self._known else None:
             text = text[: forged.start()]
         if self._known and not cut:
-            before, calls = spoken(text, self._known, self._call, alone=not self._spoke, after=self._before)
-            if calls and not _too_deep([arguments for _, arguments in calls]):
-                return tidied(before), calls
-        text = tidied(text)
+            before, calls = find_dialect_calls(text, self._known, self._call, alone=not self._spoke, after=self._before)
+            if calls and not _is_too_deep([arguments for _, arguments in calls]):
+                return remove_tokens(before), calls
+        text = remove_tokens(text)
         for shape in () if cut else (_INLINE_ELEMENT, _TAG, _FENCE):
-            blocks = list(_elements(text) if shape is _INLINE_ELEMENT else shape.finditer(text))
+            blocks = list(_find_elements(text) if shape is _INLINE_ELEMENT else shape.finditer(text))
             beside = text[: blocks[0].start()] + text[blocks[-1].end() :] if blocks else ""
             alone = not self._spoke and len(blocks) == 1 and not _MARKS.sub("", beside)
             found = [(block, calls) for block in blocks if (calls := self._within(block, alone=alone))]
@@ -499,35 +499,35 @@ class InlineCalls:
         """Whether an answer in a tag is meant to be so: others are in it, or the owner spoke of such things."""
         return "</" in wrapped["inside"] or any(word in self._asked for word in ("xml", "html", f"<{wrapped[1]}"))
 
-    def _within(self, block: re.Match[str], *, alone: bool) -> list[Written]:
+    def _within(self, block: re.Match[str], *, alone: bool) -> list[ParsedCall]:
         """The calls in a block that has one of the shapes; `alone` where the answer is nothing else."""
         if block.re is not _INLINE_ELEMENT:
             return self._calls(block["inside"].strip(), alone=alone)
-        given = {each["key"]: _plain(each["value"]) for each in _ATTRIBUTE.finditer(block["given"])}
+        given = {each["key"]: _unescape(each["value"]) for each in _ATTRIBUTE.finditer(block["given"])}
         if block["element"] in self._known:
             return [(block["element"], given)] if given or block["closed"] else []
         if not _CALLING.fullmatch(block["element"]):
             return []
-        written = given.get("arguments") or given.get("parameters") or _between(block)
+        written = given.get("arguments") or given.get("parameters") or _get_inside(block)
         if not written:
             return []
         written = written if '"' in written else written.replace("'", '"')
         call = self._call({"name": given.get("name"), "arguments": written})
         return [call] if call else []
 
-    def _calls(self, text: str, *, alone: bool = True) -> list[Written]:
+    def _calls(self, text: str, *, alone: bool = True) -> list[ParsedCall]:
         """Read a text that is nothing but calls: one object, several, or an array of them.
 
         `{"exec": {}}` is one only where the answer says nothing else: it is how settings are written, too.
         """
-        items = _objects(text) or _objects(repaired(text)) or _pythons(text)
+        items = _find_objects(text) or _find_objects(repair_json(text)) or _find_python_values(text)
         if len(items) == 1 and isinstance(items[0], dict) and isinstance(items[0].get("tool_calls"), list):
             items = items[0]["tool_calls"]
         calls = [self._call(item, short=alone) for item in items]
         return [call for call in calls if call] if all(calls) else []
 
-    def _call(self, item: Any, *, short: bool = False) -> Written | None:
-        item = _one_name(item)
+    def _call(self, item: Any, *, short: bool = False) -> ParsedCall | None:
+        item = _unify_names(item)
         if short and isinstance(item, dict) and len(item) == 1 and self._known.issuperset(item):
             if not isinstance(next(iter(item.values())), dict):
                 return None
@@ -537,5 +537,5 @@ class InlineCalls:
         if item.keys() - _PARTS_OF_A_CALL:  # it is about something that has the same name
             return None
         given = item.get("arguments") or item.get("parameters") or {}
-        arguments, broken = arguments_from(given if isinstance(given, str) else json.dumps(given))
+        arguments, broken = parse_arguments(given if isinstance(given, str) else json.dumps(given))
         return None if broken else (item["name"], arguments)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 
 from picoclaw.messages import Origin, ToolCall
-from picoclaw.schema import nearest
+from picoclaw.schema import find_nearest
 
 Effect = Literal[
     "read",
@@ -211,14 +211,14 @@ class ParsedPolicy(NamedTuple):
 def parse_policy(tables: Mapping[str, Any]) -> ParsedPolicy:
     """Read policy.toml; with a mistake in it, only rules stricter than the defaults count."""
     known = dict.fromkeys(_TABLES)
-    problems = [f"unknown table [{name}]{nearest(name, known)}" for name in tables if name not in known]
+    problems = [f"unknown table [{name}]{find_nearest(name, known)}" for name in tables if name not in known]
     effects: dict[Effect, Mapping[str, Verdict]] = {}
     tools: dict[str, Mapping[str, Verdict]] = {}
     for name, given in _iter_rows(tables, "effects", problems):
         if name in DEFAULTS:
             effects |= {effect: _parse_row(given, f"effects.{name}", problems) for effect in EFFECTS if effect == name}
         else:
-            problems.append(f"there is no effect {name!r}{nearest(name, dict.fromkeys(EFFECTS))}")
+            problems.append(f"there is no effect {name!r}{find_nearest(name, dict.fromkeys(EFFECTS))}")
     for name, given in _iter_rows(tables, "tools", problems):
         tools[name] = _parse_row(given, f"tools.{name}", problems)
     policy = Policy(effects, tools)
@@ -262,7 +262,7 @@ def _parse_row(given: Any, where: str, problems: list[str]) -> Mapping[str, Verd
     row: dict[str, Verdict] = {}
     for column, verdict in given.items():
         if column not in VerdictRow._fields:
-            problems.append(f"{where}: there is no {column!r}{nearest(column, dict.fromkeys(VerdictRow._fields))}")
+            problems.append(f"{where}: there is no {column!r}{find_nearest(column, dict.fromkeys(VerdictRow._fields))}")
         elif _is_verdict(verdict):
             row[column] = verdict
         else:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from picoclaw.markdown import remove_invisible
 from picoclaw.messages import Message, ToolCall
-from picoclaw.prompts import enclosed, fill
+from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.text import escape_control_tokens, pattern
 
 UNTRUSTED_TOOLS = frozenset(
@@ -72,8 +72,8 @@ def wrap_untrusted(template: str, source: str, text: str) -> str:
 
     An empty `template` leaves out only the tag.
     """
-    inner = _TAG.sub("< ", enclosed(strip_invisible(text)))
-    return fill(template or "{content}", {"name": sanitize_name(source), "content": inner}, "content")
+    inner = _TAG.sub("< ", escape_closing(strip_invisible(text)))
+    return fill_template(template or "{content}", {"name": sanitize_name(source), "content": inner}, "content")
 
 
 def wrap_result(template: str, call: ToolCall, text: str) -> str:

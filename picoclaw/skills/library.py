@@ -15,7 +15,7 @@ from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.markdown import remove_invisible
 from picoclaw.resources import shipped
-from picoclaw.schema import nearest
+from picoclaw.schema import find_nearest
 from picoclaw.skills import skill
 from picoclaw.skills.skill import BrokenSkill, Skill, SkillNeeds
 
@@ -175,7 +175,7 @@ class SkillLibrary:
     def text(self, name: str) -> str:
         """Return what a model reads of a skill, as the file is now. Raises SkillError."""
         if name not in self.skills:
-            raise SkillError(f"there is no skill {name!r}{nearest(name, self.skills) if self.skills else ''}")
+            raise SkillError(f"there is no skill {name!r}{find_nearest(name, self.skills) if self.skills else ''}")
         folder = self.skills[name].folder
         try:
             return skill.skill_body(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from picoclaw.prompts import estimated_tokens, size
+from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.skills.skill import Skill
 from picoclaw.text import bm25, fold
 
@@ -22,7 +22,7 @@ def list_skills(skills: Iterable[Skill]) -> str:
     room = MAX_LISTING
     for skill in _only_listed(skills):
         line = _format_line(skill)
-        room -= size(line) + 1
+        room -= count_bytes(line) + 1
         if room < 0:
             break
         lines.append(line)
@@ -40,11 +40,11 @@ def _format_line(skill: Skill) -> str:
 def fits_prompt(skills: Sequence[Skill], bytes_a_token: float) -> bool:
     """Tell whether the listing may stand in the prompt; otherwise skills are searched for."""
     lines = [_format_line(skill) for skill in _only_listed(skills)]
-    whole = sum(size(line) + 1 for line in lines)
+    whole = sum(count_bytes(line) + 1 for line in lines)
     return (
         len(lines) <= MAX_LISTED
         and whole <= MAX_LISTING
-        and estimated_tokens(whole, bytes_a_token) <= MAX_LISTING_TOKENS
+        and estimate_tokens(whole, bytes_a_token) <= MAX_LISTING_TOKENS
     )
 
 

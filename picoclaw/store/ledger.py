@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import apsw
 
-from picoclaw.prompts import BYTES_A_TOKEN, estimated_tokens
+from picoclaw.prompts import BYTES_A_TOKEN, estimate_tokens
 from picoclaw.store.database import Database, replace_surrogates
 from picoclaw.store.marks import get_mark
 
@@ -202,7 +202,7 @@ def update_calibration(connection: apsw.Connection, model: str, counted: Sequenc
     for sent, told in counted:
         if sent < _MIN_REQUEST_BYTES or told <= 0:
             continue
-        expected = estimated_tokens(sent, min(BYTES_A_TOKEN, _compute_ratio(size, tokens)))
+        expected = estimate_tokens(sent, min(BYTES_A_TOKEN, _compute_ratio(size, tokens)))
         if 2 * told < expected:
             size, tokens = size * _DECAY_IN_DOUBT, tokens * _DECAY_IN_DOUBT
             doubt = _describe_doubt(told, expected) or doubt

@@ -17,7 +17,7 @@ from picoclaw.memory.memory import MemoryIndex
 from picoclaw.memory.past import find_past_turns
 from picoclaw.memory.search import MemoryHit
 from picoclaw.messages import DEFAULT_SESSION, Caller, is_owner
-from picoclaw.schema import Span, nearest
+from picoclaw.schema import Span, find_nearest
 from picoclaw.security import guard
 from picoclaw.security.policy import Effect
 from picoclaw.tools.registry import tool
@@ -81,7 +81,7 @@ class MemoryTools:
         place = notes.parse_place(path)
         found = MemoryFiles.of(self._workspace).read(place[0]) if place else None
         if place is None or found is None:
-            raise ToolError(f"there is no note {path!r}{nearest(path, dict.fromkeys(self._list_paths()))}")
+            raise ToolError(f"there is no note {path!r}{find_nearest(path, dict.fromkeys(self._list_paths()))}")
         if found.problem and not found.text:
             raise ToolError(f"{place[0]}: {found.problem}")
         first = place[1] or line or 1

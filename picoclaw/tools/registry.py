@@ -13,13 +13,20 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from picoclaw.claims import ERROR_PREFIX
 from picoclaw.errors import PicoclawError, StoreError, ToolError
 from picoclaw.messages import Caller, Message, ToolCall, ToolRun
-from picoclaw.prompts import Templates, fill
-from picoclaw.repetition import in_a_row
-from picoclaw.schema import Parameter, Unfit, check, json_schema, nearest, parameters
+from picoclaw.prompts import Templates, fill_template
+from picoclaw.repetition import count_in_a_row
+from picoclaw.schema import (
+    InvalidArgument,
+    Parameter,
+    build_json_schema,
+    check_arguments,
+    find_nearest,
+    read_parameters,
+)
 from picoclaw.security.policy import CallRequest, Effect, Policy
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import describe_source, strip_invisible
-from picoclaw.window import READ_ON, cut, given_up, tool_bytes, unmarked
+from picoclaw.window import READ_ON, choose_dropped, count_tool_bytes, cut_result, remove_mark
 
 Effects = tuple[Effect, ...]
 EffectOf = Callable[[Mapping[str, Any]], Effects]
@@ -64,7 +71,7 @@ class Tool(NamedTuple):
         return {
             "name": self.name,
             "description": self.description,
-            "parameters": json_schema(self.parameters, () if called else self.later),
+            "parameters": build_json_schema(self.parameters, () if called else self.later),
         }
 
 
@@ -111,7 +118,7 @@ def collect_tools(group: object) -> Iterable[Tool]:
             yield Tool(
                 name=name,
                 description=" ".join((function.__doc__ or "").split()),
-                parameters=parameters(function, _HIDDEN),
+                parameters=read_parameters(function, _HIDDEN),
                 effects=_bind_effect(group, effect),
                 function=function,
                 wants_caller="caller" in getattr(function, "__annotations__", {}),
@@ -224,7 +231,7 @@ class Toolset:
         shown = [t for t in self._tools.values() if t.name in offered and t.name not in closed]
         found = [t.definition(called=t.name in called) for t in shown]
         found = [d | {"description": wording[d["name"]] or d["description"]} for d in found]
-        left_out = given_up({d["name"]: tool_bytes(d) for d in found}, most) if most is not None else ()
+        left_out = choose_dropped({d["name"]: count_tool_bytes(d) for d in found}, most) if most is not None else ()
         return (d for d in found if d["name"] not in left_out)
 
     @property
@@ -313,7 +320,7 @@ class Toolset:
 
     def _find(self, call: ToolCall) -> Tool:
         if call.name not in self._tools:
-            raise ToolError(f"there is no tool {call.name!r}{nearest(call.name, self._tools)}")
+            raise ToolError(f"there is no tool {call.name!r}{find_nearest(call.name, self._tools)}")
         return self._tools[call.name]
 
     def _check_arguments(self, found: Tool, call: ToolCall) -> dict[str, Any]:
@@ -322,8 +329,8 @@ class Toolset:
                 f"the arguments of {call.name} are not a JSON object: {call.broken[:200]!r}; send them again"
             )
         try:
-            return check(found.parameters, call.arguments)
-        except Unfit as error:
+            return check_arguments(found.parameters, call.arguments)
+        except InvalidArgument as error:
             raise ToolError(f"argument {error}") from None
 
     def _check_permission(
@@ -375,10 +382,10 @@ class Toolset:
         """Mask secrets, remove invisible characters, and cut out the middle."""
         result = self._redact(strip_invisible(result))
         if name != READ_ON:
-            result = unmarked(result)
+            result = remove_mark(result)
         if len(result) <= self._longest_result:
             return result
-        return cut(result, self._longest_result, self.keep_whole(name, result, caller))
+        return cut_result(result, self._longest_result, self.keep_whole(name, result, caller))
 
 
 # The calls of one turn: which are made, which are refused, and what they gave.
@@ -449,22 +456,24 @@ class TurnCalls:
         if run is None:
             return ""
         shown = run.result if len(run.result) <= MAX_SHOWN_RESULT else f"{run.result[:MAX_SHOWN_RESULT]}…"
-        return fill(self.prompts["result"], {"tool": run.name, "result": shown}, "result")
+        return fill_template(self.prompts["result"], {"tool": run.name, "result": shown}, "result")
 
     def _count_repeats(self, call: ToolCall) -> None:
         self._made.append(call)
-        self._repeats = in_a_row(self._made, self._is_idle)
+        self._repeats = count_in_a_row(self._made, self._is_idle)
         self.stuck = self._repeats >= (SAME_READS if self._has_read_well(call) else SAME_CALLS)
 
     def _explain_refusal(self, call: ToolCall) -> str:
         only, prompts = self.only, self.prompts
         if only is not None and call.name not in only:
-            return fill(prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only)) or "-"}, "tools")
+            return fill_template(
+                prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only)) or "-"}, "tools"
+            )
         before = self._list_results(call)
         if self.stuck:
-            return fill(prompts["repeated"], {"result": before[-1]}, "result")
+            return fill_template(prompts["repeated"], {"result": before[-1]}, "result")
         if self._repeats > 1 and not before[-1].startswith(ERROR_PREFIX) and self.writes(call):
-            return fill(prompts["written"], {"result": before[-1]}, "result")
+            return fill_template(prompts["written"], {"result": before[-1]}, "result")
         return ""
 
     def _list_results(self, call: ToolCall) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Protocol
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.messages import Caller, Message
 from picoclaw.tools.registry import tool
-from picoclaw.window import READ_ON, kept_as, part
+from picoclaw.window import READ_ON, find_result_number, get_result_part
 
 
 class ResultStore(Protocol):
@@ -39,12 +39,12 @@ class ResultTool:
             raise ToolError(f"there is no result {number} in this chat; where one is cut, its number is told")
         if not 0 <= start < len(text):
             raise ToolError(f"result {number} has {len(text)} characters, from 0; there is none at {start}")
-        return part(text, start, self._longest, number)
+        return get_result_part(text, start, self._longest, number)
 
 
 def find_opened_tools(messages: Iterable[Message]) -> frozenset[str]:
     """Offer read_result while a cut result is in the conversation."""
-    return frozenset({READ_ON} if any(m.role == "tool" and kept_as(m.text) for m in messages) else ())
+    return frozenset({READ_ON} if any(m.role == "tool" and find_result_number(m.text) for m in messages) else ())
 
 
 # `message`: something said to the person at once, before the turn's answer.

@@ -15,7 +15,7 @@ from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
 from picoclaw.messages import Caller
 from picoclaw.outputs import config
-from picoclaw.schema import nearest
+from picoclaw.schema import find_nearest
 from picoclaw.security.policy import Effect
 from picoclaw.store.samples import Series
 from picoclaw.tools.registry import tool
@@ -181,7 +181,7 @@ def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[st
     outputs = config.load_outputs(find_outputs_file(home)).outputs
     name = config.match_name(made.written.output, outputs)
     if name not in outputs:
-        yield f"there is no output {name!r}{nearest(name, outputs) if outputs else ': outputs.toml declares none'}"
+        yield f"there is no output {name!r}{find_nearest(name, outputs) if outputs else ': outputs.toml declares none'}"
     elif "rule" not in outputs[name].who:
         yield f'rules may not switch {name}: its declaration needs who = ["owner", "rule"]'
     elif config.load_armed(home).get(name) != outputs[name].digest:
@@ -228,9 +228,7 @@ def _list_unmeasured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) ->
 
 def _explain_unmeasured(series: Series, measured: Mapping[str, Sequence[str]]) -> str:
     if series.sensor not in measured:
-        return (
-            f"there is no sensor {series.sensor!r}{nearest(series.sensor, dict.fromkeys(measured)) if measured else ''}"
-        )
+        return f"there is no sensor {series.sensor!r}{find_nearest(series.sensor, dict.fromkeys(measured)) if measured else ''}"
     quantities = measured[series.sensor]
     if quantities and series.quantity not in quantities:
         return f"{series.sensor} does not measure {series.quantity}; it measures {', '.join(quantities)}"

@@ -9,7 +9,7 @@ from picoclaw.hw import drivers, health, sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, format_reading
 from picoclaw.messages import Caller
-from picoclaw.schema import nearest
+from picoclaw.schema import find_nearest
 from picoclaw.text import pattern
 from picoclaw.times import format_duration
 from picoclaw.tools.registry import tool
@@ -172,7 +172,7 @@ def _parse_quantities(asked: str) -> frozenset[str]:
     words = _split_words(asked)
     found = _find_quantities(asked) or frozenset[str]().union(*map(_find_quantities, words))
     if not found and not _SENSORS.issuperset(words):
-        raise ToolError(f"there is no quantity {asked!r}{nearest(words[0], QUANTITIES)}")
+        raise ToolError(f"there is no quantity {asked!r}{find_nearest(words[0], QUANTITIES)}")
     return found
 
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from picoclaw import __version__
 from picoclaw.errors import ToolError, TurnStopped
-from picoclaw.http_client import context, httpcore
+from picoclaw.http_client import get_ssl_context, httpcore
 from picoclaw.messages import Stop
 from picoclaw.web.address import Network, WebAddress, explain_refusal, list_local_networks, parse_url
 
@@ -260,7 +260,7 @@ class WebClient:
         proxy = find_proxy(place, self._environment)
         free = proxy.place.host if proxy else place.host if own else ""
         backend = PinnedBackend(deadline, self._local_networks(), resolve=self._resolve, dial=self._backend, own=free)
-        tls = context() if place.scheme == "https" else None
+        tls = get_ssl_context() if place.scheme == "https" else None
         pool = (
             httpcore.HTTPProxy(_make_core_url(proxy.place), proxy.login, ssl_context=tls, network_backend=backend)
             if proxy

@@ -30,7 +30,7 @@ from picoclaw.errors import PicoclawError
 from picoclaw.files import make_folder, write_atomic
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import ALONE, Around, Turn
+from picoclaw.messages import NO_HOOKS, Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.jobs import Job
@@ -70,8 +70,8 @@ class Phone:
             self._seen(("asked", letter.approval, letter.text))
         self._seen(("told", letter.number, letter.text))
 
-    def around(self, arrived: InboxMessage) -> Around:
-        return ALONE
+    def around(self, arrived: InboxMessage) -> TurnHooks:
+        return NO_HOOKS
 
     def changed(self, approval: Approval) -> None:
         pass

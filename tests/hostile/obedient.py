@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from picoclaw.messages import End, Event, Request, Text, ToolCall, Usage
-from picoclaw.providers.openai_wire import written
+from picoclaw.providers.openai_wire import build_messages
 
 _SENTENCE = re.compile(r"use the tool (\w+) with ((?:\w+=[^\s,\"'<>]+(?:, )?)+)", re.IGNORECASE)
 _PAIR = re.compile(r"(\w+)=([^\s,\"'<>]+)")
@@ -73,7 +73,7 @@ class Obedient:
 
     def events(self, request: Request) -> Iterator[Event]:
         """Make all calls of which there was no talk in this turn; else answer."""
-        talk = written(request)
+        talk = build_messages(request)
         self.shown = [str(message.get("content") or "") for message in talk]
         last = max((n for n, message in enumerate(request.messages) if message.role == "user"), default=0)
         done = {_key(call) for message in request.messages[last:] for call in message.calls}

@@ -14,7 +14,7 @@ from picoclaw.channels.dashboard.login import Logins
 from picoclaw.channels.dashboard.server import PageServer, list_host_names
 from picoclaw.channels.dashboard.site import SESSION, PublicAddress, Site
 from picoclaw.errors import ChannelError
-from picoclaw.messages import Around, Turn
+from picoclaw.messages import Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
@@ -93,10 +93,10 @@ class DashboardChannel:
         if self._letters.keep(letter):
             self._feed.publish("said", {"role": "assistant", "text": letter.text, "at": letter.at})
 
-    def around(self, arrived: InboxMessage) -> Around:
+    def around(self, arrived: InboxMessage) -> TurnHooks:
         """See Channel.around."""
         self._talk.begin(arrived.text)
-        return Around(say=self._talk.say, listen=self._talk.listen)
+        return TurnHooks(say=self._talk.say, listen=self._talk.listen)
 
     def changed(self, approval: Approval) -> None:
         """See Channel.changed."""

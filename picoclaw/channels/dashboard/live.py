@@ -14,7 +14,7 @@ from picoclaw.errors import ChannelDown
 from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.messages import Event, Text, ToolRun
 from picoclaw.store.outbox import OutboxMessage
-from picoclaw.window import without_hints
+from picoclaw.window import remove_hints
 
 MOST_FOLLOWERS = 5
 _KEPT = 400
@@ -153,7 +153,7 @@ class LiveTurn:
                 self._said.append(event.text)
             self._feed.publish("text", {"text": event.text})
         elif isinstance(event, ToolRun):
-            result = " ".join(without_hints(event.result).split())
+            result = " ".join(remove_hints(event.result).split())
             cut = result if len(result) <= _LONGEST_RESULT else f"{result[:_LONGEST_RESULT]}…"
             self._feed.publish("tool", {"name": event.name, "arguments": str(event.arguments), "result": cut})
 

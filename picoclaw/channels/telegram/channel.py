@@ -29,8 +29,8 @@ from picoclaw.channels.telegram.updates import (
 )
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
-from picoclaw.messages import Around, Origin, Turn
-from picoclaw.prompts import Templates, fill
+from picoclaw.messages import Origin, Turn, TurnHooks
+from picoclaw.prompts import Templates, fill_template
 from picoclaw.security import untrusted
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
@@ -242,13 +242,13 @@ class TelegramChannel:
             self._sender.letter(letter.number, place, letter.text)
         self._asking.settle()
 
-    def around(self, arrived: InboxMessage) -> Around:
+    def around(self, arrived: InboxMessage) -> TurnHooks:
         """See Channel. The sign that somebody is typing lasts until `answered`."""
         place, done = parse_place(arrived.key), threading.Event()
         self._end_typing(arrived.key)
         self._typing[arrived.key] = done
         threading.Thread(target=self._type, args=(place, done), name="telegram-typing", daemon=True).start()
-        return Around(say=partial(self._sender.say, place))
+        return TurnHooks(say=partial(self._sender.say, place))
 
     def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:  # noqa: ARG002 - the protocol's
         """See Channel. An answer always goes by the outbox, so that it outlives a connection that breaks."""
@@ -392,7 +392,9 @@ class TelegramChannel:
 
     def _noted(self, notes: list[str], text: str) -> str:
         return (
-            fill(self._wording["arrived"], {"notes": "; ".join(notes), "content": text}, "content") if notes else text
+            fill_template(self._wording["arrived"], {"notes": "; ".join(notes), "content": text}, "content")
+            if notes
+            else text
         )
 
 

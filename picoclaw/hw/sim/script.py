@@ -19,7 +19,7 @@ from picoclaw.hw.drivers import format_location, resolve_part
 from picoclaw.hw.reading import QUANTITIES, WiredPart
 from picoclaw.hw.sim.parts import PARTS
 from picoclaw.hw.sim.scene import GREENHOUSE, SimFault, Value
-from picoclaw.schema import Span, nearest
+from picoclaw.schema import Span, find_nearest
 from picoclaw.text import pattern
 
 SIM_FILE = "sim.toml"
@@ -137,7 +137,7 @@ def _parse_part(given: Any, where: str, folders: Sequence[Path]) -> tuple[WiredP
         raise ConfigError(f"{where}: named must be true, or false for a part that is still to be added")
     sensor: SensorConfig = make_dataclass(SensorConfig, place, where)
     if sensor.part not in PARTS:
-        raise ConfigError(f"{where}: no part {sensor.part!r} can be simulated{nearest(sensor.part, PARTS)}")
+        raise ConfigError(f"{where}: no part {sensor.part!r} can be simulated{find_nearest(sensor.part, PARTS)}")
     try:
         wired = resolve_part(sensor, folders)
     except ConfigError as error:
@@ -157,7 +157,7 @@ def _parse_part(given: Any, where: str, folders: Sequence[Path]) -> tuple[WiredP
 def _parse_value(key: str, value: Any, where: str) -> Value:
     quantity = key.partition(" ")[0]
     if quantity not in QUANTITIES:
-        raise ConfigError(f"{where}: {key!r} is no quantity{nearest(quantity, QUANTITIES)}")
+        raise ConfigError(f"{where}: {key!r} is no quantity{find_nearest(quantity, QUANTITIES)}")
     if isinstance(value, dict):
         swing: _SwingTable = make_dataclass(_SwingTable, value, f"{where}: {key}")
         return swing
@@ -184,7 +184,7 @@ def _resolve_place(on: str, wired: Mapping[str, WiredPart], where: str) -> str:
     """Name a part's place as the simulated buses do; raises ConfigError for what is neither a part nor a place."""
     if on not in wired:
         if not _PLACE.fullmatch(on.lower()):
-            close = nearest(on, dict(wired)) if wired else ""
+            close = find_nearest(on, dict(wired)) if wired else ""
             raise ConfigError(f"{where}: on = {on!r} is no part and no place{close}; places: {_PLACE_EXAMPLES}")
         return on if on.startswith("/") else on.lower()
     part = wired[on]
