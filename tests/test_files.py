@@ -448,7 +448,7 @@ print(*kinds)
         ("FileTools(here).write_file('a/b/new', 'x')", "folder folder file folder"),
         ("FileTools(here).edit_file('old', 'here', 'gone')", "file folder"),
         ("FileTools(here).append_file('old', 'x')", "file"),
-        ("notes.add(here, 'x', datetime(2026, 7, 1))", "folder folder file folder"),
+        ("notes.add_note(here, 'x', datetime(2026, 7, 1))", "folder folder file folder"),
     ],
 )
 def test_everything_written_is_synced(tmp_path, done, synced):
