@@ -211,7 +211,7 @@ FILTERED = "content_filter"
 
 
 @dataclass(slots=True)
-class ModelAnswer:
+class StreamedAnswer:
     """What was said, and which calls were asked for; `end` is how it ended, once it has."""
 
     said: str = ""

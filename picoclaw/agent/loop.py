@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from picoclaw.agent import conversation
-from picoclaw.agent.conversation import Conversation, HistoryView, ModelAnswer, Steering, TurnBudget, add_notice
+from picoclaw.agent.conversation import Conversation, HistoryView, StreamedAnswer, Steering, TurnBudget, add_notice
 from picoclaw.claims import strip_context
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, MaybeTooLong, PicoclawError, ProviderError, TurnStopped
@@ -108,7 +108,7 @@ class _TurnRun:
     spent: TurnBudget = field(init=False)
     calls: TurnCalls = field(init=False)
     steering: Steering = field(init=False)
-    answer: ModelAnswer = field(default_factory=ModelAnswer)
+    answer: StreamedAnswer = field(default_factory=StreamedAnswer)
     sent: bool = False
     kept: int = 0
     notice: Notice = field(default_factory=lambda: Notice(""))
@@ -194,7 +194,7 @@ class _TurnRun:
         shown, most, until, purpose = self.talk.shown(), agent.answer, self.spent.deadline, self.caller.purpose
         tools, lost, wrap = agent.tools(self.talk, brief), agent.prompts["lost"], agent.prompts["untrusted"]
         request = Request(brief.system, shown, tools, most, until, brief.model, calls, lost, stop, wrap, purpose)
-        self.answer = answer = ModelAnswer()
+        self.answer = answer = StreamedAnswer()
         for event in agent.provider.events(request):
             answer.take(event)
             self.notice = add_notice(self.notice, event)
