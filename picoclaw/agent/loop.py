@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from picoclaw.agent import conversation
-from picoclaw.agent.conversation import Conversation, HistoryView, StreamedAnswer, Steering, TurnBudget, add_notice
+from picoclaw.agent.conversation import Conversation, HistoryView, Steering, StreamedAnswer, TurnBudget, add_notice
 from picoclaw.claims import strip_context
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, MaybeTooLong, PicoclawError, ProviderError, TurnStopped
