@@ -86,39 +86,39 @@ class _Row(NamedTuple):
     values: Callable[[Facts], _Values]  # None leaves the section out
 
 
-def _given(field: str, shown_as: str = "content") -> Callable[[Facts], _Values]:
+def _make_field_section(field: str, shown_as: str = "content") -> Callable[[Facts], _Values]:
     """A section that is there when a fact is, and shows it."""
     return lambda facts: {shown_as: str(value)} if (value := getattr(facts, field)) else None
 
 
-def _there(field: str) -> Callable[[Facts], _Values]:
+def _make_flag_section(field: str) -> Callable[[Facts], _Values]:
     """A section that is there when a fact is, and says nothing of it."""
     return lambda facts: {} if getattr(facts, field) else None
 
 
-def _left_to_helpers(facts: Facts) -> _Values:
+def _list_tools_of_helpers(facts: Facts) -> _Values:
     return {"tools": ", ".join(facts.leave_to_helpers)} if facts.leave_to_helpers else None
 
 
 _SECTIONS = (
-    _Row("identity", _ALL, _given("name", "name")),
-    _Row("first_run", _WHOLE, _given("first_run")),
-    _Row("tooling", _ALL, _there("tools")),
-    _Row("tool_style", _ALL, _there("tools")),
-    _Row("coordinator", frozenset({"coordinator"}), _left_to_helpers),
+    _Row("identity", _ALL, _make_field_section("name", "name")),
+    _Row("first_run", _WHOLE, _make_field_section("first_run")),
+    _Row("tooling", _ALL, _make_flag_section("tools")),
+    _Row("tool_style", _ALL, _make_flag_section("tools")),
+    _Row("coordinator", frozenset({"coordinator"}), _list_tools_of_helpers),
     _Row("safety", _ALL, lambda _: {}),
-    _Row("skills", _WHOLE, _given("skills")),
-    _Row("skills_search", _WHOLE, _given("many_skills", "count")),
-    _Row("memory", _WHOLE, _there("memory")),
+    _Row("skills", _WHOLE, _make_field_section("skills")),
+    _Row("skills_search", _WHOLE, _make_field_section("many_skills", "count")),
+    _Row("memory", _WHOLE, _make_flag_section("memory")),
     _Row("citations", _WHOLE, lambda f: {} if f.memory and f.citations else None),
-    _Row("workspace", _ALL, _given("workspace", "path")),
-    _Row("owner", _WHOLE, _given("owner")),
-    _Row("time", _TOLD, _given("zone", "zone")),
-    _Row("extra", _TOLD, _given("extra")),
+    _Row("workspace", _ALL, _make_field_section("workspace", "path")),
+    _Row("owner", _WHOLE, _make_field_section("owner")),
+    _Row("time", _TOLD, _make_field_section("zone", "zone")),
+    _Row("extra", _TOLD, _make_field_section("extra")),
     _Row("context", _TOLD, lambda _: {}),
-    _Row("silent", _TOLD, _there("silent")),
-    _Row("heartbeat", frozenset(MODES), _there("heartbeat")),
-    _Row("helper", frozenset({"minimal"}), _given("helper")),
+    _Row("silent", _TOLD, _make_flag_section("silent")),
+    _Row("heartbeat", frozenset(MODES), _make_flag_section("heartbeat")),
+    _Row("helper", frozenset({"minimal"}), _make_field_section("helper")),
     _Row("runtime", _ALL, lambda f: f.runtime),
 )
 

@@ -8,7 +8,7 @@ from picoclaw.errors import ConfigError
 
 
 @cache
-def shipped(name: str) -> Path:
+def find_shipped(name: str) -> Path:
     """Return the folder `templates`, `tools/hw` or the like, wherever this picoclaw was installed from."""
     package = Path(__file__).parent
     installed = package / "shipped" / name

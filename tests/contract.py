@@ -12,10 +12,10 @@ from picoclaw.errors import BusFault, DeviceMissing, HardwareError
 from picoclaw.hw.board import Board, I2CRead, I2CWrite, SerialSettings, SpiSettings, SpiTransfer
 from picoclaw.hw.drivers import Drivers, load_driver
 from picoclaw.hw.reading import WiredPart
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 BME280, NOBODY = 0x76, 0x20
-HW = [shipped("tools/hw")]
+HW = [find_shipped("tools/hw")]
 
 
 class Bench(NamedTuple):

@@ -25,7 +25,7 @@ from picoclaw.channels.dashboard.login import make_code
 from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
 from picoclaw.daemon import status
-from picoclaw.daemon.dashboard import DashboardBackend
+from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.hw import boards
 from picoclaw.messages import Inbound
 from picoclaw.outputs import config as outputs_config
@@ -194,7 +194,7 @@ def main(folder):
         home = Path(place) / "home"
         app = furnished(home)
         app.changed = lambda approval: page.changed(approval)  # noqa: PLW0108 - there is no page yet
-        house = DashboardBackend(
+        house = DaemonBackend(
             app.config,
             app.wiring,
             app.context_builder.zone,

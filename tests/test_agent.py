@@ -591,7 +591,7 @@ def test_a_question_too_long_for_the_window() -> None:
 
 def test_the_templates_used_here_are_those_that_ship() -> None:
     """A turn reads no template beside those above, and fills no other value into them."""
-    from picoclaw.resources import shipped
+    from picoclaw.resources import find_shipped
 
     for name, text in PROMPTS.items():
         values = {
@@ -608,7 +608,7 @@ def test_the_templates_used_here_are_those_that_ship() -> None:
             "tool",
             "content",
         }
-        shipped_text = (shipped("templates") / "prompts" / f"{name}.md").read_text()
+        shipped_text = (find_shipped("templates") / "prompts" / f"{name}.md").read_text()
         used = {v for v in values if f"{{{v}}}" in shipped_text}
         assert used <= {v for v in values if f"{{{v}}}" in text}, name
         assert fill_template(shipped_text, dict.fromkeys(values, "?")).strip()

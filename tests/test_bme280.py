@@ -19,9 +19,9 @@ from picoclaw.hw.sim.buses import SimI2C
 from picoclaw.hw.sim.parts import bosch
 from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.scene import Scene
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
-TOOLS = shipped("tools/hw")
+TOOLS = find_shipped("tools/hw")
 bme280 = load_module("bme280", [TOOLS])
 
 # The worked example of Bosch's BMP280 datasheet, BST-BMP280-DS001, section 3.12; humidity values as read from a part.

@@ -16,12 +16,12 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.scene import Scene
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.times import format_duration
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.sensors import SensorTools
 
-HW = [shipped("tools/hw")]
+HW = [find_shipped("tools/hw")]
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 
 ZONE = "/sys/class/thermal/thermal_zone"

@@ -18,11 +18,11 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.script import Script
 from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.supervisor.lines import make_safe
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 LIGHT, AIR = WiredPart("bh1750", 1, 0x23), WiredPart("scd4x", 1, 0x62)
 CLIMATE, EXPANDER = WiredPart("bme280", 1, 0x76), WiredPart("pcf8574", 1, 0x20)
-HW = [shipped("tools/hw")]
+HW = [find_shipped("tools/hw")]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from picoclaw.config import Config, load_config
 from picoclaw.config.credentials import OPENAI, OPENROUTER
 from picoclaw.config.tables import ModelConfig, SensorConfig, redact_url
 from picoclaw.errors import ConfigError
-from picoclaw.resources import home_folder, shipped
+from picoclaw.resources import find_shipped, home_folder
 from picoclaw.workspace import load_intent_tables, prepare_home
 
 ELSEWHERE = "https://elsewhere.example/v1"
@@ -48,11 +48,11 @@ def test_without_a_file_everything_has_its_default(home):
 
 
 def test_the_shipped_file_changes_no_default(home):
-    assert settings(home, (shipped("templates") / "config.toml").read_bytes()) == Config(home)
+    assert settings(home, (find_shipped("templates") / "config.toml").read_bytes()) == Config(home)
 
 
 def test_every_commented_line_of_the_shipped_file_is_valid(home):
-    text = (shipped("templates") / "config.toml").read_text()
+    text = (find_shipped("templates") / "config.toml").read_text()
     config = settings(home, re.sub(r"^# (?=\w+ = |\[)", "", text, flags=re.MULTILINE))
     assert config.model.base_url
     assert config.model.name

@@ -21,7 +21,7 @@ from picoclaw.config.tables import HelpersConfig, LimitsConfig, ModelConfig, Too
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Stop, TurnHooks
 from picoclaw.outputs import config
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.workspace import prepare_home
@@ -136,7 +136,7 @@ def ended(process):
     return out, err
 
 
-LOST = (shipped("templates") / "prompts/lost_act.md").read_text().strip()
+LOST = (find_shipped("templates") / "prompts/lost_act.md").read_text().strip()
 LETTER = "6 helpers have ended, 1 failed, 1 was not begun:"
 
 

@@ -17,7 +17,7 @@ from picoclaw.channels.channel import ChannelStatus
 from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
 from picoclaw.daemon import lock, queue, watchdog
-from picoclaw.daemon.dashboard import DashboardBackend
+from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_delivery, merge_messages
 from picoclaw.daemon.queue import MessageQueue, QueueHandlers, format_turn
 from picoclaw.daemon.service import DaemonService
@@ -842,7 +842,7 @@ def test_a_daemon_that_can_open_no_file_any_more_is_known_to_leak():
 
 def test_health_says_not_ok_while_a_thread_is_late(household):
     app = household._app
-    room = DashboardBackend(app.config, app.wiring, lambda: UTC, "", household.status)
+    room = DaemonBackend(app.config, app.wiring, lambda: UTC, "", household.status)
     assert room.healthy()
     household._progress.expect("reflex", -1)
     assert not room.healthy()

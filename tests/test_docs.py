@@ -16,9 +16,9 @@ from picoclaw.hw.drivers import list_drivers, load_driver
 from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.outputs import config
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
-HW = [shipped("tools/hw")]
+HW = [find_shipped("tools/hw")]
 TEXT = (ROOT / "docs/hardware.md").read_text()
 BLOCKS = [re.sub(r"^   ", "", block, flags=re.MULTILINE) for block in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)]
 

@@ -8,7 +8,7 @@ from sandbox_kit import needs_walls
 from picoclaw.config import Config
 from picoclaw.config.tables import ToolsConfig
 from picoclaw.maintenance import doctor, service
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 
 @pytest.fixture
@@ -47,13 +47,13 @@ def test_the_units_of_the_service_are_looked_at(config, monkeypatch, tmp_path):
     install = "picoclaw service install --user"
     door, commands = tmp_path / "picoclaw-exec.socket", tmp_path / "picoclaw-exec@.service"
     assert told() == [("bad", "picoclaw-exec.socket is not there, and without it the service runs none", install)]
-    shutil.copy(shipped("systemd") / "user-exec.socket", door)
+    shutil.copy(find_shipped("systemd") / "user-exec.socket", door)
     commands.write_text("[Service]\n")
     closed = ("bad", "picoclaw-exec.socket is not active, and without it the service runs none")
     start = "systemctl --user start picoclaw-exec.socket"
     other = ("note", "picoclaw-exec@.service is from another picoclaw than this one", install)
     assert told() == [other, (*closed, start)]
-    shutil.copy(shipped("systemd") / "user-exec@.service", commands)
+    shutil.copy(find_shipped("systemd") / "user-exec@.service", commands)
     (tmp_path / "run/picoclaw").mkdir(parents=True)
     (tmp_path / "run/picoclaw/exec.sock").touch()
     assert told() == []

@@ -15,7 +15,7 @@ from picoclaw.app import App
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.times import find_zone, parse_moment, parse_zone
 from picoclaw.tools.onboarding import QUESTIONS, FirstRunTool, set_field
 from picoclaw.tools.registry import Toolset
@@ -24,8 +24,8 @@ from tests.person import picoclaw
 from tests.rights import ordinary_user
 from tests.scripted import CALLER
 
-SHIPPED = tomllib.loads((shipped("templates") / "intents" / "en.toml").read_text("utf-8"))
-PAGE = (shipped("templates") / "workspace" / "USER.md").read_text()
+SHIPPED = tomllib.loads((find_shipped("templates") / "intents" / "en.toml").read_text("utf-8"))
+PAGE = (find_shipped("templates") / "workspace" / "USER.md").read_text()
 WINTER, SUMMER = (datetime(2026, month, 1, 12, tzinfo=UTC) for month in (1, 7))
 CHANGED = 'Is any of that different now? Say so, as in "call me Ada" or "I live in Berlin"; "done" ends this.'
 SIMULATED = "[simulated board, not real values]"

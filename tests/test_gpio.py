@@ -25,7 +25,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.lines import SimLines
 from picoclaw.hw.sim.script import Script, SimLine
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset
 
 LABEL = "pinctrl-sim"
@@ -610,7 +610,7 @@ class Pressed(SimBoard):
         return handle
 
 
-MODULE = load_module("gpio", [shipped("tools/hw")])
+MODULE = load_module("gpio", [find_shipped("tools/hw")])
 CALLER = Caller("s", "owner", datetime(2026, 7, 1, tzinfo=UTC), lambda _: None)
 SCRIPT = Script({}, {}, lines=LINES)
 PUMP = {(LABEL, 1): "pump"}

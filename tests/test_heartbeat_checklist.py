@@ -7,7 +7,7 @@ import pytest
 
 from picoclaw.automation import checklist
 from picoclaw.automation.checklist import FileCondition, SensorCondition
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -359,7 +359,7 @@ def test_a_time_and_a_condition_and_no_words_besides():
 
 
 def test_the_shipped_template_asks_for_nothing_and_its_examples_are_understood():
-    text = (shipped("templates") / "workspace/HEARTBEAT.md").read_text()
+    text = (find_shipped("templates") / "workspace/HEARTBEAT.md").read_text()
     assert checklist.parse_checklist(text) == checklist.Checklist()
     examples = checklist.parse_checklist("\n".join(line for line in text.splitlines() if line.startswith("- [")))
     assert (len(examples.items), examples.done, examples.problems) == (4, 1, ())

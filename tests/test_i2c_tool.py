@@ -11,9 +11,9 @@ from picoclaw.hw.drivers import load_module
 from picoclaw.hw.handles import crc8
 from picoclaw.hw.sim.scene import SimFault
 from picoclaw.messages import ToolCall
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
-i2c_tool = load_module("i2c", [shipped("tools/hw")])
+i2c_tool = load_module("i2c", [find_shipped("tools/hw")])
 NAN, INF = math.nan, math.inf
 
 

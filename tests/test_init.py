@@ -18,11 +18,11 @@ from rights import ordinary_user
 from picoclaw import cli
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.workspace import keep_pages, prepare_home, template_diff
 from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
 
-TEMPLATES = shipped("templates") / "workspace"
+TEMPLATES = find_shipped("templates") / "workspace"
 
 
 def state(folder):

@@ -9,12 +9,12 @@ import tomllib
 from pathlib import Path
 
 from picoclaw.intents.provider import IntentProvider
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 ROWS = json.loads((Path(__file__).parent / "data/intents_blind.json").read_text(encoding="utf-8"))
 MOVING = {"output", "rule", "sensor_add", "memory_update", "memory_forget"}
 """What came after the stranger had written, and is called by none of these sentences."""
-MATCHER = IntentProvider([tomllib.loads((shipped("templates") / "intents/en.toml").read_text(encoding="utf-8"))])
+MATCHER = IntentProvider([tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text(encoding="utf-8"))])
 
 
 def right(row):

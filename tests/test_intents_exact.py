@@ -11,10 +11,10 @@ from picoclaw.config.tables import MemoryConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, ToolCall
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.workspace import prepare_home
 
-SHIPPED = tomllib.loads((shipped("templates") / "intents/en.toml").read_text("utf-8"))
+SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
 INTENTS = IntentProvider([SHIPPED])
 TOOLS = {intent["tool"] for intent in SHIPPED["intents"].values() if "tool" in intent} - {"first_run"}
 READS = {

@@ -11,11 +11,11 @@ from picoclaw.intents.matcher import IntentMatcher
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import End, Message, Request, Text, ToolCall, Usage
 from picoclaw.outputs import config
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.tools.outputs import OutputTool
 from picoclaw.tools.sensor_add import SensorAddTool
 
-SHIPPED = tomllib.loads((shipped("templates") / "intents/en.toml").read_text("utf-8"))
+SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
 MATCHER = IntentMatcher([SHIPPED])
 DATA = Path(__file__).parent / "data"
 MOVES = ("output", "sensor_add")

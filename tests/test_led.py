@@ -5,7 +5,7 @@ from scripted import TOOLS, Scripted, Step, calls_of, says, text_of
 
 from picoclaw.intents.provider import IntentProvider, OnboardingProvider
 from picoclaw.messages import End, Message, Request, ToolCall, Usage
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.workspace import load_intent_tables
 
 FIRST_RUN = {"name": "first_run", "description": "Note.", "parameters": {"type": "object", "properties": {}}}
@@ -100,4 +100,4 @@ def test_without_an_open_meeting_that_it_leads_the_model_is_asked(matcher, setti
 
 
 def test_the_invitation_is_a_template():
-    assert (shipped("templates") / "prompts/invitation.md").read_text().strip()
+    assert (find_shipped("templates") / "prompts/invitation.md").read_text().strip()

@@ -8,9 +8,9 @@ from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
-RITUAL = (shipped("templates") / "workspace/BOOTSTRAP.md").read_text()
+RITUAL = (find_shipped("templates") / "workspace/BOOTSTRAP.md").read_text()
 
 
 def house(home, server, ritual):

@@ -14,7 +14,7 @@ from picoclaw.memory.embedding import StaticTable, quantise
 from picoclaw.memory.index import IndexFile, MemoryRow
 from picoclaw.memory.search import MemoryHit, find_words, make_snippet, search_terms
 from picoclaw.memory.search import search as search_search
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
 
@@ -97,7 +97,7 @@ def embed(index, embedder):
 
 @cache
 def table():
-    return StaticTable(shipped("templates") / "embeddings")
+    return StaticTable(find_shipped("templates") / "embeddings")
 
 
 class Squeezed:

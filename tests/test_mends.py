@@ -29,12 +29,12 @@ from picoclaw.messages import Inbound, ToolCall
 from picoclaw.outputs.config import load_outputs as declarations
 from picoclaw.outputs.config import save_armed
 from picoclaw.outputs.supervisor import endpoint
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.tools.sensor_add import SensorAddTool
 from picoclaw.tools.sensors import SensorTools
 from picoclaw.wiring import STOP_WORDS
 
-HW = [shipped("tools/hw")]
+HW = [find_shipped("tools/hw")]
 
 
 READ = "def read(part):\n    return {'temperature': 1.0}\n"

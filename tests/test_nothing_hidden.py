@@ -17,12 +17,12 @@ from picoclaw.config.tables import LimitsConfig, ModelConfig, PromptConfig
 from picoclaw.hw import health
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.workspace import prepare_home
 from picoclaw.workspace.pages import PAGES, Pages
 
 ROOT = Path(__file__).resolve().parents[1]
-TEMPLATES = {path.stem: path.read_text() for path in (shipped("templates") / "prompts").glob("*.md")}
+TEMPLATES = {path.stem: path.read_text() for path in (find_shipped("templates") / "prompts").glob("*.md")}
 READ = call("sensor_read", {"sensor": "greenhouse"})
 SKILL = """---
 name: ferns

@@ -14,12 +14,12 @@ from picoclaw.channels.dashboard.live import NAME as LETTERS
 from picoclaw.channels.dashboard.login import CODE, LOGINS, Logins, make_code
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Message, Notice, Text, ToolCall, ToolRun, Turn, Usage
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
 
-FILES = sorted((shipped("templates") / "page").iterdir())
+FILES = sorted((find_shipped("templates") / "page").iterdir())
 ARRIVED = InboxMessage("page:home", "how warm is it?", "page:1", "web", external="x")
 CALL = ToolCall("1", "exec", {"argv": ["reboot"]})
 ASKED = ("page:home", "page:home", "web", "page:1", CALL, "exec", "exec.tainted = ask", "it is told to", "", {}, "", ())

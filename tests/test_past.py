@@ -14,7 +14,7 @@ from picoclaw.hw import drivers
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory.past import find_past_turns, past_documents
 from picoclaw.messages import Inbound, Message, Notice, ToolCall, Turn, Usage
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.security.untrusted import UNTRUSTED_TOOLS
 from picoclaw.stores import Stores
 from picoclaw.workspace import prepare_home
@@ -132,7 +132,7 @@ def marked():
     """The names of all methods that are marked as bringing in text from outside."""
     folder = Path(tools.__file__).parent
     modules = [importlib.import_module(f"picoclaw.tools.{path.stem}") for path in folder.glob("[a-z]*.py")]
-    where = [shipped("tools/hw")]
+    where = [find_shipped("tools/hw")]
     modules += [drivers.load_module(name, where) for name in drivers.list_modules(where)]
     kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
     methods = [method for kind in kinds for method in vars(kind).items()]

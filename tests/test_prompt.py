@@ -20,7 +20,7 @@ from picoclaw.prompts import (
     limit_pages,
     shorten_page,
 )
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 ALL = Facts(
     name="Fern",
@@ -59,7 +59,7 @@ class Marked(dict):
         return f"⟦{name}⟧"
 
 
-SHIPPED = {path.stem: path.read_text().rstrip("\n") for path in (shipped("templates") / "prompts").glob("*.md")}
+SHIPPED = {path.stem: path.read_text().rstrip("\n") for path in (find_shipped("templates") / "prompts").glob("*.md")}
 
 
 def names(mode, facts=ALL, templates=None):

@@ -6,11 +6,11 @@ import pytest
 from person import ROOT
 from test_prompt import ORDER
 
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
 
 PROMPT = (ROOT / "docs/prompt.md").read_text()
-PROMPTS = {path.name: path.read_text() for path in (shipped("templates") / "prompts").glob("*.md")}
+PROMPTS = {path.name: path.read_text() for path in (find_shipped("templates") / "prompts").glob("*.md")}
 ROWS = [line for line in PROMPT.splitlines() if line.startswith("| `")]
 
 

@@ -30,7 +30,7 @@ from picoclaw.memory.embedding import RemoteEmbedder, StaticTable
 from picoclaw.memory.files import Document
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.memory.search import search_terms
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
 NOTE = "memory/202611/20261121.md"
@@ -40,7 +40,7 @@ DAY = f"# 2026-11-21\n\n{FUSE}\n- 15:30 watered the ferns\n- 15:40 the tank was\
 
 @cache
 def table():
-    return StaticTable(shipped("templates") / "embeddings")
+    return StaticTable(find_shipped("templates") / "embeddings")
 
 
 class Words:
@@ -332,8 +332,8 @@ def test_without_numpy_the_words_find(place):
         "from datetime import datetime, UTC; from pathlib import Path\n"
         "from picoclaw.memory.memory import MemoryIndex\n"
         "from picoclaw.memory.embedding import StaticTable\n"
-        "from picoclaw.resources import shipped\n"
-        "choose = lambda: StaticTable(shipped('templates') / 'embeddings')\n"
+        "from picoclaw.resources import find_shipped\n"
+        "choose = lambda: StaticTable(find_shipped('templates') / 'embeddings')\n"
         "memory = MemoryIndex(Path(sys.argv[1]), Path(sys.argv[2]), choose)\n"
         "print([hit.snippet for hit in memory.search('pump fuse', datetime.now(UTC))])\n"
         "print(memory.stats()['problem'])"

@@ -26,7 +26,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.scene import SimFault
 from picoclaw.hw.sim.script import Script
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset, collect_tools
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -378,7 +378,7 @@ class Desk:
 
     def __init__(self, board, known=(), clock=time.monotonic):
         self.effects = []
-        self.tool = load_module("serial", [shipped("tools/hw")]).Serial(board, known, clock)
+        self.tool = load_module("serial", [find_shipped("tools/hw")]).Serial(board, known, clock)
         self.toolset = Toolset(
             [self.tool],
             guard=lambda asked, caller: self.effects.append(asked.effect),
@@ -616,7 +616,7 @@ def test_only_so_many_ports_are_kept_open(monkeypatch):
 
 
 def test_what_is_shown_can_be_sent_again(sim):
-    module = load_module("serial", [shipped("tools/hw")])
+    module = load_module("serial", [find_shipped("tools/hw")])
     every = bytes(range(256))
     assert module.unescape("data", module.escape(every)[1:-1].replace('\\"', '"')) == every
     assert module.escape(every).isprintable()
@@ -633,7 +633,7 @@ except SystemExit as end:
     import serial
     print(end.code, serial.Serial.__module__)
 """
-    tool = str(shipped("tools/hw") / "serial.py")
+    tool = str(find_shipped("tools/hw") / "serial.py")
     done = subprocess.run([sys.executable, "-c", code, tool], capture_output=True, text=True)
     assert (done.stdout.splitlines()[-1:], done.stderr) == (["0 serial.serialposix"], "")
 
@@ -646,7 +646,7 @@ except SystemExit as end:
     ],
 )
 def test_the_bench_says_what_is_wrong(capsys, arguments, code, said):
-    module = load_module("serial", [shipped("tools/hw")])
+    module = load_module("serial", [find_shipped("tools/hw")])
     try:
         ended = run_tool(module.Serial, "serial", module.BENCH_ACTIONS, [*arguments, "--sim"])
     except SystemExit as end:

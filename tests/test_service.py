@@ -16,10 +16,10 @@ from picoclaw.cli import service
 from picoclaw.errors import ConfigError
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.maintenance import install, service_unit
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.security import sandbox_launcher
 
-SHIPPED = shipped("systemd")
+SHIPPED = find_shipped("systemd")
 SYSTEM = (SHIPPED / "picoclaw.service").read_text()
 SESSION = (SHIPPED / "user.service").read_text()
 BUSES = ("i2c-dev", "spidev", "gpio", "pwm")

@@ -11,9 +11,9 @@ from picoclaw.config import load_config
 from picoclaw.config.files import set_value
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import setup
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
-TEMPLATE = (shipped("templates") / "config.toml").read_text()
+TEMPLATE = (find_shipped("templates") / "config.toml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,14 @@ from picoclaw.cli.common import open_app
 from picoclaw.hw import health
 from picoclaw.hw.drivers import list_drivers, load_driver
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.skills.library import BUILT_IN, SkillLibrary
 from picoclaw.skills.selection import find_triggered, list_skills
 from picoclaw.skills.skill import SkillContext, find_unmet
 from picoclaw.times import parse_moment
 from picoclaw.tools.exec import ExecTools, parse_command
 
-FOLDER = shipped("templates") / "skills"
+FOLDER = find_shipped("templates") / "skills"
 NAMES = ["board-care", "greenhouse", "home-automation", "reminders", "wiring", "writing-skills"]
 
 
@@ -644,7 +644,7 @@ def test_the_addresses_are_the_usual_ones_of_all_drivers():
         address, names = entry.split(maxsplit=1)
         told[int(address, 16)] = {name.strip() for name in names.split(",")}
     usual = {}
-    where = [shipped("tools/hw")]
+    where = [find_shipped("tools/hw")]
     for name in list_drivers(where):
         addresses = getattr(load_driver(name, where), "ADDRESSES", ())
         for address in addresses if len(addresses) == 2 else addresses[:1]:
@@ -653,7 +653,7 @@ def test_the_addresses_are_the_usual_ones_of_all_drivers():
 
 
 def test_the_parts_and_their_buses_are_those_of_the_drivers():
-    where = [shipped("tools/hw")]
+    where = [find_shipped("tools/hw")]
     added = [arguments for tool, arguments in calls(TEXTS["wiring"]) if tool == "sensor_add"]
     assert [each["part"] for each in added] == ["bme280", "mcp3008", "pms5003", "ds18b20"]
     assert "0x76 is 118" in TEXTS["wiring"]

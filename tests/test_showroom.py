@@ -15,7 +15,7 @@ from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.channels.dashboard.login import Logins
 from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
-from picoclaw.daemon.dashboard import DashboardBackend
+from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.hw import boards
 from picoclaw.messages import Inbound
 from picoclaw.outputs import config
@@ -67,7 +67,7 @@ def app(tmp_path, monkeypatch):
 
 @pytest.fixture
 def house(app):
-    house = DashboardBackend(app.config, app.wiring, lambda: UTC, app.mark, lambda: STATUS)
+    house = DaemonBackend(app.config, app.wiring, lambda: UTC, app.mark, lambda: STATUS)
     yield house
     house.close()
     house.close()
@@ -147,7 +147,7 @@ def test_outputs_are_shown_with_their_leases_stopped_and_resumed(app):
     (home / "outputs.toml").write_text(OUTPUTS)
     found = config.load_outputs(home / "outputs.toml").outputs
     config.save_armed(home, {"pump": found["pump"].digest})
-    house = DashboardBackend(app.config, app.wiring, lambda: UTC, "", lambda: STATUS)
+    house = DaemonBackend(app.config, app.wiring, lambda: UTC, "", lambda: STATUS)
     app.wiring.outputs.set("pump", "on", 60, "owner")
     pump, lamp = house.outputs().rows
     assert (pump.name, pump.level, pump.away, pump.armed) == ("pump", "on", True, True)

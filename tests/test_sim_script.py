@@ -15,9 +15,9 @@ from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.buses import SimI2C, SimSerial, SimSpi
 from picoclaw.hw.sim.scene import GREENHOUSE, Scene, SimFault, SimFaults
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
-HW = [shipped("tools/hw")]
+HW = [find_shipped("tools/hw")]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.scene import SimFault
 from picoclaw.hw.sim.script import Script
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset, collect_tools
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -269,7 +269,7 @@ class Desk:
         monkeypatch.setattr(parts, "make_part", lambda *_: self.part)
         self.board = SimBoard(script=Script({"echo": WiredPart("echo", 0, chip=1)}, {}, faults))
         self.effects = []
-        self.tool = load_module("spi", [shipped("tools/hw")]).Spi(self.board)
+        self.tool = load_module("spi", [find_shipped("tools/hw")]).Spi(self.board)
         self.toolset = Toolset(
             [self.tool],
             guard=lambda asked, _: self.effects.append(asked.effect),
@@ -292,7 +292,7 @@ def test_list(desk):
 
 
 def test_list_of_a_board_without_spi():
-    bare = load_module("spi", [shipped("tools/hw")]).Spi(SimBoard(script=Script({}, {})))
+    bare = load_module("spi", [find_shipped("tools/hw")]).Spi(SimBoard(script=Script({}, {})))
     assert "do_spi 0" in bare.spi("list")
 
 
@@ -449,7 +449,7 @@ def test_a_release_at_the_end_selects_the_part_only_once(desk):
 )
 def test_the_bench_says_what_is_wrong(capsys, arguments, code, said):
     try:
-        module = load_module("spi", [shipped("tools/hw")])
+        module = load_module("spi", [find_shipped("tools/hw")])
         ended = run_tool(module.Spi, "spi", module.BENCH_ACTIONS, arguments)
     except SystemExit as end:
         ended = end.code

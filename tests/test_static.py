@@ -15,9 +15,9 @@ import pytest
 
 from picoclaw.errors import ProviderError
 from picoclaw.memory.embedding import StaticTable
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
-FOLDER = shipped("templates") / "embeddings"
+FOLDER = find_shipped("templates") / "embeddings"
 SCRIPT = Path(__file__).resolve().parents[1] / "tools/embeddings/distil.py"
 
 

@@ -15,9 +15,9 @@ from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import ConfigError
 from picoclaw.messages import Usage
 from picoclaw.prompts import Page, count_bytes, estimate_tokens
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
-TEMPLATES = shipped("templates") / "workspace"
+TEMPLATES = find_shipped("templates") / "workspace"
 NEW = {
     "SOUL.md": "Dry wit; every wilting leaf is somebody's fault.",
     "IDENTITY.md": "- Name: Mort",

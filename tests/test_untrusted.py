@@ -12,7 +12,7 @@ from picoclaw.config.tables import LimitsConfig
 from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.messages import Message, Request, ToolCall, TurnContext
 from picoclaw.providers import openai_wire
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.security.untrusted import (
     MAX_NAME_LENGTH,
     OWN_TEXT_MARK,
@@ -32,7 +32,7 @@ from picoclaw.security.untrusted import (
 from picoclaw.text import escape_control_tokens
 from picoclaw.tools.registry import Toolset, tool
 
-TEMPLATE = (shipped("templates") / "prompts/untrusted.md").read_text()
+TEMPLATE = (find_shipped("templates") / "prompts/untrusted.md").read_text()
 SHOWN = [
     ("plain\ttext\nof two lines", "plain\ttext\nof two lines"),
     ("a\r\nb\rc\x0bd\x0ce\x85f\u2028g\u2029h", "a\nb\nc\nd\ne\nf\ng\nh"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from picoclaw.memory.embedding import WordPiece
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 # The name of each, the text, and the reference's numbers without those of [UNK].
 TEXTS = [
@@ -151,7 +151,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def pieces() -> WordPiece:
-    path: Path = shipped("templates") / "embeddings/vocabulary.txt"
+    path: Path = find_shipped("templates") / "embeddings/vocabulary.txt"
     return WordPiece(path.read_text(encoding="utf-8").split("\n")[:-1])
 
 

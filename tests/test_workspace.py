@@ -11,13 +11,13 @@ from rights import ordinary_user
 from timing import least_seconds
 
 from picoclaw.errors import ConfigError
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.workspace import examine_workspace, load_intent_tables, prepare_home, reading
 from picoclaw.workspace.pages import Pages, clean_page, read_fields
 from picoclaw.workspace.prompts import Prompts
 from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES, find_onboarding
 
-TEMPLATES = shipped("templates") / "workspace"
+TEMPLATES = find_shipped("templates") / "workspace"
 ALL = {*TEMPLATE_PAGES, ONBOARDING_PAGE}
 
 

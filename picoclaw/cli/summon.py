@@ -11,7 +11,7 @@ from picoclaw.app import App
 from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.errors import ConfigError, ProviderError
 from picoclaw.prompts import count_bytes
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.text import escape_unprintable
 from picoclaw.workspace.pages import Pages
 
@@ -33,7 +33,7 @@ def run(given: argparse.Namespace) -> int:
         raise ConfigError(f"the character must be told in 1 to {_MAX_PERSONA_CHARS} characters, not {len(persona)}")
     with open_app(given, make=not given.dry_run) as app:
         good, instead = _request_character(app, persona)
-        wanted, problems = summon.list_changes(app.config.workspace, shipped("templates") / "workspace", good)
+        wanted, problems = summon.list_changes(app.config.workspace, find_shipped("templates") / "workspace", good)
         for problem in problems:
             _print_note(problem)
         if instead:

@@ -45,7 +45,7 @@ _MAX_ERRORS = 20
 _MAX_ENDED, _ENDED_PERIOD_S = 5, 3600.0
 
 
-class DashboardBackend:
+class DaemonBackend:
     """The board, the outputs and the stores, with connections of its own: the server's threads come in at any time.
 
     `zone` is the owner's, `mark` what is said with simulated values, and `status()` how the daemon is.

@@ -137,12 +137,12 @@ def sensors(wiring: Wiring, wanted: Callable[[], set[Series]]) -> list[Reading]:
     named = {series.sensor for series in wanted()}
     return [
         reading
-        for found in _followed(wiring, named)
+        for found in _list_followed(wiring, named)
         for reading in hw_sensors.read_sensor(wiring.board, wiring.drivers, found)
     ]
 
 
-def _followed(wiring: Wiring, named: set[str]) -> Iterator[hw_sensors.Sensor]:
+def _list_followed(wiring: Wiring, named: set[str]) -> Iterator[hw_sensors.Sensor]:
     try:
         known = hw_sensors.list_sensors(wiring.board, dict(wiring.wired))
     except ConfigError:

@@ -59,10 +59,10 @@ def _make_configured_channels(
     """The channels that are configured."""
     if app.config.page.enabled:
         from picoclaw.channels.dashboard.channel import DashboardChannel
-        from picoclaw.daemon.dashboard import DashboardBackend
+        from picoclaw.daemon.dashboard import DaemonBackend
 
         house, page = (
-            DashboardBackend(app.config, app.wiring, app.context_builder.zone, app.mark, told),
+            DaemonBackend(app.config, app.wiring, app.context_builder.zone, app.mark, told),
             app.config.page,
         )
         stack.callback(house.close)

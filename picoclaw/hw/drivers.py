@@ -25,7 +25,7 @@ from picoclaw.hw.board import Board, I2CBus, Presence, SerialPort, SerialSetting
 from picoclaw.hw.bus_lock import BusLock
 from picoclaw.hw.handles import I2CPart, OneWirePart, Part, SerialPart, SpiPart
 from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, reject_implausible
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 _DRIVER_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _TOOL_FILES = {"i2c", "spi", "serial", "gpio", "picoclaw"}  # files of tools/hw that are no chip's driver
@@ -41,7 +41,7 @@ DRIVER_ERRORS = (
 
 def list_driver_folders(home: Path) -> list[Path]:
     """Return where driver files are looked for, the strongest first."""
-    return [home / "hw", Path("/etc/picoclaw/hw"), shipped("tools/hw")]
+    return [home / "hw", Path("/etc/picoclaw/hw"), find_shipped("tools/hw")]
 
 
 def load_module(name: str, where: Sequence[Path]) -> ModuleType:

@@ -51,7 +51,7 @@ from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Message, Request
 from picoclaw.outputs import config
 from picoclaw.providers import make_provider
-from picoclaw.resources import home_folder, shipped
+from picoclaw.resources import find_shipped, home_folder
 from picoclaw.skills.library import SkillLibrary, home_tiers
 from picoclaw.store import history_migrations
 from picoclaw.store.database import run_quick_check
@@ -419,7 +419,7 @@ def examine_installation() -> Iterator[CheckResult]:
         return
     system = unit.is_relative_to("/etc")
     sudo = "sudo " if system else ""
-    if problem := describe_stale_unit(unit, shipped("systemd") / _SHIPPED_UNITS[system]):
+    if problem := describe_stale_unit(unit, find_shipped("systemd") / _SHIPPED_UNITS[system]):
         yield CheckResult("note", "service", problem, f"{sudo}picoclaw service install{'' if system else ' --user'}")
     if service.find_running_service():
         yield CheckResult("good", "service", f"{unit} runs")
@@ -838,7 +838,7 @@ def _examine_exec_units(unit: Path) -> Iterator[CheckResult]:
                 "bad", _SANDBOX_ROW, f"{file} is not there, and without it the service runs none", install
             )
             return
-        if problem := describe_stale_unit(file, shipped("systemd") / template):
+        if problem := describe_stale_unit(file, find_shipped("systemd") / template):
             yield CheckResult("note", _SANDBOX_ROW, problem, install)
     door = Path("/run" if system else os.environ.get("XDG_RUNTIME_DIR") or "/run", "picoclaw/exec.sock")
     if not door.exists():

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance.install import find_installation
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.security import sandbox_launcher
 from picoclaw.text import escape_unprintable
 
@@ -205,7 +205,7 @@ def load_units(folder: Path, *, own: bool) -> dict[Path, str]:
 
 def read_unit_file(name: str) -> str:
     """Read one of the files that ship in `systemd/`."""
-    return (shipped("systemd") / name).read_text(encoding="utf-8")
+    return (find_shipped("systemd") / name).read_text(encoding="utf-8")
 
 
 # Where the files of a service lie, and how systemd is asked about it.

@@ -15,7 +15,7 @@ from picoclaw.config.tables import redact_url
 from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable, explain_syntax
 from picoclaw.files import explain_os_error
 from picoclaw.providers.retry import make_error, read_status
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.security.redaction import StreamMask
 
 if TYPE_CHECKING:
@@ -458,7 +458,7 @@ def choose_embedder(config: Config) -> EmbedderChoice:
         return EmbedderChoice(None)
     try:
         if memory.embeddings == "local":
-            return EmbedderChoice(StaticTable(shipped("templates") / "embeddings"))
+            return EmbedderChoice(StaticTable(find_shipped("templates") / "embeddings"))
         if missing := _missing_settings(config):
             return EmbedderChoice(None, f'embeddings = "server" needs {missing} under [memory] in config.toml')
         return EmbedderChoice(

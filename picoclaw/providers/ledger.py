@@ -419,7 +419,7 @@ def to_json(rows: LedgerRows, by: str) -> list[dict[str, Any]]:
 _PURPOSE = Purpose("memory")
 
 
-class Embedder(Protocol):
+class EmbeddingClient(Protocol):
     """What gives texts their vectors: see memory/embedding.py."""
 
     seconds: float
@@ -440,7 +440,7 @@ class MeteredEmbedder:
     """An embedder around one that asks a server."""
 
     def __init__(
-        self, embedder: Embedder, book: Callable[[], UsageLedger], clock: Callable[[], float] = time.monotonic
+        self, embedder: EmbeddingClient, book: Callable[[], UsageLedger], clock: Callable[[], float] = time.monotonic
     ) -> None:
         """The `book` is opened with a request; `clock` gives seconds."""
         self._embedder, self._open, self._clock = embedder, book, clock

@@ -110,7 +110,7 @@ def parse_retry_after(headers: Mapping[str, str], text: str, now: float) -> floa
     """
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
         if re.fullmatch(_NUMBER, headers.get(name, "").strip()):
-            return _bound(float(headers[name]) / 1000)
+            return _limit_seconds(float(headers[name]) / 1000)
     after = headers.get("retry-after", "").strip()
     return (
         _parse_value(after, now)
@@ -123,7 +123,7 @@ def parse_retry_after(headers: Mapping[str, str], text: str, now: float) -> floa
 def parse_wait(text: str) -> float:
     """Seconds that a text names: a field of JSON, or words such as `try again in 1m2.5s`; 0 where it names none."""
     if field := _NAMED.search(text):
-        return _bound(float(field["number"]) * (0.001 if field["unit"] else 1.0))
+        return _limit_seconds(float(field["number"]) * (0.001 if field["unit"] else 1.0))
     said = _SAID.search(text)
     return _parse_duration(said[1]) if said else 0.0
 
@@ -150,12 +150,14 @@ def _parse_number(number: re.Match[str] | None, now: float) -> float:
     """Seconds until a number that is a moment, or the number itself."""
     value = float(number[1]) if number else 0.0
     if value >= _EPOCH_MS:
-        return _bound(value / 1000 - now)
-    return _bound(value - now if value >= _EPOCH_S else value)
+        return _limit_seconds(value / 1000 - now)
+    return _limit_seconds(value - now if value >= _EPOCH_S else value)
 
 
 def _parse_duration(text: str) -> float:
-    return _bound(sum(float(number) * _UNITS[unit.lower()] for number, unit in re.findall(_PART, text, re.IGNORECASE)))
+    return _limit_seconds(
+        sum(float(number) * _UNITS[unit.lower()] for number, unit in re.findall(_PART, text, re.IGNORECASE))
+    )
 
 
 def _parse_date(value: str, now: float) -> float:
@@ -167,11 +169,11 @@ def _parse_date(value: str, now: float) -> float:
             date = read(value)
         except (ValueError, TypeError, IndexError):
             continue
-        return _bound((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
+        return _limit_seconds((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
     return 0.0
 
 
-def _bound(seconds: float) -> float:
+def _limit_seconds(seconds: float) -> float:
     return seconds if 0 < seconds < _MAX_S else 0.0
 
 

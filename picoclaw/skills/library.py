@@ -14,7 +14,7 @@ from picoclaw import __version__, files
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.markdown import remove_invisible
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.schema import find_nearest
 from picoclaw.skills import skill
 from picoclaw.skills.skill import BrokenSkill, Skill, SkillNeeds
@@ -108,7 +108,7 @@ def skill_tiers(workspace: Path, home: Path, user: Path, built_in: Path) -> list
 def home_tiers(home: Path) -> list[tuple[str, Path]]:
     """Name the folders of skills of a home, of the user who runs this and of this picoclaw."""
     user = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails where nobody has a home
-    return skill_tiers(home / "workspace", home, user, shipped("templates") / "skills")
+    return skill_tiers(home / "workspace", home, user, find_shipped("templates") / "skills")
 
 
 def read_skill(folder: Path, root: Path = Path("/")) -> Skill:

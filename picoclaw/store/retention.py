@@ -128,7 +128,7 @@ def select_prunable(
             before = min(moment, int(str(sure))) - days * _DAY_S
             turns |= set(_select_numbers(connection, _SELECT_OLD.format(table="turns"), before))
             results |= set(_select_numbers(connection, _SELECT_OLD.format(table="results"), before))
-        if _used_bytes(connection) > mb * 1e6:
+        if _count_used_bytes(connection) > mb * 1e6:
             results |= set(_select_over_limit(connection, "results", results, mb * 1e6 * _RESULTS_SHARE))
             turns |= set(_select_over_limit(connection, "turns", turns, mb * 1e6 * (1 - _RESULTS_SHARE)))
         results |= set(_select_numbers(connection, _SELECT_TURN_RESULTS, json.dumps(sorted(turns))))
@@ -148,7 +148,7 @@ def delete_turns(connection: apsw.Connection, turns: Sequence[int]) -> int:
 def shrink(database: Database, most_moved: int = _MAX_REWRITTEN_BYTES) -> bool:
     """Write the file anew when that is soon done and at least halves it; tells whether it did. Raises StoreError."""
     with database.reading() as connection:
-        used, size = _used_bytes(connection), _get_page_bytes(connection, "page_count")
+        used, size = _count_used_bytes(connection), _get_page_bytes(connection, "page_count")
     pays = size - used >= max(used, _MIN_FREED_BYTES) and used <= most_moved
     if not pays or _get_free_disk_bytes(database) < 3 * used:
         return False
@@ -176,7 +176,7 @@ def _select_over_limit(connection: apsw.Connection, table: str, gone: set[int], 
     yield from (number for (number, _), total in zip(left, sums, strict=True) if total > most)
 
 
-def _used_bytes(connection: apsw.Connection) -> int:
+def _count_used_bytes(connection: apsw.Connection) -> int:
     return _get_page_bytes(connection, "page_count") - _get_page_bytes(connection, "freelist_count")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import create, explain_os_error, make_folder
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.workspace.pages import PAGES, Pages
 from picoclaw.workspace.prompts import Prompts
 from picoclaw.workspace.reading import read_bytes
@@ -58,7 +58,7 @@ def _make_settings(home: Path) -> tuple[list[Path], str]:
     made = []
     for path in (home / "config.toml", home / "policy.toml"):
         try:
-            if create(path, (shipped("templates") / path.name).read_bytes()):
+            if create(path, (find_shipped("templates") / path.name).read_bytes()):
                 made.append(path)
         except OSError as error:
             return made, f"{path} cannot be made: {explain_os_error(error)}"
@@ -66,7 +66,7 @@ def _make_settings(home: Path) -> tuple[list[Path], str]:
 
 
 def _workspace_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:
-    return WorkspaceTemplates(home, templates or shipped("templates") / "workspace")
+    return WorkspaceTemplates(home, templates or find_shipped("templates") / "workspace")
 
 
 def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tuple[str, str]]:
@@ -112,7 +112,7 @@ def load_intent_tables(home: Path) -> dict[str, dict[str, Any]]:
     """Read what the matcher knows: the shipped files, then the owner's in the home's `intents/`, by their path."""
     import tomllib
 
-    folders = (shipped("templates") / "intents", home / "intents")
+    folders = (find_shipped("templates") / "intents", home / "intents")
     tables = {}
     for path in (path for folder in folders for path in _list_toml_files(folder)):
         try:

@@ -10,7 +10,7 @@ from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 from picoclaw.markdown import blank_comments, describe_hidden, find_hidden, remove_invisible, visible_text
 from picoclaw.prompts import Page
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
 from picoclaw.times import find_zone
 from picoclaw.workspace import reading
@@ -36,7 +36,7 @@ class Pages:
 
     def __init__(self, home: Path, templates: Path | None = None) -> None:
         """Reads nothing yet. `templates` are seeds other than the shipped ones."""
-        workspace, source = home / "workspace", templates or shipped("templates") / "workspace"
+        workspace, source = home / "workspace", templates or find_shipped("templates") / "workspace"
         self._home, self._source = home, source
         self._seeds = WorkspaceTemplates(home, source)
         self._workspace = workspace

@@ -7,7 +7,7 @@ from pathlib import Path
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 from picoclaw.markdown import visible_text
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.workspace.reading import TextFiles
 
 MAX_PROMPT = 64_000
@@ -26,7 +26,7 @@ class Prompts:
     def __init__(self, workspace: Path, templates: Path | None = None) -> None:
         """Reads nothing yet. `templates` are others than the shipped ones."""
         self._folder = workspace / "prompts"
-        self._source = templates or shipped("templates") / "prompts"
+        self._source = templates or find_shipped("templates") / "prompts"
         self._own = TextFiles(self._folder, MAX_PROMPT, workspace, _clean_prompt)
         self._shipped = TextFiles(self._source, MAX_PROMPT, clean=_clean_prompt)
         self._problems: dict[str, str] = {}

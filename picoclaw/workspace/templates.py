@@ -12,7 +12,7 @@ from typing import NamedTuple
 from picoclaw.errors import ConfigError
 from picoclaw.files import create, explain_os_error, make_folder, sync_folder, write_atomic
 from picoclaw.markdown import visible_text
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.workspace.reading import MAX_WHOLE, read_bytes, read_text
 
 _NO_END = b"\n\\ No newline at end of file\n"
@@ -233,7 +233,7 @@ def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
 
     A page that says nothing ends it, and is deleted by `tidy`. In a fresh home it is the template that will be seeded.
     """
-    workspace, source = home / "workspace", templates or shipped("templates") / "workspace"
+    workspace, source = home / "workspace", templates or find_shipped("templates") / "workspace"
     path = workspace / ONBOARDING_PAGE
     found = read_text(path, MAX_PAGE, workspace)
     if found is None and WorkspaceTemplates(home, source).fresh():
@@ -254,7 +254,7 @@ def find_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
 
 def is_shipped_onboarding(home: Path, *, templates: Path | None = None) -> bool:
     """Tell whether an open first meeting is held by the shipped page, as it came."""
-    source = templates or shipped("templates") / "workspace"
+    source = templates or find_shipped("templates") / "workspace"
     usual = visible_text(read_text(source / ONBOARDING_PAGE, MAX_PAGE) or "", trusting=True).strip()
     return bool(usual) and find_onboarding(home, tidy=False, templates=templates) == usual
 

@@ -17,7 +17,7 @@ RUNS = int(os.environ.get("RUNS", "7"))
 MEASURED = """
 import json, re, sys, time
 from picoclaw.memory.embedding import StaticTable
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 def memory():
     status = open("/proc/self/status").read()
@@ -35,7 +35,7 @@ began = time.perf_counter()
 import numpy
 out["import numpy"] = 1000 * (time.perf_counter() - began)
 out["MB with numpy"], out["MB with numpy, own"] = memory()
-folder = shipped("templates") / "embeddings"
+folder = find_shipped("templates") / "embeddings"
 began = time.perf_counter()
 table = StaticTable(folder)
 out["open the table"] = 1000 * (time.perf_counter() - began)

@@ -26,7 +26,7 @@ from picoclaw.memory.embedding import RemoteEmbedder, StaticTable, quantise
 from picoclaw.memory.index import IndexFile
 from picoclaw.memory.search import search as search_search
 from picoclaw.memory.search import search_vectors
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 ADVERSARIAL = 5  # questions whose answer is in none of the sessions
 SIDES = ("text", "vectors", "hybrid")
@@ -146,7 +146,7 @@ def main():
     embedder = (
         RemoteEmbedder(options.url, options.model, seconds=600)
         if options.url
-        else StaticTable(shipped("templates/embeddings"))
+        else StaticTable(find_shipped("templates/embeddings"))
     )
     with tempfile.TemporaryDirectory() as folder:
         for unit in ("chunks", "turns"):

@@ -10,7 +10,7 @@ from picoclaw.hw.drivers import load_driver
 from picoclaw.hw.handles import I2CPart
 from picoclaw.hw.sim.buses import Nack, SimI2C
 from picoclaw.hw.sim.scene import Scene, SimFault, SimFaults
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 MORNING = 1_780_000_000.0
 
@@ -98,7 +98,7 @@ class Answers:
 
 
 def driver(name):
-    return load_driver(name, [shipped("tools/hw")])
+    return load_driver(name, [find_shipped("tools/hw")])
 
 
 def mounted(name, made, values=None, fault="", **options):

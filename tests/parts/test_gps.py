@@ -11,7 +11,7 @@ from picoclaw.errors import HardwareError
 from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts.serial import SimGPS
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 gps = driver("gps")
 
@@ -286,7 +286,7 @@ class Port:
 
 
 def measured(board, drivers=None, **options):
-    wired = hw_drivers.resolve_part(SensorConfig("gps", port="/dev/ttyS0", options=options), [shipped("tools/hw")])
+    wired = hw_drivers.resolve_part(SensorConfig("gps", port="/dev/ttyS0", options=options), [find_shipped("tools/hw")])
     drivers = drivers or hw_drivers.Drivers(board, lambda part: gps)
     return drivers, {reading.what: reading.value or reading.problem for reading in drivers.measure("gps", wired)}
 

@@ -8,7 +8,7 @@ from part_bench import Stuck, driver, messages, simulated, unanswered
 from picoclaw.hw import detect
 from picoclaw.hw.sim.buses import SimI2C
 from picoclaw.hw.sim.parts.expander import SimPCF8574
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 pcf8574 = driver("pcf8574")
 
@@ -101,7 +101,7 @@ def test_a_part_that_nobody_has_named_is_not_asked_who_it_is(tmp_path, address):
     (tmp_path / "curious.py").write_text(curious)
     bus = SimI2C(1, {address: Stuck(0xFF)})
     board = SimpleNamespace(i2c=lambda number: bus)
-    found = detect.identify_part(board, 1, address, [tmp_path, shipped("tools/hw")])
+    found = detect.identify_part(board, 1, address, [tmp_path, find_shipped("tools/hw")])
     assert {"curious", "pcf8574"} <= set(found.possible)
     assert (found.identified, list(bus.log)) == ({}, [])
 

@@ -16,7 +16,7 @@ from picoclaw.errors import HardwareError
 from picoclaw.hw.board import I2CWrite
 from picoclaw.hw.drivers import list_drivers
 from picoclaw.hw.sim.parts import PARTS
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 
 class State(NamedTuple):
@@ -151,7 +151,7 @@ def accepted(state, byte):
 
 
 def test_every_driver_is_looked_at():
-    assert set(PARTS) == set(list_drivers([shipped("tools/hw")]))
+    assert set(PARTS) == set(list_drivers([find_shipped("tools/hw")]))
 
 
 @pytest.mark.parametrize("byte", [0x00, 0xFF])

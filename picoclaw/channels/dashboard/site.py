@@ -15,7 +15,7 @@ from picoclaw.channels.dashboard.backend import ChatEntry, DashboardBackend
 from picoclaw.channels.dashboard.live import EventStream, LiveTurn, PageOutbox, merge_messages
 from picoclaw.channels.dashboard.login import KEPT_S, Logins
 from picoclaw.errors import PicoclawError
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
 _LONGEST_HOURS = 24 * 366 * 3
 FILES = {
@@ -43,7 +43,7 @@ def parse_hours(text: str) -> float:
 def serve_file() -> Any:
     """Give a file that ships with the page; a browser asks again each time, and is told when nothing has changed."""
     name, kind = FILES[bottle.request.path]
-    data = (shipped("templates") / "page" / name).read_bytes()
+    data = (find_shipped("templates") / "page" / name).read_bytes()
     mark = f'"{sha256(data).hexdigest()[:16]}"'
     bottle.response.content_type = kind
     bottle.response.set_header("Cache-Control", "no-cache")

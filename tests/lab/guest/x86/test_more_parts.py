@@ -11,9 +11,9 @@ from gpiod.line import Direction, Value
 from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import kernel
 from picoclaw.hw.reading import WiredPart
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 
-HW = [shipped("tools/hw")]
+HW = [find_shipped("tools/hw")]
 
 
 def thermometer_of_kernel():

@@ -9,12 +9,12 @@ from conftest import LABEL
 from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw.drivers import RegisterAddresses
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import shipped
+from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.sensor_add import SensorAddTool
 from picoclaw.tools.sensors import SensorTools
 
-HW = [shipped("tools/hw")]
+HW = [find_shipped("tools/hw")]
 CALLER = Caller("lab", "owner", datetime.now(UTC), print)
 
 
