@@ -55,6 +55,9 @@ def floor_of(module):
     return found, parts[0] if parts else "__init__"
 
 
+TWICE: set[str] = set()
+"""Class names that may stand for two things."""
+
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for p in PACKAGE}
 
 
@@ -140,6 +143,11 @@ def test_a_second_start_parses_no_skill(tmp_path, monkeypatch):
 
 def test_every_module_says_what_it_knows():
     assert all(ast.get_docstring(tree_of(path)) for path in CODE)
+
+
+def test_no_class_name_is_used_twice():
+    names = [n.name for path in PACKAGE for n in tree_of(path).body if isinstance(n, ast.ClassDef)]
+    assert {name for name in names if names.count(name) > 1} <= TWICE
 
 
 def test_no_private_words():
