@@ -103,7 +103,7 @@ def test_install_puts_the_shipped_files_and_what_is_so_here(machine, capsys):
         "ExecStopPost=/opt/picoclaw/bin/picoclaw outputs safe",
     ]
     for path, name in (
-        ("udev/rules.d/60-picoclaw.automation", "udev.rules"),
+        ("udev/rules.d/60-picoclaw.rules", "udev.rules"),
         ("sysusers.d/picoclaw.conf", "sysusers.conf"),
     ):
         assert (machine.root / "etc" / path).read_text() == (SHIPPED / name).read_text()

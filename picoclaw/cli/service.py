@@ -107,7 +107,7 @@ def _render_files(given: argparse.Namespace, root: Path) -> dict[Path, str]:
             if given.person
             else service_unit.render_own_user_drop_in(found, root)
         )
-        files[root / "etc/udev/rules.d/60-picoclaw.automation"] = service_unit.read_unit_file("udev.rules")
+        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = service_unit.read_unit_file("udev.rules")
     files[place.folder / DROP_IN_PATH] = machine
     files[place.drop_in(service_unit.EXEC_SERVICE)] = service_unit.render_exec_drop_in(found, root, given.person)
     if given.person:
@@ -292,7 +292,7 @@ def _render_fixed_files(place: UnitManager, root: Path) -> Mapping[Path, str]:
     """Return the files that do not depend on how it was installed."""
     files = service_unit.load_units(place.folder, own=bool(place.user))
     if not place.user:
-        files[root / "etc/udev/rules.d/60-picoclaw.automation"] = service_unit.read_unit_file("udev.rules")
+        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = service_unit.read_unit_file("udev.rules")
     return files
 
 
