@@ -148,7 +148,7 @@ CASES = [
         "i2c-1/0x4a",
         {"temperature": [21.125, -12.375, 60.0]},
         {"temperature": 0.001},
-        model="thermometers.SimLM75B",
+        model="temperature.SimLM75B",
         settle_s=0.15,
     ),
     Case(

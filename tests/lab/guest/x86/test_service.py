@@ -79,7 +79,7 @@ def test_a_frozen_one_is_ended_by_the_watchdog_and_comes_back(service, record_pr
     record_property("frozen until ready again, s", round(time.monotonic() - began, 1))
     told = journal()
     assert "Fatal Python error: Aborted" in told
-    assert re.search(r'File ".*desk_loop\.py", line \d+', told), "where its threads were is not in the journal"
+    assert re.search(r'File ".*daemon/queue\.py", line \d+', told), "where its threads were is not in the journal"
 
 
 def test_it_never_gives_up(service, record_property):
