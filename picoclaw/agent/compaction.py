@@ -1,4 +1,4 @@
-"""When the older part of a conversation is to be summarised, and which turns that is. Pure."""
+"""Compaction: when the older part of a conversation is summarised, by which model, and what is kept of it."""
 
 import json
 import re

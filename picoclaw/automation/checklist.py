@@ -1,4 +1,4 @@
-"""The times that a line of the checklist may give: in brackets, (mondays 9:00), or "every morning" at either end."""
+"""HEARTBEAT.md as a checklist: items, their times and conditions, and which of them are due."""
 
 import re
 import time

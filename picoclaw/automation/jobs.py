@@ -1,7 +1,7 @@
-"""What becomes of a job at a moment: arithmetic on its plan, its past and two clocks. Opens nothing.
+"""What becomes of a job at a moment, and the delivery of its reminders to an open terminal.
 
-Intervals and "in ten minutes" go by the clock of this boot that nobody can set, appointments by the date, and only
-while that is trusted. A slot is decided on once: done, or reported as missed.
+Intervals and "in ten minutes" go by the monotonic clock of this boot, appointments by the date, and only while that
+is trusted. An occurrence is decided on once: done, or reported as missed.
 """
 
 from collections.abc import Callable, Iterator

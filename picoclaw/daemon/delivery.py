@@ -1,4 +1,4 @@
-"""What the disk did not take: written down, in its order, as soon as it takes it again."""
+"""Delivery: takes messages from the outbox to their channels, and writes down later what a full disk refused."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Checksums that parts protect their answers with."""
+"""The parts that a driver is given: I2C, SPI, serial and 1-Wire handles, with checksums and retries."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

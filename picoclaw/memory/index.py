@@ -1,4 +1,4 @@
-"""The index of what is remembered: an SQLite file built from the notes, which can be deleted and is then built again."""
+"""The memory index: an SQLite file of chunks, words and vectors, built from the notes, rebuilt when deleted."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What to do about a model's error: one table, total over whatever a provider raises. Pure: no clock, no network."""
+"""What to do when a model fails: wait and retry, try later, or give up; outages and the circuit breaker."""
 
 import json
 import re

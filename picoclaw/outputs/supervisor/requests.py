@@ -1,4 +1,4 @@
-"""How the keeper's answers are worded, and what a request asks for."""
+"""Requests to the supervisor (set, off, stop, status), and its tick: the ends of leases, sensors that fail, reloads."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -1,5 +1,6 @@
-"""Bosch's parts. Each turns its weather into raw values with the datasheet's *floating-point* formulas, so that the
-driver's integer ones are really put to work, and checked.
+"""Simulated Bosch parts: BME280, BME680 and BMP180.
+
+Raw values come from the datasheets' floating-point formulas, so that they check the driver's integer ones.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The sending half of a simulated serial part: bytes arrive one by one, at the speed of the line."""
+"""Simulated serial parts: a GPS receiver, PMS5003 and MH-Z19, byte by byte at the speed of the line."""
 
 import math
 import time
